@@ -1,0 +1,134 @@
+"""The public set of possible values, and the way from a value to its index and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.errors import DomainError
+
+__all__ = ["BIT", "Bit", "Categories", "check_indices"]
+
+Indices = NDArray[np.int64]
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Categories:
+    """Named categories in a fixed public order."""
+
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            raise DomainError("The domain is empty: name at least one category.")
+        seen: set[str] = set()
+        for name in self.names:
+            if not isinstance(name, str):
+                raise DomainError(f"A category must be text, not {name!r}.", category=name)
+            if name in seen:
+                raise DomainError(f"The category {name!r} appears twice in the domain; name it once.", category=name)
+            seen.add(name)
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> Categories:
+        """The categories in the order given."""
+        return cls(tuple(names))
+
+    @classmethod
+    def numbered(cls, size: int) -> Categories:
+        """Categories "0", "1", ... for a domain of which only the size is known."""
+        return cls(tuple(str(i) for i in range(size)))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self.names)}
+
+    def index(self, value: str) -> int:
+        """The index of one value."""
+        try:
+            return self._places[value]
+        except (KeyError, TypeError):
+            raise DomainError(f"{value!r} is not one of the {len(self):,} categories.", value=value) from None
+
+    def indices(self, values: Iterable[Any]) -> Indices:
+        """The index of each value; text is looked up, whole numbers are taken as indices already."""
+        if isinstance(values, np.ndarray) and np.issubdtype(values.dtype, np.integer):
+            return check_indices(values, len(self))
+        found = np.fromiter((self._places.get(value, -1) for value in values), dtype=np.int64)
+        outside = np.flatnonzero(found < 0)
+        if len(outside):
+            shown = ", ".join(repr(value) for value in _distinct(values, outside))
+            raise DomainError(
+                f"{len(outside):,} of {len(found):,} values are not in the domain (for example {shown}).",
+                count=len(outside),
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class Bit:
+    """Yes or no: index 1 or 0."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def index(self, value: bool | int) -> int:
+        """The index of one value."""
+        if value not in (0, 1):
+            raise DomainError(f"A count needs 0 or 1, not {value!r}.", value=value)
+        return int(value)
+
+    def indices(self, values: Iterable[Any]) -> Indices:
+        """The index of each value."""
+        array = values if isinstance(values, np.ndarray) else np.array(list(values))
+        if len(array) == 0:
+            return np.empty(0, dtype=np.int64)
+        if array.dtype == np.bool_:
+            return array.astype(np.int64)
+        if not np.issubdtype(array.dtype, np.number):
+            raise DomainError(f"A count needs 0 or 1 from each user, not {array.flat[0]!r}.")
+        wrong = (array != 0) & (array != 1)
+        if wrong.any():
+            raise DomainError(
+                f"{int(wrong.sum()):,} of {len(array):,} values are neither 0 nor 1 (for example {array[wrong][0]}).",
+                count=int(wrong.sum()),
+            )
+        return array.astype(np.int64)
+
+
+BIT = Bit()
+
+
+def check_indices(values: NDArray[Any], size: int) -> Indices:
+    """Whole numbers as indices into a domain of the given size."""
+    if values.ndim != 1:
+        raise DomainError(f"Indices must be a flat array, not one of {values.ndim} dimensions.", ndim=values.ndim)
+    if len(values) and not (0 <= int(values.min()) and int(values.max()) < size):
+        outside = int(((values < 0) | (values >= size)).sum())
+        raise DomainError(
+            f"{outside:,} of {len(values):,} indices are outside 0 .. {size - 1:,}.", count=outside, size=size
+        )
+    return values.astype(np.int64, copy=False)
+
+
+def _distinct(values: Iterable[Any], places: NDArray[np.intp]) -> list[Any]:
+    """A few distinct values at the given places, for a message."""
+    sequence: Sequence[Any] = values if isinstance(values, (Sequence, np.ndarray)) else list(values)
+    found: list[Any] = []
+    for place in places[:1000]:
+        value = sequence[place]
+        if value not in found:
+            found.append(value)
+        if len(found) == _SHOWN:
+            break
+    return found

@@ -1,0 +1,174 @@
+"""The binomial law, accurate to the far tails and for up to 10^12 trials."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.errors import ParameterError
+from shuffledp.randomness import Dyadic
+
+__all__ = ["Binomial"]
+
+Floats = NDArray[np.float64]
+
+_STIRLING_FROM = 16
+
+
+@dataclass(frozen=True)
+class Binomial:
+    """Bin(trials, probability), the law of the number N of successes."""
+
+    trials: int
+    probability: Dyadic
+
+    def __post_init__(self) -> None:
+        if self.trials < 1:
+            raise ParameterError(f"A binomial law needs at least one trial, not {self.trials}.", trials=self.trials)
+        if not 0 < self.probability.numerator < 1 << self.probability.bits:
+            raise ParameterError(
+                f"The probability {self.probability} must lie strictly between 0 and 1.", probability=self.probability
+            )
+
+    @cached_property
+    def exact_mean(self) -> Fraction:
+        """The expected value as an exact rational."""
+        return self.trials * self.probability.fraction
+
+    @cached_property
+    def mean(self) -> float:
+        """The expected value."""
+        return float(self.exact_mean)
+
+    @cached_property
+    def variance(self) -> float:
+        """The variance."""
+        return float(self.exact_mean * self.probability.complement.fraction)
+
+    @cached_property
+    def deviation(self) -> float:
+        """The standard deviation."""
+        return math.sqrt(self.variance)
+
+    def pmf(self, k: NDArray[np.int64] | int) -> Floats:
+        """Pr[N = k] by the saddle point of Loader (2000): no cancellation, relative error near 1e-13."""
+        points = np.asarray(k, dtype=np.int64)
+        inside = (points >= 0) & (points <= self.trials)
+        successes = np.clip(points, 0, self.trials)
+        failures = self.trials - successes
+        whole, rest = divmod(self.exact_mean.numerator, self.exact_mean.denominator)
+        excess = (successes - whole) - rest / self.exact_mean.denominator  # k - mean, exact to the last bit
+        log_mass = -_deviance(successes, self.mean, excess) - _deviance(failures, self.mirrored.mean, -excess)
+        log_mass += _stirling_error(np.float64(self.trials)) - _stirling_error(successes) - _stirling_error(failures)
+        spread = 2 * math.pi * np.maximum(successes, 1) * (np.maximum(failures, 1) / self.trials)
+        log_mass -= 0.5 * np.log(spread) * ((successes > 0) & (failures > 0))
+        mass: Floats = np.where(inside, np.exp(log_mass), 0.0)
+        return mass
+
+    def upper_tail(self, k: NDArray[np.int64] | int) -> Floats:
+        """Pr[N >= k]."""
+        from scipy.special import betainc, betaincc  # not at import time: a device needs no SciPy
+
+        points = np.asarray(k, dtype=np.int64)
+        inner = np.clip(points, 1, self.trials)
+        successes, others = inner.astype(np.float64), (self.trials - inner + 1).astype(np.float64)
+        # SciPy is accurate at the smaller probability and on the smaller side only
+        if 2 * self.probability.numerator <= 1 << self.probability.bits:
+            arguments, above, below = (successes, others, float(self.probability)), betainc, betaincc
+        else:
+            arguments, above, below = (others, successes, float(self.probability.complement)), betaincc, betainc
+        tail = np.where(inner > self.mean, above(*arguments), 1.0 - below(*arguments))
+        result: Floats = np.where(points <= 0, 1.0, np.where(points > self.trials, 0.0, tail))
+        return result
+
+    def lower_tail(self, k: NDArray[np.int64] | int) -> Floats:
+        """Pr[N <= k]."""
+        return self.mirrored.upper_tail(self.trials - np.asarray(k, dtype=np.int64))
+
+    @cached_property
+    def mirrored(self) -> Binomial:
+        """The law of the failures, Bin(trials, 1 - probability)."""
+        return Binomial(self.trials, self.probability.complement)
+
+    def tail_error(self, k: NDArray[np.int64] | int) -> Floats:
+        """Bound on the relative error of ``pmf`` and of the tails at k.
+
+        Rounding the arguments moves a tail by about (k - mean) 2^-53; measured against ball
+        arithmetic the error stays below a tenth of this bound up to 10^12 trials and mass 1e-284.
+        """
+        return 1e-12 + np.abs(np.asarray(k) - self.mean) * 2.0**-46
+
+    def least_with_lower_tail(self, level: float, *, strictly: bool = False) -> int:
+        """The least k with Pr[N <= k] >= level (or > level, if strictly)."""
+        low, high = -1, self.trials  # Pr[N <= high] is enough, Pr[N <= low] is not
+        guess = round(self.mean + self.deviation * _normal_quantile(level))
+        step = max(1, int(self.deviation / 4))
+        while high - low > 1:
+            middle = min(max(guess, low + 1), high - 1)
+            if self._lower_tail_reaches(middle, level, strictly=strictly):
+                high, guess = middle, middle - step
+            else:
+                low, guess = middle, middle + step
+            step *= 2
+            if low >= 0 and high < self.trials:
+                guess = (low + high) // 2
+        return high
+
+    def _lower_tail_reaches(self, k: int, level: float, *, strictly: bool) -> bool:
+        if level > 0.5:  # compare the small side, which is accurate
+            above = float(self.upper_tail(k + 1))
+            return above < 1 - level if strictly else above <= 1 - level
+        below = float(self.lower_tail(k))
+        return below > level if strictly else below >= level
+
+
+def _deviance(count: Any, expected: float, excess: Any) -> Floats:
+    """count ln(count / expected) + expected - count, without cancellation near count = expected."""
+    count = np.asarray(count, dtype=np.float64)
+    relative = np.asarray(excess, dtype=np.float64) / expected
+    near = np.abs(relative) < 0.1
+    small = np.where(near, relative, 0.0)
+    series = np.zeros_like(small)
+    for power in range(20, 1, -1):  # sum over k >= 2 of (-1)^k u^k / (k (k - 1))
+        series = small * series + (1 if power % 2 == 0 else -1) / (power * (power - 1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        far = np.where(count > 0, count * np.log(np.maximum(count, 1.0) / expected), 0.0) - excess
+    result: Floats = np.where(near, expected * small * small * series, far)
+    return result
+
+
+def _stirling_error(count: Any) -> Floats:
+    """ln(k!) minus Stirling's k ln k - k + ln(2 pi k) / 2 (without the last term at k = 0)."""
+    count = np.asarray(count, dtype=np.float64)
+    inverse = 1.0 / np.maximum(count, float(_STIRLING_FROM))
+    square = inverse * inverse
+    series = inverse * (
+        1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square * (1 / 1188))))
+    )
+    result: Floats = np.where(
+        count < _STIRLING_FROM, _SMALL_STIRLING[np.minimum(count, _STIRLING_FROM - 1).astype(np.int64)], series
+    )
+    return result
+
+
+def _small_stirling() -> Floats:
+    errors = [0.0]
+    for k in range(1, _STIRLING_FROM):
+        errors.append(math.lgamma(k + 1) - (k + 0.5) * math.log(k) + k - 0.5 * math.log(2 * math.pi))
+    return np.array(errors)
+
+
+_SMALL_STIRLING = _small_stirling()
+
+
+def _normal_quantile(level: float) -> float:
+    """A rough start for a search."""
+    from statistics import NormalDist
+
+    return NormalDist().inv_cdf(min(max(level, 1e-300), 1 - 1e-16))

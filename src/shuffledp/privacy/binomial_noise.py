@@ -1,0 +1,151 @@
+"""Binomial noise on counts: exactly how private it is.
+
+A count is s and what is seen is s + n - N with N ~ Bin(n, q): n users add a token each, except that
+each leaves it out with probability q. Replacing one user moves one count by one (a binary sum), or
+two counts in opposite directions (a histogram).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.errors import ParameterError
+from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair
+
+__all__ = ["BinomialCount", "BinomialHistogram", "count_delta", "shift_pair"]
+
+Floats = NDArray[np.float64]
+
+_POINTS_EXACT = 1 << 15  # up to this many outcomes are kept one by one
+_NODES_PER_DEVIATION = 500
+_TINY_CUT = 1e-300
+_USUAL_CUT = 1e-30
+
+
+@dataclass(frozen=True)
+class BinomialCount:
+    """One count with binomial noise: the privacy law of a binary sum."""
+
+    noise: Binomial
+
+    def delta_at(self, epsilon: float) -> float:
+        """The least delta at which the count is (epsilon, delta)-private, from above."""
+        return count_delta(self.noise, epsilon)
+
+    def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
+        """Per direction of the replacement, the independent pairs of laws that are seen."""
+        pair = shift_pair(self.noise, cut=cut)
+        return (pair,), (pair.reversed,)
+
+
+@dataclass(frozen=True)
+class BinomialHistogram:
+    """Two counts with independent binomial noise that move in opposite directions."""
+
+    noise: Binomial
+
+    def delta_at(self, epsilon: float) -> float:
+        """The least delta at which the histogram is (epsilon, delta)-private, from above."""
+        if epsilon < 0:
+            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        for cut in (_USUAL_CUT, _TINY_CUT):
+            delta = _cached_pair(self.noise, cut).delta_with_reversed_twin(epsilon)
+            if delta > 1e6 * cut:
+                break
+        return delta
+
+    def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
+        """The one direction there is (the other is its mirror image), as two independent pairs."""
+        pair = shift_pair(self.noise, cut=cut)
+        return ((pair, pair.reversed),)
+
+
+def count_delta(noise: Binomial, epsilon: float) -> float:
+    """The least delta for which a count with this noise is (epsilon, delta)-private, from above.
+
+    Both directions of replacing one user are covered. Exact up to the stated rounding error, which
+    is added; independent of the count. With j* the last outcome whose likelihood ratio exceeds
+    e^epsilon, the divergence is Pr[N = j*] - (e^epsilon - 1) Pr[N > j*], and mirrored for the
+    other direction: no two nearly equal tails are subtracted.
+    """
+    if epsilon < 0:
+        raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+    epsilon = min(epsilon, LARGEST_EPSILON)
+    return max(_one_sided_delta(noise, epsilon), _one_sided_delta(noise.mirrored, epsilon))
+
+
+def _one_sided_delta(noise: Binomial, epsilon: float) -> float:
+    """max over j of Pr[N >= j] - e^epsilon Pr[N >= j + 1]; its neighbours guard the rounding of j."""
+    odds = float(noise.probability.fraction / noise.probability.complement.fraction)
+    growth = math.exp(epsilon)
+    turning = (growth * odds * noise.trials - 1) / (1 + growth * odds)
+    around = np.clip(math.floor(turning) + np.arange(-2, 4), 0, noise.trials).astype(np.int64)
+    error = noise.tail_error(around)
+    here = noise.pmf(around) * (1 + error)
+    beyond = math.expm1(epsilon) * noise.upper_tail(around + 1) * (1 - error)
+    return min(1.0, max(0.0, float(np.max(here - beyond))))
+
+
+def shift_pair(noise: Binomial, *, cut: float = _TINY_CUT) -> DiscretePair:
+    """The laws of s + 1 - N and of s - N as a pair of distributions, in order of their ratio.
+
+    Outcomes of mass at most ``cut`` under the first law are left out and added to every divergence.
+    With few outcomes each is kept. Otherwise outcomes are gathered into blocks, and each block's
+    mass is moved to the two ratios at its ends so that its mass under both laws stays the same: a
+    spread of the ratio, hence a pair that is easier to tell apart and every divergence of it an
+    upper bound (Doroshenko et al. 2022).
+    """
+    first = noise.least_with_lower_tail(cut / 4)
+    last = noise.trials - noise.mirrored.least_with_lower_tail(cut / 4)
+    left_out = cut if first > 0 or last < noise.trials else 0.0
+    if last - first <= _POINTS_EXACT:
+        return _exact_pair(noise, first, last, left_out)
+    return _spread_pair(noise, first, last, left_out)
+
+
+def _exact_pair(noise: Binomial, first: int, last: int, cut: float) -> DiscretePair:
+    # outcome k is N = k - 1 with the user's token and N = k without it
+    points = np.arange(first, last + 2, dtype=np.int64)
+    with_user = noise.pmf(points - 1)
+    without_user = with_user * (1 + _ratio_less_one(noise, np.maximum(points, 1)))
+    if first == 0:
+        without_user[0] = noise.pmf(0)
+    if last == noise.trials:
+        without_user[-1] = 0.0
+    return DiscretePair(with_user, without_user, cut)
+
+
+def _spread_pair(noise: Binomial, first: int, last: int, cut: float) -> DiscretePair:
+    step = 4 * max(1, int(noise.deviation / _NODES_PER_DEVIATION / 4))
+    nodes = np.arange(max(first, 1), last + step, step, dtype=np.int64)  # a block is (node, next node]
+    quarters = noise.pmf(nodes[:-1, None] + np.arange(5) * (step // 4))
+    slope = (noise.pmf(nodes + 1) - noise.pmf(nodes - 1)) / 2
+    mass = quarters @ (np.array([7, 32, 12, 32, 7]) * step / 90)  # Boole's rule, then Euler and Maclaurin's
+    mass += (quarters[:, 0] - quarters[:, 4]) / 2 + (slope[1:] - slope[:-1]) / 12  # for N = node .. next - 1
+    ratio = _ratio_less_one(noise, nodes)
+    mean_ratio = (quarters[:, 4] - quarters[:, 0]) / mass
+    to_next = np.clip((ratio[:-1] - mean_ratio) / (ratio[:-1] - ratio[1:]), 0.0, 1.0)
+    with_user = np.zeros(len(nodes))
+    with_user[1:] += mass * to_next
+    with_user[:-1] += mass * (1 - to_next)
+    return DiscretePair(with_user, with_user * (1 + ratio), cut)
+
+
+def _ratio_less_one(noise: Binomial, k: NDArray[np.int64]) -> Floats:
+    """Pr[N = k] / Pr[N = k - 1] - 1, which is ((n + 1) q - k) / (k (1 - q)); it falls with k."""
+    centre = noise.exact_mean + noise.probability.fraction
+    whole, rest = divmod(centre.numerator, centre.denominator)
+    distance = (whole - k) + rest / centre.denominator
+    result: Floats = distance / (k * float(noise.probability.complement))
+    return result
+
+
+@lru_cache(maxsize=4)
+def _cached_pair(noise: Binomial, cut: float) -> DiscretePair:
+    return shift_pair(noise, cut=cut).sorted_by_loss()

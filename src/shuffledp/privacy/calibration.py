@@ -1,0 +1,170 @@
+"""Choosing the least noise that meets a target: ``tight`` by exact numbers, ``paper`` by the theorem."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+
+from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
+from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.guarantee import PrivacyLaw, check_target
+from shuffledp.privacy.smooth import corollary_24_mean, corollary_24_users
+from shuffledp.randomness import Dyadic
+
+__all__ = [
+    "CALIBRATIONS",
+    "check_users",
+    "honest_count",
+    "least_users",
+    "paper_noise",
+    "tight_noise",
+]
+
+CALIBRATIONS = ("tight", "paper")
+
+LawOf = Callable[[Binomial], PrivacyLaw]
+
+_HALF = Dyadic(1, 1)
+_RIPPLE_REACH = 0.85  # a smaller feasible rate, if any, lies within this factor
+_RIPPLE_POINTS = 48
+_RIPPLES_VANISH_FROM = 2_000  # mean noise; beyond, delta falls steadily with the rate
+
+
+def check_users(users: int, honest_fraction: float) -> None:
+    """Refuse a number of users or an honest fraction that means nothing."""
+    if users < 2:
+        raise ParameterError(f"At least 2 users are needed, not {users}: one person alone cannot hide.", users=users)
+    if not 0 < honest_fraction <= 1:
+        raise ParameterError(
+            f"The honest fraction must lie above 0 and at most at 1, not {honest_fraction}.",
+            honest_fraction=honest_fraction,
+        )
+
+
+def honest_count(users: int, honest_fraction: float) -> int:
+    """How many users the guarantee may rely on, rounded down."""
+    return math.floor(Fraction(honest_fraction) * users)
+
+
+def tight_noise(users: int, epsilon: float, delta: float, law_of: LawOf) -> Dyadic:
+    """The least probability q <= 1/2 at which Bin(users, q) noise is truly (epsilon, delta)-private.
+
+    ``law_of`` turns the noise into the privacy law of the protocol. The result is a probability that
+    can be sampled exactly, and the law at just that probability meets the target. Delta does not
+    fall steadily with q when little noise is needed, so the neighbourhood below the first crossing
+    is searched for a smaller feasible rate.
+    """
+    check_target(epsilon, delta)
+
+    def excess(rate: float) -> float:
+        """Above 0 if the rate is too small; near its zero about linear in the logarithm of the rate."""
+        achieved = law_of(Binomial(users, Dyadic.at_least(rate))).delta_at(epsilon)
+        return math.log(max(achieved, 1e-320)) - math.log(delta)
+
+    feasible = _some_feasible_rate(users, excess)
+    if feasible is None:
+        raise InfeasibleError(
+            f"{users:,} users are too few for epsilon = {epsilon:g} and delta = {delta:g}; "
+            f"{least_users(epsilon, delta, law_of):,} are needed.",
+            users=users,
+            epsilon=epsilon,
+            delta=delta,
+        )
+    # with probability (1 - q)^n nobody leaves a token out, and then nothing is hidden
+    floor = -math.expm1(math.log(delta) / users)
+    rate = _crossing(excess, min(floor * (1 - 1e-9), feasible), feasible)
+    if users * rate < _RIPPLES_VANISH_FROM:
+        rate = _least_below(excess, max(floor, rate * _RIPPLE_REACH), rate)
+    return Dyadic.at_least(rate)
+
+
+def paper_noise(users: int, epsilon: float, delta: float, *, coordinates: int) -> Dyadic:
+    """The noise of Theorem 11 (one coordinate) or Theorem 12 (two) for an overall (epsilon, delta).
+
+    Theorem 12 loses a factor of two in both, so the noise is that of (epsilon/2, delta/2).
+    """
+    check_target(epsilon, delta)
+    each = epsilon / coordinates, delta / coordinates
+    theorem = {1: "Theorem 11", 2: "Theorem 12"}[coordinates]
+    if each[0] > 1:
+        raise ConditionError(
+            f"{theorem} needs epsilon <= {coordinates}; given {epsilon:g}. "
+            "Use the tight calibration, which has no such limit.",
+            epsilon=epsilon,
+        )
+    needed = corollary_24_users(*each)
+    if users < needed:
+        factor = 100 * coordinates**2
+        raise ConditionError(
+            f"{theorem} needs n >= ({factor}/epsilon^2) ln({2 * coordinates}/delta) = {needed:,} users for "
+            f"epsilon = {epsilon:g} and delta = {delta:g}; given {users:,}. The tight calibration needs far fewer.",
+            users=users,
+            needed=needed,
+        )
+    return min(Dyadic.at_least(corollary_24_mean(users, *each) / users), _HALF, key=float)
+
+
+def least_users(epsilon: float, delta: float, law_of: LawOf) -> int:
+    """The fewest users for which some noise rate up to 1/2 meets the target."""
+    check_target(epsilon, delta)
+
+    def feasible(users: int) -> bool:
+        def excess(rate: float) -> float:
+            return law_of(Binomial(users, Dyadic.at_least(rate))).delta_at(epsilon) - delta
+
+        return _some_feasible_rate(users, excess) is not None
+
+    high = 2
+    while not feasible(high):
+        high *= 2
+        if high > 1 << 62:
+            raise InfeasibleError("No number of users is enough for this target.", epsilon=epsilon, delta=delta)
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if feasible(middle) else (middle, high)
+    return high
+
+
+def _some_feasible_rate(users: int, excess: Callable[[float], float]) -> float | None:
+    """1/2 if it is private enough, else a rate a little below that is (there can be one for few users)."""
+    if excess(0.5) <= 0:
+        return 0.5
+    if users > _RIPPLES_VANISH_FROM * 10 or excess(0.5) > math.log(1.5):
+        return None
+    return next((rate for rate in (0.5 - np.geomspace(1e-4, 0.1, 60)).tolist() if excess(rate) <= 0), None)
+
+
+def _crossing(excess: Callable[[float], float], low: float, high: float) -> float:
+    """A rate with excess <= 0 just above one with excess > 0 (Illinois method in the logarithm)."""
+    x_low, x_high = math.log(low), math.log(high)
+    y_low, y_high = excess(low), excess(high)
+    if y_low <= 0:
+        return low
+    for _ in range(200):
+        if x_high - x_low <= 1e-11:
+            break
+        x = x_high - y_high * (x_high - x_low) / (y_high - y_low) if y_low > y_high else (x_low + x_high) / 2
+        if not x_low < x < x_high:
+            x = (x_low + x_high) / 2
+        y = excess(math.exp(x))
+        if y > 0:
+            x_low, y_low, y_high = x, y, y_high / 2
+        else:
+            x_high, y_high, y_low = x, y, y_low / 2
+        if -1e-10 < y <= 0:
+            break
+    return math.exp(x_high)
+
+
+def _least_below(excess: Callable[[float], float], low: float, rate: float) -> float:
+    """The least feasible rate that a fine grid between ``low`` and ``rate`` shows, else ``rate``."""
+    previous = low
+    for candidate in np.geomspace(low, rate, _RIPPLE_POINTS).tolist()[:-1]:
+        if excess(candidate) <= 0:
+            return _crossing(excess, previous, candidate) if previous < candidate else candidate
+        previous = candidate
+    return rate

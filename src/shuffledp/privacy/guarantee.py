@@ -1,0 +1,129 @@
+"""A privacy guarantee as an object: the numbers, the curve behind them, and what they rest on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from shuffledp.errors import ParameterError
+from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair
+
+__all__ = ["Guarantee", "PrivacyLaw", "check_target", "least_epsilon"]
+
+REPLACE_ONE = "replace-one"
+
+
+class PrivacyLaw(Protocol):
+    """What can be seen of one user: the distributions that a replaced user makes more or less likely."""
+
+    def delta_at(self, epsilon: float) -> float:
+        """Upper bound on the least delta of (epsilon, delta)-privacy."""
+
+    def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
+        """Per direction of the replacement, the independent pairs of laws whose product is seen."""
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """(epsilon, delta)-differential privacy of one release, with everything it depends on."""
+
+    epsilon: float
+    delta: float
+    users: int
+    """How many reports the round needs; fewer are not released."""
+    honest_users: int
+    """How many of them must follow the protocol."""
+    law: PrivacyLaw
+    theorem: str
+    """What proves it."""
+    local_epsilon: float | None = None
+    """What is left if shuffler and analyzer work together; None when nothing is."""
+    neighbours: str = REPLACE_ONE
+    """Which data sets are compared: those in which one user's value is replaced."""
+    releases: int = 1
+
+    def delta_at(self, epsilon: float) -> float:
+        """Upper bound on the least delta that holds with this epsilon."""
+        return self.law.delta_at(epsilon)
+
+    def epsilon_at(self, delta: float) -> float:
+        """Upper bound on the least epsilon that holds with this delta; infinite if none does."""
+        return least_epsilon(self.law, delta)
+
+    def after(self, releases: int) -> Guarantee:
+        """The guarantee of this many independent releases over the same people, at the same delta.
+
+        The privacy losses are convolved; epsilons are not added.
+        """
+        from shuffledp.privacy.composition import compose
+
+        law = compose(self.law, releases)
+        return Guarantee(
+            epsilon=least_epsilon(law, self.delta),
+            delta=self.delta,
+            users=self.users,
+            honest_users=self.honest_users,
+            law=law,
+            theorem=f"{self.theorem}; {releases} releases composed by their privacy loss distribution",
+            local_epsilon=self.local_epsilon,
+            neighbours=self.neighbours,
+            releases=releases * self.releases,
+        )
+
+    def sentence(self) -> str:
+        """The guarantee in plain words."""
+        times = "the release" if self.releases == 1 else f"the {self.releases} releases together"
+        collusion = (
+            "If the shuffler and the analyzer work together, nothing is left of it."
+            if self.local_epsilon is None
+            else f"If the shuffler and the analyzer work together, epsilon {self.local_epsilon:.4g} is left."
+        )
+        return (
+            f"Whatever one person answered changes the probability of any outcome of {times} by a factor of "
+            f"at most {math.exp(min(self.epsilon, LARGEST_EPSILON)):.4g} (epsilon = {self.epsilon:.4g}), except with "
+            f"probability {self.delta:.2g} (delta), as long as {self.honest_users:,} of {self.users:,} users "
+            f"follow the protocol. {collusion}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented JSON form; infinite values become null."""
+        return {
+            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
+            "delta": self.delta,
+            "users": self.users,
+            "honest_users": self.honest_users,
+            "local_epsilon": self.local_epsilon,
+            "neighbours": self.neighbours,
+            "releases": self.releases,
+            "theorem": self.theorem,
+        }
+
+
+def check_target(epsilon: float, delta: float) -> None:
+    """Refuse a target that means nothing: epsilon must be positive and finite, delta inside (0, 1)."""
+    if not (math.isfinite(epsilon) and epsilon > 0):
+        raise ParameterError(f"epsilon must be a positive number, not {epsilon}.", epsilon=epsilon)
+    if not 0 < delta < 1:
+        raise ParameterError(f"delta must lie strictly between 0 and 1, not {delta}.", delta=delta)
+
+
+def least_epsilon(law: PrivacyLaw, delta: float) -> float:
+    """The least epsilon with law.delta_at(epsilon) <= delta, to nine digits from above."""
+    if not 0 < delta < 1:
+        raise ParameterError(f"delta must lie strictly between 0 and 1, not {delta}.", delta=delta)
+    if law.delta_at(0.0) <= delta:
+        return 0.0
+    high = 1e-9
+    while law.delta_at(high) > delta:
+        high *= 2
+        if high > LARGEST_EPSILON:
+            return math.inf
+    low = high / 2 if high > 1e-9 else 0.0
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        if law.delta_at(middle) <= delta:
+            high = middle
+        else:
+            low = middle
+    return high

@@ -1,0 +1,133 @@
+"""Smooth distributions: Appendix A of Balcer and Cheu (2020), with its conditions.
+
+Noise is smooth when shifting it a little rarely changes its probability much. The chain Lemma 23,
+Lemma 22, Corollary 24 is how the paper proves its protocols private; `calibration` does better.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from shuffledp.errors import ConditionError, ParameterError
+from shuffledp.privacy.guarantee import check_target
+
+__all__ = [
+    "LARGEST_EPSILON_OF_COROLLARY_24",
+    "binomial_smoothness",
+    "corollary_24_mean",
+    "corollary_24_users",
+    "lemma_23_mean",
+    "privacy_of_smooth_noise",
+    "smoothness_delta",
+]
+
+LARGEST_EPSILON_OF_COROLLARY_24 = 1.2043
+"""Up to here tanh(epsilon / 2) >= epsilon / sqrt(5), which the proof needs; the paper says 1."""
+
+
+def smoothness_delta(masses: ArrayLike, epsilon: float, k: int = 1) -> float:
+    """The least delta for which a law on consecutive integers is (epsilon, delta, k)-smooth.
+
+    Definition 21, read as it is meant: over all shifts k' with 1 <= |k'| <= k, the largest
+    Pr[D(Y) / D(Y + k') >= e^(|k'| epsilon)]. A shift of 0, which the paper's text admits, would make
+    nothing smooth. A zero in the denominator counts as an infinite ratio.
+    """
+    law = np.asarray(masses, dtype=np.float64)
+    if law.ndim != 1 or len(law) == 0 or (law < 0).any() or not math.isclose(float(law.sum()), 1.0, abs_tol=1e-9):
+        raise ParameterError("The masses of a law must be at least 0 and sum to 1.")
+    if k < 1 or epsilon < 0:
+        raise ParameterError(f"Smoothness needs k >= 1 and epsilon >= 0, not k={k}, epsilon={epsilon}.")
+    padded = np.concatenate((np.zeros(k), law, np.zeros(k)))
+    worst = 0.0
+    for shift in (s for s in range(-k, k + 1) if s != 0):
+        shifted = padded[k + shift : k + shift + len(law)]
+        rare = (law > 0) & (law >= math.exp(abs(shift) * epsilon) * shifted)
+        worst = max(worst, math.fsum(law[rare]))
+    return worst
+
+
+def privacy_of_smooth_noise(epsilon: float, delta: float, k: int = 1, *, sensitivity: int = 1) -> tuple[float, float]:
+    """Lemma 22: (epsilon, delta, k)-smooth noise makes an integer function private.
+
+    For sensitivity 1 this is the paper's lemma; beyond, Lemma 4.11 of Ghazi et al. (2019), where a
+    replaced user moves the value by at most k.
+    """
+    if not 1 <= sensitivity <= k:
+        raise ConditionError(
+            f"Lemma 22 needs 1 <= sensitivity <= k; given sensitivity {sensitivity} and k {k}.",
+            sensitivity=sensitivity,
+            k=k,
+        )
+    return epsilon * sensitivity, delta * sensitivity
+
+
+def binomial_smoothness(trials: int, gamma: float, alpha: float, k: int = 1) -> tuple[float, float]:
+    """Lemma 23: Bin(trials, gamma) is (epsilon, delta, k)-smooth; returns epsilon and delta.
+
+    Conditions: gamma <= 1/2, 0 < alpha < 1 and k <= alpha gamma trials / 2.
+    """
+    if not 0 < gamma <= 0.5:
+        raise ConditionError(f"Lemma 23 needs 0 < gamma <= 1/2; given gamma = {gamma}.", gamma=gamma)
+    if not 0 < alpha < 1:
+        raise ConditionError(f"Lemma 23 needs 0 < alpha < 1; given alpha = {alpha}.", alpha=alpha)
+    mean = gamma * trials
+    if not 1 <= k <= alpha * mean / 2:
+        raise ConditionError(
+            f"Lemma 23 needs 1 <= k <= alpha gamma n / 2 = {alpha * mean / 2:.4g}; given k = {k}.",
+            k=k,
+            limit=alpha * mean / 2,
+        )
+    epsilon = math.log1p(alpha) - math.log1p(-alpha)
+    return epsilon, _lemma_23_delta(alpha, mean)
+
+
+def corollary_24_users(epsilon: float, delta: float) -> int:
+    """Corollary 24's condition: at least this many users, (100 / epsilon^2) ln(2 / delta), rounded up."""
+    check_target(epsilon, delta)
+    return math.ceil(100 / epsilon**2 * math.log(2 / delta))
+
+
+def corollary_24_mean(users: int, epsilon: float, delta: float) -> float:
+    """Corollary 24: Bin(users, m / users) with mean m = 50 ln(2/delta) / epsilon^2 is enough noise.
+
+    Checked: epsilon <= 1 as the paper has it, and enough users that m / users <= 1/2.
+    """
+    check_target(epsilon, delta)
+    if epsilon > 1:
+        raise ConditionError(
+            f"Corollary 24 needs epsilon <= 1; given {epsilon:g}. Use the tight calibration, which has no such limit.",
+            epsilon=epsilon,
+        )
+    needed = corollary_24_users(epsilon, delta)
+    if users < needed:
+        raise ConditionError(
+            f"Corollary 24 needs n >= (100/epsilon^2) ln(2/delta) = {needed:,} users for epsilon = {epsilon:g} and "
+            f"delta = {delta:g}; given {users:,}.",
+            users=users,
+            needed=needed,
+        )
+    return 50 * math.log(2 / delta) / epsilon**2
+
+
+def lemma_23_mean(epsilon: float, delta: float) -> float:
+    """The least mean for which Lemma 23 itself gives (epsilon, delta), for every epsilon.
+
+    Where the simplification behind the constant 50 of Corollary 24 fails (epsilon above 1.2043, and
+    badly from about 8), this does not.
+    """
+    check_target(epsilon, delta)
+    alpha = math.tanh(epsilon / 2)
+    low, high = 2 / alpha, 2 / alpha
+    while _lemma_23_delta(alpha, high) > delta:
+        low, high = high, 2 * high
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if _lemma_23_delta(alpha, middle) <= delta else (middle, high)
+    return high
+
+
+def _lemma_23_delta(alpha: float, mean: float) -> float:
+    return math.exp(-(alpha**2) * mean / 8) + math.exp(-(alpha**2) * mean / (8 + 2 * alpha))
