@@ -113,7 +113,7 @@ def check_indices(values: NDArray[Any], size: int) -> Indices:
     """Whole numbers as indices into a domain of the given size."""
     if values.ndim != 1:
         raise DomainError(f"Indices must be a flat array, not one of {values.ndim} dimensions.", ndim=values.ndim)
-    if len(values) and not (0 <= int(values.min()) and int(values.max()) < size):
+    if len(values) and (int(values.min()) < 0 or int(values.max()) >= size):
         outside = int(((values < 0) | (values >= size)).sum())
         raise DomainError(
             f"{outside:,} of {len(values):,} indices are outside 0 .. {size - 1:,}.", count=outside, size=size
@@ -123,7 +123,7 @@ def check_indices(values: NDArray[Any], size: int) -> Indices:
 
 def _distinct(values: Iterable[Any], places: NDArray[np.intp]) -> list[Any]:
     """A few distinct values at the given places, for a message."""
-    sequence: Sequence[Any] = values if isinstance(values, (Sequence, np.ndarray)) else list(values)
+    sequence: Any = values if isinstance(values, (Sequence, np.ndarray)) else list(values)
     found: list[Any] = []
     for place in places[:1000]:
         value = sequence[place]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ __all__ = [
     "Messages",
     "ShuffledProtocol",
     "Tally",
+    "check_enough_users",
 ]
 
 Floats = NDArray[np.float64]
@@ -121,16 +122,6 @@ class Tally:
         return self.users == other.users and np.array_equal(self.counts, other.counts)
 
     __hash__ = None  # type: ignore[assignment]
-
-    def check_users(self, needed: int) -> None:
-        """Refuse to go on with fewer users than a guarantee rests on."""
-        if self.users < needed:
-            raise BelowMinimumError(
-                f"The round has {self.users:,} reports; the guarantee rests on {needed:,}. "
-                f"Wait for {needed - self.users:,} more or plan for fewer users.",
-                users=self.users,
-                needed=needed,
-            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,13 +275,17 @@ class HistogramEstimate(_Estimate):
 class ShuffledProtocol(Protocol):
     """What every protocol offers: a frozen set of public parameters from which all else follows."""
 
-    name: str
-    question: str
-    users: int
+    name: ClassVar[str]
+    question: ClassVar[str]
+    model: ClassVar[str]
 
-    @classmethod
-    def calibrate(cls, *, users: int, epsilon: float, delta: float, calibration: str = "tight") -> Self:
-        """The protocol with the least noise that meets the target."""
+    @property
+    def users(self) -> int:
+        """The least number of reports of a round."""
+
+    @property
+    def domain_size(self) -> int:
+        """Values are indices below this."""
 
     @property
     def guarantee(self) -> Guarantee:
@@ -327,6 +322,17 @@ class ShuffledProtocol(Protocol):
 
     def expected_error(self, *, estimator: str = ..., confidence: float = 0.95) -> ExpectedError:
         """The error predicted from the exact law."""
+
+
+def check_enough_users(users: int, needed: int) -> None:
+    """Refuse a round with fewer users than its guarantee rests on."""
+    if users < needed:
+        raise BelowMinimumError(
+            f"The round has {users:,} reports; the guarantee rests on {needed:,}. "
+            f"Wait for {needed - users:,} more or plan for fewer users.",
+            users=users,
+            needed=needed,
+        )
 
 
 def _caption(estimate: _Estimate, confidence: float) -> list[str]:

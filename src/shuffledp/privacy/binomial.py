@@ -80,10 +80,12 @@ class Binomial:
         successes, others = inner.astype(np.float64), (self.trials - inner + 1).astype(np.float64)
         # SciPy is accurate at the smaller probability and on the smaller side only
         if 2 * self.probability.numerator <= 1 << self.probability.bits:
-            arguments, above, below = (successes, others, float(self.probability)), betainc, betaincc
+            rate = float(self.probability)
+            above, below = betainc(successes, others, rate), betaincc(successes, others, rate)
         else:
-            arguments, above, below = (others, successes, float(self.probability.complement)), betaincc, betainc
-        tail = np.where(inner > self.mean, above(*arguments), 1.0 - below(*arguments))
+            rate = float(self.probability.complement)
+            above, below = betaincc(others, successes, rate), betainc(others, successes, rate)
+        tail = np.where(inner > self.mean, above, 1.0 - below)
         result: Floats = np.where(points <= 0, 1.0, np.where(points > self.trials, 0.0, tail))
         return result
 
@@ -148,9 +150,7 @@ def _stirling_error(count: Any) -> Floats:
     count = np.asarray(count, dtype=np.float64)
     inverse = 1.0 / np.maximum(count, float(_STIRLING_FROM))
     square = inverse * inverse
-    series = inverse * (
-        1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square * (1 / 1188))))
-    )
+    series = inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square * (1 / 1188)))))
     result: Floats = np.where(
         count < _STIRLING_FROM, _SMALL_STIRLING[np.minimum(count, _STIRLING_FROM - 1).astype(np.int64)], series
     )

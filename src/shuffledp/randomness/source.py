@@ -98,7 +98,7 @@ def _encryptor(key: bytes, *, nonce: int) -> CipherContext:
 
 
 def _write_keystream(cipher: CipherContext, out: NDArray[np.uint8]) -> None:
-    view = memoryview(out)
+    view = out.data
     for start in range(0, out.nbytes, _CHUNK_BYTES):
         piece = view[start : start + _CHUNK_BYTES]
         cipher.update_into(_ZEROS[: len(piece)], piece)

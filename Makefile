@@ -1,0 +1,62 @@
+# Every target sets up what it needs: a virtual environment in .venv with the pinned packages.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow bench lint format docs clean
+
+help: ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/bin/python:
+	@echo "Making a virtual environment in $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "shuffledp needs Python 3.11 or newer")'
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "python3 -m venv failed; on Debian: apt install python3-venv"; exit 1; }
+
+$(VENV)/.run: $(VENV)/bin/python pyproject.toml constraints.txt
+	@echo "Installing shuffledp"
+	@$(PIP) install -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
+	@echo "Installing shuffledp with its development tools"
+	@$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@ $(VENV)/.run
+
+$(VENV)/.bench: $(VENV)/.dev benchmarks/requirements.txt
+	@echo "Installing the packages that benchmarks compare with"
+	@$(PIP) install -c constraints.txt -r benchmarks/requirements.txt
+	@touch $@
+
+demo: $(VENV)/.run ## a private histogram of bundled data, next to the truth
+	@$(BIN)/shuffledp demo
+
+test: $(VENV)/.dev lint ## lint, types, contracts, then all tests but the slow ones
+	@$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+test-slow: $(VENV)/.dev ## the slow statistical tests
+	@$(BIN)/python -m pytest -n $(WORKERS) -m slow
+
+bench: $(VENV)/.bench ## ratios measured side by side
+	@$(BIN)/python -m benchmarks
+
+lint: $(VENV)/.dev ## ruff, mypy, import contracts
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+format: $(VENV)/.dev ## let ruff format and mend what it can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+docs: $(VENV)/.dev ## the documentation, in docs/_build
+	@$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build
+	@echo "docs/_build/index.html"
+
+clean: ## remove everything that was made
+	rm -rf $(VENV) build docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

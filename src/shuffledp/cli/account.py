@@ -1,0 +1,144 @@
+"""``shuffledp account``: the privacy curve of given parameters, and of several releases."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+import typer
+
+from shuffledp.cli.options import (
+    Calibration,
+    CalibrationOption,
+    DeltaOption,
+    HonestFractionOption,
+    JsonOption,
+    PlotOption,
+    UsersOption,
+    number,
+    whole_number,
+)
+from shuffledp.cli.screen import note, print_json, print_table, say
+from shuffledp.errors import ParameterError
+from shuffledp.figures import check_figure_path, draw_curves
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.registry import find, find_qualified
+
+__all__ = ["account"]
+
+_CURVE = (0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
+
+
+def account(
+    protocol: Annotated[str, typer.Argument(metavar="PROTOCOL", help="count/balcer-cheu or histogram/balcer-cheu.")],
+    users: UsersOption,
+    delta: DeltaOption,
+    epsilon: Annotated[
+        float | None, typer.Option("--epsilon", parser=number, metavar="E", help="Calibrate for this target.")
+    ] = None,
+    absence: Annotated[
+        float | None,
+        typer.Option("--absence", parser=number, metavar="Q", help="Or: the probability of leaving a token out."),
+    ] = None,
+    question: Annotated[
+        str | None, typer.Option("--question", help="count or histogram, if PROTOCOL does not say.")
+    ] = None,
+    calibration: CalibrationOption = Calibration.tight,
+    honest_fraction: HonestFractionOption = 1.0,
+    releases: Annotated[
+        int, typer.Option("--releases", parser=whole_number, metavar="K", help="Releases over the same people.")
+    ] = 1,
+    plot: PlotOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the exact privacy curve of a protocol, and what several releases add up to.
+
+    Example: shuffledp account histogram/balcer-cheu --users 10000 --epsilon 1 --delta 1e-6 --releases 12
+    """
+    if plot is not None:
+        check_figure_path(plot)
+    if releases < 1:
+        raise ParameterError(f"The number of releases must be at least 1, not {releases}.")
+    kind = find(question, protocol) if question else find_qualified(protocol)
+    chosen = _parametrized(kind, users, epsilon, delta, absence, calibration, honest_fraction)
+    once: Guarantee = chosen.guarantee
+    total = once.after(releases) if releases > 1 else once
+    curve = [{"epsilon": each, "delta": total.delta_at(each)} for each in _curve_points(total.epsilon)]
+    exact_epsilon = once.epsilon_at(delta)
+    result = {
+        "protocol": chosen.name,
+        "question": chosen.question,
+        "parameters": chosen.parameters(),
+        "guarantee": once.to_json(),
+        "exact_epsilon": exact_epsilon if math.isfinite(exact_epsilon) else None,
+        "releases": releases,
+        "composed": total.to_json(),
+        "curve": curve,
+    }
+    if plot is not None:
+        _draw(plot, chosen, once, total)
+        note(f"wrote {plot}")
+    if as_json:
+        print_json(result)
+        return
+    print_table(
+        ["epsilon", "delta"],
+        [[f"{point['epsilon']:.4g}", f"{point['delta']:.3g}"] for point in curve],
+        title=f"{chosen.question}/{chosen.name}, {users:,} users, absence {chosen.noise.absence}"
+        + (f", {releases} releases" if releases > 1 else ""),
+    )
+    say(f"One release at delta = {delta:g}: epsilon = {exact_epsilon:.6g}.")
+    if releases > 1:
+        say(f"{releases} releases at delta = {delta:g}: epsilon = {_plain(total.epsilon)}.")
+    say(total.sentence())
+
+
+def _parametrized(
+    kind: Any,
+    users: int,
+    epsilon: float | None,
+    delta: float,
+    absence: float | None,
+    calibration: str,
+    honest_fraction: float,
+) -> Any:
+    """The protocol for a target, or with noise given by hand; the guarantee does not depend on the domain."""
+    domain: dict[str, Any] = {"domain_size": 2} if kind.question == "histogram" else {}
+    if (epsilon is None) == (absence is None):
+        raise ParameterError("Give either --epsilon, to calibrate for it, or --absence, the noise itself.")
+    if epsilon is None:
+        return kind.with_noise(users=users, absence=absence, delta=delta, honest_fraction=honest_fraction, **domain)
+    return kind.calibrate(
+        users=users,
+        epsilon=epsilon,
+        delta=delta,
+        calibration=calibration,
+        honest_fraction=honest_fraction,
+        **domain,
+    )
+
+
+def _curve_points(epsilon: float) -> list[float]:
+    """Points around the guarantee's own epsilon."""
+    scale = epsilon if math.isfinite(epsilon) and epsilon > 0 else 1.0
+    return [factor * scale for factor in _CURVE]
+
+
+def _plain(epsilon: float) -> str:
+    return f"{epsilon:.6g}" if math.isfinite(epsilon) else "none (no epsilon holds at this delta)"
+
+
+def _draw(plot: Any, chosen: Any, once: Guarantee, total: Guarantee) -> None:
+    widest = max(_curve_points(total.epsilon))
+    points = [widest * step / 80 for step in range(1, 81)]
+    curves = {"one release": [(epsilon, once.delta_at(epsilon)) for epsilon in points]}
+    if total.releases > 1:
+        curves[f"{total.releases} releases"] = [(epsilon, total.delta_at(epsilon)) for epsilon in points]
+    draw_curves(
+        plot,
+        curves=curves,
+        title=f"Privacy of {chosen.question}/{chosen.name}",
+        x_title="epsilon",
+        y_title="delta",
+        caption=[f"{once.users:,} users, {once.honest_users:,} honest; each point (epsilon, delta) holds."],
+    )

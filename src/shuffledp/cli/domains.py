@@ -1,0 +1,64 @@
+"""Where the public domain of a histogram comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from shuffledp.domain import Categories
+from shuffledp.engines.local import FileColumn
+from shuffledp.errors import DomainError, ParameterError
+
+__all__ = ["ChosenDomain", "choose_domain"]
+
+
+@dataclass(frozen=True)
+class ChosenDomain:
+    """The categories, and whether they were given on the command line, in a file, or by the data."""
+
+    categories: Categories
+    source: str
+
+
+def choose_domain(
+    listed: str | None, file: Path | None, from_data: bool, other: str | None, table: FileColumn
+) -> ChosenDomain:
+    """Exactly one way to name the domain; none is refused, because the data must not decide it silently."""
+    if sum((listed is not None, file is not None, from_data)) > 1:
+        raise ParameterError("Name the domain once: --domain, --domain-file or --domain-from-data.")
+    if listed is not None:
+        return ChosenDomain(_with_other(_listed(listed), other), "given")
+    if file is not None:
+        return ChosenDomain(_with_other(_from_file(file), other), "file")
+    if from_data:
+        return ChosenDomain(_with_other(table.distinct(), other), "data")
+    raise ParameterError(
+        "The domain is missing: which values are possible must be public, since taking them from the data would "
+        "reveal rare ones. Use --domain a,b,c or --domain-file FILE; --domain-from-data takes them from the data "
+        "all the same, outside the guarantee."
+    )
+
+
+def _listed(text: str) -> Categories:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise DomainError(f"The domain {text!r} has an empty name between its commas.")
+    return Categories.of(names)
+
+
+def _from_file(path: Path) -> Categories:
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise DomainError(f"Cannot read the domain file {path}: {reason}.", path=str(path)) from None
+    names = [line.strip() for line in lines if line.strip()]
+    if not names:
+        raise DomainError(f"The domain file {path} names no category; put one on each line.", path=str(path))
+    return Categories.of(names)
+
+
+def _with_other(categories: Categories, other: str | None) -> Categories:
+    if other is None or other in categories.names:
+        return categories
+    return Categories.of([*categories.names, other])

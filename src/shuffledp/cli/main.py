@@ -1,0 +1,87 @@
+"""The ``shuffledp`` command: its subcommands, and one line for every error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+import shuffledp
+from shuffledp.cli.account import account
+from shuffledp.cli.demo import demo
+from shuffledp.cli.plan import plan_count, plan_histogram
+from shuffledp.cli.run import run_count, run_histogram
+from shuffledp.errors import DomainError, ParameterError, ShuffledpError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="shuffledp",
+    help="Differential privacy in the shuffled model: private counts and histograms.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+plan_app = typer.Typer(help="Which protocol, at which cost and error, for a target?", no_args_is_help=True)
+run_app = typer.Typer(help="From a data file to a private estimate with error bars.", no_args_is_help=True)
+app.add_typer(plan_app, name="plan")
+app.add_typer(run_app, name="run")
+plan_app.command("count")(plan_count)
+plan_app.command("histogram")(plan_histogram)
+run_app.command("count")(run_count)
+run_app.command("histogram")(run_histogram)
+app.command()(account)
+app.command()(demo)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"shuffledp {shuffledp.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Differential privacy in the shuffled model: private counts and histograms."""
+
+
+def main() -> None:
+    """Run the command line; exit with 2 for wrong usage and 1 for a failed run, saying why in one line."""
+    sys.exit(_run(sys.argv[1:]))
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        return app(arguments, prog_name="shuffledp", standalone_mode=False) or 0
+    except TyperException as error:
+        message = error.format_message()
+        return _fail(message, 2) if message else 2  # no arguments at all: the help was shown
+    except (ParameterError, DomainError) as error:
+        return _fail(str(error), 2)
+    except ShuffledpError as error:
+        return _fail(str(error), 1)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted; nothing was written.", 130)
+    except MemoryError:
+        return _fail("not enough memory; try --route counts.", 1)
+    except BrokenPipeError:  # the reader went away: no traceback at exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:  # noqa: BLE001 -- a fault of ours: one line for the user, all of it on request
+        if os.environ.get("SHUFFLEDP_TRACEBACK"):
+            raise
+        hint = "this is a fault in shuffledp; set SHUFFLEDP_TRACEBACK=1 to see where."
+        return _fail(f"{type(error).__name__}: {error}; {hint}", 1)
+
+
+def _fail(message: str, status: int) -> int:
+    typer.echo(f"error: {' '.join(message.split())}", err=True)
+    return status

@@ -1,0 +1,93 @@
+"""Options that several commands share, so that each means the same everywhere."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "Calibration",
+    "CalibrationOption",
+    "ConfidenceOption",
+    "DeltaOption",
+    "DomainSizeOption",
+    "EpsilonOption",
+    "EstimatorOption",
+    "HonestFractionOption",
+    "JsonOption",
+    "PlotOption",
+    "SeedOption",
+    "UsersOption",
+    "number",
+    "whole_number",
+]
+
+
+def number(text: str | float) -> float:
+    """A number from the command line, or a message that says what was given."""
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a number.") from None
+
+
+def whole_number(text: str | int) -> int:
+    """A whole number from the command line; 1e6 and 1_000_000 are fine."""
+    try:
+        value = float(text) if "e" in str(text).lower() else int(text)
+        if int(value) == value:
+            return int(value)
+    except (ValueError, OverflowError):
+        pass
+    raise typer.BadParameter(f"{text!r} is not a whole number.")
+
+
+class Calibration(StrEnum):
+    """How the noise is chosen."""
+
+    tight = "tight"
+    paper = "paper"
+
+
+EpsilonOption = Annotated[
+    float,
+    typer.Option("--epsilon", parser=number, metavar="E", help="Privacy loss; smaller is more private."),
+]
+DeltaOption = Annotated[
+    float,
+    typer.Option("--delta", parser=number, metavar="D", help="Probability of exceeding it; well below 1/users."),
+]
+UsersOption = Annotated[int, typer.Option("--users", parser=whole_number, metavar="N", help="Number of users.")]
+DomainSizeOption = Annotated[
+    int, typer.Option("--domain-size", parser=whole_number, metavar="D", help="Number of possible values.")
+]
+HonestFractionOption = Annotated[
+    float,
+    typer.Option("--honest-fraction", parser=number, metavar="F", help="Share of users that must follow the protocol."),
+]
+CalibrationOption = Annotated[
+    Calibration,
+    typer.Option("--calibration", help="Least noise by exact numbers, or by the paper's theorem."),
+]
+ConfidenceOption = Annotated[
+    float, typer.Option("--confidence", parser=number, metavar="C", help="Level of the intervals.")
+]
+EstimatorOption = Annotated[
+    str,
+    typer.Option(
+        "--estimator",
+        help="threshold (zero stays zero), unbiased, clipped, midpoint or relaxed-threshold.",
+        metavar="NAME",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+PlotOption = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw a figure: .png, .svg or .html.")]
+SeedOption = Annotated[
+    int | None,
+    typer.Option(
+        "--insecure-seed", metavar="S", help="Repeatable noise for tests. The result is not private, and says so."
+    ),
+]

@@ -1,0 +1,244 @@
+"""``shuffledp run``: from a column of a file to a private estimate."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shuffledp.cli.domains import ChosenDomain, choose_domain
+from shuffledp.cli.options import (
+    Calibration,
+    CalibrationOption,
+    ConfidenceOption,
+    DeltaOption,
+    EpsilonOption,
+    EstimatorOption,
+    HonestFractionOption,
+    JsonOption,
+    PlotOption,
+    SeedOption,
+)
+from shuffledp.cli.results import check_result_path, write_result
+from shuffledp.cli.screen import note, print_json, print_table, progress_bar, say
+from shuffledp.engines.local import FileColumn, run_counts
+from shuffledp.errors import ParameterError, UnknownNameError
+from shuffledp.figures import check_figure_path
+from shuffledp.privacy.calibration import check_users
+from shuffledp.privacy.guarantee import check_target
+from shuffledp.protocols.postprocessing import ESTIMATORS
+from shuffledp.protocols.registry import find
+from shuffledp.randomness import SYSTEM, InsecureSeededRandomness, RandomSource
+
+__all__ = ["run_count", "run_histogram"]
+
+_SHOWN_ROWS = 40
+
+
+class Engine(StrEnum):
+    """Where the run happens."""
+
+    local = "local"
+
+
+ENGINES = {Engine.local: run_counts}
+
+
+class Route(StrEnum):
+    """How the round is carried out; the law of the result is the same."""
+
+    auto = "auto"
+    messages = "messages"
+    counts = "counts"
+
+
+DataArgument = Annotated[Path, typer.Argument(metavar="DATA", help="A CSV (also .gz) or Parquet file, a row per user.")]
+ColumnOption = Annotated[str, typer.Option("--column", help="The column with the users' values.", metavar="C")]
+ProtocolOption = Annotated[str, typer.Option("--protocol", help="The protocol by name.", metavar="NAME")]
+DropMissingOption = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows without a value.")]
+OutOption = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="Write the result: .json, .csv or .parquet.")
+]
+RouteOption = Annotated[
+    Route, typer.Option("--route", help="Make every message, or draw their counts by the same law.")
+]
+EngineOption = Annotated[Engine, typer.Option("--engine", help="Where to run.")]
+
+
+def run_count(
+    data: DataArgument,
+    column: ColumnOption,
+    epsilon: EpsilonOption,
+    delta: DeltaOption,
+    equals: Annotated[
+        str | None, typer.Option("--equals", metavar="VALUE", help="Count the users who hold this value.")
+    ] = None,
+    drop_missing: DropMissingOption = False,
+    protocol: ProtocolOption = "balcer-cheu",
+    calibration: CalibrationOption = Calibration.tight,
+    honest_fraction: HonestFractionOption = 1.0,
+    estimator: EstimatorOption = "threshold",
+    confidence: ConfidenceOption = 0.95,
+    out: OutOption = None,
+    plot: PlotOption = None,
+    engine: EngineOption = Engine.local,
+    route: RouteOption = Route.auto,
+    insecure_seed: SeedOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Count privately how many users said yes.
+
+    Example: shuffledp run count survey.csv --column smoker --epsilon 1 --delta 1e-6
+    """
+    _check_early(epsilon, delta, honest_fraction, estimator, confidence, out, plot)
+    kind = find("count", protocol)
+    with progress_bar(f"Reading {data.name}") as progress:
+        counts = FileColumn(data, column, drop_missing, progress).bits(equals=equals)
+    estimate = ENGINES[engine](
+        counts,
+        lambda users: kind.calibrate(
+            users=users,
+            epsilon=epsilon,
+            delta=delta,
+            calibration=calibration,
+            honest_fraction=honest_fraction,
+        ),
+        estimator=estimator,
+        route=route,
+        source=_source(insecure_seed),
+    )
+    result = estimate.to_json(confidence)
+    _deliver(estimate, result, confidence, out, plot, f"{column}{f' = {equals}' if equals else ''}")
+    if as_json:
+        print_json(result)
+        return
+    low, high = estimate.interval(confidence)
+    say(f"{estimate.value:,.0f} of {estimate.users:,} users (give or take {estimate.standard_error:,.1f}).")
+    say(f"Between {low:,.0f} and {high:,.0f} with {confidence:.0%} confidence.")
+    _say_guarantee(estimate)
+
+
+def run_histogram(
+    data: DataArgument,
+    column: ColumnOption,
+    epsilon: EpsilonOption,
+    delta: DeltaOption,
+    domain: Annotated[
+        str | None, typer.Option("--domain", metavar="A,B,C", help="The possible values, separated by commas.")
+    ] = None,
+    domain_file: Annotated[
+        Path | None, typer.Option("--domain-file", metavar="FILE", help="The possible values, one a line.")
+    ] = None,
+    domain_from_data: Annotated[
+        bool, typer.Option("--domain-from-data", help="Take the values that occur. This list is then not private.")
+    ] = False,
+    other: Annotated[
+        str | None,
+        typer.Option("--other", metavar="NAME", help="A category for values outside the domain, and missing ones."),
+    ] = None,
+    drop_missing: DropMissingOption = False,
+    protocol: ProtocolOption = "balcer-cheu",
+    calibration: CalibrationOption = Calibration.tight,
+    honest_fraction: HonestFractionOption = 1.0,
+    estimator: EstimatorOption = "threshold",
+    confidence: ConfidenceOption = 0.95,
+    out: OutOption = None,
+    plot: PlotOption = None,
+    engine: EngineOption = Engine.local,
+    route: RouteOption = Route.auto,
+    insecure_seed: SeedOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Count privately how many users hold each category.
+
+    Example: shuffledp run histogram survey.csv --column mode --domain bus,bike,car --epsilon 1 --delta 1e-6
+    """
+    _check_early(epsilon, delta, honest_fraction, estimator, confidence, out, plot)
+    kind: Any = find("histogram", protocol)
+    with progress_bar(f"Reading {data.name}") as progress:
+        table = FileColumn(data, column, drop_missing, progress)
+        chosen = choose_domain(domain, domain_file, domain_from_data, other, table)
+        counts = table.histogram(chosen.categories, other=other)
+    estimate = ENGINES[engine](
+        counts,
+        lambda users: kind.calibrate(
+            users=users,
+            categories=chosen.categories,
+            epsilon=epsilon,
+            delta=delta,
+            calibration=calibration,
+            honest_fraction=honest_fraction,
+        ),
+        estimator=estimator,
+        route=route,
+        source=_source(insecure_seed),
+    )
+    result = estimate.to_json(confidence) | {"domain": chosen.source}
+    _deliver(estimate, result, confidence, out, plot, column)
+    if as_json:
+        print_json(result)
+    else:
+        _show_histogram(estimate, confidence, column)
+    _note_domain(chosen)
+
+
+def _check_early(
+    epsilon: float,
+    delta: float,
+    honest_fraction: float,
+    estimator: str,
+    confidence: float,
+    out: Path | None,
+    plot: Path | None,
+) -> None:
+    """Refuse what can be refused before a large file is read."""
+    check_target(epsilon, delta)
+    check_users(2, honest_fraction)
+    if not 0 < confidence < 1:
+        raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence:g}.")
+    if estimator not in ESTIMATORS:
+        raise UnknownNameError(f"There is no estimator {estimator!r}; choose one of {', '.join(ESTIMATORS)}.")
+    if out is not None:
+        check_result_path(out)
+    if plot is not None:
+        check_figure_path(plot)
+
+
+def _source(seed: int | None) -> RandomSource:
+    return SYSTEM if seed is None else InsecureSeededRandomness(seed)
+
+
+def _deliver(
+    estimate: Any, result: dict[str, Any], confidence: float, out: Path | None, plot: Path | None, subject: str
+) -> None:
+    if plot is not None:
+        estimate.plot(plot, confidence=confidence, title=f"Private estimate of {subject}")
+    if out is not None:
+        write_result(out, result)
+    for written in filter(None, (out, plot)):
+        note(f"wrote {written}")
+
+
+def _show_histogram(estimate: Any, confidence: float, column: str) -> None:
+    rows = [
+        [name, f"{count:,.0f}", f"{low:,.0f} to {high:,.0f}", f"{share:.2%}"]
+        for name, count, (low, high), share in zip(
+            estimate.categories, estimate.counts, estimate.interval(confidence), estimate.frequencies, strict=True
+        )
+    ]
+    print_table([column, "users", f"{confidence:.0%} interval", "share"], rows[:_SHOWN_ROWS])
+    if len(rows) > _SHOWN_ROWS:
+        say(f"... and {len(rows) - _SHOWN_ROWS:,} more categories; --json or --out has all.")
+    say(f"{estimate.users:,} users; the noise on each count is about {estimate.standard_errors[0]:,.1f} users.")
+    _say_guarantee(estimate)
+
+
+def _say_guarantee(estimate: Any) -> None:
+    say(estimate.guarantee_sentence())
+
+
+def _note_domain(chosen: ChosenDomain) -> None:
+    if chosen.source == "data":
+        note("the list of categories was taken from the data, so the guarantee does not cover which ones occur.")

@@ -1,0 +1,63 @@
+"""What a person sees: tables, notes and a progress bar, on the right stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from shuffledp.engines.columns import Progress
+
+__all__ = ["note", "print_json", "print_table", "progress_bar", "say"]
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """One JSON document on standard output."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def say(text: str = "") -> None:
+    """A paragraph on standard output, wrapped to the terminal."""
+    Console(highlight=False).print(text, markup=False, soft_wrap=False)
+
+
+def note(text: str) -> None:
+    """A remark on standard error, so that standard output stays clean."""
+    Console(stderr=True, highlight=False).print(f"note: {text}", markup=False, style="yellow")
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None) -> None:
+    """A table whose first column is text and whose others are numbers."""
+    if title:
+        say(title)
+    table = Table()
+    for place, name in enumerate(columns):
+        table.add_column(name, justify="left" if place == 0 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(highlight=False).print(table, markup=False)
+
+
+@contextmanager
+def progress_bar(description: str) -> Iterator[Progress]:
+    """A bar on standard error while a file is read; nothing when that is not a terminal."""
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    with Bar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bar:
+        task = bar.add_task(description, total=1.0)
+        yield lambda fraction: bar.update(task, completed=fraction)

@@ -1,0 +1,1 @@
+"""Where a run happens: local, in this process."""

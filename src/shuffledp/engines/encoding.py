@@ -1,0 +1,119 @@
+"""From a column of text to how many users hold each index, with nothing dropped silently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from shuffledp.domain import Categories
+from shuffledp.errors import DataError
+
+__all__ = ["ColumnCounts", "count_bits", "count_categories", "distinct_values"]
+
+_YES = ("1", "true", "yes", "y", "t")
+_NO = ("0", "false", "no", "n", "f")
+_SHOWN = 3
+
+
+@dataclass
+class ColumnCounts:
+    """How many rows hold each index, and how many hold none."""
+
+    counts: NDArray[np.int64]
+    missing: int = 0
+    outside: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    @property
+    def users(self) -> int:
+        """Rows that hold an index."""
+        return int(self.counts.sum())
+
+
+def count_categories(
+    batches: Iterable[pa.Array], domain: Categories, *, other: str | None = None, drop_missing: bool = False
+) -> ColumnCounts:
+    """Count each category. Values outside the domain, and missing ones, are an error unless provided for.
+
+    ``other`` names the category that takes values outside the domain, and missing ones unless
+    ``drop_missing`` leaves those out.
+    """
+    result = _count(batches, pa.array(domain.names, type=pa.string()))
+    if drop_missing:
+        result.missing = 0
+    if other is not None:
+        result.counts[domain.index(other)] += result.outside + result.missing
+        result.outside = result.missing = 0
+    _refuse_leftovers(result, "Use --other NAME to put them into a category of their own")
+    return result
+
+
+def count_bits(batches: Iterable[pa.Array], *, equals: str | None = None, drop_missing: bool = False) -> ColumnCounts:
+    """Count noes and yeses, or the values that differ from ``equals`` and those that do not."""
+    if equals is not None:
+        result = _count(batches, pa.array([equals], type=pa.string()))
+        result.counts = np.array([result.outside, result.counts[0]], dtype=np.int64)
+        result.outside = 0
+    else:
+        lowered = (pc.utf8_lower(pc.utf8_trim_whitespace(batch)) for batch in batches)
+        result = _count(lowered, pa.array(_NO + _YES, type=pa.string()))
+        noes = int(result.counts[: len(_NO)].sum())
+        result.counts = np.array([noes, int(result.counts.sum()) - noes], dtype=np.int64)
+    if drop_missing:
+        result.missing = 0
+    _refuse_leftovers(result, "A count needs yes/no, true/false or 1/0; use --equals VALUE to count one value")
+    return result
+
+
+def distinct_values(batches: Iterable[pa.Array]) -> Categories:
+    """All values of the column, sorted: a domain that depends on the data and so is not private."""
+    found: set[str] = set()
+    for batch in batches:
+        found.update(value for value in pc.unique(batch).to_pylist() if value is not None)
+    if not found:
+        raise DataError("The column holds no value at all.")
+    return Categories.of(sorted(found))
+
+
+def _count(batches: Iterable[pa.Array], values: pa.Array) -> ColumnCounts:
+    result = ColumnCounts(np.zeros(len(values), dtype=np.int64))
+    for batch in batches:
+        places = pc.index_in(batch, value_set=values)
+        found = places.drop_null().to_numpy()
+        result.counts += np.bincount(found, minlength=len(values))
+        result.missing += batch.null_count
+        outside = len(batch) - batch.null_count - len(found)
+        if outside:
+            result.outside += outside
+            _keep_examples(result, batch, places)
+    return result
+
+
+def _keep_examples(result: ColumnCounts, batch: pa.Array, places: pa.Array) -> None:
+    if len(result.examples) < _SHOWN:
+        strange = pc.filter(batch, pc.and_(pc.is_null(places), pc.is_valid(batch)))
+        for value in pc.unique(strange.slice(0, 1000)).to_pylist():
+            if value not in result.examples and len(result.examples) < _SHOWN:
+                result.examples.append(value)
+
+
+def _refuse_leftovers(result: ColumnCounts, advice: str) -> None:
+    problems, remedies = [], []
+    if result.outside:
+        examples = ", ".join(repr(value[:40]) for value in result.examples)
+        problems.append(f"{result.outside:,} values are outside the domain (for example {examples})")
+        remedies.append(advice)
+    if result.missing:
+        problems.append(f"{result.missing:,} values are missing")
+        remedies.append("Use --drop-missing to leave missing ones out")
+    if problems:
+        raise DataError(
+            f"{' and '.join(problems)}. {'. '.join(remedies)}.", outside=result.outside, missing=result.missing
+        )
+    if result.users == 0:
+        raise DataError("The column holds no rows, so there are no users.")

@@ -1,0 +1,60 @@
+"""Run a round in this process on a column of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Categories
+from shuffledp.engines.columns import Progress, read_column
+from shuffledp.engines.encoding import count_bits, count_categories, distinct_values
+from shuffledp.protocols.flow import run_counted
+from shuffledp.randomness import SYSTEM, RandomSource
+
+__all__ = ["FileColumn", "run_counts"]
+
+ProtocolFor = Callable[[int], Any]
+"""From the number of users to the protocol that they run."""
+
+
+@dataclass(frozen=True)
+class FileColumn:
+    """A column of a data file, one row per user."""
+
+    path: str | Path
+    column: str
+    drop_missing: bool = False
+    progress: Progress = lambda _: None
+
+    def bits(self, *, equals: str | None = None) -> NDArray[np.int64]:
+        """How many users say no and how many yes."""
+        return count_bits(self._batches(), equals=equals, drop_missing=self.drop_missing).counts
+
+    def histogram(self, domain: Categories, *, other: str | None = None) -> NDArray[np.int64]:
+        """How many users hold each category of the domain."""
+        return count_categories(self._batches(), domain, other=other, drop_missing=self.drop_missing).counts
+
+    def distinct(self) -> Categories:
+        """Every value that occurs. Releasing this list is not private."""
+        return distinct_values(self._batches())
+
+    def _batches(self) -> Any:
+        return read_column(self.path, self.column, progress=self.progress)
+
+
+def run_counts(
+    counts: NDArray[np.int64],
+    protocol_for: ProtocolFor,
+    *,
+    estimator: str = "threshold",
+    route: str = "auto",
+    source: RandomSource = SYSTEM,
+) -> Any:
+    """One round over users of whom so many hold each index; the protocol fits their number."""
+    protocol = protocol_for(int(counts.sum()))
+    return run_counted(protocol, counts, estimator=estimator, route=route, source=source)

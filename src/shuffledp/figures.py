@@ -1,0 +1,142 @@
+"""Figures: one specification to PNG, SVG or a stand-alone HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.errors import OutputError
+from shuffledp.output import check_writable, write_whole
+
+__all__ = ["FORMATS", "check_figure_path", "draw_bars", "draw_curves"]
+
+FORMATS = (".png", ".svg", ".html")
+
+_MOST_BARS = 60
+_BAR_COLOUR = "#4477aa"
+_INK = "#222222"
+_SECOND_COLOUR = "#cc3311"
+_CURVE_COLOURS = ("#4477aa", "#cc3311", "#228833", "#aa3377", "#ccbb44", "#66ccee")  # colour-blind safe
+
+
+def check_figure_path(path: str | Path) -> Path:
+    """Refuse, before any work is done, a figure that cannot be written."""
+    target = check_writable(path)
+    if target.suffix.lower() not in FORMATS:
+        raise OutputError(
+            f"Cannot draw {target}: a figure ends in {', '.join(FORMATS)}, not {target.suffix or 'nothing'!r}.",
+            path=str(target),
+        )
+    return target
+
+
+def draw_bars(
+    path: str | Path,
+    *,
+    names: list[str],
+    values: NDArray[np.float64],
+    intervals: NDArray[np.float64],
+    title: str,
+    value_title: str,
+    caption: list[str],
+    truth: NDArray[np.float64] | None = None,
+) -> None:
+    """One horizontal bar per name with its interval; with ``truth``, a tick where the true value lies.
+
+    Beyond sixty names only the largest are drawn, and the caption says so.
+    """
+    import altair as alt
+
+    check_figure_path(path)
+    shown = np.arange(len(names))
+    if len(names) > _MOST_BARS:
+        shown = np.argsort(-values, kind="stable")[:_MOST_BARS]
+        caption = [*caption, f"The {_MOST_BARS} largest of {len(names):,} categories."]
+    rows = [
+        {
+            "name": names[i],
+            "value": max(float(values[i]), 0.0),
+            "low": float(intervals[i, 0]),
+            "high": float(intervals[i, 1]),
+            "label": f"{values[i]:,.0f}",
+        }
+        | ({} if truth is None else {"truth": float(truth[i])})
+        for i in shown
+    ]
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        y=alt.Y("name:N", sort=[names[i] for i in shown], title=None, axis=alt.Axis(labelLimit=260, ticks=False))
+    )
+    bars = base.mark_bar(color=_BAR_COLOUR, height={"band": 0.72}).encode(
+        x=alt.X("value:Q", title=value_title, axis=alt.Axis(format="~s", tickCount=6))
+    )
+    lines = base.mark_rule(color=_INK, strokeWidth=1.5).encode(x=alt.X("low:Q"), x2="high:Q")
+    labels = base.mark_text(align="left", dx=6, color=_INK).encode(x=alt.X("high:Q"), text="label:N")
+    layers = [bars, lines, labels]
+    if truth is not None:
+        layers.append(base.mark_tick(color=_SECOND_COLOUR, thickness=3, size=18).encode(x=alt.X("truth:Q")))
+    _save(alt.layer(*layers), path, title, caption, height=max(120, 26 * len(rows)))
+
+
+def draw_curves(
+    path: str | Path,
+    *,
+    curves: dict[str, list[tuple[float, float]]],
+    title: str,
+    x_title: str,
+    y_title: str,
+    caption: list[str],
+) -> None:
+    """One line per name with its label at the end; the vertical axis is logarithmic."""
+    import altair as alt
+
+    check_figure_path(path)
+    rows = [{"curve": name, "x": x, "y": y} for name, points in curves.items() for x, y in points if y > 0]
+    ends = [
+        {"curve": name, "x": points[-1][0], "y": points[-1][1]}
+        for name, line in curves.items()
+        if (points := [point for point in line if point[1] > 0])
+    ]
+    colour = alt.Color("curve:N", legend=None, scale=alt.Scale(domain=list(curves), range=list(_CURVE_COLOURS)))
+    x = alt.X("x:Q", title=x_title)
+    y = alt.Y("y:Q", title=y_title, scale=alt.Scale(type="log"), axis=alt.Axis(format=".0e", tickCount=8))
+    lines = alt.Chart(alt.Data(values=rows)).mark_line(strokeWidth=2.5).encode(x=x, y=y, color=colour)
+    labels = (
+        alt.Chart(alt.Data(values=ends)).mark_text(align="left", dx=6).encode(x=x, y=y, color=colour, text="curve:N")
+    )
+    _save(alt.layer(lines, labels), path, title, caption, height=320)
+
+
+def _save(chart: Any, path: str | Path, title: str, caption: list[str], height: int) -> None:
+    import altair as alt
+
+    finished = (
+        chart.properties(
+            width=520,
+            height=height,
+            padding={"left": 12, "top": 12, "right": 48, "bottom": 12},
+            background="white",
+            title=alt.TitleParams(
+                text=title, subtitle=caption, anchor="start", fontSize=17, subtitleFontSize=11, subtitleColor="#555555"
+            ),
+        )
+        .configure_view(stroke=None)
+        .configure_axis(labelFontSize=12, titleFontSize=12, gridColor="#e6e6e6")
+    )
+    write_whole(path, _render(finished, Path(path).suffix.lower()))
+
+
+def _render(chart: Any, suffix: str) -> bytes:
+    if suffix == ".html":
+        page: str = chart.to_html(inline=True)
+        return page.encode()
+    import vl_convert
+
+    specification = chart.to_json()
+    if suffix == ".svg":
+        drawing: str = vl_convert.vegalite_to_svg(specification)
+        return drawing.encode()
+    picture: bytes = vl_convert.vegalite_to_png(specification, scale=2)
+    return picture

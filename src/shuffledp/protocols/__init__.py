@@ -1,0 +1,1 @@
+"""One file per published protocol, by the question it answers."""

@@ -1,0 +1,1 @@
+"""Protocols for binary sums: how many users hold a 1."""

@@ -1,0 +1,62 @@
+"""One round in this process: randomize, shuffle, tally, estimate."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.errors import UnknownNameError
+from shuffledp.model import check_enough_users
+from shuffledp.shuffling import permute
+
+if TYPE_CHECKING:
+    from shuffledp.model import ShuffledProtocol
+    from shuffledp.randomness import RandomSource
+
+__all__ = ["ROUTES", "choose_route", "run_counted", "run_round"]
+
+ROUTES = ("auto", "messages", "counts")
+
+_MOST_MESSAGES = 20_000_000
+
+
+def choose_route(protocol: ShuffledProtocol, users: int, route: str) -> str:
+    """``messages`` makes and shuffles every message; ``counts`` draws the tally with the same law.
+
+    ``auto`` makes the messages while there are at most twenty million.
+    """
+    if route not in ROUTES:
+        raise UnknownNameError(f"There is no route {route!r}; choose one of {', '.join(ROUTES)}.", route=route)
+    if route != "auto":
+        return route
+    return "messages" if users * protocol.cost.messages_per_user <= _MOST_MESSAGES else "counts"
+
+
+def run_round(
+    protocol: ShuffledProtocol, indices: NDArray[np.int64], *, estimator: str, route: str, source: RandomSource
+) -> Any:
+    """The estimate of one round over users with these values."""
+    check_enough_users(len(indices), protocol.users)
+    if choose_route(protocol, len(indices), route) == "counts":
+        tally = protocol.sample_tally(np.bincount(indices, minlength=protocol.domain_size), source=source)
+    else:
+        reports = protocol.randomize_all(indices, source=source)
+        tally = protocol.tally(reports.mixed(partial(permute, source=source)))
+    return protocol.estimate(tally, estimator=estimator, secure=source.secure)
+
+
+def run_counted(
+    protocol: ShuffledProtocol, counts: NDArray[np.int64], *, estimator: str, route: str, source: RandomSource
+) -> Any:
+    """The estimate of one round over users of whom so many hold each index; their order is no matter."""
+    users = int(counts.sum())
+    check_enough_users(users, protocol.users)
+    if choose_route(protocol, users, route) == "counts":
+        return protocol.estimate(
+            protocol.sample_tally(counts, source=source), estimator=estimator, secure=source.secure
+        )
+    indices = np.repeat(np.arange(len(counts)), counts)
+    return run_round(protocol, indices, estimator=estimator, route="messages", source=source)

@@ -1,0 +1,1 @@
+"""Protocols for histograms: how many users hold each category."""

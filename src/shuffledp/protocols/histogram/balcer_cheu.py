@@ -1,0 +1,251 @@
+"""P^hist of Balcer and Cheu (2020), Figure 2 and Theorem 12: error that does not grow with the domain.
+
+P^zsum runs on every category at once: a user sends a token of each category with probability p close
+to 1, and one more of their own. A category that nobody holds is estimated to be exactly zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Categories, check_indices
+from shuffledp.errors import ConditionError, DomainError, ParameterError
+from shuffledp.model import Cost, ExpectedError, HistogramEstimate, Messages, Tally, check_enough_users
+from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.binomial_noise import BinomialHistogram
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.counting.balcer_cheu import theorem_11_alpha
+from shuffledp.protocols.flow import run_round
+from shuffledp.protocols.postprocessing import SurplusAnalysis
+from shuffledp.protocols.token_noise import TokenNoise
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial
+
+__all__ = ["BalcerCheuHistogram", "theorem_12_alpha"]
+
+_CHUNK_CELLS = 1 << 20
+_CHUNK_MESSAGES = 1 << 20
+
+
+@dataclass(frozen=True)
+class BalcerCheuHistogram:
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "balcer-cheu"
+    question: ClassVar[str] = "histogram"
+    model: ClassVar[str] = "shuffled"
+
+    noise: TokenNoise
+    """Users, the probability that a noise token is left out, and the target it was calibrated for."""
+    domain_size: int
+    categories: Categories | None = None
+    """The categories by name; without them values are indices."""
+    padded: bool = False
+    """Send dummies in place of tokens left out. The number of messages says nothing either way."""
+
+    def __post_init__(self) -> None:
+        if self.domain_size < 1:
+            raise DomainError(f"The domain needs at least one category, not {self.domain_size}.")
+        if self.categories is not None and len(self.categories) != self.domain_size:
+            raise DomainError(f"{len(self.categories)} categories do not make a domain of {self.domain_size}.")
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain_size: int | None = None,
+        categories: Categories | Iterable[str] | None = None,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+        padded: bool = False,
+    ) -> Self:
+        """The least noise that is (epsilon, delta)-private overall, both changed categories together."""
+        named = _as_categories(categories)
+        size = domain_size if named is None or domain_size is not None else len(named)
+        if size is None:
+            raise DomainError("Say which values are possible: give domain_size or categories.")
+        noise = TokenNoise.calibrate(
+            users=users,
+            epsilon=epsilon,
+            delta=delta,
+            calibration=calibration,
+            honest_fraction=honest_fraction,
+            law_of=BinomialHistogram,
+            coordinates=2,
+        )
+        return cls(noise, size, named, padded)
+
+    @classmethod
+    def with_noise(
+        cls,
+        *,
+        users: int,
+        absence: float | Dyadic,
+        delta: float,
+        domain_size: int,
+        honest_fraction: float = 1.0,
+    ) -> Self:
+        """The protocol with a given probability of leaving a noise token out; epsilon follows from delta."""
+        noise = TokenNoise.given(
+            users=users, absence=absence, delta=delta, honest_fraction=honest_fraction, law_of=BinomialHistogram
+        )
+        return cls(noise, domain_size)
+
+    @property
+    def users(self) -> int:
+        """The least number of reports of a round."""
+        return self.noise.users
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """The privacy of one release, computed from the probability that is really sampled."""
+        return self.noise.guarantee(BinomialHistogram, theorem="Theorem 12")
+
+    @property
+    def cost(self) -> Cost:
+        """One message and nearly one more per category; one more than categories if padded."""
+        noise_messages = self.domain_size * (1.0 if self.padded else float(self.noise.absence.complement))
+        return Cost(
+            messages_per_user=1 + noise_messages,
+            max_messages_per_user=1 + self.domain_size,
+            bits_per_message=max(1, (self.message_values - 1).bit_length()),
+        )
+
+    @property
+    def message_values(self) -> int:
+        """Messages are category indices, and one more value as the dummy if padded."""
+        return self.domain_size + self.padded
+
+    def parameters(self) -> dict[str, Any]:
+        """The public parameters, as JSON."""
+        return self.noise.parameters() | {"domain_size": self.domain_size, "padded": self.padded}
+
+    def randomize(self, index: int, *, source: RandomSource = SYSTEM) -> NDArray[Any]:
+        """The randomizer of Figure 2 on one user's category."""
+        if not 0 <= index < self.domain_size:
+            raise DomainError(f"The index {index} is outside 0 .. {self.domain_size - 1:,}.", index=index)
+        copies = (~bernoulli(self.noise.absence, self.domain_size, source)).astype(np.int64)
+        copies[index] += 1
+        tokens = np.repeat(np.arange(self.domain_size, dtype=self._dtype), copies)
+        if not self.padded:
+            return tokens
+        dummies = np.full(self.domain_size + 1 - len(tokens), self.domain_size, dtype=self._dtype)
+        return np.concatenate((tokens, dummies))
+
+    def randomize_all(self, indices: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once, in chunks that stay in the cache."""
+        owned = check_indices(indices, self.domain_size)
+        width = self.domain_size + 1
+        values = np.empty(len(owned) * width, dtype=self._dtype)
+        lengths = np.full(len(owned), width, dtype=np.int64)
+        rows = max(1, _CHUNK_CELLS // width)
+        sent = np.empty((min(rows, len(owned)), width), dtype=self._dtype)
+        sent[:, :-1] = np.arange(self.domain_size, dtype=self._dtype)
+        kept = np.ones(sent.shape, dtype=np.bool_)
+        filled = 0
+        for start in range(0, len(owned), rows):
+            chunk = owned[start : start + rows]
+            absent = bernoulli(self.noise.absence, len(chunk) * self.domain_size, source).reshape(len(chunk), -1)
+            sent[: len(chunk), -1] = chunk
+            if self.padded:
+                block = sent[: len(chunk)].copy()
+                block[:, :-1][absent] = self.domain_size
+                messages = block.ravel()
+            else:
+                np.logical_not(absent, out=kept[: len(chunk), :-1])
+                messages = sent[: len(chunk)][kept[: len(chunk)]]
+                lengths[start : start + rows] -= np.count_nonzero(absent, axis=1)
+            values[filled : filled + len(messages)] = messages
+            filled += len(messages)
+        return Messages(values[:filled], len(owned), np.concatenate(([0], np.cumsum(lengths))))
+
+    def tally(self, messages: Messages) -> Tally:
+        """How often each category occurred among the messages; dummies are dropped."""
+        counts = np.zeros(self.message_values, dtype=np.int64)
+        for start in range(0, len(messages), _CHUNK_MESSAGES):
+            part = np.bincount(messages.values[start : start + _CHUNK_MESSAGES], minlength=len(counts))
+            if len(part) > len(counts):
+                raise ParameterError(f"The message {len(part) - 1} is outside the domain of {self.domain_size:,}.")
+            counts += part
+        return Tally(counts[: self.domain_size], messages.users)
+
+    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
+        """A tally with the law of the whole round, from the true count of each category."""
+        true = np.asarray(counts, dtype=np.int64)
+        if true.shape != (self.domain_size,):
+            raise DomainError(f"Counts of {len(true):,} categories do not fit a domain of {self.domain_size:,}.")
+        users = int(true.sum())
+        return Tally(true + users - binomial(users, self.noise.absence, self.domain_size, source), users)
+
+    def estimate(self, tally: Tally, *, estimator: str = "threshold", secure: bool = True) -> HistogramEstimate:
+        """The analyzer of Figure 2, or another estimator by name; whole numbers are compared."""
+        check_enough_users(tally.users, self.users)
+        analysis = self._analysis(tally.users, estimator)
+        surplus = tally.counts - tally.users
+        return HistogramEstimate(
+            protocol=self.name,
+            estimator=estimator,
+            users=tally.users,
+            guarantee=self.guarantee,
+            intervals=analysis.intervals(surplus),
+            secure=secure,
+            categories=(self.categories or Categories.numbered(self.domain_size)).names,
+            counts=analysis.estimate(surplus),
+            standard_errors=np.full(self.domain_size, analysis.noise.deviation),
+        )
+
+    def run(
+        self,
+        values: Iterable[Any],
+        *,
+        estimator: str = "threshold",
+        route: str = "auto",
+        source: RandomSource = SYSTEM,
+    ) -> HistogramEstimate:
+        """The whole flow in this process, from categories (or their indices) to the estimate."""
+        domain = self.categories or Categories.numbered(self.domain_size)
+        estimate: HistogramEstimate = run_round(
+            self, domain.indices(values), estimator=estimator, route=route, source=source
+        )
+        return estimate
+
+    def expected_error(
+        self,
+        *,
+        estimator: str = "threshold",
+        confidence: float = 0.95,
+        counts: NDArray[np.int64] | None = None,
+    ) -> ExpectedError:
+        """The predicted error of a category that stands clear of the noise, or of given true counts."""
+        return self._analysis(self.users, estimator, 1 - confidence).expected_error(counts)
+
+    def _analysis(self, users: int, estimator: str, risk: float = 0.05) -> SurplusAnalysis:
+        return SurplusAnalysis(Binomial(users, self.noise.absence), self.domain_size, estimator, risk)
+
+    @property
+    def _dtype(self) -> np.dtype[Any]:
+        return np.min_scalar_type(self.message_values - 1)
+
+
+def theorem_12_alpha(users: int, epsilon: float, delta: float, beta: float, *, simultaneous: bool = False) -> float:
+    """Theorem 12 (ii) and (iii): the error of each frequency, or of all, except with probability beta.
+
+    In the theorem's parameters, with which the protocol is (2 epsilon, 2 delta)-private. All
+    frequencies together need a union over the at most ``users`` occupied categories, and
+    beta >= users delta^25.
+    """
+    if simultaneous and not beta < 1:
+        raise ConditionError(f"Theorem 12 (iii) needs beta < 1; given {beta:g}.", beta=beta)
+    return theorem_11_alpha(users, epsilon, delta, beta / users if simultaneous else beta)
+
+
+def _as_categories(categories: Categories | Iterable[str] | None) -> Categories | None:
+    return categories if categories is None or isinstance(categories, Categories) else Categories.of(categories)

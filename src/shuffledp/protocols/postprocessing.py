@@ -1,0 +1,162 @@
+"""From a noisy count to an estimate, where the noise can only take away.
+
+What is seen is the surplus o = c - N: the true count less a noise N ~ Bin(n, q) that is never
+negative. All estimators are functions of the surplus, so privacy is the same for each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.errors import ParameterError, UnknownNameError
+from shuffledp.model import ExpectedError
+from shuffledp.privacy.binomial import Binomial
+
+__all__ = ["ESTIMATORS", "SurplusAnalysis"]
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+ESTIMATORS = {
+    "threshold": "the paper's: 0 unless the surplus is positive, so an empty category is exactly 0",
+    "unbiased": "the surplus plus the mean noise; right on average, can be below 0",
+    "clipped": "the unbiased estimate, but at least 0",
+    "midpoint": "the surplus plus the middle of the likely noise, at least 0; the least largest error",
+    "relaxed-threshold": "0 unless the surplus exceeds what an empty category shows; finds smaller categories",
+}
+"""Every estimator by name, with what it is good for."""
+
+
+@dataclass(frozen=True)
+class SurplusAnalysis:
+    """Estimates, intervals and errors for ``categories`` counts that share one law of noise."""
+
+    noise: Binomial
+    categories: int
+    estimator: str = "threshold"
+    risk: float = 0.05
+    """How often the largest error may exceed its radius, and the setting of the last two estimators."""
+
+    def __post_init__(self) -> None:
+        if self.estimator not in ESTIMATORS:
+            raise UnknownNameError(
+                f"There is no estimator {self.estimator!r}; choose one of {', '.join(ESTIMATORS)}.",
+                estimator=self.estimator,
+            )
+        if not 0 < self.risk < 1:
+            raise ParameterError(f"The risk must lie between 0 and 1, not {self.risk}.", risk=self.risk)
+
+    @cached_property
+    def _occupied(self) -> int:
+        """At most this many categories have anybody in them."""
+        return min(self.noise.trials, self.categories)
+
+    @cached_property
+    def _likely_noise(self) -> tuple[int, int]:
+        """Between these lies the noise of every category below and every occupied category above."""
+        low = self.noise.least_with_lower_tail(self.risk / (2 * self.categories), strictly=True)
+        return low, self._upper_quantile(self.risk / (2 * self._occupied))
+
+    def _upper_quantile(self, risk: float) -> int:
+        """The least M with Pr[N > M] <= risk."""
+        return self.noise.trials - self.noise.mirrored.least_with_lower_tail(risk, strictly=True)
+
+    def estimate(self, surplus: Counts) -> Floats:
+        """The estimated counts."""
+        mean = self.noise.mean
+        unbiased: Floats = surplus.astype(np.float64) + mean
+        low, high = self._likely_noise if self.estimator in ("midpoint", "relaxed-threshold") else (0, 0)
+        rules: dict[str, Callable[[], Floats]] = {
+            "threshold": lambda: np.where(surplus > 0, unbiased, 0.0),
+            "unbiased": lambda: unbiased,
+            "clipped": lambda: np.maximum(unbiased, 0.0),
+            "midpoint": lambda: np.maximum(surplus + (low + high) / 2, 0.0),
+            "relaxed-threshold": lambda: np.where(surplus > -low, unbiased, 0.0),
+        }
+        return rules[self.estimator]()
+
+    def intervals(self, surplus: Counts) -> Callable[[float], Floats]:
+        """From a confidence to intervals [low, high] that hold it for every true count.
+
+        The noise does not depend on the count, so its quantiles are shifted by the surplus; nothing
+        is taken to be normal. Where the estimate was set to 0, the interval starts at 0.
+        """
+        estimate = self.estimate(surplus)
+
+        def at(confidence: float) -> Floats:
+            half = (1 - confidence) / 2
+            low = surplus + self.noise.least_with_lower_tail(half, strictly=True)
+            high = surplus + self._upper_quantile(half)
+            if self.estimator != "unbiased":
+                low = np.where(estimate == 0, 0, low)
+            ends = np.stack((low, high), axis=-1).astype(np.float64)
+            return np.clip(ends, 0.0, float(self.noise.trials))
+
+        return at
+
+    def expected_error(self, counts: Counts | None = None) -> ExpectedError:
+        """The predicted error: of given true counts, or of a count that stands clear of the noise."""
+        if counts is None:
+            bias = sum(self._likely_noise) / 2 - self.noise.mean if self.estimator == "midpoint" else 0.0
+            rmse = math.hypot(self.noise.deviation, bias)
+        else:
+            distinct, repeats = np.unique(counts, return_counts=True)
+            errors = [self.mean_squared_error(int(count)) for count in distinct]
+            rmse = math.sqrt(float(np.average(errors, weights=repeats)))
+        return ExpectedError(rmse=rmse, max_error=self.radius(), confidence=1 - self.risk)
+
+    def mean_squared_error(self, count: int) -> float:
+        """E (estimate - count)^2, summed over the exact law of the noise."""
+        points, mass = self._noise_table
+        error = self.estimate(count - points) - count
+        return float(mass @ error**2)
+
+    def bias(self, count: int) -> float:
+        """E (estimate - count), summed over the exact law of the noise."""
+        points, mass = self._noise_table
+        return float(mass @ (self.estimate(count - points) - count))
+
+    @cached_property
+    def _noise_table(self) -> tuple[Counts, Floats]:
+        first = self.noise.least_with_lower_tail(1e-18)
+        last = self._upper_quantile(1e-18)
+        points = np.arange(first, last + 1, dtype=np.int64)
+        return points, self.noise.pmf(points)
+
+    def radius(self) -> float:
+        """All counts together are within this of the truth, except with probability ``risk``."""
+        mean = self.noise.mean
+        if self.estimator == "threshold":
+            return float(self._upper_quantile(self.risk / self._occupied))
+        if self.estimator == "midpoint":
+            low, high = self._likely_noise
+            return (high - low) / 2
+        if self.estimator == "relaxed-threshold":
+            low, high = self._likely_noise
+            return max(high - low, high - mean, mean - low)
+        return self._two_sided_radius(clipped=self.estimator == "clipped")
+
+    def _two_sided_radius(self, *, clipped: bool) -> float:
+        """The least r whose exceedance, added over the categories, is at most the risk.
+
+        A clipped estimate of an empty category errs upward only.
+        """
+        mean = self.noise.mean
+        empty = self.categories - self._occupied if clipped else 0
+
+        def risk_of(radius: float) -> float:
+            above = float(self.noise.upper_tail(math.floor(mean + radius) + 1))
+            below = float(self.noise.lower_tail(math.ceil(mean - radius) - 1))
+            return (self.categories - empty) * (above + below) + empty * below
+
+        low, high = 0.0, max(mean, self.noise.trials - mean)
+        while high - low > 1e-6 * max(1.0, high):
+            middle = (low + high) / 2
+            low, high = (low, middle) if risk_of(middle) <= self.risk else (middle, high)
+        return high
