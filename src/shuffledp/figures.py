@@ -44,7 +44,7 @@ def draw_bars(
     caption: list[str],
     truth: NDArray[np.float64] | None = None,
 ) -> None:
-    """One horizontal bar per name with its interval; with ``truth``, a tick where the true value lies.
+    """One horizontal bar per name with its interval; with ``truth``, a mark where the true value lies.
 
     Beyond sixty names only the largest are drawn, and the caption says so.
     """
@@ -70,13 +70,19 @@ def draw_bars(
         y=alt.Y("name:N", sort=[names[i] for i in shown], title=None, axis=alt.Axis(labelLimit=260, ticks=False))
     )
     bars = base.mark_bar(color=_BAR_COLOUR, height={"band": 0.72}).encode(
-        x=alt.X("value:Q", title=value_title, axis=alt.Axis(format="~s", tickCount=6))
+        x=alt.X("value:Q", title=value_title, axis=alt.Axis(format=",.0f", tickCount=6))
     )
-    lines = base.mark_rule(color=_INK, strokeWidth=1.5).encode(x=alt.X("low:Q"), x2="high:Q")
+    lines = base.mark_errorbar(
+        color=_INK, ticks={"color": _INK, "size": 13, "thickness": 1.5}, rule={"size": 2}
+    ).encode(x=alt.X("low:Q", title=value_title), x2="high:Q")
     labels = base.mark_text(align="left", dx=6, color=_INK).encode(x=alt.X("high:Q"), text="label:N")
     layers = [bars, lines, labels]
     if truth is not None:
-        layers.append(base.mark_tick(color=_SECOND_COLOUR, thickness=3, size=18).encode(x=alt.X("truth:Q")))
+        layers.append(
+            base.mark_point(color=_SECOND_COLOUR, shape="triangle-up", filled=True, size=45, yOffset=11).encode(
+                x=alt.X("truth:Q")
+            )
+        )
     _save(alt.layer(*layers), path, title, caption, height=max(120, 26 * len(rows)))
 
 

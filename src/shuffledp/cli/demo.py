@@ -68,7 +68,7 @@ def demo(
         title="How 25,000 people got to work, privately",
         value_title=f"users (of {users:,})",
         caption=[
-            "Blue: private estimate with its 95% interval. Red: the truth, which nobody saw.",
+            "Bars: private estimate with its 95% interval. Triangles: the truth.",
             f"Differentially private in the shuffled model: epsilon = {_EPSILON:g}, delta = {_DELTA:g}.",
         ],
     )

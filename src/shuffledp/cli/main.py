@@ -75,7 +75,7 @@ def _run(arguments: list[str]) -> int:
     except BrokenPipeError:  # the reader went away: no traceback at exit either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except Exception as error:  # noqa: BLE001 -- a fault of ours: one line for the user, all of it on request
+    except Exception as error:  # a fault of ours: one line for the user, all of it on request
         if os.environ.get("SHUFFLEDP_TRACEBACK"):
             raise
         hint = "this is a fault in shuffledp; set SHUFFLEDP_TRACEBACK=1 to see where."
