@@ -82,9 +82,9 @@ def count_delta(noise: Binomial, epsilon: float) -> float:
 
 def _one_sided_delta(noise: Binomial, epsilon: float) -> float:
     """max over j of Pr[N >= j] - e^epsilon Pr[N >= j + 1]; its neighbours guard the rounding of j."""
-    odds = float(noise.probability.fraction / noise.probability.complement.fraction)
-    growth = math.exp(epsilon)
-    turning = (growth * odds * noise.trials - 1) / (1 + growth * odds)
+    inverse_odds = float(noise.probability.complement.fraction / noise.probability.fraction)
+    shrinkage = math.exp(-epsilon) * inverse_odds
+    turning = (noise.trials - shrinkage) / (1 + shrinkage)
     around = np.clip(math.floor(turning) + np.arange(-2, 4), 0, noise.trials).astype(np.int64)
     error = noise.tail_error(around)
     here = noise.pmf(around) * (1 + error)

@@ -24,7 +24,7 @@ __all__ = [
     "smoothness_delta",
 ]
 
-LARGEST_EPSILON_OF_COROLLARY_24 = 1.2043
+LARGEST_EPSILON_OF_COROLLARY_24 = 1.2042
 """Up to here tanh(epsilon / 2) >= epsilon / sqrt(5), which the proof needs; the paper says 1."""
 
 
@@ -115,7 +115,7 @@ def corollary_24_mean(users: int, epsilon: float, delta: float) -> float:
 def lemma_23_mean(epsilon: float, delta: float) -> float:
     """The least mean for which Lemma 23 itself gives (epsilon, delta), for every epsilon.
 
-    Where the simplification behind the constant 50 of Corollary 24 fails (epsilon above 1.2043, and
+    Where the simplification behind the constant 50 of Corollary 24 fails (epsilon above 1.2042, and
     badly from about 8), this does not.
     """
     check_target(epsilon, delta)

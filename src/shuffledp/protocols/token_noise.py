@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +32,10 @@ class TokenNoise:
 
     def __post_init__(self) -> None:
         check_users(self.users, self.honest_fraction)
-        check_target(self.epsilon, self.delta)
+        if not (math.isfinite(self.epsilon) and self.epsilon >= 0 and 0 < self.delta < 1):
+            raise ParameterError(
+                f"A guarantee needs a finite epsilon >= 0 and a delta between 0 and 1, not {self.epsilon}, {self.delta}."
+            )
         if not 0 < self.absence.numerator < 1 << self.absence.bits:
             raise ParameterError(f"The absence probability {self.absence} must lie strictly between 0 and 1.")
         if honest_count(self.users, self.honest_fraction) < 1:

@@ -1,0 +1,63 @@
+"""Several releases: bounds from above, never the sum of epsilons, and a floor that is stated."""
+
+import math
+
+import pytest
+
+from shuffledp.errors import ParameterError
+from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.binomial_noise import BinomialCount, BinomialHistogram
+from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, compose
+from shuffledp.privacy.guarantee import least_epsilon
+from shuffledp.randomness import Dyadic
+
+
+@pytest.mark.parametrize("law", [BinomialCount, BinomialHistogram])
+@pytest.mark.parametrize(("users", "rate"), [(10_000, 0.0043), (1000, 0.3), (10**9, 1e-4)])
+def test_one_release_on_the_grid_is_just_above_the_closed_form(law, users, rate, monkeypatch):
+    once = law(Binomial(users, Dyadic.of(rate)))
+    gridded = type(compose(once, 2))(once, 1)
+    target = least_epsilon(once, 1e-6)
+    for factor in (0.3, 1.0, 1.2):
+        exact, bound = once.delta_at(factor * target), gridded.delta_at(factor * target)
+        assert exact <= bound <= exact * 1.001 + 1e-12
+
+
+@pytest.mark.parametrize("law", [BinomialCount, BinomialHistogram])
+def test_releases_add_up_like_their_square_root(law):
+    once = law(Binomial(100_000, Dyadic.at_least(500 / 100_000)))
+    singles = least_epsilon(once, 1e-6)
+    assert least_epsilon(compose(once, 1), 1e-6) == singles
+    previous = singles
+    for releases in (2, 4, 16, 64):
+        epsilon = least_epsilon(compose(once, releases), 1e-6)
+        assert previous < epsilon < releases * singles
+        assert epsilon < 1.6 * math.sqrt(releases) * singles
+        previous = epsilon
+
+
+def test_more_releases_at_once_or_in_two_steps():
+    once = BinomialCount(Binomial(1000, Dyadic.of(0.2)))
+    direct = compose(once, 6)
+    nested = compose(compose(once, 2), 3)
+    for epsilon in (0.5, 1.0, 2.0):
+        assert nested.delta_at(epsilon) == pytest.approx(direct.delta_at(epsilon), rel=1e-3)
+
+
+def test_small_deltas_end_at_a_stated_floor():
+    law = compose(BinomialCount(Binomial(10**6, Dyadic(1, 2))), 3)
+    assert 0 < law.delta_at(50.0) < CERTIFIED_DOWN_TO
+    assert least_epsilon(law, 1e-15) == math.inf
+
+
+def test_the_floor_of_nobody_leaving_out_a_token_composes():
+    noise = Binomial(1000, Dyadic.at_least(0.01))
+    once = (1 - float(noise.probability)) ** 1000
+    law = compose(BinomialCount(noise), 5)
+    assert law.delta_at(600.0) >= 1 - (1 - once) ** 5
+
+
+@pytest.mark.parametrize("releases", [0, -1])
+def test_no_release_is_refused(releases):
+    with pytest.raises(ParameterError):
+        compose(BinomialCount(Binomial(10, Dyadic(1, 1))), releases)

@@ -1,0 +1,60 @@
+"""The guarantee object: curve, sentence, JSON."""
+
+import json
+import math
+
+import pytest
+
+from shuffledp.errors import ParameterError
+from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.binomial_noise import BinomialCount
+from shuffledp.privacy.guarantee import Guarantee, check_target, least_epsilon
+from shuffledp.randomness import Dyadic
+
+
+@pytest.fixture
+def guarantee() -> Guarantee:
+    law = BinomialCount(Binomial(10_000, Dyadic.of(0.0034)))
+    return Guarantee(epsilon=1.01, delta=1e-6, users=10_000, honest_users=10_000, law=law, theorem="test")
+
+
+def test_the_curve_goes_both_ways(guarantee):
+    epsilon = guarantee.epsilon_at(1e-6)
+    assert guarantee.delta_at(epsilon) <= 1e-6 < guarantee.delta_at(epsilon * (1 - 1e-6))
+    assert guarantee.epsilon_at(0.999) == 0.0
+
+
+def test_below_the_floor_no_epsilon_holds(guarantee):
+    floor = (1 - 0.0034) ** 10_000
+    assert guarantee.epsilon_at(floor / 2) == math.inf
+
+
+def test_the_sentence_says_what_it_rests_on(guarantee):
+    sentence = guarantee.sentence()
+    assert "10,000 of 10,000 users" in sentence
+    assert "nothing is left" in sentence
+    left = Guarantee(**{**vars(guarantee), "local_epsilon": 2.0}).sentence()
+    assert "epsilon 2 is left" in left
+
+
+def test_json_has_no_infinities(guarantee):
+    hopeless = Guarantee(**{**vars(guarantee), "epsilon": math.inf})
+    assert json.loads(json.dumps(hopeless.to_json(), allow_nan=False))["epsilon"] is None
+    assert guarantee.to_json()["neighbours"] == "replace-one"
+
+
+@pytest.mark.parametrize("delta", [0, 1, -1, math.nan])
+def test_meaningless_deltas_are_refused(guarantee, delta):
+    with pytest.raises(ParameterError):
+        guarantee.epsilon_at(delta)
+    with pytest.raises(ParameterError):
+        check_target(1.0, delta)
+
+
+def test_several_releases_cost_less_than_their_sum(guarantee):
+    composed = guarantee.after(12)
+    assert guarantee.epsilon < composed.epsilon < 6
+    assert composed.releases == 12
+    assert composed.delta_at(composed.epsilon) <= 1e-6
+    assert least_epsilon(composed.law, 1e-6) == composed.epsilon
+    assert "12 releases" in composed.sentence()
