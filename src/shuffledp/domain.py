@@ -62,6 +62,10 @@ class Categories:
 
     def indices(self, values: Iterable[Any]) -> Indices:
         """The index of each value; text is looked up, whole numbers are taken as indices already."""
+        if not isinstance(values, np.ndarray):
+            values = list(values)
+        if len(values) and isinstance(values[0], (int, np.integer)) and not isinstance(values[0], bool):
+            values = np.asarray(values)
         if isinstance(values, np.ndarray) and np.issubdtype(values.dtype, np.integer):
             return check_indices(values, len(self))
         found = np.fromiter((self._places.get(value, -1) for value in values), dtype=np.int64)

@@ -94,6 +94,13 @@ def test_meaningless_questions_are_refused():
         sdp.Histogram(users=100)
     with pytest.raises(DomainError):
         sdp.Histogram(users=100, domain_size=0)
+    with pytest.raises(DomainError):
+        sdp.Histogram(users=100, categories=["a"], domain_size=3)
+    with pytest.raises(ParameterError, match="confidence"):
+        sdp.plan(sdp.Count(users=1000), epsilon=1, delta=1e-6, confidence=2)
+    for limit in (0, -1, float("nan")):
+        with pytest.raises(ParameterError, match="limit"):
+            sdp.plan(sdp.Count(users=1000), epsilon=1, delta=1e-6, max_messages=limit)
     with pytest.raises(ParameterError):
         sdp.plan(sdp.Count(users=1), epsilon=1, delta=1e-6)
     with pytest.raises(ParameterError):

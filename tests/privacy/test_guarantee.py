@@ -58,3 +58,11 @@ def test_several_releases_cost_less_than_their_sum(guarantee):
     assert composed.delta_at(composed.epsilon) <= 1e-6
     assert least_epsilon(composed.law, 1e-6) == composed.epsilon
     assert "12 releases" in composed.sentence()
+
+
+def test_composed_deltas_below_the_resolution_are_refused(guarantee):
+    tiny = Guarantee(**{**vars(guarantee), "delta": 1e-13})
+    with pytest.raises(ParameterError, match="down to delta = 1e-12"):
+        tiny.after(2)
+    hopeless = Guarantee(**{**vars(guarantee), "epsilon": math.inf})
+    assert "no guarantee" in hopeless.sentence()

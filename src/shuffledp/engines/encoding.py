@@ -49,7 +49,11 @@ def count_categories(
     if other is not None:
         result.counts[domain.index(other)] += result.outside + result.missing
         result.outside = result.missing = 0
-    _refuse_leftovers(result, "Use --other NAME to put them into a category of their own")
+    _refuse_leftovers(
+        result,
+        "Use --other NAME to put them into a category of their own",
+        "Use --other NAME to count missing ones too, or --drop-missing to leave them out",
+    )
     return result
 
 
@@ -66,7 +70,11 @@ def count_bits(batches: Iterable[pa.Array], *, equals: str | None = None, drop_m
         result.counts = np.array([noes, int(result.counts.sum()) - noes], dtype=np.int64)
     if drop_missing:
         result.missing = 0
-    _refuse_leftovers(result, "A count needs yes/no, true/false or 1/0; use --equals VALUE to count one value")
+    _refuse_leftovers(
+        result,
+        "A count needs yes/no, true/false or 1/0; use --equals VALUE to count one value",
+        "Use --drop-missing to leave missing ones out",
+    )
     return result
 
 
@@ -102,15 +110,19 @@ def _keep_examples(result: ColumnCounts, batch: pa.Array, places: pa.Array) -> N
                 result.examples.append(value)
 
 
-def _refuse_leftovers(result: ColumnCounts, advice: str) -> None:
+def _values(count: int) -> str:
+    return "1 value is" if count == 1 else f"{count:,} values are"
+
+
+def _refuse_leftovers(result: ColumnCounts, advice: str, missing_advice: str) -> None:
     problems, remedies = [], []
     if result.outside:
         examples = ", ".join(repr(value[:40]) for value in result.examples)
-        problems.append(f"{result.outside:,} values are outside the domain (for example {examples})")
+        problems.append(f"{_values(result.outside)} outside the domain (for example {examples})")
         remedies.append(advice)
     if result.missing:
-        problems.append(f"{result.missing:,} values are missing")
-        remedies.append("Use --drop-missing to leave missing ones out")
+        problems.append(f"{_values(result.missing)} missing")
+        remedies.append(missing_advice)
     if problems:
         raise DataError(
             f"{' and '.join(problems)}. {'. '.join(remedies)}.", outside=result.outside, missing=result.missing

@@ -102,6 +102,11 @@ def plan(
     """
     check_target(epsilon, delta)
     check_users(question.users, honest_fraction)
+    if not 0 < confidence < 1:
+        raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence:g}.", confidence=confidence)
+    for limit in (max_messages, max_bytes):
+        if limit is not None and not limit > 0:
+            raise ParameterError(f"A limit on what users send must be above 0, not {limit:g}.", limit=limit)
     if trust not in MODELS:
         raise ParameterError(f"There is no trust model {trust!r}; choose one of {', '.join(MODELS)}.", trust=trust)
     plans: list[Plan] = []

@@ -44,6 +44,8 @@ class Histogram:
             if self.categories is None:
                 raise DomainError("A histogram needs its domain: give categories or domain_size.")
             object.__setattr__(self, "domain_size", len(self.categories))
+        if self.categories is not None and self.domain_size != len(self.categories):
+            raise DomainError(f"{len(self.categories)} categories do not make a domain of {self.domain_size}.")
         if self.domain_size is not None and self.domain_size < 1:
             raise DomainError(f"The domain needs at least one category, not {self.domain_size}.")
 

@@ -16,7 +16,7 @@ from shuffledp.privacy.guarantee import PrivacyLaw
 __all__ = ["CERTIFIED_DOWN_TO", "ComposedLaw", "compose"]
 
 CERTIFIED_DOWN_TO = 1e-12
-"""Composed deltas below this drown in the rounding of fast Fourier transforms and are refused."""
+"""Composed deltas below this drown in the rounding of fast Fourier transforms; none smaller is claimed."""
 
 _CUT = 1e-16
 _ROUNDING_PER_RELEASE = 1e-14  # of the Fourier transforms, added to delta

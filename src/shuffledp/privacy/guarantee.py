@@ -56,8 +56,13 @@ class Guarantee:
 
         The privacy losses are convolved; epsilons are not added.
         """
-        from shuffledp.privacy.composition import compose
+        from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, compose
 
+        if releases > 1 and self.delta < CERTIFIED_DOWN_TO:
+            raise ParameterError(
+                f"Several releases are accounted for down to delta = {CERTIFIED_DOWN_TO:g}, not {self.delta:g}.",
+                delta=self.delta,
+            )
         law = compose(self.law, releases)
         return Guarantee(
             epsilon=least_epsilon(law, self.delta),
@@ -74,6 +79,8 @@ class Guarantee:
     def sentence(self) -> str:
         """The guarantee in plain words."""
         times = "the release" if self.releases == 1 else f"the {self.releases} releases together"
+        if not math.isfinite(self.epsilon):
+            return f"No epsilon holds for {times} with delta = {self.delta:.2g}: there is no guarantee."
         collusion = (
             "If the shuffler and the analyzer work together, nothing is left of it."
             if self.local_epsilon is None

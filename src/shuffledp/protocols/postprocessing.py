@@ -50,7 +50,9 @@ class SurplusAnalysis:
                 estimator=self.estimator,
             )
         if not 0 < self.risk < 1:
-            raise ParameterError(f"The risk must lie between 0 and 1, not {self.risk}.", risk=self.risk)
+            raise ParameterError(
+                f"The confidence must lie between 0 and 1, not {1 - self.risk:g}.", confidence=1 - self.risk
+            )
 
     @cached_property
     def _occupied(self) -> int:

@@ -21,6 +21,7 @@ PROTOCOLS: dict[str, dict[str, Entry]] = {
 
 def find(question: str, name: str) -> Entry:
     """The protocol of that name for that question."""
+    name = name.removeprefix(f"{question}/")
     named = PROTOCOLS.get(question)
     if named is None:
         raise UnknownNameError(f"There is no question {question!r}; choose one of {', '.join(PROTOCOLS)}.")

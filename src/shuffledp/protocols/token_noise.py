@@ -34,7 +34,7 @@ class TokenNoise:
         check_users(self.users, self.honest_fraction)
         if not (math.isfinite(self.epsilon) and self.epsilon >= 0 and 0 < self.delta < 1):
             raise ParameterError(
-                f"A guarantee needs a finite epsilon >= 0 and a delta between 0 and 1, not {self.epsilon}, {self.delta}."
+                f"A guarantee needs epsilon >= 0 and delta between 0 and 1, not {self.epsilon} and {self.delta}."
             )
         if not 0 < self.absence.numerator < 1 << self.absence.bits:
             raise ParameterError(f"The absence probability {self.absence} must lie strictly between 0 and 1.")
@@ -82,7 +82,8 @@ class TokenNoise:
         epsilon = least_epsilon(law_of(Binomial(honest_count(users, honest_fraction), exact)), delta)
         if epsilon == float("inf"):
             raise InfeasibleError(
-                f"With absence probability {exact} no epsilon holds at delta = {delta:g}: more noise is needed.",
+                f"With absence probability {exact} no epsilon holds at delta = {delta:g}: "
+                "one nearer to 1/2 makes more noise.",
                 absence=exact,
                 delta=delta,
             )

@@ -87,7 +87,7 @@ class BalcerCheuCount:
 
     @property
     def cost(self) -> Cost:
-        """Two messages of one bit if padded; else one in expectation at most two."""
+        """Two messages of one bit if padded; else at most two, and here for a user who holds a 1."""
         expected = 2.0 if self.padded else 1 + float(self.noise.absence.complement)
         return Cost(messages_per_user=expected, max_messages_per_user=2, bits_per_message=1)
 

@@ -1,0 +1,125 @@
+"""The tight calibration over targets from a hundred to 10^12 users."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from statistics import median
+from typing import TYPE_CHECKING
+
+from benchmarks.finding import Finding, at_most, report, seconds
+
+if TYPE_CHECKING:
+    from shuffledp.privacy.binomial import Binomial
+    from shuffledp.privacy.guarantee import PrivacyLaw
+    from shuffledp.randomness import Dyadic
+
+__all__ = ["measure"]
+
+_USERS = tuple(10**power for power in range(2, 13))
+_EPSILONS = (1e-4, 0.1, 1.0, 5.0)
+_DELTAS = (1e-6, 1e-12)
+_TIMED_AGAIN = 3
+
+
+@dataclass(frozen=True)
+class _Target:
+    users: int
+    epsilon: float
+    delta: float
+
+    def __str__(self) -> str:
+        return f"n = {self.users:.0e}, epsilon = {self.epsilon:g}, delta = {self.delta:g}"
+
+
+@dataclass(frozen=True)
+class _Run:
+    target: _Target
+    duration: float
+    processor: float
+    absence: Dyadic | None
+    """None where the users are too few for the target."""
+
+
+def measure(quick: bool) -> Iterator[Finding]:
+    """The worst time over all targets, over that of one look at the privacy curve."""
+    from shuffledp.privacy.binomial_noise import BinomialCount, BinomialHistogram
+
+    repetitions = 1 if quick else 3
+    users = _USERS[::2] if quick else _USERS
+    yield from _worst("count", BinomialCount, users, 50, "ms", 1e3, repetitions)
+    yield from _worst("histogram", BinomialHistogram, users, 2, "s", 1.0, repetitions)
+
+
+def _worst(
+    question: str,
+    law_of: Callable[[Binomial], PrivacyLaw],
+    users: tuple[int, ...],
+    bound: float,
+    unit: str,
+    units_per_second: float,
+    repetitions: int,
+) -> Iterator[Finding]:
+    targets = [_Target(*each) for each in product(users, _EPSILONS, _DELTAS)]
+    _calibrate(law_of, targets[-1])  # loads SciPy
+    runs = [_timed(law_of, target, repetitions) for target in targets]
+    met = [run for run in runs if run.absence is not None]
+    refused = [run for run in runs if run.absence is None]
+    # on a busy machine a fast target can look slow once: the slowest few are timed again
+    slowest_few = sorted(met, key=lambda run: run.processor)[-_TIMED_AGAIN:]
+    worst = max((_timed(law_of, run.target, 2 * repetitions + 1) for run in slowest_few), key=lambda run: run.duration)
+    look = _one_look(law_of, worst)
+    yield at_most(
+        f"tight calibration of a {question}, worst of {len(met)} targets",
+        worst.duration * units_per_second,
+        bound,
+        unit,
+        f"at {worst.target}, processor time {seconds(worst.processor)}; "
+        f"median target {seconds(median(run.duration for run in met))}; "
+        f"{worst.duration / look:.0f}x one look at the curve ({seconds(look)})",
+    )
+    if refused:
+        slowest = max(refused, key=lambda run: run.duration)
+        yield report(
+            f"saying how many users a {question} would need, worst of {len(refused)} targets",
+            seconds(slowest.duration),
+            f"at {slowest.target}",
+        )
+
+
+def _timed(law_of: Callable[[Binomial], PrivacyLaw], target: _Target, repetitions: int) -> _Run:
+    durations, processor = [], []
+    for _ in range(repetitions):
+        start, start_processor = time.perf_counter(), time.process_time()
+        absence = _calibrate(law_of, target)
+        durations.append(time.perf_counter() - start)
+        processor.append(time.process_time() - start_processor)
+        if absence is None:
+            break
+    return _Run(target, median(durations), median(processor), absence)
+
+
+def _calibrate(law_of: Callable[[Binomial], PrivacyLaw], target: _Target) -> Dyadic | None:
+    from shuffledp.errors import InfeasibleError
+    from shuffledp.privacy.calibration import tight_noise
+
+    try:
+        return tight_noise(target.users, target.epsilon, target.delta, law_of)
+    except InfeasibleError:
+        return None
+
+
+def _one_look(law_of: Callable[[Binomial], PrivacyLaw], run: _Run) -> float:
+    from shuffledp.privacy.binomial import Binomial
+    from shuffledp.randomness import Dyadic
+
+    durations = []
+    assert run.absence is not None
+    for step in range(9):  # never the same law twice: laws are remembered
+        law = law_of(Binomial(run.target.users, Dyadic.at_least(float(run.absence) * (1 + step * 1e-6))))
+        start = time.perf_counter()
+        law.delta_at(run.target.epsilon)
+        durations.append(time.perf_counter() - start)
+    return median(durations)

@@ -1,0 +1,88 @@
+"""The count level: a billion users and a million categories without making their messages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from statistics import median
+
+import numpy as np
+
+from benchmarks.finding import Finding, at_most, report, seconds
+from benchmarks.measuring import FreshRun, in_fresh_process, side_by_side
+
+__all__ = ["measure", "release"]
+
+_USERS = 10**9
+_CATEGORIES = 10**6
+_SIZES = (10**5, 10**6, 2 * 10**6)
+_EPSILONS = (1.0, 0.001)  # little noise, and so much that the sampler's table is long
+_DELTA = 1e-9
+_LINEAR_WITHIN = 1.5
+
+
+def measure(quick: bool) -> Iterator[Finding]:
+    """Seconds of a release, its time over numpy's inexact binomial, and the memory per category."""
+    for epsilon in _EPSILONS:
+        runs = [in_fresh_process(release, _CATEGORIES, epsilon).returned for _ in range(1 if quick else 3)]
+        parts = {name: median(run[name] for run in runs) for name in runs[0]}
+        yield at_most(
+            f"10^9 users, 10^6 categories, epsilon = {epsilon:g}: sample and estimate",
+            parts["sample"] + parts["estimate"],
+            10,
+            "s",
+            ", ".join(f"{name} {seconds(value)}" for name, value in parts.items()),
+        )
+    yield _against_numpy(repetitions=3 if quick else 7)
+    yield from _memory([in_fresh_process(release, size, _EPSILONS[0]) for size in _SIZES])
+
+
+def release(categories: int, epsilon: float) -> dict[str, float]:
+    """One release at the count level; the seconds of its parts."""
+    from shuffledp import BalcerCheuHistogram
+
+    marks = [time.perf_counter()]
+    protocol = BalcerCheuHistogram.calibrate(users=_USERS, domain_size=categories, epsilon=epsilon, delta=_DELTA)
+    counts = np.full(categories, _USERS // categories, dtype=np.int64)
+    counts[0] += _USERS - int(counts.sum())
+    marks.append(time.perf_counter())
+    tally = protocol.sample_tally(counts)
+    marks.append(time.perf_counter())
+    protocol.estimate(tally).interval()
+    marks.append(time.perf_counter())
+    return dict(zip(("calibrate", "sample", "estimate"), np.diff(marks).tolist(), strict=True))
+
+
+def _against_numpy(*, repetitions: int) -> Finding:
+    from shuffledp import BalcerCheuHistogram
+    from shuffledp.randomness import binomial
+
+    protocol = BalcerCheuHistogram.calibrate(users=_USERS, domain_size=2, epsilon=1.0, delta=_DELTA)
+    generator = np.random.default_rng()
+    times = side_by_side(
+        {
+            "exact": lambda: binomial(_USERS, protocol.noise.absence, _CATEGORIES),
+            "numpy": lambda: generator.binomial(_USERS, float(protocol.noise.absence), _CATEGORIES),
+        },
+        repetitions=repetitions,
+    )
+    per_draw = times.seconds("exact") / _CATEGORIES * 1e9
+    return report(
+        "exact secure binomial draws against Generator.binomial",
+        f"{times.ratio('numpy', 'exact'):.2f}x",
+        f"{per_draw:.1f} ns a draw",
+    )
+
+
+def _memory(runs: list[FreshRun]) -> Iterator[Finding]:
+    peaks = [run.peak_bytes for run in runs]
+    slopes = np.diff(peaks) / np.diff(_SIZES)
+    detail = ", ".join(f"{size:,}: {peak / 1e6:.0f} MB" for size, peak in zip(_SIZES, peaks, strict=True))
+    yield report("peak memory per category", f"{(peaks[-1] - peaks[0]) / (_SIZES[-1] - _SIZES[0]):.0f} bytes", detail)
+    yield at_most(
+        "growth of the memory per category from a hundred thousand to two million",
+        float(slopes[1] / slopes[0]),
+        _LINEAR_WITHIN,
+        "x",
+        "1 is exactly linear",
+    )

@@ -1,0 +1,107 @@
+"""Timing alternatives in turn, so that a busy machine slows all of them alike."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+__all__ = ["FreshRun", "SideBySide", "in_fresh_process", "python", "side_by_side"]
+
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Wall-clock and processor seconds of each alternative, one entry per repetition."""
+
+    wall: dict[str, list[float]]
+    processor: dict[str, list[float]]
+
+    def seconds(self, name: str) -> float:
+        """The median wall-clock time."""
+        return median(self.wall[name])
+
+    def processor_seconds(self, name: str) -> float:
+        """The median processor time, all threads and child processes added: little moved by other work."""
+        return median(self.processor[name])
+
+    def ratio(self, numerator: str, denominator: str) -> float:
+        """The median over the repetitions of one time over another, both from the same repetition."""
+        return _median_ratio(self.wall, numerator, denominator)
+
+    def processor_ratio(self, numerator: str, denominator: str) -> float:
+        """The same in processor time."""
+        return _median_ratio(self.processor, numerator, denominator)
+
+
+def side_by_side(
+    alternatives: Mapping[str, Callable[[], object]], *, repetitions: int, warm_up: bool = True
+) -> SideBySide:
+    """Time the alternatives in turn, in alternating order; a first round is not counted."""
+    wall: dict[str, list[float]] = {name: [] for name in alternatives}
+    processor: dict[str, list[float]] = {name: [] for name in alternatives}
+    names = list(alternatives)
+    for repetition in range(-1 if warm_up else 0, repetitions):
+        for name in names if repetition % 2 == 0 else reversed(names):
+            start, start_processor = time.perf_counter(), _processor_seconds()
+            alternatives[name]()
+            elapsed, elapsed_processor = time.perf_counter() - start, _processor_seconds() - start_processor
+            if repetition >= 0:
+                wall[name].append(elapsed)
+                processor[name].append(elapsed_processor)
+    return SideBySide(wall, processor)
+
+
+@dataclass(frozen=True)
+class FreshRun:
+    """What a function returned in a process of its own, and that process's peak memory."""
+
+    returned: Any
+    peak_bytes: int
+
+
+def in_fresh_process(function: Callable[..., object], *arguments: str | int | float) -> FreshRun:
+    """Call a function of this package in a new Python process."""
+    told = python("-m", "benchmarks.fresh", function.__module__, function.__name__, json.dumps(arguments))
+    answer = json.loads(told.splitlines()[-1])
+    return FreshRun(answer["returned"], answer["peak_bytes"])
+
+
+def python(*arguments: str) -> str:
+    """What a new Python process prints.
+
+    It keeps bytecode, in a folder of its own, so that a checkout starts like an installed package
+    also where the environment says not to write any.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPYCACHEPREFIX"] = _bytecode_folder()
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=_ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+@cache
+def _bytecode_folder() -> str:
+    folder = TemporaryDirectory()
+    atexit.register(folder.cleanup)
+    return folder.name
+
+
+def _processor_seconds() -> float:
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def _median_ratio(times: Mapping[str, list[float]], numerator: str, denominator: str) -> float:
+    return median(a / b for a, b in zip(times[numerator], times[denominator], strict=True))

@@ -1,0 +1,32 @@
+"""How Sphinx builds these pages."""
+
+import shuffledp
+
+project = "shuffledp"
+author = "The shuffledp authors"
+copyright = "The shuffledp authors, Apache-2.0"
+version = release = shuffledp.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+autodoc_default_options = {"members": True, "exclude-members": "__init__, __new__"}
+
+html_theme = "furo"
+html_title = f"shuffledp {version}"
+html_copy_source = False
+html_show_sphinx = False
+
+
+def escape_bars(_app, _what, _name, _obj, _options, lines):
+    """Docstrings write absolute values as |x|, which reStructuredText would take for a substitution."""
+    lines[:] = [line.replace("|", r"\|") for line in lines]
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", escape_bars)

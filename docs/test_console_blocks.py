@@ -1,0 +1,107 @@
+"""Every command shown in a console block runs, and prints what the page shows.
+
+``plan`` and ``account`` must print exactly that; where noise is drawn, the shape must agree: the same
+text once numbers are set to 0 and spaces and table borders are levelled. A command is expected to
+succeed unless ``$ echo $?`` after it shows another exit status.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?%?")
+LEVELLED = re.compile(r"[\s─-╿]+")
+PROGRAMS = {"shuffledp": [sys.executable, "-m", "shuffledp"], "python": [sys.executable]}
+
+
+@dataclass
+class Step:
+    """A command, what the page shows of its output, and the exit status it should have."""
+
+    command: str
+    shown: str
+    status: int = 0
+
+
+def steps(text):
+    found = []
+    for block in BLOCK.findall(text):
+        for part in re.split(r"^\$ ", block.replace("\\\n", ""), flags=re.MULTILINE)[1:]:
+            command, _, shown = part.partition("\n")
+            if command == "echo $?":
+                found[-1].status = int(shown)
+            else:
+                found.append(Step(command, shown.strip()))
+    return [step for step in found if step.command.split()[0] in PROGRAMS]
+
+
+def run(step, folder):
+    program, *arguments = shlex.split(step.command)
+    return subprocess.run(
+        [*PROGRAMS[program], *arguments],
+        cwd=folder,
+        env=os.environ | {"COLUMNS": "80", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+
+
+def lines(output):
+    return [line.rstrip() for line in output.strip().splitlines()]
+
+
+def shape(output):
+    return LEVELLED.sub(" ", NUMBER.sub("0", output)).strip()
+
+
+def agree(command, shown, printed):
+    if re.match(r"shuffledp (plan|account)\b", command):
+        return lines(shown) == lines(printed)
+    return shape(shown) == shape(printed)
+
+
+STEPS = {
+    f"{page.name}-{place}": step
+    for page in PAGES
+    for place, step in enumerate(steps(page.read_text(encoding="utf-8")), start=1)
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_command_prints_what_is_shown(name, tmp_path):
+    step = STEPS[name]
+    for folder in ("src", "examples"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    result = run(step, tmp_path)
+    assert result.returncode == step.status, f"{step.command}\n{result.stdout}"
+    assert agree(step.command, step.shown, result.stdout), f"{step.command}\n{result.stdout}"
+
+
+def test_commands_are_found():
+    assert sum(name.startswith("README.md") for name in STEPS) >= 4
+
+
+@pytest.mark.parametrize(
+    ("command", "shown", "printed", "same"),
+    [
+        ("shuffledp plan count", "error 7.9  ", "error 7.9", True),
+        ("shuffledp plan count", "error 7.9", "error 8.0", False),
+        ("shuffledp run count", "about 1,234 of\n25,000 (-3.2%)", "about 9 of 25,000 (+12%)", True),
+        ("shuffledp run count", "│ bus │   12 │", "│ bus      │ 9,999 │", True),
+        ("shuffledp run count", "about 1,234 users", "about 1,234 persons", False),
+    ],
+)
+def test_the_comparison_itself(command, shown, printed, same):
+    assert agree(command, shown, printed) is same

@@ -1,0 +1,71 @@
+"""The JSON keys on the command-line page are those that the program prints, no more and no fewer."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shuffledp.datasets import commute_path
+
+PAGE = (Path(__file__).parent / "command-line.md").read_text(encoding="utf-8")
+TARGET = "--epsilon 1 --delta 1e-8 --json"
+
+# heading on the page, question, and commands which together print every key
+CASES = {
+    "plan count": ("plan", "count", [f"plan count --users {users} {TARGET}" for users in (500, 25_000)]),
+    "plan histogram": (
+        "plan",
+        "histogram",
+        [f"plan histogram --users {users} --domain-size 5 {TARGET}" for users in (500, 25_000)],
+    ),
+    "run count": ("run count", "count", [f"run count {commute_path()} --column owns_car {TARGET}"]),
+    "run histogram": (
+        "run histogram",
+        "histogram",
+        [f"run histogram {commute_path()} --column owns_car --domain yes,no {TARGET}"],
+    ),
+    "account count": ("account", "count", [f"account count/balcer-cheu --users 25000 --releases 2 {TARGET}"]),
+    "account histogram": ("account", "histogram", [f"account histogram/balcer-cheu --users 25000 {TARGET}"]),
+}
+
+
+def documented(heading, question):
+    """The keys in the first column of the table below the heading; the second says for which question."""
+    section = re.search(rf"^### JSON of `{heading}`\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    assert section, f"the page has no section for the JSON of {heading}"
+    rows = re.findall(r"^\| `([^`]+)` \| (\w+) \|", section[1], re.MULTILINE)
+    keys = [key for key, holds_for in rows if holds_for in (question, "both")]
+    assert len(keys) == len(set(keys)), "a key is documented twice"
+    return set(keys)
+
+
+def printed(commands):
+    keys = set()
+    for command in commands:
+        result = subprocess.run(
+            [sys.executable, "-m", "shuffledp", *command.split()], capture_output=True, text=True, check=True
+        )
+        keys |= leaves(json.loads(result.stdout))
+    return {key for key in keys if not any(other.startswith((f"{key}.", f"{key}[].")) for other in keys)}
+
+
+def leaves(value, path=""):
+    """``a.b`` for a key in an object, ``a[].b`` for a key in a list of objects."""
+    if isinstance(value, dict):
+        return set().union(*(leaves(inner, f"{path}.{key}" if path else key) for key, inner in value.items()))
+    if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
+        return set().union(*(leaves(each, f"{path}[]") for each in value))
+    return {path}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_documented_keys_are_the_printed_ones(case):
+    heading, question, commands = CASES[case]
+    assert documented(heading, question) == printed(commands)
+
+
+def test_leaves():
+    assert leaves({"a": {"b": 1}, "c": [{"d": None}, {"e": []}], "f": [1, 2]}) == {"a.b", "c[].d", "c[].e", "f"}

@@ -1,0 +1,78 @@
+"""The command line, called as a user would."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shuffledp.datasets import COMMUTE_MODES, commute_path
+
+
+class Outcome:
+    def __init__(self, status: int, out: str, err: str):
+        self.status, self.out, self.err = status, out, err
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+    @property
+    def error(self) -> str:
+        """The one line of an error; anything else on either stream fails the test."""
+        assert self.out == "", self.out
+        lines = self.err.splitlines()
+        assert len(lines) == 1, self.err
+        assert lines[0].startswith("error: ")
+        return lines[0]
+
+
+@pytest.fixture
+def shuffledp(tmp_path, capfd, monkeypatch):
+    """Run a command line in an empty folder, in this process."""
+    from shuffledp.cli.main import _run
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def run(*arguments: object) -> Outcome:
+        capfd.readouterr()
+        status = _run([str(argument) for argument in arguments])
+        captured = capfd.readouterr()
+        return Outcome(status, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def shuffledp_process(tmp_path):
+    """Run a command line in a process of its own."""
+
+    def run(*arguments: object, **options) -> Outcome:
+        done = subprocess.run(
+            [sys.executable, "-m", "shuffledp", *map(str, arguments)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env={**os.environ, "COLUMNS": "100"},
+            **options,
+        )
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def commute() -> Path:
+    return commute_path()
+
+
+@pytest.fixture
+def modes(tmp_path) -> Path:
+    path = tmp_path / "modes.txt"
+    path.write_text("\n".join(COMMUTE_MODES) + "\n")
+    return path

@@ -1,0 +1,144 @@
+"""``plan``, ``account``, ``demo`` and the help."""
+
+import pytest
+
+
+def test_plan_json(shuffledp):
+    done = shuffledp(
+        "plan", "histogram", "--users", "1e6", "--domain-size", 100, "--epsilon", 1, "--delta", 1e-6, "--json"
+    )
+    assert done.status == 0
+    best = done.json["plans"][0]
+    assert best["calibration"] == "tight"
+    assert best["parameters"]["absence_probability"] * 1e6 == pytest.approx(42.66, abs=0.01)
+    assert best["expected"]["rmse"] == pytest.approx(6.53, abs=0.01)
+    assert best["expected"]["max_error"] == 66
+    assert done.json["question"] == {"kind": "histogram", "users": 1_000_000, "domain_size": 100}
+    count = shuffledp("plan", "count", "--users", 10_000, "--epsilon", 1, "--delta", 1e-6, "--json").json
+    assert count["plans"][0]["expected"]["rmse"] == pytest.approx(5.83, abs=0.01)
+
+
+def test_plan_for_people(shuffledp):
+    done = shuffledp("plan", "count", "--users", 1000, "--epsilon", 1, "--delta", 1e-6)
+    flat = " ".join(done.out.split())
+    for words in ("balcer-cheu", "tight", "Rejected: balcer-cheu (paper)", "1,451 users", "nothing is left of it"):
+        assert words in flat
+
+
+def test_plan_limits(shuffledp):
+    done = shuffledp(
+        "plan",
+        "histogram",
+        "--users",
+        10_000,
+        "--domain-size",
+        100,
+        "--epsilon",
+        1,
+        "--delta",
+        1e-6,
+        "--max-messages",
+        3,
+    )
+    assert done.status == 1
+    assert "more than 3" in done.error
+
+
+@pytest.mark.parametrize(("name", "question"), [("count/balcer-cheu", None), ("balcer-cheu", "histogram")])
+def test_account_json(shuffledp, name, question):
+    extra = ("--question", question) if question else ()
+    done = shuffledp(
+        "account", name, *extra, "--users", 10_000, "--epsilon", 1, "--delta", 1e-6, "--releases", 4, "--json"
+    )
+    assert done.status == 0
+    result = done.json
+    assert result["exact_epsilon"] == pytest.approx(1.0, abs=1e-6)
+    assert 1 < result["composed"]["epsilon"] < 4
+    assert result["composed"]["releases"] == result["releases"] == 4
+    deltas = [point["delta"] for point in result["curve"]]
+    assert deltas == sorted(deltas, reverse=True)
+
+
+def test_account_of_given_noise(shuffledp):
+    done = shuffledp("account", "count/balcer-cheu", "--users", 10_000, "--absence", 0.0034, "--delta", 1e-6, "--json")
+    assert done.json["exact_epsilon"] == pytest.approx(1.0021, abs=1e-3)
+    paper = shuffledp(
+        "account",
+        "count/balcer-cheu",
+        "--users",
+        10_000,
+        "--epsilon",
+        1,
+        "--delta",
+        1e-6,
+        "--calibration",
+        "paper",
+        "--json",
+    )
+    assert paper.json["exact_epsilon"] == pytest.approx(0.150, abs=1e-3)
+
+
+def test_account_draws_its_curve(shuffledp, tmp_path):
+    done = shuffledp(
+        "account",
+        "histogram/balcer-cheu",
+        "--users",
+        10_000,
+        "--epsilon",
+        1,
+        "--delta",
+        1e-6,
+        "--releases",
+        3,
+        "--plot",
+        tmp_path / "curve.svg",
+    )
+    assert done.status == 0
+    assert "3 releases" in (tmp_path / "curve.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ("balcer-cheu", "--users", 100, "--epsilon", 1, "--delta", 1e-6),
+            "say count/balcer-cheu or histogram/balcer-cheu",
+        ),
+        (("count/balcer-cheu", "--users", 100, "--delta", 1e-6), "either --epsilon"),
+        (("count/balcer-cheu", "--users", 100, "--delta", 1e-6, "--epsilon", 1, "--absence", 0.1), "either --epsilon"),
+        (("count/balcer-cheu", "--users", 1000, "--delta", 1e-6, "--epsilon", 1, "--releases", 0), "at least 1"),
+        (("count/nothing", "--users", 100, "--delta", 1e-6, "--epsilon", 1), "no protocol 'nothing'"),
+        (("count/balcer-cheu", "--users", 100, "--delta", 1e-6, "--absence", 1.5), "not a probability"),
+        (("count/balcer-cheu", "--users", 100, "--delta", 1e-6, "--absence", 0), "strictly between 0 and 1"),
+    ],
+)
+def test_account_refuses(shuffledp, arguments, words):
+    done = shuffledp("account", *arguments)
+    assert done.status == 2
+    assert words in done.error
+
+
+def test_demo(shuffledp, tmp_path):
+    done = shuffledp("demo", "--plot", tmp_path / "picture.png")
+    assert done.status == 0
+    for words in ("private estimate", "truth", "What the noise cost", "epsilon = 1", "Picture:"):
+        assert words in " ".join(done.out.split())
+    assert (tmp_path / "picture.png").stat().st_size > 10_000
+
+
+def test_version_and_help(shuffledp):
+    assert shuffledp("--version").out.startswith("shuffledp 0.")
+    for command in (
+        (),
+        ("plan",),
+        ("plan", "count"),
+        ("plan", "histogram"),
+        ("run", "count"),
+        ("run", "histogram"),
+        ("account",),
+    ):
+        done = shuffledp(*command, "--help")
+        assert done.status == 0
+        assert "Usage" in done.out
+    for command in (("plan", "count"), ("run", "histogram"), ("account",), ("demo",)):
+        assert "Example:" in shuffledp(*command, "--help").out

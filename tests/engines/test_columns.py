@@ -1,0 +1,179 @@
+"""Reading one column: CSV, gz and Parquet, missing values, and files that are broken."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from shuffledp.domain import Categories
+from shuffledp.engines.columns import read_column
+from shuffledp.engines.encoding import count_bits, count_categories, distinct_values
+from shuffledp.errors import DataError, DomainError, ParameterError
+
+ROWS = ["bus", "bike", "", "bus", "car", "bus"]
+
+
+def text_of(path, column="mode"):
+    return [value for batch in read_column(path, column) for value in batch.to_pylist()]
+
+
+@pytest.fixture
+def table() -> pa.Table:
+    return pa.table({"person": range(6), "mode": [row or None for row in ROWS]})
+
+
+def write(path: Path, table: pa.Table) -> Path:
+    if path.suffix == ".parquet":
+        pa.parquet.write_table(table, path)
+    else:
+        lines = ["person\tmode" if ".tsv" in path.suffixes else "person,mode"]
+        lines += [f"{i}{chr(9) if '.tsv' in path.suffixes else ','}{row}" for i, row in enumerate(ROWS)]
+        content = ("\n".join(lines) + "\n").encode()
+        path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.tsv", "a.tsv.gz", "a.parquet"])
+def test_every_format_reads_the_same(tmp_path, table, name):
+    path = write(tmp_path / name, table)
+    assert text_of(path) == ["bus", "bike", None, "bus", "car", "bus"]
+    assert text_of(path, "person") == ["0", "1", "2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pa.array(["x", "y", None]).dictionary_encode(), ["x", "y", None]),
+        (pa.array([1.0, float("nan"), 2.5]), ["1", None, "2.5"]),
+        (pa.array([True, False, None]), ["true", "false", None]),
+        (pa.array(["", "z"], type=pa.large_string()), [None, "z"]),
+        (pa.array([7, None], type=pa.int16()), ["7", None]),
+    ],
+)
+def test_every_type_becomes_text(tmp_path, values, expected):
+    path = tmp_path / "typed.parquet"
+    pa.parquet.write_table(pa.table({"c": values}), path)
+    assert text_of(path, "c") == expected
+
+
+def test_only_an_empty_field_is_missing(tmp_path):
+    path = tmp_path / "na.csv"
+    path.write_text('c\nNA\nnull\n""\nNaN\n')
+    assert text_of(path, "c") == ["NA", "null", None, "NaN"]
+
+
+def test_quotes_newlines_and_a_byte_order_mark(tmp_path):
+    path = tmp_path / "quoted.csv"
+    path.write_bytes(b'\xef\xbb\xbf"the, column",other\n"a, ""b""",1\n"two\nlines",2\n')
+    assert text_of(path, "the, column") == ['a, "b"', "two\nlines"]
+
+
+def test_many_batches_and_progress(tmp_path):
+    path = tmp_path / "long.csv"
+    values = np.array(["left", "right", "middle"])[np.arange(900_000) % 3]
+    path.write_text("side\n" + "\n".join(values.tolist()) + "\n")
+    seen: list[float] = []
+    batches = list(read_column(path, "side", progress=seen.append))
+    assert len(batches) > 1
+    assert sum(map(len, batches)) == 900_000
+    assert seen == sorted(seen)
+    assert 0 < seen[0] <= 1
+    assert seen[-1] == 1
+
+
+BROKEN = {
+    "empty.csv": b"",
+    "truncated.csv.gz": gzip.compress(b"c\n" + b"value\n" * 100_000)[:-200],
+    "not.csv.gz": b"this is no gzip",
+    "cut.parquet": b"PAR1 and then nothing",
+    "ragged.csv": b"c,d\n1,2\n3\n",
+    "binary.csv": b"c\n" + bytes(range(128, 256)) * 4 + b"\n",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_files_are_one_clear_error(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(BROKEN[name])
+    with pytest.raises(DataError) as caught:
+        text_of(path, "c")
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_files_folders_and_columns(tmp_path, table):
+    with pytest.raises(DataError, match="no such file"):
+        text_of(tmp_path / "none.csv")
+    with pytest.raises(DataError, match="no such file"):
+        text_of(tmp_path)
+    for name in ("a.csv", "a.parquet"):
+        with pytest.raises(ParameterError, match="has no column 'nope'; it has person, mode"):
+            text_of(write(tmp_path / name, table), "nope")
+    (tmp_path / "twice.csv").write_text("c,c\n1,2\n")
+    with pytest.raises(ParameterError, match="2 columns named"):
+        text_of(tmp_path / "twice.csv", "c")
+
+
+def arrays(*values):
+    return [pa.array(values, type=pa.string())]
+
+
+def test_counting_categories():
+    domain = Categories.of(["bus", "bike", "car"])
+    assert count_categories(arrays("bus", "car", "bus"), domain).counts.tolist() == [2, 0, 1]
+
+
+def test_nothing_is_dropped_silently():
+    domain = Categories.of(["bus", "bike"])
+    batches = arrays("bus", "plane", None, "boat", "plane")
+    with pytest.raises(DataError, match=r"3 values are outside the domain .*'plane', 'boat'.* and 1 value is missing"):
+        count_categories(batches, domain)
+    with pytest.raises(DataError, match="3 values are outside"):
+        count_categories(batches, domain, drop_missing=True)
+    with_other = Categories.of(["bus", "bike", "other"])
+    assert count_categories(batches, with_other, other="other").counts.tolist() == [1, 0, 4]
+    assert count_categories(batches, with_other, other="other", drop_missing=True).counts.tolist() == [1, 0, 3]
+    assert count_categories(arrays("bus", None), domain, drop_missing=True).counts.tolist() == [1, 0]
+
+
+def test_no_rows_are_no_users():
+    for batches in (arrays(), arrays(None, None)):
+        with pytest.raises(DataError, match="no rows"):
+            count_categories(batches, Categories.of(["a"]), drop_missing=True)
+
+
+def test_counting_bits():
+    assert count_bits(arrays("yes", "No", " TRUE", "0", "f", "1")).counts.tolist() == [3, 3]
+    assert count_bits(arrays("bus", "car", "bus"), equals="bus").counts.tolist() == [1, 2]
+    assert count_bits(arrays("1", None), drop_missing=True).counts.tolist() == [0, 1]
+    with pytest.raises(DataError, match=r"2 values are outside .*'maybe', '2'"):
+        count_bits(arrays("yes", "maybe", "2"))
+    with pytest.raises(DataError, match="1 value is missing"):
+        count_bits(arrays("bus", None), equals="bus")
+
+
+def test_the_domain_of_the_data():
+    assert distinct_values([*arrays("b", None, "a"), *arrays("c", "a")]).names == ("a", "b", "c")
+    with pytest.raises(DataError):
+        distinct_values(arrays(None))
+
+
+def test_domains():
+    domain = Categories.of(["a", "b"])
+    assert domain.indices(["b", "a", "b"]).tolist() == [1, 0, 1]
+    assert domain.indices(np.array([1, 0])).tolist() == [1, 0]
+    assert domain.index("b") == 1
+    for names in ([], ["a", "a"], ["a", 3]):
+        with pytest.raises(DomainError):
+            Categories.of(names)
+    for wrong in ("c", 1, None, ["a"]):
+        with pytest.raises(DomainError):
+            domain.index(wrong)
+    with pytest.raises(DomainError, match="2 of 3 indices are outside"):
+        domain.indices(np.array([0, 2, -1]))
+    with pytest.raises(DomainError):
+        domain.indices(np.array([[0, 1]]))
