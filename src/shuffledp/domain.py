@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from shuffledp.errors import DomainError
 
-__all__ = ["BIT", "Bit", "Categories", "check_indices"]
+__all__ = ["BIT", "Bit", "Categories", "check_counts", "check_index", "check_indices"]
 
 Indices = NDArray[np.int64]
 
@@ -28,13 +29,12 @@ class Categories:
     def __post_init__(self) -> None:
         if not self.names:
             raise DomainError("The domain is empty: name at least one category.")
-        seen: set[str] = set()
         for name in self.names:
             if not isinstance(name, str):
                 raise DomainError(f"A category must be text, not {name!r}.", category=name)
-            if name in seen:
-                raise DomainError(f"The category {name!r} appears twice in the domain; name it once.", category=name)
-            seen.add(name)
+        if len(set(self.names)) < len(self.names):
+            name = next(name for place, name in enumerate(self.names) if name in self.names[:place])
+            raise DomainError(f"The category {name!r} appears twice in the domain; name it once.", category=name)
 
     @classmethod
     def of(cls, names: Iterable[str]) -> Categories:
@@ -113,10 +113,27 @@ class Bit:
 BIT = Bit()
 
 
+def check_index(index: int, size: int) -> int:
+    """One whole number as an index into a domain of the given size."""
+    if isinstance(index, float) or not 0 <= (place := operator.index(index)) < size:
+        raise DomainError(f"The index {index} is not a whole number in 0 .. {size - 1:,}.", index=index)
+    return place
+
+
+def check_counts(counts: NDArray[Any], size: int) -> NDArray[np.int64]:
+    """How many users hold each index of a domain of the given size."""
+    true = np.asarray(counts)
+    if true.shape != (size,) or not np.issubdtype(true.dtype, np.integer) or int(true.min()) < 0:
+        raise DomainError(f"Counts must be {size:,} whole numbers that are not below 0.", size=size)
+    return true.astype(np.int64, copy=False)
+
+
 def check_indices(values: NDArray[Any], size: int) -> Indices:
     """Whole numbers as indices into a domain of the given size."""
     if values.ndim != 1:
         raise DomainError(f"Indices must be a flat array, not one of {values.ndim} dimensions.", ndim=values.ndim)
+    if not (np.issubdtype(values.dtype, np.integer) or values.dtype == np.bool_):
+        raise DomainError(f"Indices must be whole numbers, not {values.dtype}.", dtype=str(values.dtype))
     if len(values) and (int(values.min()) < 0 or int(values.max()) >= size):
         outside = int(((values < 0) | (values >= size)).sum())
         raise DomainError(

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import OutputError
-from shuffledp.output import check_writable, write_whole
+from shuffledp.output import check_writable
 
-__all__ = ["FORMATS", "check_figure_path", "draw_bars", "draw_curves"]
+__all__ = ["FORMATS", "bars", "check_figure_path", "curves"]
 
 FORMATS = (".png", ".svg", ".html")
 
@@ -33,8 +33,8 @@ def check_figure_path(path: str | Path) -> Path:
     return target
 
 
-def draw_bars(
-    path: str | Path,
+def bars(
+    suffix: str,
     *,
     names: list[str],
     values: NDArray[np.float64],
@@ -43,14 +43,13 @@ def draw_bars(
     value_title: str,
     caption: list[str],
     truth: NDArray[np.float64] | None = None,
-) -> None:
+) -> bytes:
     """One horizontal bar per name with its interval; with ``truth``, a mark where the true value lies.
 
     Beyond sixty names only the largest are drawn, and the caption says so.
     """
     import altair as alt
 
-    check_figure_path(path)
     shown = np.arange(len(names))
     if len(names) > _MOST_BARS:
         shown = np.argsort(-values, kind="stable")[:_MOST_BARS]
@@ -69,54 +68,54 @@ def draw_bars(
     base = alt.Chart(alt.Data(values=rows)).encode(
         y=alt.Y("name:N", sort=[names[i] for i in shown], title=None, axis=alt.Axis(labelLimit=260, ticks=False))
     )
-    bars = base.mark_bar(color=_BAR_COLOUR, height={"band": 0.72}).encode(
+    columns = base.mark_bar(color=_BAR_COLOUR, height={"band": 0.72}).encode(
         x=alt.X("value:Q", title=value_title, axis=alt.Axis(format=",.0f", tickCount=6))
     )
     lines = base.mark_errorbar(
         color=_INK, ticks={"color": _INK, "size": 13, "thickness": 1.5}, rule={"size": 2}
     ).encode(x=alt.X("low:Q", title=value_title), x2="high:Q")
     labels = base.mark_text(align="left", dx=6, color=_INK).encode(x=alt.X("high:Q"), text="label:N")
-    layers = [bars, lines, labels]
+    layers = [columns, lines, labels]
     if truth is not None:
         layers.append(
             base.mark_point(color=_SECOND_COLOUR, shape="triangle-up", filled=True, size=45, yOffset=11).encode(
                 x=alt.X("truth:Q")
             )
         )
-    _save(alt.layer(*layers), path, title, caption, height=max(120, 26 * len(rows)))
+    return _render(alt.layer(*layers), suffix, title, caption, height=max(120, 26 * len(rows)))
 
 
-def draw_curves(
-    path: str | Path,
+def curves(
+    suffix: str,
     *,
-    curves: dict[str, list[tuple[float, float]]],
+    lines: dict[str, list[tuple[float, float]]],
     title: str,
     x_title: str,
     y_title: str,
     caption: list[str],
-) -> None:
+) -> bytes:
     """One line per name with its label at the end; the vertical axis is logarithmic."""
     import altair as alt
 
-    check_figure_path(path)
-    rows = [{"curve": name, "x": x, "y": y} for name, points in curves.items() for x, y in points if y > 0]
+    rows = [{"curve": name, "x": x, "y": y} for name, points in lines.items() for x, y in points if y > 0]
     ends = [
         {"curve": name, "x": points[-1][0], "y": points[-1][1]}
-        for name, line in curves.items()
+        for name, line in lines.items()
         if (points := [point for point in line if point[1] > 0])
     ]
-    colour = alt.Color("curve:N", legend=None, scale=alt.Scale(domain=list(curves), range=list(_CURVE_COLOURS)))
+    colour = alt.Color("curve:N", legend=None, scale=alt.Scale(domain=list(lines), range=list(_CURVE_COLOURS)))
     x = alt.X("x:Q", title=x_title)
     y = alt.Y("y:Q", title=y_title, scale=alt.Scale(type="log"), axis=alt.Axis(format=".0e", tickCount=8))
-    lines = alt.Chart(alt.Data(values=rows)).mark_line(strokeWidth=2.5).encode(x=x, y=y, color=colour)
+    strokes = alt.Chart(alt.Data(values=rows)).mark_line(strokeWidth=2.5).encode(x=x, y=y, color=colour)
     labels = (
         alt.Chart(alt.Data(values=ends)).mark_text(align="left", dx=6).encode(x=x, y=y, color=colour, text="curve:N")
     )
-    _save(alt.layer(lines, labels), path, title, caption, height=320)
+    return _render(alt.layer(strokes, labels), suffix, title, caption, height=320)
 
 
-def _save(chart: Any, path: str | Path, title: str, caption: list[str], height: int) -> None:
+def _render(chart: Any, suffix: str, title: str, caption: list[str], height: int) -> bytes:
     import altair as alt
+    import vl_convert
 
     finished = (
         chart.properties(
@@ -131,18 +130,20 @@ def _save(chart: Any, path: str | Path, title: str, caption: list[str], height: 
         .configure_view(stroke=None)
         .configure_axis(labelFontSize=12, titleFontSize=12, gridColor="#e6e6e6")
     )
-    write_whole(path, _render(finished, Path(path).suffix.lower()))
-
-
-def _render(chart: Any, suffix: str) -> bytes:
-    if suffix == ".html":
-        page: str = chart.to_html(inline=True)
-        return page.encode()
-    import vl_convert
-
-    specification = chart.to_json()
+    specification: str = finished.to_json()
     if suffix == ".svg":
         drawing: str = vl_convert.vegalite_to_svg(specification)
         return drawing.encode()
+    if suffix == ".html":
+        return _page(specification)
     picture: bytes = vl_convert.vegalite_to_png(specification, scale=2)
     return picture
+
+
+def _page(specification: str) -> bytes:
+    """A page that needs no network. A value of the data must not be able to end the script it stands in."""
+    import vl_convert
+
+    stand_in = "\ue0fc"  # private use: whether written out or escaped, it comes back as an escaped "<"
+    page: str = vl_convert.vegalite_to_html(specification.replace("<", stand_in), bundle=True)
+    return page.replace(stand_in, "\\u003c").replace("\\ue0fc", "\\u003c").encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,6 +84,8 @@ class Messages:
     users: int
     offsets: NDArray[np.int64] | None = None
     """User i sent values[offsets[i]:offsets[i + 1]]; None once the messages are shuffled."""
+    secure: bool = True
+    """False if their noise came from a seed."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -90,7 +93,7 @@ class Messages:
     def mixed(self, permute: Callable[[NDArray[Any]], None]) -> Messages:
         """Permute all messages in place and forget who sent which."""
         permute(self.values)
-        return Messages(self.values, self.users)
+        return Messages(self.values, self.users, secure=self.secure)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +102,12 @@ class Tally:
 
     counts: NDArray[np.int64]
     users: int
+    secure: bool = True
+    """False if any of the noise came from a seed."""
 
     def __post_init__(self) -> None:
+        if self.counts.ndim != 1 or not np.issubdtype(self.counts.dtype, np.integer):
+            raise ParameterError("A tally is a flat array of whole numbers.")
         if self.users < 0 or (len(self.counts) and int(self.counts.min()) < 0):
             raise ParameterError("A tally counts messages and users; neither can be below 0.")
 
@@ -114,18 +121,18 @@ class Tally:
             raise ParameterError(
                 f"Tallies of {len(self.counts):,} and {len(other.counts):,} message values do not belong together."
             )
-        return Tally(self.counts + other.counts, self.users + other.users)
+        return Tally(self.counts + other.counts, self.users + other.users, self.secure and other.secure)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tally):
             return NotImplemented
-        return self.users == other.users and np.array_equal(self.counts, other.counts)
+        return (self.users, self.secure) == (other.users, other.secure) and np.array_equal(self.counts, other.counts)
 
     __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, eq=False)
-class _Estimate:
+class _Estimate(ABC):
     """What every released statistic carries."""
 
     protocol: str
@@ -135,6 +142,8 @@ class _Estimate:
     intervals: Intervals = field(repr=False)
     secure: bool
     """False if a seed was used: then there is no privacy."""
+    caveats: tuple[str, ...] = field(default=(), kw_only=True)
+    """What about this result the guarantee does not cover, in plain words."""
 
     def _check_confidence(self, confidence: float) -> None:
         if not 0 < confidence < 1:
@@ -144,7 +153,7 @@ class _Estimate:
         """The guarantee in plain words, or that there is none because the noise came from a seed."""
         if not self.secure:
             return "NOT PRIVATE: the noise came from a fixed seed (--insecure-seed); do not release this result."
-        return self.guarantee.sentence()
+        return " ".join((self.guarantee.sentence(), *self.caveats))
 
     def _to_json(self) -> dict[str, Any]:
         return {
@@ -152,8 +161,36 @@ class _Estimate:
             "estimator": self.estimator,
             "guarantee": self.guarantee.to_json() if self.secure else None,
             "secure": self.secure,
+            "caveats": list(self.caveats),
             "users": self.users,
         }
+
+    def _caption(self, confidence: float) -> list[str]:
+        """The lines under a figure's title: what the bars are, the guarantee, and what it does not cover."""
+        lines = [f"Lines: {confidence:.0%} confidence. {self.users:,} users, protocol {self.protocol}."]
+        if not self.secure:
+            return [*lines, self.guarantee_sentence()]
+        factor = math.exp(min(self.guarantee.epsilon, 700.0))
+        lines.append(
+            f"Differentially private in the shuffled model: epsilon = {self.guarantee.epsilon:.4g} (any outcome at "
+            f"most {factor:.3g} times likelier), delta = {self.guarantee.delta:.2g}."
+        )
+        return [*lines, *self.caveats]
+
+    def _title(self, subject: str) -> str:
+        return f"{'Private' if self.secure else 'NOT PRIVATE'} {subject}"
+
+    def plot(self, path: str | Path, *, confidence: float = 0.95, title: str | None = None) -> None:
+        """Draw the estimate with its intervals (.png, .svg or .html)."""
+        from shuffledp.figures import check_figure_path
+        from shuffledp.output import write_whole
+
+        suffix = check_figure_path(path).suffix.lower()
+        write_whole(path, self.figure(suffix, confidence=confidence, title=title))
+
+    @abstractmethod
+    def figure(self, suffix: str, *, confidence: float = 0.95, title: str | None = None) -> bytes:
+        """The drawing as the content of a file with that suffix."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,18 +220,18 @@ class CountEstimate(_Estimate):
             "confidence": confidence,
         }
 
-    def plot(self, path: str | Path, *, confidence: float = 0.95, title: str | None = None) -> None:
-        """Draw the count with its interval among all users (.png, .svg or .html)."""
-        from shuffledp.figures import draw_bars
+    def figure(self, suffix: str, *, confidence: float = 0.95, title: str | None = None) -> bytes:
+        """A bar with its interval among all users, as the content of a .png, .svg or .html file."""
+        from shuffledp.figures import bars
 
-        draw_bars(
-            path,
+        return bars(
+            suffix,
             names=["yes"],
             values=np.array([self.value]),
             intervals=np.array([self.interval(confidence)]),
-            title=title or "Private count",
+            title=title or self._title("count"),
             value_title=f"users (of {self.users:,})",
-            caption=_caption(self, confidence),
+            caption=self._caption(confidence),
         )
 
 
@@ -244,6 +281,7 @@ class HistogramEstimate(_Estimate):
                 "lower": low,
                 "upper": high,
                 "frequency": self.frequencies,
+                "secure": [self.secure] * len(self.counts),
             }
         )
 
@@ -257,18 +295,18 @@ class HistogramEstimate(_Estimate):
             ) from None
         return self.to_table(confidence).to_pandas()
 
-    def plot(self, path: str | Path, *, confidence: float = 0.95, title: str | None = None) -> None:
-        """Draw the histogram with its intervals (.png, .svg or .html)."""
-        from shuffledp.figures import draw_bars
+    def figure(self, suffix: str, *, confidence: float = 0.95, title: str | None = None) -> bytes:
+        """A bar per category with its interval, as the content of a .png, .svg or .html file."""
+        from shuffledp.figures import bars
 
-        draw_bars(
-            path,
+        return bars(
+            suffix,
             names=list(self.categories),
             values=self.counts,
             intervals=self.interval(confidence),
-            title=title or "Private histogram",
+            title=title or self._title("histogram"),
             value_title=f"users (of {self.users:,})",
-            caption=_caption(self, confidence),
+            caption=self._caption(confidence),
         )
 
 
@@ -314,7 +352,7 @@ class ShuffledProtocol(Protocol):
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = ...) -> Tally:
         """A tally with the same law as randomizing and counting, from the true counts alone."""
 
-    def estimate(self, tally: Tally, *, estimator: str = ..., secure: bool = True) -> Any:
+    def estimate(self, tally: Tally, *, estimator: str = ...) -> Any:
         """The statistic with its uncertainty."""
 
     def run(self, values: Iterable[Any], *, route: str = "auto", source: RandomSource = ...) -> Any:
@@ -333,17 +371,3 @@ def check_enough_users(users: int, needed: int) -> None:
             users=users,
             needed=needed,
         )
-
-
-def _caption(estimate: _Estimate, confidence: float) -> list[str]:
-    """Two lines under a figure: what the bars are, and the guarantee."""
-    bars = f"Lines: {confidence:.0%} confidence. {estimate.users:,} users, protocol {estimate.protocol}."
-    if not estimate.secure:
-        return [bars, estimate.guarantee_sentence()]
-    guarantee = estimate.guarantee
-    factor = math.exp(min(guarantee.epsilon, 700.0))
-    return [
-        bars,
-        f"Differentially private in the shuffled model: epsilon = {guarantee.epsilon:.4g} (any outcome at most "
-        f"{factor:.3g} times likelier), delta = {guarantee.delta:.2g}.",
-    ]

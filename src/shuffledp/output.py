@@ -1,14 +1,15 @@
-"""Writing a file whole or not at all."""
+"""Writing files whole or not at all."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from shuffledp.errors import OutputError
 
-__all__ = ["check_writable", "write_whole"]
+__all__ = ["check_writable", "write_all", "write_whole"]
 
 
 def check_writable(path: str | Path) -> Path:
@@ -25,20 +26,40 @@ def check_writable(path: str | Path) -> Path:
 
 
 def write_whole(path: str | Path, content: bytes) -> None:
-    """Write to a temporary file beside the target, then rename: readers never see half a file."""
-    target = check_writable(path)
-    temporary = None
+    """Write one file whole: readers never see half of it."""
+    write_all({Path(path): content})
+
+
+def write_all(contents: Mapping[Path, bytes]) -> None:
+    """Write all files or none: each to a temporary file beside its target, then all are renamed."""
+    targets = [Path(os.path.realpath(check_writable(path))) for path in contents]
+    temporaries: list[str] = []
+    target = targets[0] if targets else Path()
     try:
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
-            temporary = file.name
-            file.write(content)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
+        for target, content in zip(targets, contents.values(), strict=True):
+            temporaries.append(_write_beside(target, content))
+        for target, temporary in zip(targets, temporaries, strict=True):
+            os.replace(temporary, target)
     except OSError as error:
         raise OutputError(f"Cannot write {target}: {error.strerror or error}.", path=str(target)) from None
     finally:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
+        for temporary in temporaries:
+            if os.path.exists(temporary):
+                os.unlink(temporary)
+
+
+def _write_beside(target: Path, content: bytes) -> str:
+    """A temporary file with the content and the access rights that the target has or would get."""
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.chmod(name, mode)
+    except BaseException:
+        os.unlink(name)
+        raise
+    return name
 
 
 def _umask() -> int:

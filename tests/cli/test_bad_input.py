@@ -84,7 +84,7 @@ def test_no_such_file(shuffledp):
     assert "no such file" in done.error
 
 
-@pytest.mark.parametrize("users", ["0", "1", "-5", "2.5", "many"])
+@pytest.mark.parametrize("users", ["0", "1", "-5", "2.5", "many", "1e19", "nan", "inf", "1e400"])
 def test_numbers_of_users_that_make_no_sense(shuffledp, users):
     done = shuffledp("plan", "count", "--users", users, "--epsilon", "1", "--delta", "1e-6")
     assert done.status == 2
@@ -108,6 +108,7 @@ def test_too_few_users_says_how_many(shuffledp):
         (("--domain-file", "twice.txt"), "'b' appears twice"),
         (("--domain-file", "binary.txt"), "not UTF-8"),
         (("--domain", "a,b", "--domain-from-data"), "Name the domain once"),
+        (("--domain", "a,b", "--other", " "), "--other is empty"),
     ],
 )
 def test_domains_that_make_no_sense(shuffledp, data, domain, words):
@@ -136,6 +137,23 @@ def test_outputs_that_cannot_be_written(shuffledp, data, option, path, words):
     assert done.status == 1
     assert words in done.error
     assert {entry.name for entry in data.iterdir()} == before
+
+
+def test_one_output_that_fails_leaves_the_other_unwritten(shuffledp, data, monkeypatch):
+    """Half a release would invite a second one with fresh noise."""
+    real = os.chmod
+
+    def full(name, mode):
+        if "result.json" in str(name):
+            raise OSError(28, "No space left on device")
+        real(name, mode)
+
+    monkeypatch.setattr(os, "chmod", full)
+    outputs = ("--plot", "figure.svg", "--out", "result.json")
+    done = shuffledp("run", "count", "bits.csv", "--column", "c", *TARGET, *outputs)
+    assert done.status == 1
+    assert "No space left" in done.error
+    assert {entry.name for entry in data.iterdir()} == {"data.csv", "bits.csv"}
 
 
 def test_a_failed_write_leaves_the_old_file(shuffledp, data, monkeypatch):

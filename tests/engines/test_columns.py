@@ -72,6 +72,13 @@ def test_quotes_newlines_and_a_byte_order_mark(tmp_path):
     assert text_of(path, "the, column") == ['a, "b"', "two\nlines"]
 
 
+def test_headers_with_newlines_and_blank_lines(tmp_path):
+    path = tmp_path / "odd.csv"
+    path.write_text('\n\n"x\ny",b\n1,2\n3,4\n')
+    assert text_of(path, "b") == ["2", "4"]
+    assert text_of(path, "x\ny") == ["1", "3"]
+
+
 def test_many_batches_and_progress(tmp_path):
     path = tmp_path / "long.csv"
     values = np.array(["left", "right", "middle"])[np.arange(900_000) % 3]
@@ -108,7 +115,7 @@ def test_broken_files_are_one_clear_error(tmp_path, name):
 def test_missing_files_folders_and_columns(tmp_path, table):
     with pytest.raises(DataError, match="no such file"):
         text_of(tmp_path / "none.csv")
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match="not a file"):
         text_of(tmp_path)
     for name in ("a.csv", "a.parquet"):
         with pytest.raises(ParameterError, match="has no column 'nope'; it has person, mode"):

@@ -53,6 +53,14 @@ def test_a_cut_tail_counts_in_full():
     assert cut == pytest.approx(1e-4, rel=1e-6)
 
 
+@pytest.mark.parametrize("epsilon", [-1.0, math.nan])
+def test_a_meaningless_epsilon_is_refused(epsilon):
+    with pytest.raises(ParameterError):
+        hockey_stick([0.5, 0.5], [0.1, 0.9], epsilon)
+    with pytest.raises(ParameterError):
+        DiscretePair.of([0.5, 0.5], [0.1, 0.9]).delta_with_reversed_twin(epsilon)
+
+
 def test_epsilon_beyond_floats_is_no_surprise():
     assert hockey_stick([0.25, 0.75], [0.0, 1.0], 1e9) == pytest.approx(0.25, rel=1e-8)
 

@@ -139,4 +139,4 @@ def test_radius_of_each_estimator(epsilon, delta, categories, threshold, unbiase
     # the table gives each tail half of the risk; sharing it between the tails can do with less
     assert 0.93 * unbiased - 1 <= radius["unbiased"] <= unbiased + 1
     assert 0.93 * clipped - 1 <= radius["clipped"] <= clipped + 1
-    assert radius["midpoint"] == pytest.approx(midpoint, abs=0.5)
+    assert 0.93 * midpoint - 1 <= radius["midpoint"] <= midpoint + 0.5

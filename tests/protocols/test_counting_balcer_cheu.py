@@ -212,8 +212,9 @@ def test_values_that_are_no_bits_are_refused(bits):
 
 
 def test_messages_that_are_no_bits_are_refused():
-    with pytest.raises(ParameterError):
-        noisy().tally(Messages(np.array([0, 1, 2], dtype=np.uint8), 2))
+    for values in (np.array([0, 1, 2], dtype=np.uint8), np.array([-1, 1]), np.array([0.5, 1.0])):
+        with pytest.raises(DomainError):
+            noisy().tally(Messages(values, 2))
 
 
 @pytest.mark.parametrize(
@@ -240,6 +241,40 @@ def test_a_seeded_run_repeats_and_carries_no_guarantee():
     assert "NOT PRIVATE" in first.guarantee_sentence()
 
 
+def test_a_seed_is_remembered_however_the_estimate_is_made():
+    protocol = BalcerCheuCount.calibrate(users=1000, epsilon=1, delta=1e-6)
+    seeded = InsecureSeededRandomness(1)
+    by_counts = protocol.sample_tally(np.array([500, 500]), source=seeded)
+    by_messages = protocol.tally(protocol.randomize_all(np.zeros(1000, dtype=np.int64), source=seeded).mixed(permute))
+    secure = protocol.sample_tally(np.array([500, 500]))
+    for tally in (by_counts, by_messages, by_counts + secure, secure + by_messages):
+        assert protocol.estimate(tally).to_json()["guarantee"] is None
+    assert protocol.estimate(secure + secure).secure
+
+
+@pytest.mark.parametrize(
+    ("counts", "users"),
+    [([0, 10**6], 1000), ([3, 10], 1000), ([1000, 1000, 0], 1000), ([2000], 1000), ([0, 2001], 1000)],
+)
+def test_tallies_that_cannot_be_are_refused(counts, users):
+    protocol = BalcerCheuCount.calibrate(users=1000, epsilon=1, delta=1e-6)
+    with pytest.raises(ParameterError):
+        protocol.estimate(Tally(np.array(counts), users))
+
+
+def test_numbers_that_are_no_bits_are_refused():
+    protocol = noisy()
+    for wrong in (np.array([0.5, 1.0]), np.array([0, 2]), np.array([[0, 1]])):
+        with pytest.raises(DomainError):
+            protocol.randomize_all(wrong)
+    for wrong in (2, -1, 1.0):
+        with pytest.raises(DomainError):
+            protocol.randomize(wrong)
+    for wrong in (np.array([5, -1]), np.array([1, 2, 3]), np.array([0.5, 0.5])):
+        with pytest.raises(DomainError):
+            protocol.sample_tally(wrong)
+
+
 def test_tallies_add_up():
     protocol = noisy(users=2)
     first, second = Tally(np.array([1, 3]), 2), Tally(np.array([4, 2]), 3)
@@ -251,3 +286,5 @@ def test_tallies_add_up():
         first + Tally.zero(3)
     with pytest.raises(ParameterError):
         Tally(np.array([-1]), 1)
+    with pytest.raises(ParameterError):
+        Tally(np.array([0.5]), 1)

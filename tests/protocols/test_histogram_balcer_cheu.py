@@ -179,7 +179,7 @@ def test_names_come_back():
     assert estimate.categories == ("bus", "bike", "car")
     assert estimate.counts[1] == 0
     frame = estimate.to_frame()
-    assert list(frame.columns) == ["category", "count", "standard_error", "lower", "upper", "frequency"]
+    assert list(frame.columns) == ["category", "count", "standard_error", "lower", "upper", "frequency", "secure"]
     assert frame["category"].tolist() == ["bus", "bike", "car"]
     assert estimate.to_table().num_rows == 3
 
@@ -194,8 +194,12 @@ def test_misuse_is_refused():
         protocol.randomize_all(np.array([0, 2]))
     with pytest.raises(DomainError):
         protocol.sample_tally(np.array([1, 2, 3]))
-    with pytest.raises(ParameterError):
-        protocol.tally(Messages(np.array([0, 7]), 1))
+    for values in (np.array([0, 7]), np.array([-1, 0]), np.array([0.9, 0.1])):
+        with pytest.raises(DomainError):
+            protocol.tally(Messages(values, 1))
+    for counts in ([300, 300, 300], [600], [5, 5], [10**6, 0]):
+        with pytest.raises(ParameterError):
+            protocol.estimate(Tally(np.array(counts), 300))
     with pytest.raises(BelowMinimumError):
         protocol.run(["a"] * 10)
     with pytest.raises(UnknownNameError):

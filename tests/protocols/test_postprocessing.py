@@ -90,6 +90,24 @@ def test_the_radius_holds(estimator, categories):
         assert failures <= 0.2 + 5.5 * math.sqrt(0.16 / rounds)
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    users=st.integers(2, 120),
+    rate=st.floats(0.01, 0.5),
+    risk=st.floats(0.001, 0.95),
+    estimator=st.sampled_from(sorted(ESTIMATORS)),
+)
+def test_the_radius_holds_exactly_for_every_count_and_confidence(users, rate, risk, estimator):
+    """One category: the exact chance of a larger error, at every true count, is at most the risk."""
+    analysis = SurplusAnalysis(Binomial(users, Dyadic.at_least(rate)), 1, estimator, risk)
+    radius = analysis.radius()
+    noise = np.arange(users + 1)
+    mass = analysis.noise.pmf(noise)
+    for count in range(users + 1):
+        error = np.abs(analysis.estimate(count - noise) - count)
+        assert float(mass @ (error > radius + 1e-6)) <= risk + 1e-9
+
+
 def test_midpoint_has_the_least_radius():
     noise = Binomial(100_000, Dyadic.at_least(42.66 / 100_000))
     radius = {name: SurplusAnalysis(noise, 1000, name).radius() for name in ESTIMATORS}

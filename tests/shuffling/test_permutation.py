@@ -1,6 +1,7 @@
 """The shuffler is uniform on all permutations, on every branch, and rejects a planted bias."""
 
 import math
+import tracemalloc
 from itertools import permutations
 
 import numpy as np
@@ -146,6 +147,18 @@ def test_a_hundred_million_messages_in_place_with_bounded_scratch():
     cells = 64
     origin, arrival = items.astype(np.int64) * cells // size, np.arange(size) * cells // size
     assert p_value(np.bincount(origin * cells + arrival, minlength=cells**2), np.full(cells**2, 1 / cells**2)) > ALPHA
+
+
+@pytest.mark.parametrize(("size", "width"), [(200_000, 1024), (66_000, 4096), (40_000, 8192)])
+def test_scratch_memory_is_bounded_for_wide_items(size, width):
+    items = np.zeros(size, dtype=f"V{width}")
+    items.view(np.uint64).reshape(size, -1)[:, 3] = np.arange(size)
+    tracemalloc.start()
+    permute(items)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 128 << 20
+    assert np.array_equal(np.sort(items.view(np.uint64).reshape(size, -1)[:, 3]), np.arange(size))
 
 
 def test_a_seed_gives_one_permutation():

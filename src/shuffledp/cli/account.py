@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,7 +21,8 @@ from shuffledp.cli.options import (
 )
 from shuffledp.cli.screen import note, print_json, print_table, say
 from shuffledp.errors import ParameterError
-from shuffledp.figures import check_figure_path, draw_curves
+from shuffledp.figures import check_figure_path, curves
+from shuffledp.output import write_whole
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.registry import find, find_qualified
 
@@ -128,17 +130,18 @@ def _plain(epsilon: float) -> str:
     return f"{epsilon:.6g}" if math.isfinite(epsilon) else "none (no epsilon holds at this delta)"
 
 
-def _draw(plot: Any, chosen: Any, once: Guarantee, total: Guarantee) -> None:
+def _draw(plot: Path, chosen: Any, once: Guarantee, total: Guarantee) -> None:
     widest = max(_curve_points(total.epsilon))
     points = [widest * step / 80 for step in range(1, 81)]
-    curves = {"one release": [(epsilon, once.delta_at(epsilon)) for epsilon in points]}
+    lines = {"one release": [(epsilon, once.delta_at(epsilon)) for epsilon in points]}
     if total.releases > 1:
-        curves[f"{total.releases} releases"] = [(epsilon, total.delta_at(epsilon)) for epsilon in points]
-    draw_curves(
-        plot,
-        curves=curves,
+        lines[f"{total.releases} releases"] = [(epsilon, total.delta_at(epsilon)) for epsilon in points]
+    drawing = curves(
+        plot.suffix.lower(),
+        lines=lines,
         title=f"Privacy of {chosen.question}/{chosen.name}",
         x_title="epsilon",
         y_title="delta",
         caption=[f"{once.users:,} users, {once.honest_users:,} honest; each point (epsilon, delta) holds."],
     )
+    write_whole(plot, drawing)

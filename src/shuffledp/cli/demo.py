@@ -12,7 +12,8 @@ from shuffledp.cli.screen import print_table, say
 from shuffledp.datasets import COMMUTE_MODES, commute_path
 from shuffledp.domain import Categories
 from shuffledp.engines.local import FileColumn, run_counts
-from shuffledp.figures import check_figure_path, draw_bars
+from shuffledp.figures import bars, check_figure_path
+from shuffledp.output import write_whole
 from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
 
 __all__ = ["demo"]
@@ -59,8 +60,8 @@ def demo(
         f"The paper's own constants would have cost {paper.expected_error(counts=truth).rmse:,.1f}."
     )
     say(estimate.guarantee_sentence())
-    draw_bars(
-        plot,
+    picture = bars(
+        plot.suffix.lower(),
         names=list(domain.names),
         values=estimate.counts,
         intervals=intervals,
@@ -72,4 +73,5 @@ def demo(
             f"Differentially private in the shuffled model: epsilon = {_EPSILON:g}, delta = {_DELTA:g}.",
         ],
     )
+    write_whole(plot, picture)
     say(f"Picture: {plot}")

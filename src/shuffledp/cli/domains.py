@@ -48,7 +48,7 @@ def _listed(text: str) -> Categories:
 
 def _from_file(path: Path) -> Categories:
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise DomainError(f"Cannot read the domain file {path}: {reason}.", path=str(path)) from None
@@ -59,6 +59,8 @@ def _from_file(path: Path) -> Categories:
 
 
 def _with_other(categories: Categories, other: str | None) -> Categories:
+    if other is not None and not other.strip():
+        raise DomainError("The category for other values needs a name; --other is empty.")
     if other is None or other in categories.names:
         return categories
     return Categories.of([*categories.names, other])

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from shuffledp.errors import OutputError
-from shuffledp.output import check_writable, write_whole
+from shuffledp.output import check_writable
 
-__all__ = ["FORMATS", "check_result_path", "write_result"]
+__all__ = ["FORMATS", "check_result_path", "result_content"]
 
 FORMATS = (".json", ".csv", ".parquet")
 
@@ -23,16 +23,15 @@ def check_result_path(path: Path) -> None:
         )
 
 
-def write_result(path: Path, result: dict[str, Any]) -> None:
-    """Write the JSON result whole; as a table if the name asks for one."""
-    if path.suffix.lower() == ".json":
-        write_whole(path, json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n")
-        return
+def result_content(suffix: str, result: dict[str, Any]) -> bytes:
+    """The JSON result as the content of a file with that suffix; as a table if that asks for one."""
+    if suffix == ".json":
+        return json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
     table = pa.table(_columns(result))
-    if path.suffix.lower() == ".csv":
+    if suffix == ".csv":
         import pyarrow.csv
 
         pa.csv.write_csv(table, sink)
@@ -40,7 +39,8 @@ def write_result(path: Path, result: dict[str, Any]) -> None:
         import pyarrow.parquet
 
         pa.parquet.write_table(table, sink)
-    write_whole(path, sink.getvalue().to_pybytes())
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
 
 
 def _columns(result: dict[str, Any]) -> dict[str, list[Any]]:
@@ -52,6 +52,7 @@ def _columns(result: dict[str, Any]) -> dict[str, list[Any]]:
             "standard_error": result["standard_errors"],
             "lower": list(lower),
             "upper": list(upper),
+            "secure": [result["secure"]] * len(lower),
         }
     lower, upper = result["interval"]
     return {
@@ -59,4 +60,5 @@ def _columns(result: dict[str, Any]) -> dict[str, list[Any]]:
         "standard_error": [result["standard_error"]],
         "lower": [lower],
         "upper": [upper],
+        "secure": [result["secure"]],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,11 +22,12 @@ from shuffledp.cli.options import (
     PlotOption,
     SeedOption,
 )
-from shuffledp.cli.results import check_result_path, write_result
+from shuffledp.cli.results import check_result_path, result_content
 from shuffledp.cli.screen import note, print_json, print_table, progress_bar, say
 from shuffledp.engines.local import FileColumn, run_counts
 from shuffledp.errors import ParameterError, UnknownNameError
 from shuffledp.figures import check_figure_path
+from shuffledp.output import write_all
 from shuffledp.privacy.calibration import check_users
 from shuffledp.privacy.guarantee import check_target
 from shuffledp.protocols.postprocessing import ESTIMATORS
@@ -109,10 +111,12 @@ def run_count(
         route=route,
         source=_source(insecure_seed),
     )
+    estimate = _with_caveats(estimate, drop_missing=drop_missing)
     result = estimate.to_json(confidence)
     _deliver(estimate, result, confidence, out, plot, f"{column}{f' = {equals}' if equals else ''}")
     if as_json:
         print_json(result)
+        _note_caveats(estimate)
         return
     low, high = estimate.interval(confidence)
     say(f"{estimate.value:,.0f} of {estimate.users:,} users (give or take {estimate.standard_error:,.1f}).")
@@ -175,13 +179,14 @@ def run_histogram(
         route=route,
         source=_source(insecure_seed),
     )
+    estimate = _with_caveats(estimate, drop_missing=drop_missing, domain=chosen)
     result = estimate.to_json(confidence) | {"domain": chosen.source}
     _deliver(estimate, result, confidence, out, plot, column)
     if as_json:
         print_json(result)
-    else:
-        _show_histogram(estimate, confidence, column)
-    _note_domain(chosen)
+        _note_caveats(estimate)
+        return
+    _show_histogram(estimate, confidence, column)
 
 
 def _check_early(
@@ -213,11 +218,15 @@ def _source(seed: int | None) -> RandomSource:
 def _deliver(
     estimate: Any, result: dict[str, Any], confidence: float, out: Path | None, plot: Path | None, subject: str
 ) -> None:
+    """Write the result and the figure, both or neither: half a release would invite a second one."""
+    contents: dict[Path, bytes] = {}
     if plot is not None:
-        estimate.plot(plot, confidence=confidence, title=f"Private estimate of {subject}")
+        kind = "Private estimate" if estimate.secure else "NOT PRIVATE: seeded estimate"
+        contents[plot] = estimate.figure(plot.suffix.lower(), confidence=confidence, title=f"{kind} of {subject}")
     if out is not None:
-        write_result(out, result)
-    for written in filter(None, (out, plot)):
+        contents[out] = result_content(out.suffix.lower(), result)
+    write_all(contents)
+    for written in contents:
         note(f"wrote {written}")
 
 
@@ -235,10 +244,20 @@ def _show_histogram(estimate: Any, confidence: float, column: str) -> None:
     _say_guarantee(estimate)
 
 
+def _note_caveats(estimate: Any) -> None:
+    for caveat in estimate.caveats:
+        note(caveat)
+
+
 def _say_guarantee(estimate: Any) -> None:
     say(estimate.guarantee_sentence())
 
 
-def _note_domain(chosen: ChosenDomain) -> None:
-    if chosen.source == "data":
-        note("the list of categories was taken from the data, so the guarantee does not cover which ones occur.")
+def _with_caveats(estimate: Any, *, drop_missing: bool, domain: ChosenDomain | None = None) -> Any:
+    """Say with the estimate what its guarantee does not cover."""
+    caveats = []
+    if domain is not None and domain.source == "data":
+        caveats.append("The list of categories was taken from the data: which ones occur is not protected.")
+    if drop_missing:
+        caveats.append("Rows without a value were left out: who has one, and the number of users, is not protected.")
+    return replace(estimate, caveats=tuple(caveats))

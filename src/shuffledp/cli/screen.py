@@ -10,6 +10,7 @@ from typing import Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from shuffledp.engines.columns import Progress
 
@@ -23,12 +24,12 @@ def print_json(value: dict[str, Any]) -> None:
 
 def say(text: str = "") -> None:
     """A paragraph on standard output, wrapped to the terminal."""
-    Console(highlight=False).print(text, markup=False, soft_wrap=False)
+    _console().print(text, markup=False)
 
 
 def note(text: str) -> None:
     """A remark on standard error, so that standard output stays clean."""
-    Console(stderr=True, highlight=False).print(f"note: {text}", markup=False, style="yellow")
+    _console(stderr=True).print(f"note: {text}", markup=False, style="yellow")
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None) -> None:
@@ -37,10 +38,15 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title:
         say(title)
     table = Table()
     for place, name in enumerate(columns):
-        table.add_column(name, justify="left" if place == 0 else "right", overflow="fold")
+        table.add_column(Text(name), justify="left" if place == 0 else "right", overflow="fold")
     for row in rows:
-        table.add_row(*row)
-    Console(highlight=False).print(table, markup=False)
+        table.add_row(*(Text(cell) for cell in row))
+    _console().print(table)
+
+
+def _console(*, stderr: bool = False) -> Console:
+    """Text as it is: no markup, no highlighting, no emoji."""
+    return Console(stderr=stderr, highlight=False, emoji=False)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ def read_column(path: str | Path, column: str, *, progress: Progress = lambda _:
     """
     source = Path(path)
     if not source.is_file():
-        raise DataError(f"Cannot read {source}: there is no such file.", path=str(source))
+        reason = "it is not a file" if source.exists() else "there is no such file"
+        raise DataError(f"Cannot read {source}: {reason}.", path=str(source))
     try:
         batches = _parquet_batches if _is_parquet(source) else _csv_batches
         for batch in batches(source, column, progress):
@@ -58,38 +60,32 @@ def _csv_batches(path: Path, column: str, progress: Progress) -> Iterator[pa.Arr
     size = path.stat().st_size
     if size == 0:
         raise DataError(f"{path} is empty: there is not even a header.", path=str(path))
-    with pa.OSFile(str(path)) as raw:
-        stream = pa.input_stream(raw, compression=_compression(path))
-        with pa.csv.open_csv(
-            stream,
-            read_options=pa.csv.ReadOptions(block_size=_CSV_BLOCK_BYTES),
-            parse_options=pa.csv.ParseOptions(
-                delimiter="\t" if ".tsv" in path.suffixes else ",", newlines_in_values=True
-            ),
-            convert_options=_text_only(path, column),
-        ) as reader:
-            for batch in reader:
-                progress(min(1.0, raw.tell() / size))
-                yield batch.column(0)
-
-
-def _text_only(path: Path, column: str) -> pa.csv.ConvertOptions:
-    """Read just this column, as text; only an empty field is missing."""
-    _check_column(column, _csv_header(path), path)
-    return pa.csv.ConvertOptions(
+    with _open_csv(path) as (_, reader):
+        _check_column(column, reader.schema.names, path)
+    text_only = pa.csv.ConvertOptions(
         include_columns=[column], column_types={column: pa.string()}, strings_can_be_null=True, null_values=[""]
     )
+    with _open_csv(path, text_only) as (raw, reader):
+        for batch in reader:
+            progress(min(1.0, raw.tell() / size))
+            yield batch.column(0)
 
 
-def _csv_header(path: Path) -> list[str]:
+@contextmanager
+def _open_csv(path: Path, convert: pa.csv.ConvertOptions | None = None) -> Iterator[tuple[Any, Any]]:
+    """The raw file, which knows how far it is read, and a reader of batches on top of it."""
     with pa.OSFile(str(path)) as raw, pa.input_stream(raw, compression=_compression(path)) as stream:
-        start = stream.read(1 << 20)
-    delimiter = "\t" if ".tsv" in path.suffixes else ","
-    line_end = start.find(b"\n")
-    first_line = start if line_end < 0 else start[: line_end + 1]
-    table = pa.csv.read_csv(pa.py_buffer(first_line), parse_options=pa.csv.ParseOptions(delimiter=delimiter))
-    names: list[str] = table.column_names
-    return names
+        yield (
+            raw,
+            pa.csv.open_csv(
+                stream,
+                read_options=pa.csv.ReadOptions(block_size=_CSV_BLOCK_BYTES),
+                parse_options=pa.csv.ParseOptions(
+                    delimiter="\t" if ".tsv" in path.suffixes else ",", newlines_in_values=True
+                ),
+                convert_options=convert,
+            ),
+        )
 
 
 def _compression(path: Path) -> str | None:

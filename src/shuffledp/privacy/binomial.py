@@ -42,6 +42,15 @@ class Binomial:
         return self.trials * self.probability.fraction
 
     @cached_property
+    def _whole_mean(self) -> tuple[int, float]:
+        whole, rest = divmod(self.exact_mean.numerator, self.exact_mean.denominator)
+        return whole, rest / self.exact_mean.denominator
+
+    @cached_property
+    def _stirling_of_trials(self) -> float:
+        return float(_stirling_error(self.trials))
+
+    @cached_property
     def mean(self) -> float:
         """The expected value."""
         return float(self.exact_mean)
@@ -59,16 +68,15 @@ class Binomial:
     def pmf(self, k: NDArray[np.int64] | int) -> Floats:
         """Pr[N = k] by the saddle point of Loader (2000): no cancellation, relative error near 1e-13."""
         points = np.asarray(k, dtype=np.int64)
-        inside = (points >= 0) & (points <= self.trials)
-        successes = np.clip(points, 0, self.trials)
-        failures = self.trials - successes
-        whole, rest = divmod(self.exact_mean.numerator, self.exact_mean.denominator)
-        excess = (successes - whole) - rest / self.exact_mean.denominator  # k - mean, exact to the last bit
-        log_mass = -_deviance(successes, self.mean, excess) - _deviance(failures, self.mirrored.mean, -excess)
-        log_mass += _stirling_error(np.float64(self.trials)) - _stirling_error(successes) - _stirling_error(failures)
-        spread = 2 * math.pi * np.maximum(successes, 1) * (np.maximum(failures, 1) / self.trials)
-        log_mass -= 0.5 * np.log(spread) * ((successes > 0) & (failures > 0))
-        mass: Floats = np.where(inside, np.exp(log_mass), 0.0)
+        successes = np.minimum(np.maximum(points, 0), self.trials)
+        sides = np.stack((successes, self.trials - successes))
+        excess = (successes - self._whole_mean[0]) - self._whole_mean[1]  # k - mean, exact to the last bit
+        expected = np.array([self.mean, self.mirrored.mean]).reshape(2, *[1] * points.ndim)
+        log_mass = -_deviance(sides, expected, np.stack((excess, -excess))).sum(axis=0)
+        log_mass += self._stirling_of_trials - _stirling_error(sides).sum(axis=0)
+        product = np.maximum(sides[0], 1) * (np.maximum(sides[1], 1) / self.trials)
+        log_mass -= 0.5 * np.log(2 * math.pi * product) * (sides > 0).all(axis=0)
+        mass: Floats = np.where(points == successes, np.exp(log_mass), 0.0)
         return mass
 
     def upper_tail(self, k: NDArray[np.int64] | int) -> Floats:
@@ -130,18 +138,18 @@ class Binomial:
         return below > level if strictly else below >= level
 
 
-def _deviance(count: Any, expected: float, excess: Any) -> Floats:
+def _deviance(count: Any, expected: Floats, excess: Any) -> Floats:
     """count ln(count / expected) + expected - count, without cancellation near count = expected."""
     count = np.asarray(count, dtype=np.float64)
-    relative = np.asarray(excess, dtype=np.float64) / expected
-    near = np.abs(relative) < 0.1
-    small = np.where(near, relative, 0.0)
-    series = np.zeros_like(small)
-    for power in range(20, 1, -1):  # sum over k >= 2 of (-1)^k u^k / (k (k - 1))
-        series = small * series + (1 if power % 2 == 0 else -1) / (power * (power - 1))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        far = np.where(count > 0, count * np.log(np.maximum(count, 1.0) / expected), 0.0) - excess
-    result: Floats = np.where(near, expected * small * small * series, far)
+    ratio = excess / (count + expected)
+    near = np.abs(ratio) < 0.05
+    square = np.where(near, ratio * ratio, 0.0)
+    series = np.full_like(square, 1 / 19)
+    for odd in range(17, 2, -2):  # sum over j >= 1 of v^(2j - 2) / (2j + 1)
+        series = series * square + 1 / odd
+    close = excess * ratio + 2 * count * ratio * square * series
+    far = count * np.log(np.maximum(count, 1.0) / expected) - excess
+    result: Floats = np.where(near, close, far)
     return result
 
 

@@ -26,6 +26,7 @@ _POINTS_EXACT = 1 << 15  # up to this many outcomes are kept one by one
 _NODES_PER_DEVIATION = 500
 _TINY_CUT = 1e-300
 _USUAL_CUT = 1e-30
+_UNDERFLOW = 1e-305  # what is too small for a float is not zero
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class BinomialHistogram:
 
     def delta_at(self, epsilon: float) -> float:
         """The least delta at which the histogram is (epsilon, delta)-private, from above."""
-        if epsilon < 0:
+        if not epsilon >= 0:
             raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
         for cut in (_USUAL_CUT, _TINY_CUT):
             delta = _cached_pair(self.noise, cut).delta_with_reversed_twin(epsilon)
@@ -74,10 +75,11 @@ def count_delta(noise: Binomial, epsilon: float) -> float:
     e^epsilon, the divergence is Pr[N = j*] - (e^epsilon - 1) Pr[N > j*], and mirrored for the
     other direction: no two nearly equal tails are subtracted.
     """
-    if epsilon < 0:
+    if not epsilon >= 0:
         raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
     epsilon = min(epsilon, LARGEST_EPSILON)
-    return max(_one_sided_delta(noise, epsilon), _one_sided_delta(noise.mirrored, epsilon))
+    worst = max(_one_sided_delta(noise, epsilon), _one_sided_delta(noise.mirrored, epsilon))
+    return min(1.0, worst + _UNDERFLOW)
 
 
 def _one_sided_delta(noise: Binomial, epsilon: float) -> float:
@@ -89,7 +91,7 @@ def _one_sided_delta(noise: Binomial, epsilon: float) -> float:
     error = noise.tail_error(around)
     here = noise.pmf(around) * (1 + error)
     beyond = math.expm1(epsilon) * noise.upper_tail(around + 1) * (1 - error)
-    return min(1.0, max(0.0, float(np.max(here - beyond))))
+    return max(0.0, float(np.max(here - beyond)))
 
 
 def shift_pair(noise: Binomial, *, cut: float = _TINY_CUT) -> DiscretePair:

@@ -13,10 +13,12 @@ from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair
 from shuffledp.privacy.guarantee import PrivacyLaw
 
-__all__ = ["CERTIFIED_DOWN_TO", "ComposedLaw", "compose"]
+__all__ = ["CERTIFIED_DOWN_TO", "MOST_RELEASES", "ComposedLaw", "compose"]
 
 CERTIFIED_DOWN_TO = 1e-12
 """Composed deltas below this drown in the rounding of fast Fourier transforms; none smaller is claimed."""
+
+MOST_RELEASES = 10_000
 
 _CUT = 1e-16
 _ROUNDING_PER_RELEASE = 1e-14  # of the Fourier transforms, added to delta
@@ -26,8 +28,10 @@ _MOST_CELLS = 200_000
 
 def compose(law: PrivacyLaw, releases: int) -> PrivacyLaw:
     """The privacy law of ``releases`` independent releases, each with the given law."""
-    if releases < 1:
-        raise ParameterError(f"The number of releases must be at least 1, not {releases}.", releases=releases)
+    if not 1 <= releases <= MOST_RELEASES:
+        raise ParameterError(
+            f"The number of releases must lie between 1 and {MOST_RELEASES:,}, not {releases:,}.", releases=releases
+        )
     return law if releases == 1 else ComposedLaw(law, releases)
 
 
@@ -39,28 +43,49 @@ class ComposedLaw:
     releases: int
 
     @cached_property
-    def _distributions(self) -> list[Any]:
-        return [
-            reduce(lambda a, b: a.compose(b), _loss_distributions(pairs)).self_compose(self.releases)
-            for pairs in self.law.directions(_CUT)
-        ]
+    def _distribution(self) -> Any:
+        directions = self.law.directions(_CUT)
+        width = min(_grid_width(pair) for pairs in directions for pair in pairs)
+        once = [reduce(lambda a, b: a.compose(b), [_on_grid(pair, width) for pair in pairs]) for pairs in directions]
+        worst = once[0] if len(once) == 1 else _worst_of(once, _reach(directions, width), width)
+        return worst.self_compose(self.releases)
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta, not less than the resolution of the method."""
-        if epsilon < 0:
+        if not epsilon >= 0:
             raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
-        worst = max(float(d.get_delta_for_epsilon(min(epsilon, LARGEST_EPSILON))) for d in self._distributions)
-        return min(1.0, max(0.0, worst) * (1 + 1e-9) + self.releases * _ROUNDING_PER_RELEASE + CERTIFIED_DOWN_TO / 10)
+        found = float(self._distribution.get_delta_for_epsilon(min(epsilon, LARGEST_EPSILON)))
+        return min(1.0, max(0.0, found) * (1 + 1e-6) + self.releases * _ROUNDING_PER_RELEASE + CERTIFIED_DOWN_TO / 10)
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
         """The pairs of one release, repeated."""
         return tuple(pairs * self.releases for pairs in self.law.directions(cut))
 
 
-def _loss_distributions(pairs: tuple[DiscretePair, ...]) -> list[Any]:
-    """Each pair's privacy loss on a common grid."""
-    width = min(_grid_width(pair) for pair in pairs)
-    return [_on_grid(pair, width) for pair in pairs]
+def _worst_of(distributions: list[Any], reach: int, width: float) -> Any:
+    """One loss distribution whose every delta is the largest of the given ones.
+
+    A person may be replaced in one direction in one release and in the other in the next, so the
+    worst of the pure sequences is not enough. The largest of several privacy curves is again one
+    (Zhu, Dong and Wang 2022), and its distribution is found by connecting the dots.
+    """
+    from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+    losses = np.arange(-reach, reach + 1)
+    deltas = np.max([distribution.get_delta_for_epsilon(losses * width) for distribution in distributions], axis=0)
+    return PrivacyLossDistribution(create_pmf_pessimistic_connect_dots(width, losses, np.clip(deltas, 0.0, 1.0)))
+
+
+def _reach(directions: tuple[tuple[DiscretePair, ...], ...], width: float) -> int:
+    """How many grid cells the largest finite loss lies from 0, in any direction."""
+    largest = max(sum(_largest_loss(pair) for pair in pairs) for pairs in directions)
+    return math.ceil(largest / width) + 1
+
+
+def _largest_loss(pair: DiscretePair) -> float:
+    loss = pair.loss
+    return float(np.abs(loss[np.isfinite(loss)]).max(initial=0.0))
 
 
 def _grid_width(pair: DiscretePair) -> float:
@@ -70,8 +95,7 @@ def _grid_width(pair: DiscretePair) -> float:
     weight = pair.p[finite] + pair.q[finite]
     mean = float(np.average(loss[finite], weights=weight))
     deviation = math.sqrt(float(np.average((loss[finite] - mean) ** 2, weights=weight)))
-    extent = float(np.ptp(loss[finite])) if finite.any() else 1.0
-    return max(deviation / _CELLS_PER_DEVIATION, extent / _MOST_CELLS, 1e-12)
+    return max(deviation / _CELLS_PER_DEVIATION, _largest_loss(pair) / _MOST_CELLS, 1e-9)
 
 
 def _on_grid(pair: DiscretePair, width: float) -> Any:

@@ -20,7 +20,7 @@ LARGEST_EPSILON = 700.0  # e^epsilon stays a float
 
 
 def hockey_stick(p: ArrayLike, q: ArrayLike, epsilon: float) -> float:
-    """Upper bound on sum over outcomes of max(p - e^epsilon q, 0), at most 1e-10 relative above it.
+    """Upper bound on sum over outcomes of max(p - e^epsilon q, 0), above it by rounding only.
 
     Mass that either lacks to one (a tail that was cut off) counts as fully distinguishing.
     """
@@ -48,8 +48,7 @@ class DiscretePair:
         for masses in (first, second):
             if not np.isfinite(masses).all() or (masses < 0).any() or math.fsum(masses) > 1 + 1e-9:
                 raise ParameterError("Masses must be at least 0 and sum to at most 1.", sum=float(masses.sum()))
-        missing = 1 - min(math.fsum(first), math.fsum(second))
-        return cls(first, second, cut=missing if missing > 1e-12 else 0.0)
+        return cls(first, second, cut=max(0.0, 1 - min(math.fsum(first), math.fsum(second))))
 
     @property
     def loss(self) -> Floats:
@@ -71,6 +70,7 @@ class DiscretePair:
 
     def delta(self, epsilon: float) -> float:
         """Upper bound on the hockey-stick divergence of ``p`` from ``q``."""
+        _check_epsilon(epsilon)
         excess = self.p - math.exp(min(epsilon, LARGEST_EPSILON)) * self.q
         return _rounded_up(math.fsum(excess[excess > 0]), self.cut)
 
@@ -81,6 +81,7 @@ class DiscretePair:
         of the second coordinate, the first coordinate's outcomes count from where its ratio exceeds
         e^epsilon times that of b, so upper tail sums over the sorted outcomes suffice.
         """
+        _check_epsilon(epsilon)
         pair = self if self.ordered else self.sorted_by_loss()
         growth = math.exp(min(epsilon, LARGEST_EPSILON))
         upper_p, upper_q = _upper_sums(pair.p), _upper_sums(pair.q)
@@ -89,6 +90,11 @@ class DiscretePair:
         lost = growth * pair.p * upper_q[start]
         rounding = len(pair.p) * float(np.finfo(np.longdouble).eps) * float((gained + lost).sum())
         return _rounded_up(float(np.maximum(gained - lost, 0.0).sum()), 2 * pair.cut + rounding)
+
+
+def _check_epsilon(epsilon: float) -> None:
+    if not epsilon >= 0:
+        raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
 
 
 def _upper_sums(masses: Floats) -> NDArray[np.longdouble]:

@@ -45,7 +45,7 @@ def run_round(
     else:
         reports = protocol.randomize_all(indices, source=source)
         tally = protocol.tally(reports.mixed(partial(permute, source=source)))
-    return protocol.estimate(tally, estimator=estimator, secure=source.secure)
+    return protocol.estimate(tally, estimator=estimator)
 
 
 def run_counted(
@@ -55,8 +55,6 @@ def run_counted(
     users = int(counts.sum())
     check_enough_users(users, protocol.users)
     if choose_route(protocol, users, route) == "counts":
-        return protocol.estimate(
-            protocol.sample_tally(counts, source=source), estimator=estimator, secure=source.secure
-        )
+        return protocol.estimate(protocol.sample_tally(counts, source=source), estimator=estimator)
     indices = np.repeat(np.arange(len(counts)), counts)
     return run_round(protocol, indices, estimator=estimator, route="messages", source=source)

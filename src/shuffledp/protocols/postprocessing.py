@@ -20,6 +20,8 @@ from shuffledp.privacy.binomial import Binomial
 
 __all__ = ["ESTIMATORS", "SurplusAnalysis"]
 
+_TUNING_RISK = 0.05  # what the last two estimators take to be likely
+
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
@@ -41,7 +43,7 @@ class SurplusAnalysis:
     categories: int
     estimator: str = "threshold"
     risk: float = 0.05
-    """How often the largest error may exceed its radius, and the setting of the last two estimators."""
+    """How often the largest error may exceed the radius that is predicted."""
 
     def __post_init__(self) -> None:
         if self.estimator not in ESTIMATORS:
@@ -62,8 +64,12 @@ class SurplusAnalysis:
     @cached_property
     def _likely_noise(self) -> tuple[int, int]:
         """Between these lies the noise of every category below and every occupied category above."""
-        low = self.noise.least_with_lower_tail(self.risk / (2 * self.categories), strictly=True)
-        return low, self._upper_quantile(self.risk / (2 * self._occupied))
+        low = self.noise.least_with_lower_tail(_TUNING_RISK / (2 * self.categories), strictly=True)
+        return low, self._upper_quantile(_TUNING_RISK / (2 * self._occupied))
+
+    @cached_property
+    def _middle(self) -> float:
+        return sum(self._likely_noise) / 2
 
     def _upper_quantile(self, risk: float) -> int:
         """The least M with Pr[N > M] <= risk."""
@@ -71,15 +77,14 @@ class SurplusAnalysis:
 
     def estimate(self, surplus: Counts) -> Floats:
         """The estimated counts."""
-        mean = self.noise.mean
-        unbiased: Floats = surplus.astype(np.float64) + mean
-        low, high = self._likely_noise if self.estimator in ("midpoint", "relaxed-threshold") else (0, 0)
+        unbiased: Floats = surplus.astype(np.float64) + self.noise.mean
+        users = float(self.noise.trials)
         rules: dict[str, Callable[[], Floats]] = {
             "threshold": lambda: np.where(surplus > 0, unbiased, 0.0),
             "unbiased": lambda: unbiased,
-            "clipped": lambda: np.maximum(unbiased, 0.0),
-            "midpoint": lambda: np.maximum(surplus + (low + high) / 2, 0.0),
-            "relaxed-threshold": lambda: np.where(surplus > -low, unbiased, 0.0),
+            "clipped": lambda: np.clip(unbiased, 0.0, users),
+            "midpoint": lambda: np.clip(surplus + self._middle, 0.0, users),
+            "relaxed-threshold": lambda: np.where(surplus > -self._likely_noise[0], np.minimum(unbiased, users), 0.0),
         }
         return rules[self.estimator]()
 
@@ -105,7 +110,7 @@ class SurplusAnalysis:
     def expected_error(self, counts: Counts | None = None) -> ExpectedError:
         """The predicted error: of given true counts, or of a count that stands clear of the noise."""
         if counts is None:
-            bias = sum(self._likely_noise) / 2 - self.noise.mean if self.estimator == "midpoint" else 0.0
+            bias = self._middle - self.noise.mean if self.estimator == "midpoint" else 0.0
             rmse = math.hypot(self.noise.deviation, bias)
         else:
             distinct, repeats = np.unique(counts, return_counts=True)
@@ -133,32 +138,28 @@ class SurplusAnalysis:
 
     def radius(self) -> float:
         """All counts together are within this of the truth, except with probability ``risk``."""
-        mean = self.noise.mean
-        if self.estimator == "threshold":
-            return float(self._upper_quantile(self.risk / self._occupied))
-        if self.estimator == "midpoint":
-            low, high = self._likely_noise
-            return (high - low) / 2
-        if self.estimator == "relaxed-threshold":
-            low, high = self._likely_noise
-            return max(high - low, high - mean, mean - low)
-        return self._two_sided_radius(clipped=self.estimator == "clipped")
-
-    def _two_sided_radius(self, *, clipped: bool) -> float:
-        """The least r whose exceedance, added over the categories, is at most the risk.
-
-        A clipped estimate of an empty category errs upward only.
-        """
-        mean = self.noise.mean
-        empty = self.categories - self._occupied if clipped else 0
-
-        def risk_of(radius: float) -> float:
-            above = float(self.noise.upper_tail(math.floor(mean + radius) + 1))
-            below = float(self.noise.lower_tail(math.ceil(mean - radius) - 1))
-            return (self.categories - empty) * (above + below) + empty * below
-
-        low, high = 0.0, max(mean, self.noise.trials - mean)
+        low, high = 0.0, float(self.noise.trials) + self.noise.mean
         while high - low > 1e-6 * max(1.0, high):
             middle = (low + high) / 2
-            low, high = (low, middle) if risk_of(middle) <= self.risk else (middle, high)
-        return high
+            low, high = (low, middle) if self._risk_of(middle) <= self.risk else (middle, high)
+        whole = float(math.floor(high))
+        return whole if self._risk_of(whole) <= self.risk else high
+
+    def _risk_of(self, radius: float) -> float:
+        """Union over the categories, each at its worst count, of the chance to err by more than ``radius``.
+
+        A count that is reported errs by the noise's distance from its correction; one that is zeroed
+        errs by itself, which is worst just above the radius. An empty category only errs upward.
+        """
+        centre = self._middle if self.estimator == "midpoint" else self.noise.mean
+        above = float(self.noise.upper_tail(math.floor(centre + radius) + 1))
+        below = float(self.noise.lower_tail(math.ceil(centre - radius) - 1))
+        occupied, empty = self._occupied, self.categories - self._occupied
+        if self.estimator == "unbiased":
+            return self.categories * (above + below)
+        if self.estimator in ("clipped", "midpoint"):
+            return occupied * (above + below) + empty * below
+        kept_from = self._likely_noise[0] if self.estimator == "relaxed-threshold" else 0
+        zeroed = float(self.noise.upper_tail(math.floor(radius) + 1 + kept_from))
+        missed = float(self.noise.lower_tail(min(kept_from, math.ceil(centre - radius)) - 1))
+        return occupied * (max(above, zeroed) + below) + empty * missed

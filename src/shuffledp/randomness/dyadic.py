@@ -34,10 +34,9 @@ class Dyadic:
 
         Being exact as a float means that accounting and sampling speak of the same number.
         """
-        exact = Fraction(value)
-        if not 0 <= exact <= 1:
+        if not 0 <= value <= 1:
             raise ParameterError(f"{value} is not a probability between 0 and 1.", value=value)
-        scaled = exact * (1 << bits)
+        scaled = Fraction(value) * (1 << bits)
         numerator = -(-scaled.numerator // scaled.denominator)
         excess = max(0, numerator.bit_length() - _FLOAT_BITS)
         return cls(-(-numerator >> excess) << excess, bits)

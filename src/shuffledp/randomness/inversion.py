@@ -46,8 +46,8 @@ class InversionTable:
         start = bisect_right(floors, 0)
         stop = next((i for i in range(start, len(floors)) if floors[i] >= top), len(floors))
         self._ambiguous = {0, top} | {
-            value >> _GUARD
-            for value, floor in zip(bounds.upper[start:stop], floors[start:stop], strict=True)
+            min(value >> _GUARD, top)
+            for value, floor in zip(bounds.upper, floors, strict=True)
             if value >> _GUARD != floor
         }
         self._first = bounds.first + start

@@ -31,13 +31,17 @@ def bernoulli(probability: Dyadic, size: int, source: RandomSource = SYSTEM) -> 
         return out
     width = max(1, -(-probability.bits // 8))
     digits = (probability.numerator << (8 * width - probability.bits)).to_bytes(width, "big")
-    scratch = np.empty(min(size, _CHUNK), dtype=np.uint8)
+    first, further = digits[0], digits[1:].rstrip(b"\0")  # nothing lies below a zero digit at the end
+    ties = []
     for start in range(0, size, _CHUNK):
         chunk = out[start : start + _CHUNK]
-        drawn = scratch[: len(chunk)]
+        drawn = chunk.view(np.uint8)
         source.fill(drawn)
-        np.less(drawn, digits[0], out=chunk)
-        _decide_ties(chunk, np.flatnonzero(drawn == digits[0]), digits[1:], source)
+        if further:
+            ties.append(np.flatnonzero(drawn == first) + start)
+        np.less(drawn, first, out=chunk)
+    if ties:
+        _decide_ties(out, np.concatenate(ties), further, source)
     return out
 
 

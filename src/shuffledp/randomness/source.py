@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers import CipherContext
 
 __all__ = [
     "SYSTEM",
@@ -94,6 +96,9 @@ def draw_words(count: int, dtype: type[np.unsignedinteger[Any]], source: RandomS
 
 
 def _encryptor(key: bytes, *, nonce: int) -> CipherContext:
+    # not at import time: one user's few bytes come from the operating system
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
     return Cipher(algorithms.AES256(key), modes.CTR(nonce.to_bytes(16, "big"))).encryptor()
 
 

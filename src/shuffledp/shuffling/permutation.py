@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
 from shuffledp.randomness import SYSTEM, RandomSource, draw_bytes, draw_words
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 __all__ = ["permute"]
 
@@ -41,20 +43,31 @@ def permute(items: Items, source: RandomSource = SYSTEM) -> None:
         raise ParameterError("Only a writable array of at least one dimension can be permuted in place.")
     if items.dtype.hasobject:
         raise ParameterError("Only items of a fixed size can be permuted, not Python objects.", dtype=items.dtype)
-    if len(items) <= _LARGEST_GROUP:
+    if len(items) <= _LARGEST_GROUP and items.nbytes <= _SCRATCH_BYTES:
         _permute_group(items, items, source)
         return
+    from concurrent.futures import ThreadPoolExecutor  # slow to import, and a device never gets here
+
     workers = (os.cpu_count() or 1) if source.secure else 1
     with ThreadPoolExecutor(workers) as pool:
         for piece in _split_to_scratch(items, source):
-            _permute_piece(piece, source, pool)
+            if len(piece) <= _LARGEST_GROUP:
+                _permute_group(piece, piece, source)
+            else:
+                _permute_piece(piece, source, pool)
+
+
+def _block_length(items: Items) -> int:
+    """How many items are moved at a time: few bytes against the scratch memory, and the cache."""
+    item_bytes = items.nbytes // max(1, len(items))
+    return max(1, min(_BLOCK, _SCRATCH_BYTES // (16 * max(1, item_bytes))))
 
 
 def _split_to_scratch(items: Items, source: RandomSource) -> Iterator[Items]:
     """Split by fair coins until each piece fits the scratch memory and its groups fit the cache."""
-    item_bytes = max(1, items.nbytes // len(items)) if len(items) else 1
+    item_bytes = max(1, items.nbytes // max(1, len(items)))
     largest = min(_SCRATCH_BYTES // item_bytes, _LABELS * _LARGEST_GROUP)
-    if len(items) <= max(largest, 4 * _BLOCK):
+    if len(items) <= max(largest, 4 * _block_length(items)):
         yield items
         return
     middle = _partition_by_coins(items, source)
@@ -68,16 +81,17 @@ def _partition_by_coins(items: Items, source: RandomSource) -> int:
     Two blocks are lifted out at the start. Reading the next block from the side with less free room
     then leaves room for a whole block on either side.
     """
-    held = [items[:_BLOCK].copy(), items[len(items) - _BLOCK :].copy()]
-    read_front, read_back = _BLOCK, len(items) - _BLOCK
+    length = _block_length(items)
+    held = [items[:length].copy(), items[len(items) - length :].copy()]
+    read_front, read_back = length, len(items) - length
     write_front, write_back = 0, len(items)
-    while read_back - read_front > _BLOCK:
+    while read_back - read_front > length:
         if read_front - write_front <= write_back - read_back:
-            block = items[read_front : read_front + _BLOCK].copy()
-            read_front += _BLOCK
+            block = items[read_front : read_front + length].copy()
+            read_front += length
         else:
-            block = items[read_back - _BLOCK : read_back].copy()
-            read_back -= _BLOCK
+            block = items[read_back - length : read_back].copy()
+            read_back -= length
         write_front, write_back = _place_by_coins(items, block, write_front, write_back, source)
     held.append(items[read_front:read_back].copy())
     for block in held:
@@ -98,11 +112,14 @@ def _place_by_coins(
 def _permute_piece(items: Items, source: RandomSource, pool: ThreadPoolExecutor) -> None:
     """Scatter to 256 groups by random bytes, then bring each group back permuted."""
     labels = draw_bytes(len(items), source)
-    starts = np.concatenate(([0], np.cumsum(np.bincount(labels, minlength=_LABELS))))
+    length = _block_length(items)
+    blocks = [slice(start, start + length) for start in range(0, len(items), length)]
+    sizes = [np.bincount(labels[block], minlength=_LABELS) for block in blocks]  # whole, it would cast to 8 bytes
+    starts = np.concatenate(([0], np.cumsum(np.sum(sizes, axis=0))))
     scratch = np.empty_like(items)
     room = starts[:-1].copy()
-    for start in range(0, len(items), _BLOCK):
-        _scatter_block(items[start : start + _BLOCK], labels[start : start + _BLOCK], scratch, room)
+    for block, block_sizes in zip(blocks, sizes, strict=True):
+        _scatter_block(items[block], labels[block], block_sizes, scratch, room)
 
     def bring_back(group: int) -> None:
         here = slice(starts[group], starts[group + 1])
@@ -112,10 +129,11 @@ def _permute_piece(items: Items, source: RandomSource, pool: ThreadPoolExecutor)
         pass
 
 
-def _scatter_block(block: Items, labels: NDArray[np.uint8], out: Items, room: NDArray[np.intp]) -> None:
+def _scatter_block(
+    block: Items, labels: NDArray[np.uint8], sizes: NDArray[np.intp], out: Items, room: NDArray[np.intp]
+) -> None:
     """Append the block's items to the groups of their labels; ``room`` is where each group ends."""
     gathered = block[np.argsort(labels, kind="stable")]
-    sizes = np.bincount(labels, minlength=_LABELS)
     begin = 0
     for group, size in enumerate(sizes.tolist()):
         place = room[group]

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import BIT, check_indices
+from shuffledp.domain import BIT, check_counts, check_index, check_indices
 from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.model import Cost, CountEstimate, ExpectedError, Messages, Tally, check_enough_users
 from shuffledp.privacy.binomial import Binomial
@@ -108,7 +108,7 @@ class BalcerCheuCount:
     def randomize(self, index: int, *, source: RandomSource = SYSTEM) -> NDArray[np.uint8]:
         """The randomizer of Figure 1 on one user's bit."""
         noise_token = not bernoulli(self.noise.absence, 1, source)[0]
-        tokens = BIT.index(index) + int(noise_token)
+        tokens = check_index(index, 2) + int(noise_token)
         padding = 2 - tokens if self.padded else 0
         return np.array([1] * tokens + [0] * padding, dtype=np.uint8)
 
@@ -119,27 +119,28 @@ class BalcerCheuCount:
         tokens = bits + 1 - bernoulli(self.noise.absence, users, source)
         if self.padded:
             values = (tokens[:, None] > np.arange(2)).astype(np.uint8).ravel()
-            return Messages(values, users, np.arange(0, 2 * users + 1, 2, dtype=np.int64))
+            return Messages(values, users, np.arange(0, 2 * users + 1, 2, dtype=np.int64), source.secure)
         offsets = np.concatenate(([0], np.cumsum(tokens)))
-        return Messages(np.ones(offsets[-1], dtype=np.uint8), users, offsets)
+        return Messages(np.ones(offsets[-1], dtype=np.uint8), users, offsets, source.secure)
 
     def tally(self, messages: Messages) -> Tally:
         """How many zeros and ones arrived."""
-        if len(messages) and int(messages.values.max()) > 1:
-            raise ParameterError(f"A message must be 0 or 1, not {int(messages.values.max())}.")
-        tokens = int(np.count_nonzero(messages.values))
-        return Tally(np.array([len(messages) - tokens, tokens], dtype=np.int64), messages.users)
+        bits = check_indices(messages.values, 2)
+        tokens = int(np.count_nonzero(bits))
+        return Tally(np.array([len(bits) - tokens, tokens], dtype=np.int64), messages.users, messages.secure)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
         """A tally with the law of the whole round, from the true numbers of zeros and ones."""
-        zeros, ones = (int(count) for count in counts)
+        zeros, ones = (int(count) for count in check_counts(counts, 2))
         users = zeros + ones
         tokens = ones + users - int(binomial(users, self.noise.absence, 1, source)[0])
-        return Tally(np.array([2 * users - tokens if self.padded else 0, tokens], dtype=np.int64), users)
+        zeros = 2 * users - tokens if self.padded else 0
+        return Tally(np.array([zeros, tokens], dtype=np.int64), users, source.secure)
 
-    def estimate(self, tally: Tally, *, estimator: str = "threshold", secure: bool = True) -> CountEstimate:
+    def estimate(self, tally: Tally, *, estimator: str = "threshold") -> CountEstimate:
         """The analyzer of Figure 1, or another estimator by name; whole numbers are compared."""
         check_enough_users(tally.users, self.users)
+        self._check_tally(tally)
         analysis = self._analysis(tally.users, estimator)
         surplus = tally.counts[1:] - tally.users
         return CountEstimate(
@@ -148,7 +149,7 @@ class BalcerCheuCount:
             users=tally.users,
             guarantee=self.guarantee,
             intervals=analysis.intervals(surplus),
-            secure=secure,
+            secure=tally.secure,
             value=float(analysis.estimate(surplus)[0]),
             standard_error=analysis.noise.deviation,
         )
@@ -175,6 +176,15 @@ class BalcerCheuCount:
     ) -> ExpectedError:
         """The predicted error of the estimated count, or of a given true count of ones."""
         return self._analysis(self.users, estimator, 1 - confidence).expected_error(counts)
+
+    def _check_tally(self, tally: Tally) -> None:
+        """Two messages from each user if padded, at most two otherwise."""
+        if len(tally.counts) != 2 or not (tally.counts[1] <= 2 * tally.users):
+            raise ParameterError(f"This is no tally of zeros and ones from {tally.users:,} users.")
+        if self.padded and int(tally.counts.sum()) != 2 * tally.users:
+            raise ParameterError(
+                f"{tally.users:,} users send {2 * tally.users:,} padded messages, not {int(tally.counts.sum()):,}."
+            )
 
     def _analysis(self, users: int, estimator: str, risk: float = 0.05) -> SurplusAnalysis:
         return SurplusAnalysis(Binomial(users, self.noise.absence), 1, estimator, risk)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, check_indices
+from shuffledp.domain import Categories, check_counts, check_index, check_indices
 from shuffledp.errors import ConditionError, DomainError, ParameterError
 from shuffledp.model import Cost, ExpectedError, HistogramEstimate, Messages, Tally, check_enough_users
 from shuffledp.privacy.binomial import Binomial
@@ -130,8 +130,7 @@ class BalcerCheuHistogram:
 
     def randomize(self, index: int, *, source: RandomSource = SYSTEM) -> NDArray[Any]:
         """The randomizer of Figure 2 on one user's category."""
-        if not 0 <= index < self.domain_size:
-            raise DomainError(f"The index {index} is outside 0 .. {self.domain_size - 1:,}.", index=index)
+        index = check_index(index, self.domain_size)
         copies = (~bernoulli(self.noise.absence, self.domain_size, source)).astype(np.int64)
         copies[index] += 1
         tokens = np.repeat(np.arange(self.domain_size, dtype=self._dtype), copies)
@@ -165,29 +164,27 @@ class BalcerCheuHistogram:
                 lengths[start : start + rows] -= np.count_nonzero(absent, axis=1)
             values[filled : filled + len(messages)] = messages
             filled += len(messages)
-        return Messages(values[:filled], len(owned), np.concatenate(([0], np.cumsum(lengths))))
+        return Messages(values[:filled], len(owned), np.concatenate(([0], np.cumsum(lengths))), source.secure)
 
     def tally(self, messages: Messages) -> Tally:
         """How often each category occurred among the messages; dummies are dropped."""
         counts = np.zeros(self.message_values, dtype=np.int64)
         for start in range(0, len(messages), _CHUNK_MESSAGES):
-            part = np.bincount(messages.values[start : start + _CHUNK_MESSAGES], minlength=len(counts))
-            if len(part) > len(counts):
-                raise ParameterError(f"The message {len(part) - 1} is outside the domain of {self.domain_size:,}.")
-            counts += part
-        return Tally(counts[: self.domain_size], messages.users)
+            chunk = check_indices(messages.values[start : start + _CHUNK_MESSAGES], self.message_values)
+            counts += np.bincount(chunk, minlength=len(counts))
+        return Tally(counts[: self.domain_size], messages.users, messages.secure)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
         """A tally with the law of the whole round, from the true count of each category."""
-        true = np.asarray(counts, dtype=np.int64)
-        if true.shape != (self.domain_size,):
-            raise DomainError(f"Counts of {len(true):,} categories do not fit a domain of {self.domain_size:,}.")
+        true = check_counts(counts, self.domain_size)
         users = int(true.sum())
-        return Tally(true + users - binomial(users, self.noise.absence, self.domain_size, source), users)
+        absent = binomial(users, self.noise.absence, self.domain_size, source)
+        return Tally(true + users - absent, users, source.secure)
 
-    def estimate(self, tally: Tally, *, estimator: str = "threshold", secure: bool = True) -> HistogramEstimate:
+    def estimate(self, tally: Tally, *, estimator: str = "threshold") -> HistogramEstimate:
         """The analyzer of Figure 2, or another estimator by name; whole numbers are compared."""
         check_enough_users(tally.users, self.users)
+        self._check_tally(tally)
         analysis = self._analysis(tally.users, estimator)
         surplus = tally.counts - tally.users
         return HistogramEstimate(
@@ -196,7 +193,7 @@ class BalcerCheuHistogram:
             users=tally.users,
             guarantee=self.guarantee,
             intervals=analysis.intervals(surplus),
-            secure=secure,
+            secure=tally.secure,
             categories=(self.categories or Categories.numbered(self.domain_size)).names,
             counts=analysis.estimate(surplus),
             standard_errors=np.full(self.domain_size, analysis.noise.deviation),
@@ -226,6 +223,16 @@ class BalcerCheuHistogram:
     ) -> ExpectedError:
         """The predicted error of a category that stands clear of the noise, or of given true counts."""
         return self._analysis(self.users, estimator, 1 - confidence).expected_error(counts)
+
+    def _check_tally(self, tally: Tally) -> None:
+        """Every category is there, and the messages are as many as that many users send."""
+        sent = int(tally.counts.sum())
+        if len(tally.counts) != self.domain_size:
+            raise ParameterError(
+                f"A tally of {len(tally.counts):,} categories does not fit a domain of {self.domain_size:,}."
+            )
+        if not tally.users <= sent <= tally.users * (self.domain_size + 1):
+            raise ParameterError(f"{sent:,} messages cannot come from {tally.users:,} users who follow the protocol.")
 
     def _analysis(self, users: int, estimator: str, risk: float = 0.05) -> SurplusAnalysis:
         return SurplusAnalysis(Binomial(users, self.noise.absence), self.domain_size, estimator, risk)
