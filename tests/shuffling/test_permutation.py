@@ -1,8 +1,9 @@
 """The shuffler is uniform on all permutations, on every branch, and rejects a planted bias."""
 
 import math
+import os
 import tracemalloc
-from itertools import permutations
+from itertools import cycle, permutations
 
 import numpy as np
 import pytest
@@ -54,30 +55,44 @@ def test_a_biased_shuffle_is_rejected(fault, size):
 
 
 @pytest.fixture
-def every_branch(monkeypatch):
-    """Sizes so small that four items are split by coins, scattered to groups, and tie within them."""
-    monkeypatch.setattr(permutation, "_SCRATCH_BYTES", 1)
-    monkeypatch.setattr(permutation, "_LARGEST_GROUP", 1)
-    monkeypatch.setattr(permutation, "_BLOCK", 1)
-    monkeypatch.setattr(permutation, "_LABELS", 256)
-
-
-@pytest.mark.usefixtures("every_branch")
-@pytest.mark.parametrize(("size", "trials"), [(5, 6_000)])
-def test_splitting_by_coins_is_uniform(size, trials):
-    """Five one-byte items exceed the scratch memory of one, so that coins split them in place."""
-    source = InsecureSeededRandomness(int.from_bytes(np.random.bytes(8), "big"))
-    table = permutation_table(lambda items: permute(items, source), size, trials)
-    assert p_value(table, uniform(size)) > ALPHA
-
-
-@pytest.mark.parametrize(("size", "trials"), [(3, 4_000), (4, 6_000)])
-def test_scattering_to_groups_is_uniform(monkeypatch, size, trials):
-    """With groups of at most two the items are scattered first."""
+def four_labels(monkeypatch):
+    """Four labels instead of 256, so that small arrays are scattered quickly, and groups of one or two."""
+    draw_bytes = permutation.draw_bytes
+    monkeypatch.setattr(permutation, "draw_bytes", lambda count, source: draw_bytes(count, source) & 3)
+    monkeypatch.setattr(permutation, "_LABELS", 4)
     monkeypatch.setattr(permutation, "_LARGEST_GROUP", 2)
-    source = InsecureSeededRandomness(int.from_bytes(np.random.bytes(8), "big"))
+
+
+def unpredictable() -> InsecureSeededRandomness:
+    """A seeded source works in one thread, which is quicker for a few items."""
+    return InsecureSeededRandomness(int.from_bytes(os.urandom(8), "big"))
+
+
+@pytest.mark.usefixtures("four_labels")
+@pytest.mark.parametrize(("size", "trials"), [(3, 10_000), (4, 15_000)])
+def test_scattering_to_groups_is_uniform(size, trials):
+    source = unpredictable()
     table = permutation_table(lambda items: permute(items, source), size, trials)
     assert p_value(table, uniform(size)) > ALPHA
+
+
+@pytest.mark.parametrize(("size", "trials"), [(5, 20_000)])
+def test_splitting_by_coins_is_uniform(monkeypatch, size, trials):
+    """Five one-byte items exceed a scratch memory of one byte, so that coins split them in place."""
+    monkeypatch.setattr(permutation, "_SCRATCH_BYTES", 1)
+    monkeypatch.setattr(permutation, "_BLOCK", 1)
+    source = unpredictable()
+    table = permutation_table(lambda items: permute(items, source), size, trials)
+    assert p_value(table, uniform(size)) > ALPHA
+
+
+def test_coins_that_repeat_would_be_noticed(monkeypatch):
+    """The same split every time leaves the halves apart, however well each is permuted."""
+    monkeypatch.setattr(permutation, "_SCRATCH_BYTES", 1)
+    monkeypatch.setattr(permutation, "_BLOCK", 1)
+    alternating = cycle((0x80, 0x00))
+    monkeypatch.setattr(permutation, "draw_bytes", lambda count, _: np.full(count, next(alternating), dtype=np.uint8))
+    assert p_value(permutation_table(permute, 5, 5_000), uniform(5)) < ALPHA
 
 
 def test_equal_keys_are_ordered_uniformly(monkeypatch):

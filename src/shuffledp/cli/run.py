@@ -220,11 +220,11 @@ def _deliver(
 ) -> None:
     """Write the result and the figure, both or neither: half a release would invite a second one."""
     contents: dict[Path, bytes] = {}
+    if out is not None:
+        contents[out] = result_content(out.suffix.lower(), result)
     if plot is not None:
         kind = "Private estimate" if estimate.secure else "NOT PRIVATE: seeded estimate"
         contents[plot] = estimate.figure(plot.suffix.lower(), confidence=confidence, title=f"{kind} of {subject}")
-    if out is not None:
-        contents[out] = result_content(out.suffix.lower(), result)
     write_all(contents)
     for written in contents:
         note(f"wrote {written}")

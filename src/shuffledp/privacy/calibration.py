@@ -131,7 +131,8 @@ def _excess(users: int, epsilon: float, delta: float, law_of: LawOf) -> Excess:
 
     def excess(rate: float) -> float:
         achieved = law_of(Binomial(users, Dyadic.at_least(rate))).delta_at(epsilon)
-        return math.log(max(achieved, 1e-320)) - math.log(delta)
+        difference = math.log(achieved) - math.log(delta)
+        return max(difference, 1e-300) if achieved > delta else min(difference, 0.0)  # rounding must not decide
 
     return excess
 

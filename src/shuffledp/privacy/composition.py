@@ -11,7 +11,7 @@ import numpy as np
 
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair
-from shuffledp.privacy.guarantee import PrivacyLaw
+from shuffledp.privacy.guarantee import ReleaseLaw
 
 __all__ = ["CERTIFIED_DOWN_TO", "MOST_RELEASES", "ComposedLaw", "compose"]
 
@@ -26,8 +26,10 @@ _CELLS_PER_DEVIATION = 250
 _MOST_CELLS = 200_000
 
 
-def compose(law: PrivacyLaw, releases: int) -> PrivacyLaw:
+def compose(law: ReleaseLaw | ComposedLaw, releases: int) -> ReleaseLaw | ComposedLaw:
     """The privacy law of ``releases`` independent releases, each with the given law."""
+    if isinstance(law, ComposedLaw):
+        return compose(law.law, law.releases * releases)
     if not 1 <= releases <= MOST_RELEASES:
         raise ParameterError(
             f"The number of releases must lie between 1 and {MOST_RELEASES:,}, not {releases:,}.", releases=releases
@@ -39,7 +41,7 @@ def compose(law: PrivacyLaw, releases: int) -> PrivacyLaw:
 class ComposedLaw:
     """Several independent releases of one law, as privacy loss distributions of dp-accounting."""
 
-    law: PrivacyLaw
+    law: ReleaseLaw
     releases: int
 
     @cached_property
@@ -56,10 +58,6 @@ class ComposedLaw:
             raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
         found = float(self._distribution.get_delta_for_epsilon(min(epsilon, LARGEST_EPSILON)))
         return min(1.0, max(0.0, found) * (1 + 1e-6) + self.releases * _ROUNDING_PER_RELEASE + CERTIFIED_DOWN_TO / 10)
-
-    def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
-        """The pairs of one release, repeated."""
-        return tuple(pairs * self.releases for pairs in self.law.directions(cut))
 
 
 def _worst_of(distributions: list[Any], reach: int, width: float) -> Any:

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair
 
-__all__ = ["Guarantee", "PrivacyLaw", "check_target", "least_epsilon"]
+if TYPE_CHECKING:
+    from shuffledp.privacy.composition import ComposedLaw
+
+__all__ = ["Guarantee", "PrivacyLaw", "ReleaseLaw", "check_target", "least_epsilon"]
 
 REPLACE_ONE = "replace-one"
 
 
 class PrivacyLaw(Protocol):
-    """What can be seen of one user: the distributions that a replaced user makes more or less likely."""
+    """How much can be seen of one user, at every epsilon."""
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta of (epsilon, delta)-privacy."""
+
+
+class ReleaseLaw(PrivacyLaw, Protocol):
+    """The same of one release, by the distributions that a replaced user makes more or less likely."""
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
         """Per direction of the replacement, the independent pairs of laws whose product is seen."""
@@ -34,7 +41,7 @@ class Guarantee:
     """How many reports the round needs; fewer are not released."""
     honest_users: int
     """How many of them must follow the protocol."""
-    law: PrivacyLaw
+    law: ReleaseLaw | ComposedLaw
     theorem: str
     """What proves it."""
     local_epsilon: float | None = None

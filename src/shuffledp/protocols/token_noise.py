@@ -10,12 +10,12 @@ from typing import Any
 from shuffledp.errors import InfeasibleError, ParameterError, UnknownNameError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.calibration import CALIBRATIONS, check_users, honest_count, paper_noise, tight_noise
-from shuffledp.privacy.guarantee import Guarantee, PrivacyLaw, check_target, least_epsilon
+from shuffledp.privacy.guarantee import Guarantee, ReleaseLaw, check_target, least_epsilon
 from shuffledp.randomness import Dyadic
 
 __all__ = ["TokenNoise"]
 
-LawOf = Callable[[Binomial], PrivacyLaw]
+LawOf = Callable[[Binomial], ReleaseLaw]
 
 
 @dataclass(frozen=True)
