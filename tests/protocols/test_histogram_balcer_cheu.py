@@ -9,6 +9,7 @@ from whole_table import ALPHA, p_value, same_law
 
 from shuffledp import BalcerCheuHistogram, Messages, Tally, permute
 from shuffledp.errors import BelowMinimumError, ConditionError, DomainError, ParameterError, UnknownNameError
+from shuffledp.protocols.flow import choose_route
 from shuffledp.protocols.histogram.balcer_cheu import theorem_12_alpha
 
 
@@ -206,6 +207,9 @@ def test_misuse_is_refused():
         protocol.run(["a"] * 300, estimator="best")
     with pytest.raises(UnknownNameError):
         protocol.run(["a"] * 300, route="fast")
+    wide = BalcerCheuHistogram.calibrate(users=300, domain_size=10**8, epsilon=1, delta=1e-6)
+    with pytest.raises(ParameterError, match="messages in memory"):
+        choose_route(wide, 300, "messages")
     with pytest.raises(UnknownNameError):
         BalcerCheuHistogram.calibrate(users=300, domain_size=2, epsilon=1, delta=1e-6, calibration="loose")
     with pytest.raises(DomainError):

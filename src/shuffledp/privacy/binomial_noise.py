@@ -59,7 +59,8 @@ class BinomialHistogram:
             delta = _cached_pair(self.noise, cut).delta_with_reversed_twin(epsilon)
             if delta > 1e6 * cut:
                 break
-        return delta
+        rounding = 2 * float(self.noise.tail_error(round(self.noise.mean + 40 * self.noise.deviation)))
+        return min(1.0, delta * (1 + rounding))
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
         """The one direction there is (the other is its mirror image), as two independent pairs."""
@@ -133,6 +134,7 @@ def _spread_pair(noise: Binomial, first: int, last: int, cut: float) -> Discrete
     ratio = _ratio_less_one(noise, nodes)
     mean_ratio = (quarters[:, 4] - quarters[:, 0]) / mass
     to_next = np.clip((ratio[:-1] - mean_ratio) / (ratio[:-1] - ratio[1:]), 0.0, 1.0)
+    mass *= 1 + ((last - first) / noise.variance) ** 4 / 720  # at least what the next term would add
     with_user = np.zeros(len(nodes))
     with_user[1:] += mass * to_next
     with_user[:-1] += mass * (1 - to_next)

@@ -57,7 +57,8 @@ class ComposedLaw:
         if not epsilon >= 0:
             raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
         found = float(self._distribution.get_delta_for_epsilon(min(epsilon, LARGEST_EPSILON)))
-        return min(1.0, max(0.0, found) * (1 + 1e-6) + self.releases * _ROUNDING_PER_RELEASE + CERTIFIED_DOWN_TO / 10)
+        rounding = self.releases * _ROUNDING_PER_RELEASE + CERTIFIED_DOWN_TO / 10
+        return min(1.0, max(0.0, found) * (1 + 1e-6 + self.releases * 1e-9) + rounding)
 
 
 def _worst_of(distributions: list[Any], reach: int, width: float) -> Any:

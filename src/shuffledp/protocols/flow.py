@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.errors import UnknownNameError
+from shuffledp.errors import ParameterError, UnknownNameError
 from shuffledp.model import check_enough_users
 from shuffledp.shuffling import permute
 
@@ -21,6 +21,7 @@ __all__ = ["ROUTES", "choose_route", "run_counted", "run_round"]
 ROUTES = ("auto", "messages", "counts")
 
 _MOST_MESSAGES = 20_000_000
+_MOST_MESSAGES_IN_MEMORY = 1_000_000_000
 
 
 def choose_route(protocol: ShuffledProtocol, users: int, route: str) -> str:
@@ -30,9 +31,15 @@ def choose_route(protocol: ShuffledProtocol, users: int, route: str) -> str:
     """
     if route not in ROUTES:
         raise UnknownNameError(f"There is no route {route!r}; choose one of {', '.join(ROUTES)}.", route=route)
+    messages = users * protocol.cost.messages_per_user
+    if route == "messages" and messages > _MOST_MESSAGES_IN_MEMORY:
+        raise ParameterError(
+            f"The route messages would hold {messages:,.0f} messages in memory; the route counts has the same law.",
+            messages=messages,
+        )
     if route != "auto":
         return route
-    return "messages" if users * protocol.cost.messages_per_user <= _MOST_MESSAGES else "counts"
+    return "messages" if messages <= _MOST_MESSAGES else "counts"
 
 
 def run_round(
