@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Cost",
     "CountEstimate",
+    "Estimate",
     "ExpectedError",
     "HistogramEstimate",
     "Messages",
-    "ShuffledProtocol",
+    "Protocol",
     "Tally",
     "check_enough_users",
 ]
@@ -132,7 +134,7 @@ class Tally:
 
 
 @dataclass(frozen=True, eq=False)
-class _Estimate(ABC):
+class Estimate(ABC):
     """What every released statistic carries."""
 
     protocol: str
@@ -194,7 +196,7 @@ class _Estimate(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class CountEstimate(_Estimate):
+class CountEstimate(Estimate):
     """An estimated number of users who hold a 1."""
 
     value: float
@@ -236,7 +238,7 @@ class CountEstimate(_Estimate):
 
 
 @dataclass(frozen=True, eq=False)
-class HistogramEstimate(_Estimate):
+class HistogramEstimate(Estimate):
     """Estimated numbers of users per category."""
 
     categories: tuple[str, ...]
@@ -310,7 +312,7 @@ class HistogramEstimate(_Estimate):
         )
 
 
-class ShuffledProtocol(Protocol):
+class Protocol(typing.Protocol):
     """What every protocol offers: a frozen set of public parameters from which all else follows."""
 
     name: ClassVar[str]

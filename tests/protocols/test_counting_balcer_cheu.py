@@ -164,7 +164,7 @@ def test_guarantee_and_cost():
     protocol = BalcerCheuCount.calibrate(users=10_000, epsilon=1, delta=1e-6)
     guarantee = protocol.guarantee
     assert (guarantee.epsilon, guarantee.delta, guarantee.users) == (1.0, 1e-6, 10_000)
-    assert guarantee.local_epsilon is None
+    assert guarantee.local_epsilon == math.inf
     assert guarantee.delta_at(1.0) <= 1e-6
     assert protocol.cost.to_json() == {
         "messages_per_user": 2.0,

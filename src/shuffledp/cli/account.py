@@ -23,6 +23,7 @@ from shuffledp.cli.screen import note, print_json, print_table, say
 from shuffledp.errors import ParameterError
 from shuffledp.figures import check_figure_path, curves
 from shuffledp.output import write_whole
+from shuffledp.privacy.composition import CERTIFIED_DOWN_TO
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.registry import find, find_qualified
 
@@ -85,7 +86,7 @@ def account(
         return
     print_table(
         ["epsilon", "delta"],
-        [[f"{point['epsilon']:.4g}", f"{point['delta']:.3g}"] for point in curve],
+        [[f"{point['epsilon']:.4g}", _shown(point["delta"], releases)] for point in curve],
         title=f"{chosen.question}/{chosen.name}, {users:,} users, absence {chosen.noise.absence}"
         + (f", {releases} releases" if releases > 1 else ""),
     )
@@ -124,6 +125,12 @@ def _curve_points(epsilon: float) -> list[float]:
     """Points around the guarantee's own epsilon."""
     scale = epsilon if math.isfinite(epsilon) and epsilon > 0 else 1.0
     return [factor * scale for factor in _CURVE]
+
+
+def _shown(delta: float, releases: int) -> str:
+    """What is below the resolution of several releases is not given digits."""
+    resolved = releases == 1 or delta >= CERTIFIED_DOWN_TO
+    return f"{delta:.3g}" if resolved else f"< {CERTIFIED_DOWN_TO:g}"
 
 
 def _plain(epsilon: float) -> str:

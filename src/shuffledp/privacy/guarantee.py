@@ -44,8 +44,8 @@ class Guarantee:
     law: ReleaseLaw | ComposedLaw
     theorem: str
     """What proves it."""
-    local_epsilon: float | None = None
-    """What is left if shuffler and analyzer work together; None when nothing is."""
+    local_epsilon: float = math.inf
+    """What is left if shuffler and analyzer work together; infinite when nothing is."""
     neighbours: str = REPLACE_ONE
     """Which data sets are compared: those in which one user's value is replaced."""
     releases: int = 1
@@ -90,7 +90,7 @@ class Guarantee:
             return f"No epsilon holds for {times} with delta = {self.delta:.2g}: there is no guarantee."
         collusion = (
             "If the shuffler and the analyzer work together, nothing is left of it."
-            if self.local_epsilon is None
+            if math.isinf(self.local_epsilon)
             else f"If the shuffler and the analyzer work together, epsilon {self.local_epsilon:.4g} is left."
         )
         return (
@@ -103,15 +103,19 @@ class Guarantee:
     def to_json(self) -> dict[str, Any]:
         """The documented JSON form; infinite values become null."""
         return {
-            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
+            "epsilon": _finite(self.epsilon),
             "delta": self.delta,
             "users": self.users,
             "honest_users": self.honest_users,
-            "local_epsilon": self.local_epsilon,
+            "local_epsilon": _finite(self.local_epsilon),
             "neighbours": self.neighbours,
             "releases": self.releases,
             "theorem": self.theorem,
         }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def check_target(epsilon: float, delta: float) -> None:

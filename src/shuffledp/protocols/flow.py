@@ -13,7 +13,7 @@ from shuffledp.model import check_enough_users
 from shuffledp.shuffling import permute
 
 if TYPE_CHECKING:
-    from shuffledp.model import ShuffledProtocol
+    from shuffledp.model import Protocol
     from shuffledp.randomness import RandomSource
 
 __all__ = ["ROUTES", "choose_route", "run_counted", "run_round"]
@@ -24,7 +24,7 @@ _MOST_MESSAGES = 20_000_000
 _MOST_MESSAGES_IN_MEMORY = 1_000_000_000
 
 
-def choose_route(protocol: ShuffledProtocol, users: int, route: str) -> str:
+def choose_route(protocol: Protocol, users: int, route: str) -> str:
     """``messages`` makes and shuffles every message; ``counts`` draws the tally with the same law.
 
     ``auto`` makes the messages while there are at most twenty million.
@@ -43,7 +43,7 @@ def choose_route(protocol: ShuffledProtocol, users: int, route: str) -> str:
 
 
 def run_round(
-    protocol: ShuffledProtocol, indices: NDArray[np.int64], *, estimator: str, route: str, source: RandomSource
+    protocol: Protocol, indices: NDArray[np.int64], *, estimator: str, route: str, source: RandomSource
 ) -> Any:
     """The estimate of one round over users with these values."""
     check_enough_users(len(indices), protocol.users)
@@ -56,7 +56,7 @@ def run_round(
 
 
 def run_counted(
-    protocol: ShuffledProtocol, counts: NDArray[np.int64], *, estimator: str, route: str, source: RandomSource
+    protocol: Protocol, counts: NDArray[np.int64], *, estimator: str, route: str, source: RandomSource
 ) -> Any:
     """The estimate of one round over users of whom so many hold each index; their order is no matter."""
     users = int(counts.sum())
