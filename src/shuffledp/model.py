@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from shuffledp.errors import BelowMinimumError, MissingPackageError, ParameterError
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     import pandas as pd
     import pyarrow as pa
 
@@ -342,6 +344,9 @@ class Protocol(typing.Protocol):
     def parameters(self) -> dict[str, Any]:
         """The public parameters, as JSON."""
 
+    def report_law(self, index: int) -> dict[tuple[int, ...], Fraction]:
+        """The exact law of one user's report, as copies of each message value; for small domains."""
+
     def randomize(self, index: int, *, source: RandomSource = ...) -> NDArray[Any]:
         """The messages of one user."""
 
@@ -360,7 +365,9 @@ class Protocol(typing.Protocol):
     def run(self, values: Iterable[Any], *, route: str = "auto", source: RandomSource = ...) -> Any:
         """The whole flow in this process."""
 
-    def expected_error(self, *, estimator: str = ..., confidence: float = 0.95) -> ExpectedError:
+    def expected_error(
+        self, *, estimator: str = ..., confidence: float = 0.95, counts: NDArray[np.int64] | None = None
+    ) -> ExpectedError:
         """The error predicted from the exact law."""
 
 

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from whole_table import ALPHA, p_value, same_law
 
 from shuffledp import BalcerCheuCount, Messages, Tally, permute
 from shuffledp.errors import BelowMinimumError, ConditionError, DomainError, InfeasibleError, ParameterError
 from shuffledp.protocols.counting.balcer_cheu import theorem_11_alpha
 from shuffledp.randomness import InsecureSeededRandomness
+from shuffledp.testing.statistics import ALPHA, p_value, same_law
 
 
 def noisy(users: int = 4, absence: float = 0.25, *, padded: bool = True) -> BalcerCheuCount:

@@ -5,12 +5,12 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy import stats
-from whole_table import ALPHA, p_value, same_law
 
 from shuffledp import BalcerCheuHistogram, Messages, Tally, permute
 from shuffledp.errors import BelowMinimumError, ConditionError, DomainError, ParameterError, UnknownNameError
 from shuffledp.protocols.flow import choose_route
 from shuffledp.protocols.histogram.balcer_cheu import theorem_12_alpha
+from shuffledp.testing.statistics import ALPHA, p_value, same_law
 
 
 def noisy(size: int, users: int = 4, absence: float = 0.25, *, padded: bool = False) -> BalcerCheuHistogram:

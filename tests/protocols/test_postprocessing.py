@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from whole_table import ALPHA
 
 from shuffledp import BalcerCheuHistogram
 from shuffledp.errors import ParameterError, UnknownNameError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.protocols.postprocessing import ESTIMATORS, SurplusAnalysis
 from shuffledp.randomness import Dyadic
+from shuffledp.testing.statistics import ALPHA
 
 
 def coverage(analysis: SurplusAnalysis, count: int, confidence: float) -> float:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from whole_table import ALPHA, p_value
 
 from shuffledp.randomness import Dyadic, binomial
 from shuffledp.randomness.binomial import _cdf_bounds
 from shuffledp.randomness.inversion import CdfBounds, InversionTable
+from shuffledp.testing.statistics import ALPHA, p_value
 
 
 def exact_cdf(trials: int, probability: Dyadic) -> list[Fraction]:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from whole_table import ALPHA, p_value
 
 from shuffledp.errors import ParameterError
 from shuffledp.randomness import SYSTEM, Dyadic, bernoulli, discrete_laplace, draw_bytes, geometric, integers
+from shuffledp.testing.statistics import ALPHA, p_value
 
 SIZE = 1_000_000
 

@@ -6,10 +6,10 @@ import threading
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from whole_table import ALPHA, p_value
 
 import shuffledp
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness, draw_bytes, draw_words
+from shuffledp.testing.statistics import ALPHA, p_value
 
 
 @pytest.mark.parametrize("size", [0, 1, 15, 4096, 4097, (1 << 18) - 1, 1 << 18, (1 << 18) + 17, 3_000_001])

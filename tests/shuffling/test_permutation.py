@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from whole_table import ALPHA, p_value
 
 from shuffledp.errors import ParameterError
 from shuffledp.randomness import InsecureSeededRandomness, integers
 from shuffledp.shuffling import permutation, permute
+from shuffledp.testing.statistics import ALPHA, p_value
 
 
 def permutation_table(shuffle, size: int, trials: int) -> np.ndarray:

@@ -8,12 +8,12 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from whole_table import ALPHA, p_value
 
 from shuffledp import BalcerCheuCount, BalcerCheuHistogram, permute
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import count_delta
 from shuffledp.randomness import Dyadic, bernoulli
+from shuffledp.testing.statistics import ALPHA, p_value
 
 pytestmark = pytest.mark.slow
 

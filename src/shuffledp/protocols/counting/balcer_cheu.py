@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -104,6 +105,15 @@ class BalcerCheuCount:
     def parameters(self) -> dict[str, Any]:
         """The public parameters, as JSON."""
         return self.noise.parameters() | {"padded": self.padded}
+
+    def report_law(self, index: int) -> dict[tuple[int, ...], Fraction]:
+        """The exact law of one report, as how many zeros and how many tokens it holds."""
+        absence = self.noise.absence.fraction
+        law: dict[tuple[int, ...], Fraction] = {}
+        for noise_tokens, share in ((0, absence), (1, 1 - absence)):
+            tokens = check_index(index, 2) + noise_tokens
+            law[(2 - tokens if self.padded else 0, tokens)] = share
+        return law
 
     def randomize(self, index: int, *, source: RandomSource = SYSTEM) -> NDArray[np.uint8]:
         """The randomizer of Figure 1 on one user's bit."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
+from itertools import product
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -127,6 +129,20 @@ class BalcerCheuHistogram:
     def parameters(self) -> dict[str, Any]:
         """The public parameters, as JSON."""
         return self.noise.parameters() | {"domain_size": self.domain_size, "padded": self.padded}
+
+    def report_law(self, index: int) -> dict[tuple[int, ...], Fraction]:
+        """The exact law of one report, as copies of each category (and dummies); at most twelve categories."""
+        if self.domain_size > 12:
+            raise ParameterError(f"A report over {self.domain_size:,} categories has too many outcomes to list.")
+        index = check_index(index, self.domain_size)
+        absence = self.noise.absence.fraction
+        law: dict[tuple[int, ...], Fraction] = {}
+        for noise_tokens in product((0, 1), repeat=self.domain_size):
+            copies = [tokens + (place == index) for place, tokens in enumerate(noise_tokens)]
+            dummies = [self.domain_size + 1 - sum(copies)] if self.padded else []
+            present = sum(noise_tokens)
+            law[(*copies, *dummies)] = (1 - absence) ** present * absence ** (self.domain_size - present)
+        return law
 
     def randomize(self, index: int, *, source: RandomSource = SYSTEM) -> NDArray[Any]:
         """The randomizer of Figure 2 on one user's category."""

@@ -1,7 +1,8 @@
 """The test of the tests: it accepts the law and rejects a fault."""
 
 import numpy as np
-from whole_table import ALPHA, p_value, same_law
+
+from shuffledp.testing.statistics import ALPHA, p_value, same_law
 
 
 def test_accepts_the_law_and_rejects_a_shift():
