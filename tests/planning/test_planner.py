@@ -48,7 +48,7 @@ def test_honest_fraction_reaches_the_guarantee():
     assert plans.best.guarantee.honest_users == 8000
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     users=st.integers(0, 10**7),
     size=st.integers(1, 10**6),

@@ -18,7 +18,7 @@ def exact_masses(trials: int, rate: Fraction) -> list[Fraction]:
     return [comb(trials, k) * rate**k * (1 - rate) ** (trials - k) for k in range(trials + 1)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(trials=st.integers(1, 80), numerator=st.integers(1, 4095))
 def test_masses_tails_and_quantiles(trials, numerator):
     law = Binomial(trials, Dyadic(numerator, 12))

@@ -122,7 +122,7 @@ def test_golden_histograms(epsilon, users, rate, delta):
     assert law.delta_at(epsilon) == pytest.approx(delta, rel=1e-8)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     users=st.integers(1, 25),
     numerator=st.integers(1, 4095),
@@ -143,7 +143,7 @@ def test_count_delta_equals_brute_force(users, numerator, epsilon):
     assert Fraction(bound) >= exact * (1 - Fraction(1, 10**15))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(users=st.integers(1, 9), numerator=st.integers(1, 255), epsilon=st.floats(0, 4))
 def test_histogram_delta_equals_brute_force(users, numerator, epsilon):
     rate = Fraction(numerator, 256)

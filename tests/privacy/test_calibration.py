@@ -45,7 +45,7 @@ def test_least_rates_despite_ripples(users, epsilon, delta, rate):
     assert float(tight_noise(users, epsilon, delta, BinomialCount)) == pytest.approx(rate, rel=4e-4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     users=st.one_of(st.integers(2, 200), st.integers(200, 10**12)),
     epsilon=st.floats(0.01, 8),
@@ -73,7 +73,7 @@ def test_the_error_says_how_many_users_are_needed():
         tight_noise(147, 1.0, 1e-6, BinomialHistogram)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(epsilon=st.floats(0.2, 4), exponent=st.floats(-10, -1))
 def test_least_users_are_least(epsilon, exponent):
     delta = 10**exponent

@@ -33,7 +33,7 @@ def test_definition_21_by_hand():
     assert smoothness_delta(law, math.log(3), k=2) == pytest.approx(0.75)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(trials=st.integers(20, 400), gamma=st.floats(0.05, 0.5), alpha=st.floats(0.05, 0.95), k=st.integers(1, 3))
 def test_lemma_23_holds(trials, gamma, alpha, k):
     if k > alpha * gamma * trials / 2:
@@ -45,7 +45,7 @@ def test_lemma_23_holds(trials, gamma, alpha, k):
     assert smoothness_delta(law / law.sum(), epsilon, k) <= delta + 1e-12
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(trials=st.integers(2, 200), rate=st.floats(0.02, 0.5), epsilon=st.floats(0.05, 3))
 def test_lemma_22_holds(trials, rate, epsilon):
     """Smoothness is sufficient: the true delta is never above it."""

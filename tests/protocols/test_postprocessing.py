@@ -22,7 +22,7 @@ def coverage(analysis: SurplusAnalysis, count: int, confidence: float) -> float:
     return float(analysis.noise.pmf(noise) @ ((low <= count) & (count <= high)))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     users=st.integers(1, 300),
     rate=st.floats(0.001, 0.5),
@@ -90,7 +90,7 @@ def test_the_radius_holds(estimator, categories):
         assert failures <= 0.2 + 5.5 * math.sqrt(0.16 / rounds)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     users=st.integers(2, 120),
     rate=st.floats(0.01, 0.5),

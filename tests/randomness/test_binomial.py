@@ -24,7 +24,7 @@ def exact_cdf(trials: int, probability: Dyadic) -> list[Fraction]:
     return cdf
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(trials=st.integers(1, 60), numerator=st.integers(1, (1 << 12) - 1), precision=st.sampled_from([96, 128, 192]))
 def test_the_bounds_enclose_the_exact_distribution_function(trials, numerator, precision):
     probability = Dyadic(numerator, 12)

@@ -183,7 +183,7 @@ def test_a_seed_gives_one_permutation():
     assert np.array_equal(first, second)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(shape=st.tuples(st.integers(0, 40), st.integers(1, 4)))
 def test_rows_stay_together(shape):
     rows = np.arange(shape[0] * shape[1]).reshape(shape)
