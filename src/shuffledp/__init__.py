@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from shuffledp.domain import Categories
     from shuffledp.errors import ShuffledpError
-    from shuffledp.model import Cost, CountEstimate, HistogramEstimate, Messages, Tally
+    from shuffledp.estimate import CountEstimate, HistogramEstimate
+    from shuffledp.model import Cost, Messages, Tally
     from shuffledp.planning import Count, Histogram, plan
     from shuffledp.privacy.guarantee import Guarantee
     from shuffledp.protocols.counting.balcer_cheu import BalcerCheuCount
@@ -23,10 +24,10 @@ _HOMES = {
     "Categories": "shuffledp.domain",
     "Cost": "shuffledp.model",
     "Count": "shuffledp.planning",
-    "CountEstimate": "shuffledp.model",
+    "CountEstimate": "shuffledp.estimate",
     "Guarantee": "shuffledp.privacy.guarantee",
     "Histogram": "shuffledp.planning",
-    "HistogramEstimate": "shuffledp.model",
+    "HistogramEstimate": "shuffledp.estimate",
     "Messages": "shuffledp.model",
     "ShuffledpError": "shuffledp.errors",
     "Tally": "shuffledp.model",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,7 +34,7 @@ class Categories:
             if not isinstance(name, str):
                 raise DomainError(f"A category must be text, not {name!r}.", category=name)
         if len(set(self.names)) < len(self.names):
-            name = next(name for place, name in enumerate(self.names) if name in self.names[:place])
+            name = Counter(self.names).most_common(1)[0][0]
             raise DomainError(f"The category {name!r} appears twice in the domain; name it once.", category=name)
 
     @classmethod

@@ -1,25 +1,20 @@
-"""The shuffled model: what users send, what is counted, what is released, and what a protocol is."""
+"""The shuffled model: what users send, what is counted, and what a protocol is."""
 
 from __future__ import annotations
 
-import math
 import typing
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.errors import BelowMinimumError, MissingPackageError, ParameterError
+from shuffledp.errors import BelowMinimumError, ParameterError
+from shuffledp.estimate import CountEstimate, Estimate, HistogramEstimate
 
 if TYPE_CHECKING:
     from fractions import Fraction
-
-    import pandas as pd
-    import pyarrow as pa
 
     from shuffledp.privacy.guarantee import Guarantee
     from shuffledp.randomness import RandomSource
@@ -35,10 +30,6 @@ __all__ = [
     "Tally",
     "check_enough_users",
 ]
-
-Floats = NDArray[np.float64]
-Intervals = Callable[[float], Floats]
-"""From a confidence to the lower and upper ends, one row per estimated number."""
 
 
 @dataclass(frozen=True)
@@ -133,185 +124,6 @@ class Tally:
         return (self.users, self.secure) == (other.users, other.secure) and np.array_equal(self.counts, other.counts)
 
     __hash__ = None  # type: ignore[assignment]
-
-
-@dataclass(frozen=True, eq=False)
-class Estimate(ABC):
-    """What every released statistic carries."""
-
-    protocol: str
-    estimator: str
-    users: int
-    guarantee: Guarantee
-    intervals: Intervals = field(repr=False)
-    secure: bool
-    """False if a seed was used: then there is no privacy."""
-    caveats: tuple[str, ...] = field(default=(), kw_only=True)
-    """What about this result the guarantee does not cover, in plain words."""
-
-    def _check_confidence(self, confidence: float) -> None:
-        if not 0 < confidence < 1:
-            raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence}.", confidence=confidence)
-
-    def guarantee_sentence(self) -> str:
-        """The guarantee in plain words, or that there is none because the noise came from a seed."""
-        if not self.secure:
-            return "NOT PRIVATE: the noise came from a fixed seed (--insecure-seed); do not release this result."
-        return " ".join((self.guarantee.sentence(), *self.caveats))
-
-    def _to_json(self) -> dict[str, Any]:
-        return {
-            "protocol": self.protocol,
-            "estimator": self.estimator,
-            "guarantee": self.guarantee.to_json() if self.secure else None,
-            "secure": self.secure,
-            "caveats": list(self.caveats),
-            "users": self.users,
-        }
-
-    def _caption(self, confidence: float) -> list[str]:
-        """The lines under a figure's title: what the bars are, the guarantee, and what it does not cover."""
-        lines = [f"Lines: {confidence:.0%} confidence. {self.users:,} users, protocol {self.protocol}."]
-        if not self.secure:
-            return [*lines, self.guarantee_sentence()]
-        factor = math.exp(min(self.guarantee.epsilon, 700.0))
-        lines.append(
-            f"Differentially private in the shuffled model: epsilon = {self.guarantee.epsilon:.4g} (any outcome at "
-            f"most {factor:.3g} times likelier), delta = {self.guarantee.delta:.2g}."
-        )
-        return [*lines, *self.caveats]
-
-    def _title(self, subject: str) -> str:
-        return f"{'Private' if self.secure else 'NOT PRIVATE'} {subject}"
-
-    def plot(self, path: str | Path, *, confidence: float = 0.95, title: str | None = None) -> None:
-        """Draw the estimate with its intervals (.png, .svg or .html)."""
-        from shuffledp.figures import check_figure_path
-        from shuffledp.output import write_whole
-
-        suffix = check_figure_path(path).suffix.lower()
-        write_whole(path, self.figure(suffix, confidence=confidence, title=title))
-
-    @abstractmethod
-    def figure(self, suffix: str, *, confidence: float = 0.95, title: str | None = None) -> bytes:
-        """The drawing as the content of a file with that suffix."""
-
-
-@dataclass(frozen=True, eq=False)
-class CountEstimate(Estimate):
-    """An estimated number of users who hold a 1."""
-
-    value: float
-    standard_error: float
-
-    @property
-    def fraction(self) -> float:
-        """The estimated share of users."""
-        return self.value / self.users
-
-    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """An interval that holds the true count with at least this confidence, whatever the count is."""
-        self._check_confidence(confidence)
-        low, high = self.intervals(confidence)[0]
-        return float(low), float(high)
-
-    def to_json(self, confidence: float = 0.95) -> dict[str, Any]:
-        """The documented JSON form."""
-        return self._to_json() | {
-            "value": self.value,
-            "standard_error": self.standard_error,
-            "interval": list(self.interval(confidence)),
-            "confidence": confidence,
-        }
-
-    def figure(self, suffix: str, *, confidence: float = 0.95, title: str | None = None) -> bytes:
-        """A bar with its interval among all users, as the content of a .png, .svg or .html file."""
-        from shuffledp.figures import bars
-
-        return bars(
-            suffix,
-            names=["yes"],
-            values=np.array([self.value]),
-            intervals=np.array([self.interval(confidence)]),
-            title=title or self._title("count"),
-            value_title=f"users (of {self.users:,})",
-            caption=self._caption(confidence),
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class HistogramEstimate(Estimate):
-    """Estimated numbers of users per category."""
-
-    categories: tuple[str, ...]
-    counts: Floats
-    standard_errors: Floats
-
-    @property
-    def frequencies(self) -> Floats:
-        """The estimated share of users per category."""
-        return self.counts / self.users
-
-    def interval(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Floats:
-        """Per category an interval that holds its true count with at least this confidence.
-
-        With ``simultaneous``, all intervals together do (by dividing the risk among the categories).
-        """
-        self._check_confidence(confidence)
-        if simultaneous:
-            confidence = 1 - (1 - confidence) / len(self.counts)
-        return self.intervals(confidence)
-
-    def to_json(self, confidence: float = 0.95) -> dict[str, Any]:
-        """The documented JSON form."""
-        return self._to_json() | {
-            "categories": list(self.categories),
-            "counts": self.counts.tolist(),
-            "standard_errors": self.standard_errors.tolist(),
-            "intervals": self.interval(confidence).tolist(),
-            "confidence": confidence,
-        }
-
-    def to_table(self, confidence: float = 0.95) -> pa.Table:
-        """The estimate as an Arrow table, one row per category."""
-        import pyarrow as pa
-
-        low, high = self.interval(confidence).T
-        return pa.table(
-            {
-                "category": list(self.categories),
-                "count": self.counts,
-                "standard_error": self.standard_errors,
-                "lower": low,
-                "upper": high,
-                "frequency": self.frequencies,
-                "secure": [self.secure] * len(self.counts),
-            }
-        )
-
-    def to_frame(self, confidence: float = 0.95) -> pd.DataFrame:
-        """The estimate as a pandas data frame, one row per category (pandas must be installed)."""
-        try:
-            import pandas  # noqa: F401
-        except ImportError:
-            raise MissingPackageError(
-                "to_frame() needs pandas: pip install pandas, or use to_table() for an Arrow table."
-            ) from None
-        return self.to_table(confidence).to_pandas()
-
-    def figure(self, suffix: str, *, confidence: float = 0.95, title: str | None = None) -> bytes:
-        """A bar per category with its interval, as the content of a .png, .svg or .html file."""
-        from shuffledp.figures import bars
-
-        return bars(
-            suffix,
-            names=list(self.categories),
-            values=self.counts,
-            intervals=self.interval(confidence),
-            title=title or self._title("histogram"),
-            value_title=f"users (of {self.users:,})",
-            caption=self._caption(confidence),
-        )
 
 
 class Protocol(typing.Protocol):

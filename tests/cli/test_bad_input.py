@@ -139,6 +139,28 @@ def test_outputs_that_cannot_be_written(shuffledp, data, option, path, words):
     assert {entry.name for entry in data.iterdir()} == before
 
 
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        ("--out", "bits.csv"),
+        ("--out", "./bits.csv"),
+        ("--out", "same.svg", "--plot", "same.svg"),
+    ],
+)
+def test_nothing_is_written_over_what_is_read(shuffledp, data, outputs):
+    before = {entry.name: entry.read_bytes() for entry in data.iterdir()}
+    done = shuffledp("run", "count", "bits.csv", "--column", "c", *TARGET, *outputs)
+    assert done.status in (1, 2)
+    assert done.error
+    assert {entry.name: entry.read_bytes() for entry in data.iterdir()} == before
+
+
+def test_bytes_of_a_broken_file_stay_off_the_screen(shuffledp, tmp_path):
+    (tmp_path / "odd.csv").write_bytes(b"c,d\n1,2\n\x1b[31mred\x07\n")
+    done = shuffledp("run", "count", "odd.csv", "--column", "c", *TARGET)
+    assert done.error.isprintable()
+
+
 def test_one_output_that_fails_leaves_the_other_unwritten(shuffledp, data, monkeypatch):
     """Half a release would invite a second one with fresh noise."""
     real = os.chmod

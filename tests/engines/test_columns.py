@@ -66,6 +66,18 @@ def test_only_an_empty_field_is_missing(tmp_path):
     assert text_of(path, "c") == ["NA", "null", None, "NaN"]
 
 
+def test_outer_spaces_do_not_count(tmp_path):
+    path = tmp_path / "spaces.csv"
+    path.write_text("c,d\n yes ,1\n   ,2\n")
+    assert text_of(path, "c") == ["yes", None]
+
+
+def test_a_category_twice_among_many_is_found_at_once():
+    names = [str(i) for i in range(300_000)]
+    with pytest.raises(DomainError, match="'299999' appears twice"):
+        Categories.of([*names, "299999"])
+
+
 def test_quotes_newlines_and_a_byte_order_mark(tmp_path):
     path = tmp_path / "quoted.csv"
     path.write_bytes(b'\xef\xbb\xbf"the, column",other\n"a, ""b""",1\n"two\nlines",2\n')
@@ -154,7 +166,7 @@ def test_no_rows_are_no_users():
 
 
 def test_counting_bits():
-    assert count_bits(arrays("yes", "No", " TRUE", "0", "f", "1")).counts.tolist() == [3, 3]
+    assert count_bits(arrays("yes", "No", "TRUE", "0", "f", "1")).counts.tolist() == [3, 3]
     assert count_bits(arrays("bus", "car", "bus"), equals="bus").counts.tolist() == [1, 2]
     assert count_bits(arrays("1", None), drop_missing=True).counts.tolist() == [0, 1]
     with pytest.raises(DataError, match=r"2 values are outside .*'maybe', '2'"):
@@ -165,6 +177,7 @@ def test_counting_bits():
 
 def test_the_domain_of_the_data():
     assert distinct_values([*arrays("b", None, "a"), *arrays("c", "a")]).names == ("a", "b", "c")
+    assert distinct_values(arrays("10", "9", "-1", "x", "100")).names == ("-1", "9", "10", "100", "x")
     with pytest.raises(DataError):
         distinct_values(arrays(None))
 

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialCount, BinomialHistogram
-from shuffledp.privacy.calibration import honest_count, least_users, paper_noise, tight_noise
+from shuffledp.privacy.calibration import (
+    MOST_USERS,
+    check_users,
+    honest_count,
+    least_users,
+    paper_noise,
+    tight_noise,
+)
 from shuffledp.randomness import Dyadic
 
 GOLDEN = [
@@ -115,7 +122,49 @@ def test_meaningless_targets_are_refused(epsilon, delta):
         tight_noise(100, epsilon, delta, BinomialCount)
 
 
+@pytest.mark.parametrize("law", [BinomialCount, BinomialHistogram])
+@pytest.mark.parametrize("delta", [0.7, 0.77, 0.8, 0.95, 1 - 1e-6, 1 - 1e-12])
+@pytest.mark.parametrize("users", [2, 50, 1000, 10**9])
+def test_delta_near_one(law, delta, users):
+    """Hardly any noise, but an answer, and at once."""
+    for epsilon in (0.01, 1.0, 6.0):
+        try:
+            rate = tight_noise(users, epsilon, delta, law)
+        except InfeasibleError:
+            assert users == 2
+            continue
+        assert law(Binomial(users, rate)).delta_at(epsilon) <= delta
+
+
+@pytest.mark.parametrize("law", [BinomialCount, BinomialHistogram])
+def test_delta_near_zero(law):
+    rate = tight_noise(10**9, 1.0, 1e-300, law)
+    assert law(Binomial(10**9, rate)).delta_at(1.0) <= 1e-300
+
+
+@pytest.mark.parametrize("users", [10**12, 10**14, MOST_USERS])
+def test_the_noise_no_longer_depends_on_very_many_users(users):
+    """Bin(n, m/n) is all but Poisson: the means of the limit, at the largest number of users too."""
+    assert users * float(tight_noise(users, 1.0, 1e-6, BinomialCount)) == pytest.approx(34.0679, rel=1e-4)
+    assert users * float(tight_noise(users, 1.0, 1e-6, BinomialHistogram)) == pytest.approx(42.6545, rel=1e-4)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e-200, 1e-6), (1e-300, 0.5), (1.0, 1e-320)])
+def test_targets_too_small_to_compute_with_are_refused(epsilon, delta):
+    for calibrate in (lambda *a: tight_noise(*a, BinomialCount), lambda *a: paper_noise(*a, coordinates=2)):
+        with pytest.raises(ParameterError, match="too small"):
+            calibrate(10**6, epsilon, delta)
+
+
+@pytest.mark.parametrize("users", [MOST_USERS + 1, 1000.5, "many", 1, 0, -3])
+def test_meaningless_numbers_of_users_are_refused(users):
+    with pytest.raises(ParameterError):
+        check_users(users, 1.0)
+
+
 def test_honest_users_are_rounded_down():
+    assert honest_count(30_000, 0.6) == 18_000
+    assert honest_count(10_000, 0.29) == 2_900
     assert honest_count(10, 0.99) == 9
     assert honest_count(10**12, 1.0) == 10**12
     assert honest_count(3, 0.3) == 0

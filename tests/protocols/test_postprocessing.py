@@ -116,6 +116,13 @@ def test_midpoint_has_the_least_radius():
     )
 
 
+def test_no_estimate_but_the_unbiased_one_exceeds_the_users():
+    noise = Binomial(50, Dyadic.at_least(0.2))
+    everybody = 50 - np.arange(51)
+    for name in ESTIMATORS:
+        assert (SurplusAnalysis(noise, 5, name).estimate(everybody).max() > 50) == (name == "unbiased")
+
+
 def test_only_the_threshold_keeps_every_empty_category_at_zero():
     noise = Binomial(50, Dyadic.at_least(0.2))
     surplus = -np.arange(51)

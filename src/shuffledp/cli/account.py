@@ -10,7 +10,6 @@ import typer
 
 from shuffledp.cli.options import (
     Calibration,
-    CalibrationOption,
     DeltaOption,
     HonestFractionOption,
     JsonOption,
@@ -46,7 +45,9 @@ def account(
     question: Annotated[
         str | None, typer.Option("--question", help="count or histogram, if PROTOCOL does not say.")
     ] = None,
-    calibration: CalibrationOption = Calibration.tight,
+    calibration: Annotated[
+        Calibration | None, typer.Option("--calibration", help="With --epsilon: by exact numbers, or by the theorem.")
+    ] = None,
     honest_fraction: HonestFractionOption = 1.0,
     releases: Annotated[
         int, typer.Option("--releases", parser=whole_number, metavar="K", help="Releases over the same people.")
@@ -102,7 +103,7 @@ def _parametrized(
     epsilon: float | None,
     delta: float,
     absence: float | None,
-    calibration: str,
+    calibration: Calibration | None,
     honest_fraction: float,
 ) -> Any:
     """The protocol for a target, or with noise given by hand; the guarantee does not depend on the domain."""
@@ -110,12 +111,14 @@ def _parametrized(
     if (epsilon is None) == (absence is None):
         raise ParameterError("Give either --epsilon, to calibrate for it, or --absence, the noise itself.")
     if epsilon is None:
+        if calibration is not None:
+            raise ParameterError("--calibration chooses the noise for --epsilon; with --absence it is given.")
         return kind.with_noise(users=users, absence=absence, delta=delta, honest_fraction=honest_fraction, **domain)
     return kind.calibrate(
         users=users,
         epsilon=epsilon,
         delta=delta,
-        calibration=calibration,
+        calibration=calibration or Calibration.tight,
         honest_fraction=honest_fraction,
         **domain,
     )

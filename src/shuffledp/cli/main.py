@@ -83,5 +83,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _fail(message: str, status: int) -> int:
-    typer.echo(f"error: {' '.join(message.split())}", err=True)
+    line = " ".join(message.split())
+    shown = "".join(each if each.isprintable() else "?" for each in line)  # bytes of a broken file stay off the screen
+    typer.echo(f"error: {shown}", err=True)
     return status

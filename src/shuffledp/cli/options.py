@@ -88,6 +88,9 @@ PlotOption = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help=
 SeedOption = Annotated[
     int | None,
     typer.Option(
-        "--insecure-seed", metavar="S", help="Repeatable noise for tests. The result is not private, and says so."
+        "--insecure-seed",
+        parser=whole_number,
+        metavar="S",
+        help="Repeatable noise for tests. The result is not private, and says so.",
     ),
 ]

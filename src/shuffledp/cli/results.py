@@ -23,14 +23,13 @@ def check_result_path(path: Path) -> None:
         )
 
 
-def result_content(suffix: str, result: dict[str, Any]) -> bytes:
-    """The JSON result as the content of a file with that suffix; as a table if that asks for one."""
+def result_content(suffix: str, result: dict[str, Any], table: Any) -> bytes:
+    """The result as the content of a file with that suffix: all of it as JSON, or its numbers as a table."""
     if suffix == ".json":
         return json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
-    table = pa.table(_columns(result))
     if suffix == ".csv":
         import pyarrow.csv
 
@@ -41,24 +40,3 @@ def result_content(suffix: str, result: dict[str, Any]) -> bytes:
         pa.parquet.write_table(table, sink)
     content: bytes = sink.getvalue().to_pybytes()
     return content
-
-
-def _columns(result: dict[str, Any]) -> dict[str, list[Any]]:
-    if "categories" in result:
-        lower, upper = zip(*result["intervals"], strict=True)
-        return {
-            "category": result["categories"],
-            "count": result["counts"],
-            "standard_error": result["standard_errors"],
-            "lower": list(lower),
-            "upper": list(upper),
-            "secure": [result["secure"]] * len(lower),
-        }
-    lower, upper = result["interval"]
-    return {
-        "value": [result["value"]],
-        "standard_error": [result["standard_error"]],
-        "lower": [lower],
-        "upper": [upper],
-        "secure": [result["secure"]],
-    }

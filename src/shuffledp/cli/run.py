@@ -23,7 +23,7 @@ from shuffledp.cli.options import (
     SeedOption,
 )
 from shuffledp.cli.results import check_result_path, result_content
-from shuffledp.cli.screen import note, print_json, print_table, progress_bar, say
+from shuffledp.cli.screen import note, print_json, print_table, progress_bar, say, waiting
 from shuffledp.engines.local import FileColumn, run_counts
 from shuffledp.errors import ParameterError, UnknownNameError
 from shuffledp.figures import check_figure_path
@@ -95,22 +95,24 @@ def run_count(
     Example: shuffledp run count survey.csv --column smoker --epsilon 1 --delta 1e-6
     """
     _check_early(epsilon, delta, honest_fraction, estimator, confidence, out, plot)
+    _check_paths(data, None, out, plot)
     kind = find("count", protocol)
     with progress_bar(f"Reading {data.name}") as progress:
         counts = FileColumn(data, column, drop_missing, progress).bits(equals=equals)
-    estimate = ENGINES[engine](
-        counts,
-        lambda users: kind.calibrate(
-            users=users,
-            epsilon=epsilon,
-            delta=delta,
-            calibration=calibration,
-            honest_fraction=honest_fraction,
-        ),
-        estimator=estimator,
-        route=route,
-        source=_source(insecure_seed),
-    )
+    with waiting("Randomizing, shuffling and counting"):
+        estimate = ENGINES[engine](
+            counts,
+            lambda users: kind.calibrate(
+                users=users,
+                epsilon=epsilon,
+                delta=delta,
+                calibration=calibration,
+                honest_fraction=honest_fraction,
+            ),
+            estimator=estimator,
+            route=route,
+            source=_source(insecure_seed),
+        )
     estimate = _with_caveats(estimate, drop_missing=drop_missing)
     result = estimate.to_json(confidence)
     _deliver(estimate, result, confidence, out, plot, f"{column}{f' = {equals}' if equals else ''}")
@@ -160,25 +162,27 @@ def run_histogram(
     Example: shuffledp run histogram survey.csv --column mode --domain bus,bike,car --epsilon 1 --delta 1e-6
     """
     _check_early(epsilon, delta, honest_fraction, estimator, confidence, out, plot)
+    _check_paths(data, domain_file, out, plot)
     kind: Any = find("histogram", protocol)
     with progress_bar(f"Reading {data.name}") as progress:
         table = FileColumn(data, column, drop_missing, progress)
         chosen = choose_domain(domain, domain_file, domain_from_data, other, table)
         counts = table.histogram(chosen.categories, other=other)
-    estimate = ENGINES[engine](
-        counts,
-        lambda users: kind.calibrate(
-            users=users,
-            categories=chosen.categories,
-            epsilon=epsilon,
-            delta=delta,
-            calibration=calibration,
-            honest_fraction=honest_fraction,
-        ),
-        estimator=estimator,
-        route=route,
-        source=_source(insecure_seed),
-    )
+    with waiting("Randomizing, shuffling and counting"):
+        estimate = ENGINES[engine](
+            counts,
+            lambda users: kind.calibrate(
+                users=users,
+                categories=chosen.categories,
+                epsilon=epsilon,
+                delta=delta,
+                calibration=calibration,
+                honest_fraction=honest_fraction,
+            ),
+            estimator=estimator,
+            route=route,
+            source=_source(insecure_seed),
+        )
     estimate = _with_caveats(estimate, drop_missing=drop_missing, domain=chosen)
     result = estimate.to_json(confidence) | {"domain": chosen.source}
     _deliver(estimate, result, confidence, out, plot, column)
@@ -211,6 +215,15 @@ def _check_early(
         check_figure_path(plot)
 
 
+def _check_paths(*paths: Path | None) -> None:
+    """Refuse to write over what is read, or two results into one file."""
+    seen: set[Path] = set()
+    for path in filter(None, paths):
+        if path.resolve() in seen:
+            raise ParameterError(f"{path} is named twice: the data, the domain and each output are different files.")
+        seen.add(path.resolve())
+
+
 def _source(seed: int | None) -> RandomSource:
     return SYSTEM if seed is None else InsecureSeededRandomness(seed)
 
@@ -221,7 +234,7 @@ def _deliver(
     """Write the result and the figure, both or neither: half a release would invite a second one."""
     contents: dict[Path, bytes] = {}
     if out is not None:
-        contents[out] = result_content(out.suffix.lower(), result)
+        contents[out] = result_content(out.suffix.lower(), result, estimate.to_table(confidence))
     if plot is not None:
         kind = "Private estimate" if estimate.secure else "NOT PRIVATE: seeded estimate"
         contents[plot] = estimate.figure(plot.suffix.lower(), confidence=confidence, title=f"{kind} of {subject}")

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from shuffledp.engines.columns import Progress
 
-__all__ = ["note", "print_json", "print_table", "progress_bar", "say"]
+__all__ = ["note", "print_json", "print_table", "progress_bar", "say", "waiting"]
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -67,3 +67,14 @@ def progress_bar(description: str) -> Iterator[Progress]:
     ) as bar:
         task = bar.add_task(description, total=1.0)
         yield lambda fraction: bar.update(task, completed=fraction)
+
+
+@contextmanager
+def waiting(description: str) -> Iterator[None]:
+    """A sign of life on standard error while work of unknown length goes on; nothing off a terminal."""
+    console = _console(stderr=True)
+    if console.is_terminal:
+        with console.status(description):
+            yield
+    else:
+        yield

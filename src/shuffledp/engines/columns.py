@@ -24,7 +24,7 @@ _CSV_BLOCK_BYTES = 1 << 22
 
 
 def read_column(path: str | Path, column: str, *, progress: Progress = lambda _: None) -> Iterator[pa.Array]:
-    """The column as text, batch by batch; a missing value (null, NaN or an empty field) is null.
+    """The column as text without outer spaces, batch by batch; what is missing (null, NaN, empty) is null.
 
     CSV (also compressed, as .gz, .bz2, .zst or .lz4) and Parquet are told apart by their content.
     """
@@ -108,4 +108,5 @@ def _as_text(values: Any) -> pa.Array:
         values = pc.if_else(pc.is_nan(values), None, values)
     if not pa.types.is_string(values.type):
         values = pc.cast(values, pa.string())
-    return pc.if_else(pc.equal(values, ""), None, values)
+    trimmed = pc.utf8_trim_whitespace(values)
+    return pc.if_else(pc.equal(trimmed, ""), None, trimmed)

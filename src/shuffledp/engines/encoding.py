@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -64,7 +65,7 @@ def count_bits(batches: Iterable[pa.Array], *, equals: str | None = None, drop_m
         result.counts = np.array([result.outside, result.counts[0]], dtype=np.int64)
         result.outside = 0
     else:
-        lowered = (pc.utf8_lower(pc.utf8_trim_whitespace(batch)) for batch in batches)
+        lowered = (pc.utf8_lower(batch) for batch in batches)
         result = _count(lowered, pa.array(_NO + _YES, type=pa.string()))
         noes = int(result.counts[: len(_NO)].sum())
         result.counts = np.array([noes, int(result.counts.sum()) - noes], dtype=np.int64)
@@ -85,7 +86,16 @@ def distinct_values(batches: Iterable[pa.Array]) -> Categories:
         found.update(value for value in pc.unique(batch).to_pylist() if value is not None)
     if not found:
         raise DataError("The column holds no value at all.")
-    return Categories.of(sorted(found))
+    return Categories.of(sorted(found, key=_natural))
+
+
+def _natural(value: str) -> tuple[float, str]:
+    """Numbers by size, before anything else; the rest by name."""
+    try:
+        size = float(value)
+    except ValueError:
+        size = math.inf
+    return (math.inf if math.isnan(size) else size, value)
 
 
 def _count(batches: Iterable[pa.Array], values: pa.Array) -> ColumnCounts:

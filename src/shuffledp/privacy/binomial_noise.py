@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -24,7 +25,7 @@ Floats = NDArray[np.float64]
 
 _POINTS_EXACT = 1 << 15  # up to this many outcomes are kept one by one
 _NODES_PER_DEVIATION = 500
-_TINY_CUT = 1e-300
+_TINY_CUT = 1e-305
 _USUAL_CUT = 1e-30
 _UNDERFLOW = 1e-305  # what is too small for a float is not zero
 
@@ -85,10 +86,10 @@ def count_delta(noise: Binomial, epsilon: float) -> float:
 
 def _one_sided_delta(noise: Binomial, epsilon: float) -> float:
     """max over j of Pr[N >= j] - e^epsilon Pr[N >= j + 1]; its neighbours guard the rounding of j."""
-    inverse_odds = float(noise.probability.complement.fraction / noise.probability.fraction)
-    shrinkage = math.exp(-epsilon) * inverse_odds
-    turning = (noise.trials - shrinkage) / (1 + shrinkage)
-    around = np.clip(math.floor(turning) + np.arange(-2, 4), 0, noise.trials).astype(np.int64)
+    # exact: near the upper end a float would be too coarse to name the right outcome
+    shrinkage = Fraction(math.exp(-epsilon)) * noise.probability.complement.fraction / noise.probability.fraction
+    turning = math.floor((noise.trials - shrinkage) / (1 + shrinkage))
+    around = np.clip(turning + np.arange(-2, 4), 0, noise.trials)
     error = noise.tail_error(around)
     here = noise.pmf(around) * (1 + error)
     beyond = math.expm1(epsilon) * noise.upper_tail(around + 1) * (1 - error)

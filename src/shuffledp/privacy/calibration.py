@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 CALIBRATIONS = ("tight", "paper")
-MOST_USERS = 10**18
+MOST_USERS = 10**15
 
 LawOf = Callable[[Binomial], PrivacyLaw]
 Excess = Callable[[float], float]
@@ -33,11 +33,14 @@ Excess = Callable[[float], float]
 _HALF = Dyadic(1, 1)
 _LARGEST_RIPPLE = math.log(1.3)  # rises of delta of up to 18 % were seen
 _RIPPLE_STEP = 0.9975
+_RIPPLE_REACH = 0.85  # gaps of up to 8 % were seen
 _RIPPLES_VANISH_FROM = 2_000  # mean noise; beyond, delta falls steadily with the rate
 
 
 def check_users(users: int, honest_fraction: float) -> None:
     """Refuse a number of users or an honest fraction that means nothing."""
+    if not isinstance(users, (int, np.integer)):
+        raise ParameterError(f"The number of users must be a whole number, not {users}.", users=users)
     if users < 2:
         raise ParameterError(f"At least 2 users are needed, not {users}: one person alone cannot hide.", users=users)
     if users > MOST_USERS:
@@ -51,7 +54,7 @@ def check_users(users: int, honest_fraction: float) -> None:
 
 def honest_count(users: int, honest_fraction: float) -> int:
     """How many users the guarantee may rely on, rounded down."""
-    return math.floor(Fraction(honest_fraction) * users)
+    return math.floor(Fraction(str(honest_fraction)) * users)  # 0.6 is meant, not the float next to it
 
 
 def tight_noise(users: int, epsilon: float, delta: float, law_of: LawOf) -> Dyadic:
@@ -77,7 +80,7 @@ def tight_noise(users: int, epsilon: float, delta: float, law_of: LawOf) -> Dyad
     floor = -math.expm1(math.log(delta) / users)
     rate = _crossing(excess, min(floor * (1 - 1e-9), feasible), feasible)
     if users * rate < _RIPPLES_VANISH_FROM:
-        rate = _least_below(excess, rate)
+        rate = _least_below(excess, rate, floor)
     return Dyadic.at_least(rate)
 
 
@@ -171,10 +174,11 @@ def _crossing(excess: Excess, low: float, high: float) -> float:
     return high
 
 
-def _least_below(excess: Excess, rate: float) -> float:
+def _least_below(excess: Excess, rate: float, floor: float) -> float:
     """The least feasible rate that small steps down from ``rate`` find before delta is clearly too large."""
     least = candidate = rate
-    while (y := excess(candidate * _RIPPLE_STEP)) <= _LARGEST_RIPPLE:
+    lowest = max(floor, rate * _RIPPLE_REACH)
+    while candidate * _RIPPLE_STEP > lowest and (y := excess(candidate * _RIPPLE_STEP)) <= _LARGEST_RIPPLE:
         candidate *= _RIPPLE_STEP
         least = candidate if y <= 0 else least
     return rate if least == rate else _crossing(excess, least * _RIPPLE_STEP, least)

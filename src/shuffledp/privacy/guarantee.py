@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["Guarantee", "PrivacyLaw", "ReleaseLaw", "check_target", "least_epsilon"]
 
 REPLACE_ONE = "replace-one"
+LEAST_EPSILON = 1e-12
+LEAST_DELTA = 1e-300
 
 
 class PrivacyLaw(Protocol):
@@ -124,6 +126,13 @@ def check_target(epsilon: float, delta: float) -> None:
         raise ParameterError(f"epsilon must be a positive number, not {epsilon}.", epsilon=epsilon)
     if not 0 < delta < 1:
         raise ParameterError(f"delta must lie strictly between 0 and 1, not {delta}.", delta=delta)
+    if epsilon < LEAST_EPSILON or delta < LEAST_DELTA:
+        raise ParameterError(
+            f"epsilon = {epsilon:g} and delta = {delta:g} are too small to compute with: "
+            f"at least {LEAST_EPSILON:g} and {LEAST_DELTA:g}.",
+            epsilon=epsilon,
+            delta=delta,
+        )
 
 
 def least_epsilon(law: PrivacyLaw, delta: float) -> float:

@@ -76,11 +76,11 @@ class SurplusAnalysis:
         return self.noise.trials - self.noise.mirrored.least_with_lower_tail(risk, strictly=True)
 
     def estimate(self, surplus: Counts) -> Floats:
-        """The estimated counts."""
+        """The estimated counts; all but the unbiased ones are cut at the number of users, which costs nothing."""
         unbiased: Floats = surplus.astype(np.float64) + self.noise.mean
         users = float(self.noise.trials)
         rules: dict[str, Callable[[], Floats]] = {
-            "threshold": lambda: np.where(surplus > 0, unbiased, 0.0),
+            "threshold": lambda: np.where(surplus > 0, np.minimum(unbiased, users), 0.0),
             "unbiased": lambda: unbiased,
             "clipped": lambda: np.clip(unbiased, 0.0, users),
             "midpoint": lambda: np.clip(surplus + self._middle, 0.0, users),
@@ -116,7 +116,7 @@ class SurplusAnalysis:
             distinct, repeats = np.unique(counts, return_counts=True)
             errors = [self.mean_squared_error(int(count)) for count in distinct]
             rmse = math.sqrt(float(np.average(errors, weights=repeats)))
-        return ExpectedError(rmse=rmse, max_error=self.radius(), confidence=1 - self.risk)
+        return ExpectedError(rmse=rmse, max_error=self.radius(), confidence=round(1 - self.risk, 12))
 
     def mean_squared_error(self, count: int) -> float:
         """E (estimate - count)^2, summed over the exact law of the noise."""
