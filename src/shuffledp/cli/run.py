@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from shuffledp.cli.domains import ChosenDomain, choose_domain
 from shuffledp.cli.options import (
@@ -96,23 +98,11 @@ def run_count(
     """
     _check_early(epsilon, delta, honest_fraction, estimator, confidence, out, plot)
     _check_paths(data, None, out, plot)
-    kind = find("count", protocol)
+    kind: Any = find("count", protocol)
     with progress_bar(f"Reading {data.name}") as progress:
         counts = FileColumn(data, column, drop_missing, progress).bits(equals=equals)
-    with waiting("Randomizing, shuffling and counting"):
-        estimate = ENGINES[engine](
-            counts,
-            lambda users: kind.calibrate(
-                users=users,
-                epsilon=epsilon,
-                delta=delta,
-                calibration=calibration,
-                honest_fraction=honest_fraction,
-            ),
-            estimator=estimator,
-            route=route,
-            source=_source(insecure_seed),
-        )
+    target = Target(epsilon, delta, calibration, honest_fraction)
+    estimate = _run(kind, counts, target, estimator, engine, route, insecure_seed)
     estimate = _with_caveats(estimate, drop_missing=drop_missing)
     result = estimate.to_json(confidence)
     _deliver(estimate, result, confidence, out, plot, f"{column}{f' = {equals}' if equals else ''}")
@@ -168,21 +158,8 @@ def run_histogram(
         table = FileColumn(data, column, drop_missing, progress)
         chosen = choose_domain(domain, domain_file, domain_from_data, other, table)
         counts = table.histogram(chosen.categories, other=other)
-    with waiting("Randomizing, shuffling and counting"):
-        estimate = ENGINES[engine](
-            counts,
-            lambda users: kind.calibrate(
-                users=users,
-                categories=chosen.categories,
-                epsilon=epsilon,
-                delta=delta,
-                calibration=calibration,
-                honest_fraction=honest_fraction,
-            ),
-            estimator=estimator,
-            route=route,
-            source=_source(insecure_seed),
-        )
+    target = Target(epsilon, delta, calibration, honest_fraction)
+    estimate = _run(kind, counts, target, estimator, engine, route, insecure_seed, categories=chosen.categories)
     estimate = _with_caveats(estimate, drop_missing=drop_missing, domain=chosen)
     result = estimate.to_json(confidence) | {"domain": chosen.source}
     _deliver(estimate, result, confidence, out, plot, column)
@@ -213,6 +190,36 @@ def _check_early(
         check_result_path(out)
     if plot is not None:
         check_figure_path(plot)
+
+
+class Target(NamedTuple):
+    """What the noise is calibrated for."""
+
+    epsilon: float
+    delta: float
+    calibration: Calibration
+    honest_fraction: float
+
+
+def _run(
+    kind: Any,
+    counts: NDArray[np.int64],
+    target: Target,
+    estimator: str,
+    engine: Engine,
+    route: Route,
+    seed: int | None,
+    **domain: Any,
+) -> Any:
+    """One round over users of whom so many hold each index."""
+    with waiting("Randomizing, shuffling and counting"):
+        return ENGINES[engine](
+            counts,
+            lambda users: kind.calibrate(users=users, **target._asdict(), **domain),
+            estimator=estimator,
+            route=route,
+            source=_source(seed),
+        )
 
 
 def _check_paths(*paths: Path | None) -> None:
