@@ -2,12 +2,14 @@
 
 import math
 
+import mpmath
 import pytest
 
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialCount, BinomialHistogram
 from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, compose
+from shuffledp.privacy.divergence import DiscretePair
 from shuffledp.privacy.guarantee import least_epsilon
 from shuffledp.randomness import Dyadic
 
@@ -42,6 +44,41 @@ def test_more_releases_at_once_or_in_two_steps():
     nested = compose(compose(once, 2), 3)
     for epsilon in (0.5, 1.0, 2.0):
         assert nested.delta_at(epsilon) == direct.delta_at(epsilon)
+
+
+class FlippedCoin:
+    """A bit told truly with probability 1/2 + lead: k releases have an exact law, that of the number of true ones."""
+
+    def __init__(self, lead: float) -> None:
+        self.truth = 0.5 + lead
+
+    def delta_at(self, epsilon: float) -> float:
+        return max(0.0, self.truth - math.exp(epsilon) * (1 - self.truth))
+
+    def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
+        del cut
+        pair = DiscretePair.of([self.truth, 1 - self.truth], [1 - self.truth, self.truth])
+        return ((pair,),)
+
+    def exact(self, releases: int, epsilon: float) -> mpmath.mpf:
+        with mpmath.workdps(50):
+            p = mpmath.mpf(self.truth)
+            growth = mpmath.exp(epsilon)
+            masses = [mpmath.binomial(releases, k) * p**k * (1 - p) ** (releases - k) for k in range(releases + 1)]
+            return mpmath.fsum(max(a - growth * b, 0) for a, b in zip(masses, reversed(masses), strict=True))
+
+
+@pytest.mark.parametrize("releases", [3, 50, 500])
+def test_many_releases_against_the_exact_sum(releases):
+    """Never below, down to where the resolution ends; and close above it."""
+    law = FlippedCoin(0.05)
+    composed = compose(law, releases)
+    spread = 0.2 * math.sqrt(releases)
+    for step in range(16):
+        epsilon = 0.02 * releases + spread * step / 2
+        exact, bound = float(law.exact(releases, epsilon)), composed.delta_at(epsilon)
+        assert bound >= exact
+        assert bound <= exact * 1.02 + CERTIFIED_DOWN_TO + releases * 2e-14
 
 
 def test_small_deltas_end_at_a_stated_floor():

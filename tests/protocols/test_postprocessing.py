@@ -75,19 +75,23 @@ def test_simultaneous_intervals_hold_together():
 @pytest.mark.parametrize("estimator", sorted(ESTIMATORS))
 @pytest.mark.parametrize("categories", [1, 50, 3000])
 def test_the_radius_holds(estimator, categories):
-    """All categories within the radius with the promised confidence, on sparse and dense data."""
+    """All categories within the radius with the promised confidence; half the radius must be rejected."""
     noise = Binomial(3000, Dyadic.at_least(42.7 / 3000))
     analysis = SurplusAnalysis(noise, categories, estimator, risk=0.2)
     radius = analysis.radius()
     rng = np.random.default_rng()
     rounds = 600
-    for true in (0, 20, 43, 60, 200):
+    slack = 5.5 * math.sqrt(0.16 / rounds)
+    with_half = []
+    for true in (0, 20, 43, 60, 200, int(radius) + 1, int(radius / 2) + 1):  # the last two are the worst to zero
         counts = np.zeros(categories, dtype=np.int64)
         counts[: max(1, min(categories, 3000 // max(true, 1)))] = true
         drawn = rng.binomial(3000, float(noise.probability), size=(rounds, categories))
         errors = np.abs(analysis.estimate(counts - drawn) - counts).max(axis=1)
         failures = float((errors > radius + 1e-6).mean())
-        assert failures <= 0.2 + 5.5 * math.sqrt(0.16 / rounds)
+        assert failures <= 0.2 + slack
+        with_half.append(float((errors > radius / 2 + 1e-6).mean()))
+    assert max(with_half) > 0.2 + slack
 
 
 @settings(max_examples=60)
