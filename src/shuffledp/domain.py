@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from shuffledp.errors import DomainError
 
-__all__ = ["BIT", "Bit", "Categories", "check_counts", "check_index", "check_indices"]
+__all__ = ["BIT", "Bit", "Categories", "Interval", "check_counts", "check_index", "check_indices", "check_places"]
 
 Indices = NDArray[np.int64]
 
@@ -114,11 +115,71 @@ class Bit:
 BIT = Bit()
 
 
+@dataclass(frozen=True)
+class Interval:
+    """Numbers from ``lower`` to ``upper``; if ``whole``, only whole ones."""
+
+    lower: float
+    upper: float
+    whole: bool = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.lower) and math.isfinite(self.upper) and self.lower < self.upper):
+            raise DomainError(f"The lower bound must lie below the upper one, not {self.lower} and {self.upper}.")
+        if not math.isfinite(self.width):
+            raise DomainError(f"The interval from {self.lower} to {self.upper} is too wide.")
+        if self.whole and not (float(self.lower).is_integer() and float(self.upper).is_integer()):
+            raise DomainError(f"Whole numbers need whole bounds, not {self.lower} and {self.upper}.")
+
+    @property
+    def width(self) -> float:
+        """How far one user can move the sum."""
+        return self.upper - self.lower
+
+    @property
+    def steps(self) -> int | None:
+        """For whole numbers, how many steps lead from the lower to the upper bound."""
+        return round(self.width) if self.whole else None
+
+    def places(self, values: Iterable[Any], *, clip: bool = False) -> NDArray[np.float64]:
+        """Where each number lies, from 0.0 at the lower bound to 1.0 at the upper one.
+
+        Numbers outside the bounds are refused, or moved to the nearer bound with ``clip``.
+        """
+        array = np.asarray(values if isinstance(values, np.ndarray) else list(values))
+        if array.ndim != 1 or not (np.issubdtype(array.dtype, np.number) or array.dtype == np.bool_ or len(array) == 0):
+            raise DomainError("A sum needs one number from each user.")
+        numbers = array.astype(np.float64)
+        wrong = np.isnan(numbers) if clip else ~((numbers >= self.lower) & (numbers <= self.upper))
+        if self.whole:
+            wrong |= numbers != np.floor(numbers)
+        if wrong.any():
+            kind = "whole numbers" if self.whole else "numbers"
+            raise DomainError(
+                f"{int(wrong.sum()):,} of {len(numbers):,} values are not {kind} from {self.lower:g} to {self.upper:g} "
+                f"(for example {numbers[wrong][0]:g}).",
+                count=int(wrong.sum()),
+            )
+        clipped = np.clip(numbers, self.lower, self.upper)
+        return np.clip((clipped - self.lower) / self.width, 0.0, 1.0)
+
+
 def check_index(index: int, size: int) -> int:
     """One whole number as an index into a domain of the given size."""
     if isinstance(index, float) or not 0 <= (place := operator.index(index)) < size:
         raise DomainError(f"The index {index} is not a whole number in 0 .. {size - 1:,}.", index=index)
     return place
+
+
+def check_places(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Numbers from 0.0 to 1.0, one per user."""
+    places = np.asarray(values)
+    if places.ndim != 1 or not np.issubdtype(places.dtype, np.number):
+        raise DomainError("Places in an interval must be a flat array of numbers.")
+    places = places.astype(np.float64, copy=False)
+    if len(places) and not (float(places.min()) >= 0.0 and float(places.max()) <= 1.0):
+        raise DomainError("A place in an interval lies between 0.0 and 1.0.")
+    return places
 
 
 def check_counts(counts: NDArray[Any], size: int) -> NDArray[np.int64]:

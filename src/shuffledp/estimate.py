@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from shuffledp.privacy.guarantee import Guarantee
 
-__all__ = ["CountEstimate", "Estimate", "HistogramEstimate"]
+__all__ = ["CountEstimate", "Estimate", "HistogramEstimate", "SumEstimate"]
 
 Floats = NDArray[np.float64]
 Intervals = Callable[[float], Floats]
@@ -68,8 +68,8 @@ class Estimate(ABC):
             return [*lines, self.guarantee_sentence()]
         factor = math.exp(min(self.guarantee.epsilon, 700.0))
         lines.append(
-            f"Differentially private in the shuffled model: epsilon = {self.guarantee.epsilon:.4g} (any outcome at "
-            f"most {factor:.3g} times likelier), delta = {self.guarantee.delta:.2g}."
+            f"Differentially private in the {self.guarantee.trust} model: epsilon = {self.guarantee.epsilon:.4g} "
+            f"(any outcome at most {factor:.3g} times likelier), delta = {self.guarantee.delta:.2g}."
         )
         return [*lines, *self.caveats]
 
@@ -90,19 +90,14 @@ class Estimate(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class CountEstimate(Estimate):
-    """An estimated number of users who hold a 1."""
+class _NumberEstimate(Estimate):
+    """One estimated number."""
 
     value: float
     standard_error: float
 
-    @property
-    def fraction(self) -> float:
-        """The estimated share of users."""
-        return self.value / self.users
-
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """An interval that holds the true count with at least this confidence, whatever the count is."""
+        """An interval that holds the true number with at least this confidence, whatever it is."""
         self._check_confidence(confidence)
         low, high = self.intervals(confidence)[0]
         return float(low), float(high)
@@ -121,30 +116,70 @@ class CountEstimate(Estimate):
         import pyarrow as pa
 
         low, high = self.interval(confidence)
-        return pa.table(
-            {
-                "value": [self.value],
-                "standard_error": [self.standard_error],
-                "lower": [low],
-                "upper": [high],
-                "fraction": [self.fraction],
-                "secure": [self.secure],
-            }
-        )
+        columns = {"value": [self.value], "standard_error": [self.standard_error], "lower": [low], "upper": [high]}
+        return pa.table(columns | self._more_columns() | {"secure": [self.secure]})
 
-    def figure(self, suffix: str, *, confidence: float = 0.95, title: str | None = None) -> bytes:
-        """A bar with its interval among all users, as the content of a .png, .svg or .html file."""
+    def _more_columns(self) -> dict[str, Any]:
+        return {}
+
+    def _figure(
+        self, suffix: str, name: str, unit: str, confidence: float, title: str, *, signed: bool = False
+    ) -> bytes:
         from shuffledp.figures import bars
 
         return bars(
             suffix,
-            names=["yes"],
+            names=[name],
             values=np.array([self.value]),
             intervals=np.array([self.interval(confidence)]),
-            title=title or self._title("count"),
-            value_title=f"users (of {self.users:,})",
+            title=title,
+            value_title=unit,
             caption=self._caption(confidence),
+            signed=signed,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class CountEstimate(_NumberEstimate):
+    """An estimated number of users who hold a 1."""
+
+    @property
+    def fraction(self) -> float:
+        """The estimated share of users."""
+        return self.value / self.users
+
+    def _more_columns(self) -> dict[str, Any]:
+        return {"fraction": [self.fraction]}
+
+    def figure(self, suffix: str, *, confidence: float = 0.95, title: str | None = None) -> bytes:
+        """A bar with its interval among all users, as the content of a .png, .svg or .html file."""
+        return self._figure(suffix, "yes", f"users (of {self.users:,})", confidence, title or self._title("count"))
+
+
+@dataclass(frozen=True, eq=False)
+class SumEstimate(_NumberEstimate):
+    """An estimated sum, or mean, of the users' numbers."""
+
+    statistic: str = field(default="sum", kw_only=True)
+
+    @property
+    def mean(self) -> SumEstimate:
+        """The same release as an estimated mean: everything divided by the public number of users."""
+        if self.statistic == "mean":
+            return self
+        return replace(
+            self,
+            statistic="mean",
+            value=self.value / self.users,
+            standard_error=self.standard_error / self.users,
+            intervals=lambda confidence: self.intervals(confidence) / self.users,
+        )
+
+    def figure(self, suffix: str, *, confidence: float = 0.95, title: str | None = None) -> bytes:
+        """A bar with its interval, as the content of a .png, .svg or .html file."""
+        subject = f"{self.statistic} over {self.users:,} users"
+        title = title or self._title(self.statistic)
+        return self._figure(suffix, self.statistic, subject, confidence, title, signed=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from shuffledp.errors import OutputError
 from shuffledp.output import check_writable
 
-__all__ = ["FORMATS", "bars", "check_figure_path", "curves"]
+__all__ = ["FORMATS", "bars", "check_figure_path", "curves", "frontier"]
 
 FORMATS = (".png", ".svg", ".html")
 
@@ -43,6 +43,7 @@ def bars(
     value_title: str,
     caption: list[str],
     truth: NDArray[np.float64] | None = None,
+    signed: bool = False,
 ) -> bytes:
     """One horizontal bar per name with its interval; with ``truth``, a mark where the true value lies.
 
@@ -57,10 +58,10 @@ def bars(
     rows = [
         {
             "name": names[i],
-            "value": max(float(values[i]), 0.0),
+            "value": float(values[i]) if signed else max(float(values[i]), 0.0),
             "low": float(intervals[i, 0]),
             "high": float(intervals[i, 1]),
-            "label": f"{values[i]:,.0f}",
+            "label": f"{values[i]:,.0f}" if abs(values[i]) >= 100 or not signed else f"{values[i]:,.4g}",
         }
         | ({} if truth is None else {"truth": float(truth[i])})
         for i in shown
@@ -69,7 +70,7 @@ def bars(
         y=alt.Y("name:N", sort=[names[i] for i in shown], title=None, axis=alt.Axis(labelLimit=260, ticks=False))
     )
     columns = base.mark_bar(color=_BAR_COLOUR, height={"band": 0.72}).encode(
-        x=alt.X("value:Q", title=value_title, axis=alt.Axis(format=",.0f", tickCount=6))
+        x=alt.X("value:Q", title=value_title, axis=alt.Axis(format="~g" if signed else ",.0f", tickCount=6))
     )
     lines = base.mark_errorbar(
         color=_INK, ticks={"color": _INK, "size": 13, "thickness": 1.5}, rule={"size": 2}
@@ -111,6 +112,53 @@ def curves(
         alt.Chart(alt.Data(values=ends)).mark_text(align="left", dx=6).encode(x=x, y=y, color=colour, text="curve:N")
     )
     return _render(alt.layer(strokes, labels), suffix, title, caption, height=320)
+
+
+def frontier(
+    suffix: str,
+    *,
+    points: list[tuple[str, str, str, float, float]],
+    edge: list[tuple[float, float]],
+    title: str,
+    x_title: str,
+    y_title: str,
+    caption: list[str],
+) -> bytes:
+    """Candidates as points (name, model, calibration, x, y) on logarithmic axes, and the line of the best ones.
+
+    Of points that share a name, only the first is labelled.
+    """
+    import altair as alt
+
+    models = list(dict.fromkeys(model for _, model, _, _, _ in points))
+    seen: set[tuple[str, str]] = set()
+    rows = []
+    for name, model, calibration, x, y in points:
+        label = "" if (name, model) in seen else name
+        seen.add((name, model))
+        rows.append({"name": label, "model": model, "calibration": calibration, "x": x, "y": y})
+    scale, axis = alt.Scale(type="log", nice=True), alt.Axis(format="~s", tickCount=6)
+    axis_x = alt.X("x:Q", title=x_title, scale=scale, axis=axis)
+    axis_y = alt.Y("y:Q", title=y_title, scale=scale, axis=axis)
+    colour = alt.Color(
+        "model:N",
+        title="model",
+        scale=alt.Scale(domain=models, range=list(_CURVE_COLOURS)),
+        legend=alt.Legend(orient="bottom"),
+    )
+    chart = alt.Chart(alt.Data(values=rows))
+    dots = chart.mark_point(filled=True, size=70, opacity=0.9).encode(
+        x=axis_x, y=axis_y, color=colour, shape=alt.Shape("calibration:N", legend=alt.Legend(orient="bottom"))
+    )
+    labels = chart.mark_text(align="left", dx=8, dy=-5, fontSize=11).encode(
+        x=axis_x, y=axis_y, color=colour, text="name:N"
+    )
+    line = (
+        alt.Chart(alt.Data(values=[{"x": x, "y": y} for x, y in edge]))
+        .mark_line(color=_INK, strokeDash=[5, 4], opacity=0.6, interpolate="step-after")
+        .encode(x=axis_x, y=axis_y)
+    )
+    return _render(alt.layer(line, dots, labels), suffix, title, caption, height=420)
 
 
 def _render(chart: Any, suffix: str, title: str, caption: list[str], height: int) -> bytes:

@@ -1,9 +1,9 @@
-"""The shuffled model: what users send, what is counted, and what a protocol is."""
+"""The model: what a user's report costs, what is counted, and what a protocol is."""
 
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import BelowMinimumError, ParameterError
-from shuffledp.estimate import CountEstimate, Estimate, HistogramEstimate
+from shuffledp.estimate import CountEstimate, Estimate, HistogramEstimate, SumEstimate
+from shuffledp.messages import MessageFormat, Messages
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -25,11 +26,18 @@ __all__ = [
     "Estimate",
     "ExpectedError",
     "HistogramEstimate",
+    "Law",
+    "MessageFormat",
     "Messages",
     "Protocol",
+    "SumEstimate",
     "Tally",
     "check_enough_users",
 ]
+
+
+Law = Mapping[tuple[int, ...], "Fraction | float"]
+"""From an outcome to its probability. What is missing to one is a tail of at most 1e-4 that was left out."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,8 @@ class Cost:
 
     messages_per_user: float
     """Expected; the same whatever the value, where the protocol allows."""
-    max_messages_per_user: int
+    max_messages_per_user: int | None
+    """None where the noise has no largest value."""
     bits_per_message: int
 
     @property
@@ -72,38 +81,20 @@ class ExpectedError:
 
 
 @dataclass(frozen=True, eq=False)
-class Messages:
-    """Messages in one flat array. While the offsets are there, they say who sent which."""
-
-    values: NDArray[Any]
-    users: int
-    offsets: NDArray[np.int64] | None = None
-    """User i sent values[offsets[i]:offsets[i + 1]]; None once the messages are shuffled."""
-    secure: bool = True
-    """False if their noise came from a seed."""
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def mixed(self, permute: Callable[[NDArray[Any]], None]) -> Messages:
-        """Permute all messages in place and forget who sent which."""
-        permute(self.values)
-        return Messages(self.values, self.users, secure=self.secure)
-
-
-@dataclass(frozen=True, eq=False)
 class Tally:
-    """How often each message value occurred, and from how many users. Tallies add up."""
+    """What the analyzer counts: whole numbers that add up over parts of a round, and from how many users."""
 
     counts: NDArray[np.int64]
     users: int
     secure: bool = True
     """False if any of the noise came from a seed."""
+    released: bool = False
+    """True once a trusted party has added its noise; then it is final, and counts may lie below 0."""
 
     def __post_init__(self) -> None:
         if self.counts.ndim != 1 or not np.issubdtype(self.counts.dtype, np.integer):
             raise ParameterError("A tally is a flat array of whole numbers.")
-        if self.users < 0 or (len(self.counts) and int(self.counts.min()) < 0):
+        if self.users < 0 or (not self.released and len(self.counts) and int(self.counts.min()) < 0):
             raise ParameterError("A tally counts messages and users; neither can be below 0.")
 
     @classmethod
@@ -116,30 +107,35 @@ class Tally:
             raise ParameterError(
                 f"Tallies of {len(self.counts):,} and {len(other.counts):,} message values do not belong together."
             )
+        if self.released or other.released:
+            raise ParameterError("A released tally carries its noise already; add tallies before the release.")
         return Tally(self.counts + other.counts, self.users + other.users, self.secure and other.secure)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tally):
             return NotImplemented
-        return (self.users, self.secure) == (other.users, other.secure) and np.array_equal(self.counts, other.counts)
+        same = (self.users, self.secure, self.released) == (other.users, other.secure, other.released)
+        return same and np.array_equal(self.counts, other.counts)
 
     __hash__ = None  # type: ignore[assignment]
 
 
 class Protocol(typing.Protocol):
-    """What every protocol offers: a frozen set of public parameters from which all else follows."""
+    """What every protocol offers: a frozen set of public parameters from which all else follows.
+
+    A *value* is what randomizers take: the index of a category, a bit, or for a sum the place of a
+    number in its interval, from 0.0 to 1.0.
+    """
 
     name: ClassVar[str]
     question: ClassVar[str]
     model: ClassVar[str]
+    estimators: ClassVar[tuple[str, ...]]
+    """By name, the default first."""
 
     @property
     def users(self) -> int:
         """The least number of reports of a round."""
-
-    @property
-    def domain_size(self) -> int:
-        """Values are indices below this."""
 
     @property
     def guarantee(self) -> Guarantee:
@@ -150,37 +146,35 @@ class Protocol(typing.Protocol):
         """What a user sends."""
 
     @property
-    def message_values(self) -> int:
-        """Messages are whole numbers below this."""
+    def message_format(self) -> MessageFormat:
+        """What a message consists of."""
 
     def parameters(self) -> dict[str, Any]:
         """The public parameters, as JSON."""
 
-    def report_law(self, index: int) -> dict[tuple[int, ...], Fraction]:
-        """The exact law of one user's report, as copies of each message value; for small domains."""
+    def report_law(self, value: Any) -> Law:
+        """The law of one user's report, as copies of each message (by its code); for small formats."""
 
-    def randomize(self, index: int, *, source: RandomSource = ...) -> NDArray[Any]:
+    def randomize(self, value: Any, *, source: RandomSource = ...) -> NDArray[Any]:
         """The messages of one user."""
 
-    def randomize_all(self, indices: NDArray[np.int64], *, source: RandomSource = ...) -> Messages:
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = ...) -> Messages:
         """The messages of many users."""
 
     def tally(self, messages: Messages) -> Tally:
         """Count the messages."""
 
-    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = ...) -> Tally:
-        """A tally with the same law as randomizing and counting, from the true counts alone."""
+    def release(self, tally: Tally, *, source: RandomSource = ...) -> Tally:
+        """What leaves the party that counts; the tally itself unless that party is trusted with more."""
+
+    def release_law(self, tally: Tally) -> Law:
+        """The law of what is released of this tally."""
 
     def estimate(self, tally: Tally, *, estimator: str = ...) -> Any:
         """The statistic with its uncertainty."""
 
     def run(self, values: Iterable[Any], *, route: str = "auto", source: RandomSource = ...) -> Any:
         """The whole flow in this process."""
-
-    def expected_error(
-        self, *, estimator: str = ..., confidence: float = 0.95, counts: NDArray[np.int64] | None = None
-    ) -> ExpectedError:
-        """The error predicted from the exact law."""
 
 
 def check_enough_users(users: int, needed: int) -> None:

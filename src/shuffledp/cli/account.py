@@ -19,6 +19,7 @@ from shuffledp.cli.options import (
     whole_number,
 )
 from shuffledp.cli.screen import note, print_json, print_table, say
+from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
 from shuffledp.figures import check_figure_path, curves
 from shuffledp.output import write_whole
@@ -32,7 +33,9 @@ _CURVE = (0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
 
 
 def account(
-    protocol: Annotated[str, typer.Argument(metavar="PROTOCOL", help="count/balcer-cheu or histogram/balcer-cheu.")],
+    protocol: Annotated[
+        str, typer.Argument(metavar="PROTOCOL", help="As question/name, for example histogram/balcer-cheu.")
+    ],
     users: UsersOption,
     delta: DeltaOption,
     epsilon: Annotated[
@@ -40,11 +43,18 @@ def account(
     ] = None,
     absence: Annotated[
         float | None,
-        typer.Option("--absence", parser=number, metavar="Q", help="Or: the probability of leaving a token out."),
+        typer.Option(
+            "--absence", parser=number, metavar="Q", help="Or, of balcer-cheu: the probability of leaving a token out."
+        ),
     ] = None,
     question: Annotated[
-        str | None, typer.Option("--question", help="count or histogram, if PROTOCOL does not say.")
+        str | None, typer.Option("--question", help="count, histogram or sum, if PROTOCOL does not say.")
     ] = None,
+    domain_size: Annotated[
+        int, typer.Option("--domain-size", parser=whole_number, metavar="D", help="Categories of a histogram.")
+    ] = 2,
+    lower: Annotated[float, typer.Option("--lower", parser=number, metavar="L", help="Lower bound of a sum.")] = 0.0,
+    upper: Annotated[float, typer.Option("--upper", parser=number, metavar="U", help="Upper bound of a sum.")] = 1.0,
     calibration: Annotated[
         Calibration | None, typer.Option("--calibration", help="With --epsilon: by exact numbers, or by the theorem.")
     ] = None,
@@ -64,7 +74,8 @@ def account(
     if releases < 1:
         raise ParameterError(f"The number of releases must be at least 1, not {releases}.")
     kind = find(question, protocol) if question else find_qualified(protocol)
-    chosen = _parametrized(kind, users, epsilon, delta, absence, calibration, honest_fraction)
+    settings = _settings(kind, users, delta, honest_fraction, domain_size, lower, upper)
+    chosen = _parametrized(kind, settings, epsilon, absence, calibration)
     once: Guarantee = chosen.guarantee
     total = once.after(releases) if releases > 1 else once
     curve = [{"epsilon": each, "delta": total.delta_at(each)} for each in _curve_points(total.epsilon)]
@@ -88,7 +99,7 @@ def account(
     print_table(
         ["epsilon", "delta"],
         [[f"{point['epsilon']:.4g}", _shown(point["delta"], releases)] for point in curve],
-        title=f"{chosen.question}/{chosen.name}, {users:,} users, absence {chosen.noise.absence}"
+        title=f"{chosen.question}/{chosen.name}, {users:,} users{_absence(chosen)}"
         + (f", {releases} releases" if releases > 1 else ""),
     )
     say(f"One release at delta = {delta:g}: epsilon = {exact_epsilon:.6g}.")
@@ -97,31 +108,35 @@ def account(
     say(total.sentence())
 
 
+def _settings(
+    kind: Any, users: int, delta: float, honest_fraction: float, domain_size: int, lower: float, upper: float
+) -> dict[str, Any]:
+    """What every way to make the protocol needs."""
+    settings: dict[str, Any] = {"users": users, "delta": delta, "honest_fraction": honest_fraction}
+    if kind.question == "histogram":
+        settings["domain_size"] = domain_size
+    elif kind.question == "sum":
+        settings["domain"] = Interval(lower, upper)
+    return settings
+
+
 def _parametrized(
-    kind: Any,
-    users: int,
-    epsilon: float | None,
-    delta: float,
-    absence: float | None,
-    calibration: Calibration | None,
-    honest_fraction: float,
+    kind: Any, settings: dict[str, Any], epsilon: float | None, absence: float | None, calibration: Calibration | None
 ) -> Any:
-    """The protocol for a target, or with noise given by hand; the guarantee does not depend on the domain."""
-    domain: dict[str, Any] = {"domain_size": 2} if kind.question == "histogram" else {}
+    """The protocol for a target, or with noise given by hand."""
     if (epsilon is None) == (absence is None):
         raise ParameterError("Give either --epsilon, to calibrate for it, or --absence, the noise itself.")
-    if epsilon is None:
-        if calibration is not None:
-            raise ParameterError("--calibration chooses the noise for --epsilon; with --absence it is given.")
-        return kind.with_noise(users=users, absence=absence, delta=delta, honest_fraction=honest_fraction, **domain)
-    return kind.calibrate(
-        users=users,
-        epsilon=epsilon,
-        delta=delta,
-        calibration=calibration or Calibration.tight,
-        honest_fraction=honest_fraction,
-        **domain,
-    )
+    if epsilon is not None:
+        return kind.calibrate(epsilon=epsilon, calibration=calibration or Calibration.tight, **settings)
+    if calibration is not None:
+        raise ParameterError("--calibration chooses the noise for --epsilon; with --absence it is given.")
+    if not hasattr(kind, "with_noise"):
+        raise ParameterError(f"{kind.name} leaves no tokens out; give --epsilon instead of --absence.")
+    return kind.with_noise(absence=absence, **settings)
+
+
+def _absence(chosen: Any) -> str:
+    return f", absence {chosen.noise.absence}" if hasattr(chosen, "noise") else ""
 
 
 def _curve_points(epsilon: float) -> list[float]:

@@ -12,15 +12,15 @@ from typer.exceptions import TyperException
 import shuffledp
 from shuffledp.cli.account import account
 from shuffledp.cli.demo import demo
-from shuffledp.cli.plan import plan_count, plan_histogram
-from shuffledp.cli.run import run_count, run_histogram
+from shuffledp.cli.plan import plan_count, plan_histogram, plan_mean, plan_sum
+from shuffledp.cli.run import run_count, run_histogram, run_mean, run_sum
 from shuffledp.errors import DomainError, ParameterError, ShuffledpError
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="shuffledp",
-    help="Differential privacy in the shuffled model: private counts and histograms.",
+    help="Differential privacy in the shuffled model: private counts, histograms, sums and means.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="markdown",
@@ -32,8 +32,12 @@ app.add_typer(plan_app, name="plan")
 app.add_typer(run_app, name="run")
 plan_app.command("count")(plan_count)
 plan_app.command("histogram")(plan_histogram)
+plan_app.command("sum")(plan_sum)
+plan_app.command("mean")(plan_mean)
 run_app.command("count")(run_count)
 run_app.command("histogram")(run_histogram)
+run_app.command("sum")(run_sum)
+run_app.command("mean")(run_mean)
 app.command()(account)
 app.command()(demo)
 
@@ -50,7 +54,7 @@ def _options(
         bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Differential privacy in the shuffled model: private counts and histograms."""
+    """Differential privacy in the shuffled model: private counts, histograms, sums and means."""
 
 
 def main() -> None:

@@ -18,9 +18,12 @@ __all__ = [
     "EstimatorOption",
     "HonestFractionOption",
     "JsonOption",
+    "LowerOption",
     "PlotOption",
     "SeedOption",
+    "UpperOption",
     "UsersOption",
+    "WholeOption",
     "number",
     "whole_number",
 ]
@@ -76,13 +79,21 @@ ConfidenceOption = Annotated[
     float, typer.Option("--confidence", parser=number, metavar="C", help="Level of the intervals.")
 ]
 EstimatorOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--estimator",
-        help="threshold (zero stays zero), unbiased, clipped, midpoint or relaxed-threshold.",
+        help="By name, the protocol's own if not given: unbiased, clipped; balcer-cheu also threshold (zero stays "
+        "zero), midpoint and relaxed-threshold.",
         metavar="NAME",
     ),
 ]
+LowerOption = Annotated[
+    float, typer.Option("--lower", parser=number, metavar="L", help="No user's number is below this.")
+]
+UpperOption = Annotated[
+    float, typer.Option("--upper", parser=number, metavar="U", help="No user's number is above this.")
+]
+WholeOption = Annotated[bool, typer.Option("--whole", help="Only whole numbers occur.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 PlotOption = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw a figure: .png, .svg or .html.")]
 SeedOption = Annotated[

@@ -7,7 +7,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import numpy as np
 import typer
 from numpy.typing import NDArray
 
@@ -21,22 +20,27 @@ from shuffledp.cli.options import (
     EstimatorOption,
     HonestFractionOption,
     JsonOption,
+    LowerOption,
     PlotOption,
     SeedOption,
+    UpperOption,
+    WholeOption,
 )
 from shuffledp.cli.results import check_result_path, result_content
 from shuffledp.cli.screen import note, print_json, print_table, progress_bar, say, waiting
-from shuffledp.engines.local import FileColumn, run_counts
-from shuffledp.errors import ParameterError, UnknownNameError
+from shuffledp.domain import Interval
+from shuffledp.engines.local import FileColumn, run_counts, run_places
+from shuffledp.errors import ParameterError
 from shuffledp.figures import check_figure_path
 from shuffledp.output import write_all
+from shuffledp.planning import Count, Histogram, Mean, Question, Sum, plan
 from shuffledp.privacy.calibration import check_users
 from shuffledp.privacy.guarantee import check_target
-from shuffledp.protocols.postprocessing import ESTIMATORS
+from shuffledp.protocols.linear import check_estimator
 from shuffledp.protocols.registry import find
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness, RandomSource
 
-__all__ = ["run_count", "run_histogram"]
+__all__ = ["run_count", "run_histogram", "run_mean", "run_sum"]
 
 _SHOWN_ROWS = 40
 
@@ -47,7 +51,7 @@ class Engine(StrEnum):
     local = "local"
 
 
-ENGINES = {Engine.local: run_counts}
+BEST = "best"
 
 
 class Route(StrEnum):
@@ -60,7 +64,15 @@ class Route(StrEnum):
 
 DataArgument = Annotated[Path, typer.Argument(metavar="DATA", help="A CSV (also .gz) or Parquet file, a row per user.")]
 ColumnOption = Annotated[str, typer.Option("--column", help="The column with the users' values.", metavar="C")]
-ProtocolOption = Annotated[str, typer.Option("--protocol", help="The protocol by name.", metavar="NAME")]
+ProtocolOption = Annotated[
+    str,
+    typer.Option(
+        "--protocol",
+        help="The protocol by name, or best: the one with the least error that plan finds.",
+        metavar="NAME",
+    ),
+]
+ClipOption = Annotated[bool, typer.Option("--clip", help="Move numbers outside the bounds to the nearer one.")]
 DropMissingOption = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows without a value.")]
 OutOption = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", help="Write the result: .json, .csv or .parquet.")
@@ -83,7 +95,7 @@ def run_count(
     protocol: ProtocolOption = "balcer-cheu",
     calibration: CalibrationOption = Calibration.tight,
     honest_fraction: HonestFractionOption = 1.0,
-    estimator: EstimatorOption = "threshold",
+    estimator: EstimatorOption = None,
     confidence: ConfidenceOption = 0.95,
     out: OutOption = None,
     plot: PlotOption = None,
@@ -96,13 +108,13 @@ def run_count(
 
     Example: shuffledp run count survey.csv --column smoker --epsilon 1 --delta 1e-6
     """
-    _check_early(epsilon, delta, honest_fraction, estimator, confidence, out, plot)
+    target = Target(protocol, epsilon, delta, calibration, honest_fraction)
+    _check_early("count", target, estimator, confidence, out, plot)
     _check_paths(data, None, out, plot)
-    kind: Any = find("count", protocol)
     with progress_bar(f"Reading {data.name}") as progress:
         counts = FileColumn(data, column, drop_missing, progress).bits(equals=equals)
-    target = Target(epsilon, delta, calibration, honest_fraction)
-    estimate = _run(kind, counts, target, estimator, engine, route, insecure_seed)
+    question = Count(int(counts.sum()))
+    estimate = _run(question, counts, target, estimator, engine, route, insecure_seed)
     estimate = _with_caveats(estimate, drop_missing=drop_missing)
     result = estimate.to_json(confidence)
     _deliver(estimate, result, confidence, out, plot, f"{column}{f' = {equals}' if equals else ''}")
@@ -138,7 +150,7 @@ def run_histogram(
     protocol: ProtocolOption = "balcer-cheu",
     calibration: CalibrationOption = Calibration.tight,
     honest_fraction: HonestFractionOption = 1.0,
-    estimator: EstimatorOption = "threshold",
+    estimator: EstimatorOption = None,
     confidence: ConfidenceOption = 0.95,
     out: OutOption = None,
     plot: PlotOption = None,
@@ -151,15 +163,15 @@ def run_histogram(
 
     Example: shuffledp run histogram survey.csv --column mode --domain bus,bike,car --epsilon 1 --delta 1e-6
     """
-    _check_early(epsilon, delta, honest_fraction, estimator, confidence, out, plot)
+    target = Target(protocol, epsilon, delta, calibration, honest_fraction)
+    _check_early("histogram", target, estimator, confidence, out, plot)
     _check_paths(data, domain_file, out, plot)
-    kind: Any = find("histogram", protocol)
     with progress_bar(f"Reading {data.name}") as progress:
         table = FileColumn(data, column, drop_missing, progress)
         chosen = choose_domain(domain, domain_file, domain_from_data, other, table)
         counts = table.histogram(chosen.categories, other=other)
-    target = Target(epsilon, delta, calibration, honest_fraction)
-    estimate = _run(kind, counts, target, estimator, engine, route, insecure_seed, categories=chosen.categories)
+    question = Histogram(int(counts.sum()), categories=chosen.categories)
+    estimate = _run(question, counts, target, estimator, engine, route, insecure_seed)
     estimate = _with_caveats(estimate, drop_missing=drop_missing, domain=chosen)
     result = estimate.to_json(confidence) | {"domain": chosen.source}
     _deliver(estimate, result, confidence, out, plot, column)
@@ -170,56 +182,197 @@ def run_histogram(
     _show_histogram(estimate, confidence, column)
 
 
+def run_sum(
+    data: DataArgument,
+    column: ColumnOption,
+    lower: LowerOption,
+    upper: UpperOption,
+    epsilon: EpsilonOption,
+    delta: DeltaOption,
+    whole: WholeOption = False,
+    clip: ClipOption = False,
+    drop_missing: DropMissingOption = False,
+    protocol: ProtocolOption = BEST,
+    calibration: CalibrationOption = Calibration.tight,
+    honest_fraction: HonestFractionOption = 1.0,
+    estimator: EstimatorOption = None,
+    confidence: ConfidenceOption = 0.95,
+    out: OutOption = None,
+    plot: PlotOption = None,
+    engine: EngineOption = Engine.local,
+    route: RouteOption = Route.auto,
+    insecure_seed: SeedOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add up privately the users' numbers, each between two public bounds.
+
+    Example: shuffledp run sum survey.csv --column minutes --lower 0 --upper 240 --epsilon 1 --delta 1e-6
+    """
+    target = Target(protocol, epsilon, delta, calibration, honest_fraction)
+    interval = Interval(lower, upper, whole)
+    _run_numbers(
+        "sum",
+        data,
+        FileColumn(data, column, drop_missing),
+        interval,
+        clip,
+        target,
+        estimator,
+        Delivery(confidence, out, plot, as_json),
+        engine,
+        route,
+        insecure_seed,
+    )
+
+
+def run_mean(
+    data: DataArgument,
+    column: ColumnOption,
+    lower: LowerOption,
+    upper: UpperOption,
+    epsilon: EpsilonOption,
+    delta: DeltaOption,
+    whole: WholeOption = False,
+    clip: ClipOption = False,
+    drop_missing: DropMissingOption = False,
+    protocol: ProtocolOption = BEST,
+    calibration: CalibrationOption = Calibration.tight,
+    honest_fraction: HonestFractionOption = 1.0,
+    estimator: EstimatorOption = None,
+    confidence: ConfidenceOption = 0.95,
+    out: OutOption = None,
+    plot: PlotOption = None,
+    engine: EngineOption = Engine.local,
+    route: RouteOption = Route.auto,
+    insecure_seed: SeedOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Estimate privately the mean of the users' numbers, each between two public bounds.
+
+    Example: shuffledp run mean survey.csv --column minutes --lower 0 --upper 240 --epsilon 1 --delta 1e-6
+    """
+    target = Target(protocol, epsilon, delta, calibration, honest_fraction)
+    interval = Interval(lower, upper, whole)
+    _run_numbers(
+        "mean",
+        data,
+        FileColumn(data, column, drop_missing),
+        interval,
+        clip,
+        target,
+        estimator,
+        Delivery(confidence, out, plot, as_json),
+        engine,
+        route,
+        insecure_seed,
+    )
+
+
+class Delivery(NamedTuple):
+    """How the result is to be shown and where it goes."""
+
+    confidence: float
+    out: Path | None
+    plot: Path | None
+    as_json: bool
+
+
+def _run_numbers(
+    statistic: str,
+    data: Path,
+    table: FileColumn,
+    interval: Interval,
+    clip: bool,
+    target: Target,
+    estimator: str | None,
+    delivery: Delivery,
+    engine: Engine,
+    route: Route,
+    seed: int | None,
+) -> None:
+    _check_early("sum", target, estimator, delivery.confidence, delivery.out, delivery.plot)
+    _check_paths(data, None, delivery.out, delivery.plot)
+    with progress_bar(f"Reading {data.name}") as progress:
+        places = replace(table, progress=progress).places(interval, clip=clip)
+    kind = Mean if statistic == "mean" else Sum
+    question = kind(len(places), interval.lower, interval.upper, interval.whole)
+    estimate = _run(question, places, target, estimator, engine, route, seed)
+    estimate = _with_caveats(estimate, drop_missing=table.drop_missing)
+    estimate = estimate.mean if statistic == "mean" else estimate
+    result = estimate.to_json(delivery.confidence) | {"statistic": statistic}
+    _deliver(estimate, result, delivery.confidence, delivery.out, delivery.plot, f"the {statistic} of {table.column}")
+    if delivery.as_json:
+        print_json(result)
+        _note_caveats(estimate)
+        return
+    low, high = estimate.interval(delivery.confidence)
+    say(
+        f"The {statistic} of {table.column} over {estimate.users:,} users is {estimate.value:,.6g} "
+        f"(give or take {estimate.standard_error:,.3g})."
+    )
+    say(f"Between {low:,.6g} and {high:,.6g} with {delivery.confidence:.0%} confidence, by {estimate.protocol}.")
+    _say_guarantee(estimate)
+
+
+class Target(NamedTuple):
+    """The protocol and what its noise is calibrated for."""
+
+    protocol: str
+    epsilon: float
+    delta: float
+    calibration: Calibration
+    honest_fraction: float
+
+    def protocol_for(self, question: Question) -> Any:
+        """The protocol calibrated for the question, or the best one that the planner finds."""
+        if self.protocol == BEST:
+            return plan(question, epsilon=self.epsilon, delta=self.delta, honest_fraction=self.honest_fraction).best
+        return find(question.shelf, self.protocol).calibrate(
+            **question.settings(),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            calibration=self.calibration,
+            honest_fraction=self.honest_fraction,
+        )
+
+
 def _check_early(
-    epsilon: float,
-    delta: float,
-    honest_fraction: float,
-    estimator: str,
-    confidence: float,
-    out: Path | None,
-    plot: Path | None,
+    shelf: str, target: Target, estimator: str | None, confidence: float, out: Path | None, plot: Path | None
 ) -> None:
     """Refuse what can be refused before a large file is read."""
-    check_target(epsilon, delta)
-    check_users(2, honest_fraction)
+    check_target(target.epsilon, target.delta)
+    check_users(2, target.honest_fraction)
     if not 0 < confidence < 1:
         raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence:g}.")
-    if estimator not in ESTIMATORS:
-        raise UnknownNameError(f"There is no estimator {estimator!r}; choose one of {', '.join(ESTIMATORS)}.")
+    if target.protocol != BEST:
+        kind = find(shelf, target.protocol)
+        if estimator is not None:
+            check_estimator(estimator, kind.estimators)
+    elif target.calibration is not Calibration.tight:
+        raise ParameterError("--protocol best chooses the calibration too; name a protocol to use the paper's.")
     if out is not None:
         check_result_path(out)
     if plot is not None:
         check_figure_path(plot)
 
 
-class Target(NamedTuple):
-    """What the noise is calibrated for."""
-
-    epsilon: float
-    delta: float
-    calibration: Calibration
-    honest_fraction: float
-
-
 def _run(
-    kind: Any,
-    counts: NDArray[np.int64],
+    question: Question,
+    values: NDArray[Any],
     target: Target,
-    estimator: str,
+    estimator: str | None,
     engine: Engine,
     route: Route,
     seed: int | None,
-    **domain: Any,
 ) -> Any:
-    """One round over users of whom so many hold each index."""
+    """One round over users of whom so many hold each index, or whose numbers lie at these places."""
     with waiting("Randomizing, shuffling and counting"):
-        return ENGINES[engine](
-            counts,
-            lambda users: kind.calibrate(users=users, **target._asdict(), **domain),
-            estimator=estimator,
-            route=route,
-            source=_source(seed),
-        )
+        protocol = target.protocol_for(question)
+        run = ENGINES[engine][question.shelf == "sum"]
+        return run(values, lambda _: protocol, estimator=estimator or "", route=route, source=_source(seed))
+
+
+ENGINES = {Engine.local: (run_counts, run_places)}
 
 
 def _check_paths(*paths: Path | None) -> None:

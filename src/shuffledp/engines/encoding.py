@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories
+from shuffledp.domain import Categories, Interval
 from shuffledp.errors import DataError
 
-__all__ = ["ColumnCounts", "count_bits", "count_categories", "distinct_values"]
+__all__ = ["ColumnCounts", "collect_places", "count_bits", "count_categories", "distinct_values"]
 
 _YES = ("1", "true", "yes", "y", "t")
 _NO = ("0", "false", "no", "n", "f")
@@ -77,6 +77,54 @@ def count_bits(batches: Iterable[pa.Array], *, equals: str | None = None, drop_m
         "Use --drop-missing to leave missing ones out",
     )
     return result
+
+
+def collect_places(
+    batches: Iterable[pa.Array], domain: Interval, *, clip: bool = False, drop_missing: bool = False
+) -> NDArray[np.float64]:
+    """Where each user's number lies between the bounds. What is no number, outside or missing is an error.
+
+    ``clip`` moves numbers outside to the nearer bound, ``drop_missing`` leaves rows without one out.
+    """
+    result = ColumnCounts(np.zeros(1, dtype=np.int64))
+    parts: list[NDArray[np.float64]] = []
+    for batch in batches:
+        result.missing += 0 if drop_missing else batch.null_count
+        text = batch.drop_null()
+        numbers = _as_numbers(text)
+        wrong = np.isnan(numbers) if clip else ~((numbers >= domain.lower) & (numbers <= domain.upper))
+        if domain.whole:
+            wrong |= numbers != np.floor(numbers)
+        if wrong.any():
+            result.outside += int(wrong.sum())
+            for value in pc.unique(text.filter(pa.array(wrong)).slice(0, 1000)).to_pylist():
+                if value not in result.examples and len(result.examples) < _SHOWN:
+                    result.examples.append(value)
+        parts.append(domain.places(numbers[~wrong], clip=clip))
+    result.counts[0] = sum(map(len, parts))
+    kind = "whole numbers" if domain.whole else "numbers"
+    _refuse_leftovers(
+        result,
+        f"The domain is {kind} from {domain.lower:g} to {domain.upper:g}; --clip moves numbers to the nearer bound",
+        "Use --drop-missing to leave missing ones out",
+    )
+    return np.concatenate(parts)
+
+
+def _as_numbers(text: pa.Array) -> NDArray[np.float64]:
+    """Each text as a number; NaN where it is none."""
+    try:
+        numbers: NDArray[np.float64] = pc.cast(text, pa.float64()).to_numpy(zero_copy_only=False)
+        return numbers
+    except pa.ArrowInvalid:
+        return np.array([_as_number(value) for value in text.to_pylist()], dtype=np.float64)
+
+
+def _as_number(value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        return math.nan
 
 
 def distinct_values(batches: Iterable[pa.Array]) -> Categories:

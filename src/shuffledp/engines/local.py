@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories
+from shuffledp.domain import Categories, Interval
 from shuffledp.engines.columns import Progress, read_column
-from shuffledp.engines.encoding import count_bits, count_categories, distinct_values
-from shuffledp.protocols.flow import run_counted
+from shuffledp.engines.encoding import collect_places, count_bits, count_categories, distinct_values
+from shuffledp.protocols.flow import run_counted, run_round
 from shuffledp.randomness import SYSTEM, RandomSource
 
-__all__ = ["FileColumn", "run_counts"]
+__all__ = ["FileColumn", "run_counts", "run_places"]
 
 ProtocolFor = Callable[[int], Any]
 """From the number of users to the protocol that they run."""
@@ -39,6 +39,10 @@ class FileColumn:
         """How many users hold each category of the domain."""
         return count_categories(self._batches(), domain, other=other, drop_missing=self.drop_missing).counts
 
+    def places(self, domain: Interval, *, clip: bool = False) -> NDArray[np.float64]:
+        """Where each user's number lies between the bounds, from 0.0 to 1.0."""
+        return collect_places(self._batches(), domain, clip=clip, drop_missing=self.drop_missing)
+
     def distinct(self) -> Categories:
         """Every value that occurs. Releasing this list is not private."""
         return distinct_values(self._batches())
@@ -51,10 +55,23 @@ def run_counts(
     counts: NDArray[np.int64],
     protocol_for: ProtocolFor,
     *,
-    estimator: str = "threshold",
+    estimator: str = "",
     route: str = "auto",
     source: RandomSource = SYSTEM,
 ) -> Any:
     """One round over users of whom so many hold each index; the protocol fits their number."""
     protocol = protocol_for(int(counts.sum()))
-    return run_counted(protocol, counts, estimator=estimator, route=route, source=source)
+    return run_counted(protocol, counts, estimator=estimator or protocol.estimators[0], route=route, source=source)
+
+
+def run_places(
+    places: NDArray[np.float64],
+    protocol_for: ProtocolFor,
+    *,
+    estimator: str = "",
+    route: str = "auto",
+    source: RandomSource = SYSTEM,
+) -> Any:
+    """One round over users whose numbers lie at these places between the bounds."""
+    protocol = protocol_for(len(places))
+    return run_round(protocol, places, estimator=estimator or protocol.estimators[0], route=route, source=source)

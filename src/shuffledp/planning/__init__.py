@@ -1,6 +1,20 @@
 """From a question and a target to protocols, ranked, with reasons."""
 
-from shuffledp.planning.planner import Plan, Plans, Rejection, plan
-from shuffledp.planning.question import Count, Histogram, Question
+from shuffledp.planning.accuracy import fewest_users_for, least_epsilon_for
+from shuffledp.planning.planner import Limits, Plan, Plans, Rejection, plan
+from shuffledp.planning.question import Count, Histogram, Mean, Question, Sum
 
-__all__ = ["Count", "Histogram", "Plan", "Plans", "Question", "Rejection", "plan"]
+__all__ = [
+    "Count",
+    "Histogram",
+    "Limits",
+    "Mean",
+    "Plan",
+    "Plans",
+    "Question",
+    "Rejection",
+    "Sum",
+    "fewest_users_for",
+    "least_epsilon_for",
+    "plan",
+]

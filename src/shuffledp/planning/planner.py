@@ -2,19 +2,61 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
-from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
+from shuffledp.errors import ConditionError, InfeasibleError, MissingPackageError, ParameterError
 from shuffledp.model import Cost, ExpectedError
 from shuffledp.planning.question import Question
-from shuffledp.privacy.calibration import CALIBRATIONS, check_users
+from shuffledp.privacy.calibration import check_users
 from shuffledp.privacy.guarantee import check_target
 from shuffledp.protocols.registry import PROTOCOLS
 
-__all__ = ["MODELS", "Plan", "Plans", "Rejection", "plan"]
+__all__ = ["MODELS", "Limits", "Plan", "Plans", "Rejection", "plan"]
 
 MODELS = ("shuffled", "local", "central")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a plan must keep to, beside the target."""
+
+    trust: str = "shuffled"
+    honest_fraction: float = 1.0
+    max_messages: float | None = None
+    max_bytes: float | None = None
+    max_local_epsilon: float | None = None
+    """What must be left if the shuffler and the analyzer work together; None for nothing."""
+
+    def __post_init__(self) -> None:
+        if self.trust not in MODELS:
+            raise ParameterError(
+                f"There is no trust model {self.trust!r}; choose one of {', '.join(MODELS)}.", trust=self.trust
+            )
+        for limit in (self.max_messages, self.max_bytes, self.max_local_epsilon):
+            if limit is not None and not limit > 0:
+                raise ParameterError(
+                    f"A limit on what users send or leave must be above 0, not {limit:g}.", limit=limit
+                )
+
+    def why_not(self, protocol: Any) -> str:
+        """Why the protocol is over a limit, or nothing."""
+        cost: Cost = protocol.cost
+        if self.max_messages is not None and cost.messages_per_user > self.max_messages:
+            return f"it sends {cost.messages_per_user:.4g} messages per user, more than {self.max_messages:g}"
+        if self.max_bytes is not None and cost.bytes_per_user > self.max_bytes:
+            return f"it sends {cost.bytes_per_user:.4g} bytes per user, more than {self.max_bytes:g}"
+        if self.max_local_epsilon is not None:
+            left = protocol.guarantee.local_epsilon
+            if left > self.max_local_epsilon:
+                what = "nothing" if math.isinf(left) else f"epsilon {left:.4g}"
+                return (
+                    f"if the shuffler and the analyzer work together, {what} is left, "
+                    f"not the epsilon of {self.max_local_epsilon:g} that was asked for"
+                )
+        return ""
 
 
 @dataclass(frozen=True)
@@ -24,7 +66,9 @@ class Plan:
     protocol: Any
     calibration: str
     expected: ExpectedError
-    why: str
+    why: str = ""
+    reference: bool = False
+    """True if it asks for another trust than was offered: shown to compare, not to choose."""
 
     @property
     def cost(self) -> Cost:
@@ -38,6 +82,7 @@ class Plan:
             "protocol": self.protocol.name,
             "model": self.protocol.model,
             "calibration": self.calibration,
+            "reference": self.reference,
             "guarantee": self.protocol.guarantee.to_json(),
             "expected": self.expected.to_json(),
             "cost": self.cost.to_json(),
@@ -61,7 +106,7 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Plans:
-    """Feasible plans, the best first, and what was rejected."""
+    """Feasible plans, the best first, then those of other models to compare with, and what was rejected."""
 
     question: Question
     epsilon: float
@@ -73,6 +118,16 @@ class Plans:
     def best(self) -> Any:
         """The protocol of the best plan, ready to run."""
         return self.plans[0].protocol
+
+    @property
+    def frontier(self) -> tuple[Plan, ...]:
+        """Of the plans to choose from, those with less error than all that send no more; fewest bytes first."""
+        kept: list[Plan] = []
+        chosen = [each for each in self.plans if not each.reference]
+        for each in sorted(chosen, key=lambda each: (each.cost.bytes_per_user, each.expected.rmse)):
+            if not kept or each.expected.rmse < kept[-1].expected.rmse:
+                kept.append(each)
+        return tuple(kept)
 
     def to_json(self) -> dict[str, Any]:
         """The documented JSON form."""
@@ -93,6 +148,7 @@ def plan(
     honest_fraction: float = 1.0,
     max_messages: float | None = None,
     max_bytes: float | None = None,
+    max_local_epsilon: float | None = None,
     confidence: float = 0.95,
 ) -> Plans:
     """Rank the protocols that answer ``question`` within (epsilon, delta) and the limits.
@@ -100,63 +156,105 @@ def plan(
     Raises InfeasibleError with the reason of every protocol if there is none, so that the result
     always holds a plan that can be run.
     """
+    limits = Limits(trust, honest_fraction, max_messages, max_bytes, max_local_epsilon)
     check_target(epsilon, delta)
     check_users(question.users, honest_fraction)
     if not 0 < confidence < 1:
         raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence:g}.", confidence=confidence)
-    for limit in (max_messages, max_bytes):
-        if limit is not None and not limit > 0:
-            raise ParameterError(f"A limit on what users send must be above 0, not {limit:g}.", limit=limit)
-    if trust not in MODELS:
-        raise ParameterError(f"There is no trust model {trust!r}; choose one of {', '.join(MODELS)}.", trust=trust)
-    plans: list[Plan] = []
-    rejected: list[Rejection] = []
-    for name, kind in PROTOCOLS[question.name].items():
-        if kind.model != trust:
-            rejected.append(Rejection(name, "-", f"it works in the {kind.model} model, not the {trust} one"))
+    found = list(candidates(question, epsilon, delta, limits, confidence))
+    plans = [each for each in found if isinstance(each, Plan)]
+    rejected = tuple(each for each in found if isinstance(each, Rejection))
+    chosen = _ranked([each for each in plans if not each.reference])
+    if not chosen:
+        reasons = "; ".join(f"{each.protocol} ({each.calibration}): {each.reason.rstrip('.')}" for each in rejected)
+        raise InfeasibleError(f"No protocol of the {trust} model meets the target. {reasons}.", rejected=rejected)
+    references = _ranked([each for each in plans if each.reference])
+    return Plans(question, epsilon, delta, _explained(question, chosen, references), rejected)
+
+
+def candidates(
+    question: Question,
+    epsilon: float,
+    delta: float,
+    limits: Limits,
+    confidence: float = 0.95,
+    names: tuple[str, ...] | None = None,
+) -> Iterator[Plan | Rejection]:
+    """Every protocol for the question, or those named, with each calibration and setting worth trying."""
+    for name, kind in PROTOCOLS[question.shelf].items():
+        if names is not None and name not in names:
             continue
-        for calibration in CALIBRATIONS:
+        reference = kind.model != limits.trust or kind.trusts_shuffler
+        for calibration, setting in _ways(kind, question, epsilon, delta, reference=reference):
             try:
                 protocol = kind.calibrate(
                     **question.settings(),
                     epsilon=epsilon,
                     delta=delta,
                     calibration=calibration,
-                    honest_fraction=honest_fraction,
+                    honest_fraction=limits.honest_fraction,
+                    **setting,
                 )
-            except (InfeasibleError, ConditionError) as error:
-                rejected.append(Rejection(name, calibration, str(error)))
+                reason = "" if reference else limits.why_not(protocol)
+                expected = protocol.expected_error(confidence=confidence) if not reason else None
+            except (InfeasibleError, ConditionError, MissingPackageError) as error:
+                yield Rejection(name, calibration, str(error))
                 continue
-            too_dear = _over_limit(protocol.cost, max_messages, max_bytes)
-            if too_dear:
-                rejected.append(Rejection(name, calibration, too_dear))
-                continue
-            plans.append(Plan(protocol, calibration, protocol.expected_error(confidence=confidence), ""))
-    if not plans:
-        reasons = "; ".join(f"{each.protocol} ({each.calibration}): {each.reason.rstrip('.')}" for each in rejected)
-        raise InfeasibleError(f"No protocol meets the target. {reasons}.", rejected=rejected)
-    ranked = sorted(plans, key=lambda each: (each.expected.rmse, each.cost.bytes_per_user))
-    return Plans(question, epsilon, delta, _explained(ranked), tuple(rejected))
+            if expected is None:
+                yield Rejection(name, calibration, reason)
+            else:
+                yield Plan(protocol, calibration, _scaled(expected, question.scale()), reference=reference)
 
 
-def _over_limit(cost: Cost, max_messages: float | None, max_bytes: float | None) -> str:
-    """Why the cost is over a limit, or nothing."""
-    if max_messages is not None and cost.messages_per_user > max_messages:
-        return f"it sends {cost.messages_per_user:.4g} messages per user, more than {max_messages:g}"
-    if max_bytes is not None and cost.bytes_per_user > max_bytes:
-        return f"it sends {cost.bytes_per_user:.4g} bytes per user, more than {max_bytes:g}"
-    return ""
+def _ways(
+    kind: Any, question: Question, epsilon: float, delta: float, *, reference: bool
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The default, its alternatives, and the paper's constants; of a reference only the default."""
+    yield kind.calibrations[0], {}
+    if reference:
+        return
+    for setting in kind.alternatives(**question.settings(), epsilon=epsilon, delta=delta):
+        yield kind.calibrations[0], setting
+    for calibration in kind.calibrations[1:]:
+        yield calibration, {}
 
 
-def _explained(ranked: list[Plan]) -> tuple[Plan, ...]:
-    best = ranked[0]
-    explained = []
-    for place, each in enumerate(ranked):
-        if place == 0:
-            why = f"least error of {len(ranked)} feasible: off by {each.expected.rmse:.3g} users, typically"
-        else:
-            why = f"{each.expected.rmse / best.expected.rmse:.3g} times the error of the best"
-        if each.calibration == "paper":
-            why += "; the theorem's constants ask for more noise than privacy needs"
-        explained.append(Plan(each.protocol, each.calibration, each.expected, why))
+def _scaled(expected: ExpectedError, factor: float) -> ExpectedError:
+    return replace(expected, rmse=expected.rmse * factor, max_error=expected.max_error * factor)
+
+
+def _ranked(plans: list[Plan]) -> list[Plan]:
+    return sorted(plans, key=lambda each: (each.expected.rmse, each.cost.bytes_per_user))
+
+
+def _explained(question: Question, chosen: list[Plan], references: list[Plan]) -> tuple[Plan, ...]:
+    best = chosen[0]
+    why = f"least error of {len(chosen)} feasible: off by {best.expected.rmse:.3g} {question.unit}, typically"
+    explained = [replace(best, why=why)]
+    explained += [replace(each, why=_compared(each, best)) for each in chosen[1:]]
+    for each in references:
+        why = f"{_compared(each, best)}; {_trust_asked(each.protocol)}"
+        explained.append(replace(each, why=why))
     return tuple(explained)
+
+
+def _compared(each: Plan, best: Plan) -> str:
+    if best.expected.rmse > 0:
+        why = f"{each.expected.rmse / best.expected.rmse:.3g} times the error of the best"
+    else:
+        why = f"off by {each.expected.rmse:.3g}"
+    if not each.reference and each.cost.bytes_per_user < best.cost.bytes_per_user:
+        why += f", with {each.cost.bytes_per_user / best.cost.bytes_per_user:.2g} times its bytes"
+    if each.calibration == "paper":
+        why += "; the theorem's constants ask for more noise than privacy needs"
+    return why
+
+
+def _trust_asked(protocol: Any) -> str:
+    if protocol.trusts_shuffler:
+        return "the shuffler must count and remove small counts, and is trusted with all of them"
+    return {
+        "central": "whoever collects sees every value",
+        "local": "nobody needs to be trusted",
+        "shuffled": "the shuffler must be trusted to shuffle",
+    }[str(protocol.model)]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from shuffledp.domain import Categories
+from shuffledp.domain import Categories, Interval
 from shuffledp.errors import DomainError
 
-__all__ = ["Count", "Histogram", "Question"]
+__all__ = ["Count", "Histogram", "Mean", "Question", "Sum"]
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,18 @@ class Count:
     """How many of the users hold a 1?"""
 
     name: ClassVar[str] = "count"
+    shelf: ClassVar[str] = "count"
+    """Under which question the registry keeps its protocols."""
+    unit: ClassVar[str] = "users"
     users: int
 
     def settings(self) -> dict[str, Any]:
         """What a protocol's calibration needs to know of the question."""
         return {"users": self.users}
+
+    def scale(self) -> float:
+        """From the error of a protocol to the error of the answer."""
+        return 1.0
 
     def to_json(self) -> dict[str, Any]:
         """The documented JSON form."""
@@ -33,6 +40,8 @@ class Histogram:
     """How many of the users hold each category?"""
 
     name: ClassVar[str] = "histogram"
+    shelf: ClassVar[str] = "histogram"
+    unit: ClassVar[str] = "users"
     users: int
     domain_size: int | None = None
     categories: Sequence[str] | Categories | None = None
@@ -53,9 +62,58 @@ class Histogram:
         """What a protocol's calibration needs to know of the question."""
         return {"users": self.users, "domain_size": self.domain_size, "categories": self.categories}
 
+    def scale(self) -> float:
+        """From the error of a protocol to the error of the answer."""
+        return 1.0
+
     def to_json(self) -> dict[str, Any]:
         """The documented JSON form."""
         return {"kind": self.name, "users": self.users, "domain_size": self.domain_size}
 
 
-Question = Count | Histogram
+@dataclass(frozen=True)
+class Sum:
+    """What do the users' numbers, each between two public bounds, add up to?"""
+
+    name: ClassVar[str] = "sum"
+    shelf: ClassVar[str] = "sum"
+    unit: ClassVar[str] = "units"
+    users: int
+    lower: float = 0.0
+    upper: float = 1.0
+    whole: bool = False
+    """Only whole numbers occur."""
+
+    def __post_init__(self) -> None:
+        self.domain  # noqa: B018 - refuses bounds that mean nothing
+
+    @property
+    def domain(self) -> Interval:
+        """The public bounds."""
+        return Interval(float(self.lower), float(self.upper), self.whole)
+
+    def settings(self) -> dict[str, Any]:
+        """What a protocol's calibration needs to know of the question."""
+        return {"users": self.users, "domain": self.domain}
+
+    def scale(self) -> float:
+        """From the error of a protocol to the error of the answer."""
+        return 1.0
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented JSON form."""
+        return {"kind": self.name, "users": self.users, "lower": self.lower, "upper": self.upper, "whole": self.whole}
+
+
+@dataclass(frozen=True)
+class Mean(Sum):
+    """What is the mean of the users' numbers? The sum, divided by the public number of users."""
+
+    name: ClassVar[str] = "mean"
+
+    def scale(self) -> float:
+        """A mean is off by the users' share of what the sum is off by."""
+        return 1.0 / max(1, self.users)
+
+
+Question = Count | Histogram | Sum

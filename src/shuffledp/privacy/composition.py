@@ -8,10 +8,11 @@ from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair
-from shuffledp.privacy.guarantee import ReleaseLaw
+from shuffledp.privacy.guarantee import PrivacyLaw, ReleaseLaw
 
 __all__ = ["CERTIFIED_DOWN_TO", "MOST_RELEASES", "ComposedLaw", "compose"]
 
@@ -24,9 +25,11 @@ _CUT = 1e-16
 _ROUNDING_PER_RELEASE = 1e-14  # of the Fourier transforms, added to delta
 _CELLS_PER_DEVIATION = 250
 _MOST_CELLS = 200_000
+_CURVE_REACH = 60.0
+_CURVE_POINTS = 1000
 
 
-def compose(law: ReleaseLaw | ComposedLaw, releases: int) -> ReleaseLaw | ComposedLaw:
+def compose(law: PrivacyLaw, releases: int) -> PrivacyLaw:
     """The privacy law of ``releases`` independent releases, each with the given law."""
     if isinstance(law, ComposedLaw):
         return compose(law.law, law.releases * releases)
@@ -41,11 +44,13 @@ def compose(law: ReleaseLaw | ComposedLaw, releases: int) -> ReleaseLaw | Compos
 class ComposedLaw:
     """Several independent releases of one law, as privacy loss distributions of dp-accounting."""
 
-    law: ReleaseLaw
+    law: PrivacyLaw
     releases: int
 
     @cached_property
     def _distribution(self) -> Any:
+        if not isinstance(self.law, ReleaseLaw):
+            return _from_curve(self.law).self_compose(self.releases)
         directions = self.law.directions(_CUT)
         width = min(_grid_width(pair) for pairs in directions for pair in pairs)
         once = [reduce(lambda a, b: a.compose(b), [_on_grid(pair, width) for pair in pairs]) for pairs in directions]
@@ -74,6 +79,42 @@ def _worst_of(distributions: list[Any], reach: int, width: float) -> Any:
     losses = np.arange(-reach, reach + 1)
     deltas = np.max([distribution.get_delta_for_epsilon(losses * width) for distribution in distributions], axis=0)
     return PrivacyLossDistribution(create_pmf_pessimistic_connect_dots(width, losses, np.clip(deltas, 0.0, 1.0)))
+
+
+def _from_curve(law: PrivacyLaw) -> Any:
+    """A loss distribution that dominates a law of which only the curve of deltas is known.
+
+    Any two outcomes' laws have a curve that is convex in e^epsilon, so the lower convex hull of upper
+    bounds on it is an upper bound still; its distribution is found by connecting the dots. The
+    curve covers both directions, and so does its mirror image at negative epsilons.
+    """
+    from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+    reach = _CURVE_REACH
+    while reach > 1e-6 and law.delta_at(reach / 2) <= _CUT:
+        reach /= 2
+    width = reach / _CURVE_POINTS
+    steps = np.arange(-_CURVE_POINTS, _CURVE_POINTS + 1)
+    ahead = np.array([law.delta_at(epsilon) for epsilon in (steps[_CURVE_POINTS:] * width).tolist()])
+    growth = np.exp(steps * width)
+    behind = 1 - growth[:_CURVE_POINTS] * (1 - ahead[:0:-1])  # H(P||Q) at -epsilon from H(Q||P) at epsilon
+    deltas = _lower_hull(growth, np.clip(np.concatenate((behind, ahead)), 0.0, 1.0))
+    return PrivacyLossDistribution(create_pmf_pessimistic_connect_dots(width, steps, deltas))
+
+
+def _lower_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The greatest convex function at or below the points, at the points."""
+    kept: list[int] = []
+    for place in range(len(x)):
+        while len(kept) > 1 and _is_above_chord(x, y, kept[-2], kept[-1], place):
+            kept.pop()
+        kept.append(place)
+    return np.interp(x, x[kept], y[kept])
+
+
+def _is_above_chord(x: NDArray[np.float64], y: NDArray[np.float64], left: int, middle: int, right: int) -> bool:
+    return bool((y[middle] - y[left]) * (x[right] - x[left]) >= (y[right] - y[left]) * (x[middle] - x[left]))
 
 
 def _reach(directions: tuple[tuple[DiscretePair, ...], ...], width: float) -> int:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
 
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair
-
-if TYPE_CHECKING:
-    from shuffledp.privacy.composition import ComposedLaw
 
 __all__ = ["Guarantee", "PrivacyLaw", "ReleaseLaw", "check_target", "least_epsilon"]
 
@@ -26,6 +23,7 @@ class PrivacyLaw(Protocol):
         """Upper bound on the least delta of (epsilon, delta)-privacy."""
 
 
+@runtime_checkable
 class ReleaseLaw(PrivacyLaw, Protocol):
     """The same of one release, by the distributions that a replaced user makes more or less likely."""
 
@@ -43,11 +41,13 @@ class Guarantee:
     """How many reports the round needs; fewer are not released."""
     honest_users: int
     """How many of them must follow the protocol."""
-    law: ReleaseLaw | ComposedLaw
+    law: PrivacyLaw
     theorem: str
     """What proves it."""
     local_epsilon: float = math.inf
     """What is left if shuffler and analyzer work together; infinite when nothing is."""
+    trust: str = "shuffled"
+    """Who is trusted: the shuffler, nobody (local), or the party that collects (central)."""
     neighbours: str = REPLACE_ONE
     """Which data sets are compared: those in which one user's value is replaced."""
     releases: int = 1
@@ -67,6 +67,8 @@ class Guarantee:
         """
         from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, compose
 
+        if self.delta == 0:
+            return self._after_pure(releases)
         if releases > 1 and self.delta < CERTIFIED_DOWN_TO:
             raise ParameterError(
                 f"Several releases are accounted for down to delta = {CERTIFIED_DOWN_TO:g}, not {self.delta:g}.",
@@ -81,7 +83,24 @@ class Guarantee:
             law=law,
             theorem=f"{self.theorem}; {releases} releases composed by their privacy loss distribution",
             local_epsilon=self.local_epsilon,
+            trust=self.trust,
             neighbours=self.neighbours,
+            releases=releases * self.releases,
+        )
+
+    def _after_pure(self, releases: int) -> Guarantee:
+        """Without any delta the epsilons do add, and no less can be claimed."""
+        from shuffledp.privacy.pure import PureLaw
+
+        if releases < 1:
+            raise ParameterError(f"The number of releases must be at least 1, not {releases}.", releases=releases)
+        total = releases * self.epsilon
+        return replace(
+            self,
+            epsilon=total,
+            law=PureLaw(total) if releases > 1 else self.law,
+            theorem=f"{self.theorem}; {releases} releases added up" if releases > 1 else self.theorem,
+            local_epsilon=releases * self.local_epsilon,
             releases=releases * self.releases,
         )
 
@@ -90,17 +109,23 @@ class Guarantee:
         times = "the release" if self.releases == 1 else f"the {self.releases} releases together"
         if not math.isfinite(self.epsilon):
             return f"No epsilon holds for {times} with delta = {self.delta:.2g}: there is no guarantee."
-        collusion = (
-            "If the shuffler and the analyzer work together, nothing is left of it."
-            if math.isinf(self.local_epsilon)
-            else f"If the shuffler and the analyzer work together, epsilon {self.local_epsilon:.4g} is left."
-        )
+        exception = f", except with probability {self.delta:.2g} (delta)" if self.delta > 0 else ""
         return (
             f"Whatever one person answered changes the probability of any outcome of {times} by a factor of "
-            f"at most {math.exp(min(self.epsilon, LARGEST_EPSILON)):.4g} (epsilon = {self.epsilon:.4g}), except with "
-            f"probability {self.delta:.2g} (delta), as long as {self.honest_users:,} of {self.users:,} users "
-            f"follow the protocol. {collusion}"
+            f"at most {math.exp(min(self.epsilon, LARGEST_EPSILON)):.4g} (epsilon = {self.epsilon:.4g}){exception}"
+            f"{self._condition()}"
         )
+
+    def _condition(self) -> str:
+        """Who must follow the protocol, and what is left if parties work together."""
+        if self.trust == "local":
+            return ", even if everybody else works together."
+        if self.trust == "central":
+            return ", towards everybody but the party that collects: that one sees every value."
+        condition = f", as long as {self.honest_users:,} of {self.users:,} users follow the protocol."
+        if math.isinf(self.local_epsilon):
+            return f"{condition} If the shuffler and the analyzer work together, nothing is left of it."
+        return f"{condition} If the shuffler and the analyzer work together, epsilon {self.local_epsilon:.4g} is left."
 
     def to_json(self) -> dict[str, Any]:
         """The documented JSON form; infinite values become null."""
@@ -110,6 +135,7 @@ class Guarantee:
             "users": self.users,
             "honest_users": self.honest_users,
             "local_epsilon": _finite(self.local_epsilon),
+            "trust": self.trust,
             "neighbours": self.neighbours,
             "releases": self.releases,
             "theorem": self.theorem,

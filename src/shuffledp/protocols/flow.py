@@ -20,44 +20,41 @@ __all__ = ["ROUTES", "choose_route", "run_counted", "run_round"]
 
 ROUTES = ("auto", "messages", "counts")
 
-_MOST_MESSAGES = 20_000_000
-_MOST_MESSAGES_IN_MEMORY = 1_000_000_000
+_MOST_NUMBERS = 20_000_000
+_MOST_NUMBERS_IN_MEMORY = 1_000_000_000
 
 
 def choose_route(protocol: Protocol, users: int, route: str) -> str:
     """``messages`` makes and shuffles every message; ``counts`` draws the tally with the same law.
 
-    ``auto`` makes the messages while there are at most twenty million.
+    ``auto`` makes the messages while they are at most twenty million numbers.
     """
     if route not in ROUTES:
         raise UnknownNameError(f"There is no route {route!r}; choose one of {', '.join(ROUTES)}.", route=route)
     messages = users * protocol.cost.messages_per_user
-    if route == "messages" and messages > _MOST_MESSAGES_IN_MEMORY:
+    numbers = messages * protocol.message_format.columns
+    if route == "messages" and numbers > _MOST_NUMBERS_IN_MEMORY:
         raise ParameterError(
             f"The route messages would hold {messages:,.0f} messages in memory; the route counts has the same law.",
             messages=messages,
         )
     if route != "auto":
         return route
-    return "messages" if messages <= _MOST_MESSAGES else "counts"
+    return "messages" if numbers <= _MOST_NUMBERS else "counts"
 
 
-def run_round(
-    protocol: Protocol, indices: NDArray[np.int64], *, estimator: str, route: str, source: RandomSource
-) -> Any:
-    """The estimate of one round over users with these values."""
-    check_enough_users(len(indices), protocol.users)
-    if choose_route(protocol, len(indices), route) == "counts":
-        tally = protocol.sample_tally(np.bincount(indices, minlength=protocol.domain_size), source=source)
-    else:
-        reports = protocol.randomize_all(indices, source=source)
-        tally = protocol.tally(reports.mixed(partial(permute, source=source)))
-    return protocol.estimate(tally, estimator=estimator)
+def run_round(protocol: Any, values: NDArray[Any], *, estimator: str, route: str, source: RandomSource) -> Any:
+    """The estimate of one round over users with these values (indices, or places in an interval)."""
+    check_enough_users(len(values), protocol.users)
+    if choose_route(protocol, len(values), route) == "counts":
+        summary = values if protocol.question == "sum" else np.bincount(values, minlength=protocol.domain_size)
+        return protocol.estimate(protocol.sample_tally(summary, source=source), estimator=estimator)
+    reports = protocol.randomize_all(values, source=source)
+    mixed = reports.mixed(partial(permute, source=source))
+    return protocol.estimate(protocol.release(protocol.tally(mixed), source=source), estimator=estimator)
 
 
-def run_counted(
-    protocol: Protocol, counts: NDArray[np.int64], *, estimator: str, route: str, source: RandomSource
-) -> Any:
+def run_counted(protocol: Any, counts: NDArray[np.int64], *, estimator: str, route: str, source: RandomSource) -> Any:
     """The estimate of one round over users of whom so many hold each index; their order is no matter."""
     users = int(counts.sum())
     check_enough_users(users, protocol.users)

@@ -2,21 +2,54 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
 
 from shuffledp.errors import UnknownNameError
-from shuffledp.protocols.counting.balcer_cheu import BalcerCheuCount
-from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
 
-if TYPE_CHECKING:
-    Entry = type[BalcerCheuCount] | type[BalcerCheuHistogram]
+__all__ = ["PROTOCOLS", "Entry", "find", "find_qualified"]
 
-__all__ = ["PROTOCOLS", "find", "find_qualified"]
+Entry = Any
+"""The class of a protocol: with ``calibrate`` and everything of shuffledp.model.Protocol."""
 
-PROTOCOLS: dict[str, dict[str, Entry]] = {
-    "count": {BalcerCheuCount.name: BalcerCheuCount},
-    "histogram": {BalcerCheuHistogram.name: BalcerCheuHistogram},
+
+class _Shelf(Mapping[str, Entry]):
+    """Protocols of one question by name, each loaded from its file on first use."""
+
+    def __init__(self, homes: dict[str, str]) -> None:
+        self._homes = homes
+
+    def __getitem__(self, name: str) -> Entry:
+        module, _, kind = self._homes[name].rpartition(".")
+        return getattr(import_module(f"shuffledp.protocols.{module}"), kind)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._homes)
+
+    def __len__(self) -> int:
+        return len(self._homes)
+
+
+PROTOCOLS: Mapping[str, Mapping[str, Entry]] = {
+    "count": _Shelf(
+        {
+            "balcer-cheu": "counting.balcer_cheu.BalcerCheuCount",
+        }
+    ),
+    "histogram": _Shelf(
+        {
+            "balcer-cheu": "histogram.balcer_cheu.BalcerCheuHistogram",
+            "k-rr": "histogram.k_rr.KRandomizedResponse",
+        }
+    ),
+    "sum": _Shelf(
+        {
+            "duchi": "summing.duchi.DuchiSum",
+        }
+    ),
 }
+"""By question and name; a new protocol is one line here."""
 
 
 def find(question: str, name: str) -> Entry:

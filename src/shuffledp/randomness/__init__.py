@@ -1,7 +1,12 @@
 """Secure random bits and exact samplers; the seeded twin is for tests and studies only."""
 
-from shuffledp.randomness.binomial import binomial
+from shuffledp.randomness.binomial import binomial, binomials
 from shuffledp.randomness.dyadic import Dyadic
+from shuffledp.randomness.logarithmic import logarithmic
+from shuffledp.randomness.negative_binomial import negative_binomial, scattered_negative_binomial
+from shuffledp.randomness.occupancy import uniform_counts
+from shuffledp.randomness.poisson import poisson
+from shuffledp.randomness.rounding import round_randomly
 from shuffledp.randomness.samplers import (
     bernoulli,
     discrete_laplace,
@@ -25,9 +30,16 @@ __all__ = [
     "SystemRandomness",
     "bernoulli",
     "binomial",
+    "binomials",
     "discrete_laplace",
     "draw_bytes",
     "draw_words",
     "geometric",
     "integers",
+    "logarithmic",
+    "negative_binomial",
+    "poisson",
+    "round_randomly",
+    "scattered_negative_binomial",
+    "uniform_counts",
 ]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.errors import ParameterError
 from shuffledp.randomness.dyadic import Dyadic
 from shuffledp.randomness.inversion import CdfBounds, InversionTable
 from shuffledp.randomness.source import SYSTEM, RandomSource
+from shuffledp.randomness.unimodal import unimodal_bounds
 
-__all__ = ["binomial"]
+__all__ = ["binomial", "binomials"]
 
 _LARGEST_VARIANCE = 1 << 28  # a table is about 30 standard deviations long: at most half a million entries
+_LARGEST_POWER_VARIANCE = 1 << 24  # tables of powers of two are kept, so they are shorter
+_LARGEST_TOTAL_VARIANCE = 1 << 40
 _CHUNK = 1 << 16
 
 
@@ -38,50 +41,53 @@ def binomial(trials: int, probability: Dyadic, size: int, source: RandomSource =
     return out
 
 
+def binomials(trials: NDArray[np.int64], probability: Dyadic, source: RandomSource = SYSTEM) -> NDArray[np.int64]:
+    """One draw of exactly Bin(trials[i], probability) for each entry, all independent.
+
+    The trials are split into powers of two, so that a few dozen tables serve every entry.
+    """
+    numbers = np.asarray(trials, dtype=np.int64)
+    if numbers.size and numbers.min() < 0:
+        raise ParameterError(f"{numbers.min()} trials are not possible; 0 or more are needed.", trials=numbers.min())
+    if probability.numerator == 0:
+        return np.zeros_like(numbers)
+    if probability.numerator == 1 << probability.bits:
+        return numbers.copy()
+    variance = float(probability) * float(probability.complement)
+    if numbers.size and variance * float(numbers.max()) > _LARGEST_TOTAL_VARIANCE:
+        raise ParameterError(
+            f"Bin({numbers.max()}, {probability}) has a variance above 2^40, which takes too long to draw exactly.",
+            trials=numbers.max(),
+            probability=probability,
+        )
+    flat = numbers.ravel()
+    out = np.zeros(len(flat), dtype=np.int64)
+    for start in range(0, len(flat), _CHUNK):
+        chunk, sums = flat[start : start + _CHUNK], out[start : start + _CHUNK]
+        for power in range(int(chunk.max()).bit_length()):
+            entries = np.flatnonzero(chunk >> power & 1)
+            doublings = 0  # the table of a lower power is drawn from several times
+            while variance * 2.0 ** (power - doublings) > _LARGEST_POWER_VARIANCE:
+                doublings += 1
+            if len(entries):
+                table = _power_table(power - doublings, probability)
+                for _ in range(1 << doublings):
+                    sums[entries] += table.draw(len(entries), source)
+    return out.reshape(numbers.shape)
+
+
+@lru_cache(maxsize=256)
+def _power_table(power: int, probability: Dyadic) -> InversionTable:
+    return InversionTable(lambda precision: _cdf_bounds(1 << power, probability, precision))
+
+
 @lru_cache(maxsize=8)
 def _binomial_table(trials: int, probability: Dyadic) -> InversionTable:
     return InversionTable(lambda precision: _cdf_bounds(trials, probability, precision))
 
 
 def _cdf_bounds(trials: int, probability: Dyadic, precision: int) -> CdfBounds:
-    """Bounds of the distribution function from whole-number weights relative to the mode.
-
-    Each weight is the one before times the ratio of neighbouring probabilities, rounded down, so it
-    is at most (distance to the mode) units too small. Dividing by the sum makes them probabilities.
-    """
+    """Bounds from Pr[k + 1] / Pr[k] = (trials - k) success / ((k + 1) failure), which falls with k."""
     success, failure = probability.numerator, (1 << probability.bits) - probability.numerator
     mode = min(trials, (trials + 1) * success >> probability.bits)
-    unit = 1 << (precision + 64)
-    upward, downward = [], []
-    weight, k = unit, mode
-    while weight and k < trials:
-        weight = weight * (trials - k) * success // ((k + 1) * failure)
-        k += 1
-        upward.append(weight)
-    upward_left = _bound_beyond(weight, len(upward), (trials - k) * success, (k + 1) * failure)
-    weight, k = unit, mode
-    while weight and k > 0:
-        weight = weight * k * failure // ((trials - k + 1) * success)
-        k -= 1
-        downward.append(weight)
-    downward_left = _bound_beyond(weight, len(downward), k * failure, (trials - k + 1) * success)
-    weights = [*reversed(downward), unit, *upward]
-    error = len(upward) ** 2 + len(downward) ** 2 + upward_left + downward_left
-    cumulative = list(accumulate(weights))
-    total = cumulative[-1]
-    guard = total.bit_length() + 32
-    scale_down = (1 << precision + guard) // (total + error)
-    scale_up = (1 << precision + guard) // total + 1
-    lower = [value * scale_down >> guard for value in cumulative]
-    upper = [((value + error) * scale_up >> guard) + 1 for value in cumulative]
-    if mode + len(upward) == trials:
-        lower[-1] = upper[-1] = 1 << precision
-    return CdfBounds(mode - len(downward), lower, upper)
-
-
-def _bound_beyond(weight: int, distance: int, ratio_numerator: int, ratio_denominator: int) -> int:
-    """Upper bound on all weights past the last one kept: a geometric series, the ratios only fall."""
-    if ratio_numerator == 0:
-        return 0
-    step = ratio_denominator - ratio_numerator
-    return -(-(weight + distance) * ratio_numerator // step) if step > 0 else 1 << 256
+    return unimodal_bounds(lambda k: ((trials - k) * success, (k + 1) * failure), mode, precision)

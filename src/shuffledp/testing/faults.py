@@ -9,15 +9,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.model import Messages, Protocol
+from shuffledp.model import Messages, Tally
 
-__all__ = ["planted_faults"]
+__all__ = ["CAUGHT_BY", "planted_faults"]
+
+CAUGHT_BY = {
+    "a probability off by five per cent": "randomize_all has its law",
+    "the last value is sent as it is": "randomize_all has its law",
+    "an outcome that never happens": "randomize_all has its law",
+    "one user's randomness for all": "messages have the law of the round",
+    "a sign error in the estimator": "the predicted error is the exact one",
+    "a fast route without noise": "sample_tally has the law of the round",
+    "a release without noise": "messages have the law of the round",
+}
+"""From each fault to the check that must find it."""
 
 
 class _Broken:
     """A protocol with one of its methods replaced."""
 
-    def __init__(self, protocol: Protocol, **methods: Callable[..., Any]) -> None:
+    def __init__(self, protocol: Any, **methods: Callable[..., Any]) -> None:
         self._protocol = protocol
         self._methods = methods
 
@@ -25,22 +36,38 @@ class _Broken:
         return self._methods.get(name) or getattr(self._protocol, name)
 
 
-def planted_faults(protocol: Protocol) -> dict[str, Any]:
-    """The protocol with a fault each: in its randomizer, its fast route, its estimator or its claim."""
-    return {
+def planted_faults(protocol: Any) -> dict[str, Any]:
+    """The protocol with a fault each: in its randomizer, its fast route, its estimator or its release."""
+    faults = {
         "a probability off by five per cent": _Broken(protocol, randomize_all=_sometimes_another_value(protocol)),
-        "the last value is sent as it is": _Broken(protocol, randomize_all=_last_value_in_clear(protocol)),
-        "an outcome that never happens": _Broken(protocol, randomize_all=_without_longest_report(protocol)),
-        "one user's randomness for all": _Broken(protocol, randomize_all=_same_report_for_all(protocol)),
         "a sign error in the estimator": _Broken(protocol, estimate=_mirrored_estimate(protocol)),
         "a fast route without noise": _Broken(protocol, sample_tally=_noiseless(protocol)),
     }
+    if protocol.model == "central":  # its users send what they hold; the noise comes with the release
+        faults["a release without noise"] = _Broken(
+            protocol, release=lambda tally, **_: Tally(tally.counts, tally.users, released=True)
+        )
+        return faults
+    return faults | {
+        "the last value is sent as it is": _Broken(protocol, randomize_all=_last_value_in_clear(protocol)),
+        "an outcome that never happens": _Broken(protocol, randomize_all=_without_one_outcome(protocol)),
+        "one user's randomness for all": _Broken(protocol, randomize_all=_same_report_for_all(protocol)),
+    }
 
 
-def _sometimes_another_value(protocol: Protocol) -> Callable[..., Messages]:
-    def randomize_all(indices: NDArray[np.int64], **options: Any) -> Messages:
-        slipped = np.random.default_rng().random(len(indices)) < 0.05
-        return protocol.randomize_all((indices + slipped) % protocol.domain_size, **options)
+def _last_value(protocol: Any) -> Any:
+    return 1.0 if protocol.question == "sum" else protocol.domain_size - 1
+
+
+def _sometimes_another_value(protocol: Any) -> Callable[..., Messages]:
+    def randomize_all(values: NDArray[Any], **options: Any) -> Messages:
+        slipped = np.random.default_rng().random(len(values)) < 0.05
+        if protocol.question == "sum":
+            others = np.where(slipped, np.round(1 - values), values)
+        else:
+            others = (values + slipped) % protocol.domain_size
+        messages: Messages = protocol.randomize_all(others, **options)
+        return messages
 
     return randomize_all
 
@@ -55,48 +82,52 @@ def _joined(reports: list[NDArray[Any]], messages: Messages) -> Messages:
     return replace(messages, values=np.concatenate(reports), offsets=offsets)
 
 
-def _last_value_in_clear(protocol: Protocol) -> Callable[..., Messages]:
+def _last_value_in_clear(protocol: Any) -> Callable[..., Messages]:
     """Users who hold the last value all send the likeliest report of that value."""
-    law = protocol.report_law(protocol.domain_size - 1)
-    likeliest = max(law, key=lambda report: law[report])
+    law = protocol.report_law(_last_value(protocol))
+    likeliest = max(law, key=lambda report: float(law[report]))
+    clear = protocol.message_format.message(np.repeat(np.arange(len(likeliest)), likeliest))
 
-    def randomize_all(indices: NDArray[np.int64], **options: Any) -> Messages:
-        messages = protocol.randomize_all(indices, **options)
-        clear = np.repeat(np.arange(len(likeliest)), likeliest).astype(messages.values.dtype)
-        held_last = indices == protocol.domain_size - 1
+    def randomize_all(values: NDArray[Any], **options: Any) -> Messages:
+        messages = protocol.randomize_all(values, **options)
+        held_last = values == _last_value(protocol)
         reports = [clear if last else each for last, each in zip(held_last, _reports(messages), strict=True)]
         return _joined(reports, messages)
 
     return randomize_all
 
 
-def _without_longest_report(protocol: Protocol) -> Callable[..., Messages]:
-    """A report with the most tokens is replaced by one with the fewest."""
+def _without_one_outcome(protocol: Any) -> Callable[..., Messages]:
+    """The likeliest report of the first value is never sent; the last user's is repeated instead."""
+    law = protocol.report_law(0.0 if protocol.question == "sum" else 0)
+    banned = max(law, key=lambda report: float(law[report]))
 
-    def randomize_all(indices: NDArray[np.int64], **options: Any) -> Messages:
-        messages = protocol.randomize_all(indices, **options)
+    def is_banned(report: NDArray[Any]) -> bool:
+        codes = protocol.message_format.code(report)
+        return bool(tuple(np.bincount(codes, minlength=len(banned)).tolist()) == banned)
+
+    def randomize_all(values: NDArray[Any], **options: Any) -> Messages:
+        messages = protocol.randomize_all(values, **options)
         reports = _reports(messages)
-        sums = [int(report.sum()) for report in reports]
-        shortest, most = reports[int(np.argmin(sums))], max(sums)
-        kept = [shortest if total == most else each for each, total in zip(reports, sums, strict=True)]
-        return _joined(kept, messages)
+        allowed = next((report for report in reversed(reports) if not is_banned(report)), reports[-1])
+        return _joined([allowed if is_banned(report) else report for report in reports], messages)
 
     return randomize_all
 
 
-def _same_report_for_all(protocol: Protocol) -> Callable[..., Messages]:
+def _same_report_for_all(protocol: Any) -> Callable[..., Messages]:
     """Users with the same value send the same report."""
 
-    def randomize_all(indices: NDArray[np.int64], **options: Any) -> Messages:
-        messages = protocol.randomize_all(indices, **options)
+    def randomize_all(values: NDArray[Any], **options: Any) -> Messages:
+        messages = protocol.randomize_all(values, **options)
         reports = _reports(messages)
-        first = {int(index): reports[place] for place, index in reversed(list(enumerate(indices)))}
-        return _joined([first[int(index)] for index in indices], messages)
+        first = {float(value): reports[place] for place, value in reversed(list(enumerate(values)))}
+        return _joined([first[float(value)] for value in values], messages)
 
     return randomize_all
 
 
-def _mirrored_estimate(protocol: Protocol) -> Callable[..., Any]:
+def _mirrored_estimate(protocol: Any) -> Callable[..., Any]:
     def estimate(tally: Any, **options: Any) -> Any:
         right = protocol.estimate(tally, **options)
         return replace(right, counts=-right.counts) if hasattr(right, "counts") else replace(right, value=-right.value)
@@ -104,11 +135,11 @@ def _mirrored_estimate(protocol: Protocol) -> Callable[..., Any]:
     return estimate
 
 
-def _noiseless(protocol: Protocol) -> Callable[..., Any]:
-    """The fast route that always draws the expected tally."""
+def _noiseless(protocol: Any) -> Callable[..., Any]:
+    """The fast route that nearly always draws the middle of its tally."""
 
-    def sample_tally(counts: NDArray[np.int64], **options: Any) -> Any:
-        tallies = [protocol.sample_tally(counts, **options) for _ in range(3)]
-        return sorted(tallies, key=lambda tally: int(tally.counts[-1]))[1]
+    def sample_tally(summary: NDArray[Any], **options: Any) -> Any:
+        tallies = [protocol.sample_tally(summary, **options) for _ in range(3)]
+        return sorted(tallies, key=lambda tally: tuple(tally.counts.tolist()))[1]
 
     return sample_tally

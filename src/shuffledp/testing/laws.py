@@ -3,39 +3,117 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
+from dataclasses import dataclass
 from itertools import combinations_with_replacement
+from typing import Any
 
-__all__ = ["Law", "divergence", "neighbours", "tally_law"]
+import numpy as np
+from numpy.typing import NDArray
 
-Law = Mapping[tuple[int, ...], Fraction]
-"""From how often each message value occurs to the probability of that."""
+from shuffledp.errors import ParameterError
+from shuffledp.model import Law
 
+__all__ = ["Alphabet", "Table", "divergence", "neighbours"]
 
-def tally_law(reports: Sequence[Law]) -> Law:
-    """The law of the shuffled messages of several users, whose reports are independent."""
-    total: Law = {(0,) * len(next(iter(reports[0]))): Fraction(1)}
-    for report in reports:
-        longer: dict[tuple[int, ...], Fraction] = defaultdict(Fraction)
-        for seen, share in total.items():
-            for sent, probability in report.items():
-                longer[tuple(a + b for a, b in zip(seen, sent, strict=True))] += share * probability
-        total = longer
-    return total
+_LARGEST_TABLE = 3_000_000
 
 
-def divergence(first: Law, second: Law, epsilon: float) -> Fraction:
-    """The exact hockey-stick divergence of the first law from the second."""
-    growth, nothing = Fraction(math.exp(epsilon)), Fraction(0)
-    return sum((max(share - growth * second.get(seen, nothing), nothing) for seen, share in first.items()), nothing)
+@dataclass(frozen=True)
+class Alphabet:
+    """Numbers multisets of messages, so that adding numbers joins multisets.
+
+    A multiset has one digit per kind of message: how often it occurs, below ``base``.
+    """
+
+    kinds: int
+    base: int
+
+    def __post_init__(self) -> None:
+        if self.kinds * math.log2(self.base) >= 62:
+            raise ParameterError(
+                f"Up to {self.base - 1} copies of {self.kinds:,} messages are too many outcomes to enumerate; "
+                "use fewer users or a smaller domain."
+            )
+
+    @property
+    def weights(self) -> NDArray[np.int64]:
+        """The number of one copy of each kind."""
+        return self.base ** np.arange(self.kinds, dtype=np.int64)
+
+    def number(self, copies: Sequence[int]) -> int:
+        """The number of a multiset given as copies of each kind."""
+        return sum(int(count) * self.base**kind for kind, count in enumerate(copies))
+
+    def kinds_of(self, number: int) -> NDArray[np.int64]:
+        """The messages of a multiset, by kind, in order."""
+        copies = (number // self.weights) % self.base
+        return np.repeat(np.arange(self.kinds), copies)
+
+    def size(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many messages each multiset has."""
+        sizes: NDArray[np.int64] = ((numbers[:, None] // self.weights) % self.base).sum(axis=1)
+        return sizes
 
 
-def neighbours(domain_size: int, users: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A law over numbered outcomes, in increasing order; ``missing`` is the mass of a tail left out."""
+
+    outcomes: NDArray[np.int64]
+    masses: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, law: Law, alphabet: Alphabet) -> Table:
+        """A protocol's table of reports."""
+        outcomes = np.array([alphabet.number(copies) for copies in law], dtype=np.int64)
+        return cls._collected(outcomes, np.array([float(share) for share in law.values()]))
+
+    @classmethod
+    def _collected(cls, outcomes: NDArray[np.int64], masses: NDArray[np.float64]) -> Table:
+        distinct, place = np.unique(outcomes, return_inverse=True)
+        total: NDArray[np.float64] = np.bincount(place, weights=masses, minlength=len(distinct)).astype(np.float64)
+        return cls(distinct[total > 0], total[total > 0])
+
+    @property
+    def missing(self) -> float:
+        """What the masses lack to one."""
+        return max(0.0, 1 - math.fsum(self.masses))
+
+    def plus(self, other: Table) -> Table:
+        """The law of two independent multisets joined."""
+        if len(self.outcomes) * len(other.outcomes) > _LARGEST_TABLE:
+            raise ParameterError("The protocol is too large to enumerate; use fewer users or a smaller domain.")
+        outcomes = (self.outcomes[:, None] + other.outcomes).ravel()
+        return Table._collected(outcomes, np.outer(self.masses, other.masses).ravel())
+
+    @classmethod
+    def joined(cls, reports: Sequence[Table]) -> Table:
+        """The law of the shuffled messages of several users, whose reports are independent."""
+        total = cls(np.zeros(1, dtype=np.int64), np.ones(1))
+        for report in reports:
+            total = total.plus(report)
+        return total
+
+
+def divergence(first: Mapping[Any, Any], second: Mapping[Any, Any], epsilon: float) -> float:
+    """The hockey-stick divergence of the first law from the second, from below.
+
+    Outcomes that only the cut-off tail of the second may hold are left out.
+    """
+    growth = math.exp(epsilon)
+    complete = math.fsum(float(share) for share in second.values()) > 1 - 1e-13
+    return math.fsum(
+        max(float(share) - growth * float(second.get(seen, 0.0)), 0.0)
+        for seen, share in first.items()
+        if complete or seen in second
+    )
+
+
+def neighbours(values: Sequence[Any], users: int) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     """All pairs of data sets that differ in one user's value, up to the order of the users."""
-    for others in combinations_with_replacement(range(domain_size), users - 1):
-        for first in range(domain_size):
-            for second in range(domain_size):
+    for others in combinations_with_replacement(values, users - 1):
+        for first in values:
+            for second in values:
                 if first != second:
                     yield (first, *others), (second, *others)

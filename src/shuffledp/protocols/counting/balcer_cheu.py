@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import BIT, check_counts, check_index, check_indices
 from shuffledp.errors import ConditionError, ParameterError
-from shuffledp.model import Cost, CountEstimate, ExpectedError, Messages, Tally, check_enough_users
+from shuffledp.model import Cost, CountEstimate, ExpectedError, MessageFormat, Messages, Tally, check_enough_users
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialCount
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.smooth import corollary_24_mean
 from shuffledp.protocols.flow import run_round
-from shuffledp.protocols.postprocessing import SurplusAnalysis
+from shuffledp.protocols.kinds import Round
+from shuffledp.protocols.postprocessing import ESTIMATORS, SurplusAnalysis
 from shuffledp.protocols.token_noise import TokenNoise
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial
 
@@ -32,12 +33,12 @@ __all__ = ["BalcerCheuCount", "theorem_11_alpha"]
 
 
 @dataclass(frozen=True)
-class BalcerCheuCount:
+class BalcerCheuCount(Round):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "balcer-cheu"
     question: ClassVar[str] = "count"
-    model: ClassVar[str] = "shuffled"
+    estimators: ClassVar[tuple[str, ...]] = tuple(ESTIMATORS)
 
     noise: TokenNoise
     """Users, the probability that a noise token is left out, and the target it was calibrated for."""
@@ -98,9 +99,9 @@ class BalcerCheuCount:
         return 2
 
     @property
-    def message_values(self) -> int:
+    def message_format(self) -> MessageFormat:
         """Messages are 1, a token, and 0, its padding."""
-        return 2
+        return MessageFormat((2,))
 
     def parameters(self) -> dict[str, Any]:
         """The public parameters, as JSON."""

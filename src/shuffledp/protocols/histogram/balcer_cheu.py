@@ -18,13 +18,22 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, check_counts, check_index, check_indices
 from shuffledp.errors import ConditionError, DomainError, ParameterError
-from shuffledp.model import Cost, ExpectedError, HistogramEstimate, Messages, Tally, check_enough_users
+from shuffledp.model import (
+    Cost,
+    ExpectedError,
+    HistogramEstimate,
+    MessageFormat,
+    Messages,
+    Tally,
+    check_enough_users,
+)
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialHistogram
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.counting.balcer_cheu import theorem_11_alpha
 from shuffledp.protocols.flow import run_round
-from shuffledp.protocols.postprocessing import SurplusAnalysis
+from shuffledp.protocols.kinds import HistogramProtocol, Round
+from shuffledp.protocols.postprocessing import ESTIMATORS, SurplusAnalysis
 from shuffledp.protocols.token_noise import TokenNoise
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial
 
@@ -35,12 +44,12 @@ _CHUNK_MESSAGES = 1 << 20
 
 
 @dataclass(frozen=True)
-class BalcerCheuHistogram:
+class BalcerCheuHistogram(Round):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "balcer-cheu"
     question: ClassVar[str] = "histogram"
-    model: ClassVar[str] = "shuffled"
+    estimators: ClassVar[tuple[str, ...]] = tuple(ESTIMATORS)
 
     noise: TokenNoise
     """Users, the probability that a noise token is left out, and the target it was calibrated for."""
@@ -70,10 +79,7 @@ class BalcerCheuHistogram:
         padded: bool = False,
     ) -> Self:
         """The least noise that is (epsilon, delta)-private overall, both changed categories together."""
-        named = _as_categories(categories)
-        size = domain_size if named is None or domain_size is not None else len(named)
-        if size is None:
-            raise DomainError("Say which values are possible: give domain_size or categories.")
+        size, named = HistogramProtocol.sizes(domain_size, categories)
         noise = TokenNoise.calibrate(
             users=users,
             epsilon=epsilon,
@@ -118,13 +124,13 @@ class BalcerCheuHistogram:
         return Cost(
             messages_per_user=1 + noise_messages,
             max_messages_per_user=1 + self.domain_size,
-            bits_per_message=max(1, (self.message_values - 1).bit_length()),
+            bits_per_message=self.message_format.bits,
         )
 
     @property
-    def message_values(self) -> int:
+    def message_format(self) -> MessageFormat:
         """Messages are category indices, and one more value as the dummy if padded."""
-        return self.domain_size + self.padded
+        return MessageFormat((self.domain_size + self.padded,))
 
     def parameters(self) -> dict[str, Any]:
         """The public parameters, as JSON."""
@@ -184,9 +190,9 @@ class BalcerCheuHistogram:
 
     def tally(self, messages: Messages) -> Tally:
         """How often each category occurred among the messages; dummies are dropped."""
-        counts = np.zeros(self.message_values, dtype=np.int64)
+        counts = np.zeros(self.domain_size + self.padded, dtype=np.int64)
         for start in range(0, len(messages), _CHUNK_MESSAGES):
-            chunk = check_indices(messages.values[start : start + _CHUNK_MESSAGES], self.message_values)
+            chunk = check_indices(messages.values[start : start + _CHUNK_MESSAGES], self.domain_size + self.padded)
             counts += np.bincount(chunk, minlength=len(counts))
         return Tally(counts[: self.domain_size], messages.users, messages.secure)
 
@@ -255,7 +261,7 @@ class BalcerCheuHistogram:
 
     @property
     def _dtype(self) -> np.dtype[Any]:
-        return np.min_scalar_type(self.message_values - 1)
+        return self.message_format.dtype
 
 
 def theorem_12_alpha(users: int, epsilon: float, delta: float, beta: float, *, simultaneous: bool = False) -> float:
@@ -268,7 +274,3 @@ def theorem_12_alpha(users: int, epsilon: float, delta: float, beta: float, *, s
     if simultaneous and not beta < 1:
         raise ConditionError(f"Theorem 12 (iii) needs beta < 1; given {beta:g}.", beta=beta)
     return theorem_11_alpha(users, epsilon, delta, beta / users if simultaneous else beta)
-
-
-def _as_categories(categories: Categories | Iterable[str] | None) -> Categories | None:
-    return categories if categories is None or isinstance(categories, Categories) else Categories.of(categories)

@@ -1,0 +1,161 @@
+"""What users send: messages in one flat array, and the fixed form of a message as bits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.errors import DomainError, ParameterError
+
+__all__ = ["MessageFormat", "Messages"]
+
+_CHUNK_BITS = 1 << 23
+
+
+@dataclass(frozen=True, eq=False)
+class Messages:
+    """Messages one after the other. While the offsets are there, they say who sent which."""
+
+    values: NDArray[Any]
+    """One entry per message; a row per message where a message has several parts."""
+    users: int
+    offsets: NDArray[np.int64] | None = None
+    """User i sent values[offsets[i]:offsets[i + 1]]; None once the messages are shuffled."""
+    secure: bool = True
+    """False if their noise came from a seed."""
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def mixed(self, permute: Callable[[NDArray[Any]], None]) -> Messages:
+        """Permute all messages in place and forget who sent which."""
+        permute(self.values)
+        return Messages(self.values, self.users, secure=self.secure)
+
+
+@dataclass(frozen=True)
+class MessageFormat:
+    """A message is a whole number below each of ``bounds``, then ``flags`` bits."""
+
+    bounds: tuple[int, ...]
+    flags: int = 0
+
+    def __post_init__(self) -> None:
+        if any(not 1 <= bound <= 1 << 64 for bound in self.bounds) or self.flags < 0 or not self.columns:
+            raise ParameterError(f"A message of parts below {self.bounds} and {self.flags} flags cannot be sent.")
+
+    @property
+    def columns(self) -> int:
+        """How many numbers a message consists of."""
+        return len(self.bounds) + self.flags
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """The smallest unsigned type that holds every part."""
+        return np.min_scalar_type(max([*self.bounds, 2]) - 1)
+
+    @property
+    def bits(self) -> int:
+        """Bits of one message."""
+        return max(1, sum((bound - 1).bit_length() for bound in self.bounds) + self.flags)
+
+    @property
+    def size(self) -> int:
+        """Bytes of one packed message."""
+        return -(-self.bits // 8)
+
+    @property
+    def codes(self) -> int:
+        """How many different messages there are."""
+        return math.prod(self.bounds) << self.flags
+
+    def empty(self, length: int) -> NDArray[Any]:
+        """Room for so many messages."""
+        return np.empty(length if self.columns == 1 else (length, self.columns), dtype=self.dtype)
+
+    def check(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The messages, if each is one of this format."""
+        rows = values.reshape(-1, 1) if values.ndim == 1 else values
+        if rows.ndim != 2 or rows.shape[1] != self.columns or not _whole(rows.dtype):
+            raise DomainError(
+                f"Messages of shape {values.shape} and type {values.dtype} do not have {self.columns} parts."
+            )
+        if len(rows) == 0:
+            return values
+        limits = np.array([*self.bounds, *[2] * self.flags], dtype=object)
+        lowest, highest = rows.min(axis=0), rows.max(axis=0)
+        if any(int(low) < 0 or int(high) >= limit for low, high, limit in zip(lowest, highest, limits, strict=True)):
+            raise DomainError("A message has a part outside its bounds.", bounds=self.bounds)
+        return values
+
+    def code(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        """The place of each message in the list of all messages; for formats with few."""
+        if self.codes > 1 << 62:
+            raise ParameterError(f"{self.codes:,} different messages are too many to number.")
+        rows = values.reshape(-1, self.columns).astype(np.int64)
+        place = np.zeros(len(rows), dtype=np.int64)
+        for column, bound in enumerate((*self.bounds, *[2] * self.flags)):
+            place = place * bound + rows[:, column]
+        return place
+
+    def message(self, code: NDArray[np.int64]) -> NDArray[Any]:
+        """The messages at these places in the list of all messages."""
+        rows = np.empty((len(code), self.columns), dtype=self.dtype)
+        rest = np.asarray(code, dtype=np.int64)
+        for column, bound in reversed(list(enumerate((*self.bounds, *[2] * self.flags)))):
+            rest, part = np.divmod(rest, bound)
+            rows[:, column] = part
+        return rows[:, 0] if self.columns == 1 else rows
+
+    def pack(self, values: NDArray[Any]) -> NDArray[np.uint8]:
+        """Each message as ``size`` bytes: its parts from the most significant bit on, then zeros."""
+        rows = self.check(values).reshape(-1, self.columns)
+        packed = np.zeros((len(rows), self.size), dtype=np.uint8)
+        for start in range(0, len(rows), self._chunk):
+            chunk = rows[start : start + self._chunk]
+            bits = np.zeros((len(chunk), 8 * self.size), dtype=np.uint8)
+            at = 0
+            for column, bound in enumerate(self.bounds):
+                width = (bound - 1).bit_length()
+                shifts = np.arange(width - 1, -1, -1, dtype=np.uint64)
+                bits[:, at : at + width] = (chunk[:, column, None].astype(np.uint64) >> shifts) & np.uint64(1)
+                at += width
+            bits[:, at : at + self.flags] = chunk[:, len(self.bounds) :]
+            packed[start : start + self._chunk] = np.packbits(bits, axis=1)
+        return packed
+
+    def unpack(self, packed: NDArray[np.uint8]) -> NDArray[Any]:
+        """The messages from their bytes; refuses what ``pack`` does not make."""
+        if packed.ndim != 2 or packed.shape[1] != self.size or packed.dtype != np.uint8:
+            raise DomainError(f"Packed messages are rows of {self.size} bytes.", size=self.size)
+        rows = np.zeros((len(packed), self.columns), dtype=self.dtype)
+        for start in range(0, len(packed), self._chunk):
+            bits = np.unpackbits(packed[start : start + self._chunk], axis=1)
+            at = 0
+            for column, bound in enumerate(self.bounds):
+                width = (bound - 1).bit_length()
+                part = np.zeros(len(bits), dtype=np.uint64)
+                for place in range(at, at + width):
+                    part = part << np.uint64(1) | bits[:, place]
+                rows[start : start + self._chunk, column] = part
+                if part.size and int(part.max()) >= bound:
+                    raise DomainError("A packed message has a part outside its bounds.", bounds=self.bounds)
+                at += width
+            rows[start : start + self._chunk, len(self.bounds) :] = bits[:, at : at + self.flags]
+            if bits[:, at + self.flags :].any():
+                raise DomainError("A packed message has bits set after its end.")
+        return rows[:, 0] if self.columns == 1 else rows
+
+    @property
+    def _chunk(self) -> int:
+        return max(1, _CHUNK_BITS // (8 * self.size))
+
+
+def _whole(dtype: np.dtype[Any]) -> bool:
+    return np.issubdtype(dtype, np.integer) or dtype == np.bool_

@@ -1,0 +1,126 @@
+"""Amplification by shuffling: what an anonymous crowd adds to reports that are private on their own.
+
+One theorem a file. ``METHODS`` names those that need only the local epsilon; each gives an epsilon that
+holds after shuffling, at most the local one. Names with "stronger-clones" or "2-rr" hold for
+randomized response and channels that pass ``check_restriction``; the others for every randomizer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from shuffledp.privacy.amplification.clones import (
+    ClonesLaw,
+    clones_delta,
+    clones_epsilon_closed_form,
+    clones_law,
+    revealed_clones_delta,
+)
+from shuffledp.privacy.amplification.erlingsson import erlingsson_epsilon, erlingsson_simple_epsilon
+from shuffledp.privacy.amplification.exact import exact_delta, response_channel, two_response_delta
+from shuffledp.privacy.amplification.least_noise import Slots, least_blanket, least_slots
+from shuffledp.privacy.amplification.privacy_blanket import (
+    BlanketLaw,
+    bennett_delta,
+    blanket_delta,
+    closed_form_delta,
+    hoeffding_delta,
+)
+from shuffledp.privacy.amplification.randomized_response import RandomizedResponseLaw
+from shuffledp.privacy.amplification.stronger_clones import (
+    RandomizedResponse,
+    check_restriction,
+    stronger_clones_delta,
+    stronger_clones_epsilon_closed_form,
+    stronger_clones_law,
+)
+from shuffledp.privacy.guarantee import least_epsilon
+
+__all__ = [
+    "METHODS",
+    "BlanketLaw",
+    "ClonesLaw",
+    "RandomizedResponse",
+    "RandomizedResponseLaw",
+    "Slots",
+    "bennett_delta",
+    "blanket_delta",
+    "check_restriction",
+    "clones_delta",
+    "clones_epsilon_closed_form",
+    "clones_law",
+    "closed_form_delta",
+    "erlingsson_epsilon",
+    "erlingsson_simple_epsilon",
+    "exact_delta",
+    "hoeffding_delta",
+    "least_blanket",
+    "least_slots",
+    "response_channel",
+    "revealed_clones_delta",
+    "stronger_clones_delta",
+    "stronger_clones_epsilon_closed_form",
+    "stronger_clones_law",
+    "two_response_delta",
+]
+
+Method = Callable[[int, float, float], float]
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """A privacy law given by a function of epsilon, users and local epsilon."""
+
+    delta_of: Callable[[float, int, float], float]
+    users: int
+    local_epsilon: float
+
+    def delta_at(self, epsilon: float) -> float:
+        return self.delta_of(epsilon, self.users, self.local_epsilon)
+
+
+def _capped(method: Method) -> Method:
+    """Shuffling never hurts: the local epsilon holds as well."""
+
+    def epsilon(users: int, local_epsilon: float, delta: float) -> float:
+        return min(local_epsilon, method(users, local_epsilon, delta))
+
+    return epsilon
+
+
+def _numeric(delta_of: Callable[[float, int, float], float]) -> Method:
+    def epsilon(users: int, local_epsilon: float, delta: float) -> float:
+        return least_epsilon(_Curve(delta_of, users, local_epsilon), delta)
+
+    return _capped(epsilon)
+
+
+def _two_response_without_ones(epsilon: float, users: int, local_epsilon: float) -> float:
+    return two_response_delta(users, 1 / (1 + math.exp(local_epsilon)), epsilon, ones=0)
+
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        "erlingsson": _capped(erlingsson_epsilon),
+        "erlingsson-simple": _capped(erlingsson_simple_epsilon),
+        "privacy-blanket-closed": _numeric(closed_form_delta),
+        "privacy-blanket": _numeric(hoeffding_delta),
+        "privacy-blanket-bennett": _numeric(bennett_delta),
+        "clones-closed": _capped(clones_epsilon_closed_form),
+        "clones": _numeric(clones_delta),
+        "stronger-clones-closed": _capped(
+            lambda users, local_epsilon, delta: stronger_clones_epsilon_closed_form(
+                users, RandomizedResponse(local_epsilon), delta
+            )
+        ),
+        "stronger-clones": _numeric(
+            lambda epsilon, users, local_epsilon: stronger_clones_delta(
+                epsilon, users, RandomizedResponse(local_epsilon)
+            )
+        ),
+        "exact-2-rr": _numeric(_two_response_without_ones),
+    }
+)

@@ -1,0 +1,323 @@
+"""Hiding among clones: how private it is that others sometimes send what the target may have sent.
+
+Feldman, McMillan and Talwar (2021): each other user is, with some probability, a clone of the target,
+that is, sends one of the two messages between which the target is to be told apart, either with
+probability 1/2. The same law describes uniform blanket messages exactly (Luo, Wang and Yi 2022).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.errors import ConditionError, ParameterError
+from shuffledp.privacy.binomial import Binomial, _deviance, _stirling_error
+from shuffledp.privacy.divergence import LARGEST_EPSILON
+from shuffledp.privacy.guarantee import check_target
+from shuffledp.randomness import Dyadic
+
+__all__ = [
+    "ClonesLaw",
+    "check_local_epsilon",
+    "clones_delta",
+    "clones_epsilon_closed_form",
+    "clones_law",
+    "fewest_clones",
+    "probability_at_most",
+    "revealed_clones_delta",
+]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_CUTS = (1e-20, 1e-50, 1e-305)
+_UPPER_CUT = 1e-12  # of clones beyond it only the fewest are counted: cheap, as more of them hide better
+_COARSENESS = 1e-6  # width of a block of clone counts, relative to the count
+_BLOCKS_PER_DEVIATION = 100
+_LONGEST_SUM = 40  # masses of longer blocks are differences of tails
+_CHUNK = 64
+_CHUNKS_FROM = 10_000
+_DIRECT_PRODUCTS = 10**7
+_TINIEST = 1e-305
+
+
+@dataclass(frozen=True)
+class ClonesLaw:
+    """The target among C clones: what is seen is C + 1 messages of two types and how many are of each.
+
+    C is ``sure`` plus the sum of the independent binomials ``clones`` (a trial succeeds if it is a
+    clone at all), each clone is of either type with probability 1/2, and the target is of its own
+    type with probability ``alpha``. All this happens with probability ``weight``; otherwise what is
+    seen does not depend on the target.
+    """
+
+    clones: tuple[Binomial, ...]
+    alpha: float | Dyadic = 1.0
+    weight: float = 1.0
+    sure: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0.5 <= float(self.alpha) <= 1:
+            raise ParameterError(f"alpha must lie between 1/2 and 1, not {self.alpha}.", alpha=self.alpha)
+        if not 0 <= self.weight <= 1:
+            raise ParameterError(f"The weight must be a probability, not {self.weight}.", weight=self.weight)
+        if self.sure < 0:
+            raise ParameterError(f"The number of sure clones must be at least 0, not {self.sure}.", sure=self.sure)
+
+    @property
+    def theorem(self) -> str:
+        """What proves it."""
+        return "hiding among clones, summed exactly over their number (Feldman, McMillan and Talwar 2021)"
+
+    def delta_at(self, epsilon: float) -> float:
+        """The least delta at which the two values of the target are (epsilon, delta)-close, from above.
+
+        Exact but for rounding up to about a million clones; beyond, clones are counted in blocks of a
+        millionth, as if there were only the fewest of the block: a clone more is a fair coin more,
+        which anyone can add, so fewer are worse.
+        """
+        if not epsilon >= 0:
+            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        alpha = Dyadic.of(self.alpha)
+        growth = math.exp(min(epsilon, LARGEST_EPSILON))
+        edge, edge_error = _edge(alpha, growth)
+        if edge < -edge_error:
+            return 0.0
+        delta = 1.0
+        for cut in _CUTS:
+            counts = _clone_counts(self.clones, self.sure, cut)
+            each = _two_types_delta(counts.least, alpha, growth)
+            delta = counts.expectation(each)
+            if counts.slack * float(each.sum()) > 1e-7 * delta:  # too small for a Fourier transform
+                delta = _clone_counts(self.clones, self.sure, cut, direct=True).expectation(each)
+            delta += counts.left_out * (max(edge, 0.0) + edge_error)
+            if delta > 1e6 * cut:
+                break
+        return min(1.0, self.weight * delta * (1 + 1e-12) + _TINIEST)
+
+
+@dataclass(frozen=True, eq=False)
+class _CloneCounts:
+    """The law of the number of clones in blocks: the fewest in each block, and at least its mass."""
+
+    least: Integers
+    mass: Floats
+    slack: float
+    """Bound on the absolute error of each mass."""
+    left_out: float
+    """Mass of fewer clones than any block."""
+
+    def expectation(self, values: Floats) -> float:
+        return float((self.mass * values).sum()) + self.slack * float(values.sum())
+
+
+@lru_cache(maxsize=8)
+def _clone_counts(clones: tuple[Binomial, ...], sure: int, cut: float, *, direct: bool = False) -> _CloneCounts:
+    if not clones:
+        return _CloneCounts(np.array([sure]), np.array([1.0]), 0.0, 0.0)
+    mean = sure + sum(part.mean for part in clones)
+    deviation = math.sqrt(sum(part.variance for part in clones))
+    step = max(1, min(int(mean * _COARSENESS), int(deviation / _BLOCKS_PER_DEVIATION)) // len(clones))
+    first, mass, slack, left_out = sure, np.array([1.0]), 0.0, 0.0
+    for part in clones:
+        start, part_mass, part_left_out = _blocks(part, step, cut)
+        first += start
+        left_out += part_left_out
+        mass, slack = _convolved(mass, part_mass, slack, direct=direct)
+    return _CloneCounts(first + step * np.arange(len(mass)), mass, slack, left_out)
+
+
+def _blocks(part: Binomial, step: int, cut: float) -> tuple[int, Floats, float]:
+    """Where the blocks of ``step`` outcomes start, their masses from above, and the mass below them."""
+    first = part.least_with_lower_tail(cut / 4)
+    last = part.trials - part.mirrored.least_with_lower_tail(_UPPER_CUT)
+    nodes = np.arange(first, max(first, last) + 1, step, dtype=np.int64)
+    error = part.tail_error(nodes)
+    if step <= _LONGEST_SUM:
+        points = nodes[0] + np.arange(len(nodes) * step)
+        mass = part.pmf(points).reshape(-1, step).sum(axis=1) * (1 + error + step * 2.0**-52)
+        mass[-1] = float(part.upper_tail(nodes[-1])) * (1 + error[-1])
+    else:
+        mass = _block_masses(part, nodes, error)
+    return first, mass, cut if first > 0 else 0.0
+
+
+def _block_masses(part: Binomial, nodes: Integers, error: Floats) -> Floats:
+    """Pr[node <= N < next node] and at last Pr[N >= node], as differences of the smaller tails."""
+    below = nodes <= part.mean
+    tail = np.concatenate((part.lower_tail(nodes[below] - 1), part.upper_tail(nodes[~below])))
+    signed = np.append(np.where(below, tail, -tail), 0.0)
+    crossing = np.append(below[:-1] & ~below[1:], below[-1])
+    slack = tail * error
+    mass: Floats = np.diff(signed) + crossing + slack + np.append(slack[1:], 0.0) + 2.0**-50 * crossing
+    return np.maximum(mass, 0.0)
+
+
+def _convolved(first: Floats, second: Floats, slack: float, *, direct: bool) -> tuple[Floats, float]:
+    """The masses of a sum, and a bound on their absolute error beyond rounding of the last digits."""
+    slack *= float(second.sum())
+    if direct or len(first) * len(second) <= _DIRECT_PRODUCTS:
+        return np.convolve(first, second) * (1 + 1e-12), slack
+    size = len(first) + len(second) - 1
+    length = 1 << (size - 1).bit_length()
+    mass = np.fft.irfft(np.fft.rfft(first, length) * np.fft.rfft(second, length), length)[:size]
+    # a fast Fourier transform errs by a few units of log2(length) relative to the Euclidean norms
+    error = 10 * math.log2(length) * 2.0**-53 * float(np.linalg.norm(first) * np.linalg.norm(second))
+    return np.maximum(mass, 0.0), slack + error
+
+
+def _edge(alpha: Dyadic, growth: float) -> tuple[float, float]:
+    """alpha - e^epsilon (1 - alpha), the divergence without any clone, and a bound on its rounding."""
+    kept, lost = float(alpha), growth * float(alpha.complement)
+    return kept - lost, 2.0**-50 * (kept + lost)
+
+
+def _two_types_delta(clones: Integers, alpha: Dyadic, growth: float) -> Floats:
+    """The divergence given the number of clones, from above.
+
+    Seen are a of t = clones + 1 messages of the first type. The likelihood ratio grows with a and
+    exceeds e^epsilon from a* on, where the divergence is, with A ~ Bin(clones, 1/2),
+    (alpha - e^epsilon (1 - alpha)) Pr[A = a* - 1] - (e^epsilon - 1) Pr[A >= a*].
+    """
+    kept, lost = float(alpha), float(alpha.complement)
+    share = (kept - lost / growth) / max((kept - lost) * (1 + 1 / growth), _TINIEST)
+    turning = np.minimum(np.floor((clones + 1) * min(share, 2.0)), clones).astype(np.int64) + 1
+    edge, edge_error = _edge(alpha, growth)
+    error = 1e-12 + np.abs(turning - clones / 2) * 2.0**-46
+    mass = _fair_mass(turning - 1, clones)
+    gained = (max(edge, 0.0) + edge_error) * mass
+    paid = (growth - 1) * _fair_upper_tails(turning, clones, mass)
+    delta: Floats = np.maximum(gained * (1 + error) - paid * (1 - error), 0.0)
+    return delta
+
+
+def _fair_mass(k: Integers, trials: Integers) -> Floats:
+    """Pr[Bin(trials, 1/2) = k] for many numbers of trials, by the saddle point of Loader (2000)."""
+    some = np.maximum(trials, 1)
+    sides = np.stack((k, some - k))
+    excess = k - some / 2
+    log_mass = -_deviance(sides, some / 2, np.stack((excess, -excess))).sum(axis=0)
+    log_mass += _stirling_error(some) - _stirling_error(sides).sum(axis=0)
+    product = np.maximum(sides[0], 1) * (np.maximum(sides[1], 1) / some)
+    log_mass -= 0.5 * np.log(2 * math.pi * product) * (sides > 0).all(axis=0)
+    mass: Floats = np.where(trials > 0, np.exp(log_mass), (k == 0).astype(np.float64))
+    return mass
+
+
+def _fair_upper_tails(k: Integers, trials: Integers, mass: Floats) -> Floats:
+    """Pr[Bin(trials, 1/2) >= k], where ``mass`` is Pr[Bin(trials, 1/2) = k - 1].
+
+    For successive numbers of trials most tails follow from the one before:
+    Pr[A' >= k] = Pr[A >= k] + mass / 2 with one trial more, less Pr[A' = k] = mass (trials + 1) / (2 k) if k rises.
+    """
+    chunks = len(trials) // _CHUNK
+    if chunks < 2 or trials[0] < _CHUNKS_FROM or trials[1] - trials[0] != 1:
+        return _fair_upper_tail(k, trials)
+    whole = chunks * _CHUNK
+    rise = np.diff(k[:whole], append=k[whole - 1])
+    step = (mass[:whole] / 2 * (1 - rise * ((trials[:whole] + 1) / k[:whole]))).reshape(chunks, _CHUNK)
+    tails = np.empty((chunks, _CHUNK))
+    tails[:, 0] = _fair_upper_tail(k[:whole:_CHUNK], trials[:whole:_CHUNK])
+    tails[:, 1:] = tails[:, :1] + np.cumsum(step[:, :-1], axis=1)
+    tails -= _CHUNK * 2.0**-52 * tails.max(axis=1, keepdims=True)  # what is paid must not be overstated
+    return np.concatenate((np.maximum(tails.ravel(), 0.0), _fair_upper_tail(k[whole:], trials[whole:])))
+
+
+def _fair_upper_tail(k: Integers, trials: Integers) -> Floats:
+    """Pr[Bin(trials, 1/2) >= k] for many numbers of trials; k is at least 1."""
+    from scipy.special import betainc  # not at import time: a device needs no SciPy
+
+    inner = np.clip(k, 1, np.maximum(trials, 1)).astype(np.float64)
+    tail: Floats = np.where(k > trials, 0.0, betainc(inner, np.maximum(trials - inner + 1, 1.0), 0.5))
+    return tail
+
+
+def probability_at_most(value: float | Fraction, *, bits: int = 96) -> Dyadic:
+    """The largest probability over ``2**bits`` that is <= ``value`` and exact as a float."""
+    if not 0 <= value <= 1:
+        raise ParameterError(f"{value} is not a probability between 0 and 1.", value=value)
+    scaled = Fraction(value) * (1 << bits)
+    numerator = scaled.numerator // scaled.denominator
+    excess = max(0, numerator.bit_length() - 53)
+    return Dyadic(numerator >> excess << excess, bits)
+
+
+def check_local_epsilon(users: int, local_epsilon: float) -> None:
+    """Refuse a number of users or a local epsilon that means nothing."""
+    if users < 1:
+        raise ParameterError(f"At least one user is needed, not {users}.", users=users)
+    if not 0 < local_epsilon <= LARGEST_EPSILON:
+        raise ParameterError(
+            f"The local epsilon must lie above 0 and at most at {LARGEST_EPSILON:g}, not {local_epsilon}.",
+            local_epsilon=local_epsilon,
+        )
+
+
+def clones_law(users: int, local_epsilon: float) -> ClonesLaw:
+    """The law that bounds every local randomizer: each other user is a clone with probability e^-local_epsilon.
+
+    Feldman, McMillan and Talwar (2021), Theorem 3.2 and its numerical form. Valid for any
+    randomizer that is local_epsilon-private on its own.
+    """
+    check_local_epsilon(users, local_epsilon)
+    return fewest_clones(users - 1, math.exp(-local_epsilon) * (1 - 2.0**-50), local_epsilon)
+
+
+def fewest_clones(others: int, rate: float | Fraction, local_epsilon: float, *, weight: float = 1.0) -> ClonesLaw:
+    """Bin(others, rate) clones and alpha = 1/(1 + e^-local_epsilon), rounded so that privacy is not overstated."""
+    alpha = min(1.0, 1 / (1 + math.exp(-local_epsilon)) * (1 + 2.0**-50))
+    probability = probability_at_most(rate)
+    if probability.numerator == 1 << probability.bits:
+        return ClonesLaw((), alpha, weight, sure=others)
+    some = others > 0 and probability.numerator > 0
+    return ClonesLaw((Binomial(others, probability),) if some else (), alpha, weight)
+
+
+def clones_delta(epsilon: float, users: int, local_epsilon: float) -> float:
+    """Upper bound on delta of shuffling the reports of any local_epsilon-private randomizer."""
+    return clones_law(users, local_epsilon).delta_at(epsilon)
+
+
+def clones_epsilon_closed_form(users: int, local_epsilon: float, delta: float) -> float:
+    """Feldman, McMillan and Talwar (2021), Theorem 3.1: epsilon after shuffling, for any randomizer.
+
+    Condition: local_epsilon <= ln(users / (16 ln(2/delta))).
+    """
+    check_local_epsilon(users, local_epsilon)
+    check_target(1.0, delta)
+    ratio = math.exp(local_epsilon)
+    if ratio > users / (16 * math.log(2 / delta)):
+        most = math.log(max(users / (16 * math.log(2 / delta)), 1e-300))
+        raise ConditionError(
+            f"The closed form needs local_epsilon <= ln(users / (16 ln(2/delta))) = {most:.4g}; "
+            f"given {local_epsilon:g} with {users:,} users. Use the numerical form, which has no such limit.",
+            local_epsilon=local_epsilon,
+            largest=most,
+        )
+    spread = 8 * math.sqrt(ratio * math.log(4 / delta) / users) + 8 * ratio / users
+    return math.log1p(math.tanh(local_epsilon / 2) * spread)
+
+
+def revealed_clones_delta(epsilon: float, users: int, local_epsilon: float, distance: float) -> float:
+    """Upper bound on delta for two values whose reports are this total variation distance apart.
+
+    The part common to the two is revealed to be common, and only the rest hides among clones. The
+    bound is not monotone in the distance: evaluate it for every pair of values and take the largest.
+    """
+    check_local_epsilon(users, local_epsilon)
+    most = math.tanh(local_epsilon / 2)
+    if not 0 <= distance <= most * (1 + 1e-9):
+        raise ParameterError(
+            f"The distance must lie between 0 and {most:.6g}, which local_epsilon = {local_epsilon:g} allows; "
+            f"given {distance}.",
+            distance=distance,
+        )
+    rate = min(distance, most) / math.expm1(local_epsilon)
+    weight = min(1.0, rate * (1 + math.exp(local_epsilon)) * (1 + 1e-12))
+    law = fewest_clones(users - 1, min(1.0, 2 * rate * (1 - 1e-12)), local_epsilon, weight=weight)
+    return law.delta_at(epsilon)

@@ -1,0 +1,47 @@
+"""Amplification by shuffling of Erlingsson et al. (2019): the first, for any randomizer, also adaptive ones."""
+
+from __future__ import annotations
+
+import math
+
+from shuffledp.errors import ConditionError
+from shuffledp.privacy.amplification.clones import check_local_epsilon
+from shuffledp.privacy.guarantee import check_target
+
+__all__ = ["erlingsson_epsilon", "erlingsson_simple_epsilon"]
+
+
+def erlingsson_epsilon(users: int, local_epsilon: float, delta: float) -> float:
+    """Erlingsson et al. (2019), Theorem 7: epsilon after shuffling.
+
+    Infinite where the bound does not fit a float; it can exceed local_epsilon, which then holds as well.
+    """
+    check_local_epsilon(users, local_epsilon)
+    check_target(1.0, delta)
+    each = 2 * math.exp(min(2 * local_epsilon, 700.0)) * math.expm1(min(local_epsilon, 350.0)) / users
+    if each > 300:
+        return math.inf
+    return each * math.sqrt(2 * users * math.log(1 / delta)) + users * each * math.expm1(each)
+
+
+def erlingsson_simple_epsilon(users: int, local_epsilon: float, delta: float) -> float:
+    """Erlingsson et al. (2019), simple form: 12 local_epsilon sqrt(ln(1/delta) / users).
+
+    Conditions: users >= 1000, local_epsilon < 1/2, delta < 1/100.
+    """
+    check_local_epsilon(users, local_epsilon)
+    check_target(1.0, delta)
+    conditions = (
+        (users >= 1000, f"users >= 1000; given {users:,}"),
+        (local_epsilon < 0.5, f"local_epsilon < 1/2; given {local_epsilon:g}"),
+        (delta < 0.01, f"delta < 1/100; given {delta:g}"),
+    )
+    for holds, condition in conditions:
+        if not holds:
+            raise ConditionError(
+                f"The simple form needs {condition}. Use the clones bound, which always holds.",
+                users=users,
+                local_epsilon=local_epsilon,
+                delta=delta,
+            )
+    return 12 * local_epsilon * math.sqrt(math.log(1 / delta) / users)

@@ -1,0 +1,134 @@
+"""The exact divergence of shuffled reports, by enumeration: for two answers, and for few users of any channel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations_with_replacement, permutations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shuffledp.errors import ParameterError
+from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.divergence import DiscretePair
+from shuffledp.randomness import Dyadic
+
+__all__ = ["check_channel", "exact_delta", "local_epsilon_of", "response_channel", "two_response_delta"]
+
+Floats = NDArray[np.float64]
+Law = dict[tuple[int, ...], float]
+
+_CUT = 1e-40
+_MOST_OUTCOMES = 2_000_000
+
+
+def check_channel(channel: ArrayLike) -> Floats:
+    """The matrix whose row x is the law of the report on value x, or a ParameterError."""
+    rows = np.asarray(channel, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[0] < 1 or rows.shape[1] < 1:
+        raise ParameterError("A channel is a matrix with one row for each value.", shape=rows.shape)
+    if not (rows >= 0).all() or not np.allclose(rows.sum(axis=1), 1, rtol=0, atol=1e-9):
+        raise ParameterError("Each row of a channel must be a distribution: at least 0, and 1 in total.")
+    return rows
+
+
+def local_epsilon_of(channel: ArrayLike) -> float:
+    """The least epsilon at which the channel is private on its own; infinite if there is none."""
+    rows = check_channel(channel)
+    rows = rows[:, rows.max(axis=0) > 0]
+    with np.errstate(divide="ignore"):
+        return float(np.log(rows.max(axis=0) / rows.min(axis=0)).max())
+
+
+def response_channel(values: int, blanket: float | Dyadic) -> Floats:
+    """The channel that sends a uniform one of all values with probability ``blanket``, else the truth."""
+    hidden = float(blanket)
+    return np.full((values, values), hidden / values) + (1 - hidden) * np.eye(values)
+
+
+def two_response_delta(users: int, flip: float | Dyadic, epsilon: float, *, ones: int | None = None) -> float:
+    """The exact delta of shuffled randomized response on bits, each flipped with probability ``flip``.
+
+    ``ones`` of the others hold a 1; by default the worst number of them is found by trying all.
+    """
+    if users < 1:
+        raise ParameterError(f"At least one user is needed, not {users}.", users=users)
+    if not 0 <= float(flip) <= 0.5:
+        raise ParameterError(f"The flip probability must lie between 0 and 1/2, not {flip}.", flip=flip)
+    if ones is not None and not 0 <= ones < users:
+        raise ParameterError(f"Between 0 and {users - 1} others hold a 1, not {ones}.", ones=ones)
+    probability = Dyadic.of(flip)
+    # exchanging the two answers turns k ones among the others into users - 1 - k
+    cases = range((users - 1) // 2 + 1) if ones is None else (ones,)
+    return max(_two_response_delta(users, probability, epsilon, k) for k in cases)
+
+
+def _two_response_delta(users: int, flip: Dyadic, epsilon: float, ones: int) -> float:
+    others, cut = _sum_of(_window(ones, flip.complement), _window(users - 1 - ones, flip))
+    kept, flipped = float(flip.complement), float(flip)
+    without, shifted = np.append(others, 0.0), np.append(0.0, others)
+    pair = DiscretePair(flipped * without + kept * shifted, kept * without + flipped * shifted, cut)
+    return max(pair.delta(epsilon), pair.reversed.delta(epsilon))
+
+
+def _window(trials: int, probability: Dyadic) -> tuple[Floats, float]:
+    """The masses of a binomial where they matter, and what is left out."""
+    if trials == 0 or probability.numerator in (0, 1 << probability.bits):
+        return np.array([1.0]), 0.0
+    law = Binomial(trials, probability)
+    first = law.least_with_lower_tail(_CUT)
+    last = trials - law.mirrored.least_with_lower_tail(_CUT)
+    return law.pmf(np.arange(first, last + 1)), 0.0 if (first, last) == (0, trials) else 4 * _CUT
+
+
+def _sum_of(first: tuple[Floats, float], second: tuple[Floats, float]) -> tuple[Floats, float]:
+    return np.convolve(first[0], second[0]), first[1] + second[1]
+
+
+def exact_delta(channel: ArrayLike, users: int, epsilon: float, *, others: Sequence[int] | None = None) -> float:
+    """The exact delta of shuffling the reports of a finite channel, for few users.
+
+    The worst over all values of the other users (or with those given) and all replaced values.
+    """
+    rows = check_channel(channel)
+    if users < 1:
+        raise ParameterError(f"At least one user is needed, not {users}.", users=users)
+    values, outputs = rows.shape
+    outcomes = math.comb(users + outputs - 1, users) * (
+        math.comb(users + values - 2, users - 1) if others is None else 1
+    )
+    if outcomes > _MOST_OUTCOMES:
+        raise ParameterError(
+            f"{users} users, {values} values and {outputs} outputs make {outcomes:,} outcomes to enumerate, "
+            f"more than {_MOST_OUTCOMES:,}. Use an upper bound.",
+            outcomes=outcomes,
+        )
+    cases = combinations_with_replacement(range(values), users - 1) if others is None else (tuple(others),)
+    laws: dict[tuple[int, ...], Law] = {(): {(0,) * outputs: 1.0}}
+    worst = 0.0
+    for case in cases:
+        with_target = [_with_report(_law_of(case, rows, laws), row) for row in rows]
+        for first, second in permutations(with_target, 2):
+            # a multiset that the first value makes impossible adds nothing
+            mass = np.array(list(first.values()))
+            pair = DiscretePair(mass, np.array([second.get(key, 0.0) for key in first]))
+            worst = max(worst, pair.delta(epsilon))
+    return worst
+
+
+def _law_of(case: tuple[int, ...], rows: Floats, laws: dict[tuple[int, ...], Law]) -> Law:
+    if case not in laws:
+        laws[case] = _with_report(_law_of(case[:-1], rows, laws), rows[case[-1]])
+    return laws[case]
+
+
+def _with_report(law: Law, row: Floats) -> Law:
+    """The law of the multiset with one more report drawn from ``row``."""
+    result: Law = {}
+    for counts, mass in law.items():
+        for output, probability in enumerate(row.tolist()):
+            if probability:
+                more = (*counts[:output], counts[output] + 1, *counts[output + 1 :])
+                result[more] = result.get(more, 0.0) + mass * probability
+    return result

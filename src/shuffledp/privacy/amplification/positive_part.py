@@ -1,0 +1,202 @@
+"""The expected positive part of a sum of many independent draws, from above, down to tiny values.
+
+The law of the sum is found by a fast Fourier transform of its tilted law, whose mass lies where the
+sum turns positive: so even an expectation of 1e-30 keeps its digits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.privacy.binomial import Binomial
+
+__all__ = ["Draws", "ScaledNoise", "expected_positive_part", "on_grid"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_TAIL = math.log(1e24)  # of the tilted law, left out on either side and added
+_FAINTEST = 60.0  # frequencies below e^-60 are not seen
+_NOISE_CUT = 1e-40
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """``trials`` independent draws, each a whole number of ``steps`` with its mass, and 0 otherwise."""
+
+    trials: int
+    steps: Integers
+    mass: Floats
+
+    def cumulant(self, tilt: float) -> float:
+        """ln E[e^(tilt sum)]."""
+        return self.trials * math.log1p(float(self.mass @ np.expm1(tilt * self.steps)))
+
+    def size(self, tilt: float) -> float:
+        """A bound on the numbers that were added up for the cumulant, hence on its rounding."""
+        return self.trials * float(self.mass @ np.abs(np.expm1(tilt * self.steps)))
+
+    def moments(self, tilt: float) -> tuple[float, float]:
+        """Mean and variance of the sum under the tilted law."""
+        tilted = self._tilted(tilt)
+        mean = float(tilted @ self.steps)
+        return self.trials * mean, self.trials * (float(tilted @ self.steps.astype(np.float64) ** 2) - mean * mean)
+
+    def spectrum(self, tilt: float, length: int) -> tuple[NDArray[np.complex128], float]:
+        """The Fourier transform of the tilted law, and a bound on what its rounding does to a mass."""
+        tilted = self._tilted(tilt)
+        place = np.arange(length // 2 + 1, dtype=np.float64)
+        real, imaginary = np.zeros(len(place)), np.zeros(len(place))
+        for step, mass in zip(self.steps.tolist(), tilted.tolist(), strict=True):
+            turns = place * (step % length)  # exact, as is its remainder
+            half_angle = (turns - length * np.rint(turns / length)) * (math.pi / length)
+            sine = np.sin(half_angle)
+            real -= 2 * mass * sine * sine
+            imaginary -= 2 * mass * sine * np.cos(half_angle)  # the sign of numpy
+        size = self.trials / 2 * np.log1p(np.maximum(2 * real + real**2 + imaginary**2, -1 + 1e-300))
+        spectrum = np.zeros(len(place), dtype=np.complex128)
+        seen = np.flatnonzero(size > -_FAINTEST)
+        angle = self.trials * np.arctan2(imaginary[seen], 1 + real[seen])
+        spectrum[seen] = np.exp(size[seen] + 1j * angle)
+        error = 2.0**-50 * (1 + self.trials * (np.abs(real[seen]) + np.abs(imaginary[seen])))
+        return spectrum, float((np.abs(spectrum[seen]) * error).sum()) * 2 / length + math.exp(-_FAINTEST)
+
+    def _tilted(self, tilt: float) -> Floats:
+        grown = np.exp(tilt * self.steps)
+        tilted: Floats = self.mass * grown / (1 + float(self.mass @ np.expm1(tilt * self.steps)))
+        return tilted
+
+
+def on_grid(values: Floats, mass: Floats, width: float) -> tuple[Integers, Floats]:
+    """Each value moved to the two grid points around it so that its mean stays: never a smaller expectation.
+
+    A spread that keeps the mean can only raise the expectation of a convex function of the sum.
+    """
+    scaled = values / width
+    below = np.floor(scaled + 1e-9)  # a value that is on the grid but for rounding
+    up = np.clip(scaled - below, 0.0, 1.0)
+    steps = np.concatenate((below, below + 1)).astype(np.int64)
+    masses = np.concatenate((mass * (1 - up), mass * up))
+    return steps[masses > 0], masses[masses > 0]
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledNoise:
+    """scale (mean - N) with N binomial, moved to the grid so that its mean stays."""
+
+    law: Binomial
+    scale: float
+    """In grid steps."""
+
+    @cached_property
+    def _points(self) -> tuple[Integers, Floats]:
+        first = self.law.least_with_lower_tail(_NOISE_CUT)
+        last = self.law.trials - self.law.mirrored.least_with_lower_tail(_NOISE_CUT)
+        counts = np.arange(first, last + 1, dtype=np.int64)
+        places = np.asarray((self.law.mean - counts) * self.scale, dtype=np.float64)
+        steps, mass = on_grid(places, self.law.pmf(counts), 1.0)
+        lowest = int(steps.min())
+        total: Floats = np.asarray(np.bincount(steps - lowest, weights=mass), dtype=np.float64)
+        return lowest + np.arange(len(total)), total
+
+    @property
+    def left_out(self) -> float:
+        """Bound on the mass that is not counted."""
+        return 4 * _NOISE_CUT
+
+    def cumulant(self, tilt: float) -> float:
+        """ln E[e^(tilt noise)] of what is counted."""
+        steps, mass = self._points
+        most = float(np.max(tilt * steps))
+        return most + math.log(float((mass * np.exp(tilt * steps - most)).sum()))
+
+    def moments(self, tilt: float) -> tuple[float, float]:
+        """Mean and variance under the tilted law."""
+        steps, tilted = self._points[0], self._tilted(tilt)
+        mean = float((tilted * steps).sum())
+        return mean, float((tilted * (steps - mean) ** 2).sum())
+
+    def spectrum(self, tilt: float, length: int) -> NDArray[np.complex128]:
+        """The Fourier transform of the tilted law."""
+        wrapped = np.bincount(self._points[0] % length, weights=self._tilted(tilt), minlength=length)
+        return np.fft.rfft(wrapped)
+
+    def _tilted(self, tilt: float) -> Floats:
+        steps, mass = self._points
+        exponent = tilt * steps
+        tilted = mass * np.exp(exponent - exponent.max())
+        result: Floats = tilted / tilted.sum()
+        return result
+
+
+def expected_positive_part(draws: Draws, offset: float, noise: ScaledNoise | None = None) -> float:
+    """Upper bound on E[max(sum + noise + offset, 0)] in grid steps; the noise is independent.
+
+    What the noise leaves out is not included.
+    """
+    tilt = _turning_tilt(draws, offset, noise)
+
+    def cumulant(at: float) -> float:
+        return draws.cumulant(at) + (noise.cumulant(at) if noise else 0.0)
+
+    _, variance = _moments(draws, tilt, noise)
+    log_norm, reach = cumulant(tilt), min(8 / math.sqrt(variance), _largest_tilt(draws))
+    highest = (cumulant(tilt + reach) - log_norm + _TAIL) / reach  # Chernoff: beyond lies less than e^-_TAIL
+    lowest = -(cumulant(tilt - reach) - log_norm + _TAIL) / reach
+    start = math.floor(min(lowest, -offset)) - 1
+    length = _even_fast_length(math.ceil(highest) - start + 2)
+    spectrum, error = draws.spectrum(tilt, length)
+    if noise:
+        error += 2.0**-48 * float(np.abs(spectrum).sum()) * 2 / length
+        spectrum = spectrum * noise.spectrum(tilt, length)
+    tilted = np.fft.irfft(spectrum, length)
+    slack = 2 * error + 20 * 2.0**-50 * float(np.linalg.norm(spectrum)) / length
+    sums = start + np.arange(length)
+    height = sums + offset
+    positive = (height > 0) & (tilt * height < 600)
+    weight = height[positive] * np.exp(-tilt * height[positive])
+    total = float(((np.maximum(np.roll(tilted, -start % length)[positive], 0.0) + slack) * weight).sum())
+    total += 2 * math.exp(-_TAIL) / (math.e * tilt)  # what wraps around or lies beyond has at most this weight
+    rounding = 1e-9 + 2.0**-50 * (draws.size(tilt) + abs(tilt * offset) + abs(log_norm))
+    return total * math.exp(log_norm + tilt * offset) * (1 + rounding)
+
+
+def _moments(draws: Draws, tilt: float, noise: ScaledNoise | None) -> tuple[float, float]:
+    mean, variance = draws.moments(tilt)
+    if noise:
+        noise_mean, noise_variance = noise.moments(tilt)
+        mean, variance = mean + noise_mean, variance + noise_variance
+    return mean, variance
+
+
+def _turning_tilt(draws: Draws, offset: float, noise: ScaledNoise | None) -> float:
+    """The tilt under which the mean sum is just 0, or a small one if it is above 0 untilted."""
+    largest = _largest_tilt(draws)
+    least = min(1 / math.sqrt(_moments(draws, 0.0, noise)[1]), largest)
+    low, high = least, least
+    while high < largest and _moments(draws, high, noise)[0] + offset < 0:
+        low, high = high, min(2 * high, largest)
+    for _ in range(20 if high > low else 0):
+        middle = (low + high) / 2
+        if _moments(draws, middle, noise)[0] + offset < 0:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _largest_tilt(draws: Draws) -> float:
+    """Twice of it still fits a float."""
+    return 300 / max(1, int(np.abs(draws.steps).max()))
+
+
+def _even_fast_length(size: int) -> int:
+    """An even length at which a Fourier transform is fast."""
+    from scipy.fft import next_fast_len
+
+    return 2 * int(next_fast_len(max(8, (size + 1) // 2), real=True))

@@ -1,0 +1,348 @@
+"""The privacy blanket of Balle, Bell, Gascon and Nissim (2019): what every report has in common.
+
+Each row of a channel is at least gamma w, where w is a law common to all values. The reports drawn from it
+hide the target. Their closed forms hold for every local randomizer; the law of one channel gives far
+more.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shuffledp.errors import ParameterError
+from shuffledp.privacy.amplification.clones import _fair_mass, check_local_epsilon, probability_at_most
+from shuffledp.privacy.amplification.exact import check_channel
+from shuffledp.privacy.amplification.positive_part import Draws, ScaledNoise, expected_positive_part, on_grid
+from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.divergence import LARGEST_EPSILON
+from shuffledp.randomness import Dyadic
+
+__all__ = [
+    "BlanketLaw",
+    "bennett_delta",
+    "bennett_expectation",
+    "blanket_delta",
+    "closed_form_delta",
+    "hoeffding_delta",
+]
+
+Floats = NDArray[np.float64]
+
+_CUTS = (1e-26, 1e-300)
+_DIRECT_POINTS = 10_000
+_GRID = 1 << 16
+_COARSE_GRID = 1 << 13
+_FINER = 4
+_WIDEST_NOISE = 5_000  # deviation of the number of other reports that is still listed
+_TINIEST = 1e-305
+
+
+def closed_form_delta(epsilon: float, users: int, local_epsilon: float) -> float:
+    """Balle et al. (2019), Theorem 5.3: upper bound on delta after shuffling, for any randomizer."""
+    _check(epsilon, users, local_epsilon)
+    if epsilon >= local_epsilon:
+        return 0.0
+    if epsilon == 0:
+        return 1.0
+    gap, width = math.expm1(epsilon), (math.exp(epsilon) + 1) * 2 * math.sinh(local_epsilon)
+    exponent = (1 - math.exp(-2)) * users * min(math.exp(-local_epsilon), (gap / width) ** 2)
+    return min(1.0, width**2 / (4 * users * gap) * math.exp(-exponent) * (1 + 1e-9))
+
+
+def hoeffding_delta(epsilon: float, users: int, local_epsilon: float) -> float:
+    """The bound behind Theorem 5.3, by Hoeffding's inequality and the exact number of blanket reports."""
+    _check(epsilon, users, local_epsilon)
+    if epsilon >= local_epsilon:
+        return 0.0
+    if epsilon == 0:
+        return 1.0
+    gap, width = math.expm1(epsilon), (math.exp(epsilon) + 1) * 2 * math.sinh(local_epsilon)
+    blanket = math.exp(-local_epsilon)
+    hidden = users * math.log1p(blanket * math.expm1(-2 * (gap / width) ** 2))
+    return min(1.0, width**2 / (4 * gap * blanket * users) * math.exp(hidden) * (1 + 1e-9))
+
+
+def bennett_delta(epsilon: float, users: int, local_epsilon: float) -> float:
+    """The same by Bennett's inequality (Lemma 5.6, corrected), for any randomizer.
+
+    With the blanket taken as small as it can be, e^-local_epsilon, each L is at most
+    e^local_epsilon - e^epsilon and its second moment at most e^local_epsilon (1 + e^(2 epsilon)) - 2 e^epsilon.
+    """
+    _check(epsilon, users, local_epsilon)
+    if epsilon >= local_epsilon:
+        return 0.0
+    if epsilon == 0:
+        return 1.0
+    ratio, growth, blanket = math.exp(local_epsilon), math.exp(epsilon), math.exp(-local_epsilon)
+    gap, most, second = growth - 1, ratio - growth, ratio * (1 + growth**2) - 2 * growth
+    front = bennett_expectation(0, gap=gap, most=most, second_moment=second)
+    each = bennett_expectation(1, gap=gap, most=most, second_moment=second) / front
+    hidden = users * math.log1p(blanket * (each - 1))
+    return min(1.0, front / (blanket * users) * math.exp(hidden) * (1 + 1e-9))
+
+
+def bennett_expectation(count: int, *, gap: float, most: float, second_moment: float) -> float:
+    """Upper bound on E[max(L_1 + ... + L_count, 0)] for independent L of mean -gap, at most ``most``.
+
+    Balle et al. (2019), Lemma 5.6, whose printed form has a factor 1/(gap count) too much and is not a bound.
+    """
+    ratio = gap * most / second_moment
+    fall = (1 + ratio) * math.log1p(ratio) - ratio
+    return most / math.log1p(ratio) * math.exp(-count * second_moment / most**2 * fall)
+
+
+def _check(epsilon: float, users: int, local_epsilon: float) -> None:
+    check_local_epsilon(users, local_epsilon)
+    if not epsilon >= 0:
+        raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+
+
+@dataclass(frozen=True)
+class BlanketLaw:
+    """Shuffled randomized response: each of ``users`` sends a uniform one of ``values`` with probability ``blanket``.
+
+    Otherwise the user sends the truth. The bound of Balle et al. (2019), Lemma 5.3, evaluated exactly.
+    """
+
+    users: int
+    blanket: Dyadic
+    values: int
+
+    def __post_init__(self) -> None:
+        if self.users < 1:
+            raise ParameterError(f"At least one user is needed, not {self.users}.", users=self.users)
+        if self.values < 1:
+            raise ParameterError(f"At least one value is needed, not {self.values}.", values=self.values)
+
+    @property
+    def theorem(self) -> str:
+        """What proves it."""
+        return "privacy blanket, summed exactly (Balle, Bell, Gascon and Nissim 2019, Lemma 5.3)"
+
+    @property
+    def local_epsilon(self) -> float:
+        """What each report is private for on its own."""
+        if self.blanket.numerator == 0:
+            return math.inf
+        return math.log1p(float(self._other_ratio))
+
+    @property
+    def _other_ratio(self) -> Fraction:
+        """e^local_epsilon - 1: how much likelier the truth is than another value, less one."""
+        return self.values * (1 - self.blanket.fraction) / self.blanket.fraction
+
+    def delta_at(self, epsilon: float) -> float:
+        """Upper bound on the least delta of (epsilon, delta)-privacy.
+
+        With (a, b, c) the blanket reports on the old value, the new one and all others, it is
+        E[max((r - 1)(a - e^epsilon b) - (e^epsilon - 1)(a + b + c), 0)] / users, r = e^local_epsilon.
+        """
+        return self._delta_at(epsilon, _GRID)
+
+    def rough_delta_at(self, epsilon: float) -> float:
+        """The same from further above, for the start of a search."""
+        return self._delta_at(epsilon, _COARSE_GRID)
+
+    def _delta_at(self, epsilon: float, grid: int) -> float:
+        if not epsilon >= 0:
+            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        if self.values == 1 or self.blanket.numerator == 1 << self.blanket.bits:
+            return 0.0  # every report is the same, or independent of the value
+        if self.blanket.numerator == 0:
+            return 1.0
+        gap = math.expm1(min(epsilon, LARGEST_EPSILON))
+        if gap > float(self._other_ratio) * (1 + 1e-12):
+            return 0.0
+        sums = _ResponseSums(self, gap)
+        total = sums.direct() if sums.direct_points() <= _DIRECT_POINTS else sums.on_grid(grid)
+        return min(1.0, total * (1 + 1e-9) / self.users + _TINIEST)
+
+
+class _ResponseSums:
+    """The expectation behind the law of randomized response at one epsilon."""
+
+    def __init__(self, law: BlanketLaw, gap: float) -> None:
+        each = law.blanket.fraction / law.values
+        self.users, self.gap, self.growth = law.users, gap, 1 + gap
+        self.each = float(each)
+        self.reward = float(law._other_ratio)  # r - 1
+        self.largest = max(self.reward - gap, 0.0) + 1e-12 * self.reward  # of one report, r - e^epsilon
+        self.pairs = Binomial(law.users, probability_at_most(2 * each, bits=160))
+        self.third = (law.blanket.fraction - 2 * each) / (1 - 2 * each)
+
+    def _reach(self, cut: float) -> tuple[int, int, float]:
+        """The numbers a + b that matter, and how far from half of them a matters (per root)."""
+        share = cut / max(1.0, self.largest * self.users)
+        first = self.pairs.least_with_lower_tail(max(share, _TINIEST))
+        last = self.users - self.pairs.mirrored.least_with_lower_tail(max(share, _TINIEST))
+        return first, last, math.sqrt(-math.log(max(share, _TINIEST)) / 2)
+
+    def direct_points(self) -> float:
+        """Roughly how many terms a direct sum has."""
+        mean = 2 * self.each * self.users
+        spread = 22 * math.sqrt(mean) + 30
+        return spread * (max(0.0, 5.8 * math.sqrt(mean) - mean * self.gap / (2 * self.growth)) + 8)
+
+    def direct(self) -> float:
+        """Summed over a + b and a, in closed form over c."""
+        total = 0.0
+        for cut in _CUTS:
+            first, last, reach = self._reach(cut)
+            both = np.arange(first, last + 1, dtype=np.int64)
+            mass = self.pairs.pmf(both) * (1 + self.pairs.tail_error(both))
+            total = self._given(both, mass, reach) + 4 * max(cut, _TINIEST * self.largest * self.users)
+            if total / self.users > 1e6 * cut:
+                break
+        return total
+
+    def _given(self, both: NDArray[np.int64], mass: Floats, reach: float) -> float:
+        """The sum over a, where mass is that of a + b; a beyond the reach weighs less than the cut."""
+        share = (self.growth * self.reward + self.gap) / ((1 + self.growth) * self.reward)
+        lowest = np.floor(both * min(share, 2.0) * (1 - 1e-12)).astype(np.int64)
+        highest = np.minimum(both, np.ceil(both / 2 + reach * np.sqrt(both)).astype(np.int64))
+        counts = np.maximum(highest - lowest + 1, 0)
+        if counts.sum() == 0:
+            return 0.0
+        row = np.repeat(np.arange(len(both)), counts)
+        first = lowest[row] + np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+        pairs = both[row]
+        height = self.reward * (first - self.growth * (pairs - first)) - self.gap * pairs
+        keep = height > -1e-9 * self.reward * pairs
+        first, pairs, height, row = first[keep], pairs[keep], np.maximum(height[keep], 0.0), row[keep]
+        slack = 1e-14 * self.reward * self.growth * pairs  # the rounding of the height
+        terms = mass[row] * _fair_mass(first, pairs) * (self._above_others(height, pairs) + slack)
+        return float(terms.sum()) * (1 + 1e-11)
+
+    def _above_others(self, height: Floats, pairs: NDArray[np.int64]) -> Floats:
+        """E[max(height - gap c, 0)] with c ~ Bin(users - pairs, third), from above."""
+        from scipy.special import betaincc
+
+        if self.gap == 0 or self.third == 0:
+            return height
+        left = (self.users - pairs).astype(np.float64)
+        rate = float(self.third)
+        most = np.floor(np.minimum(height / self.gap, left))
+        some = np.maximum(left, 1.0)
+        inside = np.where(most >= left, 1.0, betaincc(most + 1, np.maximum(left - most, 0.5), rate))
+        fewer = np.where(
+            most >= left,
+            1.0,
+            np.where(most > 0, betaincc(np.maximum(most, 0.5), np.maximum(some - most, 0.5), rate), 0.0),
+        )
+        gained, paid = height * inside, self.gap * left * rate * fewer
+        error = 1e-12 + np.abs(most - left * rate) * 2.0**-46
+        value: Floats = np.clip(gained * (1 + error) - paid * (1 - error), 0.0, height)
+        return value
+
+    def on_grid(self, grid: int = _GRID) -> float:
+        """By Fourier transform, with a + b and c untied if that costs less than a finer grid."""
+        rewards = np.array([self.reward - self.gap, -self.growth * self.reward - self.gap])
+        deviation = math.sqrt(self.users * self.each * float(rewards @ rewards))
+        finest = 30 * deviation / (_FINER * grid)
+        tied = untied = math.inf
+        tied_width, untied_width = self.gap, finest
+        variance = self.each * float(rewards @ rewards)
+        if self.gap >= finest:
+            tied_width, cost = _best_width(self.gap, rewards, max(30 * deviation / grid, finest), finest)
+            tied = self.each * cost / variance
+        mean = 2 * self.each * self.users
+        fewest = max(0, math.floor(mean - 13 * math.sqrt(mean)))
+        shifted = rewards + self.gap * float(self.third)
+        untied_width, cost = _best_width(abs(float(shifted[0])) or finest, shifted, 30 * deviation / grid, finest)
+        untied = self.each * cost / variance
+        rate = float(self.third)
+        untied += self.gap**2 * rate * (1 - rate) * (mean - fewest) / (self.users * variance)
+        if tied <= untied or self.third == 0:
+            return self._tied(tied_width if tied < math.inf else finest)
+        if math.sqrt(self.users * rate * (1 - rate)) > _WIDEST_NOISE:
+            return self._tied(finest)
+        return self._untied(shifted, untied_width)
+
+    def _tied(self, width: float) -> float:
+        """All reports on the grid; the commoner of those on other values and true ones stands still."""
+        others = float(self.third) * (1 - 2 * self.each)
+        rewards = np.array([self.reward - self.gap, -self.growth * self.reward - self.gap, -self.gap])
+        mass, still = np.array([self.each, self.each, others]), 0.0
+        if others > 0.5:
+            still = -self.gap
+            rewards, mass = rewards - still, np.array([self.each, self.each, max(0.0, 1 - others - 2 * self.each)])
+            rewards[2] = -still
+        steps, masses = on_grid(rewards, mass, width)
+        return expected_positive_part(Draws(self.users, steps, masses), self.users * still / width) * width
+
+    def _untied(self, shifted: Floats, width: float) -> float:
+        """With c replaced by its mean given a + b, and independent noise that is at least as spread.
+
+        c given a + b = j is Bin(n - j, p): its mean moves into the rewards, and what is left, n - j
+        independent centred coins, only gains spread (so the expectation grows) by more coins: take
+        those of the smallest j. Smaller ones are added by their probability.
+        """
+        tiny = 1e-34 / max(1.0, self.largest * self.users)
+        fewest = self.pairs.least_with_lower_tail(tiny)
+        steps, mass = on_grid(shifted, np.array([self.each, self.each]), width)
+        noise = ScaledNoise(Binomial(self.users - fewest, probability_at_most(self.third, bits=160)), self.gap / width)
+        offset = -self.gap * float(self.third) * self.users / width
+        total = expected_positive_part(Draws(self.users, steps, mass), offset, noise) * width
+        return total + (tiny + noise.left_out) * self.largest * self.users
+
+
+def _best_width(unit: float, values: Floats, wanted: float, finest: float) -> tuple[float, float]:
+    """The grid width unit/m, not far from the wanted one, that spreads the values least; and the variance it adds."""
+    least = max(1, math.ceil(unit / wanted))
+    parts = np.arange(least, max(least, min(4 * least + 8, math.floor(unit / finest))) + 1, dtype=np.float64)[:4000]
+    widths = unit / parts
+    scaled = values[:, None] / widths
+    share = scaled - np.floor(scaled + 1e-9)
+    cost = (np.clip(share * (1 - share), 0.0, None)).sum(axis=0) * widths**2
+    best = int(np.argmin(cost * (1 + 1e-3 * parts / parts[0])))
+    return float(widths[best]), float(cost[best])
+
+
+def blanket_delta(channel: ArrayLike, users: int, epsilon: float) -> float:
+    """Upper bound on delta of shuffling the reports of a finite channel, for the worst pair of values.
+
+    Outputs that some value cannot produce are no part of the blanket: their mass is added in full.
+    """
+    rows = check_channel(channel)
+    if users < 1:
+        raise ParameterError(f"At least one user is needed, not {users}.", users=users)
+    if not epsilon >= 0:
+        raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+    growth = math.exp(min(epsilon, LARGEST_EPSILON))
+    common = rows.min(axis=0)
+    if common.sum() <= 0:
+        return 1.0
+    worst = 0.0
+    for x in range(len(rows)):
+        for other in range(len(rows)):
+            if x != other:
+                worst = max(worst, _pair_delta(rows[x], rows[other], common, users, growth))
+    return min(1.0, worst * (1 + 1e-9) + _TINIEST)
+
+
+def _pair_delta(first: Floats, second: Floats, common: Floats, users: int, growth: float) -> float:
+    """R(x)(B) + E[max(sum of (R(x) - e^epsilon R(x')) / common over the blanket's reports, 0)] / users."""
+    inside = common > 0
+    outside = float(first[~inside].sum())
+    values = (first[inside] - growth * second[inside]) / common[inside]
+    if (values <= 0).all():
+        return outside
+    mass = common[inside]
+    # the commonest value becomes 0, so that it stays on the grid
+    values, mass = np.append(values, 0.0), np.append(mass, max(0.0, 1 - float(mass.sum())))
+    shift = float(values[np.argmax(mass)])
+    values = values - shift
+    moving = (values != 0) & (mass > 0)
+    if not moving.any():
+        return outside + max(0.0, shift)
+    spread = math.sqrt(users * float(mass[moving] @ values[moving] ** 2))
+    width = max(30 * spread, float(np.abs(values).max())) / (_FINER * _GRID)
+    steps, masses = on_grid(values[moving], mass[moving], width)
+    steps, place = np.unique(steps, return_inverse=True)
+    draws = Draws(users, steps, np.asarray(np.bincount(place, weights=masses), dtype=np.float64))
+    return outside + expected_positive_part(draws, users * shift / width) * width / users

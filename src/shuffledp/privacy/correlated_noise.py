@@ -1,0 +1,431 @@
+"""Correlated noise on counts: noise that cancels hides the messages, little noise that stays hides the count.
+
+Messages are "+1" and "-1". All users together add G1 messages "+1" and G2 messages "-1", geometric
+with ratio a, and F pairs of both, negative binomial (Ghazi, Kumar, Manurangsi and Pagh 2020, Algorithms
+3 and 4; Ghazi et al. 2021, Lemma 9). What is seen is U+ = s + G1 + F and U- = G2 + F; the pairs
+cancel in U+ - U-, whose noise G1 - G2 is discrete Laplace.
+
+With W(m) = sum over j >= 0 of a^(2j) Pr[F = m - j], geometric noise makes
+Pr[U+ - s = u, U- = v] = (1 - a)^2 a^|u - v| W(min(u, v)), so outcomes with the same likelihood ratio
+gather into one line of them, and every divergence is a sum over one index.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
+from shuffledp.privacy.discrete_laplace import least_ratio
+from shuffledp.privacy.divergence import DiscretePair
+from shuffledp.privacy.guarantee import check_target
+from shuffledp.randomness import Dyadic
+
+__all__ = [
+    "CorrelatedNoiseLaw",
+    "Flooding",
+    "NegativeBinomial",
+    "NegativeBinomialLaw",
+    "View",
+    "flooding_of_theorem_13",
+    "least_flooding",
+    "paper_flooding",
+]
+
+Floats = NDArray[np.float64]
+View = Literal["count", "signed", "histogram"]
+Flooding = tuple[Dyadic, Fraction, Dyadic]
+"""The ratio of the noise that stays, and shape and ratio of the flooding."""
+
+VIEWS = ("count", "signed", "histogram")
+_USUAL_CUT = 1e-30
+_TINY_CUT = 1e-290
+_TABLE_CUT = 1e-17
+_MOST_REACH = 1e6
+_UP = 1 + 1e-9  # for the rounding of masses
+_MOST_TABLE_WORK = 2e10
+_SHAPE_STEPS = 1000  # shapes are whole multiples of 1/1000
+_MOST_SHAPE = 1e7
+
+
+@dataclass(frozen=True)
+class NegativeBinomial:
+    """NB(shape, ratio): Pr[k] = C(k + shape - 1, k) (1 - ratio)^shape ratio^k on k = 0, 1, 2, ..."""
+
+    shape: Fraction
+    ratio: Dyadic
+
+    def __post_init__(self) -> None:
+        if not self.shape > 0:
+            raise ParameterError(f"The shape must be positive, not {self.shape}.", shape=self.shape)
+        if not 0 < self.ratio.numerator < 1 << self.ratio.bits:
+            raise ParameterError(f"The ratio {self.ratio} must lie strictly between 0 and 1.", ratio=self.ratio)
+        if self.mean + 12 * math.sqrt(self.variance) > _MOST_REACH:
+            raise ParameterError(
+                f"Noise of mean {self.mean:.3g} and deviation {math.sqrt(self.variance):.3g} is too much to compute "
+                f"with: mean and twelve deviations must stay below {_MOST_REACH:g}. Use a larger epsilon.",
+                shape=self.shape,
+                ratio=self.ratio,
+            )
+
+    @cached_property
+    def mean(self) -> float:
+        """The expected value."""
+        return float(self.shape * self.ratio.fraction / self.ratio.complement.fraction)
+
+    @cached_property
+    def variance(self) -> float:
+        """The variance."""
+        return self.mean / float(self.ratio.complement)
+
+    def window(self, cut: float) -> tuple[int, Floats, float]:
+        """Where the law is at home: the first k, the masses from there on, and a bound (<= cut) on the mass elsewhere.
+
+        Logarithms of the quotients Pr[k + 1] / Pr[k] are summed up in extended precision from k = 0.
+        """
+        reach = int(self.mean + 12 * math.sqrt(self.variance)) + 64
+        while True:
+            masses = self._masses(reach)
+            last_quotient = float(self.ratio) * max(1.0, (reach + float(self.shape)) / (reach + 1))
+            beyond = float(masses[-1]) * last_quotient / (1 - last_quotient) if last_quotient < 1 else math.inf
+            if beyond <= cut / 4:
+                break
+            reach *= 2
+        mode = int(np.argmax(masses))
+        # left of the mode masses rise, so that all before an index are at most its own times their number
+        rising = np.arange(1, mode + 1) * masses[:mode]
+        first = int(np.searchsorted(rising, cut / 4))
+        left_out = beyond + (float(rising[first - 1]) if first else 0.0)
+        falling = np.cumsum(masses[mode:][::-1]) + beyond
+        dropped = int(np.searchsorted(falling, cut / 4))
+        if dropped:
+            left_out += float(falling[dropped - 1])
+        return first, masses[first : len(masses) - dropped], left_out * _UP
+
+    def _masses(self, reach: int) -> Floats:
+        shape, rest = float(self.shape), float(self.ratio.complement)
+        k = np.arange(reach, dtype=np.float64)
+        logs = np.empty(reach + 1)
+        logs[0] = shape * _log_of_complement(self.ratio)
+        if float(self.ratio) < 0.5:
+            logs[1:] = np.log(float(self.ratio) * (k + shape) / (k + 1))
+        else:  # Pr[k + 1] / Pr[k] - 1, which is small where masses are large
+            centre = float(self.ratio.fraction * self.shape - 1)
+            logs[1:] = np.log1p((centre - rest * k) / (k + 1))
+            logs[1] = math.log(float(self.ratio) * shape)  # near -1 it would not be accurate
+        return np.exp(np.cumsum(logs, dtype=np.longdouble).astype(np.float64))
+
+
+@dataclass(frozen=True)
+class NegativeBinomialLaw:
+    """A count or sum with negative binomial noise on it (Ghazi et al. 2020), moved by up to ``sensitivity``."""
+
+    noise: NegativeBinomial
+    sensitivity: int = 1
+
+    def delta_at(self, epsilon: float) -> float:
+        """The least delta at which the release is (epsilon, delta)-private, from above."""
+        moves = [self.sensitivity] if self.noise.shape >= 1 else range(1, self.sensitivity + 1)
+        worst = 0.0
+        for move in moves:  # with shape >= 1 the law is log-concave, and the largest move the worst
+            pair = self.pair(move, _USUAL_CUT)
+            worst = max(worst, pair.delta(epsilon), pair.reversed.delta(epsilon))
+        return worst
+
+    def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
+        """Per direction of the replacement, the pair of laws that is seen, for the largest move."""
+        pair = self.pair(self.sensitivity, cut)
+        return (pair,), (pair.reversed,)
+
+    def pair(self, move: int, cut: float) -> DiscretePair:
+        """The noise, and the noise moved up."""
+        _, masses, left_out = self.noise.window(cut)
+        nothing = np.zeros(move)
+        return DiscretePair(np.concatenate((masses, nothing)), np.concatenate((nothing, masses)), left_out)
+
+
+@dataclass(frozen=True)
+class CorrelatedNoiseLaw:
+    """How private the multiset of "+1" and "-1" is, by what replacing one user does to it.
+
+    ``count``: a user with x = 1 sends one more "+1". ``signed``: every user sends one real message,
+    "+1" if x = 1 and "-1" if x = 0, so that the number of messages says nothing of x. ``histogram``: every
+    user sends one "+1" labelled with its category; categories have noise of their own, and two of
+    them move in opposite directions.
+
+    ``share`` is how much of the planned noise honest users add: NB(share, ratio) of either
+    message and NB(share * flood_shape, flood_ratio) pairs.
+    """
+
+    ratio: Dyadic
+    flood_shape: Fraction
+    flood_ratio: Dyadic
+    view: View
+    share: Fraction = Fraction(1)
+
+    def __post_init__(self) -> None:
+        if self.view not in VIEWS:
+            raise ParameterError(f"The view must be one of {', '.join(VIEWS)}, not {self.view!r}.", view=self.view)
+        if not self.share > 0:
+            raise ParameterError(f"The share of noise must be positive, not {self.share}.", share=self.share)
+        _ = self.staying, self.flooding  # which check their parameters
+
+    @cached_property
+    def staying(self) -> NegativeBinomial:
+        """The noise of each kind of message that does not cancel."""
+        return NegativeBinomial(self.share, self.ratio)
+
+    @cached_property
+    def flooding(self) -> NegativeBinomial:
+        """The law of the number of cancelling pairs."""
+        return NegativeBinomial(self.share * self.flood_shape, self.flood_ratio)
+
+    def delta_at(self, epsilon: float) -> float:
+        """The least delta at which the messages are (epsilon, delta)-private, from above."""
+        delta = self._delta(epsilon, _USUAL_CUT)
+        return delta if delta > 1e6 * _USUAL_CUT else self._delta(epsilon, _TINY_CUT)
+
+    def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
+        """Per direction of the replacement, the independent pairs of laws that are seen."""
+        pair = self._pair(cut)
+        if self.view == "histogram":
+            return ((pair, pair.reversed),)  # the other direction is its mirror image
+        return ((pair,),) if self.view == "signed" else ((pair,), (pair.reversed,))
+
+    def _delta(self, epsilon: float, cut: float) -> float:
+        pair = self._pair(cut)
+        if self.view == "histogram":
+            return pair.delta_with_reversed_twin(epsilon)
+        return pair.delta(epsilon) if self.view == "signed" else max(pair.delta(epsilon), pair.reversed.delta(epsilon))
+
+    def _pair(self, cut: float) -> DiscretePair:
+        """The laws with and without the user's "+1", or with "+1" and with "-1" (``signed``)."""
+        if self.share == 1:
+            return _gathered_pair(self, cut)
+        return _table_pair(self)
+
+
+@lru_cache(maxsize=16)
+def _gathered_pair(law: CorrelatedNoiseLaw, cut: float) -> DiscretePair:
+    """Geometric noise: outcomes with the same smaller count, on the same side of the diagonal, as one.
+
+    ``count``: for u > v the ratio is 1/a throughout; for u <= v it is a W(u - 1) / W(u).
+    ``signed``: for u > v it is W(v) / (a^2 W(v - 1)), for u < v the inverse, and 1 on the diagonal.
+    """
+    a = float(law.ratio)
+    _, masses, left_out = law.flooding.window(cut)
+    below = _with_geometric_tail(masses, a * a, cut)
+    left_out += float(below[-1]) * a * a  # W past the end, which falls by a^2 from there
+    before = np.concatenate(([0.0], below[:-1]))  # W(m - 1)
+    rest = float(law.ratio.complement)
+    if law.view == "signed":
+        ours, theirs = rest * below, rest * a * a * before
+        tie = a * rest / (1 + a)
+        pair = DiscretePair(np.concatenate((ours, theirs, [tie])), np.concatenate((theirs, ours, [tie])), 2 * left_out)
+    else:
+        ours = np.concatenate((rest * a * before, [1 / (1 + a)]))
+        pair = DiscretePair(ours, np.concatenate((rest * below, [a / (1 + a)])), left_out)
+    return pair.sorted_by_loss() if law.view == "histogram" else pair
+
+
+def _with_geometric_tail(masses: Floats, shrinkage: float, cut: float) -> Floats:
+    """W(m) = sum over j of shrinkage^j masses[m - j], continued until W is below the cut; positive terms only."""
+    more = math.ceil(math.log(cut / 1e3) / math.log(shrinkage)) + 1
+    sums = np.concatenate((masses, np.zeros(more)))
+    distance, factor = 1, shrinkage
+    while distance < len(sums) and factor > 0:
+        sums[distance:] += factor * sums[:-distance].copy()
+        distance, factor = 2 * distance, factor * factor
+    return sums
+
+
+@lru_cache(maxsize=4)
+def _table_pair(law: CorrelatedNoiseLaw) -> DiscretePair:
+    """Any share of the noise: all outcomes, by the distance of the two counts and the smaller of them."""
+    _, staying, cut = law.staying.window(_TABLE_CUT)
+    _, flooding, flood_cut = law.flooding.window(_TABLE_CUT)
+    widest = len(staying)
+    if widest**2 * (len(flooding) + widest) > _MOST_TABLE_WORK:
+        if law.share > 1:  # the noise beyond one share is independent, and only hides more
+            return _gathered_pair(CorrelatedNoiseLaw(law.ratio, law.flood_shape, law.flood_ratio, law.view), _USUAL_CUT)
+        raise ParameterError(
+            "The law of a part of so much noise is too wide to compute; use a larger epsilon.", share=law.share
+        )
+    padded = np.concatenate((staying, np.zeros(widest)))
+    # products[t, g] = Pr[G = g] Pr[G = g + t]
+    products = staying * np.lib.stride_tricks.sliding_window_view(padded, widest)[: widest + 1]
+    ends = np.zeros(widest - 1)
+    shifted = np.lib.stride_tricks.sliding_window_view(np.concatenate((ends, flooding, ends)), widest)[:, ::-1]
+    table = np.zeros((widest + 2, len(shifted) + 2))  # distance t, smaller count m; row and column 0 of m are before it
+    table[: widest + 1, 1:-1] = products @ shifted.T
+    here, before = table[:, 1:], table[:, :-1]
+    if law.view == "signed":
+        ours, theirs = here[:-2].ravel(), before[2:].ravel()  # u - v = t + 1
+        tie = before[1].ravel()
+        p, q = np.concatenate((ours, theirs, tie)), np.concatenate((theirs, ours, tie))
+    else:
+        p = np.concatenate((here[:-1].ravel(), before[1:].ravel()))  # u > v, then u <= v
+        q = np.concatenate((here[1:].ravel(), here[:-1].ravel()))
+    pair = DiscretePair(p, q, 2 * cut + flood_cut)
+    return pair.sorted_by_loss() if law.view == "histogram" else pair
+
+
+@lru_cache(maxsize=512)
+def least_flooding(epsilon: float, delta: float, split: float, view: View) -> Flooding:
+    """The flooding of least mean for an overall (epsilon, delta), split * epsilon of it for the noise that stays.
+
+    The law at just these parameters meets the target. Delta falls with the shape (a larger shape
+    adds independent noise); the ratio of the flooding is searched to within 2 % of the least mean.
+    """
+    _check_split(epsilon, delta, split, view)
+    ratio = _staying_ratio(epsilon, split, view)
+
+    guess = 0.0
+
+    def mean(log_rest: float) -> float:
+        nonlocal guess
+        flood_ratio = _ratio_short_of_one(log_rest)
+        guess = _least_shape(epsilon, delta, ratio, flood_ratio, view, guess=guess, precision=1e-3)
+        return guess * float(flood_ratio) / float(flood_ratio.complement)
+
+    # the best ratio is near e^(-half of the rest of epsilon)
+    start = math.log(-math.expm1(-epsilon * (1 - split) * (0.25 if view == "histogram" else 0.5)))
+    flood_ratio = _ratio_short_of_one(_minimum(mean, start, -0.05))
+    found = _least_shape(epsilon, delta, ratio, flood_ratio, view, guess=guess, precision=1e-5)
+    for margin in (0.0, 1e-5, 1e-4, 1e-2):
+        shape = Fraction(math.ceil(found * (1 + margin) * _SHAPE_STEPS), _SHAPE_STEPS)
+        if CorrelatedNoiseLaw(ratio, shape, flood_ratio, view).delta_at(epsilon) <= delta:
+            return ratio, shape, flood_ratio
+    raise InfeasibleError(f"No flooding was found for epsilon = {epsilon:g} and delta = {delta:g}.", epsilon=epsilon)
+
+
+def paper_flooding(epsilon: float, delta: float, split: float, view: View) -> Flooding:
+    """Theorem 13 of Ghazi et al. (2020) in Lemma 9 of Ghazi et al. (2021), for an overall (epsilon, delta).
+
+    A histogram is two categories with half of epsilon and of delta each.
+    """
+    _check_split(epsilon, delta, split, view)
+    parts = 2 if view == "histogram" else 1
+    shape, flood_ratio = flooding_of_theorem_13((1 - split) * epsilon / parts, delta / parts)
+    return _staying_ratio(epsilon, split, view), shape, flood_ratio
+
+
+def flooding_of_theorem_13(epsilon: float, delta: float, sensitivity: float = 1.0) -> tuple[Fraction, Dyadic]:
+    """NB(3 (1 + ln(1/delta)), e^(-0.2 epsilon / sensitivity)) is (epsilon, delta)-private; both must be below 1."""
+    if not (0 < epsilon < 1 and 0 < delta < 1):
+        raise ConditionError(
+            f"Theorem 13 needs epsilon and delta between 0 and 1 for the flooding; given {epsilon:g} and {delta:g}. "
+            "Spend more of epsilon on the noise that stays, or use the tight calibration.",
+            epsilon=epsilon,
+            delta=delta,
+        )
+    shape = Fraction(math.ceil(3 * (1 + math.log(1 / delta)) * _SHAPE_STEPS), _SHAPE_STEPS)
+    return shape, Dyadic.at_least(math.exp(-0.2 * epsilon / sensitivity))
+
+
+def _log_of_complement(ratio: Dyadic) -> float:
+    """ln(1 - ratio), accurate for small ratios too."""
+    return math.log1p(-float(ratio)) if 2 * ratio.fraction < 1 else math.log(float(ratio.complement))
+
+
+def _check_split(epsilon: float, delta: float, split: float, view: View) -> None:
+    check_target(epsilon, delta)
+    if not 0 < split < 1:
+        raise ParameterError(f"The split must lie strictly between 0 and 1, not {split}.", split=split)
+    if view not in VIEWS:
+        raise ParameterError(f"The view must be one of {', '.join(VIEWS)}, not {view!r}.", view=view)
+
+
+def _staying_ratio(epsilon: float, split: float, view: View) -> Dyadic:
+    """The noise that stays: a histogram moves two categories, and a sign moves the difference by two."""
+    return least_ratio(
+        split * epsilon, sensitivity=2 if view == "signed" else 1, coordinates=2 if view == "histogram" else 1
+    )
+
+
+def _ratio_short_of_one(log_rest: float) -> Dyadic:
+    return Dyadic.at_least(1 - math.exp(log_rest))
+
+
+def _least_shape(
+    epsilon: float, delta: float, ratio: Dyadic, flood_ratio: Dyadic, view: View, *, guess: float, precision: float
+) -> float:
+    """The shape at which delta meets the target, by the secant method on the logarithms kept in a bracket."""
+
+    def excess(shape: float) -> float:
+        law = CorrelatedNoiseLaw(ratio, Fraction(shape), flood_ratio, view)
+        return math.log(max(law._delta(epsilon, 1e-6 * delta), 1e-300) / delta)
+
+    # when no pair is added at all, the last "+1" is seen: (1 - p)^shape <= delta or nearly so
+    floor = 0.9 * math.log(delta) / math.log(float(flood_ratio.complement))
+    low = high = max(guess, floor)
+    y_low = y_high = excess(high)
+    while y_low <= 0 and low > floor:
+        high, y_high = low, y_low
+        low = max(low / 1.2, floor)
+        y_low = excess(low)
+    while y_high > 0:
+        low, y_low = high, y_high
+        high *= 1.2 if guess else 2
+        if high > _MOST_SHAPE:
+            return math.inf
+        y_high = excess(high)
+    while high - low > precision * high and y_high < -10 * precision:
+        middle = high - y_high * (high - low) / (y_high - y_low)
+        middle = min(max(middle, low + 0.02 * (high - low)), high - 0.02 * (high - low))
+        y = excess(middle)
+        if y > 0:
+            low, y_low = middle, y
+        else:
+            high, y_high = middle, y
+    return high
+
+
+def _minimum(mean: Callable[[float], float], start: float, largest: float) -> float:
+    """Where the mean is least, by steps downhill and then between the three lowest points."""
+    step = 0.4
+    middle = min(start, largest)
+    left, right = middle - step, min(middle + step, largest)
+    y_left, y_middle, y_right = mean(left), mean(middle), mean(right)
+    while y_left < y_middle:
+        right, y_right, middle, y_middle = middle, y_middle, left, y_left
+        left = middle - step
+        y_left = mean(left)
+    while y_right < y_middle and right < largest:
+        left, y_left, middle, y_middle = middle, y_middle, right, y_right
+        right = min(middle + step, largest)
+        y_right = mean(right)
+    best = min((y_left, left), (y_middle, middle), (y_right, right))
+    for _ in range(2):
+        vertex = _vertex((left, y_left), (middle, y_middle), (right, y_right))
+        if vertex is None or not left < vertex < right or abs(vertex - middle) < 1e-3:
+            break
+        y = mean(vertex)
+        best = min(best, (y, vertex))
+        if y < y_middle:
+            if vertex < middle:
+                right, y_right = middle, y_middle
+            else:
+                left, y_left = middle, y_middle
+            middle, y_middle = vertex, y
+        elif vertex < middle:
+            left, y_left = vertex, y
+        else:
+            right, y_right = vertex, y
+    return best[1]
+
+
+def _vertex(left: tuple[float, float], middle: tuple[float, float], right: tuple[float, float]) -> float | None:
+    """The vertex of the parabola through three points, if it opens upward."""
+    if not math.isfinite(left[1] + right[1]):
+        return None
+    rise, fall = (right[1] - middle[1]) / (right[0] - middle[0]), (middle[1] - left[1]) / (middle[0] - left[0])
+    bend = (rise - fall) / (right[0] - left[0])
+    return None if bend <= 0 else (left[0] + middle[0]) / 2 - fall / (2 * bend)

@@ -1,0 +1,167 @@
+"""Discrete Laplace noise on whole numbers: its law, exactly how private it is, and the least that is enough."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from shuffledp.errors import InfeasibleError, ParameterError
+from shuffledp.privacy.divergence import DiscretePair
+from shuffledp.randomness import Dyadic
+
+__all__ = ["DiscreteLaplace", "DiscreteLaplaceLaw", "decay_of", "least_ratio"]
+
+MOST_SENSITIVITY = 10**9
+_MOST_OUTCOMES = 1 << 22
+_UP = 1 + 4e-16  # a float times this is above what rounding may have taken
+_ROUNDING = 1e-14  # of the few operations of a closed form
+
+
+@dataclass(frozen=True)
+class DiscreteLaplace:
+    """The law Pr[X = x] = (1 - ratio) / (1 + ratio) * ratio^|x| on all whole numbers."""
+
+    ratio: Dyadic
+
+    def __post_init__(self) -> None:
+        _check_ratio(self.ratio)
+
+    @property
+    def mean(self) -> float:
+        """The expected value, which is 0."""
+        return 0.0
+
+    @cached_property
+    def variance(self) -> float:
+        """The variance 2 ratio / (1 - ratio)^2."""
+        return 2 * float(self.ratio) / float(self.ratio.complement) ** 2
+
+    @cached_property
+    def deviation(self) -> float:
+        """The standard deviation."""
+        return math.sqrt(self.variance)
+
+    def upper_tail(self, k: int) -> float:
+        """Pr[X >= k]."""
+        if k <= 0:
+            return 1.0 - self.upper_tail(1 - k)
+        return math.exp(-k * decay_of(self.ratio)) / (1 + float(self.ratio))
+
+    def lower_tail(self, k: int) -> float:
+        """Pr[X <= k]."""
+        return self.upper_tail(-k)
+
+    def radius(self, risk: float) -> int:
+        """The least t >= 0 with Pr[|X| >= t + 1] <= risk."""
+        if not 0 < risk <= 1:
+            raise ParameterError(f"The risk must lie above 0 and at most at 1, not {risk}.", risk=risk)
+        needed = -math.log(risk * (1 + float(self.ratio)) / 2) / decay_of(self.ratio)
+        radius = max(0, math.floor(needed) - 2)
+        while 2 * self.upper_tail(radius + 1) > risk:
+            radius += 1
+        return radius
+
+
+@dataclass(frozen=True)
+class DiscreteLaplaceLaw:
+    """Whole numbers released with discrete Laplace noise: the privacy law of a count, a sum or a histogram.
+
+    Replacing one user moves one number by up to ``sensitivity`` (``coordinates`` = 1), or two numbers
+    by up to that much in opposite directions (``coordinates`` = 2). The noise is log-concave, so
+    the largest move is the worst at every epsilon.
+    """
+
+    ratio: Dyadic
+    sensitivity: int = 1
+    coordinates: int = 1
+
+    def __post_init__(self) -> None:
+        _check_ratio(self.ratio)
+        _check_move(self.sensitivity, self.coordinates)
+
+    @cached_property
+    def pure_epsilon(self) -> float:
+        """The epsilon that holds with delta = 0, rounded up."""
+        return self.sensitivity * self.coordinates * decay_of(self.ratio) * _UP**2
+
+    def delta_at(self, epsilon: float) -> float:
+        """The least delta at which the release is (epsilon, delta)-private, from above; 0 from the pure epsilon on."""
+        if not epsilon >= 0:
+            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        if epsilon >= self.pure_epsilon:
+            return 0.0
+        if self.coordinates == 2:
+            return self._pair.delta_with_reversed_twin(epsilon)
+        return self._delta_of_one(epsilon)
+
+    def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:  # noqa: ARG002
+        """The one direction there is (the other is its mirror image); nothing is cut off."""
+        return ((self._pair,) * self.coordinates,)  # the reversed pair has the same privacy loss
+
+    def _delta_of_one(self, epsilon: float) -> float:
+        """Pr[X <= t] - e^epsilon Pr[X <= t - k] at the last t whose likelihood ratio exceeds e^epsilon."""
+        decay, ratio, moved = decay_of(self.ratio), float(self.ratio), self.sensitivity
+        turning = math.floor((moved - epsilon / decay) / 2)
+        best = 0.0
+        for t in range(max(0, turning - 1), min(turning + 1, (moved - 1) // 2) + 1):
+            # both terms are positive where it matters: nothing cancels
+            excess = -math.expm1(epsilon - (moved - t) * decay) - ratio * math.expm1(-t * decay)
+            best = max(best, excess / (1 + ratio))
+        return min(1.0, best * (1 + _ROUNDING) + 1e-15 * self.pure_epsilon)
+
+    @cached_property
+    def _pair(self) -> DiscretePair:
+        """The noise, and the noise moved by the sensitivity, with outcomes of equal likelihood ratio gathered.
+
+        The ratio is the same for all outcomes up to 0, and for all from the sensitivity on.
+        """
+        if self.sensitivity > _MOST_OUTCOMES:
+            raise ParameterError(
+                f"A move by {self.sensitivity:,} has too many outcomes to list; at most {_MOST_OUTCOMES:,}.",
+                sensitivity=self.sensitivity,
+            )
+        decay, ratio = decay_of(self.ratio), float(self.ratio)
+        masses = np.exp(-decay * np.arange(self.sensitivity + 1)) / (1 + ratio)
+        masses[1:-1] *= float(self.ratio.complement)
+        return DiscretePair(masses[::-1].copy(), masses, ordered=True)  # in increasing order of their ratio
+
+
+def least_ratio(epsilon: float, sensitivity: int = 1, coordinates: int = 1) -> Dyadic:
+    """The least ratio, hence the least noise, whose pure epsilon is at most ``epsilon``."""
+    if not 0 < epsilon < math.inf:
+        raise ParameterError(f"epsilon must be a positive number, not {epsilon}.", epsilon=epsilon)
+    _check_move(sensitivity, coordinates)
+    decay = epsilon / (sensitivity * coordinates)
+    ratio = Dyadic.at_least(max(math.exp(-decay), 2.0**-64))
+    while ratio.numerator < 1 << ratio.bits:
+        if DiscreteLaplaceLaw(ratio, sensitivity, coordinates).pure_epsilon <= epsilon:
+            return ratio
+        ratio = Dyadic.at_least(math.nextafter(float(ratio), 2.0))
+    raise InfeasibleError(
+        f"epsilon = {epsilon:g} for moves of {sensitivity:,} needs more noise than a 64-bit probability can say; "
+        "use a larger epsilon or fewer levels.",
+        epsilon=epsilon,
+        sensitivity=sensitivity,
+    )
+
+
+def decay_of(ratio: Dyadic) -> float:
+    """-ln(ratio), accurate for ratios near 1 too."""
+    return -math.log1p(-float(ratio.complement)) if 2 * ratio.fraction > 1 else -math.log(float(ratio))
+
+
+def _check_ratio(ratio: Dyadic) -> None:
+    if not 0 < ratio.numerator < 1 << ratio.bits:
+        raise ParameterError(f"The ratio {ratio} must lie strictly between 0 and 1.", ratio=ratio)
+
+
+def _check_move(sensitivity: int, coordinates: int) -> None:
+    if not 1 <= sensitivity <= MOST_SENSITIVITY:
+        raise ParameterError(
+            f"The sensitivity must lie between 1 and {MOST_SENSITIVITY:,}, not {sensitivity}.", sensitivity=sensitivity
+        )
+    if coordinates not in (1, 2):
+        raise ParameterError(f"One user moves 1 or 2 coordinates, not {coordinates}.", coordinates=coordinates)

@@ -1,0 +1,115 @@
+"""Fake rows of flipped zeros: how private a histogram of flipped one-hot rows is.
+
+Each user sends the own row, one-hot, and some rows of zeros, with every bit flipped with probability
+q (Cheu and Zhilyaev 2022). Of two categories it matters only how many ones the fake rows and the
+target's row have there; the other users' real rows can be told. So the count of a category is
+W + Ber(1 - q) with the target's bit and W + Ber(q) without it, W ~ Bin(rows, q).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
+from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.binomial_noise import shift_pair
+from shuffledp.privacy.divergence import DiscretePair
+from shuffledp.privacy.flipped_bits import LARGEST_FLIP, least_rate
+from shuffledp.privacy.guarantee import check_target
+from shuffledp.randomness import Dyadic
+
+__all__ = ["FakeRows", "least_row_flip", "paper_row_flip"]
+
+_CUTS = (1e-30, 1e-305)
+
+
+@dataclass(frozen=True)
+class FakeRows:
+    """``rows`` fake rows of honest users in all, and one real row that changes; bits flipped with ``flip``."""
+
+    rows: int
+    flip: Dyadic
+
+    def __post_init__(self) -> None:
+        if self.rows < 1:
+            raise ParameterError(f"At least one fake row is needed, not {self.rows}.", rows=self.rows)
+        if not 0 < self.flip.numerator <= 1 << (self.flip.bits - 1):
+            raise ParameterError(
+                f"The flip probability must lie above 0 and at most at 1/2, not {self.flip}.", flip=self.flip
+            )
+
+    @property
+    def local_epsilon(self) -> float:
+        """What holds for the two bits of the real row that change, whatever the fake rows are."""
+        return 2 * (math.log(float(self.flip.complement)) - math.log(float(self.flip)))
+
+    def delta_at(self, epsilon: float) -> float:
+        """The least delta at which the histogram is (epsilon, delta)-private, from above."""
+        if not epsilon >= 0:
+            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        if epsilon >= self.local_epsilon * (1 + 1e-12):
+            return 0.0
+        noise = Binomial(self.rows, self.flip)
+        for cut in _CUTS:
+            delta = _sorted_pair(self, cut).delta_with_reversed_twin(epsilon)
+            if delta > 1e6 * cut:
+                break
+        rounding = 2 * float(noise.tail_error(round(noise.mean + 40 * noise.deviation)))
+        return min(1.0, delta * (1 + rounding))
+
+    def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
+        """The one direction there is (the other is its mirror image), as two independent pairs."""
+        pair = _row_pair(self, cut)
+        return ((pair, pair.reversed),)
+
+
+def _row_pair(law: FakeRows, cut: float) -> DiscretePair:
+    """The count of one category with the target's bit set, and without.
+
+    W + 1 and W are a pair of ``shift_pair``; here both are mixed. Each divergence of the mixtures is a
+    sum of convex, homogeneous functions of the two masses, so a pair from above stays one.
+    """
+    shifted = shift_pair(Binomial(law.rows, law.flip), cut=cut)
+    flip, kept = float(law.flip), float(law.flip.complement)
+    return DiscretePair(kept * shifted.p + flip * shifted.q, flip * shifted.p + kept * shifted.q, shifted.cut)
+
+
+@lru_cache(maxsize=4)
+def _sorted_pair(law: FakeRows, cut: float) -> DiscretePair:
+    return _row_pair(law, cut).sorted_by_loss()
+
+
+def least_row_flip(rows: int, epsilon: float, delta: float) -> Dyadic:
+    """The least flip probability at which ``rows`` fake rows make the histogram (epsilon, delta)-private."""
+    check_target(epsilon, delta)
+    variance = 2 * math.log(1.25 / delta) / epsilon**2 + math.log(1 / delta)
+    found = least_rate(lambda flip: FakeRows(rows, flip), epsilon, delta, guess=variance / rows, highest=LARGEST_FLIP)
+    if found is None:
+        raise InfeasibleError(
+            f"{rows:,} fake rows are too few for epsilon = {epsilon:g} and delta = {delta:g}: bits would have to be "
+            f"flipped with probability above {LARGEST_FLIP}. Send more fake rows or allow a larger epsilon.",
+            rows=rows,
+            epsilon=epsilon,
+            delta=delta,
+        )
+    return found
+
+
+def paper_row_flip(rows: int, epsilon: float, delta: float) -> Dyadic:
+    """The least q with rows q (1 - q) >= (33/5) ((e^epsilon + 1)/(e^epsilon - 1))^2 ln(4/delta), Cheu and Zhilyaev's.
+
+    It exists if the right-hand side is at most rows / 4.
+    """
+    check_target(epsilon, delta)
+    needed = 33 / 5 / math.tanh(epsilon / 2) ** 2 * math.log(4 / delta)
+    if 4 * needed > rows:
+        raise ConditionError(
+            f"The theorem needs (132/5) ((e^epsilon + 1)/(e^epsilon - 1))^2 ln(4/delta) = {math.ceil(4 * needed):,} fake "
+            f"rows for epsilon = {epsilon:g} and delta = {delta:g}; given {rows:,}. The tight calibration needs far fewer.",
+            rows=rows,
+            needed=math.ceil(4 * needed),
+        )
+    share = needed / rows
+    return Dyadic.at_least(min(0.5, 2 * share / (1 + math.sqrt(1 - 4 * share)) * (1 + 1e-15)))

@@ -1,0 +1,237 @@
+"""A binary sum without delta: how private bits hidden among messages of one noisy user in many are.
+
+Each user sends ``size`` bits, size odd: (size - 1)/2 + x ones or, with probability ``mix``, a number of ones drawn
+from a law that falls off on both sides of size/2 (Ghazi, Golowich, Kumar, Manurangsi, Pagh and
+Velingker 2020). What is seen is the number T of all ones. Every T is possible under either value of the
+target, and the largest ratio of its two probabilities is the epsilon: there is no delta.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.errors import InfeasibleError, ParameterError
+from shuffledp.randomness import Dyadic
+
+__all__ = ["MOST_USERS", "PureSum", "falling_weights", "least_error_sum"]
+
+Extended = NDArray[np.longdouble]
+
+MOST_USERS = 250
+"""More users are not certified: the exact table of T takes too long."""
+
+_BITS = 64
+_CELLS = 4  # ranges of K to begin with, over half of its values
+_PARTS = 3
+_REFINEMENTS = 4
+_FEW = 40  # users in a first search
+_DECAYS = (0.75, 0.82, 0.88, 0.93)  # in epsilons
+_MORE = (1.0, 1.03, 1.06, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0)
+_MOST_MIX = 0.6
+_MOST_OUTCOMES = 4_600
+_LEAST_EPSILON, _MOST_EPSILON = 0.25, 8.0
+_SAFE = 1e-9  # relative: sums of positive terms in extended precision are far better than this
+
+
+def falling_weights(size: int, decay: float) -> tuple[int, ...]:
+    """Weights over 2^64 of 0 .. size ones, symmetric and close to e^(-decay |z - size/2|)."""
+    if size < 1 or size % 2 == 0:
+        raise ParameterError(f"The number of messages must be odd and positive, not {size}.", size=size)
+    if not 0 < decay < 40:
+        raise ParameterError(f"The decay must lie between 0 and 40, not {decay}.", decay=decay)
+    half = [math.exp(-decay * step) for step in range((size + 1) // 2)]  # from the middle outwards
+    total = math.fsum(half)
+    weights = [int(share / total * 2 ** (_BITS - 1)) for share in half]
+    weights[0] += 2 ** (_BITS - 1) - sum(weights)
+    if weights[-1] < 1:
+        raise ParameterError(
+            f"The outermost of {size} messages would never be drawn at decay {decay}.", size=size, decay=decay
+        )
+    return (*reversed(weights), *weights)
+
+
+@dataclass(frozen=True)
+class PureSum:
+    """``users`` honest users, the weights over 2^64 of the noisy number of ones, and how often it is drawn."""
+
+    users: int
+    weights: tuple[int, ...]
+    mix: Dyadic
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.users <= MOST_USERS:
+            raise ParameterError(
+                f"Between 2 and {MOST_USERS} users can be certified, not {self.users:,}.", users=self.users
+            )
+        if len(self.weights) % 2 or min(self.weights, default=0) < 1 or sum(self.weights) != 1 << _BITS:
+            raise ParameterError("The weights must be positive, of even number, and sum to 2^64.")
+        if self.weights != self.weights[::-1]:
+            raise ParameterError("The weights must be symmetric.")
+        if not 0 < self.mix.numerator < 1 << self.mix.bits:
+            raise ParameterError(f"The mix must lie strictly between 0 and 1, not {self.mix}.", mix=self.mix)
+        least = self.users * (math.log2(float(self.mix)) + math.log2(min(self.weights)) - _BITS)
+        if least < np.finfo(np.longdouble).minexp + 64:
+            raise ParameterError(
+                f"The rarest of the outcomes of {self.users:,} users are too rare for the arithmetic of this machine.",
+                users=self.users,
+            )
+
+    @property
+    def size(self) -> int:
+        """How many messages a user sends."""
+        return len(self.weights) - 1
+
+    @property
+    def local_epsilon(self) -> float:
+        """What holds for one user even without shuffling."""
+        return math.log1p(float(self.mix.complement) / (float(self.mix) * self.weights[self.size // 2] * 2.0**-_BITS))
+
+    @property
+    def certified_epsilon(self) -> float:
+        """Upper bound on the pure epsilon, for every number K of ones that the others hold.
+
+        For all K of a cell, the noise of the users who may hold either value is given away; the
+        worst cells are divided. K ones are the mirror image of users - 1 - K.
+        """
+        return _certified(self)
+
+    @property
+    def variance(self) -> float:
+        """The variance of the unbiased estimate of the sum."""
+        mix = float(self.mix)
+        spread = sum(w * (z - self.size / 2) ** 2 for z, w in enumerate(self.weights)) / 2.0**_BITS
+        return self.users * (mix * spread + mix * (1 - mix) / 4) / (1 - mix) ** 2
+
+    def delta_at(self, epsilon: float) -> float:
+        """Upper bound on the least delta: that of the least private law of this pure epsilon."""
+        if not epsilon >= 0:
+            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        pure = self.certified_epsilon
+        return 0.0 if epsilon >= pure else min(1.0, -math.expm1(epsilon - pure) / (1 + math.exp(-pure)) * (1 + 1e-12))
+
+
+@lru_cache(maxsize=64)
+def _certified(law: PureSum) -> float:
+    others = law.users - 1
+    half = others // 2  # K beyond are mirror images; the cells may reach past the middle
+    edges = np.unique(np.arange(_CELLS + 1) * (half + 1) // _CELLS).tolist()
+    worst_first = [(-_cell_epsilon(law, start, others - end + 1), start, end) for start, end in pairwise(edges)]
+    heapq.heapify(worst_first)
+    for _ in range(_REFINEMENTS):
+        _, start, end = worst_first[0]
+        if end - start == 1:
+            break  # no bound but the epsilon at one K
+        heapq.heappop(worst_first)
+        for a, b in pairwise(np.unique(start + np.arange(_PARTS + 1) * (end - start) // _PARTS).tolist()):
+            heapq.heappush(worst_first, (-_cell_epsilon(law, a, others - b + 1), a, b))
+    return -worst_first[0][0] * (1 + _SAFE) + _SAFE
+
+
+def _cell_epsilon(law: PureSum, ones: int, zeros: int) -> float:
+    """The largest |ln| of the ratio over all T, with so many others known to hold each value."""
+    alone = _power(law.weights, law.mix, 1)
+    noise = np.convolve(_power(law.weights, law.mix, zeros), _power(law.weights, law.mix, ones)[::-1])
+    without, with_one = np.convolve(noise, alone), np.convolve(noise, alone[::-1])
+    return float(np.abs(np.log(with_one) - np.log(without)).max())
+
+
+@lru_cache(maxsize=256)
+def _power(weights: tuple[int, ...], mix: Dyadic, users: int) -> Extended:
+    """The law of the ones of so many users who hold 0: sums of products of positive numbers only."""
+    if users == 0:
+        return np.ones(1, dtype=np.longdouble)
+    if users == 1:
+        law = np.array(weights, dtype=np.longdouble) / np.longdouble(2) ** _BITS * np.longdouble(float(mix))
+        law[len(weights) // 2 - 1] += np.longdouble(float(mix.complement))
+        return law
+    half = users // 2
+    return np.convolve(_power(weights, mix, half), _power(weights, mix, users - half))
+
+
+def least_error_sum(users: int, epsilon: float) -> PureSum:
+    """Parameters of about the least error whose certified epsilon is at most the given one.
+
+    How often noise must be drawn, and how it falls off, is sought with fewer users at K = 0, where
+    epsilon is about the same; then the law of all users is certified, with more noise until it holds.
+    """
+    if not (math.isfinite(epsilon) and epsilon > 0):
+        raise ParameterError(f"epsilon must be a positive number, not {epsilon}.", epsilon=epsilon)
+    if not isinstance(users, (int, np.integer)) or users < 2:
+        raise ParameterError(f"At least 2 users are needed, not {users}.", users=users)
+    if users > MOST_USERS:
+        raise InfeasibleError(
+            f"Pure privacy is certified for up to {MOST_USERS} users, not {users:,}: the exact table of outcomes grows with "
+            "the square of their number. Choose a protocol with a delta.",
+            users=users,
+        )
+    if not _LEAST_EPSILON <= epsilon <= _MOST_EPSILON:
+        raise InfeasibleError(
+            f"Pure sums are calibrated for epsilon from {_LEAST_EPSILON:g} to {_MOST_EPSILON:g}, not {epsilon:g}.",
+            epsilon=epsilon,
+        )
+    if users * _messages(users, epsilon) > _MOST_OUTCOMES:
+        raise InfeasibleError(
+            f"Pure privacy of {users:,} users at epsilon = {epsilon:g} would take tables of more than {_MOST_OUTCOMES:,} "
+            "outcomes to certify. Allow a larger epsilon or choose a protocol with a delta.",
+            users=users,
+            epsilon=epsilon,
+        )
+    return _least_error_sum(int(users), float(epsilon))
+
+
+@lru_cache(maxsize=32)
+def _least_error_sum(users: int, epsilon: float) -> PureSum:
+    few = min(users, _FEW)
+    candidates = [found for share in _DECAYS if (found := _least_noisy_users(few, share * epsilon, epsilon))]
+    for noisy, decay in sorted(candidates, key=_spread):
+        for factor in _MORE:
+            mix = noisy * factor / users
+            if mix >= _MOST_MIX:
+                break
+            law = PureSum(users, falling_weights(_messages(users, decay), decay), Dyadic.at_least(mix))
+            # K = 0 alone is quick, and mostly the worst
+            if _cell_epsilon(law, 0, users - 1) <= epsilon and law.certified_epsilon <= epsilon:
+                return law
+    raise InfeasibleError(
+        f"{users:,} users are too few for pure privacy at epsilon = {epsilon:g}: they would have to draw noise more often "
+        f"than every other time. Ask more users or allow a larger epsilon.",
+        users=users,
+        epsilon=epsilon,
+    )
+
+
+def _spread(found: tuple[float, float]) -> float:
+    """About the variance: the number of noisy users times that of a two-sided geometric law."""
+    noisy, decay = found
+    ratio = math.exp(-decay)
+    return noisy * (2 * ratio / (1 - ratio) ** 2 + 0.25)
+
+
+def _least_noisy_users(users: int, decay: float, epsilon: float) -> tuple[float, float] | None:
+    """The least expected number of users who draw noise for which K = 0 meets epsilon, and the decay."""
+    weights = falling_weights(_messages(users, decay), decay)
+
+    def enough(noisy: float) -> bool:
+        return _cell_epsilon(PureSum(users, weights, Dyadic.at_least(noisy / users)), 0, users - 1) <= epsilon
+
+    low, high = 0.0, min(1.0, _MOST_MIX * users)
+    while not enough(high):
+        low, high = high, min(1.6 * high, _MOST_MIX * users)
+        if low == high:
+            return None
+    for _ in range(7):
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high, decay
+
+
+def _messages(users: int, decay: float) -> int:
+    """An odd number of messages, long enough for its tails not to matter."""
+    return 2 * math.ceil(max(2.5, 4.5 + 2.6 * math.log(users / 100)) / decay) + 1

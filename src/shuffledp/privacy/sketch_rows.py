@@ -1,0 +1,112 @@
+"""The rows of a noisy sketch: how private a table of hashed counts is.
+
+In each of several rows a user adds one to one cell, chosen by a public hash of the value, and with
+probability gamma one to every cell (Ghazi, Golowich, Kumar, Pagh and Velingker 2021). Replacing a user
+moves at most two cells of each row in opposite directions, and each cell holds the noise
+Bin(users, gamma). A hash that does not separate the two values only helps.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
+from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.binomial_noise import BinomialHistogram
+from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, MOST_RELEASES, ComposedLaw, compose
+from shuffledp.privacy.divergence import DiscretePair
+from shuffledp.privacy.flipped_bits import least_rate
+from shuffledp.privacy.guarantee import ReleaseLaw, check_target
+from shuffledp.randomness import Dyadic
+
+__all__ = ["SketchRows", "least_gamma", "paper_gamma"]
+
+
+@dataclass(frozen=True)
+class SketchRows:
+    """``rows`` rows of counts, every cell of which ``users`` honest users raise with probability ``gamma`` each."""
+
+    users: int
+    gamma: Dyadic
+    rows: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rows <= MOST_RELEASES:
+            raise ParameterError(
+                f"The number of rows must lie between 1 and {MOST_RELEASES:,}, not {self.rows:,}.", rows=self.rows
+            )
+
+    @cached_property
+    def _composed(self) -> ReleaseLaw | ComposedLaw:
+        # noise that is present or absent is the same law, mirrored
+        return compose(BinomialHistogram(Binomial(self.users, self.gamma)), self.rows)
+
+    def delta_at(self, epsilon: float) -> float:
+        """Upper bound on the least delta; with several rows not below the resolution of composition."""
+        return self._composed.delta_at(epsilon)
+
+    def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
+        """The one direction there is: two independent pairs for each row."""
+        (pairs,) = BinomialHistogram(Binomial(self.users, self.gamma)).directions(cut)
+        return (pairs * self.rows,)
+
+
+def least_gamma(users: int, rows: int, epsilon: float, delta: float) -> Dyadic:
+    """The least probability of a noise message per user and cell for (epsilon, delta)-privacy."""
+    check_target(epsilon, delta)
+    if rows > 1 and delta < 2 * CERTIFIED_DOWN_TO:
+        raise InfeasibleError(
+            f"Several rows are accounted for down to delta = {2 * CERTIFIED_DOWN_TO:g}, not {delta:g}.", delta=delta
+        )
+    variance = 2 * rows * _gaussian_variance(epsilon, delta) + math.log(1 / delta)
+    found = least_rate(
+        lambda gamma: SketchRows(users, gamma, rows),
+        epsilon,
+        delta,
+        guess=min(0.4, variance / users),
+        highest=0.5,
+    )
+    if found is None:
+        raise InfeasibleError(
+            f"{users:,} users are too few for {rows} rows at epsilon = {epsilon:g} and delta = {delta:g}; "
+            f"about {math.ceil(4 * variance):,} are needed. Use fewer rows or allow a larger epsilon.",
+            users=users,
+            epsilon=epsilon,
+            delta=delta,
+        )
+    return found
+
+
+def _gaussian_variance(epsilon: float, delta: float) -> float:
+    """About that of Gaussian noise for sensitivity one: a start for the search only."""
+    from statistics import NormalDist
+
+    normal = NormalDist()
+    low, high = 1e-3, 1e12
+    while high / low > 1.01:
+        middle = math.sqrt(low * high)
+        tail = normal.cdf(1 / (2 * middle) - epsilon * middle)
+        beyond = math.exp(min(epsilon, 700.0)) * normal.cdf(-1 / (2 * middle) - epsilon * middle)
+        low, high = (low, middle) if tail - beyond <= delta else (middle, high)
+    return high**2
+
+
+def paper_gamma(users: int, rows: int, epsilon: float, delta: float) -> Dyadic:
+    """gamma n = 90 tau^2 ln(2 tau/delta) / epsilon^2 (Lemma 4.10 of Ghazi and others)."""
+    check_target(epsilon, delta)
+    mean = 90 * rows**2 * math.log(2 * rows / delta) / epsilon**2
+    if epsilon > 1:
+        raise ConditionError(
+            f"Lemma 4.10 needs epsilon <= 1; given {epsilon:g}. Use the tight calibration, which has no such limit.",
+            epsilon=epsilon,
+        )
+    if mean > users / 2:
+        raise ConditionError(
+            f"Lemma 4.10 needs 180 tau^2 ln(2 tau/delta) / epsilon^2 = {math.ceil(2 * mean):,} users for {rows} rows, "
+            f"epsilon = {epsilon:g} and delta = {delta:g}; given {users:,}. The tight calibration needs far fewer.",
+            users=users,
+            needed=math.ceil(2 * mean),
+        )
+    return Dyadic.at_least(mean / users)

@@ -1,0 +1,174 @@
+"""Sums by splitting and mixing: each user's noisy value is split into shares that add up to it, and all are mixed.
+
+Balle, Bell, Gascon and Nissim (2020), after Ishai, Kushilevitz, Ostrovsky and Sahai (2006). Values are whole numbers
+0 .. k, each user adds its part of discrete Laplace noise and sends m shares modulo g, all but one of
+them uniform. The mixed shares show hardly more than the noisy sum: for any two inputs of the same sum their laws
+differ by at most tau in total variation, with tau = sqrt(g (e/n)^(m - 2)) for n >= 19 users and
+m >= 4 shares (worst case over inputs: one share more than on average).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
+from shuffledp.privacy.discrete_laplace import DiscreteLaplaceLaw, decay_of, least_ratio
+from shuffledp.privacy.divergence import DiscretePair
+from shuffledp.privacy.guarantee import check_target
+from shuffledp.randomness import Dyadic
+
+__all__ = [
+    "FEWEST_MESSAGES",
+    "FEWEST_USERS",
+    "SplitAndMixLaw",
+    "least_messages",
+    "least_modulus",
+    "mixing_distance",
+    "noise_margin",
+    "split_and_mix_noise",
+]
+
+FEWEST_USERS = 19
+FEWEST_MESSAGES = 4
+MOST_MESSAGES = 1000
+WRAP_RISK = 1e-12
+_UP = 1 + 1e-12
+
+
+@dataclass(frozen=True)
+class SplitAndMixLaw:
+    """How private the mixed shares are: as the noisy sum, but for the distance of mixing.
+
+    Let P and Q be the laws of the noisy sum before and after replacing a user. Given the sum s, what
+    is seen has laws A_s and B_s at most tau apart, being mixtures over inputs of that sum. For any event E and
+    epsilon >= 0, summed over s, P(s) A_s(E) - e^epsilon Q(s) B_s(E)
+    <= P(s) (A_s(E) - B_s(E)) + (P(s) - e^epsilon Q(s)) B_s(E) <= tau + delta of the sum.
+    So tau is added once; (1 + e^epsilon) tau is not needed.
+    """
+
+    ideal: DiscreteLaplaceLaw
+    messages: int
+    modulus: int
+    honest_users: int
+
+    def __post_init__(self) -> None:
+        mixing_distance(self.honest_users, self.modulus, self.messages)
+
+    @cached_property
+    def distance(self) -> float:
+        """Bound on the total variation between the shares of two inputs with the same sum."""
+        return mixing_distance(self.honest_users, self.modulus, self.messages)
+
+    def delta_at(self, epsilon: float) -> float:
+        """Upper bound on the least delta at which the shares are (epsilon, delta)-private."""
+        return min(1.0, (self.ideal.delta_at(epsilon) + self.distance) * _UP)
+
+    def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
+        """The pair of the noisy sum; the distance of mixing counts as cut off, that is as fully distinguishing."""
+        ((pair, *others),) = self.ideal.directions(cut)
+        return ((replace(pair, cut=pair.cut + self.distance), *others),)
+
+
+def mixing_distance(honest_users: int, modulus: int, messages: int) -> float:
+    """sqrt(g (e/n)^(m - 2)), rounded up: how far apart the shares of two inputs of the same sum can be, at most 1."""
+    _check_users(honest_users)
+    _check_modulus(modulus)
+    if messages < FEWEST_MESSAGES:
+        raise ConditionError(
+            f"Mixing is proven for at least {FEWEST_MESSAGES} messages per user, not {messages}.", messages=messages
+        )
+    logarithm = (math.log(modulus) + (messages - 2) * (1 - math.log(honest_users))) / 2
+    return min(1.0, math.exp(logarithm) * _UP)
+
+
+def least_messages(honest_users: int, modulus: int, sigma: float) -> int:
+    """The fewest shares per user with a mixing distance of at most 2^-sigma."""
+    if not 0 < sigma <= 1000:
+        raise ParameterError(f"sigma must lie above 0 and at most at 1000, not {sigma}.", sigma=sigma)
+    return _fewest_messages(honest_users, modulus, 2.0**-sigma)
+
+
+def noise_margin(ratio: Dyadic, share: Fraction, risk: float) -> int:
+    """A bound that the noise NB(share, ratio) - NB(share, ratio) exceeds in size with probability at most ``risk``.
+
+    Chernoff's bound at some exponents below -ln(ratio).
+    """
+    if not 0 < risk < 1:
+        raise ParameterError(f"The risk must lie strictly between 0 and 1, not {risk}.", risk=risk)
+    decay, rest, a = decay_of(ratio), float(ratio.complement), float(ratio)
+    margins = []
+    for part in (0.5, 0.8, 0.9, 0.95, 0.98, 0.99):
+        slope = part * decay
+        moments = 2 * math.log(rest) - math.log(-math.expm1(slope - decay)) - math.log1p(-a * math.exp(-slope))
+        margins.append((float(share) * moments + math.log(2 / risk)) / slope)
+    return math.ceil(min(margins))
+
+
+def least_modulus(users: int, levels: int, margin: int) -> int:
+    """The least power of two in which sums from -margin to users * levels + margin do not meet."""
+    return 1 << (users * levels + 2 * margin).bit_length()
+
+
+def split_and_mix_noise(
+    *,
+    epsilon: float,
+    delta: float,
+    users: int,
+    levels: int,
+    honest_users: int | None = None,
+    modulus: int | None = None,
+) -> SplitAndMixLaw:
+    """The least noise and the fewest shares for values 0 .. levels at (epsilon, delta).
+
+    The noise alone is epsilon-private, so that all of delta is left for mixing. Each user adds
+    NB(1/honest_users, ratio) minus the same. Without a modulus, the least power of two in which a sum
+    wraps around with probability at most ``WRAP_RISK`` is taken.
+    """
+    check_target(epsilon, delta)
+    honest = users if honest_users is None else honest_users
+    _check_users(honest)
+    if honest > users:
+        raise ParameterError(f"There cannot be more honest users ({honest:,}) than users ({users:,}).", users=users)
+    ratio = least_ratio(epsilon, sensitivity=levels)
+    if modulus is None:
+        modulus = least_modulus(users, levels, noise_margin(ratio, Fraction(users, honest), WRAP_RISK))
+    elif modulus <= users * levels:
+        raise ParameterError(
+            f"The modulus {modulus:,} must exceed the largest sum, {users * levels:,}.", modulus=modulus
+        )
+    messages = _fewest_messages(honest, modulus, delta / _UP**2)
+    law = SplitAndMixLaw(DiscreteLaplaceLaw(ratio, levels), messages, modulus, honest)
+    if law.delta_at(epsilon) > delta:
+        raise InfeasibleError(f"No shares were found for delta = {delta:g}.", delta=delta, messages=messages)
+    return law
+
+
+def _fewest_messages(honest_users: int, modulus: int, distance: float) -> int:
+    _check_users(honest_users)
+    _check_modulus(modulus)
+    needed = (math.log(modulus) - 2 * math.log(distance)) / (math.log(honest_users) - 1)
+    messages = max(FEWEST_MESSAGES, math.ceil(needed) + 1)
+    while messages <= MOST_MESSAGES:
+        if mixing_distance(honest_users, modulus, messages) <= distance:
+            return messages
+        messages += 1
+    raise InfeasibleError(
+        f"A distance of {distance:g} needs more than {MOST_MESSAGES:,} messages per user; more users would help.",
+        honest_users=honest_users,
+        distance=distance,
+    )
+
+
+def _check_users(honest_users: int) -> None:
+    if honest_users < FEWEST_USERS:
+        raise ConditionError(
+            f"Mixing is proven for at least {FEWEST_USERS} honest users, not {honest_users}.", honest_users=honest_users
+        )
+
+
+def _check_modulus(modulus: int) -> None:
+    if modulus < 2:
+        raise ParameterError(f"The modulus must be at least 2, not {modulus}.", modulus=modulus)

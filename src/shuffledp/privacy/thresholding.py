@@ -1,0 +1,354 @@
+"""Small counts are withheld: how private sampled counts or noisy counts above a threshold are.
+
+Two mechanisms that trust whoever withholds. ``SampleAndThreshold``: every user takes part with a
+fixed probability and a category is shown if its sampled count reaches the threshold (Bharadwaj and
+Cormode 2022). ``StabilityLaw``: every non-empty category gets discrete Laplace noise and is shown if
+the noisy count reaches the threshold (Bun, Nissim and Stemmer 2016).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
+from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.divergence import DiscretePair
+from shuffledp.privacy.flipped_bits import _masses
+from shuffledp.privacy.guarantee import check_target
+from shuffledp.randomness import Dyadic
+
+__all__ = [
+    "MOST_THRESHOLD",
+    "SampleAndThreshold",
+    "StabilityLaw",
+    "best_sampling",
+    "least_threshold",
+    "least_threshold_for",
+    "paper_sampling",
+    "sampled_error",
+]
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+MOST_THRESHOLD = 100_000
+_MOST_SEARCHED = 1 << 13
+_ROUNDING = 1e-9
+_EQUAL = 4e-15
+_TINY = 1e-300
+_CUT = 1e-25  # mass of outcomes that are not looked at, added to delta
+_LOG_CUT = math.log(2 / _CUT)
+_FAR = 20  # times the threshold: larger counts are hardly told apart
+_CELL_WIDTH = 0.03
+_NODES = 60
+_SHARES = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.005)  # of 1 - e^-epsilon
+
+
+@dataclass(frozen=True)
+class SampleAndThreshold:
+    """Counts of users sampled with probability ``sampling``, shown if they are at least ``threshold``."""
+
+    sampling: Dyadic
+    threshold: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.sampling.numerator < 1 << self.sampling.bits:
+            raise ParameterError(
+                f"The sampling probability must lie strictly between 0 and 1, not {self.sampling}.",
+                sampling=self.sampling,
+            )
+        if not 1 <= self.threshold <= MOST_THRESHOLD:
+            raise ParameterError(
+                f"The threshold must lie between 1 and {MOST_THRESHOLD:,}, not {self.threshold:,}.",
+                threshold=self.threshold,
+            )
+
+    @property
+    def shrinkage(self) -> float:
+        """ln(1/(1 - sampling)): one more user makes no outcome less likely by more than this."""
+        return -math.log(float(self.sampling.complement)) * (1 + 1e-15)
+
+    def delta_at(self, epsilon: float) -> float:
+        """Upper bound on the least delta for replacing a user.
+
+        One count loses a user and another gains one, k and k' others being there. Given the outcome b
+        of the second with the ratio e^l(b), the divergence of the first is taken at epsilon - l(b). So
+        the sup over k is taken inside the mean over b, and the sup over k' outside.
+        """
+        if not epsilon >= 0:
+            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        epsilon = min(epsilon, 600.0)
+        return min(1.0, max(float(_first_bin(self, np.array([epsilon]))[0]), _second_bin(self, epsilon)))
+
+    def delta_add_or_remove(self, epsilon: float) -> float:
+        """Upper bound on the least delta if a user is added or removed rather than replaced."""
+        if not epsilon >= 0:
+            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        epsilon = min(epsilon, 600.0)
+        removed = float(_first_bin(self, np.array([epsilon]))[0])
+        added = 0.0 if epsilon >= self.shrinkage else -math.expm1(epsilon - self.shrinkage)
+        return min(1.0, max(removed, added) * (1 + _ROUNDING))
+
+
+def _first_bin(law: SampleAndThreshold, epsilons: Floats) -> Floats:
+    """sup over k of the divergence of k + 1 holders from k, at each epsilon (which may be negative).
+
+    The ratio (k + 1)(1 - p)/(k + 1 - v) rises with the count v, so the divergence is that of the counts
+    from some v on, p Pr[Bin(k) = v - 1] - (e^epsilon - 1) Pr[Bin(k) >= v], or of all outcomes. Up to
+    some k that v is the threshold. From there on the threshold makes no difference, and without
+    one the divergence falls with k (one more coin is noise), so that k stands for all later ones.
+    """
+    p, tau = float(law.sampling), law.threshold
+    share = 1 - (1 - p) * np.exp(-epsilons)  # an outcome counts if v > share (k + 1)
+    turning = np.ceil(tau / np.maximum(share, 0.5 * p)).astype(np.int64)
+    k = np.arange(tau - 1, int(turning.max()) + 1, dtype=np.int64)
+    grown = np.expm1(epsilons)[:, None]
+    at_threshold = _from_count_on(k[None, :], np.full((1, len(k)), tau), p, grown)
+    free = np.floor(share * (turning + 1))[:, None].astype(np.int64) + np.arange(0, 3)  # rounding must not decide
+    beyond = _from_count_on(turning[:, None], np.clip(free, 1, turning[:, None] + 1), p, grown)
+    everything = -np.expm1(epsilons)
+    worst: Floats = np.maximum(np.maximum(at_threshold.max(axis=1), beyond.max(axis=1)), everything)
+    return np.maximum(worst, 0.0) * (1 + _ROUNDING) + _TINY
+
+
+def _from_count_on(k: Whole, v: Whole, p: float, grown: Floats) -> Floats:
+    """Pr[Bin(k + 1, p) >= v] - e^epsilon Pr[Bin(k, p) >= v] for 1 <= v <= k + 1, with grown = e^epsilon - 1."""
+    from scipy.special import betainc  # not at import time: a device needs no SciPy
+
+    tail = np.where(v <= k, betainc(np.minimum(v, np.maximum(k, 1)), np.maximum(k - v + 1, 1), p), 0.0)
+    error = 1e-11 + (k + 1) * 2.0**-44
+    gained = p * _masses(v - 1, k, p) * (1 + error)
+    result: Floats = gained - grown * tail * (1 - np.sign(grown) * error)
+    return result
+
+
+def _second_bin(law: SampleAndThreshold, epsilon: float) -> float:
+    """sup over k' of the mean over outcomes b of Bin(k', p) of the first bin's divergence at epsilon - l(b).
+
+    l(b) is the log ratio of k' holders to k' + 1. The numbers k' from K to K + w are covered by K: tell the
+    coins of the others, of which s come up; then the threshold is tau - s for K holders, and a lower
+    threshold is worse. Past the last K no threshold is left.
+    """
+    p, tau = float(law.sampling), law.threshold
+    curve = _Curve(law, epsilon)
+    starts = _starts(tau, p)
+    widths = np.append(np.diff(starts) - 1, 0)
+    reach = _LOG_CUT / 3 + np.sqrt(_LOG_CUT**2 / 9 + 2 * _LOG_CUT * starts * p * (1 - p))
+    first = np.maximum(0, np.floor(starts * p - reach)).astype(np.int64)
+    columns = int(np.minimum(starts - first, np.ceil(2 * reach)).max()) + 1
+    v = first[:, None] + np.arange(columns)
+    k = starts[:, None]
+    inside = v <= k
+    mass = np.where(inside, _masses(np.minimum(v, k), k, p), 0.0)
+    # all outcomes below a threshold are one: their masses under k' and under k' + 1
+    ratio = np.where(inside, (k + 1 - v) / ((k + 1) * (1 - p)), 1.0)
+    value = mass * curve.at(epsilon - np.log(ratio))
+    shown = np.cumsum(value[:, ::-1], axis=1)[:, ::-1]
+    below, below_next = np.cumsum(mass, axis=1), np.cumsum(mass / ratio, axis=1)
+    worst = 0.0
+    for row, width in enumerate(widths.tolist()):
+        lowered = np.arange(width + 1)
+        thresholds = np.maximum(tau - lowered, 0) if row < len(starts) - 1 else np.zeros(1, dtype=np.int64)
+        weights = Binomial(width, law.sampling).pmf(lowered) if width else np.ones(1)
+        keep = weights > 1e-30
+        at = np.clip(thresholds[keep] - int(first[row]), 0, columns)
+        hidden, hidden_next = np.append(0.0, below[row])[at], np.append(0.0, below_next[row])[at]
+        some = hidden > 0
+        merged = np.zeros(len(at))
+        merged[some] = hidden[some] * curve.at(epsilon - np.log(hidden[some] / hidden_next[some]))
+        means = np.append(shown[row], 0.0)[at] + merged
+        worst = max(worst, float(weights[keep] @ means))
+    return worst * (1 + _ROUNDING) + 2 * _CUT + 1e-28
+
+
+def _starts(tau: int, p: float) -> Whole:
+    """The numbers k' of other holders that stand for all: below tau - 1 nothing is ever shown."""
+    starts = [tau - 1]
+    while starts[-1] < _FAR * tau / p:
+        starts.append(starts[-1] + 1 + int(_CELL_WIDTH * starts[-1]))
+    return np.array(starts, dtype=np.int64)
+
+
+class _Curve:
+    """The first bin's divergence around epsilon, from above: it is convex, so chords lie above it."""
+
+    def __init__(self, law: SampleAndThreshold, epsilon: float) -> None:
+        reach = law.shrinkage * (1 + 1e-9) + 1e-9
+        below = epsilon - reach * np.linspace(1, 0, _NODES) ** 2  # dense at epsilon, where most of the mass is
+        above = epsilon + np.linspace(0, 1, _NODES)[1:] ** 2
+        self._nodes = np.concatenate((below, above))
+        self._values = _first_bin(law, self._nodes)
+
+    def at(self, epsilons: Floats) -> Floats:
+        """Upper bounds; past the last node the curve is no higher than there."""
+        return np.interp(epsilons, self._nodes, self._values)
+
+
+# --- calibration of sampling ----------------------------------------------------------------------------
+
+
+def least_threshold(sampling: Dyadic, epsilon: float, delta: float) -> int:
+    """The least threshold at which counts sampled so are (epsilon, delta)-private."""
+    check_target(epsilon, delta)
+    if epsilon <= -math.log(float(sampling.complement)):
+        raise InfeasibleError(
+            f"No threshold makes counts sampled with probability {sampling} private at epsilon = {epsilon:g}: the "
+            f"probability must be below 1 - e^-epsilon = {-math.expm1(-epsilon):.4g}.",
+            sampling=sampling,
+            epsilon=epsilon,
+        )
+    at_least = _least_integer(
+        lambda tau: _first_bin(SampleAndThreshold(sampling, tau), np.array([epsilon]))[0] <= delta
+    )
+    found = at_least and _least_integer(
+        lambda tau: SampleAndThreshold(sampling, tau).delta_at(epsilon) <= delta, below=at_least - 1
+    )
+    if found is None:
+        raise InfeasibleError(
+            f"A threshold above {_MOST_SEARCHED:,} would be needed at sampling probability {sampling}, epsilon = {epsilon:g} "
+            f"and delta = {delta:g}. Sample fewer users.",
+            sampling=sampling,
+            epsilon=epsilon,
+            delta=delta,
+        )
+    return found
+
+
+def _least_integer(enough: Callable[[int], bool], *, below: int = 0) -> int | None:
+    """The least integer above ``below`` that is enough, if larger ones are too."""
+    low, high = below, below + 1
+    while not enough(high):
+        low, high = high, 2 * high - below
+        if high > _MOST_SEARCHED:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def sampled_error(sampling: Dyadic, threshold: int, count: int) -> float:
+    """The root mean squared error of the estimate of a category that ``count`` users hold, 0 if it is not shown."""
+    if count == 0:
+        return 0.0
+    law = Binomial(count, sampling)
+    reach = 40 + 12 * law.deviation
+    v = np.arange(max(0, math.floor(law.mean - reach)), min(count, math.ceil(law.mean + reach)) + 1, dtype=np.int64)
+    estimate = np.where(v >= threshold, v / float(sampling), 0.0)
+    return math.sqrt(float(law.pmf(v) @ (estimate - count) ** 2))
+
+
+def best_sampling(epsilon: float, delta: float, count: int) -> SampleAndThreshold:
+    """The sampling probability, and its least threshold, of least error for a category of ``count`` users."""
+    check_target(epsilon, delta)
+    best: tuple[float, SampleAndThreshold] | None = None
+    for share in _SHARES:
+        sampling = Dyadic.of(round(-math.expm1(-epsilon) * share * 2**32) / 2**32)
+        if sampling.numerator == 0:
+            continue
+        without_threshold = math.sqrt(count * float(sampling.complement) / float(sampling))
+        if best is not None and min(count, without_threshold) > best[0]:
+            continue
+        try:
+            threshold = least_threshold(sampling, epsilon, delta)
+        except InfeasibleError:
+            continue
+        error = sampled_error(sampling, threshold, count)
+        if best is None or error < best[0]:
+            best = error, SampleAndThreshold(sampling, threshold)
+    if best is None:
+        raise InfeasibleError(
+            f"No sampling probability and threshold up to {_MOST_SEARCHED:,} meet epsilon = {epsilon:g} and "
+            f"delta = {delta:g}.",
+            epsilon=epsilon,
+            delta=delta,
+        )
+    return best[1]
+
+
+def paper_sampling(epsilon: float, delta: float) -> SampleAndThreshold:
+    """threshold 3 + ln(1/delta), rounded up, and sampling probability (1 - e^-epsilon)/threshold (Bharadwaj, Cormode)."""
+    check_target(epsilon, delta)
+    if epsilon > 1:
+        raise ConditionError(
+            f"The theorem is stated for epsilon <= 1; given {epsilon:g}. Use the tight calibration.", epsilon=epsilon
+        )
+    threshold = math.ceil(3 + math.log(1 / delta))
+    rate = -math.expm1(-epsilon) / threshold
+    return SampleAndThreshold(Dyadic.at_least(Fraction(rate) - Fraction(1, 2**60)), threshold)
+
+
+# --- discrete Laplace noise on non-empty categories -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StabilityLaw:
+    """Non-empty counts plus noise of law ~ ratio^|x|, shown if the sum is at least ``threshold``.
+
+    A count that changes between two numbers above 0 is at most as telling as without a threshold, and
+    then its loss is ln(1/ratio) or the opposite: randomized response, which long counts come as near to as
+    one likes. A count that becomes empty is shown with probability w = Pr[1 + noise >= threshold] before
+    and never after. A replacement takes one user from a count and gives one to another: four cases.
+    """
+
+    ratio: Dyadic
+    threshold: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.ratio.numerator < 1 << self.ratio.bits:
+            raise ParameterError(f"The ratio must lie strictly between 0 and 1, not {self.ratio}.", ratio=self.ratio)
+        if self.threshold < 1:
+            raise ParameterError(f"The threshold must be at least 1, not {self.threshold}.", threshold=self.threshold)
+
+    @property
+    def singleton_shown(self) -> float:
+        """Upper bound on Pr[1 + noise >= threshold]."""
+        ratio = float(self.ratio)
+        return min(1.0, ratio ** (self.threshold - 1) / (1 + ratio) * (1 + 1e-12 * self.threshold) + _TINY)
+
+    def directions(self, cut: float = 0.0) -> tuple[tuple[DiscretePair, ...], ...]:
+        """Per case of the replacement, the two independent pairs of laws of the two counts."""
+        kept = 1 / (1 + float(self.ratio))
+        kept = min(kept * (1 + 1e-15), 1.0)
+        shown = self.singleton_shown
+        changed = DiscretePair(np.array([kept, 1 - kept]), np.array([1 - kept, kept]), cut)
+        emptied = DiscretePair(np.array([1 - shown, shown]), np.array([1.0, 0.0]), cut)
+        return (
+            (changed, changed),
+            (emptied, changed),
+            (changed, emptied.reversed),
+            (emptied, emptied.reversed),
+        )
+
+    def delta_at(self, epsilon: float) -> float:
+        """The least delta at which the release is (epsilon, delta)-private, from above."""
+        if not epsilon >= 0:
+            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        worst = 0.0
+        for first, second in self.directions():
+            p, q = np.outer(first.p, second.p).ravel(), np.outer(first.q, second.q).ravel()
+            # rounding of equal products must not turn a pure bound into a tiny delta
+            excess = p - math.exp(min(epsilon, 700.0)) * q
+            worst = max(worst, math.fsum(excess[excess > p * _EQUAL]))
+        return min(1.0, worst * (1 + _ROUNDING))
+
+
+def least_threshold_for(ratio: Dyadic, epsilon: float, delta: float) -> int:
+    """The least threshold at which noise of this ratio is (epsilon, delta)-private."""
+    check_target(epsilon, delta)
+    found = _least_integer(lambda threshold: StabilityLaw(ratio, threshold).delta_at(epsilon) <= delta)
+    if found is None:
+        raise InfeasibleError(
+            f"No threshold makes noise of ratio {ratio} private at epsilon = {epsilon:g} and delta = {delta:g}: two counts "
+            f"change, so the ratio must be at least e^(-epsilon/2) = {math.exp(-epsilon / 2):.6g}.",
+            ratio=ratio,
+            epsilon=epsilon,
+            delta=delta,
+        )
+    return found

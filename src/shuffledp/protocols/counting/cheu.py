@@ -1,0 +1,107 @@
+"""The shuffled binary sum of Cheu, Smith, Ullman, Zeber and Zhilyaev (2019), Algorithm 1.
+
+Randomized response with much less noise than the local model needs: a user sends a fair coin with probability
+lambda / n, and the bit otherwise. About lambda fair coins among n bits hide each single one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import check_counts, check_index, check_indices
+from shuffledp.errors import ConditionError
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.flipped_bits import FlippedCount, least_count_flip, paper_count_flip
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.kinds import CountProtocol, one_message_each
+from shuffledp.protocols.linear import LinearAnalysis
+from shuffledp.protocols.response import respond, response_analysis, response_law, sample_responses
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
+
+__all__ = ["CheuCount", "theorem_4_11_error"]
+
+
+@dataclass(frozen=True)
+class CheuCount(CountProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "cheu"
+
+    terms: Terms
+    flip: Dyadic
+    """The probability lambda / (2 n) of sending the opposite; a fair coin is sent with twice that."""
+
+    @classmethod
+    def calibrate(
+        cls, *, users: int, epsilon: float, delta: float, calibration: str = "tight", honest_fraction: float = 1.0
+    ) -> Self:
+        """The least noise that is (epsilon, delta)-private; with ``paper``, lambda by Lemma 4.8 in either regime."""
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        least = paper_count_flip if calibration == "paper" else least_count_flip
+        return cls(terms, least(terms.honest_users, epsilon, delta))
+
+    @property
+    def blanket(self) -> Dyadic:
+        """The probability lambda / n of sending a fair coin."""
+        return Dyadic(self.flip.numerator, self.flip.bits - 1)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """Computed for the probability that is really sampled, and every data set."""
+        law = FlippedCount(self.terms.honest_users, self.flip)
+        theorem = (
+            "Cheu et al. 2019, Lemma 4.8" if self.terms.calibration == "paper" else "certified for all data by clones"
+        )
+        return self.terms.guarantee(law, theorem=theorem, local_epsilon=law.local_epsilon)
+
+    @property
+    def cost(self) -> Cost:
+        """One bit."""
+        return Cost(1.0, 1, 1)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """A bit."""
+        return MessageFormat((2,))
+
+    def report_law(self, value: int) -> Law:
+        """One bit: the own one, or its opposite with the probability ``flip``."""
+        return response_law(check_index(value, 2), 2, self.blanket)
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once."""
+        bits = respond(check_indices(values, 2), 2, self.blanket, source)
+        return one_message_each(bits.astype(np.uint8), source)
+
+    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
+        """Everybody's bit at once, without an order."""
+        return sample_responses(check_counts(counts, 2), self.blanket, source)
+
+    def observed(self, tally: Tally) -> NDArray[Any]:
+        """The number of ones."""
+        return tally.counts[1:]
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """The estimate n / (n - lambda) (ones - lambda / 2); its variance is the same for every true count."""
+        return response_analysis(users, 2, self.blanket, numbers=1)
+
+
+def theorem_4_11_error(users: int, noise: float, beta: float) -> float:
+    """Theorem 4.11: the error that is exceeded with probability at most beta, for lambda = ``noise``."""
+    if not 0 < beta < 1 or not 2 * math.log(2 / beta) <= noise < users:
+        raise ConditionError(
+            f"Theorem 4.11 needs 2 ln(2/beta) <= lambda < n; given lambda = {noise:g}, n = {users:,}, beta = {beta:g}.",
+            noise=noise,
+            users=users,
+            beta=beta,
+        )
+    return users / (users - noise) * math.sqrt(2 * noise * math.log(2 / beta))

@@ -1,0 +1,100 @@
+"""The central count: a trusted party adds discrete Laplace noise, the geometric mechanism.
+
+Ghosh, Roughgarden and Sundararajan (2009) show that no other noise serves anybody better.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import check_counts, check_index, check_indices
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceLaw, least_ratio
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.kinds import CountProtocol, one_message_each
+from shuffledp.protocols.linear import FixedNoise, LinearAnalysis
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
+
+__all__ = ["DiscreteLaplaceCount"]
+
+_LEFT_OUT = 1e-14
+
+
+@dataclass(frozen=True)
+class DiscreteLaplaceCount(CountProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "discrete-laplace"
+    model: ClassVar[str] = "central"
+    calibrations: ClassVar[tuple[str, ...]] = ("tight",)
+
+    terms: Terms
+    ratio: Dyadic
+    """The noise x has a probability proportional to ratio^|x|."""
+
+    @classmethod
+    def calibrate(
+        cls, *, users: int, epsilon: float, delta: float, calibration: str = "tight", honest_fraction: float = 1.0
+    ) -> Self:
+        """The least noise that is epsilon-private; delta is not needed."""
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        return cls(terms.pure(), least_ratio(epsilon))
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """Pure privacy towards everybody but the party that collects."""
+        law = DiscreteLaplaceLaw(self.ratio)
+        return self.terms.guarantee(law, theorem="exact divergence of the noise", trust="central")
+
+    @property
+    def cost(self) -> Cost:
+        """One bit."""
+        return Cost(1.0, 1, 1)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """A bit."""
+        return MessageFormat((2,))
+
+    def report_law(self, value: int) -> Law:
+        """The bit as it is."""
+        bit = check_index(value, 2)
+        return {(1 - bit, bit): 1.0}
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """Users send their bits: the party that collects is trusted with them."""
+        return one_message_each(check_indices(values, 2).astype(np.uint8), source)
+
+    def tally(self, messages: Messages) -> Tally:
+        """The number of ones."""
+        bits = self.message_format.check(messages.values)
+        return Tally(np.array([np.count_nonzero(bits)], dtype=np.int64), messages.users, messages.secure)
+
+    def release(self, tally: Tally, *, source: RandomSource = SYSTEM) -> Tally:
+        """The number of ones with noise."""
+        noisy = tally.counts + discrete_laplace(self.ratio, 1, source)
+        return Tally(noisy, tally.users, tally.secure and source.secure, released=True)
+
+    def release_law(self, tally: Tally) -> Law:
+        """The number of ones with each noise."""
+        ratio = float(self.ratio)
+        reach = DiscreteLaplace(self.ratio).radius(_LEFT_OUT)
+        one = int(tally.counts[0])
+        return {(one + noise,): (1 - ratio) / (1 + ratio) * ratio ** abs(noise) for noise in range(-reach, reach + 1)}
+
+    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
+        """The true number of ones with noise."""
+        true = check_counts(counts, 2)
+        return self.release(Tally(true[1:], int(true.sum()), source.secure), source=source)
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """The number is released as it is, with noise of mean 0."""
+        return LinearAnalysis(offset=0.0, slope=1.0, error=FixedNoise(DiscreteLaplace(self.ratio)), largest=users)

@@ -1,0 +1,138 @@
+"""The frequency oracle of Bassily and Smith (2015): one randomized sign of a public matrix.
+
+There is a public matrix of signs with a column per category. A user draws a row, looks up the sign at their
+category, and sends the row with the sign, flipped at random; an estimate is the sum of the received signs times
+those of the category. In the paper the matrix is random and two columns are orthogonal up to an error. Here its
+rows are all 2^m vectors of m bits, and the sign of category x is the parity of the bits that row and x + 1 share:
+over a uniform row the signs of any two categories are independent fair coins, as the paper's are, and any two columns
+are exactly orthogonal. So nothing needs to be stored, estimates have no bias, and their error is exact. A user's row
+is drawn afresh, which also removes what the paper's fixed matrix adds to the error of every round alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.histogram.hadamard_response import check_total, odd_parity, sample_from_sets, walsh_hadamard
+from shuffledp.protocols.histogram.unary import check_table, single_message_law
+from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
+from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.response import blanket_for, respond, response_epsilon
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers
+
+__all__ = ["BassilySmith"]
+
+
+@dataclass(frozen=True)
+class BassilySmith(HistogramProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "bassily-smith"
+    model: ClassVar[str] = "local"
+
+    terms: Terms
+    blanket: Dyadic
+    """The probability of sending a fair coin as the sign."""
+    domain_size: int
+    categories: Categories | None = None
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain_size: int | None = None,
+        categories: Categories | Iterable[str] | None = None,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+    ) -> Self:
+        """Epsilon-private for each user alone; delta is not needed, and the paper's constants are the least ones."""
+        size, named = cls.sizes(domain_size, categories)
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        return cls(terms.pure(), blanket_for(2, epsilon), size, named)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """Pure local privacy: the row says nothing, and the sign is randomized response."""
+        return self.terms.local_guarantee(response_epsilon(2, self.blanket), theorem="exact ratio")
+
+    @cached_property
+    def rows(self) -> int:
+        """Of the public matrix: the least power of two above the number of categories."""
+        return 1 << self.domain_size.bit_length()
+
+    @property
+    def cost(self) -> Cost:
+        """A row and a sign."""
+        return Cost(1.0, 1, self.message_format.bits)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """A row of the matrix, and 1 for the sign -1."""
+        return MessageFormat((self.rows,), flags=1)
+
+    def report_law(self, value: int) -> Law:
+        """A uniform row; its sign at the value, or the other one."""
+        index = check_index(value, self.domain_size)
+        check_table(self.message_format)
+        flipped = self.blanket.fraction / 2
+        law = np.full(2 * self.rows, flipped / self.rows, dtype=object)
+        law[self._set_of(index)] = (1 - flipped) / self.rows
+        return single_message_law(law.tolist())
+
+    def _set_of(self, value: int) -> NDArray[np.int64]:
+        """The codes of all rows with the value's own sign."""
+        rows = np.arange(self.rows)
+        return 2 * rows + odd_parity(rows & (value + 1))
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once."""
+        owned = check_indices(values, self.domain_size)
+        rows = integers(self.rows, len(owned), source).astype(np.int64)
+        signs = odd_parity(rows & (owned + 1)).astype(np.int64)
+        messages = self.message_format.empty(len(owned))
+        messages[:, 0], messages[:, 1] = rows, respond(signs, 2, self.blanket, source)
+        return one_message_each(messages, source)
+
+    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
+        """By counts where there are more users than signs in the matrix to share them among."""
+        true = check_counts(counts, self.domain_size)
+        if int(true.sum()) <= self.domain_size * self.rows:
+            return super().sample_tally(true, source=source)
+        return sample_from_sets(true, self.blanket, self._set_of, 2 * self.rows, source)
+
+    def check_tally(self, tally: Tally) -> None:
+        """Everybody sends one sign."""
+        check_total(tally, 2 * self.rows)
+
+    def observed(self, tally: Tally) -> NDArray[Any]:
+        """For each category, how many received signs are its own less how many are not."""
+        positive, negative = tally.counts.reshape(-1, 2).T
+        return walsh_hadamard(positive - negative)[1 : self.domain_size + 1]
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """Every user adds a sign, which has a mean for the own category and none for any other."""
+        slope = float(self.blanket.complement)
+        return LinearAnalysis(
+            offset=0.0,
+            slope=slope,
+            error=IndependentTerms(
+                base_variance=users / slope**2, variance_per_holder=-1.0, largest_term=1 + 1 / slope
+            ),
+            largest=users,
+            numbers=self.domain_size,
+        )

@@ -1,0 +1,167 @@
+"""The histogram of Cheu, Smith, Ullman, Zeber and Zhilyaev (2019), section 6.2.2: one noisy bit per category.
+
+A user's category is a row of bits with a single one; each bit is flipped with probability f. What is
+counted of a category are its ones, so that zeros carry nothing: they are sent in the paper's
+form (``bits``), and left out in the other (``ones``). In either form the number of messages has the same
+law whatever the category: it is d, or a sum of one coin of probability 1 - f and d - 1 coins of f.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import product
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.errors import ParameterError, UnknownNameError
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.flipped_bits import FlippedHistogram, least_histogram_flip, paper_histogram_flip
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.kinds import HistogramProtocol
+from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.sparse import check_cells, messages_of_cells, scattered_bernoulli
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials
+
+__all__ = ["CheuHistogram"]
+
+FORMS = ("ones", "bits")
+_LARGEST_LISTED = 12
+
+
+@dataclass(frozen=True)
+class CheuHistogram(HistogramProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "cheu"
+
+    terms: Terms
+    flip: Dyadic
+    """The probability of flipping each bit."""
+    domain_size: int
+    categories: Categories | None = None
+    form: str = "ones"
+    """``ones``: a message for each bit that is one; ``bits``: a labelled bit for every category."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.form not in FORMS:
+            raise UnknownNameError(f"There is no form {self.form!r}; choose one of {', '.join(FORMS)}.", form=self.form)
+        if 2 * self.flip.fraction >= 1:
+            raise ParameterError(f"Bits that are flipped with probability {self.flip} say nothing.", flip=self.flip)
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain_size: int | None = None,
+        categories: Categories | Iterable[str] | None = None,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+        form: str = "ones",
+    ) -> Self:
+        """The least flip probability that is (epsilon, delta)-private overall, both changed categories together."""
+        size, named = cls.sizes(domain_size, categories)
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        choose = paper_histogram_flip if calibration == "paper" else least_histogram_flip
+        return cls(terms, choose(terms.honest_users, epsilon, delta), size, named, form)
+
+    @classmethod
+    def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
+        """The paper's own form."""
+        return ({"form": "bits"},)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """The privacy of one release, whatever the other users hold."""
+        law = FlippedHistogram(self.terms.honest_users, self.flip)
+        return self.terms.guarantee(
+            law,
+            theorem="certified numerically: divergence of the flipped bits, bounded over all data",
+            local_epsilon=law.local_epsilon,
+        )
+
+    @property
+    def cost(self) -> Cost:
+        """Every bit, or little more than one message while the domain is not larger than n / (n f)."""
+        ones = float(self.flip.complement.fraction + (self.domain_size - 1) * self.flip.fraction)
+        messages = ones if self.form == "ones" else float(self.domain_size)
+        return Cost(messages, self.domain_size, self.message_format.bits)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """A category's index, followed by its bit if zeros are sent too."""
+        return MessageFormat((self.domain_size,), flags=int(self.form == "bits"))
+
+    def report_law(self, value: int) -> Law:
+        """Every bit by itself is right with probability 1 - f; at most twelve categories."""
+        owned = check_index(value, self.domain_size)
+        if self.domain_size > _LARGEST_LISTED:
+            raise ParameterError(f"A report over {self.domain_size:,} categories has too many outcomes to list.")
+        flip = self.flip.fraction
+        law: dict[tuple[int, ...], Fraction] = {}
+        for bits in product((0, 1), repeat=self.domain_size):
+            flipped = sum(bit != (place == owned) for place, bit in enumerate(bits))
+            copies = bits if self.form == "ones" else tuple(count for bit in bits for count in (1 - bit, bit))
+            law[copies] = flip**flipped * (1 - flip) ** (self.domain_size - flipped)
+        return law
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once."""
+        owned = check_indices(values, self.domain_size)
+        check_cells(len(owned), self.message_format)
+        ones = self._ones(owned, source)
+        if self.form == "ones":
+            return messages_of_cells(ones, len(owned), self.message_format, source)
+        sent = np.zeros((len(owned) * self.domain_size, 2), dtype=self.message_format.dtype)
+        sent[:, 0] = np.tile(np.arange(self.domain_size, dtype=self.message_format.dtype), len(owned))
+        sent[ones, 1] = 1
+        offsets = np.arange(len(owned) + 1, dtype=np.int64) * self.domain_size
+        return Messages(sent, len(owned), offsets, source.secure)
+
+    def _ones(self, owned: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
+        """The cells (user, category) whose bit is one after the flips."""
+        own = np.arange(len(owned), dtype=np.int64) * self.domain_size + owned
+        flipped = scattered_bernoulli(self.flip, len(owned) * self.domain_size, source)
+        others = flipped[flipped % self.domain_size != owned[flipped // self.domain_size]]
+        return np.concatenate((own[~bernoulli(self.flip, len(owned), source)], others))
+
+    def tally(self, messages: Messages) -> Tally:
+        """How many ones each category has; zeros are as many as are left to the number of users."""
+        counted = super().tally(messages)
+        return counted if self.form == "ones" else Tally(counted.counts[1::2], counted.users, counted.secure)
+
+    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
+        """The holders whose bit stays, and the others whose bit is flipped."""
+        true = check_counts(counts, self.domain_size)
+        users = int(true.sum())
+        stay = true - binomials(true, self.flip, source)
+        return Tally(stay + binomials(users - true, self.flip, source), users, source.secure)
+
+    def check_tally(self, tally: Tally) -> None:
+        """Each user sends at most one 1 for each category."""
+        if len(tally.counts) != self.domain_size or int(tally.counts.max()) > tally.users:
+            raise ParameterError(f"This tally cannot come from {tally.users:,} users who follow the protocol.")
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """(C - n f) / (1 - 2 f); every bit has the same variance."""
+        flip = float(self.flip)
+        slope = float(1 - 2 * self.flip.fraction)
+        return LinearAnalysis(
+            offset=users * flip,
+            slope=slope,
+            error=IndependentTerms(users * flip * (1 - flip) / slope**2, 0.0, (1 - flip) / slope),
+            largest=users,
+            numbers=self.domain_size,
+        )

@@ -1,0 +1,393 @@
+"""A noisy Count-Min sketch: Ghazi, Golowich, Kumar, Pagh and Velingker (2021), Algorithm 2 and Lemma 4.10.
+
+Public hash functions h_1 .. h_tau send categories to s buckets. A user sends the cell (t, h_t(x)) of every row t,
+and every cell of all rows once more with probability gamma. A category's count is in one cell of each row,
+with the noise Bin(n, gamma) and with whoever shares the cell. The paper takes the least row, which the
+noise makes too small; the median of the rows has hardly any bias.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import product
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.errors import InfeasibleError, ParameterError
+from shuffledp.model import Cost, ExpectedError, HistogramEstimate, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.privacy.sketch_rows import SketchRows, least_gamma, paper_gamma
+from shuffledp.protocols.hashing import AffineHashes
+from shuffledp.protocols.kinds import HistogramProtocol
+from shuffledp.protocols.linear import FixedNoise, LinearAnalysis, check_estimator
+from shuffledp.protocols.sparse import check_cells, messages_of_cells, scattered_bernoulli
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, binomial
+
+__all__ = ["CountMinHistogram"]
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+BETA = 0.05
+"""The paper's risk that some estimate is spoiled by the hash functions."""
+
+_MOST_CELLS = 1 << 27
+_LARGEST_SIZE = (1 << 31) - 1
+_LARGEST_LISTED = 16
+_CHUNK_CATEGORIES = 1 << 16
+_MOST_CATEGORIES = 300
+_CUT = 1e-14
+
+
+@dataclass(frozen=True)
+class CountMinHistogram(HistogramProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "count-min"
+    estimators: ClassVar[tuple[str, ...]] = ("median", "minimum")
+
+    terms: Terms
+    gamma: Dyadic
+    """The probability of one more message for each cell."""
+    buckets: int
+    hashes: tuple[tuple[int, int], ...]
+    """Per row the public function x to ((u x + v) mod prime) mod buckets, as (u - 1, v)."""
+    domain_size: int
+    categories: Categories | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        factors, shifts = self._family.bounds
+        if not self.hashes or any(not (0 <= u < factors and 0 <= v < shifts) for u, v in self.hashes):
+            raise ParameterError(
+                f"Hash functions are pairs of numbers below {factors:,} and {shifts:,}, one for each row.",
+                hashes=self.hashes[:3],
+            )
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain_size: int | None = None,
+        categories: Categories | Iterable[str] | None = None,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+        rows: int | None = None,
+        buckets: int | None = None,
+        hashes: Sequence[tuple[int, int]] | None = None,
+    ) -> Self:
+        """The least noise that is (epsilon, delta)-private overall, all rows together.
+
+        By default log2(2 d / 0.05) rows, made odd for the median, and so many buckets that few categories share
+        one: 16 d, or 4 n where that is less. The paper has 2 n buckets and takes the least row. Hash
+        functions are drawn here and public from then on, before anybody reports.
+        """
+        size, named = cls.sizes(domain_size, categories)
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        paper = calibration == "paper"
+        if buckets is None:
+            buckets = max(2, 2 * users if paper else min(4 * users, 16 * size))
+        if max(size, buckets) > _LARGEST_SIZE:
+            raise InfeasibleError(
+                f"Hashing {size:,} categories to {buckets:,} buckets is not offered: at most {_LARGEST_SIZE:,} of "
+                "either. Give fewer buckets.",
+                buckets=buckets,
+            )
+        family = AffineHashes.for_domain(size, buckets)
+        if hashes is None:
+            if rows is None:
+                least = max(1, math.ceil(math.log2(2 * max(size, 1) / BETA)))
+                rows = least if paper else least | 1
+            drawn = family.draw(rows, SYSTEM)
+            hashes = list(zip(*(part.tolist() for part in drawn), strict=True))
+        choose = paper_gamma if paper else least_gamma
+        gamma = choose(terms.honest_users, len(hashes), epsilon, delta)
+        return cls(terms, gamma, buckets, tuple((int(u), int(v)) for u, v in hashes), size, named)
+
+    @property
+    def rows(self) -> int:
+        """One for each hash function."""
+        return len(self.hashes)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """The privacy of one release: two cells change in each row, whatever the hash functions are."""
+        return self.terms.guarantee(
+            SketchRows(self.terms.honest_users, self.gamma, self.rows),
+            theorem=f"certified numerically: {self.rows} rows composed by their privacy loss distribution",
+        )
+
+    @property
+    def cost(self) -> Cost:
+        """A message for each row, and gamma for each cell."""
+        cells = self.rows * self.buckets
+        return Cost(self.rows + cells * float(self.gamma), self.rows + cells, self.message_format.bits)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """A row and a bucket."""
+        return MessageFormat((self.rows, self.buckets))
+
+    def report_law(self, value: int) -> Law:
+        """The cells of the own category, and a coin for each cell; at most sixteen cells."""
+        owned = check_index(value, self.domain_size)
+        cells = self.rows * self.buckets
+        if cells > _LARGEST_LISTED:
+            raise ParameterError(f"A report over {cells:,} cells has too many outcomes to list.")
+        real = set(self._cells(np.array([owned]))[:, 0].tolist())
+        gamma = self.gamma.fraction
+        law: dict[tuple[int, ...], Fraction] = {}
+        for coins in product((0, 1), repeat=cells):
+            copies = tuple(coin + (cell in real) for cell, coin in enumerate(coins))
+            law[copies] = gamma ** sum(coins) * (1 - gamma) ** (cells - sum(coins))
+        return law
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once: only the coins that show 1 are drawn."""
+        owned = check_indices(values, self.domain_size)
+        form = self.message_format
+        check_cells(len(owned), form)
+        real = self._cells(owned) + np.arange(len(owned), dtype=np.int64) * form.codes
+        noise = scattered_bernoulli(self.gamma, len(owned) * form.codes, source)
+        return messages_of_cells(np.concatenate((real.ravel(), noise)), len(owned), form, source)
+
+    def tally(self, messages: Messages) -> Tally:
+        """How often each cell was sent."""
+        self._check_room()
+        return super().tally(messages)
+
+    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
+        """The holders of every cell, and binomial noise on each."""
+        true = check_counts(counts, self.domain_size)
+        self._check_room()
+        users = int(true.sum())
+        cells = binomial(users, self.gamma, self.rows * self.buckets, source)
+        held = np.flatnonzero(true)
+        for row in self._cells(held):
+            np.add.at(cells, row, true[held])
+        return Tally(cells, users, source.secure)
+
+    def check_tally(self, tally: Tally) -> None:
+        """Everybody sent a cell of each row."""
+        if len(tally.counts) != self.rows * self.buckets:
+            raise ParameterError(
+                f"A tally of {len(tally.counts):,} cells does not fit {self.rows:,} rows of {self.buckets:,} buckets."
+            )
+        if int(tally.counts.reshape(self.rows, -1).sum(axis=1).min()) < tally.users:
+            raise ParameterError(f"Messages are missing: {tally.users:,} users send that many or more for each row.")
+
+    def estimate(self, tally: Tally, *, estimator: str = "") -> HistogramEstimate:
+        """The median of the rows less the mean of the noise, or the least row and at least 0 (``minimum``).
+
+        Intervals hold for every data set that was fixed before the hash functions were drawn.
+        """
+        estimator = estimator or self.estimators[0]
+        analysis = self._checked(tally, estimator)
+        sketch = self._sketch(tally.users, estimator)
+        raw = analysis.estimate(self._ordered(tally, sketch.order), "unbiased")
+
+        def intervals(confidence: float) -> Floats:
+            above, below = sketch.reach_above((1 - confidence) / 2), sketch.reach_below((1 - confidence) / 2)
+            return np.clip(np.column_stack((raw - above, raw + below)), 0.0, tally.users)
+
+        return HistogramEstimate(
+            protocol=self.name,
+            estimator=estimator,
+            users=tally.users,
+            guarantee=self.guarantee,
+            intervals=intervals,
+            secure=tally.secure,
+            categories=(self.categories or Categories.numbered(self.domain_size)).names,
+            counts=np.maximum(raw, 0.0) if estimator == "minimum" else raw,
+            standard_errors=np.full(self.domain_size, math.sqrt(sketch.squared_error(np.zeros(self.rows, np.int64)))),
+        )
+
+    def expected_error(
+        self, *, estimator: str = "", confidence: float = 0.95, counts: NDArray[np.int64] | None = None
+    ) -> ExpectedError:
+        """The exact error for given true counts (of at most 300 categories, evenly chosen among more).
+
+        Without them, of a category that shares no cell. The largest error allows for shared cells: it
+        holds for every data set that was fixed before the hash functions were drawn.
+        """
+        estimator = estimator or self.estimators[0]
+        check_estimator(estimator, self.estimators)
+        if not 0 < confidence < 1:
+            raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence:g}.", confidence=confidence)
+        sketch = self._sketch(self.users, estimator)
+        if counts is None:
+            squared = sketch.squared_error(np.zeros(self.rows, dtype=np.int64))
+        else:
+            true = check_counts(np.asarray(counts).astype(np.int64), self.domain_size)
+            squared = self._mean_squared_error(sketch, true, lowest=0.0 if estimator == "minimum" else -math.inf)
+        risk = (1 - confidence) / (2 * self.domain_size)
+        return ExpectedError(
+            rmse=math.sqrt(squared),
+            max_error=min(float(self.users), max(sketch.reach_above(risk), sketch.reach_below(risk))),
+            confidence=confidence,
+        )
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """Of one row, where nobody shares the cell."""
+        noise = Binomial(users, self.gamma)
+        return LinearAnalysis(noise.mean, 1.0, FixedNoise(noise), users, self.domain_size)
+
+    def _mean_squared_error(self, sketch: _Sketch, true: Whole, *, lowest: float) -> float:
+        """Who shares a cell with whom is known from the public hash functions."""
+        step = -(-self.domain_size // _MOST_CATEGORIES)
+        chosen, held = np.arange(0, self.domain_size, step), np.flatnonzero(true)
+        extra = np.empty((len(chosen), self.rows), dtype=np.int64)
+        for row, (theirs, ours) in enumerate(zip(self._cells(held), self._cells(chosen), strict=True)):
+            cells, place = np.unique(theirs, return_inverse=True)
+            sums = np.append(np.bincount(place, weights=true[held], minlength=len(cells)), 0.0).astype(np.int64)
+            at = np.searchsorted(cells, ours)
+            found = (at < len(cells)) & (np.append(cells, -1)[at] == ours)
+            extra[:, row] = np.where(found, sums[at], 0) - true[chosen]
+        extra.sort(axis=1)  # which row has what does not matter
+        known: dict[tuple[int, ...], float] = {}
+        total = 0.0
+        for shared, count in zip(extra, true[chosen].tolist(), strict=True):
+            key = (count if math.isfinite(lowest) else 0, *shared.tolist())
+            if key not in known:
+                known[key] = sketch.squared_error(shared, least=lowest - count)
+            total += known[key]
+        return total / len(chosen)
+
+    def _ordered(self, tally: Tally, order: int) -> Whole:
+        """For each category the ``order``-th least of its cells."""
+        found = np.empty(self.domain_size, dtype=np.int64)
+        for start in range(0, self.domain_size, _CHUNK_CATEGORIES):
+            end = min(self.domain_size, start + _CHUNK_CATEGORIES)
+            cells = tally.counts[self._cells(np.arange(start, end))]
+            found[start:end] = np.partition(cells, order - 1, axis=0)[order - 1]
+        return found
+
+    def _cells(self, values: Whole) -> Whole:
+        """Of every row, the cell of each value."""
+        factor, shift = (np.array(part, dtype=np.uint64)[:, None] for part in zip(*self.hashes, strict=True))
+        buckets = self._family.apply(factor, shift, values[None, :])
+        cells: Whole = buckets.astype(np.int64) + np.arange(self.rows)[:, None] * self.buckets
+        return cells
+
+    @cached_property
+    def _family(self) -> AffineHashes:
+        return AffineHashes.for_domain(self.domain_size, self.buckets)
+
+    def _sketch(self, users: int, estimator: str) -> _Sketch:
+        order = 1 if estimator == "minimum" else (self.rows + 1) // 2
+        return _Sketch(
+            Binomial(users, self.gamma), self.rows, order, self.domain_size, float(self._family.collision)
+        )
+
+    def _check_room(self) -> None:
+        cells = self.rows * self.buckets
+        if cells > _MOST_CELLS:
+            raise ParameterError(
+                f"A sketch of {cells:,} cells does not fit into memory; at most {_MOST_CELLS:,}. Give fewer buckets.",
+                cells=cells,
+            )
+
+
+@dataclass(frozen=True)
+class _Sketch:
+    """The ``order``-th least of ``rows`` rows, each with noise of its own and with others in the same cell."""
+
+    noise: Binomial
+    rows: int
+    order: int
+    categories: int
+    collision: float
+
+    def squared_error(self, extra: Whole, *, least: float = -math.inf) -> float:
+        """The mean squared error if so many others share the cell of each row; errors below ``least`` become it."""
+        values, masses = self._law(extra)
+        errors = np.maximum(values - self.noise.mean, least)
+        return float(masses @ errors**2)
+
+    def _law(self, extra: Whole) -> tuple[Whole, Floats]:
+        """The law of the order statistic of noise + extra: how many rows are at most v is a sum of coins."""
+        first, distribution = self._noise_table
+        distinct = np.unique(extra)
+        steps = np.arange(first, first + len(distribution))
+        values = np.unique(distinct[:, None] + steps)
+        at_most = np.zeros((self.order + 1, len(values)))  # so many rows are at most v; the last is "or more"
+        at_most[0] = 1.0
+        padded = np.concatenate(([0.0], distribution, [1.0]))
+        for shift in extra.tolist():
+            coin = padded[np.clip(values - shift - first + 1, 0, len(padded) - 1)]
+            moved = at_most[:-1] * coin
+            at_most[:-1] -= moved
+            at_most[1:] += moved
+        return values, np.diff(at_most[-1], prepend=0.0)
+
+    @cached_property
+    def _noise_table(self) -> tuple[int, Floats]:
+        """Pr[N <= k] from some k on, up to where it is 1."""
+        first = self.noise.least_with_lower_tail(_CUT)
+        last = self.noise.trials - self.noise.mirrored.least_with_lower_tail(_CUT)
+        masses = self.noise.pmf(np.arange(first, last + 1, dtype=np.int64))
+        return first, np.minimum(np.cumsum(masses), 1.0)
+
+    def reach_above(self, risk: float) -> float:
+        """The estimate is too large by more than this with at most the risk, whatever the data.
+
+        Then all but order - 1 rows are too large, by noise or by others in the cell: more than a of these
+        with probability at most n c / (a + 1), or c times the number of other categories, c being the
+        probability that two categories collide.
+        """
+        best, others = float(self.noise.trials), 0
+        while others < best:
+            bound = self._sharing(others)
+            k = self._first(
+                lambda k, bound=bound: self._rows_beyond(bound + float(self.noise.upper_tail(k + 1)), self.rows - self.order + 1) <= risk
+            )
+            if k is not None:
+                best = min(best, others + max(0.0, k - self.noise.mean))
+            others = max(1, 2 * others)
+        return best
+
+    def reach_below(self, risk: float) -> float:
+        """The estimate is too small by more than this with at most the risk; others in a cell only add."""
+        mirrored = self.noise.mirrored
+        k = self._first(lambda k: self._rows_beyond(float(mirrored.upper_tail(k + 1)), self.order) <= risk, mirrored)
+        return max(0.0, (self.noise.trials if k is None else k) - mirrored.mean)
+
+    def _sharing(self, others: int) -> float:
+        """A bound on the probability that more than so many others share a cell."""
+        users = self.noise.trials
+        return min(1.0, min(self.categories - 1, users) * self.collision, users * self.collision / (others + 1))
+
+    def _rows_beyond(self, probability: float, rows: int) -> float:
+        """Pr[Bin(tau, probability) >= rows]."""
+        from scipy.special import betainc
+
+        return float(betainc(rows, self.rows - rows + 1, min(1.0, probability)))
+
+    def _first(self, enough: Callable[[int], bool], noise: Binomial | None = None) -> int | None:
+        """The least k from the mean of the noise on that is enough; None if not even all of it is."""
+        noise = noise or self.noise
+        low, high = math.ceil(noise.mean) - 1, noise.trials
+        if not enough(high):
+            return None
+        step = max(1, int(noise.deviation))
+        while low + step < high and not enough(low + step):
+            low, step = low + step, 2 * step
+        high = min(high, low + step)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        return high

@@ -1,0 +1,181 @@
+"""The central histogram: a trusted party adds discrete Laplace noise to every count.
+
+Ghosh, Roughgarden and Sundararajan (2009) show that no noise is better for a single count. Replacing one
+user moves two counts by one, so each has noise for half of epsilon. It is the measure of all others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.errors import ParameterError
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceLaw, decay_of, least_ratio
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
+from shuffledp.protocols.linear import FixedNoise, LinearAnalysis
+from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.thresholded import check_unreleased
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
+
+__all__ = ["DiscreteLaplaceHistogram", "SymmetricNoise", "likely_noise", "noise_mass"]
+
+_LEFT_OUT = 1e-14
+_LARGEST_LISTED = 100_000
+
+
+@dataclass(frozen=True)
+class DiscreteLaplaceHistogram(HistogramProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "discrete-laplace"
+    model: ClassVar[str] = "central"
+    calibrations: ClassVar[tuple[str, ...]] = ("tight",)
+
+    terms: Terms
+    ratio: Dyadic
+    """The noise x has a probability proportional to ratio^|x|."""
+    domain_size: int
+    categories: Categories | None = None
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain_size: int | None = None,
+        categories: Categories | Iterable[str] | None = None,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+    ) -> Self:
+        """The least noise that is epsilon-private; delta is not needed."""
+        size, named = cls.sizes(domain_size, categories)
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        return cls(terms.pure(), least_ratio(epsilon, coordinates=2), size, named)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """Pure privacy towards everybody but the party that collects."""
+        law = DiscreteLaplaceLaw(self.ratio, coordinates=2)
+        return self.terms.guarantee(law, theorem="exact divergence of the noise", trust="central")
+
+    @property
+    def cost(self) -> Cost:
+        """One category."""
+        return Cost(1.0, 1, self.message_format.bits)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """A category's index."""
+        return MessageFormat((self.domain_size,))
+
+    def report_law(self, value: int) -> Law:
+        """The value as it is."""
+        owned = check_index(value, self.domain_size)
+        return {tuple(int(place == owned) for place in range(self.domain_size)): 1.0}
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """Users send their categories: the party that collects is trusted with them."""
+        owned = check_indices(values, self.domain_size)
+        return one_message_each(owned.astype(self.message_format.dtype), source)
+
+    def release(self, tally: Tally, *, source: RandomSource = SYSTEM) -> Tally:
+        """Noise on every count, also on those that are 0."""
+        check_unreleased(tally, self.domain_size)
+        noise = discrete_laplace(self.ratio, self.domain_size, source)
+        return Tally(tally.counts + noise, tally.users, tally.secure and source.secure, released=True)
+
+    def release_law(self, tally: Tally) -> Law:
+        """Independent noise on every count."""
+        reach = likely_noise(self.ratio, _LEFT_OUT / self.domain_size)
+        if (2 * reach + 1) ** self.domain_size > _LARGEST_LISTED:
+            raise ParameterError("What is released has too many outcomes to list; use a smaller domain or less noise.")
+        noise = range(-reach, reach + 1)
+        masses = noise_mass(self.ratio, np.array(noise)).tolist()
+        true = tally.counts.tolist()
+        return {
+            tuple(count + noise[each] for count, each in zip(true, drawn, strict=True)): math.prod(
+                masses[each] for each in drawn
+            )
+            for drawn in product(range(len(noise)), repeat=self.domain_size)
+        }
+
+    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
+        """The true counts with noise."""
+        true = check_counts(counts, self.domain_size)
+        return self.release(Tally(true, int(true.sum()), source.secure), source=source)
+
+    def check_tally(self, tally: Tally) -> None:
+        """Every category is there."""
+        if len(tally.counts) != self.domain_size:
+            raise ParameterError(
+                f"A tally of {len(tally.counts):,} categories does not fit a domain of {self.domain_size:,}."
+            )
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """The counts are released as they are, with noise of mean 0."""
+        return LinearAnalysis(
+            offset=0.0,
+            slope=1.0,
+            error=FixedNoise(SymmetricNoise(DiscreteLaplace(self.ratio))),
+            largest=users,
+            numbers=self.domain_size,
+        )
+
+
+class _Symmetric(Protocol):
+    @property
+    def variance(self) -> float:
+        """The variance."""
+
+    def upper_tail(self, k: int) -> float:
+        """Pr[N >= k]."""
+
+
+@dataclass(frozen=True)
+class SymmetricNoise:
+    """A law with the same probability for N and -N, by its upper tail."""
+
+    law: _Symmetric
+
+    @property
+    def mean(self) -> float:
+        """The expected value, which is 0."""
+        return 0.0
+
+    @property
+    def variance(self) -> float:
+        """The variance."""
+        return self.law.variance
+
+    def upper_tail(self, k: int) -> float:
+        """Pr[N >= k]."""
+        return self.law.upper_tail(k)
+
+    def lower_tail(self, k: int) -> float:
+        """Pr[N <= k]."""
+        return self.law.upper_tail(-k)
+
+
+def likely_noise(ratio: Dyadic, risk: float) -> int:
+    """The noise lies further from 0 with at most this probability."""
+    return DiscreteLaplace(ratio).radius(risk)
+
+
+def noise_mass(ratio: Dyadic, noise: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Pr[X = x] = (1 - ratio) / (1 + ratio) ratio^|x|."""
+    masses: NDArray[np.float64] = np.exp(-decay_of(ratio) * np.abs(noise))
+    return masses * (float(ratio.complement) / (1 + float(ratio)))

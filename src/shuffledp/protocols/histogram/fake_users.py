@@ -1,0 +1,184 @@
+"""FLIP of Cheu and Zhilyaev (2022): every user adds fake users, who hold nothing.
+
+A user sends their category as a row of bits, all zero but one, and ``fake_rows`` rows of zeros, with every bit of
+every row flipped with a small probability. The flipped bits of the fake rows hide the real ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import product
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.errors import ParameterError
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.fake_rows import FakeRows, least_row_flip, paper_row_flip
+from shuffledp.privacy.guarantee import Guarantee, PrivacyLaw
+from shuffledp.privacy.pure import PureLaw, log_ratio_above
+from shuffledp.protocols.kinds import HistogramProtocol
+from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials
+
+__all__ = ["FakeUsersHistogram"]
+
+_CHUNK_CELLS = 1 << 24
+_LONGEST_LAW = 100_000
+
+
+@dataclass(frozen=True)
+class FakeUsersHistogram(HistogramProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "fake-users"
+    model: ClassVar[str] = "shuffled"
+
+    terms: Terms
+    flip: Dyadic
+    """The probability that a bit is flipped."""
+    fake_rows: int
+    """How many rows of zeros each user adds."""
+    domain_size: int
+    categories: Categories | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.fake_rows < 1:
+            raise ParameterError(f"At least one fake row is needed, not {self.fake_rows}.", fake_rows=self.fake_rows)
+        if 2 * self.flip.numerator >= 1 << self.flip.bits:
+            raise ParameterError(f"The flip probability must lie below 1/2, not {self.flip}.", flip=self.flip)
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain_size: int | None = None,
+        categories: Categories | Iterable[str] | None = None,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+        fake_rows: int = 1,
+    ) -> Self:
+        """The least flip probability that meets the target; or the paper's."""
+        size, named = cls.sizes(domain_size, categories)
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        if fake_rows < 1:
+            raise ParameterError(f"At least one fake row is needed, not {fake_rows}.", fake_rows=fake_rows)
+        if size <= 1:
+            return cls(terms, Dyadic(0), fake_rows, size, named)  # there is nothing to hide
+        least = least_row_flip if calibration == "tight" else paper_row_flip
+        return cls(terms, least(terms.honest_users * fake_rows, epsilon, delta), fake_rows, size, named)
+
+    @classmethod
+    def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:  # noqa: ARG003
+        """More fake rows, fewer flips."""
+        return ({"fake_rows": 2}, {"fake_rows": 4})
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """From the fake rows of the honest users.
+
+        One report alone: whichever row is the real one, two values change two bits of it, so that
+        the likelihoods differ by at most ((1 - flip) / flip)^2, with or without an order of the rows.
+        """
+        if self.domain_size == 1:
+            return self.terms.guarantee(PureLaw(0.0), theorem="a single category", local_epsilon=0.0)
+        law: PrivacyLaw = FakeRows(self.terms.honest_users * self.fake_rows, self.flip)
+        local = (
+            2 * log_ratio_above(self.flip.complement.numerator, self.flip.numerator)
+            if self.flip.numerator
+            else math.inf
+        )
+        return self.terms.guarantee(law, theorem="exact divergence of the fake rows", local_epsilon=local)
+
+    @property
+    def cost(self) -> Cost:
+        """The real row and the fake ones."""
+        return Cost(float(self._rows), self._rows, self.message_format.bits)
+
+    @property
+    def _rows(self) -> int:
+        return 1 + self.fake_rows
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """A row: a bit per category."""
+        return MessageFormat((), flags=self.domain_size)
+
+    def report_law(self, value: int) -> Law:
+        """Every multiset of rows."""
+        owned = check_index(value, self.domain_size)
+        if 1 << self.domain_size * self._rows > _LONGEST_LAW:
+            raise ParameterError(f"Reports of {self._rows} rows of {self.domain_size} bits are too many to list.")
+        codes = self.message_format.codes
+        real = 1 << (self.domain_size - 1 - owned)  # the first bit counts most in a code
+        law: dict[tuple[int, ...], Fraction] = {}
+        for rows in product(range(codes), repeat=self._rows):
+            flips = (rows[0] ^ real).bit_count() + sum(row.bit_count() for row in rows[1:])
+            kept = self._rows * self.domain_size - flips
+            copies = [0] * codes
+            for row in rows:
+                copies[row] += 1
+            mass = self.flip.fraction**flips * self.flip.complement.fraction**kept
+            law[tuple(copies)] = law.get(tuple(copies), Fraction(0)) + mass
+        return law
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once; the real row comes first until the messages are mixed."""
+        owned = check_indices(values, self.domain_size)
+        rows, size = self._rows * len(owned), self.domain_size
+        bits = bernoulli(self.flip, rows * size, source).view(np.uint8).reshape(rows, size)
+        bits[np.arange(len(owned)) * self._rows, owned] ^= 1
+        offsets = np.arange(len(owned) + 1, dtype=np.int64) * self._rows
+        sent = bits.astype(self.message_format.dtype, copy=False)
+        return Messages(sent[:, 0] if size == 1 else sent, len(owned), offsets, source.secure)
+
+    def tally(self, messages: Messages) -> Tally:
+        """How many rows have each bit set."""
+        sent = self.message_format.check(messages.values).reshape(-1, self.domain_size)
+        counts = np.zeros(self.domain_size, dtype=np.int64)
+        step = max(1, _CHUNK_CELLS // self.domain_size)
+        for start in range(0, len(sent), step):
+            counts += sent[start : start + step].sum(axis=0, dtype=np.int64)
+        return Tally(counts, messages.users, messages.secure)
+
+    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
+        """Bits are independent: of each category's ones those that stay, of its zeros those that are flipped."""
+        true = check_counts(counts, self.domain_size)
+        users = int(true.sum())
+        lost = binomials(true, self.flip, source)
+        gained = binomials(users * self._rows - true, self.flip, source)
+        return Tally(true - lost + gained, users, source.secure)
+
+    def check_tally(self, tally: Tally) -> None:
+        """No bit is set in more rows than there are."""
+        if len(tally.counts) != self.domain_size or int(tally.counts.max()) > tally.users * self._rows:
+            raise ParameterError(
+                f"{tally.users:,} users of this protocol set each of {self.domain_size:,} bits in at most "
+                f"{tally.users * self._rows:,} rows.",
+                users=tally.users,
+            )
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """Every bit is flipped alike, so the variance does not depend on the truth."""
+        flip, slope = float(self.flip), 1 - 2 * float(self.flip)
+        rows = users * self._rows
+        return LinearAnalysis(
+            offset=rows * flip,
+            slope=slope,
+            error=IndependentTerms(rows * flip * (1 - flip) / slope**2, 0.0, (1 - flip) / slope),
+            largest=users,
+            numbers=self.domain_size,
+        )

@@ -1,0 +1,337 @@
+"""Private-coin histogram of Ghazi, Golowich, Kumar, Pagh and Velingker (2021), Algorithm 1: Hadamard codewords.
+
+Category x has the nonzero bit vector x + 1; a codeword of it is a vector with which it has an even number of
+common bits, so that half of all vectors are, and a quarter for any two categories. A message is a
+tuple of ``hashes`` vectors: of the own category's codewords, or in the added messages of any vectors. A
+category is counted in a tuple if all of it are its codewords.
+
+In the paper vectors have one bit more wherever the domain is no power of two; what matters is only that
+the vectors of the categories are different and not zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.errors import ConditionError, ParameterError
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.amplification import Slots, least_slots
+from shuffledp.privacy.guarantee import Guarantee, PrivacyLaw
+from shuffledp.privacy.pure import PureLaw
+from shuffledp.protocols.histogram.uniform_blanket import (
+    BLANKET_THEOREM,
+    blanket_cost,
+    blanket_offsets,
+    blanket_report_law,
+    check_blanket,
+)
+from shuffledp.protocols.kinds import HistogramProtocol
+from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, binomial, draw_words, uniform_counts
+from shuffledp.shuffling import permute
+
+__all__ = ["HadamardBlanketHistogram", "count_even", "kernel_sizes"]
+
+_LONGEST_LAW = 4096
+_CHUNK = 1 << 16
+_MOST_HASHES = 62
+_MOST_BITS = 32
+
+Vectors = NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class HadamardBlanketHistogram(HistogramProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "hadamard-blanket"
+    model: ClassVar[str] = "shuffled"
+
+    terms: Terms
+    blanket: Slots
+    """How many uniform tuples each user adds."""
+    hashes: int
+    """How many vectors a message has."""
+    domain_size: int
+    categories: Categories | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_blanket(self.blanket)
+        if not 1 <= self.hashes <= _MOST_HASHES or self.bits > _MOST_BITS:
+            raise ParameterError(
+                f"Messages of {self.hashes} vectors of {self.bits} bits cannot be counted: "
+                f"at most {_MOST_HASHES} of {_MOST_BITS} bits can.",
+                hashes=self.hashes,
+                bits=self.bits,
+            )
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain_size: int | None = None,
+        categories: Categories | Iterable[str] | None = None,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+        hashes: int | None = None,
+    ) -> Self:
+        """The fewest uniform tuples that meet the target; of log2(users) vectors, as in the paper, unless given."""
+        size, named = cls.sizes(domain_size, categories)
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        length = (users - 1).bit_length() if hashes is None else hashes
+        if not 1 <= length <= _MOST_HASHES:
+            raise ParameterError(f"The number of hashes must lie in 1 .. {_MOST_HASHES}, not {length}.", hashes=length)
+        if size <= 1:
+            slots = Slots(0, Dyadic(0))  # there is nothing to hide
+        elif calibration == "tight":
+            slots = least_slots(terms.honest_users, 1 << length, epsilon, delta)
+        else:
+            mean = _paper_mean(epsilon, delta)
+            slots = Slots(math.ceil(mean * 2.0**length / terms.honest_users), Dyadic(0))
+        return cls(terms, slots, length, size, named)
+
+    @classmethod
+    def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
+        """Shorter tuples agree by chance more often, and need fewer others to hide in."""
+        length = (int(settings["users"]) - 1).bit_length()
+        return [{"hashes": length - fewer} for fewer in (3, 5) if length - fewer >= 2]
+
+    @cached_property
+    def bits(self) -> int:
+        """Bits of a vector: the categories are the nonzero vectors from 1 on."""
+        return self.domain_size.bit_length()
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """A uniform tuple agrees with a value with probability 2^-hashes; that it may with two only helps."""
+        if self.domain_size == 1:
+            return self.terms.guarantee(PureLaw(0.0), theorem="a single category", local_epsilon=0.0)
+        law: PrivacyLaw = self.blanket.law(self.terms.honest_users, 1 << self.hashes)
+        return self.terms.guarantee(law, theorem=BLANKET_THEOREM)
+
+    @property
+    def cost(self) -> Cost:
+        """The tuple of the own value and the uniform ones."""
+        return blanket_cost(self.blanket, self.message_format)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """A tuple of vectors as whole numbers."""
+        return MessageFormat((1 << self.bits,) * self.hashes)
+
+    def report_law(self, value: int) -> Law:
+        """Uniform over the tuples of codewords, and uniform tuples."""
+        owned = check_index(value, self.domain_size)
+        codes = self.message_format.codes
+        if codes > _LONGEST_LAW:
+            raise ParameterError(f"{codes:,} different messages are too many to list.")
+        tuples = self.message_format.message(np.arange(codes)).reshape(codes, self.hashes)
+        own = np.flatnonzero((_odd(tuples & tuples.dtype.type(owned + 1)) == 0).all(axis=1))
+        return blanket_report_law({int(code): Fraction(1, len(own)) for code in own}, codes, self.blanket)
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once; the number of messages does not depend on the values."""
+        owned = check_indices(values, self.domain_size)
+        offsets = blanket_offsets(len(owned), self.blanket, source)
+        dtype = self.message_format.dtype
+        sent = draw_words(int(offsets[-1]) * self.hashes, dtype.type, source).reshape(-1, self.hashes)
+        sent &= dtype.type((1 << self.bits) - 1)
+        vectors = (owned + 1).astype(dtype)
+        lowest = vectors & (~vectors + dtype.type(1))
+        own = sent[offsets[:-1]]
+        own ^= _odd(own & vectors[:, None]).astype(dtype) * lowest[:, None]  # one bit makes an odd number even
+        sent[offsets[:-1]] = own
+        return Messages(sent[:, 0] if self.hashes == 1 else sent, len(owned), offsets, source.secure)
+
+    def tally(self, messages: Messages) -> Tally:
+        """How many tuples each category is counted in."""
+        sent = self.message_format.check(messages.values).reshape(-1, self.hashes)
+        return Tally(count_even(sent, self.bits, self.domain_size), messages.users, messages.secure)
+
+    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
+        """The vectors that are even with a whole tuple form a subspace: draw its dimension, then the subspace.
+
+        All subspaces of one dimension are equally likely, for uniform tuples; for tuples of codewords of
+        a value, all those that contain its vector.
+        """
+        true = check_counts(counts, self.domain_size)
+        users = int(true.sum())
+        found = np.zeros(1 << self.bits, dtype=np.int64)
+        found[1 : 1 + self.domain_size] = true
+        for held in _in_parts(true):
+            _add_own_subspaces(found, held + 1, self.hashes, self.bits, source)
+        added = users * self.blanket.whole + int(binomial(users, self.blanket.rest, 1, source)[0])
+        _add_subspaces(found, added, self.hashes, self.bits, source)
+        return Tally(found[1 : 1 + self.domain_size], users, source.secure)
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """Others' tuples and uniform ones agree by chance."""
+        hit = 2.0**-self.hashes
+        each, slope = hit * (1 - hit), 1 - hit
+        maybe = float(self.blanket.rest) * hit
+        return LinearAnalysis(
+            offset=users * (1 + self.blanket.mean) * hit,
+            slope=slope,
+            error=IndependentTerms(
+                base_variance=users * ((1 + self.blanket.whole) * each + maybe * (1 - maybe)) / slope**2,
+                variance_per_holder=-each / slope**2,
+                largest_term=1 / slope,
+            ),
+            largest=users,
+            numbers=self.domain_size,
+        )
+
+
+def _paper_mean(epsilon: float, delta: float) -> float:
+    """36 ln(e/(epsilon delta))/epsilon^2 uniform tuples for each codeword; for epsilon <= 1."""
+    if epsilon > 1:
+        raise ConditionError(
+            f"The theorem needs epsilon <= 1, not {epsilon:g}; the tight calibration has no such limit.",
+            epsilon=epsilon,
+        )
+    return 36 * (1 - math.log(epsilon * delta)) / epsilon**2
+
+
+def _odd(numbers: NDArray[Any]) -> NDArray[np.uint8]:
+    """1 where the number of set bits is odd."""
+    parity: NDArray[np.uint8] = np.bitwise_count(numbers) & np.uint8(1)
+    return parity
+
+
+def count_even(tuples: NDArray[Any], bits: int, domain_size: int) -> NDArray[np.int64]:
+    """For each category, in how many tuples all vectors have an even number of bits in common with its vector.
+
+    These are the solutions of linear equations modulo 2, one for each vector: by elimination most uniform tuples turn
+    out to have none but zero.
+    """
+    counts = np.zeros(domain_size + 1, dtype=np.int64)
+    step = max(1, _CHUNK >> max(0, bits - tuples.shape[1]))
+    for start in range(0, len(tuples), step):
+        pivots = _echelon(tuples[start : start + step].T.copy(order="C"), bits)
+        open_ones = pivots[:, pivots[-1] == 0].astype(np.uint32)  # fewer than ``bits`` independent equations
+        solutions = _solutions(open_ones, bits)
+        counts += np.bincount(solutions[solutions <= domain_size], minlength=domain_size + 1)
+    return counts[1:]
+
+
+def _echelon(rows: NDArray[Any], bits: int) -> NDArray[Any]:
+    """Per column of ``rows`` (overwritten) vectors of the same span with falling leading bits, then zeros."""
+    pivots = np.empty((bits, rows.shape[1]), dtype=rows.dtype)
+    for place in range(bits):
+        np.max(rows, axis=0, out=pivots[place])
+        np.minimum(rows, rows ^ pivots[place], out=rows)  # clears the leading bit of the pivot
+    return pivots
+
+
+def _solutions(pivots: Vectors, bits: int) -> Vectors:
+    """All vectors that are even with every pivot of one column, for all columns."""
+    by_bit = np.zeros((bits, pivots.shape[1]), dtype=np.uint32)
+    for pivot in pivots:
+        some = np.flatnonzero(pivot)
+        by_bit[np.frexp(pivot[some].astype(np.float64))[1] - 1, some] = pivot[some]
+    owner = np.arange(pivots.shape[1])
+    partial_solution = np.zeros(len(owner), dtype=np.uint32)
+    for bit in range(bits):  # a pivot with this leading bit decides it; without one, both values are possible
+        pivot = by_bit[bit, owner]
+        partial_solution |= _odd(pivot & partial_solution).astype(np.uint32) << np.uint32(bit)
+        free = np.flatnonzero(pivot == 0)
+        owner = np.concatenate((owner, owner[free]))
+        partial_solution = np.concatenate((partial_solution, partial_solution[free] | np.uint32(1 << bit)))
+    return partial_solution
+
+
+def kernel_sizes(matrices: int, rows: int, columns: int, source: RandomSource) -> list[int]:
+    """Of so many uniform matrices of bits, how many have a kernel of dimension 0, 1, 2, ...
+
+    Column by column: a new one lies in the span of the others, of rank s, with probability 2^(s - rows).
+    """
+    by_rank = [matrices] + [0] * columns
+    for _ in range(columns):
+        following = [0] * (columns + 1)
+        for rank, count in enumerate(by_rank):
+            if count:
+                stays = int(binomial(count, Dyadic(1, rows - rank), 1, source)[0])
+                following[rank] += stays
+                if stays < count:
+                    following[rank + 1] += count - stays
+        by_rank = following
+    return by_rank[::-1]
+
+
+def _add_subspaces(found: NDArray[np.int64], tuples: int, hashes: int, bits: int, source: RandomSource) -> None:
+    """Count the nonzero vectors that are even with each of so many uniform tuples."""
+    for dimension, count in enumerate(kernel_sizes(tuples, hashes, bits, source)):
+        if dimension == 1 and count:
+            found[1:] += uniform_counts(count, len(found) - 1, source)
+        elif dimension > 1:
+            for start in range(0, count, _CHUNK):
+                basis = _bases(min(_CHUNK, count - start), dimension, bits, source)
+                for vectors in _spanned(basis):
+                    np.add.at(found, vectors, 1)
+
+
+def _add_own_subspaces(
+    found: NDArray[np.int64], vectors: NDArray[np.int64], hashes: int, bits: int, source: RandomSource
+) -> None:
+    """Count the further vectors that are even with a tuple of codewords of each of these vectors.
+
+    Modulo the own vector they are the kernel of a uniform matrix with a column fewer.
+    """
+    own = vectors.astype(np.uint32)
+    permute(own, source=source)
+    start = 0
+    for dimension, count in enumerate(kernel_sizes(len(own), hashes, bits - 1, source)):
+        these = own[start : start + count]
+        start += count
+        if dimension == 0 or not count:
+            continue
+        leading = (np.frexp(these.astype(np.float64))[1] - 1).astype(np.uint32)
+        low = (np.uint32(1) << leading) - np.uint32(1)
+        for shorter in _spanned(_bases(count, dimension, bits - 1, source)):
+            other = (shorter & low) | (shorter & ~low) << np.uint32(1)  # of the two, the one without that bit
+            np.add.at(found, other, 1)
+            np.add.at(found, other ^ these, 1)
+
+
+def _bases(count: int, dimension: int, bits: int, source: RandomSource) -> Vectors:
+    """Uniform independent vectors, a basis per column."""
+    basis = np.zeros((dimension, count), dtype=np.uint32)
+    left = np.arange(count)
+    while len(left):
+        drawn = draw_words(dimension * len(left), np.uint32, source).reshape(dimension, -1)
+        drawn &= np.uint32((1 << bits) - 1)
+        basis[:, left] = drawn
+        left = left[_echelon(drawn.copy(), dimension)[-1] == 0]
+    return basis
+
+
+def _spanned(basis: Vectors) -> Iterator[Vectors]:
+    """For each column one nonzero vector of its span after the other."""
+    vectors = np.zeros(basis.shape[1], dtype=np.uint32)
+    for step in range(1, 1 << len(basis)):
+        vectors = vectors ^ basis[(step & -step).bit_length() - 1]  # in the order of a Gray code
+        yield vectors
+
+
+def _in_parts(counts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """The categories of all users, some users at a time."""
+    ends = np.cumsum(counts)
+    for start in range(0, int(ends[-1]), _CHUNK):
+        places = np.arange(start, min(start + _CHUNK, int(ends[-1])))
+        yield np.searchsorted(ends, places, side="right")

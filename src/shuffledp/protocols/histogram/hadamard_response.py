@@ -1,0 +1,283 @@
+"""Hadamard response: send a uniform output of a set that depends on one's category, or blindly any output.
+
+Acharya, Sun and Zhang (2019). Outputs form ``blocks`` of ``width`` columns of a Hadamard matrix. A category belongs to
+a block and has a row r > 0 of the matrix; its set are the columns of its block where that row is +1, which are
+half of them. Two rows of a block agree in half of the columns, so that all but the own category cancel. The paper's
+e^epsilon times likelier outputs are the same as a uniform one of all outputs with probability ``blanket``, else a
+uniform one of the set.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.errors import ParameterError
+from shuffledp.model import Cost, ExpectedError, HistogramEstimate, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.histogram.unary import check_table, single_message_law
+from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
+from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis, check_estimator
+from shuffledp.protocols.response import blanket_for, response_epsilon
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials, integers, uniform_counts
+
+__all__ = ["HadamardResponse", "check_total", "odd_parity", "sample_from_sets", "walsh_hadamard"]
+
+Floats = NDArray[np.float64]
+
+_BLOCK_SHARE = 0.1  # of the risk of an interval: that a block holds more users than is assumed
+
+
+@dataclass(frozen=True)
+class HadamardResponse(HistogramProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "hadamard-response"
+    model: ClassVar[str] = "local"
+
+    terms: Terms
+    blanket: Dyadic
+    """The probability of sending a uniform output whatever one's own category is."""
+    blocks: int
+    domain_size: int
+    categories: Categories | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.blocks < 1 or self.blocks & (self.blocks - 1):
+            raise ParameterError(f"The number of blocks must be a power of two, not {self.blocks}.", blocks=self.blocks)
+
+    @classmethod
+    def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
+        """Half of the paper's blocks, which can be better where e^epsilon lies just above a power of two."""
+        size, _ = cls.sizes(settings.get("domain_size"), settings.get("categories"))
+        blocks = _paper_blocks(settings["epsilon"], size)
+        return ({"blocks": blocks // 2},) if blocks > 1 else ()
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain_size: int | None = None,
+        categories: Categories | Iterable[str] | None = None,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+        blocks: int | None = None,
+    ) -> Self:
+        """Epsilon-private for each user alone; delta is not needed. By default the paper's number of blocks."""
+        size, named = cls.sizes(domain_size, categories)
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        chosen = _paper_blocks(epsilon, size) if blocks is None else blocks
+        return cls(terms.pure(), blanket_for(2 * chosen, epsilon), chosen, size, named)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """Pure local privacy: an output of the set is 1 + 2 blocks (1 - blanket) / blanket times likelier."""
+        return self.terms.local_guarantee(response_epsilon(2 * self.blocks, self.blanket), theorem="exact ratio")
+
+    @cached_property
+    def width(self) -> int:
+        """The columns of a block: the least power of two with a row for every category, besides row 0."""
+        return 1 << (-(-self.domain_size // self.blocks)).bit_length()
+
+    @property
+    def cost(self) -> Cost:
+        """One output."""
+        return Cost(1.0, 1, self.message_format.bits)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """The number of a block and column."""
+        return MessageFormat((self.blocks * self.width,))
+
+    def report_law(self, value: int) -> Law:
+        """Any output, more likely if it is in the value's set."""
+        index = check_index(value, self.domain_size)
+        check_table(self.message_format)
+        outputs = self.blocks * self.width
+        law = np.full(outputs, self.blanket.fraction / outputs, dtype=object)
+        law[self._set_of(index)] += Fraction(2, self.width) * self.blanket.complement.fraction
+        return single_message_law(law.tolist())
+
+    def _set_of(self, value: int) -> NDArray[np.int64]:
+        """The outputs that a user with this value sends if not blindly."""
+        block, row = divmod(value, self.width - 1)
+        columns = np.arange(self.width)
+        return block * self.width + columns[~odd_parity(columns & (row + 1))]
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once."""
+        block, row = np.divmod(check_indices(values, self.domain_size), self.width - 1)
+        row += 1
+        columns = integers(self.width, len(row), source).astype(np.int64)
+        columns ^= (row & -row) * odd_parity(columns & row)  # one flipped bit brings every other column into the set
+        answers = block * self.width + columns
+        blind = np.flatnonzero(bernoulli(self.blanket, len(answers), source))
+        answers[blind] = integers(self.blocks * self.width, len(blind), source)
+        return one_message_each(answers.astype(self.message_format.dtype), source)
+
+    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
+        """By counts where there are more users than outputs to share them among."""
+        true = check_counts(counts, self.domain_size)
+        if int(true.sum()) <= self.domain_size * self.width // 2:
+            return super().sample_tally(true, source=source)
+        return sample_from_sets(true, self.blanket, self._set_of, self.blocks * self.width, source)
+
+    def check_tally(self, tally: Tally) -> None:
+        """Everybody sends one output."""
+        check_total(tally, self.blocks * self.width)
+
+    def observed(self, tally: Tally) -> NDArray[Any]:
+        """For each category, the outputs in its set less the others in its block."""
+        decoded = walsh_hadamard(tally.counts.reshape(self.blocks, self.width))
+        return decoded[:, 1:].reshape(-1)[: self.domain_size]
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """As if everybody's category were in one block, where the variance is largest."""
+        return self._analysis(users, self._noise(users, users))
+
+    def _analysis(self, users: int, error: IndependentTerms) -> LinearAnalysis:
+        return LinearAnalysis(
+            offset=0.0, slope=float(self.blanket.complement), error=error, largest=users, numbers=self.domain_size
+        )
+
+    def _noise(self, users: int, in_block: float) -> IndependentTerms:
+        """The law of a category's error if so many users have a category in its block."""
+        slope, blind = float(self.blanket.complement), float(self.blanket) / self.blocks
+        return IndependentTerms(
+            base_variance=(users * blind + in_block * slope) / slope**2,
+            variance_per_holder=-1.0,
+            largest_term=1 + 1 / slope,
+        )
+
+    def estimate(self, tally: Tally, *, estimator: str = "") -> HistogramEstimate:
+        """The estimated counts, with errors that follow from how many users each block has."""
+        estimate = super().estimate(tally, estimator=estimator)
+        if self.blocks == 1:
+            return estimate
+        analysis = self._analysis(tally.users, self._block_noise(tally))
+        observed = self.observed(tally)
+        return replace(
+            estimate, intervals=analysis.intervals(observed), standard_errors=analysis.standard_errors(observed)
+        )
+
+    def _block_noise(self, tally: Tally) -> _BlockNoise:
+        slope, blind = float(self.blanket.complement), float(self.blanket) / self.blocks
+        inside = blind + slope
+        sent = tally.counts.reshape(self.blocks, self.width).sum(axis=1)
+        return _BlockNoise(
+            base_variance=tally.users * blind / slope**2,
+            variance_per_holder=-1.0,
+            largest_term=1 + 1 / slope,
+            in_block=(sent - tally.users * blind) / slope,
+            in_block_error=IndependentTerms(
+                base_variance=tally.users * blind * (1 - blind) / slope**2,
+                variance_per_holder=(inside * (1 - inside) - blind * (1 - blind)) / slope**2,
+                largest_term=1 / slope,
+            ),
+            block_of=np.arange(self.domain_size) // (self.width - 1),
+            users=tally.users,
+            variance_per_neighbour=1 / slope,
+        )
+
+    def expected_error(
+        self, *, estimator: str = "", confidence: float = 0.95, counts: NDArray[np.int64] | None = None
+    ) -> ExpectedError:
+        """The exact error for given true counts, or for users spread evenly over the categories."""
+        check_estimator(estimator or self.estimators[0], self.estimators)
+        starts = np.arange(0, self.domain_size, self.width - 1)
+        sizes = np.diff(starts, append=self.domain_size)
+        users = self.users if counts is None else float(np.sum(counts))
+        held = users * sizes / self.domain_size if counts is None else np.add.reduceat(counts, starts)
+        largest = users if counts is None else float(held.max())
+        neighbours = float(sizes @ held) / self.domain_size
+        variance = self._noise(round(users), neighbours).variance(np.array([users / self.domain_size]))
+        worst = self._analysis(round(users), self._noise(round(users), largest)).expected_error(confidence)
+        return replace(worst, rmse=math.sqrt(float(variance[0])))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _BlockNoise(IndependentTerms):
+    """The errors of all categories at once: their variance grows with the users of the category's block."""
+
+    in_block: Floats
+    """Estimated users per block."""
+    in_block_error: IndependentTerms
+    block_of: NDArray[np.int64]
+    """Of each category."""
+    users: int
+    variance_per_neighbour: float
+
+    def variance(self, truth: Floats) -> Floats:
+        """At the estimated users of each block."""
+        held = np.clip(self.in_block, 0.0, self.users)[self.block_of]
+        return np.maximum(super().variance(truth) + self.variance_per_neighbour * held, 0.0)
+
+    def interval(self, estimate: Floats, risk: float) -> tuple[Floats, Floats]:
+        """A part of the risk is that a block has more users than assumed; the width grows with them."""
+        _, most = self.in_block_error.interval(self.in_block, 2 * _BLOCK_SHARE * risk)
+        assumed = replace(self, in_block=most)
+        return super(_BlockNoise, assumed).interval(estimate, (1 - _BLOCK_SHARE) * risk)
+
+
+def _paper_blocks(epsilon: float, domain_size: int) -> int:
+    """The least power of two that is at least half of e^epsilon, or as many as there are categories."""
+    most, blocks = min(math.exp(min(epsilon, 100.0)), 2.0 * domain_size), 1
+    while 2 * blocks < most:
+        blocks *= 2
+    return blocks
+
+
+def odd_parity(numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which numbers have an odd number of bits set: where a Hadamard matrix is -1 at (row, column), of row & column."""
+    odd: NDArray[np.bool_] = (np.bitwise_count(numbers) & 1).astype(np.bool_)
+    return odd
+
+
+def walsh_hadamard(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Each row times the Hadamard matrix, by sums and differences of halves."""
+    out = rows.astype(np.int64)
+    width, half = rows.shape[-1], 1
+    while half < width:
+        pairs = out.reshape(-1, 2, half)
+        first = pairs[:, 0].copy()
+        pairs[:, 0] += pairs[:, 1]
+        np.subtract(first, pairs[:, 1], out=pairs[:, 1])
+        half *= 2
+    return out
+
+
+def sample_from_sets(
+    counts: NDArray[np.int64],
+    blanket: Dyadic,
+    set_of: Callable[[int], NDArray[np.int64]],
+    outputs: int,
+    source: RandomSource,
+) -> Tally:
+    """The tally of a uniform output of each user's set or, with probability ``blanket``, of all outputs."""
+    blind = binomials(counts, blanket, source)
+    sent = uniform_counts(int(blind.sum()), outputs, source)
+    for value, users in enumerate((counts - blind).tolist()):
+        own = set_of(value)
+        sent[own] += uniform_counts(users, len(own), source)
+    return Tally(sent, int(counts.sum()), source.secure)
+
+
+def check_total(tally: Tally, outputs: int) -> None:
+    """Refuse a tally that is not of one output per user."""
+    if len(tally.counts) != outputs or int(tally.counts.sum()) != tally.users:
+        raise ParameterError(f"A tally of {tally.users:,} users has {outputs:,} counts that sum to that number.")

@@ -1,0 +1,222 @@
+"""FE1 of Luo, Wang and Yi (2022): a hash of the own value in clear, hidden by uniform hashes that users add.
+
+A message is a hash function, drawn afresh, and a bucket: that of the user's value, or in the added
+messages a uniform one. A large domain needs no more messages than there are buckets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Categories, check_index, check_indices
+from shuffledp.errors import InfeasibleError, ParameterError
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.amplification import Slots, least_slots
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.hashing import AffineHashes
+from shuffledp.protocols.histogram.uniform_blanket import (
+    BLANKET_THEOREM,
+    blanket_cost,
+    blanket_offsets,
+    blanket_report_law,
+    check_blanket,
+    paper_blanket_mean,
+    sample_in_parts,
+    slots_of,
+)
+from shuffledp.protocols.kinds import HistogramProtocol
+from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers
+
+__all__ = ["HashedBlanketHistogram"]
+
+_LEAST_DOMAIN = 4
+_MOST_BUCKETS = 1 << 30
+_LONGEST_LAW = 10_000
+
+
+@dataclass(frozen=True)
+class HashedBlanketHistogram(HistogramProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "hashed-blanket"
+    model: ClassVar[str] = "shuffled"
+
+    terms: Terms
+    blanket: Slots
+    """How many uniform messages each user adds."""
+    buckets: int
+    domain_size: int
+    categories: Categories | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_blanket(self.blanket)
+        _ = self.hashes  # refuses what cannot be hashed
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain_size: int | None = None,
+        categories: Categories | Iterable[str] | None = None,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+        buckets: int | None = None,
+        most_messages: int = 2,
+    ) -> Self:
+        """The fewest messages for the number of buckets; unless given, as many as ``most_messages`` allow.
+
+        More buckets have fewer collisions and need more messages to hide in.
+        """
+        size, named = cls.sizes(domain_size, categories)
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        largest = min(size // 2, _MOST_BUCKETS)
+        if size < _LEAST_DOMAIN or (buckets is not None and not 2 <= buckets <= largest):
+            raise InfeasibleError(
+                f"Hashing needs 2 or more buckets, and at least twice as many categories; given {buckets or 2:,} "
+                f"buckets for {size:,} categories. The protocol uniform-blanket does without hashes.",
+                buckets=buckets,
+                domain_size=size,
+            )
+        if most_messages < 2:
+            raise ParameterError(f"At least 2 messages are needed, not {most_messages}.", most_messages=most_messages)
+        added = most_messages - 1
+        honest = terms.honest_users
+        if calibration == "paper":
+            mean = paper_blanket_mean(epsilon, delta)
+            chosen = buckets or min(largest, math.floor(honest * added / mean))
+            if chosen < 2:
+                raise _too_few(honest, most_messages, math.ceil(2 * mean / honest) + 1)
+            return cls(terms, slots_of(mean * chosen / honest), chosen, size, named)
+        chosen = buckets or _most_buckets(terms, added, largest)
+        if chosen < 2:
+            needed = least_slots(honest, 2, epsilon, delta).mean
+            raise _too_few(honest, most_messages, math.ceil(needed) + 1)
+        full = Slots(added, Dyadic(0))
+        least = chosen < largest and buckets is None  # then the messages that were allowed are just needed
+        return cls(terms, full if least else least_slots(honest, chosen, epsilon, delta), chosen, size, named)
+
+    @classmethod
+    def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:  # noqa: ARG003
+        """More messages, fewer collisions."""
+        return ({"most_messages": 4}, {"most_messages": 11})
+
+    @cached_property
+    def hashes(self) -> AffineHashes:
+        """The public family of hash functions."""
+        return AffineHashes.for_domain(self.domain_size, self.buckets)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """A uniform message agrees with a value with probability 1/buckets; that it may with two only helps."""
+        law = self.blanket.law(self.terms.honest_users, self.buckets)
+        return self.terms.guarantee(law, theorem=BLANKET_THEOREM)
+
+    @property
+    def cost(self) -> Cost:
+        """The hash of the own value and the uniform messages."""
+        return blanket_cost(self.blanket, self.message_format)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """The function as two numbers, and the bucket."""
+        return MessageFormat((*self.hashes.bounds, self.buckets))
+
+    def report_law(self, value: int) -> Law:
+        """A uniform function with the value's bucket, and uniform messages."""
+        owned = np.array([check_index(value, self.domain_size)])
+        codes = self.message_format.codes
+        if codes > _LONGEST_LAW:
+            raise ParameterError(f"{codes:,} different messages are too many to list.")
+        factor, shift, bucket = self.message_format.message(np.arange(codes)).T
+        own = np.flatnonzero(self.hashes.apply(factor, shift, owned) == bucket)
+        return blanket_report_law({int(code): Fraction(1, len(own)) for code in own}, codes, self.blanket)
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once; the number of messages does not depend on the values."""
+        owned = check_indices(values, self.domain_size)
+        offsets = blanket_offsets(len(owned), self.blanket, source)
+        sent = self.message_format.empty(int(offsets[-1]))
+        sent[:, 0], sent[:, 1] = self.hashes.draw(len(sent), source)
+        sent[:, 2] = integers(self.buckets, len(sent), source)
+        own = offsets[:-1]
+        sent[own, 2] = self.hashes.apply(sent[own, 0], sent[own, 1], owned)
+        return Messages(sent, len(owned), offsets, source.secure)
+
+    def tally(self, messages: Messages) -> Tally:
+        """How many messages each category agrees with."""
+        sent = self.message_format.check(messages.values)
+        counts = self.hashes.supports(sent[:, 0], sent[:, 1], sent[:, 2], self.domain_size)
+        return Tally(counts, messages.users, messages.secure)
+
+    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
+        """By messages, of some users at a time: supports of categories depend on each other."""
+        return sample_in_parts(self, counts, source)
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """Others' values collide, and uniform messages agree by chance."""
+        collision, hit = float(self.hashes.collision), 1 / self.buckets
+        other, slope = collision * (1 - collision), 1 - collision
+        maybe = float(self.blanket.rest) * hit
+        added = self.blanket.whole * hit * (1 - hit) + maybe * (1 - maybe)
+        return LinearAnalysis(
+            offset=users * (collision + self.blanket.mean * hit),
+            slope=slope,
+            error=IndependentTerms(
+                base_variance=users * (other + added) / slope**2,
+                variance_per_holder=-other / slope**2,
+                largest_term=1 / slope,
+            ),
+            largest=users,
+            numbers=self.domain_size,
+        )
+
+
+def _most_buckets(terms: Terms, added: int, largest: int) -> int:
+    """The most buckets for which so many messages by each user are enough; below 2 if none are.
+
+    More buckets are hit less often, and fewer hits hide less.
+    """
+    slots = Slots(added, Dyadic(0))
+
+    def enough(buckets: int) -> bool:
+        return slots.law(terms.honest_users, buckets).delta_at(terms.epsilon) <= terms.delta
+
+    if largest < 2 or not enough(2):
+        return 1
+    low, high = 2, largest + 1  # enough, and the first that is not allowed
+    step = 2
+    while low * step < high:
+        if not enough(low * step):
+            high = low * step
+            break
+        low *= step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if enough(middle) else (low, middle)
+    return low
+
+
+def _too_few(users: int, most_messages: int, needed: int) -> InfeasibleError:
+    return InfeasibleError(
+        f"{users:,} users with at most {most_messages} messages each cannot hide even among 2 buckets; "
+        f"allow {needed:,} messages (most_messages) or gather more users.",
+        users=users,
+        most_messages=most_messages,
+        needed=needed,
+    )

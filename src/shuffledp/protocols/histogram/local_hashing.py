@@ -1,0 +1,144 @@
+"""Local hashing: randomized response about the hash of one's category, under a hash function of one's own.
+
+Wang, Blocki, Li and Jha (2017). Each user draws a public hash function, hashes their category into few buckets and
+sends the function with a randomized bucket. A report supports every category that hashes to its bucket. The
+optimised number of buckets, e^epsilon + 1, makes the error of rare categories least. The affine family is not ideal:
+two categories collide with a probability near, but not equal to, one over the buckets; the analyzer uses the exact one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Categories, check_index, check_indices
+from shuffledp.errors import ParameterError
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.hashing import AffineHashes
+from shuffledp.protocols.histogram.unary import (
+    check_supports,
+    check_table,
+    single_message_law,
+    support_analysis,
+)
+from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
+from shuffledp.protocols.linear import LinearAnalysis
+from shuffledp.protocols.response import blanket_for, respond, response_epsilon
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
+
+__all__ = ["LocalHashing"]
+
+_CHUNK_MESSAGES = 1 << 20
+
+
+@dataclass(frozen=True)
+class LocalHashing(HistogramProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "local-hashing"
+    model: ClassVar[str] = "local"
+
+    terms: Terms
+    blanket: Dyadic
+    """The probability of sending a uniform bucket whatever one's own is."""
+    hashes: AffineHashes
+    domain_size: int
+    categories: Categories | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.hashes.prime < self.domain_size:
+            raise ParameterError(
+                f"{self.domain_size:,} categories need a prime of at least as much, not {self.hashes.prime:,}.",
+                prime=self.hashes.prime,
+            )
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain_size: int | None = None,
+        categories: Categories | Iterable[str] | None = None,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+        buckets: int | None = None,
+    ) -> Self:
+        """Epsilon-private for each user alone; delta is not needed. By default the buckets of the least error."""
+        size, named = cls.sizes(domain_size, categories)
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        hashes = AffineHashes.for_domain(size, _best_buckets(epsilon, size) if buckets is None else buckets)
+        return cls(terms.pure(), blanket_for(hashes.buckets, epsilon), hashes, size, named)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """Pure local privacy: the function says nothing, and the bucket is randomized response."""
+        return self.terms.local_guarantee(response_epsilon(self.hashes.buckets, self.blanket), theorem="exact ratio")
+
+    @property
+    def cost(self) -> Cost:
+        """One function with a bucket."""
+        return Cost(1.0, 1, self.message_format.bits)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """The function's factor less one and its shift, and a bucket."""
+        return MessageFormat((*self.hashes.bounds, self.hashes.buckets))
+
+    def report_law(self, value: int) -> Law:
+        """A uniform function; its bucket of the value, or any."""
+        index = check_index(value, self.domain_size)
+        check_table(self.message_format)
+        factor, shift, sent = self.message_format.message(np.arange(self.message_format.codes)).T
+        true = self.hashes.apply(factor, shift, np.array([index])) == sent
+        functions = math.prod(self.hashes.bounds)
+        other = self.blanket.fraction / self.hashes.buckets
+        own = other + self.blanket.complement.fraction
+        return single_message_law([Fraction(own if each else other) / functions for each in true.tolist()])
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once."""
+        owned = check_indices(values, self.domain_size)
+        factor, shift = self.hashes.draw(len(owned), source)
+        hashed = self.hashes.apply(factor, shift, owned).astype(np.int64)
+        messages = self.message_format.empty(len(owned))
+        messages[:, 0], messages[:, 1] = factor, shift
+        messages[:, 2] = respond(hashed, self.hashes.buckets, self.blanket, source)
+        return one_message_each(messages, source)
+
+    def tally(self, messages: Messages) -> Tally:
+        """How many reports support each category."""
+        counts = np.zeros(self.domain_size, dtype=np.int64)
+        for start in range(0, len(messages), _CHUNK_MESSAGES):
+            chunk = self.message_format.check(messages.values[start : start + _CHUNK_MESSAGES])
+            counts += self.hashes.supports(chunk[:, 0], chunk[:, 1], chunk[:, 2], self.domain_size)
+        return Tally(counts, messages.users, messages.secure)
+
+    def check_tally(self, tally: Tally) -> None:
+        """Nobody supports a category twice."""
+        check_supports(tally, self.domain_size)
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """A category is supported by its holders, and by others if it collides with theirs; or blindly by anybody."""
+        blind = self.blanket.fraction / self.hashes.buckets
+        own = blind + self.blanket.complement.fraction
+        other = blind + self.blanket.complement.fraction * self.hashes.collision
+        return support_analysis(users, self.domain_size, float(own), float(other))
+
+
+def _best_buckets(epsilon: float, domain_size: int) -> int:
+    """e^epsilon + 1, rounded as in the paper; not more than there are categories to tell apart."""
+    return max(2, min(round(math.exp(min(epsilon, 30.0))) + 1, domain_size))

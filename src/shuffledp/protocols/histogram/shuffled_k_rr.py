@@ -1,0 +1,121 @@
+"""Shuffled k-ary randomized response: one category a user, which is its own with high probability.
+
+Balle, Bell, Gascon and Nissim (2019), Theorem 3.1. With probability ``blanket`` a user sends a uniform
+category, else their own; the uniform ones hide the others. Among many users far less of them
+is needed than without a shuffler.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.errors import ConditionError
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.amplification import RandomizedResponseLaw, least_blanket
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
+from shuffledp.protocols.linear import LinearAnalysis
+from shuffledp.protocols.response import respond, response_analysis, response_epsilon, response_law, sample_responses
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
+
+__all__ = ["ShuffledKRandomizedResponse", "theorem_31_mean"]
+
+
+@dataclass(frozen=True)
+class ShuffledKRandomizedResponse(HistogramProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "shuffled-k-rr"
+    model: ClassVar[str] = "shuffled"
+
+    terms: Terms
+    blanket: Dyadic
+    """The probability of sending a uniform category whatever one's own is."""
+    domain_size: int
+    categories: Categories | None = None
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain_size: int | None = None,
+        categories: Categories | Iterable[str] | None = None,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+    ) -> Self:
+        """The least blanket that meets the target; or that of Theorem 3.1."""
+        size, named = cls.sizes(domain_size, categories)
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        if size <= 1:
+            return cls(terms, Dyadic(0), size, named)  # there is nothing to hide
+        if calibration == "tight":
+            return cls(terms, least_blanket(terms.honest_users, size, epsilon, delta), size, named)
+        share = size * theorem_31_mean(epsilon, delta) / (terms.honest_users - 1)
+        if share >= 1:
+            raise ConditionError(
+                f"Theorem 3.1 needs more than k max(14 ln(2/delta)/epsilon^2, 27/epsilon) = "
+                f"{share * (terms.honest_users - 1):,.0f} honest users for k = {size:,} values; "
+                f"given {terms.honest_users:,}. The tight calibration needs fewer.",
+                users=terms.honest_users,
+                values=size,
+            )
+        return cls(terms, Dyadic.at_least(share), size, named)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """The bounds that are proved for shuffled randomized response, at the probability really sampled."""
+        law = RandomizedResponseLaw(self.terms.honest_users, self.blanket, self.domain_size)
+        local = response_epsilon(self.domain_size, self.blanket) if self.domain_size > 1 else 0.0
+        return self.terms.guarantee(law, theorem=law.theorem, local_epsilon=local)
+
+    @property
+    def cost(self) -> Cost:
+        """One category."""
+        return Cost(1.0, 1, self.message_format.bits)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """A category's index."""
+        return MessageFormat((self.domain_size,))
+
+    def report_law(self, value: int) -> Law:
+        """One message: the own category, or any."""
+        return response_law(check_index(value, self.domain_size), self.domain_size, self.blanket)
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once."""
+        owned = check_indices(values, self.domain_size)
+        answers = respond(owned, self.domain_size, self.blanket, source)
+        return one_message_each(answers.astype(self.message_format.dtype), source)
+
+    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
+        """Everybody's answer at once, without an order."""
+        return sample_responses(check_counts(counts, self.domain_size), self.blanket, source)
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """A category is sent by its holders with probability p, by others with q."""
+        return response_analysis(users, self.domain_size, self.blanket)
+
+
+def theorem_31_mean(epsilon: float, delta: float) -> float:
+    """How many uniform reports each value needs by Balle et al. (2019), Theorem 3.1; for epsilon <= 1."""
+    if epsilon > 1:
+        raise ConditionError(
+            f"Theorem 3.1 needs epsilon <= 1, not {epsilon:g}; the tight calibration has no such limit.",
+            epsilon=epsilon,
+        )
+    return max(14 * math.log(2 / delta) / epsilon**2, 27 / epsilon)

@@ -1,0 +1,233 @@
+"""SOLH of Wang, Ding, Xu and others (2020): one shuffled answer about a hash of one's category.
+
+Each user draws a hash function into some hundreds of buckets or more, and answers by randomized
+response which bucket their category falls into. The message does not grow with the domain. Of
+two categories that share a bucket nothing can be told apart, so the privacy is at least that of shuffled
+randomized response over the buckets, whatever the family of hash functions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Categories, check_index, check_indices
+from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.amplification import BlanketLaw, least_blanket
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.hashing import AffineHashes
+from shuffledp.protocols.histogram.shuffled_k_rr import theorem_31_mean
+from shuffledp.protocols.histogram.uniform_blanket import sample_in_parts
+from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
+from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.response import respond, response_epsilon
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
+
+__all__ = ["ShuffledLocalHashing"]
+
+_LONGEST_LAW = 100_000
+_LARGEST_BLANKET = Fraction(999, 1000)
+_TRIAL_USERS = 4_000  # the best share of buckets hardly depends on the number of users
+_FIRST_TRIAL = 0.05  # buckets per user
+
+
+@dataclass(frozen=True)
+class ShuffledLocalHashing(HistogramProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "solh"
+    model: ClassVar[str] = "shuffled"
+
+    terms: Terms
+    blanket: Dyadic
+    """The probability of sending a uniform bucket whatever one's own is."""
+    buckets: int
+    domain_size: int
+    categories: Categories | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.hashes  # refuses what cannot be hashed
+        if not 0 < self.blanket.numerator < 1 << self.blanket.bits:
+            raise ParameterError(f"The blanket must lie strictly between 0 and 1, not {self.blanket}.")
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain_size: int | None = None,
+        categories: Categories | Iterable[str] | None = None,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+        buckets: int | None = None,
+    ) -> Self:
+        """The least blanket for the number of buckets, which is chosen for the least error unless given."""
+        size, named = cls.sizes(domain_size, categories)
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        if calibration == "paper":
+            chosen, blanket = _paper_parameters(terms, buckets)
+        else:
+            chosen = buckets or _best_buckets(terms, size)
+            blanket = _least_blanket(terms.honest_users, chosen, epsilon, delta)
+        return cls(terms, blanket, chosen, size, named)
+
+    @cached_property
+    def hashes(self) -> AffineHashes:
+        """The public family of hash functions."""
+        return AffineHashes.for_domain(self.domain_size, self.buckets)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """As randomized response over the buckets, by its blanket: where hashes collide there is less to see."""
+        law = BlanketLaw(self.terms.honest_users, self.blanket, self.buckets)
+        local = response_epsilon(self.buckets, self.blanket)
+        return self.terms.guarantee(law, theorem=law.theorem, local_epsilon=local)
+
+    @property
+    def cost(self) -> Cost:
+        """A hash function and a bucket."""
+        return Cost(1.0, 1, self.message_format.bits)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """The function as two numbers, and the bucket."""
+        return MessageFormat((*self.hashes.bounds, self.buckets))
+
+    def report_law(self, value: int) -> Law:
+        """A uniform function, and the value's bucket or any."""
+        owned = np.array([check_index(value, self.domain_size)])
+        codes = self.message_format.codes
+        if codes > _LONGEST_LAW:
+            raise ParameterError(f"{codes:,} different messages are too many to list.")
+        factor, shift, bucket = self.message_format.message(np.arange(codes)).T
+        own = self.hashes.apply(factor, shift, owned) == bucket
+        other = self.blanket.fraction / codes
+        more = self.blanket.complement.fraction * self.buckets / codes
+        identity = np.eye(codes, dtype=np.int64).tolist()
+        return {tuple(identity[code]): other + (more if own[code] else 0) for code in range(codes)}
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once."""
+        owned = check_indices(values, self.domain_size)
+        factor, shift = self.hashes.draw(len(owned), source)
+        own = self.hashes.apply(factor, shift, owned).astype(np.int64)
+        sent = self.message_format.empty(len(owned))
+        sent[:, 0], sent[:, 1] = factor, shift
+        sent[:, 2] = respond(own, self.buckets, self.blanket, source)
+        return one_message_each(sent, source)
+
+    def tally(self, messages: Messages) -> Tally:
+        """How many messages each category agrees with."""
+        sent = self.message_format.check(messages.values)
+        counts = self.hashes.supports(sent[:, 0], sent[:, 1], sent[:, 2], self.domain_size)
+        return Tally(counts, messages.users, messages.secure)
+
+    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
+        """By messages, of some users at a time: supports of categories depend on each other."""
+        return sample_in_parts(self, counts, source)
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """Holders agree with their message with probability p, others with q, by the exact chance of a collision."""
+        collision = float(self.hashes.collision)
+        return _analysis(users, float(self.blanket), self.buckets, self.domain_size, collision)
+
+
+def _analysis(users: int, blanket: float, buckets: int, size: int, collision: float) -> LinearAnalysis:
+    own = 1 - blanket + blanket / buckets
+    other = (1 - blanket) * collision + blanket / buckets
+    slope = own - other
+    return LinearAnalysis(
+        offset=users * other,
+        slope=slope,
+        error=IndependentTerms(
+            base_variance=users * other * (1 - other) / slope**2,
+            variance_per_holder=(own * (1 - own) - other * (1 - other)) / slope**2,
+            largest_term=1 / slope,
+        ),
+        largest=users,
+        numbers=size,
+    )
+
+
+def _best_buckets(terms: Terms, size: int) -> int:
+    """The number of buckets with about the least error, among powers of two times a first guess.
+
+    What a blanket costs depends nearly only on the buckets per user, so the search is on a smaller round.
+    """
+    users = min(terms.honest_users, _TRIAL_USERS)
+    scale = terms.honest_users / users
+
+    def rmse(buckets: int) -> float:
+        try:
+            blanket = float(least_blanket(users, buckets, terms.epsilon, terms.delta))
+        except InfeasibleError:
+            return math.inf
+        many = max(2, round(buckets * scale))
+        return _analysis(terms.users, blanket, many, size, 1 / many).expected_error(0.5).rmse
+
+    best = max(2, round(_FIRST_TRIAL * users * min(1.0, terms.epsilon) ** 2))
+    least = rmse(best)
+    for grows in (False, True):
+        while True:
+            following = best * 2 if grows else max(2, best // 2)
+            if following == best or following * scale >= 1 << 30:
+                break
+            error = rmse(following)
+            if error > least or (error == math.inf and grows):
+                break
+            best, least = following, error
+    return max(2, round(best * scale))
+
+
+def _least_blanket(users: int, buckets: int, epsilon: float, delta: float) -> Dyadic:
+    """The least blanket by the privacy blanket alone; other proofs for randomized response do not cover hashes."""
+    found = least_blanket(users, buckets, epsilon, delta)
+
+    def enough(blanket: Dyadic) -> bool:
+        return BlanketLaw(users, blanket, buckets).delta_at(epsilon) <= delta
+
+    if enough(found):
+        return found
+    low, high = found.fraction, found.fraction
+    while not enough(Dyadic.at_least(high)):
+        if high == _LARGEST_BLANKET:
+            raise InfeasibleError(
+                f"{users:,} users are too few for hashes in {buckets:,} buckets with epsilon = {epsilon:g} and "
+                f"delta = {delta:g}: nearly every answer would be random. More users or a larger epsilon help.",
+                users=users,
+                buckets=buckets,
+            )
+        low, high = high, min(high + (high - found.fraction) + high / 1000, _LARGEST_BLANKET)
+    while high - low > low / 1_000_000:
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(Dyadic.at_least(middle)) else (middle, high)
+        low, high = Fraction(float(low)), Fraction(float(high))
+    return Dyadic.at_least(high)
+
+
+def _paper_parameters(terms: Terms, buckets: int | None) -> tuple[int, Dyadic]:
+    """With m = (n - 1) / (reports a bucket needs) the variance is least at (m + 2)/3 buckets; blanket = buckets / m."""
+    largest = (terms.honest_users - 1) / theorem_31_mean(terms.epsilon, terms.delta)
+    chosen = buckets or round((largest + 2) / 3)
+    if chosen < 2 or chosen >= largest:
+        raise ConditionError(
+            f"The theorem needs 2 or more buckets and fewer than (n - 1)/max(14 ln(2/delta)/epsilon^2, 27/epsilon) = "
+            f"{largest:.4g}; given {chosen:,} with {terms.honest_users:,} honest users.",
+            buckets=chosen,
+            largest=largest,
+        )
+    return chosen, Dyadic.at_least(chosen / largest)

@@ -1,0 +1,188 @@
+"""The stability-based histogram of Bun, Nissim and Stemmer (2016): noise on what is there, and nothing else.
+
+A trusted party adds discrete Laplace noise to every non-empty category and releases what reaches a
+threshold; everything else is released as 0. So the error does not grow with the domain, at the price
+of small counts and of a delta: a category of one user is shown with that probability at most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.errors import ParameterError
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.discrete_laplace import DiscreteLaplace, decay_of, least_ratio
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.privacy.thresholding import StabilityLaw, least_threshold_for
+from shuffledp.protocols.histogram.discrete_laplace import SymmetricNoise, likely_noise, noise_mass
+from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
+from shuffledp.protocols.linear import FixedNoise
+from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.thresholded import (
+    THRESHOLD_ESTIMATORS,
+    ThresholdAnalysis,
+    check_released,
+    check_unreleased,
+)
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
+
+__all__ = ["StabilityHistogram"]
+
+_LEFT_OUT = 1e-14
+_LARGEST_LISTED = 100_000
+
+
+@dataclass(frozen=True)
+class StabilityHistogram(HistogramProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "stability"
+    model: ClassVar[str] = "central"
+    estimators: ClassVar[tuple[str, ...]] = THRESHOLD_ESTIMATORS
+
+    terms: Terms
+    ratio: Dyadic
+    """The noise x has a probability proportional to ratio^|x|."""
+    threshold: int
+    """The least count that is released."""
+    domain_size: int
+    categories: Categories | None = None
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain_size: int | None = None,
+        categories: Categories | Iterable[str] | None = None,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+    ) -> Self:
+        """Half of epsilon for each of two changed categories, and the least threshold, or 1 + 2 ln(2/delta)/epsilon."""
+        size, named = cls.sizes(domain_size, categories)
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        ratio = least_ratio(epsilon, coordinates=2)
+        if calibration == "paper":
+            threshold = math.ceil(1 + 2 / epsilon * math.log(2 / delta))
+        else:
+            threshold = least_threshold_for(ratio, epsilon, delta)
+        return cls(terms, ratio, threshold, size, named)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """Privacy towards everybody but the party that collects."""
+        return self.terms.guarantee(
+            StabilityLaw(self.ratio, self.threshold),
+            theorem="divergence of the noise and of the threshold together",
+            trust="central",
+        )
+
+    @property
+    def cost(self) -> Cost:
+        """One category."""
+        return Cost(1.0, 1, self.message_format.bits)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """A category's index."""
+        return MessageFormat((self.domain_size,))
+
+    def report_law(self, value: int) -> Law:
+        """The value as it is."""
+        owned = check_index(value, self.domain_size)
+        return {tuple(int(place == owned) for place in range(self.domain_size)): 1.0}
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """Users send their categories: the party that collects is trusted with them."""
+        owned = check_indices(values, self.domain_size)
+        return one_message_each(owned.astype(self.message_format.dtype), source)
+
+    def release(self, tally: Tally, *, source: RandomSource = SYSTEM) -> Tally:
+        """Noise on every count that is not 0; what then lies below the threshold becomes 0."""
+        check_unreleased(tally, self.domain_size)
+        held = np.flatnonzero(tally.counts)
+        noisy = tally.counts[held] + discrete_laplace(self.ratio, len(held), source)
+        shown = np.zeros(self.domain_size, dtype=np.int64)
+        shown[held] = np.where(noisy >= self.threshold, noisy, 0)
+        return Tally(shown, tally.users, tally.secure and source.secure, released=True)
+
+    def release_law(self, tally: Tally) -> Law:
+        """Of each count by itself: withheld, or shown with its noise."""
+        each = [self._shown_law(count) for count in tally.counts.tolist()]
+        if math.prod(len(law) for law in each) > _LARGEST_LISTED:
+            raise ParameterError("What is released has too many outcomes to list; use a smaller domain or less noise.")
+        return {
+            tuple(shown for shown, _ in outcome): math.prod(mass for _, mass in outcome)
+            for outcome in product(*(law.items() for law in each))
+        }
+
+    def _shown_law(self, count: int) -> dict[int, float]:
+        if count == 0:
+            return {0: 1.0}
+        reach = likely_noise(self.ratio, _LEFT_OUT / self.domain_size)
+        shown = np.arange(self.threshold, max(count + reach, self.threshold) + 1)
+        masses = noise_mass(self.ratio, shown - count)
+        return {0: self._withholding.withheld(count)} | dict(zip(shown.tolist(), masses.tolist(), strict=True))
+
+    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
+        """The true counts, released."""
+        true = check_counts(counts, self.domain_size)
+        return self.release(Tally(true, int(true.sum()), source.secure), source=source)
+
+    def check_tally(self, tally: Tally) -> None:
+        """Nothing below the threshold was let through."""
+        check_released(tally, self.domain_size, self.threshold)
+
+    def analysis(self, users: int) -> ThresholdAnalysis:
+        """What is shown has noise of mean 0, but for the threshold."""
+        return ThresholdAnalysis(
+            offset=0.0,
+            slope=1.0,
+            error=FixedNoise(SymmetricNoise(DiscreteLaplace(self.ratio))),
+            largest=users,
+            numbers=self.domain_size,
+            withholding=self._withholding,
+        )
+
+    @property
+    def _withholding(self) -> _NoisyThreshold:
+        return _NoisyThreshold(self.ratio, self.threshold)
+
+
+@dataclass(frozen=True)
+class _NoisyThreshold:
+    """A count c is shown as c + X if that is at least the threshold, and c is not 0."""
+
+    ratio: Dyadic
+    threshold: int
+
+    def withheld(self, count: int) -> float:
+        """Pr[c + X < threshold]."""
+        return 1.0 if count == 0 else 1.0 - DiscreteLaplace(self.ratio).upper_tail(self.threshold - count)
+
+    def squared_errors(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """c^2 if it is withheld, else X^2."""
+        withheld = np.array([self.withheld(count) for count in counts.tolist()])
+        shown = np.array([self._squared_noise_from(self.threshold - count) for count in counts.tolist()])
+        return np.where(counts == 0, 0.0, withheld * counts.astype(np.float64) ** 2 + shown)
+
+    def _squared_noise_from(self, least: int) -> float:
+        """E[X^2; X >= least]; X is symmetric."""
+        if least <= 0:
+            return DiscreteLaplace(self.ratio).variance - self._squared_noise_from(1 - least)
+        ratio, rest = float(self.ratio), float(self.ratio.complement)
+        tail = math.exp(-least * decay_of(self.ratio)) / (1 + ratio)
+        return tail * (least**2 + 2 * least * ratio / rest + ratio * (1 + ratio) / rest**2)

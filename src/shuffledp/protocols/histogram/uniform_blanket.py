@@ -1,0 +1,313 @@
+"""FE0 of Luo, Wang and Yi (2022): the own value in clear, hidden by uniform values that users add.
+
+Each user sends their value, ``whole`` uniform values, and one more with probability ``rest``. How many
+were added in all is public, so that the noise of a count is exactly binomial.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import combinations_with_replacement
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.errors import ConditionError, ParameterError
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.amplification import Slots, least_slots
+from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.guarantee import Guarantee, PrivacyLaw
+from shuffledp.privacy.pure import PureLaw
+from shuffledp.protocols.kinds import HistogramProtocol
+from shuffledp.protocols.linear import ErrorLaw, FixedNoise, IndependentTerms, LinearAnalysis
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial, integers, uniform_counts
+
+__all__ = [
+    "BLANKET_THEOREM",
+    "UniformBlanketHistogram",
+    "blanket_cost",
+    "blanket_offsets",
+    "blanket_report_law",
+    "check_blanket",
+    "paper_blanket_mean",
+    "sample_in_parts",
+    "slots_of",
+]
+
+BLANKET_THEOREM = "exact sum over the number of blanket messages that hit either value (Luo, Wang and Yi 2022)"
+
+Floats = NDArray[np.float64]
+
+_LONGEST_LAW = 200_000
+_PART_USERS = 1 << 18
+_BLOCKS = 128
+
+
+@dataclass(frozen=True)
+class UniformBlanketHistogram(HistogramProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "uniform-blanket"
+    model: ClassVar[str] = "shuffled"
+
+    terms: Terms
+    blanket: Slots
+    """How many uniform values each user adds."""
+    domain_size: int
+    categories: Categories | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_blanket(self.blanket)
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain_size: int | None = None,
+        categories: Categories | Iterable[str] | None = None,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+    ) -> Self:
+        """The fewest uniform values that meet the target; or as many as the paper's theorem asks for."""
+        size, named = cls.sizes(domain_size, categories)
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        if size <= 1:
+            slots = Slots(0, Dyadic(0))  # there is nothing to hide
+        elif calibration == "tight":
+            slots = least_slots(terms.honest_users, size, epsilon, delta)
+        else:
+            slots = slots_of(paper_blanket_mean(epsilon, delta) * size / terms.honest_users)
+        return cls(terms, slots, size, named)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """From the noise messages of the honest users; without the shuffler the value is among few others."""
+        law: PrivacyLaw = PureLaw(0.0)
+        if self.domain_size > 1:
+            law = self.blanket.law(self.terms.honest_users, self.domain_size)
+        local = math.inf if self.domain_size > 1 else 0.0
+        return self.terms.guarantee(law, theorem=BLANKET_THEOREM, local_epsilon=local)
+
+    @property
+    def cost(self) -> Cost:
+        """The own value and the uniform ones."""
+        return blanket_cost(self.blanket, self.message_format)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """A category's index."""
+        return MessageFormat((self.domain_size,))
+
+    def report_law(self, value: int) -> Law:
+        """The own value and every multiset of uniform ones."""
+        owned = check_index(value, self.domain_size)
+        return blanket_report_law({owned: Fraction(1)}, self.domain_size, self.blanket)
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once; the number of messages does not depend on the values."""
+        owned = check_indices(values, self.domain_size)
+        offsets = blanket_offsets(len(owned), self.blanket, source)
+        sent = integers(self.domain_size, int(offsets[-1]), source).astype(self.message_format.dtype)
+        sent[offsets[:-1]] = owned
+        return Messages(sent, len(owned), offsets, source.secure)
+
+    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
+        """The true counts and all uniform values at once."""
+        true = check_counts(counts, self.domain_size)
+        users = int(true.sum())
+        added = users * self.blanket.whole + int(binomial(users, self.blanket.rest, 1, source)[0])
+        return Tally(true + uniform_counts(added, self.domain_size, source), users, source.secure)
+
+    def check_tally(self, tally: Tally) -> None:
+        """Everybody adds ``whole`` messages or one more."""
+        added = int(tally.counts.sum()) - tally.users
+        least = tally.users * self.blanket.whole
+        most = least + tally.users * (self.blanket.rest.numerator > 0)
+        if not least <= added <= most or len(tally.counts) != self.domain_size:
+            raise ParameterError(
+                f"{tally.users:,} users of this protocol send {least + tally.users:,} to {most + tally.users:,} "
+                f"messages about {self.domain_size:,} categories, not {added + tally.users:,} about "
+                f"{len(tally.counts):,}.",
+                messages=added + tally.users,
+            )
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """What is to be expected before it is known how many uniform values were added."""
+        return LinearAnalysis(
+            offset=users * self.blanket.mean / self.domain_size,
+            slope=1.0,
+            error=_CentredNoise(users, self.blanket, self.domain_size),
+            largest=users,
+            numbers=self.domain_size,
+        )
+
+    def _checked(self, tally: Tally, estimator: str) -> LinearAnalysis:
+        """Given how many uniform values were added, the noise of each count is binomial."""
+        super()._checked(tally, estimator)
+        added = int(tally.counts.sum()) - tally.users
+        error: ErrorLaw = IndependentTerms(0.0, 0.0, 0.0)
+        if added and self.domain_size > 1:
+            error = FixedNoise(Binomial(added, Dyadic.at_least(Fraction(1, self.domain_size), bits=160)))
+        return LinearAnalysis(
+            offset=added / self.domain_size,
+            slope=1.0,
+            error=error,
+            largest=tally.users,
+            numbers=self.domain_size,
+        )
+
+
+@dataclass(frozen=True)
+class _CentredNoise:
+    """N - T/cells for T = users whole + Bin(users, rest) uniform messages of which N fall into one cell."""
+
+    users: int
+    blanket: Slots
+    cells: int
+
+    def variance(self, truth: Floats) -> Floats:
+        """Given T the mean of the error is 0, and the variance is that of T/cells hits."""
+        one = self.users * self.blanket.mean * (1 - 1 / self.cells) / self.cells
+        return np.full(np.shape(truth), one)
+
+    def interval(self, estimate: Floats, risk: float) -> tuple[Floats, Floats]:
+        """The noise does not depend on the truth."""
+        width = self.radius(risk, 0.0)
+        return estimate - width, estimate + width
+
+    def radius(self, risk: float, largest_truth: float) -> float:  # noqa: ARG002
+        """The least distance that the error exceeds with at most the risk."""
+        if self.cells == 1 or self.blanket.mean == 0:
+            return 0.0
+        least, most, mass, missed = self._blocks(risk)
+        high = 1.0
+        while self._risk_of(high, least, most, mass) + missed > risk:
+            high *= 2
+        low = 0.0
+        while high - low > 1e-6 * max(1.0, high):
+            middle = (low + high) / 2
+            enough = self._risk_of(middle, least, most, mass) + missed <= risk
+            low, high = (low, middle) if enough else (middle, high)
+        return high
+
+    def _blocks(self, risk: float) -> tuple[Floats, Floats, Floats, float]:
+        """The least and most uniform messages in each of some blocks, their masses, and the mass beyond."""
+        sure = float(self.users * self.blanket.whole)
+        if not 0 < self.blanket.rest.numerator < 1 << self.blanket.rest.bits:
+            total = np.array([sure + self.users * float(self.blanket.rest)])
+            return total, total, np.ones(1), 0.0
+        law = Binomial(self.users, self.blanket.rest)
+        cut = max(1e-9 * risk, 1e-300)
+        first = law.least_with_lower_tail(cut)
+        last = self.users - law.mirrored.least_with_lower_tail(cut)
+        step = -(-(last - first + 1) // _BLOCKS)
+        starts = np.arange(first, last + 1, step, dtype=np.int64)
+        ends = np.minimum(starts + step - 1, last)
+        mass: Floats = np.maximum(law.lower_tail(ends) - law.lower_tail(starts - 1), 0.0)
+        least: Floats = starts + sure
+        most: Floats = ends + sure
+        return least, most, mass, 2 * cut
+
+    def _risk_of(
+        self,
+        distance: float,
+        least: Floats,
+        most: Floats,
+        mass: Floats,
+    ) -> float:
+        """Upper bound on the probability of an error beyond the distance, on either side."""
+        above = _tails(most, 1 / self.cells, np.floor(least / self.cells + distance) + 1)[0]
+        below = _tails(least, 1 / self.cells, np.ceil(most / self.cells - distance))[1]
+        return float(mass @ (above + below))
+
+
+def _tails(trials: Floats, rate: float, k: Floats) -> tuple[Floats, Floats]:
+    """Pr[Bin(trials, rate) >= k] and Pr[Bin(trials, rate) < k], entry by entry."""
+    from scipy.special import betainc, betaincc  # not at import time: a device needs no SciPy
+
+    inner = np.clip(k, 1, np.maximum(trials, 1))
+    others = np.maximum(trials, 1) - inner + 1
+    above = np.where(k <= 0, 1.0, np.where(k > trials, 0.0, betainc(inner, others, rate)))
+    below = np.where(k <= 0, 0.0, np.where(k > trials, 1.0, betaincc(inner, others, rate)))
+    return above, below
+
+
+def check_blanket(blanket: Slots) -> None:
+    """Refuse a negative number of messages."""
+    if blanket.whole < 0:
+        raise ParameterError(f"Users cannot add {blanket.whole} blanket messages.", whole=blanket.whole)
+
+
+def blanket_cost(blanket: Slots, form: MessageFormat) -> Cost:
+    """One message of one's own, and the blanket messages."""
+    most = 1 + blanket.whole + (blanket.rest.numerator > 0)
+    return Cost(1 + blanket.mean, most, form.bits)
+
+
+def blanket_offsets(users: int, blanket: Slots, source: RandomSource) -> NDArray[np.int64]:
+    """Where each report starts: a message of one's own, ``whole`` more, and maybe another one."""
+    lengths = 1 + blanket.whole + bernoulli(blanket.rest, users, source).astype(np.int64)
+    return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths)))
+
+
+def blanket_report_law(own: Mapping[int, Fraction], codes: int, blanket: Slots) -> Law:
+    """The law of a report of one message with the law ``own`` and blanket messages uniform over all codes."""
+    longest = blanket.whole + (blanket.rest.numerator > 0)
+    if len(own) * math.comb(codes + longest - 1, longest) > _LONGEST_LAW:
+        raise ParameterError(f"Reports of {longest + 1} messages of {codes:,} kinds are too many to list.")
+    law: dict[tuple[int, ...], Fraction] = {}
+    rest = blanket.rest.fraction
+    for added, share in ((blanket.whole, 1 - rest), (blanket.whole + 1, rest)):
+        if not share:
+            continue
+        for drawn in combinations_with_replacement(range(codes), added):
+            copies = [0] * codes
+            for code in drawn:
+                copies[code] += 1
+            orders = math.factorial(added) // math.prod(math.factorial(count) for count in copies)
+            for code, mass in own.items():
+                report = tuple(count + (place == code) for place, count in enumerate(copies))
+                law[report] = law.get(report, Fraction(0)) + share * mass * Fraction(orders, codes**added)
+    return law
+
+
+def slots_of(mean: float) -> Slots:
+    """At least so many messages on average."""
+    whole = math.floor(mean)
+    return Slots(whole, Dyadic.at_least(mean - whole))
+
+
+def paper_blanket_mean(epsilon: float, delta: float) -> float:
+    """How many uniform messages each cell needs by Luo, Wang and Yi (2022): 32 ln(2/delta)/epsilon^2, epsilon <= 3."""
+    if epsilon > 3:
+        raise ConditionError(
+            f"The theorem needs epsilon <= 3, not {epsilon:g}; the tight calibration has no such limit.",
+            epsilon=epsilon,
+        )
+    return 32 * math.log(2 / delta) / epsilon**2
+
+
+def sample_in_parts(protocol: Any, counts: NDArray[np.int64], source: RandomSource) -> Tally:
+    """The literal route without the shuffle, for some users at a time."""
+    true = check_counts(counts, protocol.domain_size)
+    ends = np.cumsum(true)
+    users = int(ends[-1])
+    total = Tally(np.zeros(protocol.domain_size, dtype=np.int64), 0, source.secure)
+    for start in range(0, users, _PART_USERS):
+        places = np.arange(start, min(start + _PART_USERS, users))
+        held = np.searchsorted(ends, places, side="right")
+        total = total + protocol.tally(protocol.randomize_all(held, source=source))
+    return total

@@ -1,0 +1,218 @@
+"""Estimates that are linear in what is counted: their errors, intervals and largest error.
+
+An observation is ``offset + slope * (true number) + noise``. The law of the error is either that of
+a noise which does not depend on the truth (``FixedNoise``), or a sum of independent bounded terms whose
+variance grows linearly with the true number (``IndependentTerms``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.errors import ParameterError, UnknownNameError
+from shuffledp.model import ExpectedError
+
+__all__ = ["ErrorLaw", "FixedNoise", "IndependentTerms", "LinearAnalysis", "check_estimator"]
+
+Floats = NDArray[np.float64]
+
+_BERRY_ESSEEN = 0.56  # Shevtsova 2010, for terms of different laws
+LINEAR_ESTIMATORS = ("unbiased", "clipped")
+
+
+class ErrorLaw(Protocol):
+    """The law of (estimate - truth), in the unit of the estimate."""
+
+    def variance(self, truth: Floats) -> Floats:
+        """The mean squared error at these true numbers; linear in them."""
+
+    def interval(self, estimate: Floats, risk: float) -> tuple[Floats, Floats]:
+        """The true numbers at which an estimate like this, or a more extreme one, has at least the risk."""
+
+    def radius(self, risk: float, largest_truth: float) -> float:
+        """The error exceeds this with at most the risk, whatever the true number."""
+
+
+class NoiseLaw(Protocol):
+    """A law on the whole numbers."""
+
+    @property
+    def mean(self) -> float:
+        """The expected value."""
+
+    @property
+    def variance(self) -> float:
+        """The variance."""
+
+    def upper_tail(self, k: Any) -> Any:
+        """Pr[N >= k]."""
+
+    def lower_tail(self, k: Any) -> Any:
+        """Pr[N <= k]."""
+
+
+@dataclass(frozen=True)
+class FixedNoise:
+    """Noise ``step * (N - E[N])`` that does not depend on the truth: intervals are its quantiles, shifted."""
+
+    noise: NoiseLaw
+    step: float = 1.0
+
+    def variance(self, truth: Floats) -> Floats:
+        """The same everywhere."""
+        return np.full(np.shape(truth), self.step**2 * self.noise.variance)
+
+    def interval(self, estimate: Floats, risk: float) -> tuple[Floats, Floats]:
+        """The estimate less what the noise is likely to be."""
+        least, most = self._likely(risk / 2)
+        return estimate - self.step * (most - self.noise.mean), estimate - self.step * (least - self.noise.mean)
+
+    def radius(self, risk: float, largest_truth: float) -> float:  # noqa: ARG002
+        """The least distance from the mean that the noise exceeds with at most the risk."""
+        least, most = self._likely(risk / 2)
+        high = max(most - self.noise.mean, self.noise.mean - least)
+        low = 0.0
+        while high - low > 1e-6 * max(1.0, high):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self._risk_of(middle) <= risk else (middle, high)
+        return self.step * high
+
+    def _risk_of(self, distance: float) -> float:
+        above = float(self.noise.upper_tail(math.floor(self.noise.mean + distance) + 1))
+        return above + float(self.noise.lower_tail(math.ceil(self.noise.mean - distance) - 1))
+
+    def _likely(self, risk: float) -> tuple[int, int]:
+        """The noise is below the first, and above the second, with at most the risk each."""
+        centre = round(self.noise.mean)
+        most = _first(lambda k: float(self.noise.upper_tail(centre + k + 1)) <= risk)
+        least = _first(lambda k: float(self.noise.lower_tail(centre - k - 1)) <= risk)
+        return centre - least, centre + most
+
+
+def _first(reached: Callable[[int], bool]) -> int:
+    """The least k >= 0 with the property, which all larger ones have too."""
+    high = 1
+    while not reached(high):
+        high *= 2
+    low = high // 2 if high > 1 else -1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return high
+
+
+@dataclass(frozen=True)
+class IndependentTerms:
+    """A sum of independent terms, one or more per user, in the unit of the estimate.
+
+    Intervals and radii hold for every number of users: they come from Bernstein's inequality, or from the
+    normal law with the correction of Berry and Esseen where that is sharper.
+    """
+
+    base_variance: float
+    """The variance where nobody holds the value."""
+    variance_per_holder: float
+    """By how much it grows with each user who does."""
+    largest_term: float
+    """No term lies further from its mean; or third absolute moments are at most this times the variance."""
+    heaviest_tail: float | None = None
+    """Bernstein's constant; a third of the largest term unless the terms are unbounded."""
+
+    def variance(self, truth: Floats) -> Floats:
+        """Linear in the true number."""
+        return np.maximum(self.base_variance + self.variance_per_holder * np.asarray(truth, dtype=np.float64), 0.0)
+
+    def interval(self, estimate: Floats, risk: float) -> tuple[Floats, Floats]:
+        """Solve |estimate - truth| <= width(truth) for the truth, on either side."""
+        low, high = estimate, estimate
+        for _ in range(60):  # the width changes slowly with the truth: a few rounds reach the fixed point
+            low, high = estimate - self._width(low, risk), estimate + self._width(high, risk)
+        return low, high
+
+    def radius(self, risk: float, largest_truth: float) -> float:
+        """At the true number with the largest variance."""
+        return float(np.max(self._width(np.array([0.0, largest_truth]), risk)))
+
+    def _width(self, truth: Floats, risk: float) -> Floats:
+        variance = self.variance(np.maximum(truth, 0.0))
+        tail = self.largest_term / 3 if self.heaviest_tail is None else self.heaviest_tail
+        level = math.log(2 / risk)
+        bernstein: Floats = tail * level + np.sqrt((tail * level) ** 2 + 2 * variance * level)
+        deviation = np.sqrt(np.maximum(variance, 1e-300))
+        left = risk / 2 - _BERRY_ESSEEN * self.largest_term / deviation
+        normal = np.full(np.shape(variance), np.inf)
+        sharp = left > 1e-3 * risk
+        if np.any(sharp):
+            from scipy.special import ndtri
+
+            normal[sharp] = -ndtri(left[sharp]) * deviation[sharp]
+        width: Floats = np.minimum(bernstein, normal)
+        return width
+
+
+@dataclass(frozen=True)
+class LinearAnalysis:
+    """From observations to estimates of ``numbers`` true numbers between 0 and ``largest``."""
+
+    offset: float
+    """What is observed on average where the truth is 0."""
+    slope: float
+    """By how much the observation grows with the truth."""
+    error: ErrorLaw
+    largest: float
+    numbers: int = 1
+
+    def estimate(self, observed: NDArray[Any], estimator: str) -> Floats:
+        """The unbiased estimates, or these cut to what is possible."""
+        unbiased: Floats = (observed - self.offset) / self.slope
+        return np.clip(unbiased, 0.0, self.largest) if estimator == "clipped" else unbiased
+
+    def standard_errors(self, observed: NDArray[Any]) -> Floats:
+        """The standard deviation of each estimate, at the truth that is estimated."""
+        return np.sqrt(self.error.variance(self.estimate(observed, "clipped")))
+
+    def intervals(self, observed: NDArray[Any]) -> Callable[[float], Floats]:
+        """From a confidence to intervals [low, high] that hold it for every truth."""
+        estimate = self.estimate(observed, "unbiased")
+
+        def at(confidence: float) -> Floats:
+            ends = np.stack(self.error.interval(estimate, 1 - confidence), axis=-1)
+            return np.clip(ends, 0.0, self.largest)
+
+        return at
+
+    def expected_error(self, confidence: float, truth: NDArray[Any] | None = None) -> ExpectedError:
+        """Root of the mean squared error over all the numbers, and the largest error.
+
+        The variance is linear in the truth and histograms sum to the number of users, so that the mean over
+        the categories is the same for every data set; ``truth`` matters for single numbers only.
+        """
+        if not 0 < confidence < 1:
+            raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence:g}.", confidence=confidence)
+        at = self._typical() if truth is None else np.asarray(truth, dtype=np.float64)
+        return ExpectedError(
+            rmse=math.sqrt(float(np.mean(self.error.variance(at)))),
+            max_error=self.error.radius((1 - confidence) / self.numbers, self.largest),
+            confidence=confidence,
+        )
+
+    def _typical(self) -> Floats:
+        """The mean truth of a histogram; for a single number, where its variance is largest."""
+        if self.numbers > 1:
+            return np.array([self.largest / self.numbers])
+        ends = np.array([0.0, self.largest])
+        return ends[[int(np.argmax(self.error.variance(ends)))]]
+
+
+def check_estimator(estimator: str, known: tuple[str, ...]) -> None:
+    """Refuse an estimator that the protocol does not have."""
+    if estimator not in known:
+        raise UnknownNameError(
+            f"There is no estimator {estimator!r} here; choose one of {', '.join(known)}.", estimator=estimator
+        )

@@ -1,0 +1,88 @@
+"""Randomized response over k values: the truth, or with probability ``blanket`` a uniform value of all k.
+
+Warner's coin for k = 2. Several protocols send such an answer: about a category, a hash, or a rounded number.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.errors import ParameterError
+from shuffledp.model import Law, Tally
+from shuffledp.privacy.pure import log_ratio_above
+from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
+from shuffledp.randomness import Dyadic, RandomSource, bernoulli, binomials, integers, uniform_counts
+
+__all__ = [
+    "blanket_for",
+    "respond",
+    "response_analysis",
+    "response_epsilon",
+    "response_law",
+    "sample_responses",
+]
+
+
+def blanket_for(values: int, epsilon: float) -> Dyadic:
+    """The least probability of a uniform answer at which the ratio of any two answers is at most e^epsilon."""
+    if values == 1:
+        return Dyadic(1, 0)
+    guess = Dyadic.at_least(values / (values + math.expm1(epsilon)))
+    while response_epsilon(values, guess) > epsilon:
+        guess = Dyadic.at_least(min(Fraction(1), guess.fraction * (1 + Fraction(1, 1 << 48))))
+    return guess
+
+
+def response_epsilon(values: int, blanket: Dyadic) -> float:
+    """ln(1 + k (1 - blanket) / blanket), rounded up."""
+    if blanket.numerator == 0:
+        raise ParameterError("Without any blanket, randomized response sends the truth.")
+    uniform = blanket.numerator
+    return log_ratio_above(uniform + values * (blanket.complement.numerator), uniform)
+
+
+def response_law(index: int, values: int, blanket: Dyadic) -> Law:
+    """The law of one answer, as copies of each value."""
+    other = blanket.fraction / values
+    law: dict[tuple[int, ...], Fraction] = {}
+    for sent in range(values):
+        copies = tuple(int(place == sent) for place in range(values))
+        law[copies] = other + (1 - blanket.fraction if sent == index else 0)
+    return law
+
+
+def respond(owned: NDArray[np.int64], values: int, blanket: Dyadic, source: RandomSource) -> NDArray[np.int64]:
+    """Each user's own value, or with probability ``blanket`` a uniform one."""
+    answers = owned.copy()
+    blind = np.flatnonzero(bernoulli(blanket, len(owned), source))
+    answers[blind] = integers(values, len(blind), source).astype(np.int64)
+    return answers
+
+
+def sample_responses(counts: NDArray[np.int64], blanket: Dyadic, source: RandomSource) -> Tally:
+    """The tally of all answers: those who answer blindly leave their category for a uniform one."""
+    blind = binomials(counts, blanket, source)
+    answers = counts - blind + uniform_counts(int(blind.sum()), len(counts), source)
+    return Tally(answers, int(counts.sum()), source.secure)
+
+
+def response_analysis(users: int, values: int, blanket: Dyadic, *, numbers: int | None = None) -> LinearAnalysis:
+    """The unbiased estimate (C - n q) / (p - q) with q = blanket / k and p = q + 1 - blanket."""
+    other = float(blanket) / values
+    slope = float(blanket.complement)
+    own = other + slope
+    return LinearAnalysis(
+        offset=users * other,
+        slope=slope,
+        error=IndependentTerms(
+            base_variance=users * other * (1 - other) / slope**2,
+            variance_per_holder=(own * (1 - own) - other * (1 - other)) / slope**2,
+            largest_term=1 / slope,
+        ),
+        largest=users,
+        numbers=values if numbers is None else numbers,
+    )

@@ -1,0 +1,1 @@
+"""Sums of bounded numbers."""

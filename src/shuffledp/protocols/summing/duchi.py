@@ -1,0 +1,107 @@
+"""One bit per number: Duchi, Jordan and Wainwright (2013, 2018), the local model's coarsest mean.
+
+A number at place t of its interval becomes a coin that shows 1 with probability
+1/2 + (2 t - 1) (1/2 - f), where f is the least probability that any bit has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Interval, check_places
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.privacy.pure import log_ratio_above
+from shuffledp.protocols.kinds import SumProtocol, one_message_each
+from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.response import blanket_for
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, round_randomly
+
+__all__ = ["DuchiSum"]
+
+
+@dataclass(frozen=True)
+class DuchiSum(SumProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "duchi"
+    model: ClassVar[str] = "local"
+    calibrations: ClassVar[tuple[str, ...]] = ("tight",)
+
+    terms: Terms
+    blanket: Dyadic
+    """The probability of sending a fair coin; else the number is rounded to an end of its interval at random."""
+    domain: Interval
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain: Interval,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+    ) -> Self:
+        """Epsilon-private for each user alone; delta is not needed."""
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        return cls(terms.pure(), blanket_for(2, epsilon), domain)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """Pure local privacy: the two ends of the interval are the easiest to tell apart."""
+        fair = self.blanket.numerator
+        epsilon = log_ratio_above(fair + 2 * self.blanket.complement.numerator, fair)
+        return self.terms.local_guarantee(epsilon, theorem="exact ratio")
+
+    @property
+    def cost(self) -> Cost:
+        """One bit."""
+        return Cost(1.0, 1, 1)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """A bit."""
+        return MessageFormat((2,))
+
+    def report_law(self, value: float) -> Law:
+        """One bit, which is 1 with probability blanket / 2 + (1 - blanket) t."""
+        one = self.blanket.fraction / 2 + self.blanket.complement.fraction * Fraction(value)
+        return {(1, 0): 1 - one, (0, 1): one}
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once."""
+        bits = round_randomly(check_places(values), source)
+        blind = np.flatnonzero(bernoulli(self.blanket, len(bits), source))
+        bits[blind] = bernoulli(Dyadic(1, 1), len(blind), source)
+        return one_message_each(bits.astype(np.uint8), source)
+
+    def observed(self, tally: Tally) -> NDArray[Any]:
+        """The number of ones."""
+        return tally.counts[1:]
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """Linear in the number of ones; the variance is largest in the middle of the interval."""
+        slope = float(self.blanket.complement)
+        return LinearAnalysis(
+            offset=users * float(self.blanket) / 2,
+            slope=slope,
+            error=IndependentTerms(users / 4 / slope**2, 0.0, 1 / slope),
+            largest=users,
+        )
+
+    def variance(self, values: NDArray[np.float64]) -> float:
+        """The bits' variances."""
+        slope = float(self.blanket.complement)
+        one = float(self.blanket) / 2 + slope * values
+        return float(np.sum(one * (1 - one))) / slope**2

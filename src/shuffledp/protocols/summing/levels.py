@@ -1,0 +1,273 @@
+"""Numbers as levels: a place in an interval rounded at random to one of k + 1 equally spaced points.
+
+The rounded level has the place as its mean, so that sums of levels estimate sums of numbers without bias. Whole
+numbers fall on levels if there are as many levels as whole numbers, and then nothing is rounded.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Interval, check_places
+from shuffledp.errors import ParameterError
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.protocols.kinds import SumProtocol, one_message_each
+from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
+from shuffledp.randomness import SYSTEM, RandomSource, round_randomly
+
+__all__ = [
+    "AffineReports",
+    "CentralLevels",
+    "RoundedNoise",
+    "check_levels",
+    "level_law",
+    "levels_for",
+    "noise_table",
+    "one_message_law",
+    "rounding_variance",
+    "sum_of_messages",
+    "to_levels",
+    "worst_rounding_variance",
+]
+
+Floats = NDArray[np.float64]
+
+MOST_LEVELS = 1 << 39  # a place times this is what exact rounding takes
+_MOST_SUM_BITS = 62
+_MOST_LISTED = 512
+_CHUNK = 1 << 20
+_SLOPES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)
+
+
+def levels_for(domain: Interval, *, fewest: float, most: float) -> int:
+    """As many levels as whole numbers if these are not too many, else the fewest that are enough."""
+    steps = domain.steps
+    if steps is not None and steps <= max(most, fewest):
+        return steps
+    return max(1, math.ceil(fewest))
+
+
+def check_levels(levels: int, *, users: int = 1) -> int:
+    """So many levels can be rounded to, and all users' levels added up."""
+    if not 1 <= levels <= MOST_LEVELS or (users * levels).bit_length() > _MOST_SUM_BITS:
+        raise ParameterError(
+            f"{levels:,} levels of {users:,} users cannot be added up; use 1 to {MOST_LEVELS:,} levels, "
+            f"and so few that their sum stays below 2^{_MOST_SUM_BITS}.",
+            levels=levels,
+            users=users,
+        )
+    return levels
+
+
+def _on_levels(domain: Interval, levels: int) -> bool:
+    """Whether every number of the interval is a level."""
+    return domain.steps is not None and levels % domain.steps == 0
+
+
+def _scaled(values: NDArray[Any], levels: int, domain: Interval) -> Floats:
+    """Places in units of a level; of whole numbers that are levels, without the rounding of the division."""
+    scaled: Floats = check_places(values) * levels
+    return np.rint(scaled) if _on_levels(domain, levels) else scaled
+
+
+def to_levels(values: NDArray[Any], levels: int, domain: Interval, source: RandomSource) -> NDArray[np.int64]:
+    """Each place rounded at random to a level 0 .. levels, with the place as its mean."""
+    return round_randomly(_scaled(values, levels, domain), source)
+
+
+def level_law(value: float, levels: int, domain: Interval) -> dict[int, Fraction]:
+    """The law of the level of one place."""
+    scaled = Fraction(float(_scaled(np.array([value]), levels, domain)[0]))
+    lower = math.floor(scaled)
+    law = {lower: 1 - (scaled - lower), lower + 1: scaled - lower}
+    return {level: share for level, share in law.items() if share}
+
+
+def rounding_variance(values: Floats, levels: int, domain: Interval) -> float:
+    """What rounding adds to the variance of the sum of these places."""
+    scaled = _scaled(values, levels, domain)
+    fractions = scaled - np.floor(scaled)
+    return float(np.sum(fractions * (1 - fractions))) / levels**2
+
+
+def worst_rounding_variance(users: int, levels: int, domain: Interval) -> float:
+    """The most that rounding can add: everybody half-way between two levels."""
+    return 0.0 if _on_levels(domain, levels) else users / 4 / levels**2
+
+
+@dataclass(frozen=True, eq=False)
+class AffineReports:
+    """One number per user whose mean is ``start + slope * level``, with a given variance at each level."""
+
+    start: float
+    slope: float
+    variances: Floats
+    """At level 0, 1, ..., k."""
+    largest_term: float
+    """No number lies further from its mean; or third absolute moments are at most this times the variance."""
+    domain: Interval
+    heaviest_tail: float | None = None
+    """Bernstein's constant of the numbers, if they are unbounded."""
+
+    @property
+    def _per_place(self) -> float:
+        return self.slope * (len(self.variances) - 1)
+
+    def variance(self, values: Floats) -> float:
+        """Of the estimated sum of these places: the numbers' at their levels, and the levels'."""
+        levels = len(self.variances) - 1
+        scaled = _scaled(values, levels, self.domain)
+        lower = np.minimum(np.floor(scaled), levels - 1).astype(np.int64)
+        part = scaled - lower
+        each = (1 - part) * self.variances[lower] + part * self.variances[lower + 1] + self.slope**2 * part * (1 - part)
+        return float(np.sum(each)) / self._per_place**2
+
+    def worst_variance(self) -> float:
+        """The largest of one place: between two levels it is a parabola that opens downwards."""
+        levels = len(self.variances) - 1
+        if _on_levels(self.domain, levels):
+            assert self.domain.steps is not None
+            return float(self.variances[:: levels // self.domain.steps].max()) / self._per_place**2
+        below, above, spread = self.variances[:-1], self.variances[1:], self.slope**2
+        part = np.clip((above - below + spread) / (2 * spread), 0.0, 1.0)
+        each = (1 - part) * below + part * above + spread * part * (1 - part)
+        return float(each.max()) / self._per_place**2
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """From the sum of the numbers of so many users to the sum of their places."""
+        scale = self._per_place
+        tail = None if self.heaviest_tail is None else self.heaviest_tail / scale
+        error = IndependentTerms(users * self.worst_variance(), 0.0, self.largest_term / scale, tail)
+        return LinearAnalysis(offset=users * self.start, slope=scale, error=error, largest=users)
+
+
+def one_message_law(probabilities: list[Fraction]) -> Law:
+    """The law of a report of a single message, from the probability of each."""
+    if len(probabilities) > _MOST_LISTED:
+        raise ParameterError(f"{len(probabilities):,} messages are too many to list; at most {_MOST_LISTED}.")
+    kinds = len(probabilities)
+    return {
+        tuple(int(place == sent) for place in range(kinds)): share for sent, share in enumerate(probabilities) if share
+    }
+
+
+def sum_of_messages(form: MessageFormat, messages: Messages) -> Tally:
+    """The sum of all messages."""
+    total = 0
+    for start in range(0, len(messages), _CHUNK):
+        total += int(form.check(messages.values[start : start + _CHUNK]).sum(dtype=np.int64))
+    return Tally(np.array([total], dtype=np.int64), messages.users, messages.secure)
+
+
+def noise_table(decay: float, least_mass: float) -> dict[int, float]:
+    """The law Pr[x] proportional to e^(-decay |x|), but for tails of the given mass."""
+    reach = math.ceil(-math.log(least_mass / 2) / decay)
+    if reach > 1_000_000:
+        raise ParameterError("The noise has too many values to list; use fewer levels or a larger epsilon.")
+    scale = math.tanh(decay / 2)
+    return {x: scale * math.exp(-decay * abs(x)) for x in range(-reach, reach + 1)}
+
+
+@dataclass(frozen=True)
+class RoundedNoise:
+    """The error of a sum of levels: noise that decays as e^(-decay |x|) per level, and what rounding adds.
+
+    The noise is the difference of two negative binomial numbers of the given shape; discrete Laplace for 1.
+    """
+
+    decay: float
+    levels: int
+    rounded_users: int
+    """How many users' numbers are rounded; 0 if numbers are levels."""
+    shape: float = 1.0
+
+    def noise_variance(self) -> float:
+        """Of the noise alone, in places: 2 a / (1 - a)^2 with a = e^-decay for each unit of shape."""
+        return self.shape / (2 * math.sinh(self.decay / 2) ** 2) / self.levels**2
+
+    def variance(self, truth: Floats) -> Floats:
+        """At worst: the noise, and everybody half-way between two levels."""
+        return np.full(np.shape(truth), self.noise_variance() + self.rounded_users / 4 / self.levels**2)
+
+    def interval(self, estimate: Floats, risk: float) -> tuple[Floats, Floats]:
+        """The error does not depend on the truth but for the rounding, which is bounded for all."""
+        radius = self.radius(risk, 0.0)
+        return estimate - radius, estimate + radius
+
+    def radius(self, risk: float, largest_truth: float) -> float:  # noqa: ARG002
+        """Chernoff's bound; for discrete Laplace noise also its own tail.
+
+        Rounding multiplies e^(s error) by at most e^(s^2 / 8) per user on average (Hoeffding). Pr[N >= x] is at most
+        a^x / (1 + a) for every real x, also below 0, so that for N alone the tail may be averaged over the rounding.
+        """
+        exponents = []
+        for part in _SLOPES:
+            slope = part * self.decay
+            moments = -math.log1p(-((math.sinh(slope / 2) / math.sinh(self.decay / 2)) ** 2))
+            exponents.append((slope, math.log(2 / risk) + self.shape * moments))
+        if self.shape == 1:
+            exponents.append((self.decay, math.log(2 / (1 + math.exp(-self.decay)) / risk)))
+        return min((needed + slope**2 * self.rounded_users / 8) / slope for slope, needed in exponents) / self.levels
+
+
+class CentralLevels(SumProtocol):
+    """Users send their level as it is; a trusted party adds them up and releases the sum with noise."""
+
+    levels: int
+
+    @property
+    @abstractmethod
+    def decay(self) -> float:
+        """The noise x has a probability proportional to e^(-decay |x|)."""
+
+    @property
+    def cost(self) -> Cost:
+        """One level."""
+        return Cost(1.0, 1, self.message_format.bits)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """A level from 0 on."""
+        return MessageFormat((self.levels + 1,))
+
+    def report_law(self, value: float) -> Law:
+        """One of the two levels around the number."""
+        law = level_law(value, self.levels, self.domain)
+        return one_message_law([law.get(level, Fraction(0)) for level in range(min(self.levels, _MOST_LISTED) + 1)])
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """Rounding only: the trusted party adds the noise."""
+        owned = to_levels(values, self.levels, self.domain, source)
+        return one_message_each(owned.astype(self.message_format.dtype), source)
+
+    def tally(self, messages: Messages) -> Tally:
+        """The sum of the levels."""
+        return sum_of_messages(self.message_format, messages)
+
+    def check_tally(self, tally: Tally) -> None:
+        """One sum."""
+        if len(tally.counts) != 1:
+            raise ParameterError(f"A released sum is one number, not {len(tally.counts)}.")
+
+    def release_law(self, tally: Tally) -> Law:
+        """The sum with every noise, but for tails of 1e-14."""
+        total = int(tally.counts[0])
+        return {(total + x,): share for x, share in noise_table(self.decay, 1e-14).items()}
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """The released sum in units of a level."""
+        rounded = users if worst_rounding_variance(users, self.levels, self.domain) else 0
+        error = RoundedNoise(self.decay, self.levels, rounded)
+        return LinearAnalysis(offset=0.0, slope=self.levels, error=error, largest=users)
+
+    def variance(self, values: Floats) -> float:
+        """The noise, and the rounding of these numbers."""
+        noise = RoundedNoise(self.decay, self.levels, 0).noise_variance()
+        return noise + rounding_variance(values, self.levels, self.domain)

@@ -1,0 +1,103 @@
+"""What a protocol was calibrated for: the part of its parameters that all protocols share."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Self
+
+from shuffledp.errors import ParameterError, UnknownNameError
+from shuffledp.privacy.calibration import CALIBRATIONS, check_users, honest_count
+from shuffledp.privacy.guarantee import Guarantee, PrivacyLaw, check_target
+from shuffledp.privacy.pure import PureLaw
+
+__all__ = ["Terms"]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The round's users and the privacy that was asked for; delta is 0 where none is needed."""
+
+    users: int
+    epsilon: float
+    delta: float
+    honest_fraction: float = 1.0
+    calibration: str = "given"
+
+    def __post_init__(self) -> None:
+        if self.users < 1 or not 0 < self.honest_fraction <= 1:
+            raise ParameterError(f"{self.users} users of whom {self.honest_fraction:g} are honest cannot hold a round.")
+        if not (math.isfinite(self.epsilon) and self.epsilon >= 0 and 0 <= self.delta < 1):
+            raise ParameterError(
+                f"A guarantee needs epsilon >= 0 and delta between 0 and 1, not {self.epsilon} and {self.delta}."
+            )
+
+    @classmethod
+    def of(
+        cls, *, users: int, epsilon: float, delta: float, honest_fraction: float = 1.0, calibration: str = "tight"
+    ) -> Self:
+        """Check a target: everything is in its range and somebody honest is left."""
+        check_target(epsilon, delta)
+        check_users(users, honest_fraction)
+        if calibration not in CALIBRATIONS:
+            raise UnknownNameError(
+                f"There is no calibration {calibration!r}; choose one of {', '.join(CALIBRATIONS)}.",
+                calibration=calibration,
+            )
+        honest = honest_count(users, honest_fraction)
+        if honest < 2:
+            raise ParameterError(
+                f"{honest_fraction:g} of {users:,} users leaves {honest} honest; at least 2 are needed.", honest=honest
+            )
+        return cls(users, float(epsilon), float(delta), float(honest_fraction), calibration)
+
+    @property
+    def honest_users(self) -> int:
+        """How many users the guarantee relies on."""
+        return honest_count(self.users, self.honest_fraction)
+
+    def pure(self) -> Terms:
+        """The same without a delta, for noise that does not need one."""
+        return replace(self, delta=0.0)
+
+    def local_guarantee(self, local_epsilon: float, *, theorem: str) -> Guarantee:
+        """Each user's report is private by itself, whatever anybody else does."""
+        if local_epsilon > self.epsilon:
+            raise ParameterError(
+                f"These parameters give epsilon = {local_epsilon:.6g}, more than the claimed {self.epsilon:g}.",
+                achieved=local_epsilon,
+                claimed=self.epsilon,
+            )
+        return Guarantee(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            users=self.users,
+            honest_users=1,
+            law=PureLaw(local_epsilon),
+            theorem=theorem,
+            local_epsilon=local_epsilon,
+            trust="local",
+        )
+
+    def guarantee(
+        self, law: PrivacyLaw, *, theorem: str, local_epsilon: float = math.inf, trust: str = "shuffled"
+    ) -> Guarantee:
+        """The guarantee, recomputed from the law of what is really sampled; it refuses to claim what does not hold."""
+        achieved = law.delta_at(self.epsilon)
+        if achieved > self.delta:
+            raise ParameterError(
+                f"These parameters give delta = {achieved:.4g} at epsilon = {self.epsilon:g}, "
+                f"which is more than the claimed {self.delta:g}.",
+                achieved=achieved,
+                claimed=self.delta,
+            )
+        return Guarantee(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            users=self.users,
+            honest_users=self.honest_users,
+            law=law,
+            theorem=theorem,
+            local_epsilon=local_epsilon,
+            trust=trust,
+        )

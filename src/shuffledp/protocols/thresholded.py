@@ -1,0 +1,106 @@
+"""Counts that are shown only from a threshold on: what is withheld is estimated as 0, and how far off that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.errors import ParameterError
+from shuffledp.model import ExpectedError, Tally
+from shuffledp.protocols.linear import LinearAnalysis
+
+__all__ = ["THRESHOLD_ESTIMATORS", "ThresholdAnalysis", "Withholding", "check_released", "check_unreleased"]
+
+Floats = NDArray[np.float64]
+
+THRESHOLD_ESTIMATORS = ("threshold",)
+
+
+class Withholding(Protocol):
+    """What the threshold does to a true count. A count of 0 is always withheld, so that it has no error."""
+
+    def withheld(self, count: int) -> float:
+        """The probability that a category with so many users is withheld; falls with their number."""
+
+    def squared_errors(self, counts: NDArray[np.int64]) -> Floats:
+        """The mean squared error of the estimate at each true count."""
+
+
+@dataclass(frozen=True)
+class ThresholdAnalysis(LinearAnalysis):
+    """Linear estimates of what is shown, and 0 for the rest."""
+
+    withholding: Withholding = field(kw_only=True)
+
+    def estimate(self, observed: NDArray[Any], estimator: str) -> Floats:  # noqa: ARG002
+        """What is observed of a category that is withheld is 0."""
+        return np.where(observed > 0, super().estimate(observed, "unbiased"), 0.0)
+
+    def standard_errors(self, observed: NDArray[Any]) -> Floats:
+        """As if the estimate were true; for what is withheld, a count that is so every other time."""
+        shown = np.sqrt(self.error.variance(self.estimate(observed, "threshold")))
+        return np.where(observed > 0, shown, float(self.hidden(0.5)))
+
+    def intervals(self, observed: NDArray[Any]) -> Callable[[float], Floats]:
+        """Half of the risk for what is shown, half for being withheld."""
+        estimate = self.estimate(observed, "threshold")
+
+        def at(confidence: float) -> Floats:
+            risk = (1 - confidence) / 2
+            low, high = self.error.interval(estimate, risk)
+            shown = observed > 0
+            low = np.where(shown, np.maximum(low, 1.0), 0.0)
+            return np.clip(np.stack((low, np.where(shown, high, self.hidden(risk))), axis=-1), 0.0, self.largest)
+
+        return at
+
+    def expected_error(self, confidence: float, truth: NDArray[Any] | None = None) -> ExpectedError:
+        """The error of a count that is shown with this confidence, or of all of the given true counts."""
+        if not 0 < confidence < 1:
+            raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence:g}.", confidence=confidence)
+        risk = (1 - confidence) / (2 * min(self.numbers, self.largest))  # only categories that are held can be off
+        return ExpectedError(
+            rmse=math.sqrt(self._mean_squared_error(confidence, truth)),
+            max_error=max(float(self.hidden(risk)), self.error.radius(risk, self.largest)),
+            confidence=confidence,
+        )
+
+    def _mean_squared_error(self, confidence: float, truth: NDArray[Any] | None) -> float:
+        if truth is None:
+            clear = max(self.largest / self.numbers, self.hidden(1 - confidence) + 1.0)
+            return float(self.error.variance(np.array([clear]))[0])
+        distinct, times = np.unique(np.asarray(truth).astype(np.int64), return_counts=True)
+        return float(self.withholding.squared_errors(distinct) @ times) / float(times.sum())
+
+    def hidden(self, risk: float) -> int:
+        """The largest true count that is withheld with more than the risk."""
+        low, high = 0, 1
+        while high <= self.largest and self.withholding.withheld(high) > risk:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.withholding.withheld(middle) > risk else (low, middle)
+        return min(low, int(self.largest))
+
+
+def check_unreleased(tally: Tally, categories: int) -> None:
+    """Refuse to release twice, or what is not a tally of these categories."""
+    if tally.released:
+        raise ParameterError("This tally is released already; that happens once.")
+    if len(tally.counts) != categories:
+        raise ParameterError(f"A tally of {len(tally.counts):,} categories does not fit a domain of {categories:,}.")
+
+
+def check_released(tally: Tally, categories: int, threshold: int) -> None:
+    """Refuse to estimate from counts that should have been withheld."""
+    if not tally.released:
+        raise ParameterError("This tally holds counts below the threshold; release it first.")
+    if len(tally.counts) != categories:
+        raise ParameterError(f"A tally of {len(tally.counts):,} categories does not fit a domain of {categories:,}.")
+    if np.any((tally.counts != 0) & (tally.counts < threshold)):
+        raise ParameterError(f"A released tally holds no count below the threshold {threshold:,}.")

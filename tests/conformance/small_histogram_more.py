@@ -1,0 +1,72 @@
+"""Tiny histograms for the conformance kit: flipped bits, correlated noise, thresholds, central noise, sketches."""
+
+from fractions import Fraction
+
+from shuffledp.privacy.correlated_noise import CorrelatedNoiseLaw
+from shuffledp.privacy.discrete_laplace import DiscreteLaplaceLaw
+from shuffledp.privacy.flipped_bits import FlippedHistogram
+from shuffledp.privacy.sketch_rows import SketchRows
+from shuffledp.privacy.thresholding import SampleAndThreshold, StabilityLaw
+from shuffledp.protocols.histogram.cheu import CheuHistogram
+from shuffledp.protocols.histogram.correlated_noise import CorrelatedNoiseHistogram
+from shuffledp.protocols.histogram.count_min import CountMinHistogram
+from shuffledp.protocols.histogram.discrete_laplace import DiscreteLaplaceHistogram
+from shuffledp.protocols.histogram.sample_and_threshold import SampleAndThresholdHistogram
+from shuffledp.protocols.histogram.stability import StabilityHistogram
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import Dyadic
+
+
+def terms_of(law, users, *, epsilon=1.0, honest_fraction=1.0):
+    """Terms that claim just what the law gives at this epsilon."""
+    return Terms(users, epsilon, min(law.delta_at(epsilon), 0.999), honest_fraction)
+
+
+def cheu(users, domain_size, form):
+    flip = Dyadic.of(0.3)
+    return CheuHistogram(terms_of(FlippedHistogram(users, flip), users), flip, domain_size, form=form)
+
+
+def correlated_noise(users, ratio, *, honest_fraction=1.0):
+    shape, flood_ratio = Fraction(1), Dyadic(1, 6)
+    law = CorrelatedNoiseLaw(ratio, shape, flood_ratio, "histogram")
+    return CorrelatedNoiseHistogram(
+        terms_of(law, users, honest_fraction=honest_fraction), ratio, shape, flood_ratio, domain_size=2
+    )
+
+
+def count_min(users, domain_size, hashes):
+    gamma = Dyadic.of(0.3)
+    law = SketchRows(users, gamma, len(hashes))
+    return CountMinHistogram(terms_of(law, users), gamma, 2, hashes, domain_size)
+
+
+def sample_and_threshold(users, threshold, sampling, domain_size):
+    taken = Dyadic.of(sampling)
+    law = SampleAndThreshold(taken, threshold)
+    return SampleAndThresholdHistogram(terms_of(law, users), taken, threshold, domain_size)
+
+
+def stability(users, ratio, threshold):
+    noise = Dyadic.of(ratio)
+    return StabilityHistogram(terms_of(StabilityLaw(noise, threshold), users, epsilon=3.0), noise, threshold, 2)
+
+
+def instances():
+    """The protocols by question and name."""
+    noise = Dyadic.of(0.4)
+    pure = DiscreteLaplaceLaw(noise, coordinates=2).pure_epsilon
+    return {
+        "histogram/cheu": cheu(3, 2, "ones"),
+        "histogram/cheu of three": cheu(3, 3, "ones"),
+        "histogram/cheu with every bit": cheu(3, 2, "bits"),
+        "histogram/count-min": count_min(3, 3, ((0, 0), (1, 1), (0, 1))),
+        "histogram/count-min of two rows": count_min(3, 2, ((0, 1), (1, 2))),
+        "histogram/correlated-noise": correlated_noise(2, Dyadic(1, 6)),
+        "histogram/correlated-noise with more than its shares": correlated_noise(3, Dyadic(1, 7), honest_fraction=2 / 3),
+        "histogram/sample-and-threshold": sample_and_threshold(4, 2, 0.4, 2),
+        "histogram/sample-and-threshold of three": sample_and_threshold(4, 3, 0.7, 3),
+        "histogram/discrete-laplace": DiscreteLaplaceHistogram(Terms(3, pure, 0.0), noise, 2),
+        "histogram/stability": stability(3, 0.4, 2),
+        "histogram/stability with a high threshold": stability(3, 0.3, 5),
+    }
