@@ -16,10 +16,10 @@ def instances() -> dict[str, object]:
     blanket = Dyadic(1, 2)
     return {
         "histogram/k-rr": KRandomizedResponse(three, Dyadic(1, 1), 3),
-        "histogram/unary": UnaryEncoding(three, Dyadic(1, 1), blanket, 2),
-        "histogram/unary of three": UnaryEncoding(two, Dyadic(1, 1), blanket, 3),
+        "histogram/unary": UnaryEncoding(three, Dyadic(1, 1), Dyadic(1, 3), 2),
+        "histogram/unary of three": UnaryEncoding(two, Dyadic(1, 1), Dyadic(1, 3), 3),
         "histogram/unary symmetric": UnaryEncoding.calibrate(
-            users=3, epsilon=1, delta=1e-6, domain_size=2, variant="symmetric"
+            users=3, epsilon=2, delta=1e-6, domain_size=2, variant="symmetric"
         ),
         "histogram/local-hashing": LocalHashing(two, blanket, AffineHashes(3, 2), 2),
         "histogram/local-hashing of three": LocalHashing(two, blanket, AffineHashes(3, 2), 3),

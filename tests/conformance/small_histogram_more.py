@@ -60,10 +60,12 @@ def instances():
         "histogram/cheu": cheu(3, 2, "ones"),
         "histogram/cheu of three": cheu(3, 3, "ones"),
         "histogram/cheu with every bit": cheu(3, 2, "bits"),
-        "histogram/count-min": count_min(3, 3, ((0, 0), (1, 1), (0, 1))),
-        "histogram/count-min of two rows": count_min(3, 2, ((0, 1), (1, 2))),
+        "histogram/count-min of three rows": count_min(2, 3, ((0, 0), (1, 1), (0, 1))),
+        "histogram/count-min": count_min(3, 2, ((0, 1), (1, 2))),
         "histogram/correlated-noise": correlated_noise(2, Dyadic(1, 6)),
-        "histogram/correlated-noise with more than its shares": correlated_noise(3, Dyadic(1, 7), honest_fraction=2 / 3),
+        "histogram/correlated-noise with more than its shares": correlated_noise(
+            3, Dyadic(1, 7), honest_fraction=2 / 3
+        ),
         "histogram/sample-and-threshold": sample_and_threshold(4, 2, 0.4, 2),
         "histogram/sample-and-threshold of three": sample_and_threshold(4, 3, 0.7, 3),
         "histogram/discrete-laplace": DiscreteLaplaceHistogram(Terms(3, pure, 0.0), noise, 2),

@@ -2,7 +2,7 @@
 
 import math
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 from math import comb
 
 import numpy as np
@@ -177,7 +177,7 @@ def test_histogram_needs_hardly_more_than_the_unproven_numbers(users, mean):
 
 
 def test_sum_needs_little_more_than_with_nobody_else_holding_ones():
-    """SPEC 5.3 prints lambda = 33,914 at K = 0 for a million users of 1000 bits; the bound for all data takes 3 % more."""
+    """SPEC 5.3 prints lambda = 33,914 at K = 0 for 10^6 users of 1000 bits; the bound for all data takes 3 % more."""
     flip = least_sum_flip(10**6, 1000, 1.0, 1e-6)
     assert 33_914 < 2e6 * float(flip) < 35_000
     assert FlippedSum(10**6, flip, 1000).delta_at(1.0) <= 1e-6
@@ -220,7 +220,7 @@ def test_delta_falls_and_ends_at_the_local_epsilon():
         FlippedHistogram(50, Dyadic.of(0.1)),
     ):
         deltas = [law.delta_at(epsilon) for epsilon in np.linspace(0, law.local_epsilon * 1.01, 25)]
-        assert all(later <= earlier * (1 + 1e-9) for earlier, later in zip(deltas, deltas[1:], strict=False))
+        assert all(later <= earlier * (1 + 1e-9) for earlier, later in pairwise(deltas))
         assert deltas[0] <= 1
         assert deltas[-1] == 0
         assert law.delta_at(math.inf) == 0
@@ -228,9 +228,9 @@ def test_delta_falls_and_ends_at_the_local_epsilon():
 
 @pytest.mark.parametrize("law", [FlippedCount(30, Dyadic.of(0.25)), FlippedHistogram(12, Dyadic.of(0.25))])
 def test_releases_compose(law):
-    once = law.delta_at(0.5)
-    assert once < compose(law, 2).delta_at(0.5) <= 1
-    assert compose(law, 2).delta_at(1.0) >= law.delta_at(1.0)
+    twice = compose(law, 2)
+    assert law.delta_at(0.5) < twice.delta_at(0.5) <= 1
+    assert law.delta_at(1.0) <= twice.delta_at(1.0)
 
 
 def test_meaningless_arguments_are_refused():

@@ -7,10 +7,11 @@ from math import comb
 import numpy as np
 import pytest
 
-from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
+from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.privacy.thresholding import (
     SampleAndThreshold,
     StabilityLaw,
+    _Curve,
     _first_bin,
     best_sampling,
     least_threshold,
@@ -124,6 +125,17 @@ def test_a_single_number_of_holders_is_not_enough():
     assert truth <= law.delta_at(0.6)
 
 
+def test_chords_lie_above_the_curve():
+    """The curve is convex in e^epsilon; chords in epsilon, the planted fault, can fall below it."""
+    law = SampleAndThreshold(Dyadic.of(0.5), 5)
+    curve = _Curve(law, 0.3)
+    between = np.linspace(0.3 - law.shrinkage, 1.2, 997)
+    exact = _first_bin(law, between)
+    assert (curve.at(between) >= exact).all()
+    fault = np.interp(between, curve._nodes, curve._values)
+    assert (fault < exact * (1 - 1e-9)).any()
+
+
 def test_no_threshold_helps_if_most_are_sampled():
     with pytest.raises(InfeasibleError, match="must be below"):
         least_threshold(Dyadic.of(0.75), 1.0, 1e-6)
@@ -146,12 +158,13 @@ def test_sampled_error_is_exact():
     assert sampled_error(Dyadic.of(0.25), threshold, count) == pytest.approx(math.sqrt(exact))
 
 
-def test_paper_constants_are_private_and_conditions_named():
+def test_paper_constants_are_private():
     law = paper_sampling(1.0, 1e-6)
     assert law.threshold == 17
     assert law.delta_at(1.0) < 1e-6
-    with pytest.raises(ConditionError):
-        paper_sampling(2.0, 1e-6)
+    for epsilon in (0.1, 0.5, 2.0):
+        for delta in (1e-3, 1e-10):
+            assert paper_sampling(epsilon, delta).delta_at(epsilon) <= delta
 
 
 # --- stability ------------------------------------------------------------------------------------------

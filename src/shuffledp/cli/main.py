@@ -13,7 +13,8 @@ import shuffledp
 from shuffledp.cli.account import account
 from shuffledp.cli.demo import demo
 from shuffledp.cli.plan import plan_count, plan_histogram, plan_mean, plan_sum
-from shuffledp.cli.run import run_count, run_histogram, run_mean, run_sum
+from shuffledp.cli.run import run_count, run_histogram
+from shuffledp.cli.run_numbers import run_mean, run_sum
 from shuffledp.errors import DomainError, ParameterError, ShuffledpError
 
 __all__ = ["app", "main"]

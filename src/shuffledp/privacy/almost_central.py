@@ -11,7 +11,7 @@ is a function of independent numbers of copies, some of which are moved, and of 
 Of these, D = U+ - U- and M = min(U+, U-) are independent; D is discrete Laplace and moves by j - i, M is moved
 by between n_+(j) - n_+(i) and n_-(i) - n_-(j), depending on D. At depth h of the halving at most two atoms
 are moved, by 2^h copies together. The numbers of copies are log-concave, so smaller moves hide better; hence the
-privacy loss is at most that of the product, over all depths, of the worst moves up (for j) and down (for i) at that depth.
+privacy loss is at most that of the product, over all depths, of the worst moves up (for j) and down (for i) there.
 """
 
 from __future__ import annotations
@@ -49,10 +49,13 @@ Move = tuple[int, int]
 
 CERTIFIED_DOWN_TO = 1e-11
 MOST_LEVELS = 1 << 14
-_CELLS = 240  # of the privacy loss of one atom, on either side of 0
+_MOST_CELLS = 2000  # of the privacy loss of one atom, on either side of 0
+_CELLS_PER_STEP = 20
 _PARTS = 8  # moves are rounded up to this part of the largest at their depth
 _ROUNDING = 5e-13  # of the Fourier transforms, added to delta
-_SHAPES = range(2, 13)
+_SPARE_PER_REST = 2.0  # with 1, counting larger losses as infinite costs a sixth more messages
+_FARTHEST_LOSS = 600.0
+_SHAPES = (8, 11, 15, 20, 28, 40)
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,9 @@ class AlmostCentralLaw:
     ratio: Dyadic
     shape: int
     step: float
+    spare: float
+    """Up to which privacy loss of one atom is told apart from an infinite one. Any value gives a bound; twice what
+    epsilon leaves for atoms gives a good one."""
 
     def __post_init__(self) -> None:
         _check_levels(self.levels)
@@ -124,6 +130,8 @@ class AlmostCentralLaw:
             raise ParameterError(f"The shape must be a whole number from 2 on, not {self.shape}.", shape=self.shape)
         if not 0 < self.step < 1:
             raise ParameterError(f"The step must lie strictly between 0 and 1, not {self.step}.", step=self.step)
+        if not 0 < self.spare < math.inf:
+            raise ParameterError(f"The spare epsilon must be positive, not {self.spare}.", spare=self.spare)
 
     def flood_ratio(self, reach: int) -> Dyadic:
         """The ratio of the number of copies of an atom of this reach."""
@@ -166,48 +174,53 @@ def almost_central_noise(levels: int, epsilon: float, delta: float, split: float
     _check_split(levels, epsilon, delta, split)
     ratio = least_ratio(split * epsilon, sensitivity=levels)
     rest = epsilon * (1 - split)
-    best, step, cost = 0, 0.0, math.inf
-    guess = rest / 6
+    best, step, guess = 0, 0.0, min(rest / 6, 0.5)
     for shape in _SHAPES:
-        found = _largest_step(levels, ratio, shape, epsilon, delta, guess)
-        if shape / found > cost:
+        found = _largest_step(levels, ratio, shape, (epsilon, delta, rest), guess)
+        if best and shape / found > best / step:
             break
-        best, step, cost, guess = shape, found, shape / found, found
-    for _ in range(40):
-        law = AlmostCentralLaw(levels, ratio, best, step)
+        if found:
+            best, step, guess = shape, found, found
+    if not best:
+        raise InfeasibleError(
+            f"epsilon = {epsilon:g} and delta = {delta:g} need more noise than can be computed with; "
+            "use a larger epsilon, or spend less of it on the noise that stays.",
+            epsilon=epsilon,
+            delta=delta,
+        )
+    step = min(step * 1.06, 0.9)
+    for _ in range(80):
+        law = AlmostCentralLaw(levels, ratio, best, step, _SPARE_PER_REST * rest)
         if law.delta_at(epsilon) <= delta:
             return law
-        step *= 0.995
+        step *= 0.985
     raise InfeasibleError(
         f"No noise was found for epsilon = {epsilon:g} and delta = {delta:g}.", epsilon=epsilon, delta=delta
     )
 
 
-def _largest_step(levels: int, ratio: Dyadic, shape: int, epsilon: float, delta: float, guess: float) -> float:
-    """The step at which delta meets the target, by bisection of its logarithm to a thousandth."""
+def _largest_step(levels: int, ratio: Dyadic, shape: int, target: tuple[float, float, float], guess: float) -> float:
+    """The step at which delta meets the target, by bisection of its logarithm; 0 if it is too small to compute with."""
+    epsilon, delta, rest = target
 
     def enough(step: float) -> bool:
-        return _composed(AlmostCentralLaw(levels, ratio, shape, step), thorough=False).delta(epsilon) <= delta
+        law = AlmostCentralLaw(levels, ratio, shape, step, _SPARE_PER_REST * rest)
+        return _composed(law, thorough=False).delta(epsilon) <= delta
 
     low = high = min(guess, 0.5)
-    while not enough(low):
-        high, low = low, low * 0.7
-        if low < 1e-9:
-            raise InfeasibleError(
-                f"epsilon = {epsilon:g} and delta = {delta:g} need more noise than can be computed with; "
-                "use a larger epsilon, or spend less of it on the noise that stays.",
-                epsilon=epsilon,
-                delta=delta,
-            )
-    while low == high and high < 0.7:
-        if not enough(high * 1.4):
-            high *= 1.4
-            break
-        low = high = high * 1.4
-    while high > low * 1.002:
+    if enough(low):
+        while high < 0.7 and enough(high * 1.3):
+            high *= 1.3
+        low, high = high, high * 1.3
+    else:
+        while not enough(low):
+            high, low = low, low / 1.3
+            if low < rest / 500:
+                return 0.0
+    while high > low * 1.03:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if enough(middle) else (low, middle)
-    return low
+    return min(low, 0.9)
 
 
 def paper_almost_central_noise(
@@ -215,8 +228,9 @@ def paper_almost_central_noise(
 ) -> tuple[Dyadic, tuple[tuple[Atom, Fraction, Dyadic], ...]]:
     """The ratio that stays, and of each atom shape and ratio, by Theorem 13 of 2020 in the proof of 2021.
 
-    Half of the rest of epsilon and delta is for {+1, -1} at the largest move, half for all atoms: with t any vector with
-    sum of copies_s / t_s <= 1 for every message, copies of atom s are private at epsilon / (2 t_s) per copy.
+    Half of the rest of epsilon and delta is for {+1, -1} at its largest move, half for the other atoms: with a vector t
+    such that copies_s / t_s sum to at most 1 for every message, a move of atom s by c copies
+    is (epsilon c / (2 t_s))-private, and the moves of two messages are so together.
     """
     _check_split(levels, epsilon, delta, split)
     rest = epsilon * (1 - split)
@@ -225,26 +239,21 @@ def paper_almost_central_noise(
             f"Theorem 13 needs (1 - split) epsilon < 1; given {rest:g}. Use the tight calibration.", rest=rest
         )
     atoms = atoms_of(levels)
-    tolerances = _tolerances(levels)
-    noise = []
-    for atom in atoms:
-        shape, flood_ratio = flooding_of_theorem_13(
-            rest / 2, delta / 2 / len(atoms), sensitivity=2 * tolerances[atom.members[0]]
-        )
-        if atom.members == (1, -1):  # one noise that serves both: as private as the wider of the two
-            own = flooding_of_theorem_13(rest / 2, delta / 2, sensitivity=atom.reach)
-            shape, flood_ratio = shape + own[0], max(flood_ratio, own[1], key=float)
-        noise.append((atom, shape, flood_ratio))
+    ends, *others = atoms
+    noise = [(ends, *flooding_of_theorem_13(rest / 2, delta / 2, sensitivity=ends.reach))]
+    for atom, tolerance in zip(others, _tolerances(levels), strict=True):
+        found = flooding_of_theorem_13(rest / 2, delta / 2 / len(others), sensitivity=2 * tolerance)
+        noise.append((atom, *found))
     return least_ratio(split * epsilon, sensitivity=levels), tuple(noise)
 
 
-def _tolerances(levels: int) -> dict[int, int]:
-    """A vector t with sum over atoms of copies_s / t_s <= 1 for each message, inversely as the size of the atom."""
+def _tolerances(levels: int) -> list[int]:
+    """For each atom but {+1, -1}, t with copies_s / t_s summing to at most 1 for each message; inverse to its size."""
     largest = 0
-    for message in range(1, levels + 2):
-        *depths, rest = decomposition(message)
-        largest = max(largest, rest[-1] + sum(abs(key) * n for copies in depths for key, n in copies.items()))
-    return {atom.members[0]: -(-largest // abs(atom.members[0])) for atom in atoms_of(levels)}
+    for message in range(2, levels + 2):
+        *depths, _ = decomposition(message)
+        largest = max(largest, sum(abs(leader) * n for copies in depths for leader, n in copies.items()))
+    return [-(-largest // abs(atom.members[0])) for atom in atoms_of(levels)[1:]]
 
 
 def _check_levels(levels: int) -> None:
@@ -268,7 +277,7 @@ def _check_split(levels: int, epsilon: float, delta: float, split: float) -> Non
 
 @lru_cache(maxsize=32)
 def _moves_by_depth(levels: int) -> tuple[tuple[tuple[Move, ...], ...], ...]:
-    """Per depth, the moves (of one or two atoms) that messages make there, without those that hide better than another."""
+    """Per depth, the moves (of one or two atoms) that messages make there, without those within another."""
     reaches = {atom.members[0]: atom.reach for atom in atoms_of(levels)}
     found: dict[int, set[tuple[Move, ...]]] = {}
     for message in range(2, levels + 2):
@@ -301,15 +310,13 @@ class _Losses:
     infinite: float
 
     def and_then(self, other: _Losses) -> _Losses:
-        return _Losses(
-            np.convolve(self.masses, other.masses), self.first + other.first, self.infinite + other.infinite
-        )
+        return _Losses(np.convolve(self.masses, other.masses), self.first + other.first, self.infinite + other.infinite)
 
 
 def _composed(law: AlmostCentralLaw, *, thorough: bool) -> DiscretePair:
     """The loss of all moves together; if not thorough, only of undivided moves, which are nearly the worst."""
-    width = law.step / 40
-    parts = [_discrete_laplace_losses(law, width)]
+    width = max(law.step / _CELLS_PER_STEP, law.spare / _MOST_CELLS)
+    parts = []
     ends = atoms_of(law.levels)[0].reach
     up, down = _move_losses(law, (ends, ends), width)
     parts.append(_worst_of([up, down], width))
@@ -322,9 +329,14 @@ def _composed(law: AlmostCentralLaw, *, thorough: bool) -> DiscretePair:
     spectrum = np.prod([np.fft.rfft(part.masses, size) for part in parts], axis=0)
     masses = np.maximum(np.fft.irfft(spectrum, size)[:length], 0.0)
     losses = (sum(part.first for part in parts) + np.arange(length)) * width
-    keep = masses > 0
     infinite = sum(part.infinite for part in parts) + _ROUNDING
-    return DiscretePair(masses[keep], masses[keep] * np.exp(-losses[keep]), min(infinite, 1.0))
+    # of the noise that stays only its pure epsilon is used: at worst, a loss of that much or as much less
+    pure = DiscreteLaplaceLaw(law.ratio, law.levels).pure_epsilon
+    p = np.concatenate((masses / (1 + math.exp(-pure)), masses / (1 + math.exp(pure))))
+    losses = np.concatenate((losses + pure, losses - pure))
+    keep = (p > 0) & (losses > -_FARTHEST_LOSS)
+    cut = min(1.0, infinite + float(p[~keep].sum()))
+    return DiscretePair(p[keep], p[keep] * np.exp(-losses[keep]), cut)
 
 
 def _product_losses(law: AlmostCentralLaw, moves: tuple[Move, ...], width: float) -> tuple[_Losses, _Losses]:
@@ -337,24 +349,26 @@ def _product_losses(law: AlmostCentralLaw, moves: tuple[Move, ...], width: float
 
 def _move_losses(law: AlmostCentralLaw, move: Move, width: float) -> tuple[_Losses, _Losses]:
     reach, copies = move
-    return _negative_binomial_losses(law.shape, law.flood_ratio(reach), copies, width)
+    return _negative_binomial_losses(law.shape, law.flood_ratio(reach), copies, width, math.ceil(law.spare / width))
 
 
 @lru_cache(maxsize=256)
-def _negative_binomial_losses(shape: int, ratio: Dyadic, copies: int, width: float) -> tuple[_Losses, _Losses]:
+def _negative_binomial_losses(
+    shape: int, ratio: Dyadic, copies: int, width: float, cells: int
+) -> tuple[_Losses, _Losses]:
     """The privacy loss of N moved up by ``copies`` against N, and of N against N moved up, N ~ NB(shape, ratio).
 
     The loss ln(Pr[N = k] / Pr[N + copies = k]) falls with k, so cells of it are stretches of k. The mass of
     each goes to the two ends of its cell such that it stays the same under both laws.
     """
-    edges = np.arange(-_CELLS, _CELLS + 1) * width
+    edges: Floats = np.arange(-cells, cells + 1, dtype=np.float64) * width
     last = _last_above(shape, ratio, copies, edges)  # per edge, the last k whose loss lies above
     stay, moved = _stretches(shape, ratio, last), _stretches(shape, ratio, last - copies)
     down = _in_cells(stay.inner[::-1], moved.inner[::-1], width)
     down[0] += stay.above
     up = _in_cells(moved.inner, stay.inner, width)
     up[0] += moved.below
-    return _Losses(up, -_CELLS, moved.above + 1e-15), _Losses(down, -_CELLS, stay.below + 1e-15)
+    return _Losses(up, -cells, moved.above + 1e-15), _Losses(down, -cells, stay.below + 1e-15)
 
 
 def _last_above(shape: int, ratio: Dyadic, copies: int, edges: Floats) -> Floats:
@@ -407,16 +421,17 @@ def _tails(shape: int, ratio: Dyadic, k: Floats) -> tuple[Floats, Floats]:
 
 def _in_cells(first: Floats, second: Floats, width: float) -> Floats:
     """Masses under the first law at the edges, from the masses of each cell under both laws."""
-    lower = np.arange(-_CELLS, _CELLS) * width
+    cells = len(first) // 2
+    lower = np.arange(-cells, cells) * width
     to_upper = np.clip((first - second * np.exp(lower)) / -math.expm1(-width), 0.0, first)
-    masses = np.zeros(2 * _CELLS + 1)
+    masses = np.zeros(2 * cells + 1)
     masses[1:] += to_upper
     masses[:-1] += first - to_upper
     return masses
 
 
 def _worst_of(candidates: list[_Losses], width: float) -> _Losses:
-    """One loss law whose every delta is the largest of the given ones, by connecting the dots (Doroshenko et al. 2022)."""
+    """One loss law whose every delta is the largest of the given ones: connect the dots (Doroshenko et al. 2022)."""
     if len(candidates) == 1:
         return candidates[0]
     first = min(each.first for each in candidates)
@@ -429,24 +444,11 @@ def _worst_of(candidates: list[_Losses], width: float) -> _Losses:
 
 
 def _curve(losses: _Losses, first: int, last: int, width: float) -> NDArray[np.longdouble]:
-    """The delta at each edge from ``first`` to before ``last``: sum over larger losses of mass * (1 - e^(edge - loss))."""
+    """The delta at each edge: the sum over larger losses of mass * (1 - e^(edge - loss))."""
     masses = np.zeros(last - first, dtype=np.longdouble)
     masses[losses.first - first : losses.first - first + len(losses.masses)] = losses.masses
     shrunk = masses * np.exp(-np.arange(len(masses)) * np.longdouble(width))
     beyond = np.cumsum(masses[::-1])[::-1] - masses
     shrunk_beyond = (np.cumsum(shrunk[::-1])[::-1] - shrunk) * np.exp(np.arange(len(masses)) * np.longdouble(width))
-    return np.maximum(beyond - shrunk_beyond, 0) + losses.infinite
-
-
-def _discrete_laplace_losses(law: AlmostCentralLaw, width: float) -> _Losses:
-    """The loss of the noise that stays, from its exact curve."""
-    staying = DiscreteLaplaceLaw(law.ratio, law.levels)
-    reach = math.ceil(staying.pure_epsilon / width)
-    positive = np.array([staying.delta_at(k * width) for k in range(reach + 1)])
-    edges = np.arange(-reach, 0) * width
-    negative = -np.expm1(edges) + np.exp(edges) * positive[:0:-1]  # the law is its own mirror image
-    deltas = np.concatenate((negative, positive))
-    falls = -np.diff(deltas)
-    masses = np.concatenate(([1 - deltas[0]], falls / -math.expm1(-width)))
-    masses[:-1] -= falls / math.expm1(width)
-    return _Losses(np.maximum(masses, 0.0), -reach, float(deltas[-1]))
+    deltas: NDArray[np.longdouble] = np.maximum(beyond - shrunk_beyond, 0) + losses.infinite
+    return deltas

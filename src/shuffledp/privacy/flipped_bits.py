@@ -251,7 +251,7 @@ def _coordinate(ones: int, zeros: int, flip: Dyadic) -> _Coordinate:
     """The laws of the ones of a category, if ``ones`` and ``zeros`` of the others' flips are unknown."""
     f = float(flip)
     narrow, wide = sorted((ones, zeros))
-    if _reach(np.float64(wide * f * (1 - f))) > _LONG:
+    if _reach(wide * f * (1 - f)) > _LONG:
         if narrow < _NEGLIGIBLE * wide:  # so little noise is given away
             ones, zeros = (0, zeros) if ones < zeros else (ones, 0)
         return _wide_coordinate(ones, zeros, flip)
@@ -302,7 +302,7 @@ def _lattice(trials: int, flip: Dyadic, step: int, *, shift: int = 0) -> Floats:
     if trials == 0:
         return np.ones(1)
     mean = trials * float(flip)
-    reach = float(_reach(np.float64(mean * (1 - float(flip)))))
+    reach = float(_reach(mean * (1 - float(flip))))
     first, last = max(0, math.floor(mean - reach)), min(trials, math.ceil(mean + reach))
     return Binomial(trials, flip).pmf(np.arange(first, last + 1, step, dtype=np.int64) + shift)
 
@@ -380,7 +380,9 @@ def _saddle_point(ones: Whole, zeros: Whole, bits: int, f: float, epsilon: float
     kept = (1 - f) * x / ((1 - f) * x + f)
     guess = zeros * up - ones * down + bits * (kept + up) / 2
     variance = zeros * up * (1 - up) + ones * down * (1 - down) + bits * (kept * (1 - kept) + up * (1 - up)) / 2
-    return guess, np.maximum(bits * (kept - up) / np.maximum(variance, 1e-9), 1e-300), f * (zeros - ones) + bits / 2
+    slope: Floats = np.maximum(bits * (kept - up) / np.maximum(variance, 1e-9), 1e-300)
+    middle: Floats = (zeros - ones).astype(np.float64) * f + bits / 2
+    return guess, slope, middle
 
 
 def _log_ratio(p: Floats, q: Floats, *, above: NDArray[np.bool_]) -> Floats:
@@ -456,7 +458,7 @@ class _Difference:
         return 4e-12 + spread * 2.0**-45
 
 
-def _reach(variance: Floats) -> Floats:
+def _reach(variance: Floats | float) -> Floats:
     """Bernstein (1924): a binomial law has at most _CUT of its mass farther than this from its mean."""
     result: Floats = _LOG_CUT / 3 + np.sqrt(_LOG_CUT**2 / 9 + 2 * _LOG_CUT * variance)
     return result
@@ -598,4 +600,4 @@ def _lemma_4_8(users: int, epsilon: float, delta: float, theorem: str) -> float:
         )
     if epsilon >= math.sqrt(192 * logarithm / users):
         return 64 * logarithm / epsilon**2
-    return users - epsilon * users**1.5 / math.sqrt(432 * logarithm)
+    return users - epsilon * math.sqrt(users**3 / (432 * logarithm))

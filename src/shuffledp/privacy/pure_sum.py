@@ -167,8 +167,8 @@ def least_error_sum(users: int, epsilon: float) -> PureSum:
         raise ParameterError(f"At least 2 users are needed, not {users}.", users=users)
     if users > MOST_USERS:
         raise InfeasibleError(
-            f"Pure privacy is certified for up to {MOST_USERS} users, not {users:,}: the exact table of outcomes grows with "
-            "the square of their number. Choose a protocol with a delta.",
+            f"Pure privacy is certified for up to {MOST_USERS} users, not {users:,}: the work for the exact table of "
+            "outcomes grows with the square of their number. Choose a protocol with a delta.",
             users=users,
         )
     if not _LEAST_EPSILON <= epsilon <= _MOST_EPSILON:
@@ -178,8 +178,8 @@ def least_error_sum(users: int, epsilon: float) -> PureSum:
         )
     if users * _messages(users, epsilon) > _MOST_OUTCOMES:
         raise InfeasibleError(
-            f"Pure privacy of {users:,} users at epsilon = {epsilon:g} would take tables of more than {_MOST_OUTCOMES:,} "
-            "outcomes to certify. Allow a larger epsilon or choose a protocol with a delta.",
+            f"Pure privacy of {users:,} users at epsilon = {epsilon:g} would take tables of more than "
+            f"{_MOST_OUTCOMES:,} outcomes to certify. Allow a larger epsilon or choose a protocol with a delta.",
             users=users,
             epsilon=epsilon,
         )
@@ -200,8 +200,8 @@ def _least_error_sum(users: int, epsilon: float) -> PureSum:
             if _cell_epsilon(law, 0, users - 1) <= epsilon and law.certified_epsilon <= epsilon:
                 return law
     raise InfeasibleError(
-        f"{users:,} users are too few for pure privacy at epsilon = {epsilon:g}: they would have to draw noise more often "
-        f"than every other time. Ask more users or allow a larger epsilon.",
+        f"{users:,} users are too few for pure privacy at epsilon = {epsilon:g}: they would have to draw noise more "
+        "often than every other time. Ask more users or allow a larger epsilon.",
         users=users,
         epsilon=epsilon,
     )

@@ -15,10 +15,10 @@ from functools import cached_property
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialHistogram
-from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, MOST_RELEASES, ComposedLaw, compose
+from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, MOST_RELEASES, compose
 from shuffledp.privacy.divergence import DiscretePair
 from shuffledp.privacy.flipped_bits import least_rate
-from shuffledp.privacy.guarantee import ReleaseLaw, check_target
+from shuffledp.privacy.guarantee import PrivacyLaw, check_target
 from shuffledp.randomness import Dyadic
 
 __all__ = ["SketchRows", "least_gamma", "paper_gamma"]
@@ -39,7 +39,7 @@ class SketchRows:
             )
 
     @cached_property
-    def _composed(self) -> ReleaseLaw | ComposedLaw:
+    def _composed(self) -> PrivacyLaw:
         # noise that is present or absent is the same law, mirrored
         return compose(BinomialHistogram(Binomial(self.users, self.gamma)), self.rows)
 
@@ -97,15 +97,11 @@ def paper_gamma(users: int, rows: int, epsilon: float, delta: float) -> Dyadic:
     """gamma n = 90 tau^2 ln(2 tau/delta) / epsilon^2 (Lemma 4.10 of Ghazi and others)."""
     check_target(epsilon, delta)
     mean = 90 * rows**2 * math.log(2 * rows / delta) / epsilon**2
-    if epsilon > 1:
-        raise ConditionError(
-            f"Lemma 4.10 needs epsilon <= 1; given {epsilon:g}. Use the tight calibration, which has no such limit.",
-            epsilon=epsilon,
-        )
     if mean > users / 2:
         raise ConditionError(
-            f"Lemma 4.10 needs 180 tau^2 ln(2 tau/delta) / epsilon^2 = {math.ceil(2 * mean):,} users for {rows} rows, "
-            f"epsilon = {epsilon:g} and delta = {delta:g}; given {users:,}. The tight calibration needs far fewer.",
+            f"The constant of Lemma 4.10 asks for gamma above 1/2, where more is not more noise: with {rows} rows, "
+            f"epsilon = {epsilon:g} and delta = {delta:g} it takes {math.ceil(2 * mean):,} users; given {users:,}. "
+            "The tight calibration needs far fewer.",
             users=users,
             needed=math.ceil(2 * mean),
         )

@@ -40,7 +40,6 @@ Whole = NDArray[np.int64]
 MOST_THRESHOLD = 100_000
 _MOST_SEARCHED = 1 << 13
 _ROUNDING = 1e-9
-_EQUAL = 4e-15
 _TINY = 1e-300
 _CUT = 1e-25  # mass of outcomes that are not looked at, added to delta
 _LOG_CUT = math.log(2 / _CUT)
@@ -176,7 +175,7 @@ def _starts(tau: int, p: float) -> Whole:
 
 
 class _Curve:
-    """The first bin's divergence around epsilon, from above: it is convex, so chords lie above it."""
+    """The first bin's divergence around epsilon, from above: it is convex in e^epsilon, so chords lie above."""
 
     def __init__(self, law: SampleAndThreshold, epsilon: float) -> None:
         reach = law.shrinkage * (1 + 1e-9) + 1e-9
@@ -184,10 +183,13 @@ class _Curve:
         above = epsilon + np.linspace(0, 1, _NODES)[1:] ** 2
         self._nodes = np.concatenate((below, above))
         self._values = _first_bin(law, self._nodes)
+        self._growths = np.exp(self._nodes)
 
     def at(self, epsilons: Floats) -> Floats:
         """Upper bounds; past the last node the curve is no higher than there."""
-        return np.interp(epsilons, self._nodes, self._values)
+        growths = np.exp(np.minimum(epsilons, self._nodes[-1]))
+        result: Floats = np.interp(growths, self._growths, self._values) * (1 + _ROUNDING)
+        return result
 
 
 # --- calibration of sampling ----------------------------------------------------------------------------
@@ -211,8 +213,8 @@ def least_threshold(sampling: Dyadic, epsilon: float, delta: float) -> int:
     )
     if found is None:
         raise InfeasibleError(
-            f"A threshold above {_MOST_SEARCHED:,} would be needed at sampling probability {sampling}, epsilon = {epsilon:g} "
-            f"and delta = {delta:g}. Sample fewer users.",
+            f"A threshold above {_MOST_SEARCHED:,} would be needed at sampling probability {sampling}, "
+            f"epsilon = {epsilon:g} and delta = {delta:g}. Sample fewer users.",
             sampling=sampling,
             epsilon=epsilon,
             delta=delta,
@@ -273,15 +275,19 @@ def best_sampling(epsilon: float, delta: float, count: int) -> SampleAndThreshol
 
 
 def paper_sampling(epsilon: float, delta: float) -> SampleAndThreshold:
-    """threshold 3 + ln(1/delta), rounded up, and sampling probability (1 - e^-epsilon)/threshold (Bharadwaj, Cormode)."""
+    """The threshold 3 + ln(1/delta), rounded up, and sampling probability (1 - e^-epsilon)/threshold of the draft."""
     check_target(epsilon, delta)
-    if epsilon > 1:
-        raise ConditionError(
-            f"The theorem is stated for epsilon <= 1; given {epsilon:g}. Use the tight calibration.", epsilon=epsilon
-        )
     threshold = math.ceil(3 + math.log(1 / delta))
     rate = -math.expm1(-epsilon) / threshold
-    return SampleAndThreshold(Dyadic.at_least(Fraction(rate) - Fraction(1, 2**60)), threshold)
+    law = SampleAndThreshold(Dyadic.at_least(Fraction(rate) * (1 - Fraction(1, 2**50))), threshold)
+    if law.delta_at(epsilon) > delta:
+        raise ConditionError(
+            f"At epsilon = {epsilon:g} and delta = {delta:g} the theorem's constants are not private when a user is "
+            "replaced. Use the tight calibration.",
+            epsilon=epsilon,
+            delta=delta,
+        )
+    return law
 
 
 # --- discrete Laplace noise on non-empty categories -----------------------------------------------------
@@ -330,12 +336,13 @@ class StabilityLaw:
         """The least delta at which the release is (epsilon, delta)-private, from above."""
         if not epsilon >= 0:
             raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        common, *others = self.directions()
+        pure = -2 * math.log(float(self.ratio)) * (1 + 1e-15)  # of two counts that both stay non-empty
         worst = 0.0
-        for first, second in self.directions():
+        for first, second in others if epsilon >= pure else (common, *others):
             p, q = np.outer(first.p, second.p).ravel(), np.outer(first.q, second.q).ravel()
-            # rounding of equal products must not turn a pure bound into a tiny delta
-            excess = p - math.exp(min(epsilon, 700.0)) * q
-            worst = max(worst, math.fsum(excess[excess > p * _EQUAL]))
+            excess = p - math.exp(min(epsilon, 700.0)) * (1 - 1e-15) * q
+            worst = max(worst, math.fsum(excess[excess > 0]))
         return min(1.0, worst * (1 + _ROUNDING))
 
 
@@ -345,8 +352,8 @@ def least_threshold_for(ratio: Dyadic, epsilon: float, delta: float) -> int:
     found = _least_integer(lambda threshold: StabilityLaw(ratio, threshold).delta_at(epsilon) <= delta)
     if found is None:
         raise InfeasibleError(
-            f"No threshold makes noise of ratio {ratio} private at epsilon = {epsilon:g} and delta = {delta:g}: two counts "
-            f"change, so the ratio must be at least e^(-epsilon/2) = {math.exp(-epsilon / 2):.6g}.",
+            f"No threshold makes noise of ratio {ratio} private at epsilon = {epsilon:g} and delta = {delta:g}: two "
+            f"counts change, so the ratio must be at least e^(-epsilon/2) = {math.exp(-epsilon / 2):.6g}.",
             ratio=ratio,
             epsilon=epsilon,
             delta=delta,

@@ -35,17 +35,44 @@ PROTOCOLS: Mapping[str, Mapping[str, Entry]] = {
     "count": _Shelf(
         {
             "balcer-cheu": "counting.balcer_cheu.BalcerCheuCount",
+            "cheu": "counting.cheu.CheuCount",
+            "pure-sum": "counting.pure_sum.PureSumCount",
+            "randomized-response": "counting.randomized_response.RandomizedResponse",
+            "discrete-laplace": "counting.discrete_laplace.DiscreteLaplaceCount",
         }
     ),
     "histogram": _Shelf(
         {
             "balcer-cheu": "histogram.balcer_cheu.BalcerCheuHistogram",
+            "cheu": "histogram.cheu.CheuHistogram",
+            "count-min": "histogram.count_min.CountMinHistogram",
+            "hadamard-blanket": "histogram.hadamard_blanket.HadamardBlanketHistogram",
+            "shuffled-k-rr": "histogram.shuffled_k_rr.ShuffledKRandomizedResponse",
+            "solh": "histogram.solh.ShuffledLocalHashing",
+            "uniform-blanket": "histogram.uniform_blanket.UniformBlanketHistogram",
+            "hashed-blanket": "histogram.hashed_blanket.HashedBlanketHistogram",
+            "fake-users": "histogram.fake_users.FakeUsersHistogram",
+            "correlated-noise": "histogram.correlated_noise.CorrelatedNoiseHistogram",
+            "sample-and-threshold": "histogram.sample_and_threshold.SampleAndThresholdHistogram",
             "k-rr": "histogram.k_rr.KRandomizedResponse",
+            "unary": "histogram.unary.UnaryEncoding",
+            "local-hashing": "histogram.local_hashing.LocalHashing",
+            "hadamard-response": "histogram.hadamard_response.HadamardResponse",
+            "bassily-smith": "histogram.bassily_smith.BassilySmith",
+            "discrete-laplace": "histogram.discrete_laplace.DiscreteLaplaceHistogram",
+            "stability": "histogram.stability.StabilityHistogram",
         }
     ),
     "sum": _Shelf(
         {
+            "cheu": "summing.cheu.CheuSum",
+            "privacy-blanket": "summing.privacy_blanket.PrivacyBlanketSum",
+            "split-and-mix": "summing.split_and_mix.SplitAndMixSum",
             "duchi": "summing.duchi.DuchiSum",
+            "piecewise": "summing.piecewise.PiecewiseSum",
+            "local-laplace": "summing.local_laplace.LocalLaplaceSum",
+            "discrete-laplace": "summing.discrete_laplace.DiscreteLaplaceSum",
+            "laplace": "summing.laplace.LaplaceSum",
         }
     ),
 }

@@ -47,9 +47,14 @@ def _number_of_hits(probability: Dyadic, cells: int, source: RandomSource) -> in
 
 def _some_of(cells: int, number: int, source: RandomSource) -> NDArray[np.int64]:
     """A uniform set of so many cells: draw them one after the other, and again where one was drawn before."""
-    chosen = np.unique(integers(cells, number, source).view(np.int64))
+    chosen = np.zeros(0, dtype=np.int64)
     while len(chosen) < number:
-        chosen = np.union1d(chosen, integers(cells, number - len(chosen), source).view(np.int64))
+        more = integers(cells, number - len(chosen), source).view(np.int64)
+        chosen = np.concatenate((chosen, more))
+        chosen.sort(kind="stable")  # merges what is in order already; numpy's unique is many times slower
+        new = np.ones(number, dtype=np.bool_)
+        np.not_equal(chosen[1:], chosen[:-1], out=new[1:])
+        chosen = chosen[new]
     return chosen
 
 

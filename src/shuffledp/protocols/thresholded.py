@@ -55,7 +55,8 @@ class ThresholdAnalysis(LinearAnalysis):
             low, high = self.error.interval(estimate, risk)
             shown = observed > 0
             low = np.where(shown, np.maximum(low, 1.0), 0.0)
-            return np.clip(np.stack((low, np.where(shown, high, self.hidden(risk))), axis=-1), 0.0, self.largest)
+            ends: Floats = np.stack((low, np.where(shown, high, self.hidden(risk))), axis=-1)
+            return np.clip(ends, 0.0, self.largest)
 
         return at
 

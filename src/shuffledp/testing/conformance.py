@@ -10,7 +10,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,9 @@ from numpy.typing import NDArray
 from shuffledp.errors import ShuffledpError
 from shuffledp.model import Messages, Tally
 from shuffledp.protocols.documents import from_document, to_document
-from shuffledp.testing.laws import Alphabet, Table, divergence, neighbours
+from shuffledp.testing.laws import Table, divergence, neighbours
 from shuffledp.testing.statistics import ALPHA, p_value
+from shuffledp.testing.subject import Subject
 
 __all__ = ["CHECKS", "Check", "ConformanceError", "check_protocol"]
 
@@ -28,7 +28,6 @@ _EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0, 5.0)
 _LARGEST_MISSING = 1e-4
 _PLACES = (0.0, 0.375, 1.0)
 
-TallyLaw = Mapping[tuple[int, ...], float]
 Found = tuple[bool, str]
 
 
@@ -65,7 +64,7 @@ def check_protocol(
     to try, by default all of a small domain, or three places of an interval. ``only`` names the checks
     to run.
     """
-    subject = _Subject(protocol, tuple(values) if values is not None else _some_values(protocol), samples, alpha)
+    subject = Subject(protocol, tuple(values) if values is not None else _some_values(protocol), samples, alpha)
     checks = [
         _checked(name, check(subject))
         for name, check in CHECKS.items()
@@ -87,86 +86,14 @@ def _some_values(protocol: Any) -> tuple[Any, ...]:
     return tuple(range(protocol.domain_size))
 
 
-@dataclass(frozen=True)
-class _Subject:
-    """The protocol under test with its tables, made once."""
-
-    protocol: Any
-    values: tuple[Any, ...]
-    samples: int
-    alpha: float
-
-    @property
-    def users(self) -> int:
-        return int(self.protocol.users)
-
-    @property
-    def estimator(self) -> str:
-        return str(self.protocol.estimators[0])
-
-    @cached_property
-    def alphabet(self) -> Alphabet:
-        longest = max(sum(copies) for law in self.report_laws for copies in law)
-        return Alphabet(self.protocol.message_format.codes, self.users * longest + 1)
-
-    @cached_property
-    def report_laws(self) -> list[Mapping[tuple[int, ...], Any]]:
-        return [self.protocol.report_law(value) for value in self.values]
-
-    @cached_property
-    def reports(self) -> dict[Any, Table]:
-        """The law of a report of each value."""
-        laws = zip(self.values, self.report_laws, strict=True)
-        return {value: Table.of(law, self.alphabet) for value, law in laws}
-
-    @cached_property
-    def data_sets(self) -> list[tuple[Any, ...]]:
-        """A mixed one, and all users with the first or the last value."""
-        mixed = tuple(self.values[user % len(self.values)] for user in range(self.users))
-        return [mixed, (self.values[0],) * self.users, (self.values[-1],) * self.users]
-
-    def messages_law(self, data: tuple[Any, ...]) -> Table:
-        """The law of the shuffled messages."""
-        return Table.joined([self.reports[value] for value in data])
-
-    def released_law(self, data: tuple[Any, ...]) -> TallyLaw:
-        """The law of what is released of a round over this data."""
-        law: dict[tuple[int, ...], float] = {}
-        table = self.messages_law(data)
-        for outcome, mass in zip(table.outcomes.tolist(), table.masses.tolist(), strict=True):
-            for seen, share in self.protocol.release_law(self.tally_of(outcome)).items():
-                law[seen] = law.get(seen, 0.0) + mass * float(share)
-        return law
-
-    def tally_of(self, outcome: int) -> Tally:
-        """The tally of a numbered multiset of messages."""
-        messages = self.protocol.message_format.message(self.alphabet.kinds_of(outcome))
-        tally: Tally = self.protocol.tally(Messages(messages, self.users))
-        return tally
-
-    def summary(self, data: tuple[Any, ...]) -> NDArray[Any]:
-        """What the fast route starts from."""
-        if self.protocol.question == "sum":
-            return np.array(data)
-        return np.bincount(data, minlength=self.protocol.domain_size)
-
-    def truth(self, data: tuple[Any, ...]) -> NDArray[np.float64]:
-        """What is estimated: every count, the count of ones, or the sum."""
-        if self.protocol.question == "sum":
-            domain = self.protocol.domain
-            return np.array([len(data) * domain.lower + domain.width * sum(data)])
-        counts = np.bincount(data, minlength=self.protocol.domain_size).astype(np.float64)
-        return counts[1:] if self.protocol.question == "count" else counts
-
-
-def _tables_are_laws(subject: _Subject) -> Found:
+def _tables_are_laws(subject: Subject) -> Found:
     sums = [float(sum(law.values())) for law in subject.report_laws]
     widths = {len(copies) for law in subject.report_laws for copies in law}
     good = all(1 - _LARGEST_MISSING <= total <= 1 + 1e-9 for total in sums)
     return good and widths == {subject.protocol.message_format.codes}, f"probabilities sum to {sums}"
 
 
-def _one_by_one(subject: _Subject) -> Found:
+def _one_by_one(subject: Subject) -> Found:
     """The randomizer as a device calls it."""
     p_values = []
     for value in subject.values:
@@ -176,7 +103,7 @@ def _one_by_one(subject: _Subject) -> Found:
     return min(p_values) > subject.alpha, f"least p-value {min(p_values):.2g} of {len(p_values)} values"
 
 
-def _all_at_once(subject: _Subject) -> Found:
+def _all_at_once(subject: Subject) -> Found:
     """The vectorised randomizer, report by report."""
     p_values = []
     for value in subject.values:
@@ -188,14 +115,14 @@ def _all_at_once(subject: _Subject) -> Found:
     return min(p_values) > subject.alpha, f"least p-value {min(p_values):.2g} of {len(p_values)} values"
 
 
-def _weights(subject: _Subject, messages: NDArray[Any]) -> NDArray[np.int64]:
+def _weights(subject: Subject, messages: NDArray[Any]) -> NDArray[np.int64]:
     """The number of each message as a multiset of one."""
     checked = subject.protocol.message_format.check(messages)
     weights: NDArray[np.int64] = subject.alphabet.weights[subject.protocol.message_format.code(checked)]
     return weights
 
 
-def _by_messages(subject: _Subject) -> Found:
+def _by_messages(subject: Subject) -> Found:
     """The whole table of what is released, through messages."""
 
     def draw(data: tuple[Any, ...], rounds: int) -> list[tuple[int, ...]]:
@@ -210,7 +137,7 @@ def _by_messages(subject: _Subject) -> Found:
     return _rounds(subject, draw)
 
 
-def _by_counts(subject: _Subject) -> Found:
+def _by_counts(subject: Subject) -> Found:
     """The whole table of what is released, by the fast route."""
 
     def draw(data: tuple[Any, ...], rounds: int) -> list[tuple[int, ...]]:
@@ -220,7 +147,7 @@ def _by_counts(subject: _Subject) -> Found:
     return _rounds(subject, draw)
 
 
-def _rounds(subject: _Subject, draw: Callable[[tuple[Any, ...], int], list[tuple[int, ...]]]) -> Found:
+def _rounds(subject: Subject, draw: Callable[[tuple[Any, ...], int], list[tuple[int, ...]]]) -> Found:
     p_values = []
     for data in subject.data_sets[:2]:
         law = subject.released_law(data)
@@ -229,7 +156,7 @@ def _rounds(subject: _Subject, draw: Callable[[tuple[Any, ...], int], list[tuple
     return min(p_values) > subject.alpha, f"least p-value {min(p_values):.2g}"
 
 
-def _lengths_say_nothing(subject: _Subject) -> Found:
+def _lengths_say_nothing(subject: Subject) -> Found:
     """The number of messages has the same law whatever the value."""
     lengths = []
     for value in subject.values:
@@ -239,7 +166,7 @@ def _lengths_say_nothing(subject: _Subject) -> Found:
     return same, f"lengths {np.flatnonzero(lengths[0]).tolist()}"
 
 
-def _cost_is_kept(subject: _Subject) -> Found:
+def _cost_is_kept(subject: Subject) -> Found:
     tables = subject.reports.values()
     sizes = [subject.alphabet.size(table.outcomes) for table in tables]
     expected = max(float(size @ table.masses) for size, table in zip(sizes, tables, strict=True))
@@ -253,7 +180,7 @@ def _cost_is_kept(subject: _Subject) -> Found:
     return good, f"{expected:.4g} messages expected, {largest} at most"
 
 
-def _guarantee_holds(subject: _Subject) -> Found:
+def _guarantee_holds(subject: Subject) -> Found:
     """No two neighbouring data sets are told apart better than the guarantee allows, by whoever sees what."""
     guarantee = subject.protocol.guarantee
     worst, where = -1.0, ""
@@ -273,7 +200,7 @@ def _guarantee_holds(subject: _Subject) -> Found:
     return worst <= 1e-10, where
 
 
-def _views(subject: _Subject) -> Any:
+def _views(subject: Subject) -> Any:
     """Pairs of neighbours with the laws of what the least trusted party sees."""
     if subject.protocol.model == "local":
         for first in subject.values:
@@ -294,7 +221,7 @@ def _as_mapping(table: Table) -> dict[int, float]:
     return dict(zip(table.outcomes.tolist(), table.masses.tolist(), strict=True))
 
 
-def _is_unbiased(subject: _Subject) -> Found:
+def _is_unbiased(subject: Subject) -> Found:
     worst, where = 0.0, "every data set"
     for data in subject.data_sets:
         numbers, masses = _estimates(subject, data)
@@ -304,7 +231,7 @@ def _is_unbiased(subject: _Subject) -> Found:
     return worst < 1e-6 * _unit(subject) or worst < _tolerance(subject), where
 
 
-def _error_is_predicted(subject: _Subject) -> Found:
+def _error_is_predicted(subject: Subject) -> Found:
     """The exact mean squared error of every data set equals the predicted one."""
     worst, where = 0.0, "every data set"
     for data in subject.data_sets:
@@ -318,17 +245,17 @@ def _error_is_predicted(subject: _Subject) -> Found:
     return worst < 1e-6 or worst < _tolerance(subject), where
 
 
-def _unit(subject: _Subject) -> float:
+def _unit(subject: Subject) -> float:
     return float(subject.protocol.domain.width) if subject.protocol.question == "sum" else 1.0
 
 
-def _tolerance(subject: _Subject) -> float:
+def _tolerance(subject: Subject) -> float:
     """Where tails were left out of the tables, moments miss them."""
     cut = any(table.missing > 1e-12 for table in subject.reports.values())
     return 0.02 if cut else 1e-6
 
 
-def _estimates(subject: _Subject, data: tuple[Any, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _estimates(subject: Subject, data: tuple[Any, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Every estimate that a round over this data can end with, and how likely it is."""
     released = bool(subject.protocol.model == "central" or subject.protocol.trusts_shuffler)
     law = {seen: mass for seen, mass in subject.released_law(data).items() if mass > 1e-12}
@@ -338,7 +265,7 @@ def _estimates(subject: _Subject, data: tuple[Any, ...]) -> tuple[NDArray[np.flo
     return np.array(rows), np.array(list(law.values()))
 
 
-def _tallies_add(subject: _Subject) -> Found:
+def _tallies_add(subject: Subject) -> Found:
     protocol = subject.protocol
     messages = [protocol.randomize_all(np.array([value] * subject.users)) for value in subject.values]
     total = protocol.tally(messages[0])
@@ -349,7 +276,7 @@ def _tallies_add(subject: _Subject) -> Found:
     return total == together, f"{total.counts.tolist()[:20]}"
 
 
-def _messages_survive(subject: _Subject) -> Found:
+def _messages_survive(subject: Subject) -> Found:
     """Packed into bytes and back they are the same."""
     form = subject.protocol.message_format
     sent = subject.protocol.randomize_all(np.array(subject.values * 20)).values
@@ -358,7 +285,7 @@ def _messages_survive(subject: _Subject) -> Found:
     return packed.shape == (len(sent), form.size) and np.array_equal(back, sent), f"{form.size} bytes each"
 
 
-def _document_survives(subject: _Subject) -> Found:
+def _document_survives(subject: Subject) -> Found:
     """Written as JSON and read again it is the same protocol with the same guarantee."""
     original = getattr(subject.protocol, "_protocol", subject.protocol)
     document = json.loads(json.dumps(to_document(original), allow_nan=False))
@@ -388,7 +315,7 @@ def _numbers(estimate: Any) -> NDArray[np.float64]:
 
 _UNBIASED = "estimates are right on average"
 
-CHECKS: Mapping[str, Callable[[_Subject], Found]] = {
+CHECKS: Mapping[str, Callable[[Subject], Found]] = {
     "report_law is a law": _tables_are_laws,
     "randomize has its law": _one_by_one,
     "randomize_all has its law": _all_at_once,

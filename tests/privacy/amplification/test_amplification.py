@@ -190,6 +190,14 @@ def test_the_shared_support_matters():
     assert blanket_delta(np.eye(2), 3, 0.1) == 1.0
 
 
+def test_channels_whose_transform_vanishes():
+    """Even odds make frequencies vanish exactly; one user makes the tilted law a point."""
+    for channel in ([[0.75, 0.25], [0.25, 0.75]], [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]], [[0.9, 0.1], [0.1, 0.9]]):
+        for users in (1, 2, 3, 8):
+            for epsilon in (0.0, 0.1, 1.0):
+                assert not falls_short(np.array(channel), users, epsilon, blanket_delta(channel, users, epsilon))
+
+
 @pytest.mark.parametrize("values", [2, 3, 4])
 def test_randomized_response_against_enumeration(values):
     for users in (1, 2, 3, 5):

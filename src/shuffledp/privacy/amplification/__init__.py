@@ -1,8 +1,10 @@
 """Amplification by shuffling: what an anonymous crowd adds to reports that are private on their own.
 
 One theorem a file. ``METHODS`` names those that need only the local epsilon; each gives an epsilon that
-holds after shuffling, at most the local one. Names with "stronger-clones" or "2-rr" hold for
-randomized response and channels that pass ``check_restriction``; the others for every randomizer.
+holds after shuffling, at most the local one. Names with "stronger-clones" hold for randomized response
+and channels that pass ``check_restriction``; the others for every randomizer. "exact-2-rr" is no
+guarantee but the mark to compare with: the exact epsilon of two answers when all others hold a 0, which is
+not always the worst case.
 """
 
 from __future__ import annotations

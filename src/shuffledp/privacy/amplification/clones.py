@@ -261,7 +261,7 @@ def check_local_epsilon(users: int, local_epsilon: float) -> None:
 def clones_law(users: int, local_epsilon: float) -> ClonesLaw:
     """The law that bounds every local randomizer: each other user is a clone with probability e^-local_epsilon.
 
-    Feldman, McMillan and Talwar (2021), Theorem 3.2 and its numerical form. Valid for any
+    Feldman, McMillan and Talwar (2021), in its numerical form. Valid for any
     randomizer that is local_epsilon-private on its own.
     """
     check_local_epsilon(users, local_epsilon)
@@ -284,7 +284,7 @@ def clones_delta(epsilon: float, users: int, local_epsilon: float) -> float:
 
 
 def clones_epsilon_closed_form(users: int, local_epsilon: float, delta: float) -> float:
-    """Feldman, McMillan and Talwar (2021), Theorem 3.1: epsilon after shuffling, for any randomizer.
+    """Feldman, McMillan and Talwar (2021), closed form: epsilon after shuffling, for any randomizer.
 
     Condition: local_epsilon <= ln(users / (16 ln(2/delta))).
     """

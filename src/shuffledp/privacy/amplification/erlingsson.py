@@ -12,7 +12,7 @@ __all__ = ["erlingsson_epsilon", "erlingsson_simple_epsilon"]
 
 
 def erlingsson_epsilon(users: int, local_epsilon: float, delta: float) -> float:
-    """Erlingsson et al. (2019), Theorem 7: epsilon after shuffling.
+    """Erlingsson et al. (2019): epsilon after shuffling.
 
     Infinite where the bound does not fit a float; it can exceed local_epsilon, which then holds as well.
     """

@@ -58,13 +58,18 @@ class Draws:
             sine = np.sin(half_angle)
             real -= 2 * mass * sine * sine
             imaginary -= 2 * mass * sine * np.cos(half_angle)  # the sign of numpy
-        size = self.trials / 2 * np.log1p(np.maximum(2 * real + real**2 + imaginary**2, -1 + 1e-300))
+        excess = 2 * real + real**2 + imaginary**2
+        size = self.trials / 2 * np.log1p(np.maximum(excess, -0.5))
+        low = excess < -0.5  # near 0 the logarithm of the size itself is accurate, up to about 2^-52 after all powers
+        size[low] = self.trials * np.log(np.maximum(np.hypot(1 + real[low], imaginary[low]), 1e-300))
         spectrum = np.zeros(len(place), dtype=np.complex128)
         seen = np.flatnonzero(size > -_FAINTEST)
         angle = self.trials * np.arctan2(imaginary[seen], 1 + real[seen])
         spectrum[seen] = np.exp(size[seen] + 1j * angle)
         error = 2.0**-50 * (1 + self.trials * (np.abs(real[seen]) + np.abs(imaginary[seen])))
-        return spectrum, float((np.abs(spectrum[seen]) * error).sum()) * 2 / length + math.exp(-_FAINTEST)
+        return spectrum, float((np.abs(spectrum[seen]) * error).sum()) * 2 / length + math.exp(
+            -_FAINTEST
+        ) + 2.0**-50 * bool(low.any() and self.trials < 200)
 
     def _tilted(self, tilt: float) -> Floats:
         grown = np.exp(tilt * self.steps)
@@ -145,7 +150,7 @@ def expected_positive_part(draws: Draws, offset: float, noise: ScaledNoise | Non
         return draws.cumulant(at) + (noise.cumulant(at) if noise else 0.0)
 
     _, variance = _moments(draws, tilt, noise)
-    log_norm, reach = cumulant(tilt), min(8 / math.sqrt(variance), _largest_tilt(draws))
+    log_norm, reach = cumulant(tilt), min(8 / math.sqrt(max(variance, 1e-300)), _largest_tilt(draws))
     highest = (cumulant(tilt + reach) - log_norm + _TAIL) / reach  # Chernoff: beyond lies less than e^-_TAIL
     lowest = -(cumulant(tilt - reach) - log_norm + _TAIL) / reach
     start = math.floor(min(lowest, -offset)) - 1
@@ -177,7 +182,7 @@ def _moments(draws: Draws, tilt: float, noise: ScaledNoise | None) -> tuple[floa
 def _turning_tilt(draws: Draws, offset: float, noise: ScaledNoise | None) -> float:
     """The tilt under which the mean sum is just 0, or a small one if it is above 0 untilted."""
     largest = _largest_tilt(draws)
-    least = min(1 / math.sqrt(_moments(draws, 0.0, noise)[1]), largest)
+    least = min(1 / math.sqrt(max(_moments(draws, 0.0, noise)[1], 1e-300)), largest)
     low, high = least, least
     while high < largest and _moments(draws, high, noise)[0] + offset < 0:
         low, high = high, min(2 * high, largest)

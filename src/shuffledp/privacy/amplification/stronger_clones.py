@@ -85,7 +85,7 @@ def stronger_clones_delta(epsilon: float, users: int, channel: ArrayLike | Rando
 
 
 def stronger_clones_epsilon_closed_form(users: int, channel: ArrayLike | RandomizedResponse, delta: float) -> float:
-    """Feldman, McMillan and Talwar (2023), Theorem 3.1, for a channel that passes ``check_restriction``.
+    """Feldman, McMillan and Talwar (2023), closed form, for a channel that passes ``check_restriction``.
 
     Condition: local_epsilon <= ln(users / (8 ln(2/delta)) - 1).
     """

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any, ClassVar, Self
 
@@ -74,11 +74,10 @@ class CheuHistogram(HistogramProtocol):
         terms = Terms.of(
             users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
         )
-        choose = paper_histogram_flip if calibration == "paper" else least_histogram_flip
-        return cls(terms, choose(terms.honest_users, epsilon, delta), size, named, form)
+        return cls(terms, _flip(calibration, terms.honest_users, epsilon, delta), size, named, form)
 
     @classmethod
-    def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
+    def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:  # noqa: ARG003
         """The paper's own form."""
         return ({"form": "bits"},)
 
@@ -165,3 +164,10 @@ class CheuHistogram(HistogramProtocol):
             largest=users,
             numbers=self.domain_size,
         )
+
+
+@lru_cache(maxsize=64)
+def _flip(calibration: str, honest_users: int, epsilon: float, delta: float) -> Dyadic:
+    """Kept, since both forms and every domain have the same."""
+    choose = paper_histogram_flip if calibration == "paper" else least_histogram_flip
+    return choose(honest_users, epsilon, delta)

@@ -66,9 +66,9 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         honest_fraction: float = 1.0,
         split: float = 0.9,
     ) -> Self:
-        """The least flooding that is (epsilon, delta)-private overall, with ``split`` of epsilon for the noise that stays.
+        """The least flooding that is (epsilon, delta)-private overall.
 
-        A larger split means less error and more messages.
+        ``split`` is the part of epsilon for the noise that stays: more of it means less error and more messages.
         """
         size, named = cls.sizes(domain_size, categories)
         terms = Terms.of(
@@ -78,9 +78,9 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         return cls(terms, *choose(terms.epsilon, terms.delta, split, "histogram"), size, named)
 
     @classmethod
-    def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
+    def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:  # noqa: ARG003
         """Less error for more messages, and fewer messages for more error."""
-        return ({"split": 0.96}, {"split": 0.7})
+        return ({"split": 0.96}, {"split": 0.8}, {"split": 0.6})
 
     @property
     def planned_shares(self) -> int:

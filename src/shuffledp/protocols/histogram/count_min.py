@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any, ClassVar, Self
 
@@ -90,9 +90,9 @@ class CountMinHistogram(HistogramProtocol):
     ) -> Self:
         """The least noise that is (epsilon, delta)-private overall, all rows together.
 
-        By default log2(2 d / 0.05) rows, made odd for the median, and so many buckets that few categories share
-        one: 16 d, or 4 n where that is less. The paper has 2 n buckets and takes the least row. Hash
-        functions are drawn here and public from then on, before anybody reports.
+        By default log2(2 d / 0.05) rows, made odd for the median, and as many buckets as categories, which then
+        hardly ever share one, or 4 n where that is less. The paper has 2 n buckets and takes the least row.
+        Hash functions are drawn here and public from then on, before anybody reports.
         """
         size, named = cls.sizes(domain_size, categories)
         terms = Terms.of(
@@ -100,7 +100,7 @@ class CountMinHistogram(HistogramProtocol):
         )
         paper = calibration == "paper"
         if buckets is None:
-            buckets = max(2, 2 * users if paper else min(4 * users, 16 * size))
+            buckets = max(2, 2 * users if paper else min(4 * users, size))
         if max(size, buckets) > _LARGEST_SIZE:
             raise InfeasibleError(
                 f"Hashing {size:,} categories to {buckets:,} buckets is not offered: at most {_LARGEST_SIZE:,} of "
@@ -213,7 +213,7 @@ class CountMinHistogram(HistogramProtocol):
             secure=tally.secure,
             categories=(self.categories or Categories.numbered(self.domain_size)).names,
             counts=np.maximum(raw, 0.0) if estimator == "minimum" else raw,
-            standard_errors=np.full(self.domain_size, math.sqrt(sketch.squared_error(np.zeros(self.rows, np.int64)))),
+            standard_errors=np.full(self.domain_size, math.sqrt(sketch.squared_error_alone)),
         )
 
     def expected_error(
@@ -230,7 +230,7 @@ class CountMinHistogram(HistogramProtocol):
             raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence:g}.", confidence=confidence)
         sketch = self._sketch(self.users, estimator)
         if counts is None:
-            squared = sketch.squared_error(np.zeros(self.rows, dtype=np.int64))
+            squared = sketch.squared_error_alone
         else:
             true = check_counts(np.asarray(counts).astype(np.int64), self.domain_size)
             squared = self._mean_squared_error(sketch, true, lowest=0.0 if estimator == "minimum" else -math.inf)
@@ -289,9 +289,7 @@ class CountMinHistogram(HistogramProtocol):
 
     def _sketch(self, users: int, estimator: str) -> _Sketch:
         order = 1 if estimator == "minimum" else (self.rows + 1) // 2
-        return _Sketch(
-            Binomial(users, self.gamma), self.rows, order, self.domain_size, float(self._family.collision)
-        )
+        return _kept_sketch(users, self.gamma, self.rows, order, self.domain_size, float(self._family.collision))
 
     def _check_room(self) -> None:
         cells = self.rows * self.buckets
@@ -311,6 +309,11 @@ class _Sketch:
     order: int
     categories: int
     collision: float
+
+    @cached_property
+    def squared_error_alone(self) -> float:
+        """The mean squared error of a category that shares no cell."""
+        return self.squared_error(np.zeros(self.rows, dtype=np.int64))
 
     def squared_error(self, extra: Whole, *, least: float = -math.inf) -> float:
         """The mean squared error if so many others share the cell of each row; errors below ``least`` become it."""
@@ -351,14 +354,15 @@ class _Sketch:
         """
         best, others = float(self.noise.trials), 0
         while others < best:
-            bound = self._sharing(others)
-            k = self._first(
-                lambda k, bound=bound: self._rows_beyond(bound + float(self.noise.upper_tail(k + 1)), self.rows - self.order + 1) <= risk
-            )
+            k = self._first(self._seldom_above(self._sharing(others), risk), self.noise)
             if k is not None:
                 best = min(best, others + max(0.0, k - self.noise.mean))
             others = max(1, 2 * others)
         return best
+
+    def _seldom_above(self, sharing: float, risk: float) -> Callable[[int], bool]:
+        rows = self.rows - self.order + 1
+        return lambda k: self._rows_beyond(sharing + float(self.noise.upper_tail(k + 1)), rows) <= risk
 
     def reach_below(self, risk: float) -> float:
         """The estimate is too small by more than this with at most the risk; others in a cell only add."""
@@ -377,9 +381,9 @@ class _Sketch:
 
         return float(betainc(rows, self.rows - rows + 1, min(1.0, probability)))
 
-    def _first(self, enough: Callable[[int], bool], noise: Binomial | None = None) -> int | None:
+    @staticmethod
+    def _first(enough: Callable[[int], bool], noise: Binomial) -> int | None:
         """The least k from the mean of the noise on that is enough; None if not even all of it is."""
-        noise = noise or self.noise
         low, high = math.ceil(noise.mean) - 1, noise.trials
         if not enough(high):
             return None
@@ -391,3 +395,8 @@ class _Sketch:
             middle = (low + high) // 2
             low, high = (low, middle) if enough(middle) else (middle, high)
         return high
+
+
+@lru_cache(maxsize=16)
+def _kept_sketch(users: int, gamma: Dyadic, rows: int, order: int, categories: int, collision: float) -> _Sketch:
+    return _Sketch(Binomial(users, gamma), rows, order, categories, collision)

@@ -37,7 +37,7 @@ from shuffledp.protocols.histogram.uniform_blanket import (
 from shuffledp.protocols.kinds import HistogramProtocol
 from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.terms import Terms
-from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, binomial, draw_words, uniform_counts
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial, draw_words, uniform_counts
 from shuffledp.shuffling import permute
 
 __all__ = ["HadamardBlanketHistogram", "count_even", "kernel_sizes"]
@@ -46,6 +46,7 @@ _LONGEST_LAW = 4096
 _CHUNK = 1 << 16
 _MOST_HASHES = 62
 _MOST_BITS = 32
+_FEW_COINS = 1 << 12
 
 Vectors = NDArray[np.uint32]
 
@@ -176,7 +177,7 @@ class HadamardBlanketHistogram(HistogramProtocol):
         found[1 : 1 + self.domain_size] = true
         for held in _in_parts(true):
             _add_own_subspaces(found, held + 1, self.hashes, self.bits, source)
-        added = users * self.blanket.whole + int(binomial(users, self.blanket.rest, 1, source)[0])
+        added = users * self.blanket.whole + _successes(users, self.blanket.rest, source)
         _add_subspaces(found, added, self.hashes, self.bits, source)
         return Tally(found[1 : 1 + self.domain_size], users, source.secure)
 
@@ -266,12 +267,19 @@ def kernel_sizes(matrices: int, rows: int, columns: int, source: RandomSource) -
         following = [0] * (columns + 1)
         for rank, count in enumerate(by_rank):
             if count:
-                stays = int(binomial(count, Dyadic(1, rows - rank), 1, source)[0])
+                stays = _successes(count, Dyadic(1, rows - rank), source)
                 following[rank] += stays
                 if stays < count:
                     following[rank + 1] += count - stays
         by_rank = following
     return by_rank[::-1]
+
+
+def _successes(trials: int, probability: Dyadic, source: RandomSource) -> int:
+    """One draw of Bin(trials, probability); a few coins are thrown, which needs no table."""
+    if trials <= _FEW_COINS:
+        return int(np.count_nonzero(bernoulli(probability, trials, source)))
+    return int(binomial(trials, probability, 1, source)[0])
 
 
 def _add_subspaces(found: NDArray[np.int64], tuples: int, hashes: int, bits: int, source: RandomSource) -> None:
@@ -293,10 +301,13 @@ def _add_own_subspaces(
 
     Modulo the own vector they are the kernel of a uniform matrix with a column fewer.
     """
+    sizes = kernel_sizes(len(vectors), hashes, bits - 1, source)
+    if sizes[0] == len(vectors):
+        return
     own = vectors.astype(np.uint32)
     permute(own, source=source)
     start = 0
-    for dimension, count in enumerate(kernel_sizes(len(own), hashes, bits - 1, source)):
+    for dimension, count in enumerate(sizes):
         these = own[start : start + count]
         start += count
         if dimension == 0 or not count:

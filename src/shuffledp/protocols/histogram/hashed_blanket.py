@@ -42,6 +42,7 @@ __all__ = ["HashedBlanketHistogram"]
 _LEAST_DOMAIN = 4
 _MOST_BUCKETS = 1 << 30
 _LONGEST_LAW = 10_000
+_OFTEN_NEEDED = 50  # messages in each bucket; only a start for a search
 
 
 @dataclass(frozen=True)
@@ -188,24 +189,28 @@ class HashedBlanketHistogram(HistogramProtocol):
 
 
 def _most_buckets(terms: Terms, added: int, largest: int) -> int:
-    """The most buckets for which so many messages by each user are enough; below 2 if none are.
+    """The most buckets for which so many messages by each user are enough; 1 if not even 2 are.
 
-    More buckets are hit less often, and fewer hits hide less.
+    More buckets are hit less often, and fewer hits hide less. The search starts where each bucket has as
+    many messages as it needs among not much fewer buckets.
     """
-    slots = Slots(added, Dyadic(0))
+    slots, users = Slots(added, Dyadic(0)), terms.honest_users
 
     def enough(buckets: int) -> bool:
-        return slots.law(terms.honest_users, buckets).delta_at(terms.epsilon) <= terms.delta
+        return slots.law(users, buckets).delta_at(terms.epsilon) <= terms.delta
 
-    if largest < 2 or not enough(2):
+    some = max(2, min(largest, added * users // _OFTEN_NEEDED))
+    each = least_slots(users, some, terms.epsilon, terms.delta).mean / some
+    low = min(max(2, math.floor(added / each)), largest)
+    step = 1
+    while low > 2 and not enough(low):
+        low, step = max(2, low - step), 2 * step
+    if low == 2 and not enough(2):
         return 1
-    low, high = 2, largest + 1  # enough, and the first that is not allowed
-    step = 2
-    while low * step < high:
-        if not enough(low * step):
-            high = low * step
-            break
-        low *= step
+    high, step = low + 1, 1
+    while high <= largest and enough(high):
+        low, high, step = high, high + step, 2 * step
+    high = min(high, largest + 1)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if enough(middle) else (low, middle)

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -21,9 +20,9 @@ from numpy.typing import NDArray
 from shuffledp.domain import Categories, check_index, check_indices
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
-from shuffledp.privacy.amplification import BlanketLaw, least_blanket
+from shuffledp.privacy.amplification import BlanketLaw
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.hashing import AffineHashes
+from shuffledp.protocols.hashing import AffineHashes, least_prime
 from shuffledp.protocols.histogram.shuffled_k_rr import theorem_31_mean
 from shuffledp.protocols.histogram.uniform_blanket import sample_in_parts
 from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
@@ -35,8 +34,11 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 __all__ = ["ShuffledLocalHashing"]
 
 _LONGEST_LAW = 100_000
-_LARGEST_BLANKET = Fraction(999, 1000)
-_TRIAL_USERS = 4_000  # the best share of buckets hardly depends on the number of users
+_LARGEST_LOGIT = math.log(999)  # a blanket of 0.999 leaves nothing to be learnt
+_LEAST_LOGIT = -42.0
+_MOST_BUCKETS = 1 << 30
+_TRIAL_EPSILON = 1.0
+_TRIAL_USERS = 2_000  # the best share of buckets hardly depends on the number of users
 _FIRST_TRIAL = 0.05  # buckets per user
 
 
@@ -82,7 +84,16 @@ class ShuffledLocalHashing(HistogramProtocol):
             chosen, blanket = _paper_parameters(terms, buckets)
         else:
             chosen = buckets or _best_buckets(terms, size)
-            blanket = _least_blanket(terms.honest_users, chosen, epsilon, delta)
+            least = _least_blanket(terms.honest_users, chosen, terms)
+            if least is None:
+                raise InfeasibleError(
+                    f"{terms.honest_users:,} users are too few for hashes in {chosen:,} buckets with "
+                    f"epsilon = {epsilon:g} and delta = {delta:g}: nearly every answer would be random. "
+                    "More users or a larger epsilon help.",
+                    users=terms.honest_users,
+                    buckets=chosen,
+                )
+            blanket = least
         return cls(terms, blanket, chosen, size, named)
 
     @cached_property
@@ -164,59 +175,83 @@ def _analysis(users: int, blanket: float, buckets: int, size: int, collision: fl
 
 
 def _best_buckets(terms: Terms, size: int) -> int:
-    """The number of buckets with about the least error, among powers of two times a first guess.
+    """The number of buckets with about the least error, among powers of four times a first guess.
 
-    What a blanket costs depends nearly only on the buckets per user, so the search is on a smaller round.
+    A small domain needs no collisions: its prime has just as many buckets. What a blanket costs depends nearly only on
+    the buckets per user times epsilon squared, so the search is on a smaller round with a larger epsilon.
     """
+    share = _FIRST_TRIAL * min(1.0, terms.epsilon) ** 2
+    if size <= max(2, share * terms.honest_users):
+        return least_prime(max(size, 3))
+    trial = replace(terms, epsilon=max(terms.epsilon, _TRIAL_EPSILON))
     users = min(terms.honest_users, _TRIAL_USERS)
-    scale = terms.honest_users / users
+    scale = terms.honest_users / users * (terms.epsilon / trial.epsilon) ** 2
+    fewest, most = math.ceil(2 / scale), min(size, _MOST_BUCKETS) / scale
 
     def rmse(buckets: int) -> float:
-        try:
-            blanket = float(least_blanket(users, buckets, terms.epsilon, terms.delta))
-        except InfeasibleError:
+        blanket = _least_blanket(users, buckets, trial, precision=0.2)
+        if blanket is None:
             return math.inf
-        many = max(2, round(buckets * scale))
-        return _analysis(terms.users, blanket, many, size, 1 / many).expected_error(0.5).rmse
+        many = round(buckets * scale)
+        collision = float(AffineHashes.for_domain(size, many).collision)
+        return _analysis(terms.users, float(blanket), many, size, collision).expected_error(0.5).rmse
 
-    best = max(2, round(_FIRST_TRIAL * users * min(1.0, terms.epsilon) ** 2))
+    best = max(fewest, round(_FIRST_TRIAL * users))
     least = rmse(best)
-    for grows in (False, True):
-        while True:
-            following = best * 2 if grows else max(2, best // 2)
-            if following == best or following * scale >= 1 << 30:
-                break
+    for factor in (4, 0.25):
+        start = best
+        while (following := max(fewest, round(min(best * factor, most)))) != best:
             error = rmse(following)
-            if error > least or (error == math.inf and grows):
+            if error > least or (factor > 1 and error == math.inf):
                 break
             best, least = following, error
-    return max(2, round(best * scale))
+        if best != start:
+            break
+    return round(best * scale)
 
 
-def _least_blanket(users: int, buckets: int, epsilon: float, delta: float) -> Dyadic:
-    """The least blanket by the privacy blanket alone; other proofs for randomized response do not cover hashes."""
-    found = least_blanket(users, buckets, epsilon, delta)
+def _least_blanket(users: int, buckets: int, terms: Terms, *, precision: float = 1e-6) -> Dyadic | None:
+    """The least blanket, by the privacy blanket alone: other proofs for randomized response do not cover hashes.
 
-    def enough(blanket: Dyadic) -> bool:
-        return BlanketLaw(users, blanket, buckets).delta_at(epsilon) <= delta
+    A step between a blanket that is enough and one that is not, until delta is within the precision; None if none is.
+    """
 
-    if enough(found):
-        return found
-    low, high = found.fraction, found.fraction
-    while not enough(Dyadic.at_least(high)):
-        if high == _LARGEST_BLANKET:
-            raise InfeasibleError(
-                f"{users:,} users are too few for hashes in {buckets:,} buckets with epsilon = {epsilon:g} and "
-                f"delta = {delta:g}: nearly every answer would be random. More users or a larger epsilon help.",
-                users=users,
-                buckets=buckets,
-            )
-        low, high = high, min(high + (high - found.fraction) + high / 1000, _LARGEST_BLANKET)
-    while high - low > low / 1_000_000:
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(Dyadic.at_least(middle)) else (middle, high)
-        low, high = Fraction(float(low)), Fraction(float(high))
-    return Dyadic.at_least(high)
+    def excess(logit: float) -> float:
+        delta = BlanketLaw(users, _blanket_at(logit), buckets).delta_at(terms.epsilon)
+        difference = math.log(max(delta, 1e-300) / terms.delta)
+        return max(difference, 1e-300) if delta > terms.delta else min(difference, 0.0)
+
+    each = math.log(1 / terms.delta) * (2.2 / terms.epsilon**2 + 0.6 / terms.epsilon + 0.4) + 1  # a rough start
+    share = min(each * buckets / users, 0.5)
+    x = math.log(share / (1 - share))
+    y, step = excess(x), 0.1
+    while True:
+        if y > 0 and x >= _LARGEST_LOGIT:
+            return None
+        following = min(x + step, _LARGEST_LOGIT) if y > 0 else x - step
+        y_following = excess(following)
+        if (y_following > 0) != (y > 0):
+            break
+        if following < _LEAST_LOGIT:
+            return _blanket_at(following)
+        x, y, step = following, y_following, 2 * step
+    (low, y_low), (high, y_high) = sorted(((x, y), (following, y_following)))
+    last_moved = 0
+    while high - low > 1e-8 and not -precision < y_high <= 0:
+        middle = high - y_high * (high - low) / (y_high - y_low)
+        middle = min(max(middle, low + 0.02 * (high - low)), high - 0.002 * (high - low))
+        y = excess(middle)
+        if y > 0:
+            low, y_low, y_high = middle, y, y_high / 2 if last_moved > 0 else y_high
+            last_moved = 1
+        else:
+            high, y_high, y_low = middle, y, y_low / 2 if last_moved < 0 else y_low
+            last_moved = -1
+    return _blanket_at(high)
+
+
+def _blanket_at(logit: float) -> Dyadic:
+    return Dyadic.at_least(1 / (1 + math.exp(-logit)))
 
 
 def _paper_parameters(terms: Terms, buckets: int | None) -> tuple[int, Dyadic]:

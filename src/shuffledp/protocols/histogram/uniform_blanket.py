@@ -216,10 +216,8 @@ class _CentredNoise:
         step = -(-(last - first + 1) // _BLOCKS)
         starts = np.arange(first, last + 1, step, dtype=np.int64)
         ends = np.minimum(starts + step - 1, last)
-        mass: Floats = np.maximum(law.lower_tail(ends) - law.lower_tail(starts - 1), 0.0)
-        least: Floats = starts + sure
-        most: Floats = ends + sure
-        return least, most, mass, 2 * cut
+        mass = np.maximum(law.lower_tail(ends) - law.lower_tail(starts - 1), 0.0)
+        return starts.astype(np.float64) + sure, ends.astype(np.float64) + sure, mass, 2 * cut
 
     def _risk_of(
         self,

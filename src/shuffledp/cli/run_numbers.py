@@ -1,0 +1,185 @@
+"""``shuffledp run sum`` and ``run mean``: from a column of numbers to a private estimate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from shuffledp.cli.options import (
+    Calibration,
+    CalibrationOption,
+    ConfidenceOption,
+    DeltaOption,
+    EpsilonOption,
+    EstimatorOption,
+    HonestFractionOption,
+    JsonOption,
+    LowerOption,
+    PlotOption,
+    SeedOption,
+    UpperOption,
+    WholeOption,
+)
+from shuffledp.cli.rounds import (
+    BEST,
+    ColumnOption,
+    DataArgument,
+    DropMissingOption,
+    Engine,
+    EngineOption,
+    OutOption,
+    ProtocolOption,
+    Route,
+    RouteOption,
+    Target,
+    check_early,
+    check_paths,
+    deliver,
+    note_caveats,
+    run_one,
+    say_guarantee,
+    with_caveats,
+)
+from shuffledp.cli.screen import print_json, progress_bar, say
+from shuffledp.domain import Interval
+from shuffledp.engines.local import FileColumn
+from shuffledp.planning import Mean, Sum
+
+__all__ = ["run_mean", "run_sum"]
+
+ClipOption = Annotated[bool, typer.Option("--clip", help="Move numbers outside the bounds to the nearer one.")]
+
+
+def run_sum(
+    data: DataArgument,
+    column: ColumnOption,
+    lower: LowerOption,
+    upper: UpperOption,
+    epsilon: EpsilonOption,
+    delta: DeltaOption,
+    whole: WholeOption = False,
+    clip: ClipOption = False,
+    drop_missing: DropMissingOption = False,
+    protocol: ProtocolOption = BEST,
+    calibration: CalibrationOption = Calibration.tight,
+    honest_fraction: HonestFractionOption = 1.0,
+    estimator: EstimatorOption = None,
+    confidence: ConfidenceOption = 0.95,
+    out: OutOption = None,
+    plot: PlotOption = None,
+    engine: EngineOption = Engine.local,
+    route: RouteOption = Route.auto,
+    insecure_seed: SeedOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add up privately the users' numbers, each between two public bounds.
+
+    Example: shuffledp run sum survey.csv --column minutes --lower 0 --upper 240 --epsilon 1 --delta 1e-6
+    """
+    target = Target(protocol, epsilon, delta, calibration, honest_fraction)
+    interval = Interval(lower, upper, whole)
+    _run_numbers(
+        "sum",
+        data,
+        FileColumn(data, column, drop_missing),
+        interval,
+        clip,
+        target,
+        estimator,
+        _Delivery(confidence, out, plot, as_json),
+        engine,
+        route,
+        insecure_seed,
+    )
+
+
+def run_mean(
+    data: DataArgument,
+    column: ColumnOption,
+    lower: LowerOption,
+    upper: UpperOption,
+    epsilon: EpsilonOption,
+    delta: DeltaOption,
+    whole: WholeOption = False,
+    clip: ClipOption = False,
+    drop_missing: DropMissingOption = False,
+    protocol: ProtocolOption = BEST,
+    calibration: CalibrationOption = Calibration.tight,
+    honest_fraction: HonestFractionOption = 1.0,
+    estimator: EstimatorOption = None,
+    confidence: ConfidenceOption = 0.95,
+    out: OutOption = None,
+    plot: PlotOption = None,
+    engine: EngineOption = Engine.local,
+    route: RouteOption = Route.auto,
+    insecure_seed: SeedOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Estimate privately the mean of the users' numbers, each between two public bounds.
+
+    Example: shuffledp run mean survey.csv --column minutes --lower 0 --upper 240 --epsilon 1 --delta 1e-6
+    """
+    target = Target(protocol, epsilon, delta, calibration, honest_fraction)
+    interval = Interval(lower, upper, whole)
+    _run_numbers(
+        "mean",
+        data,
+        FileColumn(data, column, drop_missing),
+        interval,
+        clip,
+        target,
+        estimator,
+        _Delivery(confidence, out, plot, as_json),
+        engine,
+        route,
+        insecure_seed,
+    )
+
+
+class _Delivery(NamedTuple):
+    """How the result is to be shown and where it goes."""
+
+    confidence: float
+    out: Path | None
+    plot: Path | None
+    as_json: bool
+
+
+def _run_numbers(
+    statistic: str,
+    data: Path,
+    table: FileColumn,
+    interval: Interval,
+    clip: bool,
+    target: Target,
+    estimator: str | None,
+    delivery: _Delivery,
+    engine: Engine,
+    route: Route,
+    seed: int | None,
+) -> None:
+    check_early("sum", target, estimator, delivery.confidence, delivery.out, delivery.plot)
+    check_paths(data, None, delivery.out, delivery.plot)
+    with progress_bar(f"Reading {data.name}") as progress:
+        places = replace(table, progress=progress).places(interval, clip=clip)
+    kind = Mean if statistic == "mean" else Sum
+    question = kind(len(places), interval.lower, interval.upper, interval.whole)
+    estimate = run_one(question, places, target, estimator, engine, route, seed)
+    estimate = with_caveats(estimate, drop_missing=table.drop_missing)
+    estimate = estimate.mean if statistic == "mean" else estimate
+    result = estimate.to_json(delivery.confidence) | {"statistic": statistic}
+    deliver(estimate, result, delivery.confidence, delivery.out, delivery.plot, f"the {statistic} of {table.column}")
+    if delivery.as_json:
+        print_json(result)
+        note_caveats(estimate)
+        return
+    low, high = estimate.interval(delivery.confidence)
+    say(
+        f"The {statistic} of {table.column} over {estimate.users:,} users is {estimate.value:,.6g} "
+        f"(give or take {estimate.standard_error:,.3g})."
+    )
+    say(f"Between {low:,.6g} and {high:,.6g} with {delivery.confidence:.0%} confidence, by {estimate.protocol}.")
+    say_guarantee(estimate)

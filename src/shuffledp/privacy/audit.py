@@ -1,0 +1,290 @@
+"""Lower bounds on epsilon from what was seen: how often an event occurred under two neighbouring data sets.
+
+If a mechanism is (epsilon, delta)-private, no event is more than e^epsilon times as likely, plus delta, under
+one data set as under its neighbour. So an event of probability at least ``low`` under the one and at most
+``high`` under the other shows that epsilon >= ln((low - delta) / high). Clopper and Pearson (1934) give
+both ends with a stated risk, for any number of trials. The event is learned from one sample and counted in another:
+otherwise the risk would not be the stated one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shuffledp.errors import ParameterError
+
+__all__ = [
+    "Event",
+    "Evidence",
+    "Learned",
+    "OutcomeSet",
+    "Threshold",
+    "epsilon_lower_bound",
+    "learn_event",
+    "learn_outcomes",
+    "learn_threshold",
+    "proportion_bounds",
+]
+
+Rows = NDArray[Any]
+Floats = NDArray[np.float64]
+
+_MOST_CUTS = 400
+_ROUNDING = 1e-9
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, so that no single number is lost
+
+
+def proportion_bounds(hits: ArrayLike, trials: ArrayLike, risk: float) -> tuple[Floats, Floats]:
+    """The true probability is below the first, and above the second, with at most the risk each."""
+    from scipy.special import betainccinv, betaincinv
+
+    seen, total = np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64)
+    if not 0 < risk < 1 or np.any(total < 1) or np.any(seen < 0) or np.any(seen > total):
+        raise ParameterError(
+            f"Bounds need a risk between 0 and 1 and no more hits than trials, not {risk:g}, {hits} of {trials}.",
+            risk=risk,
+        )
+    missed = total - seen
+    low = np.where(seen > 0, betaincinv(np.maximum(seen, 1), missed + 1, risk), 0.0)
+    high = np.where(missed > 0, betainccinv(seen + 1, np.maximum(missed, 1), risk), 1.0)
+    return low * (1 - _ROUNDING), np.minimum(high * (1 + _ROUNDING), 1.0)
+
+
+def _log_ratio(low: Floats, high: Floats, delta: float) -> Floats:
+    """ln((low - delta) / high), or 0 where that says nothing."""
+    excess = np.maximum(low - delta, 0.0)
+    return np.log(np.maximum(excess, high) / high)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """How often one event occurred under either data set; it bounds the whole privacy curve from below.
+
+    The event must have been chosen, and with it the direction, before these trials.
+    """
+
+    hits: int
+    """Under the data set that is said to make the event likely."""
+    trials: int
+    other_hits: int
+    """Under its neighbour."""
+    other_trials: int
+    risk: float
+    """The probability that the bounds are wrong: half for either end."""
+
+    @property
+    def low(self) -> float:
+        """The event is at least this likely under the first data set."""
+        return float(proportion_bounds(self.hits, self.trials, self.risk / 2)[0])
+
+    @property
+    def high(self) -> float:
+        """The event is at most this likely under the second."""
+        return float(proportion_bounds(self.other_hits, self.other_trials, self.risk / 2)[1])
+
+    def epsilon_at(self, delta: float) -> float:
+        """Epsilon is at least this, at this delta."""
+        if not 0 <= delta < 1:
+            raise ParameterError(f"delta must lie between 0 and 1, not {delta}.", delta=delta)
+        return float(_log_ratio(np.array(self.low), np.array(self.high), delta))
+
+    def delta_at(self, epsilon: float) -> float:
+        """Delta is at least this, at this epsilon."""
+        if not epsilon >= 0:
+            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        return max(0.0, self.low - math.exp(min(epsilon, 700.0)) * self.high)
+
+
+def epsilon_lower_bound(
+    hits: int, trials: int, other_hits: int, other_trials: int, *, delta: float = 0.0, confidence: float = 0.95
+) -> float:
+    """The lower bound on epsilon from one event in both directions, each with half of the risk."""
+    check_confidence(confidence)
+    risk = (1 - confidence) / 2
+    forth = Evidence(hits, trials, other_hits, other_trials, risk)
+    back = Evidence(other_hits, other_trials, hits, trials, risk)
+    return max(forth.epsilon_at(delta), back.epsilon_at(delta))
+
+
+def check_confidence(confidence: float) -> None:
+    """Refuse a confidence that means nothing."""
+    if not 0 < confidence < 1:
+        raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence:g}.", confidence=confidence)
+
+
+class Event(Protocol):
+    """Something that an outcome, a row of numbers, is or is not."""
+
+    def occurred(self, rows: Rows) -> NDArray[np.bool_]:
+        """For each outcome, whether the event occurred."""
+
+    def words(self, name: str) -> str:
+        """The event in plain words, of outcomes of this name."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A weighted sum of an outcome's numbers that is large, or small."""
+
+    weights: tuple[float, ...]
+    cut: float
+    above: bool
+
+    def occurred(self, rows: Rows) -> NDArray[np.bool_]:
+        """On the right side of the cut, or on it."""
+        scores = rows @ np.array(self.weights)
+        seen: NDArray[np.bool_] = scores >= self.cut if self.above else scores <= self.cut
+        return seen
+
+    def words(self, name: str) -> str:
+        """Without weights where there is but one number that counts."""
+        side = "at least" if self.above else "at most"
+        used = [(place, weight) for place, weight in enumerate(self.weights) if weight != 0]
+        if used == [(0, 1.0)] and len(self.weights) == 1:
+            return f"{name}: {side} {self.cut:g}"
+        if len(used) == 1 and used[0][1] == 1.0:
+            return f"{name}: number {used[0][0] + 1} is {side} {self.cut:g}"
+        weighted = " + ".join(f"{weight:.3g} x number {place + 1}" for place, weight in used)
+        return f"{name}: {weighted} is {side} {self.cut:.4g}"
+
+
+@dataclass(frozen=True, eq=False)
+class OutcomeSet:
+    """One of listed outcomes."""
+
+    outcomes: NDArray[np.int64]
+
+    def occurred(self, rows: Rows) -> NDArray[np.bool_]:
+        """Equal to one of the list."""
+        return np.isin(_keys(rows), _keys(self.outcomes))
+
+    def words(self, name: str) -> str:
+        """All of a short list, or the first few."""
+        shown = [", ".join(map(str, row)) for row in self.outcomes[:4].tolist()]
+        listed = "; ".join(f"({each})" if self.outcomes.shape[1] > 1 else each for each in shown)
+        more = f" or one of {len(self.outcomes) - 4:,} more" if len(self.outcomes) > 4 else ""
+        return f"{name}: {listed}{more}"
+
+
+@dataclass(frozen=True)
+class Learned:
+    """An event, and the bound on epsilon that it promises in a new sample."""
+
+    event: Event
+    promise: float
+
+
+def learn_event(first: Rows, second: Rows, *, delta: float, risk: float, trials: int) -> Learned:
+    """The event of which the training samples promise the largest bound on epsilon, likelier under the first.
+
+    Samples hold one outcome a row, in whole numbers. Tried are lists of outcomes, thresholds of each number, and of
+    the weighted sum that tells the samples apart best. ``trials`` are planned under either data set.
+    """
+    one, other = _matrix(first), _matrix(second)
+    found = [learn_outcomes(one, other, delta=delta, risk=risk, trials=trials)]
+    columns = one.shape[1]
+    directions = [tuple(float(place == column) for place in range(columns)) for column in range(columns)]
+    if columns > 1:
+        directions.append(_best_direction(one[::2], other[::2]))
+    for weights in directions:
+        scores = one @ np.array(weights), other @ np.array(weights)
+        threshold, promise = _best_cut(*scores, delta=delta, risk=risk, trials=trials)
+        found.append(Learned(Threshold(weights, *threshold), promise))
+    return max(found, key=lambda learned: learned.promise)
+
+
+def learn_threshold(first: ArrayLike, second: ArrayLike, *, delta: float, risk: float, trials: int) -> Learned:
+    """The best threshold of real scores, likelier passed under the first data set."""
+    one, other = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    threshold, promise = _best_cut(one, other, delta=delta, risk=risk, trials=trials)
+    return Learned(Threshold((1.0,), *threshold), promise)
+
+
+def learn_outcomes(first: Rows, second: Rows, *, delta: float, risk: float, trials: int) -> Learned:
+    """The best list of outcomes: ranked by likelihood ratio in one half of the samples, cut off by the other."""
+    one, other = _matrix(first), _matrix(second)
+    ranked, border = np.concatenate((one[::2], other[::2])), len(one[::2])
+    known, where, places = np.unique(_keys(ranked), return_index=True, return_inverse=True)
+    counts = [np.bincount(part, minlength=len(known)) for part in (places[:border], places[border:])]
+    order = np.argsort(-(counts[0] + 0.5) / (counts[1] + 0.5), kind="stable")
+    totals = [np.cumsum(_occurrences(_keys(half[1::2]), known)[order]) for half in (one, other)]
+    promises = _promise(totals[0], len(one[1::2]), totals[1], len(other[1::2]), delta=delta, risk=risk, trials=trials)
+    best = int(np.argmax(promises))
+    return Learned(OutcomeSet(ranked[where[order[: best + 1]]]), float(promises[best]))
+
+
+def _matrix(rows: Rows) -> NDArray[np.int64]:
+    whole = np.asarray(rows, dtype=np.int64)
+    matrix = whole.reshape(len(whole), -1)
+    if len(matrix) < 4:
+        raise ParameterError(f"{len(matrix)} outcomes are too few to learn from; give at least 4.")
+    return matrix
+
+
+def _keys(rows: Rows) -> NDArray[np.uint64]:
+    """Each row as one number. Should two rows ever share one, they are one outcome, and every bound still holds."""
+    whole = np.asarray(rows, dtype=np.int64).view(np.uint64)
+    keys = np.zeros(len(whole), dtype=np.uint64)
+    for column in range(whole.shape[1]):
+        keys = keys * _MULTIPLIER + whole[:, column]  # modulo 2^64
+    return keys
+
+
+def _occurrences(keys: NDArray[np.uint64], known: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """How often each known key occurs; others are left out."""
+    seen, counts = np.unique(keys, return_counts=True)
+    _, places, found = np.intersect1d(known, seen, assume_unique=True, return_indices=True)
+    occurrences = np.zeros(len(known), dtype=np.int64)
+    occurrences[places] = counts[found]
+    return occurrences
+
+
+def _best_direction(one: Rows, other: Rows) -> tuple[float, ...]:
+    """Fisher's linear discriminant, scaled so that its largest weight is 1."""
+    spread = np.atleast_2d(np.cov(one, rowvar=False) + np.cov(other, rowvar=False))
+    ridge = 1e-6 * max(float(np.trace(spread)), 1e-6) * np.eye(len(spread))
+    weights = np.linalg.solve(spread + ridge, one.mean(axis=0) - other.mean(axis=0))
+    largest = float(np.max(np.abs(weights)))
+    return tuple((weights / largest).tolist()) if largest > 0 else (1.0,) * len(weights)
+
+
+def _best_cut(one: Floats, other: Floats, *, delta: float, risk: float, trials: int) -> tuple[tuple[float, bool], float]:
+    """The threshold and its side; few enough cuts are tried, most of them far out, where ratios are large."""
+    ordered = np.unique(np.concatenate((one, other)))
+    if len(ordered) > _MOST_CUTS:
+        tail = np.unique(np.geomspace(1, len(ordered) / 2, _MOST_CUTS // 2).astype(np.int64)) - 1
+        ordered = ordered[np.unique(np.concatenate((tail, len(ordered) - 1 - tail)))]
+    one, other = np.sort(one), np.sort(other)
+    best, promise = (float(ordered[0]), True), -1.0
+    for above in (True, False):
+        side = "left" if above else "right"
+        below = [np.searchsorted(scores, ordered, side=side) for scores in (one, other)]  # type: ignore[call-overload]
+        hits = [len(one) - below[0], len(other) - below[1]] if above else below
+        promises = _promise(hits[0], len(one), hits[1], len(other), delta=delta, risk=risk, trials=trials)
+        place = int(np.argmax(promises))
+        if promises[place] > promise:
+            best, promise = (float(ordered[place]), above), float(promises[place])
+    return best, promise
+
+
+def _promise(
+    hits: NDArray[Any],
+    total: int,
+    other_hits: NDArray[Any],
+    other_total: int,
+    *,
+    delta: float,
+    risk: float,
+    trials: int,
+) -> Floats:
+    """The bound that so many new trials would give if these were a little luckier than they should be."""
+    likely = np.maximum(hits - np.sqrt(hits), 0) / total
+    unlikely = np.minimum(other_hits + np.sqrt(other_hits) + 1, other_total) / other_total
+    low, _ = proportion_bounds(np.floor(likely * trials), trials, risk / 2)
+    _, high = proportion_bounds(np.floor(unlikely * trials), trials, risk / 2)
+    return _log_ratio(low, high, delta)

@@ -1,0 +1,149 @@
+"""A shuffled binary sum without delta: Ghazi, Golowich, Kumar, Manurangsi, Pagh and Velingker (2020).
+
+Every user sends ``size`` bits, size odd: (size - 1)/2 + x ones, or with probability ``mix`` a number of ones
+from a law that falls off on both sides of size/2. A single message could not do better than the local
+model (Balcer and Cheu 2020, Theorem 17); several can.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import check_index, check_indices
+from shuffledp.errors import InfeasibleError, ParameterError
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.privacy.pure_sum import MOST_USERS, PureSum, least_error_sum
+from shuffledp.protocols.kinds import CountProtocol
+from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, integers
+
+__all__ = ["PureSumCount"]
+
+_ONE = 1 << 64
+
+
+@dataclass(frozen=True)
+class PureSumCount(CountProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "pure-sum"
+    calibrations: ClassVar[tuple[str, ...]] = ("tight",)
+
+    terms: Terms
+    weights: tuple[int, ...]
+    """Of 0, 1, ... ones in a noisy report, over 2^64."""
+    mix: Dyadic
+    """The probability of a noisy report."""
+    certified_users: int
+    """The guarantee is certified for so many honest users, and holds with more."""
+
+    def __post_init__(self) -> None:
+        if self.certified_users > self.terms.honest_users:
+            raise ParameterError(
+                f"What is certified for {self.certified_users:,} honest users does not hold for fewer.",
+                certified_users=self.certified_users,
+            )
+
+    @classmethod
+    def calibrate(
+        cls, *, users: int, epsilon: float, delta: float, calibration: str = "tight", honest_fraction: float = 1.0
+    ) -> Self:
+        """The parameters of least error that are certified to be epsilon-private; delta is not needed.
+
+        Rounds of up to 250 honest users are certified, of fewer at a small epsilon. With more users, noisy reports
+        are as frequent as those need: further reports are independent of the target's, so the guarantee stays.
+        """
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        law = _largest_certified(terms.honest_users, epsilon)
+        return cls(terms.pure(), law.weights, law.mix, law.users)
+
+    @cached_property
+    def _law(self) -> PureSum:
+        return PureSum(self.certified_users, self.weights, self.mix)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """Without delta, for every data set."""
+        return self.terms.guarantee(
+            self._law, theorem="certified numerically for all data sets", local_epsilon=self._law.local_epsilon
+        )
+
+    @property
+    def size(self) -> int:
+        """How many bits a user sends."""
+        return len(self.weights) - 1
+
+    @property
+    def cost(self) -> Cost:
+        """As many bits from everybody."""
+        return Cost(float(self.size), self.size, 1)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """A bit."""
+        return MessageFormat((2,))
+
+    def report_law(self, value: int) -> Law:
+        """So many zeros and ones."""
+        bit = check_index(value, 2)
+        law: dict[tuple[int, ...], Fraction] = {}
+        for ones, weight in enumerate(self.weights):
+            true = self.mix.complement.fraction if ones == (self.size - 1) // 2 + bit else 0
+            law[self.size - ones, ones] = true + self.mix.fraction * Fraction(weight, _ONE)
+        return law
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once."""
+        bits = check_indices(values, 2)
+        ones = bits + (self.size - 1) // 2
+        noisy = np.flatnonzero(bernoulli(self.mix, len(bits), source))
+        ends = np.array(list(accumulate(self.weights))[:-1], dtype=np.uint64)
+        ones[noisy] = np.searchsorted(ends, integers(_ONE, len(noisy), source), side="right")
+        sent = (np.arange(self.size) < ones[:, None]).astype(np.uint8).ravel()
+        return Messages(sent, len(bits), np.arange(len(bits) + 1, dtype=np.int64) * self.size, source.secure)
+
+    def check_tally(self, tally: Tally) -> None:
+        """Everybody sent as many bits."""
+        if len(tally.counts) != 2 or int(tally.counts.sum()) != tally.users * self.size:
+            raise ParameterError(f"{tally.users:,} users send {tally.users * self.size:,} bits, not what is tallied.")
+
+    def observed(self, tally: Tally) -> NDArray[Any]:
+        """The number of ones."""
+        return tally.counts[1:]
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """Linear in the number of ones; the variance is the same for every true count."""
+        mix, slope = float(self.mix), float(self.mix.complement)
+        spread = sum(weight * (ones - self.size / 2) ** 2 for ones, weight in enumerate(self.weights)) / _ONE
+        return LinearAnalysis(
+            offset=users * (slope * (self.size - 1) / 2 + mix * self.size / 2),
+            slope=slope,
+            error=IndependentTerms(
+                base_variance=users * (mix * spread + mix * slope / 4) / slope**2,
+                variance_per_holder=0.0,
+                largest_term=(self.size + 1) / 2 / slope,
+            ),
+            largest=users,
+        )
+
+
+def _largest_certified(users: int, epsilon: float) -> PureSum:
+    """The law for as many of the users as the certificate can be computed for."""
+    sizes = [users, *(size for size in (MOST_USERS, 200, 150, 100, 70, 50) if size < users)]
+    for size in sizes[:-1]:
+        try:
+            return least_error_sum(size, epsilon)
+        except InfeasibleError:
+            continue
+    return least_error_sum(sizes[-1], epsilon)

@@ -1,0 +1,94 @@
+"""A small protocol under test, with the laws that follow from its own table of reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.model import Messages, Tally
+from shuffledp.testing.laws import Alphabet, Table
+
+__all__ = ["Subject"]
+
+TallyLaw = Mapping[tuple[int, ...], float]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The protocol under test with its tables, made once."""
+
+    protocol: Any
+    values: tuple[Any, ...]
+    samples: int
+    alpha: float
+
+    @property
+    def users(self) -> int:
+        """As many as the protocol needs."""
+        return int(self.protocol.users)
+
+    @property
+    def estimator(self) -> str:
+        """The default one."""
+        return str(self.protocol.estimators[0])
+
+    @cached_property
+    def alphabet(self) -> Alphabet:
+        """Numbers for all multisets of messages of a round."""
+        longest = max(sum(copies) for law in self.report_laws for copies in law)
+        return Alphabet(self.protocol.message_format.codes, self.users * longest + 1)
+
+    @cached_property
+    def report_laws(self) -> list[Mapping[tuple[int, ...], Any]]:
+        """The protocol's own tables."""
+        return [self.protocol.report_law(value) for value in self.values]
+
+    @cached_property
+    def reports(self) -> dict[Any, Table]:
+        """The law of a report of each value."""
+        laws = zip(self.values, self.report_laws, strict=True)
+        return {value: Table.of(law, self.alphabet) for value, law in laws}
+
+    @cached_property
+    def data_sets(self) -> list[tuple[Any, ...]]:
+        """A mixed one, and all users with the first or the last value."""
+        mixed = tuple(self.values[user % len(self.values)] for user in range(self.users))
+        return [mixed, (self.values[0],) * self.users, (self.values[-1],) * self.users]
+
+    def messages_law(self, data: tuple[Any, ...]) -> Table:
+        """The law of the shuffled messages."""
+        return Table.joined([self.reports[value] for value in data])
+
+    def released_law(self, data: tuple[Any, ...]) -> TallyLaw:
+        """The law of what is released of a round over this data."""
+        law: dict[tuple[int, ...], float] = {}
+        table = self.messages_law(data)
+        for outcome, mass in zip(table.outcomes.tolist(), table.masses.tolist(), strict=True):
+            for seen, share in self.protocol.release_law(self.tally_of(outcome)).items():
+                law[seen] = law.get(seen, 0.0) + mass * float(share)
+        return law
+
+    def tally_of(self, outcome: int) -> Tally:
+        """The tally of a numbered multiset of messages."""
+        messages = self.protocol.message_format.message(self.alphabet.kinds_of(outcome))
+        tally: Tally = self.protocol.tally(Messages(messages, self.users))
+        return tally
+
+    def summary(self, data: tuple[Any, ...]) -> NDArray[Any]:
+        """What the fast route starts from."""
+        if self.protocol.question == "sum":
+            return np.array(data)
+        return np.bincount(data, minlength=self.protocol.domain_size)
+
+    def truth(self, data: tuple[Any, ...]) -> NDArray[np.float64]:
+        """What is estimated: every count, the count of ones, or the sum."""
+        if self.protocol.question == "sum":
+            domain = self.protocol.domain
+            return np.array([len(data) * domain.lower + domain.width * sum(data)])
+        counts = np.bincount(data, minlength=self.protocol.domain_size).astype(np.float64)
+        return counts[1:] if self.protocol.question == "count" else counts

@@ -1,0 +1,24 @@
+"""Small instances of every protocol for counts."""
+
+from shuffledp import BalcerCheuCount
+from shuffledp.privacy.flipped_bits import FlippedCount
+from shuffledp.privacy.pure_sum import PureSum, falling_weights
+from shuffledp.protocols.counting.cheu import CheuCount
+from shuffledp.protocols.counting.discrete_laplace import DiscreteLaplaceCount
+from shuffledp.protocols.counting.pure_sum import PureSumCount
+from shuffledp.protocols.counting.randomized_response import RandomizedResponse
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import Dyadic
+
+
+def instances() -> dict[str, object]:
+    flip, mix, weights = Dyadic.at_least(0.2), Dyadic.at_least(0.4), falling_weights(3, 0.5)
+    return {
+        "count/balcer-cheu": BalcerCheuCount.with_noise(users=3, absence=0.3, delta=0.5),
+        "count/cheu": CheuCount(Terms(3, 0.5, 1.0001 * FlippedCount(3, flip).delta_at(0.5)), flip),
+        "count/pure-sum": PureSumCount(
+            Terms(3, PureSum(3, weights, mix).certified_epsilon, 0.0), weights, mix, certified_users=3
+        ),
+        "count/randomized-response": RandomizedResponse.calibrate(users=3, epsilon=1, delta=1e-6),
+        "count/discrete-laplace": DiscreteLaplaceCount.calibrate(users=3, epsilon=1, delta=1e-6),
+    }

@@ -1,0 +1,284 @@
+"""Sums by atoms: the decomposition, each loss against its exact law, and whole small rounds by enumeration."""
+
+import math
+from fractions import Fraction
+from itertools import pairwise, permutations
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.signal import fftconvolve
+
+from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
+from shuffledp.privacy import almost_central
+from shuffledp.privacy.almost_central import (
+    AlmostCentralLaw,
+    almost_central_noise,
+    atoms_of,
+    decomposition,
+    expected_noise_messages,
+    paper_almost_central_noise,
+)
+from shuffledp.privacy.composition import compose
+from shuffledp.privacy.correlated_noise import NegativeBinomial, NegativeBinomialLaw
+from shuffledp.privacy.discrete_laplace import least_ratio
+from shuffledp.privacy.divergence import DiscretePair
+from shuffledp.randomness import Dyadic
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3, 7, 30, 100])
+def test_a_message_is_what_its_decomposition_says(levels):
+    atoms = {atom.members[0]: atom for atom in atoms_of(levels)}
+    assert all(sum(atom.members) == 0 for atom in atoms.values())
+    for message in range(1, levels + 2):
+        *depths, rest = decomposition(message)
+        total = {1: rest[1], -1: -rest[-1]}
+        for depth, copies in enumerate(depths):
+            assert len(copies) <= 2
+            assert sum(copies.values()) <= 1 << depth
+            for leader, n in copies.items():
+                assert n <= atoms[leader].reach
+                for member in atoms[leader].members:
+                    total[member] = total.get(member, 0) + (n if leader > 0 else -n)
+        assert {number: n for number, n in total.items() if n} == {message: 1}
+        assert rest[1] + rest[-1] == message
+        assert max(rest.values()) <= atoms[1].reach
+
+
+@pytest.mark.parametrize("shape", [2, 8, 15])
+@pytest.mark.parametrize(("reach", "copies"), [(1, 1), (4, 3), (16, 16)])
+def test_the_loss_of_one_move_is_the_truth_from_above(shape, reach, copies):
+    step = 0.1
+    ratio = Dyadic.at_least(1 - step / reach)
+    width, cells = step / 20, 200
+    exact = NegativeBinomialLaw(NegativeBinomial(Fraction(shape), ratio), copies).pair(copies, 1e-30)
+    up, down = almost_central._negative_binomial_losses(shape, ratio, copies, width, cells)
+    for losses, pair in ((up, exact.reversed), (down, exact)):
+        assert losses.masses.sum() + losses.infinite == pytest.approx(1, abs=1e-12)
+        at = (losses.first + np.arange(len(losses.masses))) * width
+        for epsilon in (0.0, 0.01, 0.05, 0.1, 0.3, 0.9):
+            ours = float((losses.masses * np.maximum(-np.expm1(epsilon - at), 0)).sum()) + losses.infinite
+            truth = pair.delta(epsilon)
+            assert ours >= truth * (1 - 1e-8) - 1e-14
+            assert ours <= truth * 1.02 + float(losses.infinite) + 1e-5
+
+
+def test_the_worst_of_losses_is_above_each():
+    width = 0.005
+    candidates = [
+        almost_central._negative_binomial_losses(8, Dyadic.at_least(1 - 0.1 / reach), copies, width, 200)[side]
+        for reach, copies, side in ((1, 1, 0), (1, 1, 1), (8, 5, 1))
+    ]
+    worst = almost_central._worst_of(candidates, width)
+    at = (worst.first + np.arange(len(worst.masses))) * width
+    for epsilon in (-0.3, 0.0, 0.01, 0.05, 0.1, 0.3, 0.9):
+        deltas = [
+            float((each.masses * np.maximum(-np.expm1(epsilon - at), 0)).sum()) + each.infinite
+            for each in (worst, *candidates)
+        ]
+        assert deltas[0] >= max(deltas[1:]) * (1 - 1e-10)
+        assert deltas[0] <= max(deltas[1:]) * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("shape", [2, 7, 30])
+@pytest.mark.parametrize("ratio", [0.4, 0.95, 0.9995])
+def test_tails(shape, ratio):
+    exact = Dyadic.of(ratio)
+    k = np.array([0, 1, 5, 40, 300, 20_000, np.inf, -1])
+    lower, upper = almost_central._tails(shape, exact, k)
+    with mpmath.workdps(40):
+        for at, below, above in zip(k[:6], lower[:6], upper[:6], strict=True):
+            p = mpmath.mpf(exact.numerator) / mpmath.mpf(2) ** exact.bits
+            truth = mpmath.betainc(shape, int(at) + 1, 0, 1 - p, regularized=True)
+            assert abs(below - truth) <= 1e-13 * truth
+            assert abs(above - (1 - truth)) <= 1e-12 * (1 - truth) + 1e-38
+    assert (lower[6], upper[6], lower[7], upper[7]) == (1, 0, 0, 1)
+
+
+def series(shape: int, ratio: Dyadic, reach: int) -> np.ndarray:
+    masses = [float(ratio.complement) ** shape]
+    for k in range(reach):
+        masses.append(masses[-1] * float(ratio) * (k + shape) / (k + 1))
+    return np.array(masses)
+
+
+def corner(law: AlmostCentralLaw, message: int, caps: dict[int, int]) -> np.ndarray:
+    """The exact law of the multiset of messages, as far as no number occurs more often than its cap."""
+    numbers = sorted(caps)
+    shape = tuple(caps[number] for number in numbers)
+    table = np.zeros(shape)
+    table[tuple(int(number == message) for number in numbers)] = 1.0
+    noises = [((1,), 1, law.ratio), ((-1,), 1, law.ratio)]
+    noises += [(atom.members, law.shape, law.flood_ratio(atom.reach)) for atom in atoms_of(law.levels)]
+    for members, noise_shape, ratio in noises:
+        direction = [members.count(number) for number in numbers]
+        masses = series(noise_shape, ratio, max(shape))
+        result = np.zeros_like(table)
+        for copies, mass in enumerate(masses):
+            shift = [copies * each for each in direction]
+            if all(each < cap for each, cap in zip(shift, shape, strict=True)):
+                target = tuple(slice(each, None) for each in shift)
+                source = tuple(slice(0, cap - each) for each, cap in zip(shift, shape, strict=True))
+                result[target] += mass * table[source]
+        table = result
+    return table
+
+
+SMALL_ROUNDS = [
+    (1, {1: 40, -1: 40, 2: 20}),
+    (2, {1: 15, -1: 15, 2: 9, -2: 9, 3: 9}),
+    (3, {1: 16, -1: 16, 2: 8, -2: 9, 3: 6, 4: 6}),
+]
+
+
+@pytest.mark.parametrize(("levels", "caps"), SMALL_ROUNDS)
+@pytest.mark.parametrize(("shape", "step"), [(2, 0.7), (3, 0.9)])
+def test_all_messages_of_small_rounds(levels, caps, shape, step):
+    """Enumeration of the multiset, from below, for every replacement: never above the claim."""
+    law = AlmostCentralLaw(levels, Dyadic.of(0.3), shape, step, 4.0)
+    tables = {message: corner(law, message, caps) for message in range(1, levels + 2)}
+    assert min(table.sum() for table in tables.values()) > 0.15
+    for epsilon in (0.0, 0.5, 1.0, 2.0, 3.0, 5.0):
+        exact = max(
+            float(np.maximum(tables[i] - math.exp(epsilon) * tables[j], 0).sum()) for i, j in permutations(tables, 2)
+        )
+        assert law.delta_at(epsilon) >= exact
+
+
+def log_masses(noise: NegativeBinomial, reach: int) -> np.ndarray:
+    k = np.arange(reach)
+    p = float(noise.ratio)
+    return math.log(1 - p) * float(noise.shape) + np.cumsum(
+        np.where(k, np.log(p * (k - 1 + float(noise.shape)) / np.maximum(k, 1)), 0.0)
+    )
+
+
+def losses_from_below(law: AlmostCentralLaw, before: int, after: int, width: float) -> tuple[np.ndarray, int, float]:
+    """The exact loss of one replacement, rounded down: the numbers of copies can be read off what is seen."""
+    copies: dict[int, int] = {}
+    ends = {}
+    for message, sign in ((after, 1), (before, -1)):
+        *depths, ends[message] = decomposition(message)
+        for depth in depths:
+            for leader, n in depth.items():
+                copies[leader] = copies.get(leader, 0) + sign * (n if leader > 0 else -n)
+    parts = []
+    for atom, shape, ratio in law.flooding[1:]:
+        if move := copies.get(atom.members[0], 0):
+            noise = NegativeBinomial(shape, ratio)
+            reach = int(noise.mean + 14 * math.sqrt(noise.variance)) + 60
+            logs = log_masses(noise, reach + abs(move))
+            at = np.arange(reach)
+            loss = np.where(at + move >= 0, logs[at] - logs[np.maximum(at + move, 0)], np.inf)
+            parts.append((np.exp(logs[:reach]), loss))
+    _, shape, ratio = law.flooding[0]
+    noise = NegativeBinomial(shape, ratio)
+    reach, a = int(noise.mean + 14 * math.sqrt(noise.variance)) + 200, float(law.ratio)
+    smaller = np.convolve(np.exp(log_masses(noise, reach)), a ** (2 * np.arange(600.0)))[:reach]
+    up, down = ends[after][1] - ends[before][1], ends[before][-1] - ends[after][-1]
+    distance, least = np.meshgrid(np.arange(-80, 81), np.arange(reach - 40), indexing="ij")
+    plus, minus = least + np.maximum(distance, 0), least + np.maximum(-distance, 0)
+    moved = np.minimum(plus + up, minus + down)
+    log_smaller = np.log(smaller)
+    staying = np.abs(distance + up - down) - np.abs(distance)
+    loss = np.where(
+        moved >= 0, log_smaller[least] - log_smaller[np.clip(moved, 0, reach - 1)] - staying * math.log(a), np.inf
+    )
+    parts.append((((1 - a) ** 2 * a ** np.abs(distance) * smaller[least]).ravel(), loss.ravel()))
+    total, first, finite = np.ones(1), 0, 1.0
+    for masses, loss in parts:
+        cells = np.floor(np.clip(loss, -10, 3) / width).astype(np.int64)  # rounded down
+        kept = np.isfinite(loss) & (cells >= -4000)  # left out, what hardly counts: from below
+        low = int(cells[kept].min())
+        part = np.bincount(cells[kept] - low, weights=masses[kept])
+        finite *= 1 - float(masses[np.isinf(loss)].sum())
+        total, first = fftconvolve(total, part), first + low
+    return total, first, 1 - finite
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3, 6])
+def test_calibrated_noise_against_the_exact_loss(levels):
+    """At parameters as they are used: never below the loss of any replacement, and not far above the worst."""
+    law = almost_central_noise(levels, 1.0, 1e-4, 0.8)
+    width = 5e-4
+    worst = dict.fromkeys((0.9, 1.0, 1.1), 0.0)
+    for before, after in permutations(sorted({1, 2, levels // 2 + 1, levels, levels + 1}), 2):
+        masses, first, infinite = losses_from_below(law, before, after, width)
+        at = (first + np.arange(len(masses))) * width
+        for epsilon in worst:
+            exact = float((masses * np.maximum(-np.expm1(epsilon - at), 0)).sum()) + infinite
+            worst[epsilon] = max(worst[epsilon], exact)
+    for epsilon, exact in worst.items():
+        assert exact <= law.delta_at(epsilon)
+        assert law.delta_at(epsilon) < 1
+    assert law.delta_at(1.0) < 12 * worst[1.0]  # 4 to 8 were seen
+
+
+def test_a_forgotten_infinite_loss_would_be_caught():
+    levels, caps = SMALL_ROUNDS[0]
+    law = AlmostCentralLaw(levels, Dyadic.of(0.01), 2, 0.9, 0.5)
+    tables = [corner(law, message, caps) for message in (1, 2)]
+    exact = max(float(np.maximum(p - math.exp(7) * q, 0).sum()) for p, q in (tables, tables[::-1]))
+    ((pair,),) = law.directions(0.0)
+    assert pair.delta(7.0) >= exact
+    assert DiscretePair(pair.p, pair.q).delta(7.0) < exact
+
+
+@pytest.mark.parametrize(("levels", "users", "most"), [(1, 10**4, 0.3), (100, 10**6, 1.1), (1000, 10**8, 0.2)])
+def test_calibrated_noise_meets_the_target_with_few_messages(levels, users, most):
+    law = almost_central_noise(levels, 1.0, 1e-6, 0.9)
+    assert 0.8e-6 < law.delta_at(1.0) <= 1e-6
+    assert expected_noise_messages(law) / users < most
+    assert law.ratio == least_ratio(0.9, sensitivity=levels)
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "split"), [(0.2, 1e-6, 0.8), (5.0, 1e-4, 0.9), (1.0, 1e-9, 0.5)])
+def test_other_targets(epsilon, delta, split):
+    law = almost_central_noise(20, epsilon, delta, split)
+    assert 0.7 * delta < law.delta_at(epsilon) <= delta
+    more = AlmostCentralLaw(20, law.ratio, law.shape, law.step * 1.1, law.spare)
+    assert more.delta_at(epsilon) > delta
+
+
+def test_it_composes():
+    law = almost_central_noise(20, 1.0, 1e-6, 0.9)
+    composed = compose(law, 2)
+    assert law.delta_at(1.0) < composed.delta_at(1.0)
+    assert composed.delta_at(2.0) <= 2.01 * law.delta_at(1.0)
+
+
+def test_delta_falls_with_epsilon():
+    law = almost_central_noise(20, 1.0, 1e-6, 0.9)
+    deltas = [law.delta_at(epsilon) for epsilon in np.linspace(0, 2, 40).tolist()]
+    assert all(later <= earlier * (1 + 1e-9) for earlier, later in pairwise(deltas))
+    assert deltas[0] <= 1
+
+
+@pytest.mark.parametrize("levels", [1, 2, 10, 100])
+def test_the_constants_of_the_paper(levels):
+    ratio, noise = paper_almost_central_noise(levels, 1.0, 1e-6, 0.9)
+    assert ratio == least_ratio(0.9, sensitivity=levels)
+    assert len(noise) == len(atoms_of(levels))
+    tolerance = {atom.members[0]: -0.2 * 0.05 / math.log(float(flood_ratio)) / 2 for atom, _, flood_ratio in noise[1:]}
+    for message in range(2, levels + 2):
+        *depths, _ = decomposition(message)
+        assert sum(n / tolerance[leader] for copies in depths for leader, n in copies.items()) <= 1 + 1e-9
+    if levels == 100:
+        messages = sum(len(atom.members) * float(shape) * float(p) / float(p.complement) for atom, shape, p in noise)
+        assert 50 < messages / 10**6 < 300  # 257 are printed for atoms of both signs
+
+
+def test_refusals():
+    law = AlmostCentralLaw(3, Dyadic.of(0.5), 4, 0.1, 1.0)
+    for epsilon in (-1.0, math.nan):
+        with pytest.raises(ParameterError):
+            law.delta_at(epsilon)
+    for wrong in ({"levels": 0}, {"shape": 1}, {"step": 1.0}, {"spare": 0.0}):
+        with pytest.raises(ParameterError):
+            AlmostCentralLaw(**{"levels": 3, "ratio": Dyadic.of(0.5), "shape": 4, "step": 0.1, "spare": 1.0} | wrong)
+    with pytest.raises(ParameterError):
+        almost_central_noise(10, 1.0, 1e-6, 1.0)
+    with pytest.raises(InfeasibleError):
+        almost_central_noise(10, 1.0, 1e-12, 0.9)
+    with pytest.raises(ConditionError):
+        paper_almost_central_noise(10, 20.0, 1e-6, 0.9)
