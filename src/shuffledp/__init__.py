@@ -1,4 +1,4 @@
-"""Differential privacy in the shuffled model: plan, run and account for private counts and histograms."""
+"""Differential privacy in the shuffled model: plan, run and account for private counts, histograms and sums."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shuffledp.domain import Categories
+    from shuffledp.domain import Categories, Interval
     from shuffledp.errors import ShuffledpError
-    from shuffledp.estimate import CountEstimate, HistogramEstimate
-    from shuffledp.model import Cost, Messages, Tally
-    from shuffledp.planning import Count, Histogram, plan
+    from shuffledp.estimate import CountEstimate, HistogramEstimate, SumEstimate
+    from shuffledp.messages import Messages
+    from shuffledp.model import Cost, Tally
+    from shuffledp.planning import Count, Histogram, Mean, Sum, fewest_users_for, least_epsilon_for, plan
     from shuffledp.privacy.guarantee import Guarantee
     from shuffledp.protocols.counting.balcer_cheu import BalcerCheuCount
+    from shuffledp.protocols.documents import from_document, to_document
     from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
+    from shuffledp.protocols.registry import PROTOCOLS, find
     from shuffledp.shuffling import permute
 
 __version__ = "0.1.0"
@@ -28,14 +31,25 @@ _HOMES = {
     "Guarantee": "shuffledp.privacy.guarantee",
     "Histogram": "shuffledp.planning",
     "HistogramEstimate": "shuffledp.estimate",
-    "Messages": "shuffledp.model",
+    "Interval": "shuffledp.domain",
+    "Mean": "shuffledp.planning",
+    "Messages": "shuffledp.messages",
+    "PROTOCOLS": "shuffledp.protocols.registry",
     "ShuffledpError": "shuffledp.errors",
+    "Sum": "shuffledp.planning",
+    "SumEstimate": "shuffledp.estimate",
     "Tally": "shuffledp.model",
+    "fewest_users_for": "shuffledp.planning",
+    "find": "shuffledp.protocols.registry",
+    "from_document": "shuffledp.protocols.documents",
+    "least_epsilon_for": "shuffledp.planning",
     "permute": "shuffledp.shuffling",
     "plan": "shuffledp.planning",
+    "to_document": "shuffledp.protocols.documents",
 }
 
 __all__ = [
+    "PROTOCOLS",
     "BalcerCheuCount",
     "BalcerCheuHistogram",
     "Categories",
@@ -45,12 +59,21 @@ __all__ = [
     "Guarantee",
     "Histogram",
     "HistogramEstimate",
+    "Interval",
+    "Mean",
     "Messages",
     "ShuffledpError",
+    "Sum",
+    "SumEstimate",
     "Tally",
     "__version__",
+    "fewest_users_for",
+    "find",
+    "from_document",
+    "least_epsilon_for",
     "permute",
     "plan",
+    "to_document",
 ]
 
 

@@ -1,14 +1,25 @@
 """Small instances of every protocol for counts."""
 
+from fractions import Fraction
+
 from shuffledp import BalcerCheuCount
+from shuffledp.privacy.correlated_noise import CorrelatedNoiseLaw
 from shuffledp.privacy.flipped_bits import FlippedCount
 from shuffledp.privacy.pure_sum import PureSum, falling_weights
 from shuffledp.protocols.counting.cheu import CheuCount
+from shuffledp.protocols.counting.correlated_noise import CorrelatedNoiseCount
 from shuffledp.protocols.counting.discrete_laplace import DiscreteLaplaceCount
 from shuffledp.protocols.counting.pure_sum import PureSumCount
 from shuffledp.protocols.counting.randomized_response import RandomizedResponse
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import Dyadic
+
+
+def correlated(encoding: str, users: int, honest: int) -> CorrelatedNoiseCount:
+    ratio, shape, flood = Dyadic.at_least(0.25), Fraction(2), Dyadic.at_least(0.25)
+    law = CorrelatedNoiseLaw(ratio, shape, flood, "signed" if encoding == "signed" else "count")
+    terms = Terms(users, 1.0, 1.0001 * law.delta_at(1.0), honest / users)
+    return CorrelatedNoiseCount(terms, ratio, shape, flood, encoding)
 
 
 def instances() -> dict[str, object]:
@@ -19,6 +30,8 @@ def instances() -> dict[str, object]:
         "count/pure-sum": PureSumCount(
             Terms(3, PureSum(3, weights, mix).certified_epsilon, 0.0), weights, mix, certified_users=3
         ),
+        "count/correlated-noise": correlated("signed", 2, 2),
+        "count/correlated-noise with more than its shares": correlated("signed", 3, 2),
         "count/randomized-response": RandomizedResponse.calibrate(users=3, epsilon=1, delta=1e-6),
         "count/discrete-laplace": DiscreteLaplaceCount.calibrate(users=3, epsilon=1, delta=1e-6),
     }

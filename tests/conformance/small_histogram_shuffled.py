@@ -26,7 +26,7 @@ def instances() -> dict[str, object]:
         "histogram/shuffled-k-rr with a liar": ShuffledKRandomizedResponse(
             Terms(4, 0.5, 0.95, honest_fraction=0.5), Dyadic.at_least(0.4), 2
         ),
-        "histogram/solh": ShuffledLocalHashing(two, Dyadic.at_least(0.4), 2, 2),
+        "histogram/solh": ShuffledLocalHashing(two, Dyadic.at_least(0.25), 2, 2),
         "histogram/solh of three": ShuffledLocalHashing(three, Dyadic.at_least(0.6), 2, 3),
         "histogram/uniform-blanket": UniformBlanketHistogram(three, slots(1.5), 2),
         "histogram/uniform-blanket of three": UniformBlanketHistogram(two, slots(2.25), 3),

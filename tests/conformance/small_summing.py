@@ -14,8 +14,8 @@ from shuffledp.protocols.summing.piecewise import PiecewiseSum
 from shuffledp.protocols.summing.privacy_blanket import PrivacyBlanketSum
 from shuffledp.protocols.summing.split_and_mix import SplitAndMixSum
 from shuffledp.protocols.terms import Terms
-from shuffledp.testing.conformance import CHECKS
 from shuffledp.randomness import Dyadic
+from shuffledp.testing.conformance import CHECKS
 
 REALS = Interval(-1.0, 3.0)
 BITS = Interval(2, 3, whole=True)

@@ -97,7 +97,7 @@ def test_more_reports_than_shares_mean_more_noise(honest_fraction):
     protocol = CorrelatedNoiseHistogram.calibrate(
         users=2000, domain_size=20_000, honest_fraction=honest_fraction, **TARGET
     )
-    assert protocol.planned_shares == 2000 * honest_fraction
+    assert protocol.shares.planned == 2000 * honest_fraction
     counts = np.zeros(20_000, dtype=np.int64)
     counts[0] = 3000  # half as many again as planned
     estimates = [protocol.estimate(protocol.sample_tally(counts)) for _ in range(5)]

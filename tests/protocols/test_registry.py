@@ -11,7 +11,7 @@ from shuffledp.protocols.registry import PROTOCOLS, find, find_qualified
 
 
 def test_names_are_the_same_in_the_registry_and_in_the_file():
-    folders = {"count": "counting", "histogram": "histogram"}
+    folders = {"count": "counting", "histogram": "histogram", "sum": "summing"}
     root = Path(shuffledp.__file__).parent / "protocols"
     for question, named in PROTOCOLS.items():
         for name, kind in named.items():

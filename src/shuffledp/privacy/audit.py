@@ -10,6 +10,7 @@ otherwise the risk would not be the stated one.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -35,6 +36,7 @@ Rows = NDArray[Any]
 Floats = NDArray[np.float64]
 
 _MOST_CUTS = 400
+_SHOWN = 4
 _ROUNDING = 1e-9
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, so that no single number is lost
 
@@ -46,7 +48,7 @@ def proportion_bounds(hits: ArrayLike, trials: ArrayLike, risk: float) -> tuple[
     seen, total = np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64)
     if not 0 < risk < 1 or np.any(total < 1) or np.any(seen < 0) or np.any(seen > total):
         raise ParameterError(
-            f"Bounds need a risk between 0 and 1 and no more hits than trials, not {risk:g}, {hits} of {trials}.",
+            f"Bounds need a risk between 0 and 1 and no more hits than trials, not {risk:g}, {seen} of {total}.",
             risk=risk,
         )
     missed = total - seen
@@ -123,8 +125,8 @@ class Event(Protocol):
     def occurred(self, rows: Rows) -> NDArray[np.bool_]:
         """For each outcome, whether the event occurred."""
 
-    def words(self, name: str) -> str:
-        """The event in plain words, of outcomes of this name."""
+    def words(self, names: Sequence[str]) -> str:
+        """The event in plain words, given a name for each number of an outcome."""
 
 
 @dataclass(frozen=True)
@@ -141,16 +143,11 @@ class Threshold:
         seen: NDArray[np.bool_] = scores >= self.cut if self.above else scores <= self.cut
         return seen
 
-    def words(self, name: str) -> str:
+    def words(self, names: Sequence[str]) -> str:
         """Without weights where there is but one number that counts."""
-        side = "at least" if self.above else "at most"
-        used = [(place, weight) for place, weight in enumerate(self.weights) if weight != 0]
-        if used == [(0, 1.0)] and len(self.weights) == 1:
-            return f"{name}: {side} {self.cut:g}"
-        if len(used) == 1 and used[0][1] == 1.0:
-            return f"{name}: number {used[0][0] + 1} is {side} {self.cut:g}"
-        weighted = " + ".join(f"{weight:.3g} x number {place + 1}" for place, weight in used)
-        return f"{name}: {weighted} is {side} {self.cut:.4g}"
+        used = [(name, weight) for name, weight in zip(names, self.weights, strict=True) if weight != 0]
+        weighted = " + ".join(name if weight == 1 else f"{weight:.3g} x {name}" for name, weight in used)
+        return f"{weighted} is {'at least' if self.above else 'at most'} {self.cut:.6g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,12 +160,15 @@ class OutcomeSet:
         """Equal to one of the list."""
         return np.isin(_keys(rows), _keys(self.outcomes))
 
-    def words(self, name: str) -> str:
+    def words(self, names: Sequence[str]) -> str:
         """All of a short list, or the first few."""
-        shown = [", ".join(map(str, row)) for row in self.outcomes[:4].tolist()]
-        listed = "; ".join(f"({each})" if self.outcomes.shape[1] > 1 else each for each in shown)
-        more = f" or one of {len(self.outcomes) - 4:,} more" if len(self.outcomes) > 4 else ""
-        return f"{name}: {listed}{more}"
+        listed = [_in_brackets(list(map(str, row))) for row in self.outcomes[:_SHOWN].tolist()]
+        rest = len(self.outcomes) - len(listed)
+        return f"{_in_brackets(names)} is {' or '.join(listed)}{f' or one of {rest:,} more' if rest else ''}"
+
+
+def _in_brackets(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,9 @@ def _best_direction(one: Rows, other: Rows) -> tuple[float, ...]:
     return tuple((weights / largest).tolist()) if largest > 0 else (1.0,) * len(weights)
 
 
-def _best_cut(one: Floats, other: Floats, *, delta: float, risk: float, trials: int) -> tuple[tuple[float, bool], float]:
+def _best_cut(
+    one: Floats, other: Floats, *, delta: float, risk: float, trials: int
+) -> tuple[tuple[float, bool], float]:
     """The threshold and its side; few enough cuts are tried, most of them far out, where ratios are large."""
     ordered = np.unique(np.concatenate((one, other)))
     if len(ordered) > _MOST_CUTS:

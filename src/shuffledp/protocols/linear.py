@@ -130,10 +130,18 @@ class IndependentTerms:
 
     def interval(self, estimate: Floats, risk: float) -> tuple[Floats, Floats]:
         """Solve |estimate - truth| <= width(truth) for the truth, on either side."""
-        low, high = estimate, estimate
-        for _ in range(60):  # the width changes slowly with the truth: a few rounds reach the fixed point
-            low, high = estimate - self._width(low, risk), estimate + self._width(high, risk)
-        return low, high
+        low = self._fixed_point(estimate, -1.0, risk)
+        return low, self._fixed_point(estimate, 1.0, risk)
+
+    def _fixed_point(self, estimate: Floats, side: float, risk: float) -> Floats:
+        """The width changes slowly with the truth: a few rounds reach the fixed point."""
+        end = estimate
+        for _ in range(100):
+            nearer = estimate + side * self._width(end, risk)
+            if np.allclose(nearer, end, rtol=1e-9, atol=1e-9):
+                return nearer
+            end = nearer
+        return end
 
     def radius(self, risk: float, largest_truth: float) -> float:
         """At the true number with the largest variance."""

@@ -36,6 +36,7 @@ PROTOCOLS: Mapping[str, Mapping[str, Entry]] = {
         {
             "balcer-cheu": "counting.balcer_cheu.BalcerCheuCount",
             "cheu": "counting.cheu.CheuCount",
+            "correlated-noise": "counting.correlated_noise.CorrelatedNoiseCount",
             "pure-sum": "counting.pure_sum.PureSumCount",
             "randomized-response": "counting.randomized_response.RandomizedResponse",
             "discrete-laplace": "counting.discrete_laplace.DiscreteLaplaceCount",
@@ -68,6 +69,7 @@ PROTOCOLS: Mapping[str, Mapping[str, Entry]] = {
             "cheu": "summing.cheu.CheuSum",
             "privacy-blanket": "summing.privacy_blanket.PrivacyBlanketSum",
             "split-and-mix": "summing.split_and_mix.SplitAndMixSum",
+            "almost-central": "summing.almost_central.AlmostCentralSum",
             "duchi": "summing.duchi.DuchiSum",
             "piecewise": "summing.piecewise.PiecewiseSum",
             "local-laplace": "summing.local_laplace.LocalLaplaceSum",

@@ -17,6 +17,8 @@ from shuffledp.privacy.pure import log_ratio_above
 from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
 from shuffledp.randomness import Dyadic, RandomSource, bernoulli, binomials, integers, uniform_counts
 
+_LARGEST_EPSILON = 40.0  # beyond, the probability of a blind answer would be too small to sample
+
 __all__ = [
     "blanket_for",
     "respond",
@@ -30,8 +32,8 @@ __all__ = [
 def blanket_for(values: int, epsilon: float) -> Dyadic:
     """The least probability of a uniform answer at which the ratio of any two answers is at most e^epsilon."""
     if values == 1:
-        return Dyadic(1, 0)
-    guess = Dyadic.at_least(values / (values + math.expm1(epsilon)))
+        return Dyadic(0, 0)  # a single value says nothing
+    guess = Dyadic.at_least(values / (values + math.expm1(min(epsilon, _LARGEST_EPSILON))))
     while response_epsilon(values, guess) > epsilon:
         guess = Dyadic.at_least(min(Fraction(1), guess.fraction * (1 + Fraction(1, 1 << 48))))
     return guess
@@ -39,6 +41,8 @@ def blanket_for(values: int, epsilon: float) -> Dyadic:
 
 def response_epsilon(values: int, blanket: Dyadic) -> float:
     """ln(1 + k (1 - blanket) / blanket), rounded up."""
+    if values == 1:
+        return 0.0
     if blanket.numerator == 0:
         raise ParameterError("Without any blanket, randomized response sends the truth.")
     uniform = blanket.numerator

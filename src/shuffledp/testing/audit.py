@@ -33,10 +33,10 @@ Permute = Callable[[NDArray[Any]], None]
 Progress = Callable[[float], None]
 Rows = NDArray[np.int64]
 
-_SECONDS = 7.0
+_SECONDS = 5.0
 _PATIENCE = 120.0
 _FEWEST_TRIALS, _MOST_TRIALS = 400, 100_000
-_MOST_TRAINING = 8_000
+_MOST_TRAINING = 6_000
 _NUMBERS_AT_A_TIME = 1 << 21
 _MOST_NUMBERS_A_ROUND = 20_000_000
 _MOST_CODES = 1 << 20
@@ -262,7 +262,7 @@ class _Plan:
         counting = _seconds_a_round(lambda rounds: scene.sample(scene.pair.first, rounds, only={next(iter(views))}))
         if 2 * _FEWEST_TRIALS * counting > _PATIENCE:
             raise ParameterError(
-                f"A round takes {counting:.2g} s here, too long for the {2 * _FEWEST_TRIALS} or more that an audit needs. "
+                f"A round takes {counting:.2g} s here, too long for an audit of at least {2 * _FEWEST_TRIALS} rounds. "
                 "Audit the same protocol with fewer users, or say how many trials you have the time for.",
                 seconds_per_round=counting,
             )
@@ -332,17 +332,19 @@ def _best_event(samples: list[dict[str, Rows]], delta: float, risk: float, trial
 def _count(scene: _Scene, choices: list[_Choice], trials: int, risk: float, tick: _Ticker) -> Iterator[Finding]:
     """Count each event in the same fresh rounds."""
     seen = np.zeros((len(choices), 2), dtype=np.int64)
+    columns: dict[str, int] = {}
     for side, data in enumerate((scene.pair.first, scene.pair.second)):
         for rounds in _steps(trials, scene.chunk):
             views = scene.sample(data, rounds, only={choice.view for choice in choices}, tick=tick)
+            columns = {view: rows.shape[1] for view, rows in views.items()}
             for place, choice in enumerate(choices):
                 seen[place, side] += np.count_nonzero(choice.event.occurred(views[choice.view]))
     for choice, hits in zip(choices, seen.tolist(), strict=True):
         likely, other = hits[::-1] if choice.swapped else hits
-        values = scene.pair.values[::-1] if choice.swapped else scene.pair.values
+        held, not_held = map(_shown, scene.pair.values[::-1] if choice.swapped else scene.pair.values)
         yield Finding(
-            choice.event.words(choice.view),
-            f"{scene.pair.others}; the event is likelier if one user holds {_shown(values[0])} than {_shown(values[1])}",
+            choice.event.words(scene.labels(choice.view, columns[choice.view])),
+            f"{scene.pair.others}; the event is likelier if one user holds {held} than {not_held}",
             Evidence(likely, trials, other, trials, risk),
         )
 
@@ -447,6 +449,18 @@ class _Scene:
         """Whether the adversary sees no messages, but what a trusted party releases."""
         return self.protocol.model == "central" or bool(getattr(self.protocol, "trusts_shuffler", False))
 
+    def labels(self, view: str, columns: int) -> list[str]:
+        """A name for each number of a view."""
+        place = _PLACE if view.endswith(_PLACE) else ""
+        plain = view.removesuffix(_PLACE)
+        if plain == _KINDS:
+            return [f"messages typical of value {_shown(value)}{place}" for value in self.pair.values]
+        if columns == 1:
+            return [view]
+        if self.protocol.question == "histogram" and np.array_equal(self._entries, self.pair.values):
+            return [f"count of value {value}{place}" for value in self.pair.values]
+        return [f"number {entry + 1} of {view}" for entry in self._entries]
+
     def sample(
         self, data: NDArray[Any], rounds: int, *, only: set[str] | None = None, tick: _Ticker | None = None
     ) -> dict[str, Rows]:
@@ -541,9 +555,7 @@ class _Scene:
         added = table[self.protocol.message_format.code(some.values)].sum(axis=0)
         return table if np.array_equal(added, whole[0]) else None
 
-    def _numbers(
-        self, messages: Messages, starts: NDArray[np.int64], ends: NDArray[np.int64] | None = None
-    ) -> Rows:
+    def _numbers(self, messages: Messages, starts: NDArray[np.int64], ends: NDArray[np.int64] | None = None) -> Rows:
         """What the analyzer counts, or the trusted party releases, of the messages from .. to: entries that matter."""
         if ends is None:
             starts, ends = starts[:-1], starts[1:]
@@ -576,12 +588,12 @@ class _Scene:
         return np.sort(np.argsort(-gap / spread, kind="stable")[:_MOST_ENTRIES])
 
 
-_KINDS = "messages typical of the one value and of the other"
-_SCORE = "sum of scores of messages"
-_NUMBERS = "what the analyzer counts of the two values"
-_RELEASED = "what is released of the two values"
-_LENGTH = "number of messages in the round"
-_PLACE = ", at the user's place"
+_KINDS = "messages typical of either value"
+_SCORE = "the messages' sum of learned scores"
+_NUMBERS = "what the analyzer counts"
+_RELEASED = "what is released"
+_LENGTH = "the number of messages in the round"
+_PLACE = " at the user's place"
 
 
 def _sums(numbers: Rows, starts: NDArray[np.int64], ends: NDArray[np.int64] | None = None) -> Rows:
@@ -610,7 +622,7 @@ class Fault:
 
 FAULTS = {
     "clear-last-value": "users who hold the last value all send the same report",
-    "quarter-noise": "the noise is enough only for four times the claimed epsilon",
+    "tenth-noise": "the noise is enough only for ten times the claimed epsilon",
     "tenfold-users": "the noise is enough only for ten times as many users",
     "no-shuffle": "the shuffler leaves all messages in the order of the users",
     "clear-release": "the trusted party releases what it counted without noise",
@@ -646,16 +658,16 @@ def plant(protocol: Any, fault: str) -> Fault:
         return Fault(fault, words, _Planted(protocol, release=_clear_release))
     if fault == "clear-last-value":
         return Fault(fault, words, _Planted(protocol, randomize_all=_clear_last_value(protocol)))
-    weaker = _recalibrated(protocol, users=10) if fault == "tenfold-users" else _recalibrated(protocol, epsilon=4)
+    weaker = _recalibrated(protocol, users=10) if fault == "tenfold-users" else _recalibrated(protocol, epsilon=10)
     return Fault(fault, words, _Planted(weaker, guarantee=protocol.guarantee, users=protocol.users))
 
 
 def _possible(protocol: Any) -> list[str]:
     if protocol.model == "central":
-        return ["quarter-noise", "clear-release"]
+        return ["tenth-noise", "clear-release"]
     if protocol.model == "local" or getattr(protocol, "trusts_shuffler", False):
-        return ["clear-last-value", "quarter-noise"]
-    return ["clear-last-value", "quarter-noise", "tenfold-users", "no-shuffle"]
+        return ["clear-last-value", "tenth-noise"]
+    return ["clear-last-value", "tenth-noise", "tenfold-users", "no-shuffle"]
 
 
 def _clear_release(tally: Tally, **_: Any) -> Tally:
@@ -696,7 +708,7 @@ def _clear_last_value(protocol: Any) -> Callable[..., Messages]:
         offsets = np.concatenate(([0], np.cumsum(lengths)))
         replaced = np.repeat(held, lengths)
         broken = np.empty((int(offsets[-1]), *messages.values.shape[1:]), dtype=messages.values.dtype)
-        broken[replaced] = np.tile(clear, (np.count_nonzero(held), *[1] * (clear.ndim - 1)))
+        broken[replaced] = clear[np.tile(np.arange(len(clear)), np.count_nonzero(held))]
         broken[~replaced] = messages.values[np.repeat(~held, np.diff(messages.offsets))]
         return Messages(broken, messages.users, offsets, messages.secure)
 

@@ -21,21 +21,19 @@ from numpy.typing import NDArray
 from shuffledp.domain import Categories, check_counts, check_index, check_indices
 from shuffledp.errors import ParameterError
 from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
-from shuffledp.privacy.correlated_noise import CorrelatedNoiseLaw, NegativeBinomial, least_flooding, paper_flooding
-from shuffledp.privacy.discrete_laplace import DiscreteLaplace
+from shuffledp.privacy.correlated_noise import CorrelatedNoiseLaw, least_flooding, paper_flooding
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.histogram.discrete_laplace import SymmetricNoise
 from shuffledp.protocols.kinds import HistogramProtocol
 from shuffledp.protocols.linear import FixedNoise, LinearAnalysis
+from shuffledp.protocols.noise_shares import NoiseShares
 from shuffledp.protocols.sparse import check_cells, messages_of_cells
 from shuffledp.protocols.terms import Terms
-from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, negative_binomial, scattered_negative_binomial
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
 __all__ = ["CorrelatedNoiseHistogram"]
 
 _LEFT_OUT = 1e-5
 _LARGEST_LISTED = 2_000_000
-_TAIL_CUT = 1e-18
 
 
 @dataclass(frozen=True)
@@ -83,9 +81,9 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         return ({"split": 0.96}, {"split": 0.8}, {"split": 0.6})
 
     @property
-    def planned_shares(self) -> int:
-        """The noise is whole as soon as so many users add their share; every further one adds to it."""
-        return self.terms.honest_users
+    def shares(self) -> NoiseShares:
+        """The noise, in as many shares as there are honest users; every further user adds to it."""
+        return NoiseShares(self.ratio, self.flood_shape, self.flood_ratio, self.terms.honest_users)
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -96,10 +94,7 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
     @property
     def cost(self) -> Cost:
         """One message and the shares of noise, which do not depend on the category."""
-        staying = self.ratio.fraction / self.ratio.complement.fraction
-        flooding = self.flood_shape * self.flood_ratio.fraction / self.flood_ratio.complement.fraction
-        noise = 2 * self.domain_size * (staying + flooding) / self.planned_shares
-        return Cost(1 + float(noise), None, self.message_format.bits)
+        return Cost(1 + self.domain_size * self.shares.mean_messages, None, self.message_format.bits)
 
     @property
     def message_format(self) -> MessageFormat:
@@ -109,7 +104,7 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
     def report_law(self, value: int) -> Law:
         """The own "+1" and every category's noise, but for a tail of 1e-5; for little noise and few categories."""
         owned = check_index(value, self.domain_size)
-        noise = self._noise_law(_LEFT_OUT / self.domain_size)
+        noise = self.shares.law(_LEFT_OUT / self.domain_size)
         if len(noise) ** self.domain_size > _LARGEST_LISTED:
             raise ParameterError(f"A report over {self.domain_size:,} categories has too many outcomes to list.")
         law: dict[tuple[int, ...], float] = {}
@@ -122,34 +117,13 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
             law[tuple(copies)] = mass
         return law
 
-    def _noise_law(self, left_out: float) -> dict[tuple[int, int], float]:
-        """The numbers of "+1" and "-1" that a user adds to one category, without the least likely ones."""
-        shares = self.planned_shares
-        staying = _masses(NegativeBinomial(Fraction(1, shares), self.ratio), left_out / 100)
-        flooding = _masses(NegativeBinomial(self.flood_shape / shares, self.flood_ratio), left_out / 100)
-        table = np.zeros((len(staying) + len(flooding) - 1,) * 2)
-        alone = np.outer(staying, staying)
-        for pairs, mass in enumerate(flooding):
-            table[pairs : pairs + len(staying), pairs : pairs + len(staying)] += mass * alone
-        likeliest = np.argsort(-table, axis=None)
-        kept = likeliest[: int(np.searchsorted(np.cumsum(table.ravel()[likeliest]), 1 - left_out / 2)) + 1]
-        plus, minus = np.unravel_index(kept, table.shape)
-        return dict(zip(zip(plus.tolist(), minus.tolist(), strict=True), table[plus, minus].tolist(), strict=True))
-
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once: only shares that are not zero are drawn."""
         owned = check_indices(values, self.domain_size)
         check_cells(len(owned), self.message_format)
-        places = len(owned) * self.domain_size
-        sent = [2 * (np.arange(len(owned), dtype=np.int64) * self.domain_size + owned)]
-        for sign in (0, 1):
-            place, copies = scattered_negative_binomial(Fraction(1, self.planned_shares), self.ratio, places, source)
-            sent.append(np.repeat(2 * place + sign, copies))
-        place, copies = scattered_negative_binomial(
-            self.flood_shape / self.planned_shares, self.flood_ratio, places, source
-        )
-        pairs = np.repeat(2 * place, copies)
-        return messages_of_cells(np.concatenate((*sent, pairs, pairs + 1)), len(owned), self.message_format, source)
+        own = 2 * (np.arange(len(owned), dtype=np.int64) * self.domain_size + owned)
+        noise = self.shares.draw(len(owned) * self.domain_size, source)
+        return messages_of_cells(np.concatenate((own, noise)), len(owned), self.message_format, source)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
         """The sums of all shares, which are negative binomial again."""
@@ -157,11 +131,8 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         users = int(true.sum())
         if users == 0:
             return Tally.zero(2 * self.domain_size)
-        share = Fraction(users, self.planned_shares)
-        pairs = negative_binomial(share * self.flood_shape, self.flood_ratio, self.domain_size, source)
-        plus = true + pairs + negative_binomial(share, self.ratio, self.domain_size, source)
-        minus = pairs + negative_binomial(share, self.ratio, self.domain_size, source)
-        return Tally(np.column_stack((plus, minus)).ravel(), users, source.secure)
+        plus, minus = self.shares.totals(users, self.domain_size, source)
+        return Tally(np.column_stack((true + plus, minus)).ravel(), users, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
         """Everybody sent a "+1"."""
@@ -178,42 +149,10 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
 
     def analysis(self, users: int) -> LinearAnalysis:
         """The noise that stays: discrete Laplace, or wider if more than the planned shares came."""
-        share = Fraction(users, self.planned_shares)
-        whole = DiscreteLaplace(self.ratio)
         return LinearAnalysis(
             offset=0.0,
             slope=1.0,
-            error=FixedNoise(SymmetricNoise(whole if share == 1 else _Difference(NegativeBinomial(share, self.ratio)))),
+            error=FixedNoise(self.shares.staying(users)),
             largest=users,
             numbers=self.domain_size,
         )
-
-
-@dataclass(frozen=True)
-class _Difference:
-    """The law of the difference of two independent negative binomial numbers."""
-
-    each: NegativeBinomial
-
-    @property
-    def variance(self) -> float:
-        """Of both together."""
-        return 2 * self.each.variance
-
-    def upper_tail(self, k: int) -> float:
-        """Pr[G1 >= G2 + k], from above."""
-        if k <= 0:
-            return 1.0 - self.upper_tail(1 - k)
-        masses, tails, left_out = self._tables
-        return float(masses[: max(0, len(tails) - k)] @ tails[k:]) + left_out
-
-    @cached_property
-    def _tables(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-        _, masses, left_out = self.each.window(_TAIL_CUT)  # where it begins cancels in the difference
-        return masses, np.cumsum(masses[::-1])[::-1], 2 * left_out
-
-
-def _masses(law: NegativeBinomial, cut: float) -> NDArray[np.float64]:
-    """The masses from 0 on, but for a tail."""
-    first, masses, _ = law.window(cut)
-    return np.concatenate((np.zeros(first), masses))

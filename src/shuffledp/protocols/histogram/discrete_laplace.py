@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from shuffledp.protocols.terms import Terms
 from shuffledp.protocols.thresholded import check_unreleased
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
-__all__ = ["DiscreteLaplaceHistogram", "SymmetricNoise", "likely_noise", "noise_mass"]
+__all__ = ["DiscreteLaplaceHistogram", "likely_noise", "noise_mass"]
 
 _LEFT_OUT = 1e-14
 _LARGEST_LISTED = 100_000
@@ -130,44 +130,10 @@ class DiscreteLaplaceHistogram(HistogramProtocol):
         return LinearAnalysis(
             offset=0.0,
             slope=1.0,
-            error=FixedNoise(SymmetricNoise(DiscreteLaplace(self.ratio))),
+            error=FixedNoise(DiscreteLaplace(self.ratio)),
             largest=users,
             numbers=self.domain_size,
         )
-
-
-class _Symmetric(Protocol):
-    @property
-    def variance(self) -> float:
-        """The variance."""
-
-    def upper_tail(self, k: int) -> float:
-        """Pr[N >= k]."""
-
-
-@dataclass(frozen=True)
-class SymmetricNoise:
-    """A law with the same probability for N and -N, by its upper tail."""
-
-    law: _Symmetric
-
-    @property
-    def mean(self) -> float:
-        """The expected value, which is 0."""
-        return 0.0
-
-    @property
-    def variance(self) -> float:
-        """The variance."""
-        return self.law.variance
-
-    def upper_tail(self, k: int) -> float:
-        """Pr[N >= k]."""
-        return self.law.upper_tail(k)
-
-    def lower_tail(self, k: int) -> float:
-        """Pr[N <= k]."""
-        return self.law.upper_tail(-k)
 
 
 def likely_noise(ratio: Dyadic, risk: float) -> int:

@@ -23,7 +23,7 @@ from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, decay_of, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.thresholding import StabilityLaw, least_threshold_for
-from shuffledp.protocols.histogram.discrete_laplace import SymmetricNoise, likely_noise, noise_mass
+from shuffledp.protocols.histogram.discrete_laplace import likely_noise, noise_mass
 from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
 from shuffledp.protocols.linear import FixedNoise
 from shuffledp.protocols.terms import Terms
@@ -151,7 +151,7 @@ class StabilityHistogram(HistogramProtocol):
         return ThresholdAnalysis(
             offset=0.0,
             slope=1.0,
-            error=FixedNoise(SymmetricNoise(DiscreteLaplace(self.ratio))),
+            error=FixedNoise(DiscreteLaplace(self.ratio)),
             largest=users,
             numbers=self.domain_size,
             withholding=self._withholding,

@@ -1,10 +1,11 @@
-"""Sums at almost central error and almost one message for very many users: Ghazi, Kumar, Manurangsi, Pagh, Sinha (2021).
+"""Sums at almost central error, with hardly more than one message if users are very many.
 
-A number is rounded at random to a level x of 0 .. k and sent as the message x + 1. Beside it, all users together
-send geometrically many "+1" and "-1", whose difference is the noise of the sum, and for each *atom*, a few
-numbers that add up to 0, negative binomially many copies: these hide which numbers were sent, and cancel in the
-sum. Every user draws its share of each. The number of a user's messages does not depend on the value.
-The paper leaves out the message of the value 0; here everybody sends one. The method is patented (US 12,072,987 B1).
+Ghazi, Kumar, Manurangsi, Pagh and Sinha (2021). A number is rounded at random to a level x of 0 .. k and sent as the
+message x + 1. Beside it, all users together send geometrically many "+1" and "-1", whose difference is the noise of the
+sum, and for each *atom*, a few numbers that add up to 0, negative binomially many copies: these hide which numbers were
+sent, and cancel in the sum. Every user draws its share of each, so that the number of a user's messages does not
+depend on the value. The paper leaves out the message of the value 0; here everybody sends one. Patents may
+apply (US 12,072,987 B1).
 """
 
 from __future__ import annotations

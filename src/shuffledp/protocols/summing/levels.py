@@ -132,9 +132,9 @@ class AffineReports:
     def worst_variance(self) -> float:
         """The largest of one place: between two levels it is a parabola that opens downwards."""
         levels = len(self.variances) - 1
-        if _on_levels(self.domain, levels):
-            assert self.domain.steps is not None
-            return float(self.variances[:: levels // self.domain.steps].max()) / self._per_place**2
+        steps = self.domain.steps
+        if steps is not None and _on_levels(self.domain, levels):
+            return float(self.variances[:: levels // steps].max()) / self._per_place**2
         below, above, spread = self.variances[:-1], self.variances[1:], self.slope**2
         part = np.clip((above - below + spread) / (2 * spread), 0.0, 1.0)
         each = (1 - part) * below + part * above + spread * part * (1 - part)

@@ -141,12 +141,13 @@ def _check_levels(levels: int) -> int:
 
 def _reports_of(levels: int, blanket: float, truth: float, domain: Interval) -> AffineReports:
     """Mean and variance of an answer: a mixture of the own level and a uniform one."""
-    own = np.arange(levels + 1) - levels / 2  # from the middle: there a uniform level has mean 0
+    own = np.arange(levels + 1, dtype=np.float64) - levels / 2  # from the middle: there a uniform level has mean 0
     uniform_square = levels * (levels + 2) / 12
+    variances: NDArray[np.float64] = blanket * (uniform_square + truth * own**2)
     return AffineReports(
         start=levels / 2 - truth * levels / 2,
         slope=truth,
-        variances=blanket * (uniform_square + truth * own**2),
+        variances=variances,
         largest_term=levels,
         domain=domain,
     )

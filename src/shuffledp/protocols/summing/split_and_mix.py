@@ -1,9 +1,9 @@
 """Sums by splitting and mixing: Balle, Bell, Gascon and Nissim (2020), after Ishai, Kushilevitz, Ostrovsky and Sahai.
 
 A number is rounded at random to a level 0 .. k. Each user adds a share of discrete Laplace noise to it (the
-difference of two Polya numbers, so that the shares of all honest users make up the whole noise), and splits the result into
-m messages that add up to it modulo g, all but one of them uniform. Mixed with those of the others,
-they show hardly more than their sum, which has the error of the central model.
+difference of two Polya numbers, so that the shares of all honest users make up the whole noise), and splits the
+result into m messages that add up to it modulo g, all but one of them uniform. Mixed with those of the others, they
+show hardly more than their sum, which has the error of the central model.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class SplitAndMixSum(SumProtocol):
     ) -> Self:
         """The least noise and the fewest messages that meet the target.
 
-        By default there are max(1, epsilon) sqrt(users) levels, so that rounding adds an eighth to the variance at most.
+        By default there are max(1, epsilon) sqrt(users) levels: rounding adds an eighth to the variance at most.
         """
         terms = Terms.of(
             users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
@@ -154,11 +154,11 @@ class SplitAndMixSum(SumProtocol):
         masses, ratio, shape = [float(self.ratio.complement) ** float(self.share)], float(self.ratio), float(self.share)
         while 1 - math.fsum(masses) > _LEFT_OUT / 2:
             masses.append(masses[-1] * ratio * (len(masses) - 1 + shape) / len(masses))
-        law: Counter[int] = Counter()
+        law: dict[int, float] = {}
         for plus, first in enumerate(masses):
             for minus, second in enumerate(masses):
-                law[plus - minus] += first * second  # type: ignore[assignment]
-        return dict(law)
+                law[plus - minus] = law.get(plus - minus, 0.0) + first * second
+        return law
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once."""

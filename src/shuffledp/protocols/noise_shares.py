@@ -1,0 +1,85 @@
+"""Correlated noise in shares: every user adds a little, and all shares together have the wanted law.
+
+To each bin all planned users together add a geometric number of "+1", as many of "-1", and a negative binomial
+number of pairs of both, which cancel. A user's share of each is negative binomial with the planned users'
+part of its shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.privacy.correlated_noise import NegativeBinomial
+from shuffledp.privacy.discrete_laplace import DiscreteLaplace
+from shuffledp.privacy.negative_binomial import NegativeBinomialDifference
+from shuffledp.protocols.linear import NoiseLaw
+from shuffledp.randomness import Dyadic, RandomSource, negative_binomial, scattered_negative_binomial
+
+__all__ = ["NoiseShares"]
+
+Signs = dict[tuple[int, int], float]
+
+
+@dataclass(frozen=True)
+class NoiseShares:
+    """The noise of all planned users together, and how many they are."""
+
+    ratio: Dyadic
+    flood_shape: Fraction
+    flood_ratio: Dyadic
+    planned: int
+
+    @property
+    def mean_messages(self) -> float:
+        """How many messages a user adds to one bin, on average."""
+        staying = self.ratio.fraction / self.ratio.complement.fraction
+        flooding = self.flood_shape * self.flood_ratio.fraction / self.flood_ratio.complement.fraction
+        return float(2 * (staying + flooding) / self.planned)
+
+    def law(self, left_out: float) -> Signs:
+        """The numbers of "+1" and "-1" that a user adds to one bin, without the least likely ones."""
+        staying = _masses(NegativeBinomial(Fraction(1, self.planned), self.ratio), left_out / 100)
+        flooding = _masses(NegativeBinomial(self.flood_shape / self.planned, self.flood_ratio), left_out / 100)
+        table = np.zeros((len(staying) + len(flooding) - 1,) * 2)
+        alone = np.outer(staying, staying)
+        for pairs, mass in enumerate(flooding):
+            table[pairs : pairs + len(staying), pairs : pairs + len(staying)] += mass * alone
+        likeliest = np.argsort(-table, axis=None)
+        kept = likeliest[: int(np.searchsorted(np.cumsum(table.ravel()[likeliest]), 1 - left_out / 2)) + 1]
+        plus, minus = np.unravel_index(kept, table.shape)
+        return dict(zip(zip(plus.tolist(), minus.tolist(), strict=True), table[plus, minus].tolist(), strict=True))
+
+    def draw(self, cells: int, source: RandomSource) -> NDArray[np.int64]:
+        """One share for each cell (a user's bin): every "+1" as twice its cell, every "-1" as one more."""
+        sent = []
+        for sign in (0, 1):
+            cell, copies = scattered_negative_binomial(Fraction(1, self.planned), self.ratio, cells, source)
+            sent.append(np.repeat(2 * cell + sign, copies))
+        cell, copies = scattered_negative_binomial(self.flood_shape / self.planned, self.flood_ratio, cells, source)
+        pairs = np.repeat(2 * cell, copies)
+        return np.concatenate((*sent, pairs, pairs + 1))
+
+    def totals(self, users: int, bins: int, source: RandomSource) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The "+1" and the "-1" that so many users add to each bin: sums of shares are negative binomial again."""
+        share = Fraction(users, self.planned)
+        pairs = negative_binomial(share * self.flood_shape, self.flood_ratio, bins, source)
+        plus = negative_binomial(share, self.ratio, bins, source)
+        return pairs + plus, pairs + negative_binomial(share, self.ratio, bins, source)
+
+    def staying(self, users: int) -> NoiseLaw:
+        """What is left of so many users' noise when pairs cancel: discrete Laplace if they are as planned."""
+        share = Fraction(users, self.planned)
+        if share == 1:
+            return DiscreteLaplace(self.ratio)
+        return NegativeBinomialDifference(NegativeBinomial(share, self.ratio))
+
+
+def _masses(law: NegativeBinomial, cut: float) -> NDArray[np.float64]:
+    """The masses from 0 on, but for a tail."""
+    first, masses, _ = law.window(cut)
+    return np.concatenate((np.zeros(first), masses))

@@ -1,0 +1,44 @@
+"""The question turned around: the least epsilon, or the fewest users, for a wanted error."""
+
+import pytest
+
+import shuffledp as sdp
+from shuffledp.errors import InfeasibleError, ParameterError
+from shuffledp.planning import fewest_users_for, least_epsilon_for, plan
+
+
+@pytest.mark.parametrize(
+    ("question", "accuracy"),
+    [(sdp.Count(users=10_000), 5.0), (sdp.Histogram(users=100_000, domain_size=50), 8.0)],
+)
+def test_least_epsilon(question, accuracy):
+    found = least_epsilon_for(question, accuracy=accuracy, delta=1e-6)
+    assert found.plans[0].expected.rmse <= accuracy
+    less = plan(question, epsilon=found.epsilon * 0.99, delta=1e-6)
+    assert less.plans[0].expected.rmse > accuracy
+
+
+def test_fewest_users_for_a_mean():
+    question = sdp.Mean(users=2, lower=0, upper=100)
+    found = fewest_users_for(question, accuracy=0.5, epsilon=1, delta=1e-6)
+    assert found.plans[0].expected.rmse <= 0.5
+    assert found.question.users < 10_000
+    fewer = sdp.Mean(users=int(found.question.users * 0.98), lower=0, upper=100)
+    assert plan(fewer, epsilon=1, delta=1e-6).plans[0].expected.rmse > 0.5
+
+
+def test_limits_hold():
+    found = least_epsilon_for(sdp.Count(users=10_000), accuracy=50, delta=1e-6, trust="local")
+    assert found.best.model == "local"
+    one = least_epsilon_for(sdp.Count(users=10_000), accuracy=5, delta=1e-6, max_messages=1)
+    assert one.best.cost.messages_per_user <= 1
+
+
+def test_what_cannot_be_reached_or_means_nothing_is_refused():
+    with pytest.raises(InfeasibleError, match="even at epsilon"):
+        least_epsilon_for(sdp.Count(users=10_000), accuracy=1e-9, delta=1e-6)
+    with pytest.raises(InfeasibleError, match="No number of users"):
+        fewest_users_for(sdp.Count(users=2), accuracy=0.01, epsilon=1, delta=1e-6)
+    for accuracy in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(ParameterError, match="wanted error"):
+            least_epsilon_for(sdp.Count(users=100), accuracy=accuracy, delta=1e-6)
