@@ -1,5 +1,8 @@
 """Every registered protocol passes the kit, and the kit catches every planted fault in each."""
 
+import json
+
+import numpy as np
 import pytest
 import small_counting
 import small_histogram_local
@@ -7,7 +10,7 @@ import small_histogram_more
 import small_histogram_shuffled
 import small_summing
 
-from shuffledp import BalcerCheuCount, BalcerCheuHistogram
+from shuffledp import BalcerCheuCount, BalcerCheuHistogram, Interval, from_document, to_document
 from shuffledp.errors import ParameterError
 from shuffledp.protocols.registry import PROTOCOLS
 from shuffledp.testing import ConformanceError, check_protocol, planted_faults
@@ -41,9 +44,10 @@ def test_every_registered_protocol_is_checked():
 
 @pytest.mark.parametrize("name", INSTANCES)
 def test_the_protocol_conforms(name):
-    checks = check_protocol(INSTANCES[name])
+    only = small_summing.ONLY.get(name)  # split-and-mix: its theorem begins with 19 users, too many to enumerate
+    checks = check_protocol(INSTANCES[name], only=only)
     assert all(check.passed for check in checks)
-    assert {check.name for check in checks} >= set(CHECKS) - {"estimates are right on average"}
+    assert {check.name for check in checks} >= set(only or CHECKS) - {"estimates are right on average"}
 
 
 @pytest.mark.parametrize("name", REGISTERED)
@@ -52,6 +56,29 @@ def test_every_planted_fault_is_caught(name):
         with pytest.raises(ConformanceError) as caught:
             check_protocol(broken, only=[CAUGHT_BY[fault]])
         assert [check.name for check in caught.value.checks] == [CAUGHT_BY[fault]], fault
+
+
+@pytest.mark.parametrize("name", REGISTERED)
+def test_a_planned_protocol_survives_its_document_and_its_messages_their_packing(name):
+    """At a realistic size, as a device receives it: the same protocol, guarantee and messages."""
+    question, short = name.split("/")
+    domain = {"count": {}, "histogram": {"domain_size": 7}, "sum": {"domain": Interval(-1.0, 4.0)}}[question]
+    protocol = PROTOCOLS[question][short].calibrate(users=2000, epsilon=2, delta=1e-5, **domain)
+    copy = from_document(json.loads(json.dumps(to_document(protocol), allow_nan=False)))
+    assert copy == protocol
+    assert copy.guarantee.to_json() == protocol.guarantee.to_json()
+    values = np.array([0.0, 0.25, 1.0] if question == "sum" else [0, 1, 1])
+    sent = protocol.randomize_all(values).values
+    packed = protocol.message_format.pack(sent)
+    assert packed.shape == (len(sent), protocol.message_format.size)
+    assert protocol.message_format.bits == protocol.cost.bits_per_message
+    assert np.array_equal(copy.message_format.unpack(packed), sent)
+
+
+@pytest.mark.parametrize("change", [{"version": 2}, {"protocol": "count/nothing"}, {"parameters": {}}, {"more": 1}])
+def test_a_strange_document_is_refused(change):
+    with pytest.raises(ParameterError):
+        from_document(to_document(INSTANCES["count/cheu"]) | change)
 
 
 def test_no_planted_fault_is_forgotten():

@@ -96,7 +96,7 @@ def test_a_weighted_sum_is_learned_where_no_single_number_tells():
     generator = np.random.default_rng()
 
     def draw(shift):
-        common = generator.integers(0, 1_000_000, 4000)
+        common = generator.integers(0, 10_000, 4000)
         return np.column_stack((common + shift, common + generator.integers(0, 2, 4000)))
 
     learned = learn_event(draw(3), draw(0), delta=0.0, risk=SURE, trials=4000)

@@ -10,61 +10,68 @@ from typing import Any
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.planning.planner import Limits, Plan, Plans, candidates, plan
 from shuffledp.planning.question import Question
-from shuffledp.privacy.calibration import MOST_USERS
 from shuffledp.privacy.guarantee import check_target
 
 __all__ = ["fewest_users_for", "least_epsilon_for"]
 
-_EPSILONS = (0.01, 30.0)
+_EPSILONS = (math.log(0.01), math.log(30.0))
+_USERS = (math.log(2), math.log(10**12))
 _PRECISION = 0.002
-_CONTENDERS = 3
+_CONTENDERS = 2
+_MOST_ROUNDS = 3
+
+Errors = Callable[[float, "set[str] | None"], list[Plan]]
 
 
 def least_epsilon_for(question: Question, *, accuracy: float, delta: float, **limits: Any) -> Plans:
-    """The plans at the least epsilon (to 0.2 per cent) at which the best one's error is at most ``accuracy``."""
+    """The plans at the least epsilon (to 0.2 per cent) at which the best one's error is at most ``accuracy``.
+
+    ``limits`` are those of ``plan``: trust, honest_fraction, max_messages, max_bytes, max_local_epsilon, confidence.
+    """
     check_target(1.0, delta)
     _check(accuracy)
-    confidence = limits.pop("confidence", 0.95)
+    kept = _limits(limits)
 
-    def error(log_epsilon: float, names: tuple[str, ...] | None) -> list[Plan]:
-        return _feasible(question, math.exp(log_epsilon), delta, Limits(**limits), names)
+    def errors(log_epsilon: float, names: set[str] | None) -> list[Plan]:
+        return _feasible(question, math.exp(log_epsilon), delta, kept, names)
 
-    low, high = (math.log(bound) for bound in _EPSILONS)
-    reached = _search(error, accuracy, low, high, _PRECISION)
+    reached = _search(errors, accuracy, math.log(1.0), *_EPSILONS)
     if reached is None:
         raise InfeasibleError(
-            f"No protocol of the {Limits(**limits).trust} model has an error of {accuracy:g} {question.unit} or less, "
-            f"even at epsilon = {_EPSILONS[1]:g}.",
+            f"No protocol of the {kept.trust} model has an error of {accuracy:g} {question.unit} or less, "
+            f"even at epsilon = {math.exp(_EPSILONS[1]):g}.",
             accuracy=accuracy,
         )
-    return plan(question, epsilon=math.exp(reached), delta=delta, confidence=confidence, **limits)
+    return plan(question, epsilon=math.exp(reached), delta=delta, **limits)
 
 
 def fewest_users_for(question: Question, *, accuracy: float, epsilon: float, delta: float, **limits: Any) -> Plans:
     """The plans for the fewest users (to 0.2 per cent) with whom the best one's error is at most ``accuracy``.
 
-    The number of users that the question names is ignored.
+    The number of users that the question names is ignored; ``limits`` are those of ``plan``.
     """
     check_target(epsilon, delta)
     _check(accuracy)
-    confidence = limits.pop("confidence", 0.95)
+    kept = _limits(limits)
 
     def asked(log_users: float) -> Question:
-        return replace(question, users=max(2, round(math.exp(log_users))))
+        return replace(question, users=max(2, math.ceil(math.exp(log_users) - 1e-9)))
 
-    def error(log_users: float, names: tuple[str, ...] | None) -> list[Plan]:
-        return _feasible(asked(log_users), epsilon, delta, Limits(**limits), names)
+    def errors(log_users: float, names: set[str] | None) -> list[Plan]:
+        return _feasible(asked(log_users), epsilon, delta, kept, names)
 
-    reached = _search(error, accuracy, math.log(2), math.log(MOST_USERS) / 2, _PRECISION)
-    if reached is None:
-        reached = _search(error, accuracy, math.log(MOST_USERS) / 2, math.log(MOST_USERS), _PRECISION)
+    reached = _search(errors, accuracy, math.log(10_000), *_USERS)
     if reached is None:
         raise InfeasibleError(
             f"No number of users brings the error down to {accuracy:g} {question.unit} "
-            f"at epsilon = {epsilon:g} and delta = {delta:g} in the {Limits(**limits).trust} model.",
+            f"at epsilon = {epsilon:g} and delta = {delta:g} in the {kept.trust} model.",
             accuracy=accuracy,
         )
-    return plan(asked(reached), epsilon=epsilon, delta=delta, confidence=confidence, **limits)
+    return plan(asked(reached), epsilon=epsilon, delta=delta, **limits)
+
+
+def _limits(limits: dict[str, Any]) -> Limits:
+    return Limits(**{name: value for name, value in limits.items() if name != "confidence"})
 
 
 def _check(accuracy: float) -> None:
@@ -72,42 +79,55 @@ def _check(accuracy: float) -> None:
         raise ParameterError(f"The wanted error must be a positive number, not {accuracy}.", accuracy=accuracy)
 
 
-def _feasible(
-    question: Question, epsilon: float, delta: float, limits: Limits, names: tuple[str, ...] | None
-) -> list[Plan]:
+def _feasible(question: Question, epsilon: float, delta: float, limits: Limits, names: set[str] | None) -> list[Plan]:
     """Plans to choose from, the best first."""
-    found = candidates(question, epsilon, delta, limits, names=names)
-    plans = [each for each in found if isinstance(each, Plan) and not each.reference]
+    found = candidates(question, epsilon, delta, limits, names=names, references=False)
+    plans = [each for each in found if isinstance(each, Plan)]
     return sorted(plans, key=lambda each: each.expected.rmse)
 
 
-Errors = Callable[[float, "tuple[str, ...] | None"], list[Plan]]
-
-
-def _search(errors: Errors, accuracy: float, low: float, high: float, precision: float) -> float | None:
+def _search(errors: Errors, accuracy: float, start: float, low: float, high: float) -> float | None:
     """The least point between the two at which some plan is accurate enough, taking errors to fall.
 
-    All protocols are tried at a few points; between those only the ones that were ahead there.
+    All protocols are tried where the search begins and where it ends; between, only those that were ahead.
     """
+    contenders: set[str] = set()
 
-    def good(found: list[Plan]) -> bool:
-        return bool(found) and found[0].expected.rmse <= accuracy
+    def excess(at: float) -> float:
+        """By how much the least error exceeds the wanted one, in logarithms; infinite if there is no plan."""
+        found = errors(at, contenders or None)
+        return math.log(found[0].expected.rmse / accuracy) if found and found[0].expected.rmse > 0 else math.inf
 
-    ahead: set[str] = set()
-    points = [low + (high - low) * step / 4 for step in range(5)]
-    bracket: tuple[float, float] | None = None
-    previous = low
-    for point in points:
-        found = errors(point, None)
-        ahead |= {each.protocol.name for each in found[:_CONTENDERS]}
-        if good(found):
-            bracket = (previous, point)
+    point = start
+    for _ in range(_MOST_ROUNDS):
+        ahead = {each.protocol.name for each in errors(point, None)[:_CONTENDERS]}
+        if contenders and ahead <= contenders:
+            return point
+        contenders |= ahead
+        reached = _crossing(excess, point, low, high)
+        if reached is None:
+            return None
+        point = reached
+    return point
+
+
+def _crossing(excess: Callable[[float], float], start: float, low: float, high: float) -> float | None:
+    """The least point with no excess, to the precision; errors fall about as fast as the point grows."""
+    at, value = start, excess(start)
+    left, right = low, high
+    reached = False
+    while True:
+        if value > 0:
+            left = max(left, at)
+        else:
+            right, reached = min(right, at), True
+        if right - left <= _PRECISION:
             break
-        previous = point
-    if bracket is None:
-        return None
-    left, right = bracket
-    while right - left > precision:
-        middle = (left + right) / 2
-        left, right = (left, middle) if good(errors(middle, tuple(ahead))) else (middle, right)
-    return right
+        step = value if math.isfinite(value) else 1.0
+        guess = at + step + (_PRECISION / 4 if value > 0 else -_PRECISION / 4)
+        inside = left + _PRECISION / 4 < guess < right - _PRECISION / 4
+        at = guess if inside and abs(step) > _PRECISION / 8 else (left + right) / 2
+        value = excess(at)
+    if reached or excess(right) <= 0:
+        return right
+    return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -178,13 +178,17 @@ def candidates(
     delta: float,
     limits: Limits,
     confidence: float = 0.95,
-    names: tuple[str, ...] | None = None,
+    *,
+    names: Collection[str] | None = None,
+    references: bool = True,
 ) -> Iterator[Plan | Rejection]:
     """Every protocol for the question, or those named, with each calibration and setting worth trying."""
     for name, kind in PROTOCOLS[question.shelf].items():
         if names is not None and name not in names:
             continue
         reference = kind.model != limits.trust or kind.trusts_shuffler
+        if reference and not references:
+            continue
         for calibration, setting in _ways(kind, question, epsilon, delta, reference=reference):
             try:
                 protocol = kind.calibrate(

@@ -247,7 +247,7 @@ def _occurrences(keys: NDArray[np.uint64], known: NDArray[np.uint64]) -> NDArray
 def _best_direction(one: Rows, other: Rows) -> tuple[float, ...]:
     """Fisher's linear discriminant, scaled so that its largest weight is 1."""
     spread = np.atleast_2d(np.cov(one, rowvar=False) + np.cov(other, rowvar=False))
-    ridge = 1e-6 * max(float(np.trace(spread)), 1e-6) * np.eye(len(spread))
+    ridge = (1e-10 * float(np.trace(spread)) + 1e-9) * np.eye(len(spread))
     weights = np.linalg.solve(spread + ridge, one.mean(axis=0) - other.mean(axis=0))
     largest = float(np.max(np.abs(weights)))
     return tuple((weights / largest).tolist()) if largest > 0 else (1.0,) * len(weights)

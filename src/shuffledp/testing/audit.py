@@ -222,6 +222,7 @@ def audit(
         raise ParameterError(f"delta must lie strictly between 0 and 1, not {audited}.", delta=audited)
     if trials is not None and trials < 10:
         raise ParameterError(f"An audit needs at least 10 trials, not {trials}.", trials=trials)
+    _check_size(protocol, guarantee.honest_users)
     scenes = [_Scene(protocol, pair, permute) for pair in _pairs(protocol, data)]
     plan = _Plan.affordable(scenes) if trials is None else _Plan.given(trials)
     learned_deltas = [audited, *(each for each in _LEARNED_DELTAS if each > audited)]
@@ -239,6 +240,17 @@ def audit(
         findings=tuple(_count(scene, choices, plan.trials, risk, tick)),
         planted=planted,
     )
+
+
+def _check_size(protocol: Any, users: int) -> None:
+    """Refuse rounds that are too large to be run hundreds of times."""
+    numbers = users * max(1.0, protocol.cost.messages_per_user) * protocol.message_format.columns
+    if numbers > _MOST_NUMBERS_A_ROUND:
+        raise ParameterError(
+            f"A round of {users:,} users has about {numbers:,.0f} numbers, too many to run it hundreds of times. "
+            "Audit the same protocol with fewer users.",
+            users=users,
+        )
 
 
 @dataclass(frozen=True)
@@ -422,22 +434,14 @@ class _Scene:
     permute: Permute | None
     _tables: dict[str, NDArray[np.int64]] | None = field(default=None, init=False)
 
-    def __post_init__(self) -> None:
-        if self._numbers_a_round > _MOST_NUMBERS_A_ROUND:
-            raise ParameterError(
-                f"A round of {self.users:,} users has about {self._numbers_a_round:,.0f} numbers, too many to run it "
-                "hundreds of times. Audit the same protocol with fewer users.",
-                users=self.users,
-            )
-
     @property
     def users(self) -> int:
         return len(self.pair.first)
 
     @property
     def _numbers_a_round(self) -> float:
-        format_ = self.protocol.message_format
-        return float(self.users * max(1.0, self.protocol.cost.messages_per_user) * format_.columns)
+        columns = self.protocol.message_format.columns
+        return float(self.users * max(1.0, self.protocol.cost.messages_per_user) * columns)
 
     @property
     def chunk(self) -> int:
@@ -481,7 +485,7 @@ class _Scene:
         if self.permute is not None or only is None or any(view.endswith(_PLACE) for view in only):
             self._shuffle(messages, borders)
         if self.released_only:
-            return {_RELEASED: self._numbers(messages, borders)}
+            return {_RELEASED: self._numbers(messages, borders[:-1], borders[1:])}
         return self._views(messages, borders, only)
 
     def _shuffle(self, messages: Messages, borders: NDArray[np.int64]) -> None:
@@ -497,19 +501,19 @@ class _Scene:
         if self._tables is None:
             self._tables = self._learn_tables()
         views: dict[str, Rows] = {}
-        if self._tables:
-            codes = self.protocol.message_format.code(messages.values)
-            for name, table in self._tables.items():
-                if only is None or name in only:
-                    views[name] = _sums(table[codes], borders)
-            at_place = _SCORE + _PLACE
-            if self.protocol.model == "shuffled" and (only is None or at_place in only):
-                views[at_place] = _sums(self._tables[_SCORE][codes], *self._place(borders))
-        if _NUMBERS not in self._tables and (only is None or _NUMBERS in only):
-            views[_NUMBERS] = self._numbers(messages, borders)
-        at_place = _NUMBERS + _PLACE
-        if not self._tables and self.protocol.model == "shuffled" and (only is None or at_place in only):
-            views[at_place] = self._numbers(messages, *self._place(borders))
+        codes = self.protocol.message_format.code(messages.values) if self._tables else None
+        for name in (_KINDS, _SCORE, _NUMBERS):
+            table = self._tables.get(name)
+            places = {name: (borders[:-1], borders[1:])}
+            if self.protocol.model == "shuffled" and name != _KINDS:
+                places[name + _PLACE] = self._place(borders)
+            for view, (starts, ends) in places.items():
+                if only is not None and view not in only:
+                    continue
+                if table is not None:
+                    views[view] = _sums(table[codes], starts, ends)
+                elif name == _NUMBERS:
+                    views[view] = self._numbers(messages, starts, ends)
         if only is None or _LENGTH in only:
             views[_LENGTH] = np.diff(borders)[:, np.newaxis]
         return views
@@ -547,18 +551,16 @@ class _Scene:
             return None
         every = Messages(self.protocol.message_format.message(np.arange(codes)), codes)
         try:
-            table = self._numbers(every, np.arange(codes + 1))
+            table = self._numbers(every, np.arange(codes), np.arange(1, codes + 1))
             some = self.protocol.randomize_all(self.pair.first)
-            whole = self._numbers(some, np.array([0, len(some)]))
+            whole = self._numbers(some, np.array([0]), np.array([len(some)]))
         except ShuffledpError:
             return None
         added = table[self.protocol.message_format.code(some.values)].sum(axis=0)
         return table if np.array_equal(added, whole[0]) else None
 
-    def _numbers(self, messages: Messages, starts: NDArray[np.int64], ends: NDArray[np.int64] | None = None) -> Rows:
+    def _numbers(self, messages: Messages, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Rows:
         """What the analyzer counts, or the trusted party releases, of the messages from .. to: entries that matter."""
-        if ends is None:
-            starts, ends = starts[:-1], starts[1:]
         rows = [
             self._counted(messages.values[start:end])[self._entries]
             for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
@@ -596,10 +598,8 @@ _LENGTH = "the number of messages in the round"
 _PLACE = " at the user's place"
 
 
-def _sums(numbers: Rows, starts: NDArray[np.int64], ends: NDArray[np.int64] | None = None) -> Rows:
+def _sums(numbers: Rows, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Rows:
     """The sums of rows from .. to."""
-    if ends is None:
-        starts, ends = starts[:-1], starts[1:]
     totals = np.zeros((len(numbers) + 1, numbers.shape[1]), dtype=np.int64)
     np.cumsum(numbers, axis=0, out=totals[1:])
     summed: Rows = totals[ends] - totals[starts]
@@ -622,7 +622,7 @@ class Fault:
 
 FAULTS = {
     "clear-last-value": "users who hold the last value all send the same report",
-    "tenth-noise": "the noise is enough only for ten times the claimed epsilon",
+    "little-noise": "the noise is enough only for ten times the claimed epsilon, at a delta of a quarter",
     "tenfold-users": "the noise is enough only for ten times as many users",
     "no-shuffle": "the shuffler leaves all messages in the order of the users",
     "clear-release": "the trusted party releases what it counted without noise",
@@ -658,29 +658,38 @@ def plant(protocol: Any, fault: str) -> Fault:
         return Fault(fault, words, _Planted(protocol, release=_clear_release))
     if fault == "clear-last-value":
         return Fault(fault, words, _Planted(protocol, randomize_all=_clear_last_value(protocol)))
-    weaker = _recalibrated(protocol, users=10) if fault == "tenfold-users" else _recalibrated(protocol, epsilon=10)
+    weaker = _for_more_users(protocol) if fault == "tenfold-users" else _with_little_noise(protocol)
     return Fault(fault, words, _Planted(weaker, guarantee=protocol.guarantee, users=protocol.users))
 
 
 def _possible(protocol: Any) -> list[str]:
     if protocol.model == "central":
-        return ["tenth-noise", "clear-release"]
+        return ["little-noise", "clear-release"]
     if protocol.model == "local" or getattr(protocol, "trusts_shuffler", False):
-        return ["clear-last-value", "tenth-noise"]
-    return ["clear-last-value", "tenth-noise", "tenfold-users", "no-shuffle"]
+        return ["clear-last-value", "little-noise"]
+    return ["clear-last-value", "little-noise", "tenfold-users", "no-shuffle"]
 
 
 def _clear_release(tally: Tally, **_: Any) -> Tally:
     return Tally(tally.counts, tally.users, tally.secure, released=True)
 
 
-def _recalibrated(protocol: Any, *, users: int = 1, epsilon: float = 1.0) -> Any:
-    """The same protocol for so many times the users, or the epsilon."""
+def _for_more_users(protocol: Any) -> Any:
+    return _recalibrated(protocol, users=10 * protocol.users)
+
+
+def _with_little_noise(protocol: Any) -> Any:
+    guarantee: Guarantee = protocol.guarantee
+    return _recalibrated(protocol, epsilon=10 * guarantee.epsilon, delta=max(0.25, guarantee.delta))
+
+
+def _recalibrated(protocol: Any, **changes: Any) -> Any:
+    """The same protocol for other users, or another target."""
     guarantee: Guarantee = protocol.guarantee
     settings: dict[str, Any] = {
-        "users": users * protocol.users,
-        "epsilon": epsilon * guarantee.epsilon,
-        "delta": guarantee.delta or 1e-6,
+        "users": protocol.users,
+        "epsilon": guarantee.epsilon,
+        "delta": guarantee.delta or 1e-6,  # pure protocols ask for one, and do not use it
     }
     if guarantee.trust != "local":
         settings["honest_fraction"] = guarantee.honest_users / guarantee.users
@@ -688,7 +697,7 @@ def _recalibrated(protocol: Any, *, users: int = 1, epsilon: float = 1.0) -> Any
         settings["domain_size"] = protocol.domain_size
     elif protocol.question == "sum":
         settings["domain"] = protocol.domain
-    return type(protocol).calibrate(**settings)
+    return type(protocol).calibrate(**(settings | changes))
 
 
 def _clear_last_value(protocol: Any) -> Callable[..., Messages]:
