@@ -13,31 +13,44 @@ from shuffledp.datasets import commute_path
 PAGE = (Path(__file__).parent / "command-line.md").read_text(encoding="utf-8")
 TARGET = "--epsilon 1 --delta 1e-8 --json"
 
+BOUNDS = "--lower 0 --upper 120"
+OPAQUE = ("parameters", "plans[].parameters")  # every protocol has its own keys there
+
 # heading on the page, question, and commands which together print every key
 CASES = {
-    "plan count": ("plan", "count", [f"plan count --users {users} {TARGET}" for users in (500, 25_000)]),
-    "plan histogram": (
-        "plan",
-        "histogram",
-        [f"plan histogram --users {users} --domain-size 5 {TARGET}" for users in (500, 25_000)],
-    ),
+    "plan count": ("plan", "count", [f"plan count --users 500 {TARGET}"]),
+    "plan histogram": ("plan", "histogram", [f"plan histogram --users 500 --domain-size 5 {TARGET}"]),
+    "plan sum": ("plan", "sum", [f"plan sum --users 500 {BOUNDS} {TARGET}"]),
+    "plan mean": ("plan", "mean", [f"plan mean --users 500 {BOUNDS} {TARGET}"]),
     "run count": ("run count", "count", [f"run count {commute_path()} --column owns_car {TARGET}"]),
     "run histogram": (
         "run histogram",
         "histogram",
         [f"run histogram {commute_path()} --column owns_car --domain yes,no {TARGET}"],
     ),
+    "run sum": (
+        "run sum` and `run mean",
+        "sum",
+        [f"run sum {commute_path()} --column minutes --clip --protocol cheu {BOUNDS} {TARGET}"],
+    ),
+    "run mean": (
+        "run sum` and `run mean",
+        "mean",
+        [f"run mean {commute_path()} --column minutes --clip --protocol split-and-mix {BOUNDS} {TARGET}"],
+    ),
     "account count": ("account", "count", [f"account count/balcer-cheu --users 25000 --releases 2 {TARGET}"]),
-    "account histogram": ("account", "histogram", [f"account histogram/balcer-cheu --users 25000 {TARGET}"]),
+    "account histogram": ("account", "histogram", [f"account histogram/unary --users 25000 {TARGET}"]),
+    "account sum": ("account", "sum", [f"account sum/split-and-mix --users 25000 {TARGET}"]),
+    "audit": ("audit", "count", [f"audit count/cheu --users 50 --trials 100 --confidence 0.9999999 {TARGET}"]),
 }
 
 
 def documented(heading, question):
-    """The keys in the first column of the table below the heading; the second says for which question."""
+    """The keys in the first column of the table below the heading; the second says for which questions."""
     section = re.search(rf"^### JSON of `{heading}`\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)
     assert section, f"the page has no section for the JSON of {heading}"
-    rows = re.findall(r"^\| `([^`]+)` \| (\w+) \|", section[1], re.MULTILINE)
-    keys = [key for key, holds_for in rows if holds_for in (question, "both")]
+    rows = re.findall(r"^\| `([^`]+)` \| ([\w, ]+) \|", section[1], re.MULTILINE)
+    keys = [key for key, holds_for in rows if {question, "all"} & set(holds_for.split(", "))]
     assert len(keys) == len(set(keys)), "a key is documented twice"
     return set(keys)
 
@@ -54,7 +67,7 @@ def printed(commands):
 
 def leaves(value, path=""):
     """``a.b`` for a key in an object, ``a[].b`` for a key in a list of objects."""
-    if isinstance(value, dict):
+    if isinstance(value, dict) and path not in OPAQUE:
         return set().union(*(leaves(inner, f"{path}.{key}" if path else key) for key, inner in value.items()))
     if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
         return set().union(*(leaves(each, f"{path}[]") for each in value))

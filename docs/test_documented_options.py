@@ -45,7 +45,9 @@ def real(command):
 def shown_default(parameter):
     if parameter.required:
         return "required"
-    return "" if parameter.default in (None, False) else f"`{getattr(parameter.default, 'value', parameter.default)}`"
+    if parameter.default is None or parameter.default is False:
+        return ""
+    return f"`{getattr(parameter.default, 'value', parameter.default)}`"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

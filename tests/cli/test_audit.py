@@ -19,7 +19,7 @@ def test_a_planted_fault_is_exposed_and_named(shuffledp, tmp_path):
     done = shuffledp("audit", "count/cheu", *TARGET, "--plant", "little-noise", "--plot", "audit.png")
     assert done.status == 1
     flat = " ".join(done.out.split())
-    assert flat.startswith("PLANTED FAULT: the noise is enough only for ten times the claimed epsilon")
+    assert flat.startswith("PLANTED FAULT: the noise is enough only for five times the claimed epsilon")
     assert "EXPOSED: epsilon is at least" in flat
     assert (tmp_path / "audit.png").read_bytes().startswith(b"\x89PNG")
     assert "wrote audit.png" in done.err
@@ -35,7 +35,7 @@ def test_json(shuffledp):
     broken = shuffledp("audit", "histogram/k-rr", *options, "--plant", "little-noise")
     assert broken.status == 1
     assert broken.json["exposed"] is True
-    assert "ten times" in broken.json["planted_fault"]
+    assert "five times" in broken.json["planted_fault"]
     assert broken.json["epsilon_at_least"] > broken.json["epsilon_claimed"] == 1
 
 

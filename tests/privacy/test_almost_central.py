@@ -10,7 +10,6 @@ import pytest
 from scipy.signal import fftconvolve
 
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
-from shuffledp.privacy import almost_central
 from shuffledp.privacy.almost_central import (
     AlmostCentralLaw,
     almost_central_noise,
@@ -19,10 +18,12 @@ from shuffledp.privacy.almost_central import (
     expected_noise_messages,
     paper_almost_central_noise,
 )
+from shuffledp.privacy.atom_losses import negative_binomial_losses, tails, worst_of
+from shuffledp.privacy.atoms import moves_by_depth
 from shuffledp.privacy.composition import compose
-from shuffledp.privacy.correlated_noise import NegativeBinomial, NegativeBinomialLaw
 from shuffledp.privacy.discrete_laplace import least_ratio
 from shuffledp.privacy.divergence import DiscretePair
+from shuffledp.privacy.negative_binomial import NegativeBinomial, NegativeBinomialLaw
 from shuffledp.randomness import Dyadic
 
 
@@ -45,6 +46,25 @@ def test_a_message_is_what_its_decomposition_says(levels):
         assert max(rest.values()) <= atoms[1].reach
 
 
+@pytest.mark.parametrize("levels", [1, 2, 3, 7, 8, 30, 100, 257])
+def test_atoms_and_moves_cover_every_message(levels):
+    reaches = {atom.members[0]: atom.reach for atom in atoms_of(levels)}
+    used, ends = {1}, 1
+    for message in range(1, levels + 2):
+        *depths, rest = decomposition(message)
+        ends = max(ends, *rest.values())
+        for depth, copies in enumerate(depths):
+            used |= set(copies)
+            ours = sorted((reaches[leader], n) for leader, n in copies.items())
+            assert any(
+                len(moves) >= len(ours)
+                and all(a[0] == b[0] and a[1] <= b[1] for a, b in zip(ours, moves, strict=False))
+                for moves in moves_by_depth(levels)[depth]
+            )
+    assert set(reaches) == used
+    assert reaches[1] == ends
+
+
 @pytest.mark.parametrize("shape", [2, 8, 15])
 @pytest.mark.parametrize(("reach", "copies"), [(1, 1), (4, 3), (16, 16)])
 def test_the_loss_of_one_move_is_the_truth_from_above(shape, reach, copies):
@@ -52,7 +72,7 @@ def test_the_loss_of_one_move_is_the_truth_from_above(shape, reach, copies):
     ratio = Dyadic.at_least(1 - step / reach)
     width, cells = step / 20, 200
     exact = NegativeBinomialLaw(NegativeBinomial(Fraction(shape), ratio), copies).pair(copies, 1e-30)
-    up, down = almost_central._negative_binomial_losses(shape, ratio, copies, width, cells)
+    up, down = negative_binomial_losses(shape, ratio, copies, width, cells)
     for losses, pair in ((up, exact.reversed), (down, exact)):
         assert losses.masses.sum() + losses.infinite == pytest.approx(1, abs=1e-12)
         at = (losses.first + np.arange(len(losses.masses))) * width
@@ -66,10 +86,10 @@ def test_the_loss_of_one_move_is_the_truth_from_above(shape, reach, copies):
 def test_the_worst_of_losses_is_above_each():
     width = 0.005
     candidates = [
-        almost_central._negative_binomial_losses(8, Dyadic.at_least(1 - 0.1 / reach), copies, width, 200)[side]
+        negative_binomial_losses(8, Dyadic.at_least(1 - 0.1 / reach), copies, width, 200)[side]
         for reach, copies, side in ((1, 1, 0), (1, 1, 1), (8, 5, 1))
     ]
-    worst = almost_central._worst_of(candidates, width)
+    worst = worst_of(candidates, width)
     at = (worst.first + np.arange(len(worst.masses))) * width
     for epsilon in (-0.3, 0.0, 0.01, 0.05, 0.1, 0.3, 0.9):
         deltas = [
@@ -85,7 +105,7 @@ def test_the_worst_of_losses_is_above_each():
 def test_tails(shape, ratio):
     exact = Dyadic.of(ratio)
     k = np.array([0, 1, 5, 40, 300, 20_000, np.inf, -1])
-    lower, upper = almost_central._tails(shape, exact, k)
+    lower, upper = tails(shape, exact, k)
     with mpmath.workdps(40):
         for at, below, above in zip(k[:6], lower[:6], upper[:6], strict=True):
             p = mpmath.mpf(exact.numerator) / mpmath.mpf(2) ** exact.bits

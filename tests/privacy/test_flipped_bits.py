@@ -8,7 +8,7 @@ from math import comb
 import numpy as np
 import pytest
 
-import shuffledp.privacy.flipped_bits as flipped_bits
+import shuffledp.privacy.flipped_bits.coordinates as coordinates
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.composition import compose
 from shuffledp.privacy.flipped_bits import (
@@ -23,6 +23,8 @@ from shuffledp.privacy.flipped_bits import (
     paper_histogram_flip,
     paper_sum_flip,
 )
+from shuffledp.privacy.flipped_bits.coordinates import coordinate, wide_coordinate
+from shuffledp.privacy.flipped_bits.differences import FINEST, USUAL, Precision, divergences
 from shuffledp.randomness import Dyadic
 
 
@@ -92,14 +94,14 @@ def test_histogram_is_the_truth_over_all_data_from_above(users, flip, epsilon):
 def test_nobody_else_holding_the_values_is_not_the_worst_data():
     """The planted fault, K = K' = 0 only, lies far below the truth and so below the bound."""
     many, rare = 10_000, Dyadic.of(42.6 / 10_000)
-    alone = flipped_bits._coordinate(0, many - 1, rare)
+    alone = coordinate(0, many - 1, rare)
     assert alone.delta_against(alone, 1.0) * 4 < FlippedHistogram(many, rare).delta_at(1.0)
 
 
-def scan(users, bits, flip, epsilon, points):
+def scan(users, bits, flip, epsilon, points, precision=FINEST):
     others = (users - 1) * bits
     ones = np.unique(np.round(np.linspace(0, 1, points) * others).astype(np.int64))
-    return flipped_bits._divergences(ones, others - ones, bits, flip, epsilon)
+    return divergences(ones, others - ones, bits, flip, epsilon, precision)
 
 
 @pytest.mark.parametrize(
@@ -120,23 +122,33 @@ def test_many_users_are_little_above_a_scan(users, bits, flip, epsilon, loosenes
     assert bound <= worst * (1 + looseness)
 
 
-def test_thinned_sums_equal_full_ones(monkeypatch):
+def test_thinned_sums_equal_full_ones():
     """Taking every h-th term changes nothing, as the characteristic function promises."""
-    thinned = scan(10**5, 3, Dyadic.of(0.2), 0.02, 20)
-    monkeypatch.setattr(flipped_bits, "_NODES_PER_DEVIATION", 1000)
-    full = scan(10**5, 3, Dyadic.of(0.2), 0.02, 20)
-    assert thinned == pytest.approx(full, rel=1e-7)
-    monkeypatch.setattr(flipped_bits, "_NODES_PER_DEVIATION", 0.5)  # too thin must show
-    assert scan(10**5, 3, Dyadic.of(0.2), 0.02, 20) != pytest.approx(full, rel=1e-7)
+    full = scan(10**5, 3, Dyadic.of(0.2), 0.02, 20, Precision(1e-35, 1000, 0.0))
+    for precision in (USUAL, FINEST):
+        assert scan(10**5, 3, Dyadic.of(0.2), 0.02, 20, precision) == pytest.approx(full, rel=1e-7)
+    too_thin = Precision(1e-35, 0.5, 0.0)  # must show
+    assert scan(10**5, 3, Dyadic.of(0.2), 0.02, 20, too_thin) != pytest.approx(full, rel=1e-7)
+
+
+@pytest.mark.parametrize("precision", [USUAL, FINEST])
+def test_what_thinning_may_lose_covers_what_it_does(precision):
+    """At h = 2, where it loses most, against all terms: masses are as small as the allowance itself."""
+    users = round((2 * precision.nodes + 0.01) ** 2 / (0.2 * 0.8)) * 2
+    ones = np.array([users // 2])
+    thinned = divergences(ones, users - ones, 1, Dyadic.of(0.2), 0.05, precision)
+    full = divergences(ones, users - ones, 1, Dyadic.of(0.2), 0.05, Precision(precision.cut, 1000, 0.0))
+    assert thinned - full == pytest.approx(0, abs=1e-15)
+    assert precision.alias >= 100 * math.exp(-4 * precision.nodes**2)
 
 
 def test_blocks_of_a_wide_histogram_bound_the_single_outcomes(monkeypatch):
     flip = Dyadic.of(0.03)
-    wide = flipped_bits._wide_coordinate(60_000, 40_000, flip)
-    monkeypatch.setattr(flipped_bits, "_LONG", math.inf)
-    flipped_bits._coordinate.cache_clear()
-    single = flipped_bits._coordinate(60_000, 40_000, flip)
-    flipped_bits._coordinate.cache_clear()
+    wide = wide_coordinate(60_000, 40_000, flip)
+    monkeypatch.setattr(coordinates, "_LONG", math.inf)
+    coordinate.cache_clear()
+    single = coordinate(60_000, 40_000, flip)
+    coordinate.cache_clear()
     for epsilon in (0.0, 0.05, 0.1):
         exact = single.delta_against(single, epsilon)
         assert exact * (1 - 1e-8) <= wide.delta_against(wide, epsilon) <= exact * 1.01
@@ -159,7 +171,7 @@ def test_histogram_corners_as_printed():
     users, flip = 10_000, Dyadic.of(42.6 / 10_000)
 
     def at(k, other):
-        first, second = (flipped_bits._coordinate(x, users - 1 - x, flip) for x in (k, other))
+        first, second = (coordinate(x, users - 1 - x, flip) for x in (k, other))
         return first.delta_against(second, 1.0)
 
     assert at(0, 0) == pytest.approx(8.8e-7, rel=0.01)
@@ -207,7 +219,7 @@ def test_conditions_of_the_theorem():
 
 
 def test_missing_mass_is_added():
-    table = flipped_bits._coordinate(500, 500, Dyadic.of(0.05))
+    table = coordinate(500, 500, Dyadic.of(0.05))
     lacking = max(1 - math.fsum(table.p), 1 - math.fsum(table.q))
     assert lacking <= table.missing + 1e-12
     assert FlippedCount(1000, Dyadic.of(0.2)).delta_at(1.38) > 0

@@ -15,7 +15,7 @@ SURE = 1 - 1e-7
 EVERY = [f"{question}/{name}" for question, shelf in PROTOCOLS.items() for name in shelf]
 
 
-def protocol(name, *, users=30, epsilon=1.0, delta=0.01, domain_size=3, **options):
+def protocol(name, *, users=30, epsilon=1.0, delta=0.01, domain_size=4, **options):
     kind = find_qualified(name)
     if kind.question == "histogram":
         options["domain_size"] = domain_size
@@ -25,7 +25,7 @@ def protocol(name, *, users=30, epsilon=1.0, delta=0.01, domain_size=3, **option
 
 
 def users_for(name):
-    return {"histogram/count-min": 600, "histogram/hashed-blanket": 100}.get(name, 30)
+    return {"histogram/count-min": 600}.get(name, 30)
 
 
 @pytest.mark.parametrize("name", EVERY)

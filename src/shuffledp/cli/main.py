@@ -11,6 +11,7 @@ from typer.exceptions import TyperException
 
 import shuffledp
 from shuffledp.cli.account import account
+from shuffledp.cli.audit import audit
 from shuffledp.cli.demo import demo
 from shuffledp.cli.plan import plan_count, plan_histogram, plan_mean, plan_sum
 from shuffledp.cli.run import run_count, run_histogram
@@ -40,6 +41,7 @@ run_app.command("histogram")(run_histogram)
 run_app.command("sum")(run_sum)
 run_app.command("mean")(run_mean)
 app.command()(account)
+app.command()(audit)
 app.command()(demo)
 
 

@@ -35,6 +35,7 @@ from shuffledp.planning import (
     least_epsilon_for,
     plan,
 )
+from shuffledp.planning.planner import trust_asked
 
 __all__ = ["plan_count", "plan_histogram", "plan_mean", "plan_sum"]
 
@@ -258,12 +259,15 @@ def _show(plans: Plans, accuracy: float | None, confidence: float) -> None:
         "Messages and bytes are per user."
     )
     best = chosen[0]
-    say(f"Best: {best.protocol.name} ({best.calibration}): {best.why}.")
+    say(f"Best: {best.protocol.name} ({best.variant}): {best.why}.")
     cheaper = [each for each in plans.frontier if each.cost.bytes_per_user < best.cost.bytes_per_user]
     for each in cheaper[:-4:-1]:
-        say(f"Cheaper: {each.protocol.name} ({each.calibration}): {each.why}.")
+        say(f"Cheaper: {each.protocol.name} ({each.variant}): {each.why}.")
     if references:
         _table(references, "With other trust, to compare:", model=True)
+    for each in references:
+        if each.protocol.trusts_shuffler:
+            say(f"With {each.protocol.name}, {trust_asked(each.protocol)}.")
     for rejection in plans.rejected:
         say(f"Rejected: {rejection.protocol} ({rejection.calibration}): {rejection.reason.rstrip('.')}.")
     say(best.protocol.guarantee.sentence())
@@ -271,11 +275,11 @@ def _show(plans: Plans, accuracy: float | None, confidence: float) -> None:
 
 def _table(plans: list[Plan], title: str, *, model: bool = False) -> None:
     print_table(
-        ["protocol", "model" if model else "calibration", "error", "largest", "messages", "bytes"],
+        ["protocol", "model" if model else "noise", "error", "largest", "messages", "bytes"],
         [
             [
                 each.protocol.name,
-                _trust(each.protocol) if model else each.calibration,
+                each.protocol.model if model else each.variant,
                 _amount(each.expected.rmse),
                 _amount(each.expected.max_error),
                 f"{each.cost.messages_per_user:,.4g}",

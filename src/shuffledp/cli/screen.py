@@ -38,7 +38,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title:
         say(title)
     table = Table()
     for place, name in enumerate(columns):
-        table.add_column(Text(name), justify="left" if place == 0 else "right", overflow="fold")
+        table.add_column(Text(name), justify="left" if place == 0 else "right", overflow="fold", no_wrap=place == 0)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     _console().print(table)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shuffledp.errors import ConditionError, InfeasibleError, MissingPackageError, ParameterError
@@ -14,7 +14,7 @@ from shuffledp.privacy.calibration import check_users
 from shuffledp.privacy.guarantee import check_target
 from shuffledp.protocols.registry import PROTOCOLS
 
-__all__ = ["MODELS", "Limits", "Plan", "Plans", "Rejection", "plan"]
+__all__ = ["MODELS", "Limits", "Plan", "Plans", "Rejection", "candidates", "plan", "trust_asked"]
 
 MODELS = ("shuffled", "local", "central")
 
@@ -66,9 +66,16 @@ class Plan:
     protocol: Any
     calibration: str
     expected: ExpectedError
+    setting: Mapping[str, Any] = field(default_factory=dict)
+    """Options of ``calibrate`` other than the usual ones."""
     why: str = ""
     reference: bool = False
     """True if it asks for another trust than was offered: shown to compare, not to choose."""
+
+    @property
+    def variant(self) -> str:
+        """How the noise was chosen, in a few words."""
+        return ", ".join((self.calibration, *(f"{name} {value}" for name, value in self.setting.items())))
 
     @property
     def cost(self) -> Cost:
@@ -82,6 +89,7 @@ class Plan:
             "protocol": self.protocol.name,
             "model": self.protocol.model,
             "calibration": self.calibration,
+            "setting": dict(self.setting),
             "reference": self.reference,
             "guarantee": self.protocol.guarantee.to_json(),
             "expected": self.expected.to_json(),
@@ -187,6 +195,7 @@ def candidates(
         if names is not None and name not in names:
             continue
         reference = kind.model != limits.trust or kind.trusts_shuffler
+        tried: list[Any] = []
         if reference and not references:
             continue
         for calibration, setting in _ways(kind, question, epsilon, delta, reference=reference):
@@ -199,6 +208,9 @@ def candidates(
                     honest_fraction=limits.honest_fraction,
                     **setting,
                 )
+                if protocol in tried:
+                    continue
+                tried.append(protocol)
                 reason = "" if reference else limits.why_not(protocol)
                 expected = protocol.expected_error(confidence=confidence) if not reason else None
             except (InfeasibleError, ConditionError, MissingPackageError) as error:
@@ -207,7 +219,8 @@ def candidates(
             if expected is None:
                 yield Rejection(name, calibration, reason)
             else:
-                yield Plan(protocol, calibration, _scaled(expected, question.scale()), reference=reference)
+                expected = _scaled(expected, question.scale())
+                yield Plan(protocol, calibration, expected, setting, reference=reference)
 
 
 def _ways(
@@ -237,7 +250,7 @@ def _explained(question: Question, chosen: list[Plan], references: list[Plan]) -
     explained = [replace(best, why=why)]
     explained += [replace(each, why=_compared(each, best)) for each in chosen[1:]]
     for each in references:
-        why = f"{_compared(each, best)}; {_trust_asked(each.protocol)}"
+        why = f"{_compared(each, best)}; {trust_asked(each.protocol)}"
         explained.append(replace(each, why=why))
     return tuple(explained)
 
@@ -254,7 +267,8 @@ def _compared(each: Plan, best: Plan) -> str:
     return why
 
 
-def _trust_asked(protocol: Any) -> str:
+def trust_asked(protocol: Any) -> str:
+    """Who must be trusted with what, in a few words."""
     if protocol.trusts_shuffler:
         return "the shuffler must count and remove small counts, and is trusted with all of them"
     return {

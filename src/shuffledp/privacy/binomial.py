@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from shuffledp.errors import ParameterError
 from shuffledp.randomness import Dyadic
 
-__all__ = ["Binomial"]
+__all__ = ["Binomial", "binomial_masses", "deviance", "stirling_error"]
 
 Floats = NDArray[np.float64]
 
@@ -48,7 +48,7 @@ class Binomial:
 
     @cached_property
     def _stirling_of_trials(self) -> float:
-        return float(_stirling_error(self.trials))
+        return float(stirling_error(self.trials))
 
     @cached_property
     def mean(self) -> float:
@@ -72,8 +72,8 @@ class Binomial:
         sides = np.stack((successes, self.trials - successes))
         excess = (successes - self._whole_mean[0]) - self._whole_mean[1]  # k - mean, exact to the last bit
         expected = np.array([self.mean, self.mirrored.mean]).reshape(2, *[1] * points.ndim)
-        log_mass = -_deviance(sides, expected, np.stack((excess, -excess))).sum(axis=0)
-        log_mass += self._stirling_of_trials - _stirling_error(sides).sum(axis=0)
+        log_mass = -deviance(sides, expected, np.stack((excess, -excess))).sum(axis=0)
+        log_mass += self._stirling_of_trials - stirling_error(sides).sum(axis=0)
         product = np.maximum(sides[0], 1) * (np.maximum(sides[1], 1) / self.trials)
         log_mass -= 0.5 * np.log(2 * math.pi * product) * (sides > 0).all(axis=0)
         mass: Floats = np.where(points == successes, np.exp(log_mass), 0.0)
@@ -138,7 +138,20 @@ class Binomial:
         return below > level if strictly else below >= level
 
 
-def _deviance(count: Any, expected: Floats, excess: Any) -> Floats:
+def binomial_masses(k: NDArray[np.int64], trials: NDArray[np.int64], f: float) -> Floats:
+    """Pr[Bin(trials, f) = k] for 0 <= k <= trials, with trials an array, by Loader's saddle point."""
+    others = trials - k
+    mean = np.maximum(trials * f, 1e-300)  # no trials: k = 0 with certainty
+    excess = k - mean
+    log_mass = -deviance(k, mean, excess) - deviance(others, np.maximum(trials - mean, 1e-300), -excess)
+    log_mass += stirling_error(trials) - stirling_error(k) - stirling_error(others)
+    edge = (k > 0) & (others > 0)
+    product = np.maximum(k, 1) * (np.maximum(others, 1) / np.maximum(trials, 1))
+    result: Floats = np.exp(log_mass - 0.5 * np.log(2 * math.pi * product) * edge)
+    return result
+
+
+def deviance(count: Any, expected: Floats, excess: Any) -> Floats:
     """count ln(count / expected) + expected - count, without cancellation near count = expected."""
     count = np.asarray(count, dtype=np.float64)
     ratio = excess / (count + expected)
@@ -153,7 +166,7 @@ def _deviance(count: Any, expected: Floats, excess: Any) -> Floats:
     return result
 
 
-def _stirling_error(count: Any) -> Floats:
+def stirling_error(count: Any) -> Floats:
     """ln(k!) minus Stirling's k ln k - k + ln(2 pi k) / 2 (without the last term at k = 0)."""
     count = np.asarray(count, dtype=np.float64)
     inverse = 1.0 / np.maximum(count, float(_STIRLING_FROM))

@@ -26,6 +26,7 @@ from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.discrete_laplace import least_ratio
 from shuffledp.privacy.divergence import DiscretePair
 from shuffledp.privacy.guarantee import check_target
+from shuffledp.privacy.negative_binomial import NegativeBinomial, NegativeBinomialLaw
 from shuffledp.randomness import Dyadic
 
 __all__ = [
@@ -48,107 +49,9 @@ VIEWS = ("count", "signed", "histogram")
 _USUAL_CUT = 1e-30
 _TINY_CUT = 1e-290
 _TABLE_CUT = 1e-17
-_MOST_REACH = 1e6
-_UP = 1 + 1e-9  # for the rounding of masses
 _MOST_TABLE_WORK = 2e10
 _SHAPE_STEPS = 1000  # shapes are whole multiples of 1/1000
 _MOST_SHAPE = 1e7
-
-
-@dataclass(frozen=True)
-class NegativeBinomial:
-    """NB(shape, ratio): Pr[k] = C(k + shape - 1, k) (1 - ratio)^shape ratio^k on k = 0, 1, 2, ..."""
-
-    shape: Fraction
-    ratio: Dyadic
-
-    def __post_init__(self) -> None:
-        if not self.shape > 0:
-            raise ParameterError(f"The shape must be positive, not {self.shape}.", shape=self.shape)
-        if not 0 < self.ratio.numerator < 1 << self.ratio.bits:
-            raise ParameterError(f"The ratio {self.ratio} must lie strictly between 0 and 1.", ratio=self.ratio)
-        if self.mean + 12 * math.sqrt(self.variance) > _MOST_REACH:
-            raise ParameterError(
-                f"Noise of mean {self.mean:.3g} and deviation {math.sqrt(self.variance):.3g} is too much to compute "
-                f"with: mean and twelve deviations must stay below {_MOST_REACH:g}. Use a larger epsilon.",
-                shape=self.shape,
-                ratio=self.ratio,
-            )
-
-    @cached_property
-    def mean(self) -> float:
-        """The expected value."""
-        return float(self.shape * self.ratio.fraction / self.ratio.complement.fraction)
-
-    @cached_property
-    def variance(self) -> float:
-        """The variance."""
-        return self.mean / float(self.ratio.complement)
-
-    def window(self, cut: float) -> tuple[int, Floats, float]:
-        """Where the law is at home: the first k, the masses from there on, and a bound (<= cut) on the mass elsewhere.
-
-        Logarithms of the quotients Pr[k + 1] / Pr[k] are summed up in extended precision from k = 0.
-        """
-        reach = int(self.mean + 12 * math.sqrt(self.variance)) + 64
-        while True:
-            masses = self._masses(reach)
-            last_quotient = float(self.ratio) * max(1.0, (reach + float(self.shape)) / (reach + 1))
-            beyond = float(masses[-1]) * last_quotient / (1 - last_quotient) if last_quotient < 1 else math.inf
-            if beyond <= cut / 4:
-                break
-            reach *= 2
-        mode = int(np.argmax(masses))
-        # left of the mode masses rise, so that all before an index are at most its own times their number
-        rising = np.arange(1, mode + 1) * masses[:mode]
-        first = int(np.searchsorted(rising, cut / 4))
-        left_out = beyond + (float(rising[first - 1]) if first else 0.0)
-        falling = np.cumsum(masses[mode:][::-1]) + beyond
-        dropped = int(np.searchsorted(falling, cut / 4))
-        if dropped:
-            left_out += float(falling[dropped - 1])
-        return first, masses[first : len(masses) - dropped], left_out * _UP
-
-    def _masses(self, reach: int) -> Floats:
-        shape, rest = float(self.shape), float(self.ratio.complement)
-        k = np.arange(reach, dtype=np.float64)
-        logs = np.empty(reach + 1)
-        logs[0] = shape * _log_of_complement(self.ratio)
-        if float(self.ratio) < 0.5:
-            logs[1:] = np.log(float(self.ratio) * (k + shape) / (k + 1))
-        else:  # Pr[k + 1] / Pr[k] - 1, which is small where masses are large
-            centre = float(self.ratio.fraction * self.shape - 1)
-            logs[1:] = np.log1p((centre - rest * k) / (k + 1))
-            logs[1] = math.log(float(self.ratio) * shape)  # near -1 it would not be accurate
-        return np.exp(np.cumsum(logs, dtype=np.longdouble).astype(np.float64))
-
-
-@dataclass(frozen=True)
-class NegativeBinomialLaw:
-    """A count or sum with negative binomial noise on it (Ghazi et al. 2020), moved by up to ``sensitivity``."""
-
-    noise: NegativeBinomial
-    sensitivity: int = 1
-
-    def delta_at(self, epsilon: float) -> float:
-        """The least delta at which the release is (epsilon, delta)-private, from above."""
-        moves = [self.sensitivity] if self.noise.shape >= 1 else range(1, self.sensitivity + 1)
-        worst = 0.0
-        for move in moves:  # with shape >= 1 the law is log-concave, and the largest move the worst
-            pair = self.pair(move, _USUAL_CUT)
-            worst = max(worst, pair.delta(epsilon), pair.reversed.delta(epsilon))
-        return worst
-
-    def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
-        """Per direction of the replacement, the pair of laws that is seen, for the largest move."""
-        pair = self.pair(self.sensitivity, cut)
-        return (pair,), (pair.reversed,)
-
-    def pair(self, move: int, cut: float) -> DiscretePair:
-        """The noise, and the noise moved up."""
-        _, masses, left_out = self.noise.window(cut)
-        nothing = np.zeros(move)
-        return DiscretePair(np.concatenate((masses, nothing)), np.concatenate((nothing, masses)), left_out)
 
 
 @dataclass(frozen=True)
@@ -328,11 +231,6 @@ def flooding_of_theorem_13(epsilon: float, delta: float, sensitivity: float = 1.
         )
     shape = Fraction(math.ceil(3 * (1 + math.log(1 / delta)) * _SHAPE_STEPS), _SHAPE_STEPS)
     return shape, Dyadic.at_least(math.exp(-0.2 * epsilon / sensitivity))
-
-
-def _log_of_complement(ratio: Dyadic) -> float:
-    """ln(1 - ratio), accurate for small ratios too."""
-    return math.log1p(-float(ratio)) if 2 * ratio.fraction < 1 else math.log(float(ratio.complement))
 
 
 def _check_split(epsilon: float, delta: float, split: float, view: View) -> None:

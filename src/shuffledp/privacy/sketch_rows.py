@@ -14,14 +14,17 @@ from functools import cached_property
 
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.binomial import Binomial
-from shuffledp.privacy.binomial_noise import BinomialHistogram
-from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, MOST_RELEASES, compose
+from shuffledp.privacy.binomial_noise import BinomialHistogram, shift_pair
+from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, MOST_RELEASES
 from shuffledp.privacy.divergence import DiscretePair
-from shuffledp.privacy.flipped_bits import least_rate
 from shuffledp.privacy.guarantee import PrivacyLaw, check_target
+from shuffledp.privacy.least_rate import least_rate
+from shuffledp.privacy.twin_powers import TwinPower
 from shuffledp.randomness import Dyadic
 
 __all__ = ["SketchRows", "least_gamma", "paper_gamma"]
+
+_CUT = 1e-17
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,8 @@ class SketchRows:
     @cached_property
     def _composed(self) -> PrivacyLaw:
         # noise that is present or absent is the same law, mirrored
-        return compose(BinomialHistogram(Binomial(self.users, self.gamma)), self.rows)
+        noise = Binomial(self.users, self.gamma)
+        return BinomialHistogram(noise) if self.rows == 1 else TwinPower(shift_pair(noise, cut=_CUT), self.rows)
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta; with several rows not below the resolution of composition."""

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
-from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.binomial import Binomial, binomial_masses
 from shuffledp.privacy.divergence import DiscretePair
-from shuffledp.privacy.flipped_bits import _masses
 from shuffledp.privacy.guarantee import check_target
 from shuffledp.randomness import Dyadic
 
@@ -122,7 +121,7 @@ def _from_count_on(k: Whole, v: Whole, p: float, grown: Floats) -> Floats:
 
     tail = np.where(v <= k, betainc(np.minimum(v, np.maximum(k, 1)), np.maximum(k - v + 1, 1), p), 0.0)
     error = 1e-11 + (k + 1) * 2.0**-44
-    gained = p * _masses(v - 1, k, p) * (1 + error)
+    gained = p * binomial_masses(v - 1, k, p) * (1 + error)
     result: Floats = gained - grown * tail * (1 - np.sign(grown) * error)
     return result
 
@@ -138,13 +137,13 @@ def _second_bin(law: SampleAndThreshold, epsilon: float) -> float:
     curve = _Curve(law, epsilon)
     starts = _starts(tau, p)
     widths = np.append(np.diff(starts) - 1, 0)
-    reach = _LOG_CUT / 3 + np.sqrt(_LOG_CUT**2 / 9 + 2 * _LOG_CUT * starts * p * (1 - p))
+    reach = _reach(starts, p)
     first = np.maximum(0, np.floor(starts * p - reach)).astype(np.int64)
     columns = int(np.minimum(starts - first, np.ceil(2 * reach)).max()) + 1
     v = first[:, None] + np.arange(columns)
     k = starts[:, None]
     inside = v <= k
-    mass = np.where(inside, _masses(np.minimum(v, k), k, p), 0.0)
+    mass = np.where(inside, binomial_masses(np.minimum(v, k), k, p), 0.0)
     # all outcomes below a threshold are one: their masses under k' and under k' + 1
     ratio = np.where(inside, (k + 1 - v) / ((k + 1) * (1 - p)), 1.0)
     value = mass * curve.at(epsilon - np.log(ratio))
@@ -152,10 +151,11 @@ def _second_bin(law: SampleAndThreshold, epsilon: float) -> float:
     below, below_next = np.cumsum(mass, axis=1), np.cumsum(mass / ratio, axis=1)
     worst = 0.0
     for row, width in enumerate(widths.tolist()):
-        lowered = np.arange(width + 1)
+        most, far = width * p, float(_reach(width, p))
+        lowered = np.arange(max(0, math.floor(most - far)), min(width, math.ceil(most + far)) + 1)
         thresholds = np.maximum(tau - lowered, 0) if row < len(starts) - 1 else np.zeros(1, dtype=np.int64)
         weights = Binomial(width, law.sampling).pmf(lowered) if width else np.ones(1)
-        keep = weights > 1e-30
+        keep = weights > 1e-33
         at = np.clip(thresholds[keep] - int(first[row]), 0, columns)
         hidden, hidden_next = np.append(0.0, below[row])[at], np.append(0.0, below_next[row])[at]
         some = hidden > 0
@@ -163,15 +163,24 @@ def _second_bin(law: SampleAndThreshold, epsilon: float) -> float:
         merged[some] = hidden[some] * curve.at(epsilon - np.log(hidden[some] / hidden_next[some]))
         means = np.append(shown[row], 0.0)[at] + merged
         worst = max(worst, float(weights[keep] @ means))
-    return worst * (1 + _ROUNDING) + 2 * _CUT + 1e-28
+    return worst * (1 + _ROUNDING) + 3 * _CUT + 1e-28
 
 
 def _starts(tau: int, p: float) -> Whole:
-    """The numbers k' of other holders that stand for all: below tau - 1 nothing is ever shown."""
+    """The numbers k' of other holders that stand for all: below tau - 1 nothing is ever shown.
+
+    The last is one whose counts all reach the threshold, which then makes no difference: more holders hide better.
+    """
     starts = [tau - 1]
-    while starts[-1] < _FAR * tau / p:
+    while starts[-1] < _FAR * tau / p and starts[-1] * p - _reach(starts[-1], p) <= tau:
         starts.append(starts[-1] + 1 + int(_CELL_WIDTH * starts[-1]))
     return np.array(starts, dtype=np.int64)
+
+
+def _reach(k: Whole | int, p: float) -> Floats:
+    """Bernstein (1924): Bin(k, p) has at most _CUT of its mass farther than this from its mean."""
+    result: Floats = _LOG_CUT / 3 + np.sqrt(_LOG_CUT**2 / 9 + 2 * _LOG_CUT * k * p * (1 - p))
+    return result
 
 
 class _Curve:
@@ -208,8 +217,8 @@ def least_threshold(sampling: Dyadic, epsilon: float, delta: float) -> int:
     at_least = _least_integer(
         lambda tau: _first_bin(SampleAndThreshold(sampling, tau), np.array([epsilon]))[0] <= delta
     )
-    found = at_least and _least_integer(
-        lambda tau: SampleAndThreshold(sampling, tau).delta_at(epsilon) <= delta, below=at_least - 1
+    found = at_least and _least_falling(
+        lambda tau: SampleAndThreshold(sampling, tau).delta_at(epsilon), delta, below=at_least - 1
     )
     if found is None:
         raise InfeasibleError(
@@ -233,6 +242,24 @@ def _least_integer(enough: Callable[[int], bool], *, below: int = 0) -> int | No
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
+
+
+def _least_falling(delta_of: Callable[[int], float], delta: float, *, below: int) -> int | None:
+    """The least integer above ``below`` with delta_of at most delta, which falls about geometrically."""
+    low, high = below, _MOST_SEARCHED + 1
+    at, fall = below + 1, 0.2
+    before: tuple[int, float] | None = None
+    while high - low > 1:
+        excess = math.log(max(delta_of(at), _TINY)) - math.log(delta)
+        if excess > 0:
+            low = at
+        else:
+            high = at
+        if before is not None and before[0] != at:
+            fall = min(max((before[1] - excess) / (at - before[0]), 0.01), 10.0)
+        before = at, excess
+        at = min(max(at + math.ceil(min(max(excess / fall, -1e3), 1e3)), low + 1), high - 1)
+    return None if high > _MOST_SEARCHED else high
 
 
 def sampled_error(sampling: Dyadic, threshold: int, count: int) -> float:

@@ -622,7 +622,7 @@ class Fault:
 
 FAULTS = {
     "clear-last-value": "users who hold the last value all send the same report",
-    "little-noise": "the noise is enough only for ten times the claimed epsilon, at a delta of a quarter",
+    "little-noise": "the noise is enough only for five times the claimed epsilon, at a delta of a quarter",
     "tenfold-users": "the noise is enough only for ten times as many users",
     "no-shuffle": "the shuffler leaves all messages in the order of the users",
     "clear-release": "the trusted party releases what it counted without noise",
@@ -680,7 +680,7 @@ def _for_more_users(protocol: Any) -> Any:
 
 def _with_little_noise(protocol: Any) -> Any:
     guarantee: Guarantee = protocol.guarantee
-    return _recalibrated(protocol, epsilon=10 * guarantee.epsilon, delta=max(0.25, guarantee.delta))
+    return _recalibrated(protocol, epsilon=5 * guarantee.epsilon, delta=max(0.25, guarantee.delta))
 
 
 def _recalibrated(protocol: Any, **changes: Any) -> Any:

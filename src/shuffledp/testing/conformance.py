@@ -97,7 +97,7 @@ def _one_by_one(subject: Subject) -> Found:
     """The randomizer as a device calls it."""
     p_values = []
     for value in subject.values:
-        reports = [subject.protocol.randomize(value) for _ in range(subject.samples // 10)]
+        reports = [subject.protocol.randomize(value) for _ in range(subject.samples // 20)]
         codes = [int(_weights(subject, report).sum()) for report in reports]
         p_values.append(_p(np.array(codes), subject.reports[value]))
     return min(p_values) > subject.alpha, f"least p-value {min(p_values):.2g} of {len(p_values)} values"
@@ -151,7 +151,7 @@ def _rounds(subject: Subject, draw: Callable[[tuple[Any, ...], int], list[tuple[
     p_values = []
     for data in subject.data_sets[:2]:
         law = subject.released_law(data)
-        seen = Counter(draw(data, subject.samples // 5))
+        seen = Counter(draw(data, subject.samples // 8))
         p_values.append(_p_of_counts([seen.get(key, 0) for key in law], list(law.values()), seen.total()))
     return min(p_values) > subject.alpha, f"least p-value {min(p_values):.2g}"
 

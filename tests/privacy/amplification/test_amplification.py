@@ -531,7 +531,7 @@ def test_least_blankets_are_least(users, values, epsilon, delta):
     blanket = least_blanket(users, values, epsilon, delta)
     law = RandomizedResponseLaw(users, blanket, values)
     assert law.delta_at(epsilon) <= delta
-    less = RandomizedResponseLaw(users, Dyadic.at_least(float(blanket) * (1 - 2e-6)), values)
+    less = RandomizedResponseLaw(users, Dyadic.at_least(float(blanket) * (1 - 2e-4)), values)
     assert less.delta_at(epsilon) > delta
 
 

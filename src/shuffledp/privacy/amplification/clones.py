@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ConditionError, ParameterError
-from shuffledp.privacy.binomial import Binomial, _deviance, _stirling_error
+from shuffledp.privacy.binomial import Binomial, deviance, stirling_error
 from shuffledp.privacy.divergence import LARGEST_EPSILON
 from shuffledp.privacy.guarantee import check_target
 from shuffledp.randomness import Dyadic
@@ -27,6 +27,7 @@ __all__ = [
     "clones_delta",
     "clones_epsilon_closed_form",
     "clones_law",
+    "fair_mass",
     "fewest_clones",
     "probability_at_most",
     "revealed_clones_delta",
@@ -39,7 +40,7 @@ _CUTS = (1e-20, 1e-50, 1e-305)
 _UPPER_CUT = 1e-12  # of clones beyond it only the fewest are counted: cheap, as more of them hide better
 _COARSENESS = 1e-6  # width of a block of clone counts, relative to the count
 _BLOCKS_PER_DEVIATION = 100
-_LONGEST_SUM = 40  # masses of longer blocks are differences of tails
+_LONGEST_SUM = 8  # masses of longer blocks are differences of tails
 _CHUNK = 64
 _CHUNKS_FROM = 10_000
 _DIRECT_PRODUCTS = 10**7
@@ -89,7 +90,7 @@ class ClonesLaw:
         if edge < -edge_error:
             return 0.0
         delta = 1.0
-        for cut in _CUTS:
+        for cut in self._cuts(alpha, growth):
             counts = _clone_counts(self.clones, self.sure, cut)
             each = _two_types_delta(counts.least, alpha, growth)
             delta = counts.expectation(each)
@@ -99,6 +100,12 @@ class ClonesLaw:
             if delta > 1e6 * cut:
                 break
         return min(1.0, self.weight * delta * (1 + 1e-12) + _TINIEST)
+
+    def _cuts(self, alpha: Dyadic, growth: float) -> tuple[float, ...]:
+        """The masses to leave out that are worth a try: not those far above the divergence at the mean."""
+        mean = self.sure + sum(part.mean for part in self.clones)
+        typical = float(_two_types_delta(np.array([round(mean)]), alpha, growth)[0])
+        return tuple(cut for cut in _CUTS[:-1] if typical > cut**2) + _CUTS[-1:]
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,20 +196,20 @@ def _two_types_delta(clones: Integers, alpha: Dyadic, growth: float) -> Floats:
     turning = np.minimum(np.floor((clones + 1) * min(share, 2.0)), clones).astype(np.int64) + 1
     edge, edge_error = _edge(alpha, growth)
     error = 1e-12 + np.abs(turning - clones / 2) * 2.0**-46
-    mass = _fair_mass(turning - 1, clones)
+    mass = fair_mass(turning - 1, clones)
     gained = (max(edge, 0.0) + edge_error) * mass
     paid = (growth - 1) * _fair_upper_tails(turning, clones, mass)
     delta: Floats = np.maximum(gained * (1 + error) - paid * (1 - error), 0.0)
     return delta
 
 
-def _fair_mass(k: Integers, trials: Integers) -> Floats:
+def fair_mass(k: Integers, trials: Integers) -> Floats:
     """Pr[Bin(trials, 1/2) = k] for many numbers of trials, by the saddle point of Loader (2000)."""
     some = np.maximum(trials, 1)
     sides = np.stack((k, some - k))
     excess = k - some / 2
-    log_mass = -_deviance(sides, some / 2, np.stack((excess, -excess))).sum(axis=0)
-    log_mass += _stirling_error(some) - _stirling_error(sides).sum(axis=0)
+    log_mass = -deviance(sides, some / 2, np.stack((excess, -excess))).sum(axis=0)
+    log_mass += stirling_error(some) - stirling_error(sides).sum(axis=0)
     product = np.maximum(sides[0], 1) * (np.maximum(sides[1], 1) / some)
     log_mass -= 0.5 * np.log(2 * math.pi * product) * (sides > 0).all(axis=0)
     mass: Floats = np.where(trials > 0, np.exp(log_mass), (k == 0).astype(np.float64))

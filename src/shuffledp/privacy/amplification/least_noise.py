@@ -21,6 +21,8 @@ LARGEST_BLANKET = 0.999
 """A blanket above it leaves nothing to be learnt."""
 
 _CLOSE_ENOUGH = 1e-6  # of delta below the target, relative
+_CLOSE = 1e-3  # the same where each delta takes long
+_MOST_ROUNDS = 40
 _NARROW = 2e-8
 _FURTHEST = 60.0
 _MOST_USERS = 10**15
@@ -101,11 +103,11 @@ def _least_of(
 
     guess = min(_typical_mean(epsilon, delta) * values / users, LARGEST_BLANKET / 2)
     low, high = _logit(1e-18), _logit(LARGEST_BLANKET)
-    start = _least(_excess(lambda x: roughly(_rate(x)), delta), _logit(guess), low, high, close=1e-2)
+    start = _descend(_excess(lambda x: roughly(_rate(x)), delta), (_logit(guess), math.log(delta)), low, high, 0.05)
     if start is None:
         return None
-    found = _least(_excess(lambda x: combined(_rate(x)), delta), start, low, high, step=1e-4)
-    return None if found is None else Dyadic.at_least(_rate(found))
+    found = _descend(_excess(lambda x: combined(_rate(x)), delta), start, low, high, _CLOSE)
+    return None if found is None else Dyadic.at_least(_rate(found[0]))
 
 
 def least_slots(users: int, cells: int, epsilon: float, delta: float) -> Slots:
@@ -191,6 +193,32 @@ def _least(
             x_high, y_high, y_low = x, y, y_low / 2 if last_moved < 0 else y_low
             last_moved = -1
     return x_high
+
+
+def _descend(
+    excess: Excess, start: tuple[float, float], low: float, high: float, close: float
+) -> tuple[float, float] | None:
+    """A point with excess from -close to 0, and the slope there; None if there is none up to ``high``.
+
+    From a start with about its slope, by the secant method, kept between points on either side.
+    """
+    x, slope = min(max(start[0], low), high), start[1]
+    above, below = -math.inf, math.inf  # the last point with excess > 0, and the first with excess <= 0
+    before: tuple[float, float] | None = None
+    for _ in range(_MOST_ROUNDS):
+        y = excess(x)
+        above, below = (x, below) if y > 0 else (above, x)
+        if (y <= 0 and (y >= -close or x <= low)) or below - above < _NARROW:
+            return below, slope
+        if y > 0 and x >= high:
+            return None
+        if before is not None and before[0] != x:
+            slope = min(max((y - before[1]) / (x - before[0]), -1e6), -0.1)
+        before = x, y
+        x = min(max(x + min(max((-close / 2 - y) / slope, -1.0), 1.0), low), high)
+        if not above < x < below:
+            x = (above + below) / 2
+    return None if math.isinf(below) else (below, slope)
 
 
 def _bracket(

@@ -160,7 +160,8 @@ def expected_positive_part(draws: Draws, offset: float, noise: ScaledNoise | Non
         error += 2.0**-48 * float(np.abs(spectrum).sum()) * 2 / length
         spectrum = spectrum * noise.spectrum(tilt, length)
     tilted = np.fft.irfft(spectrum, length)
-    slack = 2 * error + 20 * 2.0**-50 * float(np.linalg.norm(spectrum)) / length
+    norm = math.sqrt(float((spectrum.real**2 + spectrum.imag**2).sum()))
+    slack = 2 * error + 20 * 2.0**-50 * norm / length
     sums = start + np.arange(length)
     height = sums + offset
     positive = (height > 0) & (tilt * height < 600)

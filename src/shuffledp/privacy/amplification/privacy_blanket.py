@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shuffledp.errors import ParameterError
-from shuffledp.privacy.amplification.clones import _fair_mass, check_local_epsilon, probability_at_most
+from shuffledp.privacy.amplification.clones import check_local_epsilon, fair_mass, probability_at_most
 from shuffledp.privacy.amplification.exact import check_channel
 from shuffledp.privacy.amplification.positive_part import Draws, ScaledNoise, expected_positive_part, on_grid
 from shuffledp.privacy.binomial import Binomial
@@ -215,7 +215,7 @@ class _ResponseSums:
         keep = height > -1e-9 * self.reward * pairs
         first, pairs, height, row = first[keep], pairs[keep], np.maximum(height[keep], 0.0), row[keep]
         slack = 1e-14 * self.reward * self.growth * pairs  # the rounding of the height
-        terms = mass[row] * _fair_mass(first, pairs) * (self._above_others(height, pairs) + slack)
+        terms = mass[row] * fair_mass(first, pairs) * (self._above_others(height, pairs) + slack)
         return float(terms.sum()) * (1 + 1e-11)
 
     def _above_others(self, height: Floats, pairs: NDArray[np.int64]) -> Floats:

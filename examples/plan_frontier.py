@@ -1,0 +1,25 @@
+"""What trust and communication buy: the same histogram planned for every model, and the plans nothing beats."""
+
+import shuffledp as sdp
+
+question = sdp.Histogram(users=100_000, domain_size=50)
+plans = sdp.plan(question, epsilon=1.0, delta=1e-8)
+
+print("Plans that nothing beats in both bytes and error, cheapest first:")
+for plan in plans.frontier:
+    cost = plan.cost
+    print(
+        f"  {plan.protocol.name:18}{cost.bytes_per_user:>7.2f} bytes in {cost.messages_per_user:.2f} messages,"
+        f" off by {plan.expected.rmse:.1f} users"
+    )
+
+print("\nThe best of each model:")
+print(f"  shuffled: {plans.best.name}, off by {plans.plans[0].expected.rmse:.1f} users")
+for model in ("central", "local"):
+    best = next(plan for plan in plans.plans if plan.protocol.model == model)
+    print(f"  {model}: {best.protocol.name}, off by {best.expected.rmse:.1f} users")
+
+print("\nIf something must be left when shuffler and analyzer work together:")
+careful = sdp.plan(question, epsilon=1.0, delta=1e-8, max_local_epsilon=8.0)
+print(f"  {careful.best.name}: {careful.plans[0].why}")
+print(f"  {careful.best.guarantee.sentence()}")

@@ -1,0 +1,142 @@
+"""The privacy loss of moving a negative binomial number of copies, on a grid, from above."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.randomness import Dyadic
+
+__all__ = ["Losses", "negative_binomial_losses", "tails", "worst_of"]
+
+Floats = NDArray[np.float64]
+Extended = NDArray[np.longdouble]
+
+
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """The law of a privacy loss: masses at (first, first + 1, ...) times the width of a cell, and at infinity."""
+
+    masses: Floats
+    first: int
+    infinite: float
+
+    def and_then(self, other: Losses) -> Losses:
+        """The loss of both together, if they are independent."""
+        return Losses(np.convolve(self.masses, other.masses), self.first + other.first, self.infinite + other.infinite)
+
+
+@lru_cache(maxsize=512)
+def negative_binomial_losses(shape: int, ratio: Dyadic, copies: int, width: float, cells: int) -> tuple[Losses, Losses]:
+    """The privacy loss of N moved up by ``copies`` against N, and of N against N moved up, N ~ NB(shape, ratio).
+
+    The loss ln(Pr[N = k] / Pr[N + copies = k]) falls with k, so cells of it are stretches of k. The mass of
+    each goes to the two ends of its cell such that it stays the same under both laws.
+    """
+    edges: Floats = np.arange(-cells, cells + 1, dtype=np.float64) * width
+    last = _last_above(shape, ratio, copies, edges)  # per edge, the last k whose loss lies above
+    stay, moved = _stretches(shape, ratio, last), _stretches(shape, ratio, last - copies)
+    down = _in_cells(stay.inner[::-1], moved.inner[::-1], width)
+    down[0] += stay.above
+    up = _in_cells(moved.inner, stay.inner, width)
+    up[0] += moved.below
+    return Losses(up, -cells, moved.above + 1e-15), Losses(down, -cells, stay.below + 1e-15)
+
+
+def _last_above(shape: int, ratio: Dyadic, copies: int, edges: Floats) -> Floats:
+    """The last k with copies ln(ratio) + sum over j < shape of ln((k + j)/(k - copies + j)) > edge; infinite if all.
+
+    The sum lies between those with all j the least and all j the largest, so k is known up to the shape: it is
+    found by halving what is left of that.
+    """
+    slope = copies * math.log1p(-float(ratio.complement))
+    excess = edges - slope
+    possible = excess > 0
+    low = np.floor(copies / np.expm1(np.where(possible, excess, 1.0) / (shape - 1))) + copies - shape - 2
+    low = np.maximum(low, copies - 1)  # below ``copies`` the loss is infinite
+    high = low + shape + 5
+    factors = np.arange(1, shape, dtype=np.float64)[:, None]
+    for _ in range((shape + 5).bit_length()):
+        middle = np.floor((low + high) / 2)
+        rest = middle - copies
+        above = np.log(np.prod(1 + copies / (np.maximum(rest, 0.0) + factors), axis=0)) > excess
+        above |= rest < 0
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    return np.where(possible, low, np.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class _Stretches:
+    """Mass up to the least edge, between edges in order of increasing k, and beyond the last."""
+
+    below: float
+    inner: Floats
+    above: float
+
+
+def _stretches(shape: int, ratio: Dyadic, last: Floats) -> _Stretches:
+    """``last`` falls; the masses between its entries are taken on whichever side of the law is smaller."""
+    order = last[::-1]
+    lower, upper = tails(shape, ratio, order)
+    inner = np.where(lower[1:] < 0.5, np.diff(lower), -np.diff(upper))
+    return _Stretches(float(lower[0]), np.maximum(inner, 0.0), float(upper[-1]))
+
+
+def tails(shape: int, ratio: Dyadic, k: Floats) -> tuple[Floats, Floats]:
+    """Pr[N <= k] and Pr[N > k] = ratio^(k + 1) * sum over j < shape of C(k + j, j) (1 - ratio)^j."""
+    from scipy.special import betainc  # not at import time: a device needs no SciPy
+
+    rest = float(ratio.complement)
+    inside = np.isfinite(k) & (k >= 0)
+    at = np.where(inside, k, 0.0)
+    term = np.exp((at + 1) * math.log1p(-rest))
+    upper = term.copy()
+    for j in range(1, shape):
+        term = term * (at + j) / j * rest
+        upper += term
+    lower = 1 - upper
+    small = upper >= 0.5
+    lower[small] = betainc(shape, at[small] + 1, rest)
+    return np.where(inside, lower, np.where(k < 0, 0.0, 1.0)), np.where(inside, upper, np.where(k < 0, 1.0, 0.0))
+
+
+def _in_cells(first: Floats, second: Floats, width: float) -> Floats:
+    """Masses under the first law at the edges, from the masses of each cell under both laws."""
+    cells = len(first) // 2
+    lower = np.arange(-cells, cells) * width
+    to_upper = np.clip((first - second * np.exp(lower)) / -math.expm1(-width), 0.0, first)
+    masses = np.zeros(2 * cells + 1)
+    masses[1:] += to_upper
+    masses[:-1] += first - to_upper
+    return masses
+
+
+def worst_of(candidates: list[Losses], width: float) -> Losses:
+    """One loss law whose every delta is the largest of the given ones: connect the dots (Doroshenko et al. 2022)."""
+    if len(candidates) == 1:
+        return candidates[0]
+    first = min(each.first for each in candidates)
+    last = max(each.first + len(each.masses) for each in candidates)
+    deltas = _curves(candidates, first, last, width).max(axis=0)
+    falls = -np.diff(deltas)
+    masses = np.concatenate(([1 - deltas[0]], falls / -math.expm1(-width)))
+    masses[:-1] -= falls / math.expm1(width)
+    return Losses(np.maximum(masses, 0.0).astype(np.float64), first, float(deltas[-1]))
+
+
+def _curves(candidates: list[Losses], first: int, last: int, width: float) -> Extended:
+    """Of each the delta at each edge: the sum over larger losses of mass * (1 - e^(edge - loss))."""
+    masses = np.zeros((len(candidates), last - first), dtype=np.longdouble)
+    for row, each in zip(masses, candidates, strict=True):
+        row[each.first - first : each.first - first + len(each.masses)] = each.masses
+    decay = np.exp(-np.arange(last - first) * np.longdouble(width))
+    shrunk = masses * decay
+    beyond = np.cumsum(masses[:, ::-1], axis=1)[:, ::-1] - masses
+    shrunk_beyond = (np.cumsum(shrunk[:, ::-1], axis=1)[:, ::-1] - shrunk) / decay
+    infinite = np.array([[each.infinite] for each in candidates], dtype=np.longdouble)
+    deltas: Extended = np.maximum(beyond - shrunk_beyond, 0) + infinite
+    return deltas

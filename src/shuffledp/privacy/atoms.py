@@ -1,0 +1,147 @@
+"""Atoms: few numbers that add up to 0, of which every message of a sum is made (Ghazi et al. 2021).
+
+Halving repeatedly, a number i is 2^h numbers of two neighbouring sizes at depth h. Each halving of a number is an
+atom {i, -ceil(i/2), -floor(i/2)}, so i is a whole number of copies of each atom, and of "+1" and "-1" at last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from shuffledp.errors import ParameterError
+
+__all__ = [
+    "MOST_LEVELS",
+    "Atom",
+    "Move",
+    "atoms_of",
+    "check_levels",
+    "decomposition",
+    "most_ends",
+    "moves_by_depth",
+    "tolerances",
+]
+
+Move = tuple[int, int]
+"""The reach of an atom, and by how many copies it is moved."""
+
+MOST_LEVELS = 1 << 14
+_PARTS = 8  # moves are rounded up to this part of the largest at their depth
+
+
+@dataclass(frozen=True)
+class Atom:
+    """Numbers that add up to 0, the one of largest size first."""
+
+    members: tuple[int, ...]
+    reach: int
+    """A bound on how many copies replacing one user moves."""
+
+
+def decomposition(message: int) -> Iterator[dict[int, int]]:
+    """By depth: how many copies of the atom led by each number make up the message; at the end the rest.
+
+    The rest is {1: n_+, -1: n_-}: with these, e_message = sum of copies * atom + n_+ e_1 - n_- e_-1, where
+    atoms led by a negative number are subtracted.
+    """
+    sizes, sign = {message: 1}, 1
+    rest = {1: 0, -1: 0}
+    while sizes:
+        rest[sign] += sizes.pop(1, 0)
+        if sizes:
+            yield {sign * size: copies for size, copies in sizes.items()}
+        halves: dict[int, int] = {}
+        for size, copies in sizes.items():
+            for half in (size // 2, size - size // 2):
+                halves[half] = halves.get(half, 0) + copies
+        sizes, sign = halves, -sign
+    yield rest
+
+
+@lru_cache(maxsize=32)
+def atoms_of(levels: int) -> tuple[Atom, ...]:
+    """All atoms that some message 1 .. levels + 1 is made of, {+1, -1} first."""
+    check_levels(levels)
+    reaches = _reaches(levels)
+    led = [Atom(_members(leader), reach) for leader, reach in sorted(reaches.items())]
+    return (Atom((1, -1), most_ends(levels)), *led)
+
+
+@lru_cache(maxsize=32)
+def _reaches(levels: int) -> dict[int, int]:
+    """Of each leading number, 2^h with h the greatest depth where it occurs; signs alternate with the depth."""
+    reaches: dict[int, int] = {}
+    largest = levels + 1
+    for depth in range(largest.bit_length()):
+        # message m is of sizes m >> depth and, if there is a remainder, the next
+        most = (largest - 1 >> depth) + 1
+        for size in range(2, most + 1):
+            reaches[size if depth % 2 == 0 else -size] = 1 << depth
+    return reaches
+
+
+def most_ends(levels: int) -> int:
+    """The largest number of "+1" or of "-1" in the decomposition of a message."""
+    message = np.arange(1, levels + 2)
+    depth = np.frexp(message)[1] - 1  # where sizes are 1, which are ends, and 2, which are two ends one deeper
+    remainder = message - (1 << depth)
+    return int(np.maximum((1 << depth) - remainder, 2 * remainder).max())
+
+
+def _members(leader: int) -> tuple[int, ...]:
+    sign, size = (1, leader) if leader > 0 else (-1, -leader)
+    return leader, -sign * (size - size // 2), -sign * (size // 2)
+
+
+@lru_cache(maxsize=32)
+def moves_by_depth(levels: int) -> tuple[tuple[tuple[Move, ...], ...], ...]:
+    """Per depth, the moves (of one or two atoms) that messages make there, without those within another."""
+    reaches = _reaches(levels)
+    message = np.arange(2, levels + 2)
+    found = []
+    for depth in range((levels + 1).bit_length()):
+        size, remainder = message >> depth, message & ((1 << depth) - 1)
+        unit = max(1, (1 << depth) // _PARTS)
+        sign = 1 if depth % 2 == 0 else -1
+        reach = np.array([0, 0, *(reaches.get(sign * each, 0) for each in range(2, (levels + 1 >> depth) + 2))])
+        kept = np.where(size >= 2, (1 << depth) - remainder, 0)
+        pairs = [
+            (reach[each], np.where(number > 0, -(-number // unit) * unit, 0))
+            for each, number in ((size, kept), (size + 1, np.where(size >= 1, remainder, 0)))
+        ]
+        rows = np.unique(np.column_stack([column for pair in pairs for column in pair]), axis=0)
+        moves = {tuple(sorted(move for move in ((a, b), (c, d)) if move[1])) for a, b, c, d in rows.tolist()}
+        if moves := moves - {()}:
+            found.append(_largest_moves(moves))
+    return tuple(found)
+
+
+def _largest_moves(candidates: set[tuple[Move, ...]]) -> tuple[tuple[Move, ...], ...]:
+    def within(small: tuple[Move, ...], large: tuple[Move, ...]) -> bool:
+        padded = (*small, *((large[len(small) :]) if len(small) < len(large) else ()))
+        return len(padded) == len(large) and all(
+            one[0] == other[0] and one[1] <= other[1] for one, other in zip(padded, large, strict=True)
+        )
+
+    return tuple(
+        sorted(one for one in candidates if not any(one != other and within(one, other) for other in candidates))
+    )
+
+
+def tolerances(levels: int) -> list[int]:
+    """For each atom but {+1, -1}, t with copies_s / t_s summing to at most 1 for each message; inverse to its size."""
+    largest = 0
+    for message in range(2, levels + 2):
+        *depths, _ = decomposition(message)
+        largest = max(largest, sum(abs(leader) * n for copies in depths for leader, n in copies.items()))
+    return [-(-largest // abs(atom.members[0])) for atom in atoms_of(levels)[1:]]
+
+
+def check_levels(levels: int) -> None:
+    """Refuse a number of levels that is too large to compute with."""
+    if not 1 <= levels <= MOST_LEVELS:
+        raise ParameterError(f"Levels must lie between 1 and {MOST_LEVELS:,}, not {levels}.", levels=levels)

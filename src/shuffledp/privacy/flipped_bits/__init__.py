@@ -1,0 +1,42 @@
+"""Bits that are flipped with a fixed probability: how private their number is.
+
+Everyone holds bits, each is flipped with probability f, and what is seen is how many ones there
+are: of one bit per user (a binary sum), of one labelled bit per category (a histogram), or of
+several bits per user without labels (a sum of bounded numbers). The noise depends on the data: K ones among the
+N bits of the other users give Bin(N - K, f) - Bin(K, f). The bounds here hold for every K. They
+rest on two facts:
+
+* Less noise is worse. Telling the flips of some bits is more than leaving them in, so for all K
+  from K1 to K2 the noise Bin(N - K2, f) - Bin(K1, f) is a bound, and few such cells cover all K.
+* The number of ones has a likelihood ratio that rises with it (sums of log-concave laws), so the
+  divergence is the largest Pr[U >= u] - e^epsilon Pr'[U >= u].
+"""
+
+from __future__ import annotations
+
+from shuffledp.privacy.flipped_bits.calibration import (
+    least_count_flip,
+    least_histogram_flip,
+    least_sum_flip,
+    paper_count_flip,
+    paper_histogram_flip,
+    paper_sum_flip,
+)
+from shuffledp.privacy.flipped_bits.cells import LARGEST_FLIP
+from shuffledp.privacy.flipped_bits.histograms import FlippedHistogram
+from shuffledp.privacy.flipped_bits.sums import FlippedCount, FlippedSum
+from shuffledp.privacy.least_rate import least_rate
+
+__all__ = [
+    "LARGEST_FLIP",
+    "FlippedCount",
+    "FlippedHistogram",
+    "FlippedSum",
+    "least_count_flip",
+    "least_histogram_flip",
+    "least_rate",
+    "least_sum_flip",
+    "paper_count_flip",
+    "paper_histogram_flip",
+    "paper_sum_flip",
+]

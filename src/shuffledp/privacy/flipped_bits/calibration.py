@@ -1,0 +1,141 @@
+"""The least flip probability that meets a target, and those of the papers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+from shuffledp.errors import ConditionError, InfeasibleError
+from shuffledp.privacy.flipped_bits.cells import LARGEST_FLIP
+from shuffledp.privacy.flipped_bits.histograms import FlippedHistogram
+from shuffledp.privacy.flipped_bits.sums import FlippedSum
+from shuffledp.privacy.guarantee import PrivacyLaw, check_target
+from shuffledp.privacy.least_rate import crossing, excess_over, least_rate
+from shuffledp.randomness import Dyadic
+
+__all__ = [
+    "least_count_flip",
+    "least_histogram_flip",
+    "least_sum_flip",
+    "paper_count_flip",
+    "paper_histogram_flip",
+    "paper_sum_flip",
+]
+
+_ROUNDS = 8
+_CLOSE = 2e-3  # of delta below the target, relative; a rate above the least by a fraction of it
+
+
+class _CellLaw(PrivacyLaw, Protocol):
+    """A law that is the worst over cells of what the others hold."""
+
+    def worst(self, epsilon: float) -> tuple[float, tuple[int, ...]]: ...
+
+    def delta_in(self, cell: tuple[int, ...], epsilon: float) -> float: ...
+
+
+def least_count_flip(users: int, epsilon: float, delta: float) -> Dyadic:
+    """The least flip probability at which a count is (epsilon, delta)-private."""
+    return _least_flip(lambda flip: FlippedSum(users, flip, 1), users, epsilon, delta, bits=1)
+
+
+def least_histogram_flip(users: int, epsilon: float, delta: float) -> Dyadic:
+    """The least flip probability at which a histogram of labelled bits is (epsilon, delta)-private."""
+    return _least_flip(lambda flip: FlippedHistogram(users, flip), users, epsilon, delta, bits=1)
+
+
+def least_sum_flip(users: int, bits: int, epsilon: float, delta: float) -> Dyadic:
+    """The least flip probability at which the sum of ``bits`` unlabelled bits per user is (epsilon, delta)-private."""
+    return _least_flip(lambda flip: FlippedSum(users, flip, bits), users, epsilon, delta, bits=bits)
+
+
+def _least_flip(law_of: Callable[[Dyadic], _CellLaw], users: int, epsilon: float, delta: float, *, bits: int) -> Dyadic:
+    check_target(epsilon, delta)
+    variance = 2 * math.log(1.25 / delta) / epsilon**2 + math.log(1 / delta)  # about that of Gaussian noise
+    found = _by_worst_cells(law_of, epsilon, delta, guess=variance * bits / users)
+    if found is None:
+        raise InfeasibleError(
+            f"{users:,} users are too few for epsilon = {epsilon:g} and delta = {delta:g}: bits would have to be "
+            f"flipped with probability above {LARGEST_FLIP}. Ask more users or allow a larger epsilon.",
+            users=users,
+            epsilon=epsilon,
+            delta=delta,
+        )
+    return found
+
+
+def _by_worst_cells(
+    law_of: Callable[[Dyadic], _CellLaw], epsilon: float, delta: float, *, guess: float
+) -> Dyadic | None:
+    """The search on the worst cell alone, which costs little, with the law itself checked at what it finds.
+
+    If that is not the worst cell there, or not all of the law's delta, the search goes on with the cell that is.
+    """
+    top = math.log(LARGEST_FLIP)
+    x, step, ratio = min(math.log(guess), top), 0.2, 1.0
+    _, cell = law_of(Dyadic.of(0.5)).worst(epsilon)  # where nothing is left to be seen, any cell: a usual one
+    best: Dyadic | None = None
+    for _ in range(_ROUNDS):
+        target = delta * (1 - _CLOSE / 4) / ratio
+
+        def excess(log_rate: float, cell: tuple[int, ...] = cell, target: float = target) -> float:
+            return excess_over(law_of(Dyadic.at_least(math.exp(log_rate))).delta_in(cell, epsilon), target)
+
+        found = crossing(excess, x, top, step=step)
+        x, step = top if found is None else found, 0.01
+        flip = Dyadic.at_least(math.exp(x))
+        law = law_of(flip)
+        achieved, cell = law.worst(epsilon)
+        if achieved <= delta:
+            best = flip if best is None or float(flip) < float(best) else best
+            if achieved >= delta * (1 - _CLOSE):
+                return best
+        elif found is None:
+            return best
+        ratio = max(achieved, 1e-300) / max(law.delta_in(cell, epsilon), 1e-300)
+    if best is not None:
+        return best
+    return least_rate(law_of, epsilon, delta, guess=math.exp(x), highest=LARGEST_FLIP)
+
+
+def paper_count_flip(users: int, epsilon: float, delta: float) -> Dyadic:
+    """Half the lambda/n of Lemma 4.8 of Cheu, Smith, Ullman, Zeber and Zhilyaev (2019)."""
+    check_target(epsilon, delta)
+    return Dyadic.at_least(_lemma_4_8(users, epsilon, delta, "Lemma 4.8") / (2 * users))
+
+
+def paper_histogram_flip(users: int, epsilon: float, delta: float) -> Dyadic:
+    """The same at (epsilon/2, delta/2), since two bits of a user change (their section 6.2.2)."""
+    check_target(epsilon, delta)
+    return Dyadic.at_least(_lemma_4_8(users, epsilon / 2, delta / 2, "Lemma 4.8 for each bit") / (2 * users))
+
+
+def paper_sum_flip(users: int, bits: int, epsilon: float, delta: float) -> Dyadic:
+    """The same for each of ``bits`` bits, put together by advanced composition (their section 5)."""
+    check_target(epsilon, delta)
+    each = epsilon / math.sqrt(8 * bits * math.log(2 / delta)), delta / (2 * bits)
+    return Dyadic.at_least(_lemma_4_8(users, *each, "Lemma 4.8 for each bit") / (2 * users))
+
+
+def _lemma_4_8(users: int, epsilon: float, delta: float, theorem: str) -> float:
+    """lambda, the expected number of users who send a fair coin."""
+    logarithm = math.log(4 / delta)
+    if users < 14 * logarithm:
+        raise ConditionError(
+            f"{theorem} needs n >= 14 ln(4/delta) = {math.ceil(14 * logarithm):,} users for delta = {delta:g}; "
+            f"given {users:,}. The tight calibration has no such limit.",
+            users=users,
+            needed=math.ceil(14 * logarithm),
+        )
+    least = math.sqrt(3456) / users * logarithm
+    if not least < epsilon < 1:
+        raise ConditionError(
+            f"{theorem} needs {least:.4g} = sqrt(3456) ln(4/delta) / n < epsilon < 1; given {epsilon:g}. "
+            "The tight calibration has no such limit.",
+            epsilon=epsilon,
+            least=least,
+        )
+    if epsilon >= math.sqrt(192 * logarithm / users):
+        return 64 * logarithm / epsilon**2
+    return users - epsilon * math.sqrt(users**3 / (432 * logarithm))

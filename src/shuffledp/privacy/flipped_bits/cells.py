@@ -1,0 +1,50 @@
+"""What all laws of flipped bits share: the ranges of K that cover all data, and the checks of parameters."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.errors import ParameterError
+from shuffledp.randomness import Dyadic
+
+__all__ = ["LARGEST_FLIP", "bit_epsilon", "check_bits", "check_epsilon", "edges", "reach"]
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+LARGEST_FLIP = 0.4999
+"""Beyond this flip probability nothing useful is left of a bit."""
+
+
+def check_bits(users: int, flip: Dyadic) -> None:
+    """Refuse too few users, or a flip probability that hides nothing or turns bits around."""
+    if users < 2:
+        raise ParameterError(f"At least 2 users are needed, not {users}.", users=users)
+    if not 0 < flip.numerator <= 1 << (flip.bits - 1):
+        raise ParameterError(f"The flip probability must lie above 0 and at most at 1/2, not {flip}.", flip=flip)
+
+
+def check_epsilon(epsilon: float) -> None:
+    """Refuse an epsilon that means nothing."""
+    if not epsilon >= 0:
+        raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+
+
+def bit_epsilon(flip: Dyadic) -> float:
+    """What holds for one flipped bit even without shuffling."""
+    return math.log(float(flip.complement)) - math.log(float(flip))
+
+
+def edges(last: int, parts: int) -> Whole:
+    """Starts of about equal ranges that cover 0 .. last, and last + 1."""
+    return np.unique(np.arange(parts + 1) * (last + 1) // parts)
+
+
+def reach(variance: Floats | float, cut: float) -> Floats:
+    """Bernstein (1924): a binomial law has at most ``cut`` of its mass farther than this from its mean."""
+    log_cut = math.log(2 / cut)
+    result: Floats = log_cut / 3 + np.sqrt(log_cut**2 / 9 + 2 * log_cut * variance)
+    return result

@@ -1,0 +1,119 @@
+"""One category of flipped bits as a table: the laws of its ones with and without the user's own bit."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.divergence import DiscretePair
+from shuffledp.privacy.flipped_bits.cells import reach
+from shuffledp.randomness import Dyadic
+
+__all__ = ["Coordinate", "coordinate", "wide_coordinate"]
+
+Floats = NDArray[np.float64]
+
+_CUT = 1e-35  # mass that no sum looks at, added to delta
+_LONG = 500.0  # from this reach on, outcomes are gathered in blocks
+_BLOCKS_PER_DEVIATION = 40
+_NEGLIGIBLE = 0.02
+
+
+class Coordinate:
+    """One category with the user's bit set (p) or not (q), in increasing order of p/q, with its upper sums.
+
+    ``missing`` bounds the mass that is left out and ``error`` the relative error of each mass.
+    """
+
+    def __init__(self, p: Floats, q: Floats, missing: float, error: Floats) -> None:
+        self.p, self.q, self.missing, self.error = p, q, missing, error
+        self.loss = np.log(p) - np.log(q)
+        self.upper_p, self.upper_q = _upper_sums(p), _upper_sums(q)
+        self.upper_error = _upper_sums(p * error), _upper_sums(q * error)
+
+    def delta_against(self, other: Coordinate, epsilon: float) -> float:
+        """Upper bound on the divergence of (p, other.q) from (q, other.p)."""
+        start = np.searchsorted(self.loss, other.loss + epsilon, side="right")
+        grown = math.exp(epsilon) * other.p
+        gained, lost = other.q * self.upper_p[start], grown * self.upper_q[start]
+        rounding = (gained + lost) * other.error
+        rounding += other.q * self.upper_error[0][start] + grown * self.upper_error[1][start]
+        found = float((np.maximum(gained - lost, 0.0) + rounding).sum())
+        return found + self.missing + other.missing
+
+    def pair(self, cut: float) -> DiscretePair:
+        """p against q, from above; what the table lacks is cut off."""
+        return DiscretePair(self.p * (1 + 2 * self.error), self.q, max(cut, self.missing))
+
+    def reversed_pair(self, cut: float) -> DiscretePair:
+        """q against p, from above."""
+        return DiscretePair(self.q * (1 + 2 * self.error), self.p, max(cut, self.missing))
+
+
+def _upper_sums(masses: Floats) -> Floats:
+    return np.append(np.cumsum(masses[::-1])[::-1], 0.0)
+
+
+@lru_cache(maxsize=1024)
+def coordinate(ones: int, zeros: int, flip: Dyadic) -> Coordinate:
+    """The laws of the ones of a category, if ``ones`` and ``zeros`` of the others' flips are unknown."""
+    f = float(flip)
+    narrow, wide = sorted((ones, zeros))
+    if reach(wide * f * (1 - f), _CUT) > _LONG:
+        if narrow < _NEGLIGIBLE * wide:  # so little noise is given away
+            ones, zeros = (0, zeros) if ones < zeros else (ones, 0)
+        return wide_coordinate(ones, zeros, flip)
+    noise = np.convolve(_lattice(zeros, flip, 1), _lattice(ones, flip, 1)[::-1])
+    kept = np.flatnonzero(noise > _CUT)
+    noise = noise[kept[0] : kept[-1] + 1]
+    stay, shifted = np.append(noise, 0.0), np.append(0.0, noise)
+    missing = 4 * _CUT * len(noise)
+    error = np.full(len(stay), 1e-11)
+    return Coordinate(f * stay + (1 - f) * shifted, (1 - f) * stay + f * shifted, missing, error)
+
+
+def wide_coordinate(ones: int, zeros: int, flip: Dyadic) -> Coordinate:
+    """The same from every h-th outcome, in blocks between them.
+
+    With W the noise, p - q of a block is (1 - 2 f) (W(first - 1) - W(last)), exactly. Its mass is that
+    of Euler's and Maclaurin's formula, whose next term is (h z / s)^4 / 720 at z deviations s. A
+    block's masses are moved to the ratios at its ends so that both stay the same: that spreads the
+    ratio, so every divergence becomes an upper bound.
+    """
+    f = float(flip)
+    step = max(1, math.floor(math.sqrt(max(ones, zeros) * f * (1 - f)) / _BLOCKS_PER_DEVIATION))
+    if zeros == 0:
+        here, previous = _lattice(ones, flip, step)[::-1], _lattice(ones, flip, step, shift=1)[::-1]
+    else:
+        minus = _lattice(ones, flip, step)[::-1] * (step if ones else 1)
+        here, previous = (np.convolve(_lattice(zeros, flip, step, shift=shift), minus) for shift in (0, -1))
+    kept = np.flatnonzero(here > _CUT)
+    here, previous = here[kept[0] : kept[-1] + 1], previous[kept[0] : kept[-1] + 1]
+    slope = here - previous
+    mass = step / 2 * (here[:-1] + here[1:]) - (step**2 - 1) / 12 * np.diff(slope) - np.diff(here) / 2
+    shifted = mass - np.diff(previous)
+    p, q = f * mass + (1 - f) * shifted, (1 - f) * mass + f * shifted
+    ratio = (f * here + (1 - f) * previous) / ((1 - f) * here + f * previous)
+    low, high = ratio[:-1], ratio[1:]
+    to_high = np.clip((p - low * q) / np.maximum(high - low, 1e-300), 0.0, q)
+    spread_q = np.stack((q - to_high, to_high), axis=1).ravel()
+    spread_p = spread_q * np.stack((low, high), axis=1).ravel()
+    inside = spread_q > 0
+    deviations = (np.arange(len(here)) - here.argmax()) * (step / math.sqrt((ones + zeros) * f * (1 - f)))
+    next_term = ((np.abs(deviations) + 1) / _BLOCKS_PER_DEVIATION) ** 4 / 360
+    error = np.repeat(np.maximum(next_term[:-1], next_term[1:]) + 1e-10, 2)
+    return Coordinate(spread_p[inside], spread_q[inside], 4 * _CUT * len(here) * step, error[inside])
+
+
+def _lattice(trials: int, flip: Dyadic, step: int, *, shift: int = 0) -> Floats:
+    """Pr[Bin(trials, f) = k + shift] for every step-th k that matters."""
+    if trials == 0:
+        return np.ones(1)
+    mean = trials * float(flip)
+    width = float(reach(mean * (1 - float(flip)), _CUT))
+    first, last = max(0, math.floor(mean - width)), min(trials, math.ceil(mean + width))
+    return Binomial(trials, flip).pmf(np.arange(first, last + 1, step, dtype=np.int64) + shift)

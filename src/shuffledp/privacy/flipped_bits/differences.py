@@ -1,0 +1,166 @@
+"""The divergence of flipped ones from flipped zeros among unlabelled bits, for many cells of K at once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.privacy.binomial import binomial_masses
+from shuffledp.privacy.flipped_bits.cells import reach
+from shuffledp.randomness import Dyadic
+
+__all__ = ["FINEST", "USUAL", "Precision", "divergences"]
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+_MOST_STEPS = 40
+_SETTLED = 1e-8  # of L(u): then u is as good as the best
+_FAR = 1e3
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How finely sums are taken."""
+
+    cut: float
+    """Mass that no sum looks at, added to delta."""
+    nodes: int
+    """Terms in a standard deviation."""
+    alias: float
+    """Bound on what leaving out the terms between them does; e^(-4 nodes^2), and a hundred times as much."""
+
+
+USUAL = Precision(1e-22, 4, 2e-26)
+FINEST = Precision(1e-35, 5, 1e-41)
+
+
+def divergences(
+    ones: Whole, zeros: Whole, bits: int, flip: Dyadic, epsilon: float, precision: Precision = FINEST
+) -> Floats:
+    """Upper bounds on the divergence of a target's ``bits`` ones from as many zeros, one per cell.
+
+    U is the number of ones less ``ones``: under P bits - Bin(ones + bits) + Bin(zeros), under Q
+    Bin(zeros + bits) - Bin(ones). With L(u) = ln P(u)/Q(u) - epsilon, which rises, the divergence is
+    D(u) = Pr[U >= u] - e^epsilon Pr'[U >= u] at the first u with L(u) > 0. It is bracketed from its
+    saddle point. At an earlier u the divergence is at most D(u) + (e^-L(u) - 1) Pr[U >= u].
+    """
+    with_ones = _Difference(zeros, ones + bits, bits, flip, precision)
+    with_zeros = _Difference(zeros + bits, ones, 0, flip, precision)
+    guess, slope, middle = _saddle_point(ones, zeros, bits, float(flip), epsilon)
+    low, at_low = -ones - 1, np.full(len(ones), -np.inf)
+    high = zeros + bits  # where L is the local epsilon less epsilon, above 0
+    u = np.clip(np.round(guess), low + 1, high).astype(np.int64)
+    for turn in range(_MOST_STEPS):
+        here = _log_ratio(with_ones.mass(u), with_zeros.mass(u), above=u > middle) - epsilon
+        low, at_low = np.where(here <= 0, u, low), np.where(here <= 0, here, at_low)
+        high = np.where(here > 0, np.minimum(u, high), high)
+        if ((high - low <= 1) | (at_low > -_SETTLED)).all():
+            break
+        newton = u - np.sign(here) * np.maximum(np.round(np.abs(here) / slope), 1.0)
+        halved = (np.maximum(low, np.minimum(np.floor(middle), high - 1)) + high) // 2
+        u = np.where((np.abs(here) > _FAR) | (turn % 4 == 3), halved, np.clip(newton, low + 1, high)).astype(np.int64)
+        u = np.where(high - low <= 1, high, np.minimum(np.maximum(u, low + 1), np.maximum(high - 1, low + 1)))
+    found = (high - low <= 1) | ~np.isfinite(at_low)
+    last = np.where(found, high, low)
+    p, q = with_ones.upper_tail(last), with_zeros.upper_tail(last)
+    growth = math.exp(epsilon)
+    slack = np.where(found, 0.0, np.expm1(np.minimum(-at_low, 700.0))) * p
+    slack = np.where((high - low > 1) & ~np.isfinite(at_low), 1.0, slack)
+    error = with_ones.error(last) + with_zeros.error(last)
+    aliased = np.where(with_ones.step * with_zeros.step > 1, precision.alias * (1 + growth), 0.0)
+    return np.maximum(p - growth * q, 0.0) + slack + error * (p + growth * q) + aliased + 2 * precision.cut
+
+
+def _saddle_point(ones: Whole, zeros: Whole, bits: int, f: float, epsilon: float) -> tuple[Floats, Floats, Floats]:
+    """About where L(u) = 0, its slope there, and the middle between the two means.
+
+    Both laws are tilted by e^(theta u) such that their normalisations differ by e^epsilon.
+    """
+    growth = math.exp(epsilon / bits)
+    x = (growth * (1 - f) - f) / max((1 - f) - growth * f, 1e-300)  # e^theta
+    up, down = f * x / (1 - f + f * x), f / ((1 - f) * x + f)
+    kept = (1 - f) * x / ((1 - f) * x + f)
+    guess = zeros * up - ones * down + bits * (kept + up) / 2
+    variance = zeros * up * (1 - up) + ones * down * (1 - down) + bits * (kept * (1 - kept) + up * (1 - up)) / 2
+    slope: Floats = np.maximum(bits * (kept - up) / np.maximum(variance, 1e-9), 1e-300)
+    middle: Floats = (zeros - ones).astype(np.float64) * f + bits / 2
+    return guess, slope, middle
+
+
+def _log_ratio(p: Floats, q: Floats, *, above: NDArray[np.bool_]) -> Floats:
+    """ln p/q; where masses are too small for a float, a large number of the right sign."""
+    tiny = (p < 1e-290) | (q < 1e-290)
+    ratio = np.log(np.where(tiny, 1.0, p)) - np.log(np.where(tiny, 1.0, q))
+    result: Floats = np.where(tiny, np.where(above, 1e4, -1e4), ratio)
+    return result
+
+
+class _Difference:
+    """offset + Bin(plus, f) - Bin(minus, f), for many (plus, minus) at once.
+
+    Sums run over the one with fewer trials. If its deviation s is large, only every h-th term is
+    taken, h <= s/nodes: by Poisson's summation formula the error is at most about
+    exp(-s^2 (1 - cos(pi/h))), because the characteristic function of a binomial law is below
+    exp(-s^2 (1 - cos t)) and one of the two factors is taken at a frequency of pi/h or beyond.
+    That is worst at h = 2, where it is exp(-4 nodes^2).
+    """
+
+    def __init__(self, plus: Whole, minus: Whole, offset: int, flip: Dyadic, precision: Precision) -> None:
+        self._f = float(flip)
+        self._offset = offset
+        self._cut = precision.cut
+        self._plus_is_wide = (plus >= minus)[:, None]
+        self._wide, narrow = np.maximum(plus, minus)[:, None], np.minimum(plus, minus)[:, None]
+        variance = narrow * (self._f * (1 - self._f))
+        step = np.maximum(1, np.floor(np.sqrt(variance) / precision.nodes)).astype(np.int64)
+        width = reach(variance, precision.cut)
+        first = np.maximum(0, np.floor(narrow * self._f - width)).astype(np.int64)
+        last = np.minimum(narrow, np.ceil(narrow * self._f + width)).astype(np.int64)
+        points = int(((last - first) // step).max()) + 2
+        self._nodes = first + np.arange(points) * step
+        inside = self._nodes <= np.minimum(narrow, last + step)
+        self._weights = np.where(inside, binomial_masses(np.minimum(self._nodes, narrow), narrow, self._f), 0.0) * step
+        self.step: Whole = step[:, 0]
+
+    def _other(self, u: Whole) -> Whole:
+        """What the wide one must be for the difference to be u."""
+        v = u[:, None] - self._offset
+        return np.where(self._plus_is_wide, self._nodes + v, self._nodes - v)
+
+    def mass(self, u: Whole) -> Floats:
+        """Pr[difference = u]."""
+        k = self._other(u)
+        inside = (k >= 0) & (k <= self._wide)
+        masses = binomial_masses(np.minimum(np.maximum(k, 0), self._wide), self._wide, self._f)
+        total: Floats = (self._weights * np.where(inside, masses, 0.0)).sum(axis=1)
+        return total
+
+    def upper_tail(self, u: Whole) -> Floats:
+        """Pr[difference >= u]: the wide one is at least k, or at most k if it is subtracted."""
+        from scipy.special import betainc, betaincc  # not at import time: a device needs no SciPy
+
+        k = self._other(u)
+        least = np.where(self._plus_is_wide, k, k + 1)  # between least - 1 and least the tails divide
+        trials = np.broadcast_to(self._wide, least.shape)
+        inner = np.clip(least, 1, trials)
+        counts = self._weights > self._cut / 1e4
+        above_mean = inner > trials * self._f
+        upper, lower = np.zeros(least.shape), np.zeros(least.shape)
+        sides = (above_mean & counts, betainc, upper, lower), (~above_mean & counts, betaincc, lower, upper)
+        for side, function, small, large in sides:
+            a, b = inner[side].astype(np.float64), (trials[side] - inner[side] + 1).astype(np.float64)
+            small[side] = function(a, b, self._f)
+            large[side] = 1.0 - small[side]
+        upper = np.where(least <= 0, 1.0, np.where(least > trials, 0.0, upper))
+        lower = np.where(least <= 0, 0.0, np.where(least > trials, 1.0, lower))
+        total: Floats = (self._weights * np.where(self._plus_is_wide, upper, lower)).sum(axis=1)
+        return total
+
+    def error(self, u: Whole) -> Floats:
+        """Bound on the relative error of mass and tail, in the manner of Binomial.tail_error."""
+        spread = np.abs(u - self._offset) + reach(self._wide[:, 0] * self._f, self._cut)
+        return 4e-12 + spread * 2.0**-45

@@ -1,0 +1,124 @@
+"""The number of ones among unlabelled flipped bits: a count or a sum of bounded numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.errors import ParameterError
+from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair
+from shuffledp.privacy.flipped_bits.cells import bit_epsilon, check_bits, check_epsilon, edges
+from shuffledp.privacy.flipped_bits.coordinates import coordinate
+from shuffledp.privacy.flipped_bits.differences import FINEST, USUAL, divergences
+from shuffledp.randomness import Dyadic
+
+__all__ = ["FlippedCount", "FlippedSum"]
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Cell = tuple[int, ...]
+
+_CELLS = 32  # ranges of K to begin with
+_REFINEMENTS = 3
+_REFINED = 4  # of the worst are divided
+_PARTS = 4
+_CELLS_OF_DIRECTIONS = 8
+
+
+@dataclass(frozen=True)
+class FlippedSum:
+    """The number of ones among ``bits`` unlabelled bits of each user, every bit flipped with probability ``flip``."""
+
+    users: int
+    flip: Dyadic
+    bits: int
+
+    def __post_init__(self) -> None:
+        check_bits(self.users, self.flip)
+        if self.bits < 1:
+            raise ParameterError(f"A user holds at least one bit, not {self.bits}.", bits=self.bits)
+
+    @property
+    def local_epsilon(self) -> float:
+        """What holds for all bits of one user even without shuffling."""
+        return self.bits * bit_epsilon(self.flip)
+
+    def delta_at(self, epsilon: float) -> float:
+        """Upper bound on the least delta, whatever the others hold.
+
+        The worst replacement is all ones by all zeros; the other direction is the mirror image, in
+        which the others hold N - K ones.
+        """
+        return self.worst(epsilon)[0]
+
+    def delta_in(self, cell: Cell, epsilon: float) -> float:
+        """Upper bound on the least delta if the number of ones that the others hold lies in the cell."""
+        if epsilon >= self.local_epsilon * (1 + 1e-12):
+            return 0.0
+        others = (self.users - 1) * self.bits
+        return float(_bounds(self, np.array([cell[0]]), np.array([others - cell[1]]), min(epsilon, LARGEST_EPSILON))[0])
+
+    def worst(self, epsilon: float) -> tuple[float, Cell]:
+        """The same for all K, and the first and last K of the cell where it is so."""
+        check_epsilon(epsilon)
+        others = (self.users - 1) * self.bits
+        starts = edges(others, _CELLS)
+        ends, starts = starts[1:] - 1, starts[:-1]
+        if epsilon >= self.local_epsilon * (1 + 1e-12):
+            return 0.0, (int(starts[-1]), others)
+        epsilon = min(epsilon, LARGEST_EPSILON)
+        bounds = _bounds(self, starts, others - ends, epsilon)
+        for _ in range(_REFINEMENTS):
+            largest = np.argsort(bounds)[-_REFINED:]
+            if (starts == ends)[largest[-1]]:
+                break  # the largest is no bound but the divergence at one K
+            finer = [starts[i] + edges(int(ends[i] - starts[i]), _PARTS) for i in largest]
+            new_starts, new_ends = (
+                np.concatenate([parts[:-1] for parts in finer]),
+                np.concatenate([parts[1:] - 1 for parts in finer]),
+            )
+            parts = _bounds(self, new_starts, others - new_ends, epsilon)
+            starts, ends = (
+                np.append(np.delete(starts, largest), new_starts),
+                np.append(np.delete(ends, largest), new_ends),
+            )
+            bounds = np.append(np.delete(bounds, largest), parts)
+        at = int(np.argmax(bounds))
+        return min(1.0, float(bounds[at])), (int(starts[at]), int(ends[at]))
+
+
+def _bounds(law: FlippedSum, ones: Whole, zeros: Whole, epsilon: float) -> Floats:
+    """Upper bounds on delta, one per cell."""
+    found = divergences(ones, zeros, law.bits, law.flip, epsilon, USUAL)
+    if found.max() > 1e6 * USUAL.cut:
+        return found
+    return divergences(ones, zeros, law.bits, law.flip, epsilon, FINEST)
+
+
+@dataclass(frozen=True)
+class FlippedCount:
+    """The number of ones among one bit per user: the binary sum of Cheu, Smith, Ullman, Zeber and Zhilyaev (2019)."""
+
+    users: int
+    flip: Dyadic
+
+    def __post_init__(self) -> None:
+        check_bits(self.users, self.flip)
+
+    @property
+    def local_epsilon(self) -> float:
+        """What holds for one user even without shuffling."""
+        return bit_epsilon(self.flip)
+
+    def delta_at(self, epsilon: float) -> float:
+        """Upper bound on the least delta, whatever the others hold."""
+        return FlippedSum(self.users, self.flip, 1).delta_at(epsilon)
+
+    def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
+        """Per cell of K and direction of the replacement, one pair that is at least as telling as the truth."""
+        starts = edges(self.users - 1, _CELLS_OF_DIRECTIONS)
+        cells = [coordinate(start, self.users - end, self.flip) for start, end in pairwise(starts.tolist())]
+        return tuple((cell.pair(cut),) for cell in cells) + tuple((cell.reversed_pair(cut),) for cell in cells)
