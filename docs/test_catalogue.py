@@ -35,9 +35,13 @@ def computed(question, name):
         "trust": "counting shuffler" if protocol.trusts_shuffler else protocol.model,
         "messages": f"{protocol.cost.messages_per_user:,.4g}",
         "bits": f"{protocol.cost.bits_per_message:,}",
-        "error": f"{protocol.expected_error().rmse:,.3g}",
+        "error": _amount(protocol.expected_error().rmse),
         "left": "nothing" if math.isinf(left) else f"epsilon {left:,.4g}",
     }
+
+
+def _amount(error):
+    return f"{error:,.0f}" if error >= 1_000 else f"{error:.3g}"
 
 
 COLUMNS = ["trust", "paper", "messages", "bits", "error", "left", "proof"]

@@ -60,9 +60,10 @@ class SketchRows:
 def least_gamma(users: int, rows: int, epsilon: float, delta: float) -> Dyadic:
     """The least probability of a noise message per user and cell for (epsilon, delta)-privacy."""
     check_target(epsilon, delta)
-    if rows > 1 and delta < 2 * CERTIFIED_DOWN_TO:
+    certified = CERTIFIED_DOWN_TO * max(2.0, rows / 10)  # the rounding of the composition grows with the rows
+    if rows > 1 and delta < certified:
         raise InfeasibleError(
-            f"Several rows are accounted for down to delta = {2 * CERTIFIED_DOWN_TO:g}, not {delta:g}.", delta=delta
+            f"{rows} rows are accounted for down to delta = {certified:g}, not {delta:g}.", delta=delta, rows=rows
         )
     variance = 2 * rows * _gaussian_variance(epsilon, delta) + math.log(1 / delta)
     found = least_rate(

@@ -52,7 +52,7 @@ class TwinPower:
         """Losses, their masses from above, and a bound on mass elsewhere and on rounding."""
         sides = self.pair, self.pair.reversed
         width = min(_deviation(side) for side in sides) / _CELLS_PER_DEVIATION
-        width = max(width, max(_span(side) for side in sides) * self.times / _MOST_CELLS, 1e-12)
+        width = max(width, max(_span(side) for side in sides) * math.sqrt(2 * self.times) / _MOST_CELLS, 1e-12)
         parts = [_on_grid(side, width) for side in sides]
         lowest, highest = _ends(parts, self.times)
         length = 1 << max(4, (highest - lowest).bit_length())
@@ -64,8 +64,10 @@ class TwinPower:
         # a power by as many times that, and a sum over a circle by the root of its length
         norm = max(math.sqrt(float((part.masses**2).sum())) for part in parts)
         rounding = 2 * self.times * 2.0**-53 * math.log2(length) * math.sqrt(length) * norm
-        missing = self.times * sum(part.infinite for part in parts) + math.exp(-_TAIL) + rounding
-        return (lowest + np.arange(length)) * width, np.maximum(masses, 0.0), missing
+        finite = self.times * sum(math.log1p(-min(part.infinite, 1 - 2.0**-53)) for part in parts)
+        missing = -math.expm1(finite) * (1 + 1e-12) + math.exp(-_TAIL) + rounding
+        losses: Floats = np.arange(lowest, lowest + length, dtype=np.float64) * width
+        return losses, np.maximum(masses, 0.0).astype(np.float64), missing
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,7 @@
+"""An audit: what an adversary can tell from rounds that are really run, against the claim."""
+
+from shuffledp.testing.audit.faults import FAULTS, Fault, plant
+from shuffledp.testing.audit.result import AuditPoint, AuditResult, Finding
+from shuffledp.testing.audit.search import audit
+
+__all__ = ["FAULTS", "AuditPoint", "AuditResult", "Fault", "Finding", "audit", "plant"]

@@ -1,0 +1,137 @@
+"""Protocols that are broken on purpose while their claim stays: an audit must expose each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.errors import ParameterError, UnknownNameError
+from shuffledp.model import Messages, Tally
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.testing.audit.result import AuditResult
+from shuffledp.testing.audit.scene import Permute
+from shuffledp.testing.audit.search import audit
+
+__all__ = ["FAULTS", "Fault", "plant"]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A protocol, or a shuffler, that is broken on purpose; the claim stays as it was."""
+
+    name: str
+    words: str
+    protocol: Any
+    permute: Permute | None = None
+
+    def audit(self, **options: Any) -> AuditResult:
+        """Audit the broken copy; the result says that the fault was planted."""
+        return audit(self.protocol, permute=self.permute, planted=self.words, **options)
+
+
+FAULTS = {
+    "clear-last-value": "users who hold the last value all send the same report",
+    "little-noise": "the noise is enough only for five times the claimed epsilon, at a delta of a quarter",
+    "tenfold-users": "the noise is enough only for ten times as many users",
+    "no-shuffle": "the shuffler leaves all messages in the order of the users",
+    "clear-release": "the trusted party releases what it counted without noise",
+}
+"""Every fault that can be planted, by name."""
+
+
+class _Planted:
+    """A protocol with some of its parts replaced."""
+
+    def __init__(self, protocol: Any, **parts: Any) -> None:
+        self._protocol = protocol
+        self._parts = parts
+
+    def __getattr__(self, name: str) -> Any:
+        return self._parts[name] if name in self._parts else getattr(self._protocol, name)
+
+
+def plant(protocol: Any, fault: str) -> Fault:
+    """A broken copy that an audit must expose; refuses a fault that this protocol cannot have."""
+    if fault not in FAULTS:
+        raise UnknownNameError(f"There is no fault {fault!r}; choose one of {', '.join(FAULTS)}.", fault=fault)
+    possible = _possible(protocol)
+    if fault not in possible:
+        raise ParameterError(
+            f"{protocol.question}/{protocol.name} cannot have the fault {fault}; choose one of {', '.join(possible)}.",
+            fault=fault,
+        )
+    words = FAULTS[fault]
+    if fault == "no-shuffle":
+        return Fault(fault, words, protocol, lambda messages: None)  # noqa: ARG005
+    if fault == "clear-release":
+        return Fault(fault, words, _Planted(protocol, release=_clear_release))
+    if fault == "clear-last-value":
+        return Fault(fault, words, _Planted(protocol, randomize_all=_clear_last_value(protocol)))
+    weaker = _for_more_users(protocol) if fault == "tenfold-users" else _with_little_noise(protocol)
+    return Fault(fault, words, _Planted(weaker, guarantee=protocol.guarantee, users=protocol.users))
+
+
+def _possible(protocol: Any) -> list[str]:
+    if protocol.model == "central":
+        return ["little-noise", "clear-release"]
+    if protocol.model == "local" or getattr(protocol, "trusts_shuffler", False):
+        return ["clear-last-value", "little-noise"]
+    return ["clear-last-value", "little-noise", "tenfold-users", "no-shuffle"]
+
+
+def _clear_release(tally: Tally, **_: Any) -> Tally:
+    return Tally(tally.counts, tally.users, tally.secure, released=True)
+
+
+def _for_more_users(protocol: Any) -> Any:
+    return _recalibrated(protocol, users=10 * protocol.users)
+
+
+def _with_little_noise(protocol: Any) -> Any:
+    guarantee: Guarantee = protocol.guarantee
+    return _recalibrated(protocol, epsilon=5 * guarantee.epsilon, delta=max(0.25, guarantee.delta))
+
+
+def _recalibrated(protocol: Any, **changes: Any) -> Any:
+    """The same protocol for other users, or another target."""
+    guarantee: Guarantee = protocol.guarantee
+    settings: dict[str, Any] = {
+        "users": protocol.users,
+        "epsilon": guarantee.epsilon,
+        "delta": guarantee.delta or 1e-6,  # pure protocols ask for one, and do not use it
+    }
+    if guarantee.trust != "local":
+        settings["honest_fraction"] = guarantee.honest_users / guarantee.users
+    if protocol.question == "histogram":
+        settings["domain_size"] = protocol.domain_size
+    elif protocol.question == "sum":
+        settings["domain"] = protocol.domain
+    return type(protocol).calibrate(**(settings | changes))
+
+
+def _clear_last_value(protocol: Any) -> Callable[..., Messages]:
+    """Users who hold the last value send the report of it that is most common in a sample."""
+    last = 1.0 if protocol.question == "sum" else protocol.domain_size - 1
+    drawn = protocol.randomize_all(np.repeat(np.array([last]), 300))
+    reports = [drawn.values[start:end] for start, end in zip(drawn.offsets[:-1], drawn.offsets[1:], strict=True)]
+    sent = [np.sort(report, axis=0).tobytes() for report in reports]
+    clear = reports[max(range(len(sent)), key=[sent.count(each) for each in sent].__getitem__)].copy()
+
+    def randomize_all(values: NDArray[Any], **options: Any) -> Messages:
+        messages: Messages = protocol.randomize_all(values, **options)
+        if messages.offsets is None:
+            return messages
+        held = np.asarray(values) == last
+        lengths = np.where(held, len(clear), np.diff(messages.offsets))
+        offsets = np.concatenate(([0], np.cumsum(lengths)))
+        replaced = np.repeat(held, lengths)
+        broken = np.empty((int(offsets[-1]), *messages.values.shape[1:]), dtype=messages.values.dtype)
+        broken[replaced] = clear[np.tile(np.arange(len(clear)), np.count_nonzero(held))]
+        broken[~replaced] = messages.values[np.repeat(~held, np.diff(messages.offsets))]
+        return Messages(broken, messages.users, offsets, messages.secure)
+
+    return randomize_all

@@ -1,0 +1,290 @@
+"""Two neighbouring data sets and what an adversary sees of rounds over them, summed up in a few numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.errors import ParameterError, ShuffledpError
+from shuffledp.model import Messages, Tally
+from shuffledp.shuffling import permute as permute_uniformly
+
+__all__ = ["Pair", "Permute", "Progress", "Rows", "Scene", "Ticker", "in_steps", "neighbouring_pairs", "shown"]
+
+Progress = Callable[[float], None]
+Permute = Callable[[NDArray[Any]], None]
+Rows = NDArray[np.int64]
+
+_NUMBERS_AT_A_TIME = 1 << 21
+_MOST_CODES = 1 << 20
+_MOST_CODES_TALLIED = 4096
+_MOST_ENTRIES = 4
+_PILOT_ROUNDS = 300
+
+_KINDS = "messages typical of either value"
+_SCORE = "the messages' sum of learned scores"
+_NUMBERS = "what the analyzer counts"
+_RELEASED = "what is released"
+_LENGTH = "the number of messages in the round"
+_PLACE = " at the user's place"
+
+
+@dataclass
+class Ticker:
+    """Rounds done, as a fraction."""
+
+    report: Progress | None
+    total: int
+    done: int = 0
+
+    def __call__(self, rounds: int) -> None:
+        """So many more rounds are done."""
+        self.done += rounds
+        if self.report is not None:
+            self.report(min(1.0, self.done / self.total))
+
+
+def shown(value: Any) -> str:
+    """A value for a sentence."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def in_steps(total: int, step: int) -> Iterator[int]:
+    """The total in parts of at most the step."""
+    for start in range(0, total, step):
+        yield min(step, total - start)
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two data sets that differ in one user."""
+
+    first: NDArray[Any]
+    second: NDArray[Any]
+    target: int
+    others: str
+
+    @property
+    def values(self) -> tuple[Any, Any]:
+        """The replaced user's two values."""
+        return self.first[self.target].item(), self.second[self.target].item()
+
+
+def neighbouring_pairs(protocol: Any, data: tuple[Sequence[Any], Sequence[Any]] | None) -> list[Pair]:
+    """The data sets to try: those given, or some that are bad for the user who is replaced."""
+    if data is not None:
+        return [_given(protocol, *data)]
+    if protocol.question == "sum":
+        values: list[Any] = [0.0, 1.0]
+    elif protocol.domain_size < 2:
+        raise ParameterError("A domain of one value has no neighbouring data sets; there is nothing to audit.")
+    else:
+        values = list(range(protocol.domain_size))
+    first, last = values[0], values[-1]
+    if protocol.model == "local":
+        pairs = [(first, last), (first, values[1])] if len(values) > 2 else [(first, last)]
+        return [Pair(np.array([one]), np.array([other]), 0, "a single report") for one, other in pairs]
+    rest = protocol.guarantee.honest_users - 1
+    configurations = {f"all others hold {shown(value)}": [value] * rest for value in (first, last, values[1])}
+    if rest > 1:
+        configurations["others hold all values in turn"] = [values[place % len(values)] for place in range(rest)]
+    return [
+        Pair(np.array([first, *others]), np.array([last, *others]), 0, words)
+        for words, others in configurations.items()
+    ]
+
+
+def _given(protocol: Any, first: Sequence[Any], second: Sequence[Any]) -> Pair:
+    one, other = np.asarray(first), np.asarray(second)
+    if one.ndim != 1 or one.shape != other.shape or np.count_nonzero(one != other) != 1:
+        raise ParameterError("The two data sets must be lists of equal length that differ in exactly one user.")
+    target = int(np.flatnonzero(one != other)[0])
+    if protocol.model == "local":
+        return Pair(one[[target]], other[[target]], 0, "a single report")
+    if len(one) < protocol.guarantee.honest_users:
+        raise ParameterError(
+            f"The guarantee rests on {protocol.guarantee.honest_users:,} users; the data sets have {len(one):,}."
+        )
+    return Pair(one, other, target, "others as given")
+
+
+@dataclass(eq=False)
+class Scene:
+    """Rounds over two neighbouring data sets, and what the adversary sees of them.
+
+    Any function of what is seen is fair; which ones are looked at only decides how much is found.
+    """
+
+    protocol: Any
+    pair: Pair
+    permute: Permute | None
+    _tables: dict[str, NDArray[np.int64]] | None = field(default=None, init=False)
+
+    @property
+    def users(self) -> int:
+        """How many users a round has."""
+        return len(self.pair.first)
+
+    @property
+    def _numbers_a_round(self) -> float:
+        columns = self.protocol.message_format.columns
+        return float(self.users * max(1.0, self.protocol.cost.messages_per_user) * columns)
+
+    @property
+    def chunk(self) -> int:
+        """Rounds at a time that fit the memory."""
+        return max(1, int(_NUMBERS_AT_A_TIME / self._numbers_a_round))
+
+    @property
+    def released_only(self) -> bool:
+        """Whether the adversary sees no messages, but what a trusted party releases."""
+        return self.protocol.model == "central" or bool(getattr(self.protocol, "trusts_shuffler", False))
+
+    def labels(self, view: str, columns: int) -> list[str]:
+        """A name for each number of a view."""
+        place = _PLACE if view.endswith(_PLACE) else ""
+        plain = view.removesuffix(_PLACE)
+        if plain == _KINDS:
+            return [f"messages typical of value {shown(value)}{place}" for value in self.pair.values]
+        if columns == 1:
+            return [view]
+        if self.protocol.question == "histogram" and np.array_equal(self._entries, self.pair.values):
+            return [f"count of value {value}{place}" for value in self.pair.values]
+        return [f"number {entry + 1} of {view}" for entry in self._entries]
+
+    def sample(
+        self, data: NDArray[Any], rounds: int, *, only: set[str] | None = None, tick: Ticker | None = None
+    ) -> dict[str, Rows]:
+        """What is seen of so many rounds: per view a row of numbers each."""
+        parts = []
+        for some in in_steps(rounds, self.chunk):
+            parts.append(self._seen(data, some, only))
+            if tick is not None:
+                tick(some)
+        return {view: np.concatenate([part[view] for part in parts]) for view in parts[0]}
+
+    def _seen(self, data: NDArray[Any], rounds: int, only: set[str] | None) -> dict[str, Rows]:
+        messages: Messages = self.protocol.randomize_all(np.tile(data, rounds))
+        if messages.offsets is None:
+            raise ParameterError("The randomizer does not say which user sent which message; it cannot be audited.")
+        borders = messages.offsets[:: self.users]
+        # a permutation does not change what is counted, so fresh rounds are shuffled where their order is looked at
+        if self.permute is not None or only is None or any(view.endswith(_PLACE) for view in only):
+            self._shuffle(messages, borders)
+        if self.released_only:
+            return {_RELEASED: self._numbers(messages, borders[:-1], borders[1:])}
+        return self._views(messages, borders, only)
+
+    def _shuffle(self, messages: Messages, borders: NDArray[np.int64]) -> None:
+        """Each round on its own, in place."""
+        if self.protocol.model != "shuffled":
+            return
+        permute = self.permute or permute_uniformly
+        for start, end in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True):
+            Messages(messages.values[start:end], self.users).mixed(permute)
+
+    def _views(self, messages: Messages, borders: NDArray[np.int64], only: set[str] | None) -> dict[str, Rows]:
+        """Numbers of messages that tell the two values apart, what the analyzer counts, and the length of the round."""
+        if self._tables is None:
+            self._tables = self._learn_tables()
+        views: dict[str, Rows] = {}
+        codes = self.protocol.message_format.code(messages.values) if self._tables else None
+        for name in (_KINDS, _SCORE, _NUMBERS):
+            table = self._tables.get(name)
+            places = {name: (borders[:-1], borders[1:])}
+            if self.protocol.model == "shuffled" and name != _KINDS:
+                places[name + _PLACE] = self._place(borders)
+            for view, (starts, ends) in places.items():
+                if only is not None and view not in only:
+                    continue
+                if table is not None:
+                    views[view] = _sums(table[codes], starts, ends)
+                elif name == _NUMBERS:
+                    views[view] = self._numbers(messages, starts, ends)
+        if only is None or _LENGTH in only:
+            views[_LENGTH] = np.diff(borders)[:, np.newaxis]
+        return views
+
+    def _place(self, borders: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """From where to where the target's messages stand, if nothing is shuffled and nobody sends many."""
+        each = self.protocol.cost.messages_per_user
+        start = np.minimum(borders[:-1] + round(self.pair.target * each), borders[1:])
+        return start, np.minimum(start + max(1, round(each)), borders[1:])
+
+    def _learn_tables(self) -> dict[str, NDArray[np.int64]]:
+        """Per view what each message adds to it, by the message's code; none where there are too many codes."""
+        codes = self.protocol.message_format.codes
+        if codes > _MOST_CODES:
+            return {}
+        reports = int(min(4000, max(50, _NUMBERS_AT_A_TIME / max(1.0, self.protocol.cost.messages_per_user))))
+        copies = [self._copies(value, reports) for value in (self.pair.first, self.pair.second)]
+        difference = copies[0] - copies[1]
+        clear = np.abs(difference) > 3 * np.sqrt(copies[0] + copies[1])
+        scores = np.where(clear, np.round(4 * np.log((copies[0] + 1) / (copies[1] + 1))), 0).astype(np.int64)
+        kinds = np.column_stack((clear & (difference > 0), clear & (difference < 0))).astype(np.int64)
+        tables = {_KINDS: kinds, _SCORE: scores[:, np.newaxis]}
+        counted = self._tallied_table(codes)
+        return tables if counted is None else tables | {_NUMBERS: counted}
+
+    def _copies(self, data: NDArray[Any], reports: int) -> NDArray[np.int64]:
+        """How often each message occurs in so many reports of the target's value."""
+        sent = self.protocol.randomize_all(np.repeat(data[self.pair.target], reports))
+        format_ = self.protocol.message_format
+        return np.bincount(format_.code(sent.values), minlength=format_.codes)
+
+    def _tallied_table(self, codes: int) -> NDArray[np.int64] | None:
+        """What the analyzer counts of each single message, if that adds up to what it counts of a round."""
+        if codes > _MOST_CODES_TALLIED:
+            return None
+        every = Messages(self.protocol.message_format.message(np.arange(codes)), codes)
+        try:
+            table = self._numbers(every, np.arange(codes), np.arange(1, codes + 1))
+            some = self.protocol.randomize_all(self.pair.first)
+            whole = self._numbers(some, np.array([0]), np.array([len(some)]))
+        except ShuffledpError:
+            return None
+        added = table[self.protocol.message_format.code(some.values)].sum(axis=0)
+        return table if np.array_equal(added, whole[0]) else None
+
+    def _numbers(self, messages: Messages, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Rows:
+        """What the analyzer counts, or the trusted party releases, of the messages from .. to: entries that matter."""
+        rows = [
+            self._counted(messages.values[start:end])[self._entries]
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        ]
+        return np.array(rows, dtype=np.int64).reshape(len(rows), -1)
+
+    def _counted(self, values: NDArray[Any]) -> NDArray[Any]:
+        tally: Tally = self.protocol.release(self.protocol.tally(Messages(values, self.users)))
+        observed = getattr(self.protocol, "observed", None)
+        counted: NDArray[Any] = tally.counts if self.released_only or observed is None else observed(tally)
+        return counted
+
+    @cached_property
+    def _entries(self) -> NDArray[np.int64]:
+        """The two values' of a histogram; all of few entries; else those that differ most in a few rounds."""
+        length = len(self._counted(self.protocol.randomize_all(self.pair.first).values))
+        if self.protocol.question == "histogram" and length == self.protocol.domain_size:
+            return np.array(self.pair.values)
+        if length <= _MOST_ENTRIES:
+            return np.arange(length)
+        samples = []
+        for data in (self.pair.first, self.pair.second):
+            rounds = [self._counted(self.protocol.randomize_all(data).values) for _ in range(_PILOT_ROUNDS)]
+            samples.append(np.array(rounds, dtype=np.float64))
+        gap = np.abs(samples[0].mean(axis=0) - samples[1].mean(axis=0))
+        spread = np.sqrt(samples[0].var(axis=0) + samples[1].var(axis=0)) + 1e-9
+        return np.sort(np.argsort(-gap / spread, kind="stable")[:_MOST_ENTRIES])
+
+
+def _sums(numbers: Rows, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Rows:
+    """The sums of rows from .. to."""
+    totals = np.zeros((len(numbers) + 1, numbers.shape[1]), dtype=np.int64)
+    np.cumsum(numbers, axis=0, out=totals[1:])
+    summed: Rows = totals[ends] - totals[starts]
+    return summed
