@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import combinations_with_replacement, permutations
 
 import numpy as np
@@ -65,11 +66,17 @@ def two_response_delta(users: int, flip: float | Dyadic, epsilon: float, *, ones
 
 
 def _two_response_delta(users: int, flip: Dyadic, epsilon: float, ones: int) -> float:
+    pair = _two_response_pair(users, flip, ones)
+    return max(pair.delta(epsilon), pair.reversed.delta(epsilon))
+
+
+@lru_cache(maxsize=512)
+def _two_response_pair(users: int, flip: Dyadic, ones: int) -> DiscretePair:
+    """The number of reported ones, if the target holds a 1 and if not."""
     others, cut = _sum_of(_window(ones, flip.complement), _window(users - 1 - ones, flip))
     kept, flipped = float(flip.complement), float(flip)
     without, shifted = np.append(others, 0.0), np.append(0.0, others)
-    pair = DiscretePair(flipped * without + kept * shifted, kept * without + flipped * shifted, cut)
-    return max(pair.delta(epsilon), pair.reversed.delta(epsilon))
+    return DiscretePair(flipped * without + kept * shifted, kept * without + flipped * shifted, cut)
 
 
 def _window(trials: int, probability: Dyadic) -> tuple[Floats, float]:

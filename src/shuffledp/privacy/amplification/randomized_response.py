@@ -15,6 +15,7 @@ from shuffledp.randomness import Dyadic
 __all__ = ["RandomizedResponseLaw"]
 
 _ENUMERATED_USERS = 200
+_TINY = 1e-30
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,10 @@ class RandomizedResponseLaw:
         if not epsilon >= 0:
             raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
         if self._is_enumerated:
-            # the bounds also cap it: exact zeros are not lost to rounding
             flip = Dyadic(self.blanket.numerator, self.blanket.bits + 1)
-            return min(two_response_delta(self.users, flip, epsilon), self._blanket_law.delta_at(epsilon))
+            found = two_response_delta(self.users, flip, epsilon)
+            # the bounds cap what is tiny: exact zeros are not lost to rounding
+            return found if found > _TINY else min(found, self._blanket_law.delta_at(epsilon))
         return min([self._blanket_law.delta_at(epsilon), *(law.delta_at(epsilon) for law in self.clone_laws)])
 
     @cached_property

@@ -9,10 +9,10 @@ noise makes too small; the median of the rows has hardly any bias.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import product
 from typing import Any, ClassVar, Self
 
@@ -28,6 +28,7 @@ from shuffledp.privacy.sketch_rows import SketchRows, least_gamma, paper_gamma
 from shuffledp.protocols.hashing import AffineHashes
 from shuffledp.protocols.kinds import HistogramProtocol
 from shuffledp.protocols.linear import FixedNoise, LinearAnalysis, check_estimator
+from shuffledp.protocols.row_statistic import RowStatistic, row_statistic
 from shuffledp.protocols.sparse import check_cells, messages_of_cells, scattered_bernoulli
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, binomial
@@ -246,7 +247,7 @@ class CountMinHistogram(HistogramProtocol):
         noise = Binomial(users, self.gamma)
         return LinearAnalysis(noise.mean, 1.0, FixedNoise(noise), users, self.domain_size)
 
-    def _mean_squared_error(self, sketch: _Sketch, true: Whole, *, lowest: float) -> float:
+    def _mean_squared_error(self, sketch: RowStatistic, true: Whole, *, lowest: float) -> float:
         """Who shares a cell with whom is known from the public hash functions."""
         step = -(-self.domain_size // _MOST_CATEGORIES)
         chosen, held = np.arange(0, self.domain_size, step), np.flatnonzero(true)
@@ -287,9 +288,9 @@ class CountMinHistogram(HistogramProtocol):
     def _family(self) -> AffineHashes:
         return AffineHashes.for_domain(self.domain_size, self.buckets)
 
-    def _sketch(self, users: int, estimator: str) -> _Sketch:
+    def _sketch(self, users: int, estimator: str) -> RowStatistic:
         order = 1 if estimator == "minimum" else (self.rows + 1) // 2
-        return _kept_sketch(users, self.gamma, self.rows, order, self.domain_size, float(self._family.collision))
+        return row_statistic(users, self.gamma, self.rows, order, self.domain_size, float(self._family.collision))
 
     def _check_room(self) -> None:
         cells = self.rows * self.buckets
@@ -298,105 +299,3 @@ class CountMinHistogram(HistogramProtocol):
                 f"A sketch of {cells:,} cells does not fit into memory; at most {_MOST_CELLS:,}. Give fewer buckets.",
                 cells=cells,
             )
-
-
-@dataclass(frozen=True)
-class _Sketch:
-    """The ``order``-th least of ``rows`` rows, each with noise of its own and with others in the same cell."""
-
-    noise: Binomial
-    rows: int
-    order: int
-    categories: int
-    collision: float
-
-    @cached_property
-    def squared_error_alone(self) -> float:
-        """The mean squared error of a category that shares no cell."""
-        return self.squared_error(np.zeros(self.rows, dtype=np.int64))
-
-    def squared_error(self, extra: Whole, *, least: float = -math.inf) -> float:
-        """The mean squared error if so many others share the cell of each row; errors below ``least`` become it."""
-        values, masses = self._law(extra)
-        errors = np.maximum(values - self.noise.mean, least)
-        return float(masses @ errors**2)
-
-    def _law(self, extra: Whole) -> tuple[Whole, Floats]:
-        """The law of the order statistic of noise + extra: how many rows are at most v is a sum of coins."""
-        first, distribution = self._noise_table
-        distinct = np.unique(extra)
-        steps = np.arange(first, first + len(distribution))
-        values = np.unique(distinct[:, None] + steps)
-        at_most = np.zeros((self.order + 1, len(values)))  # so many rows are at most v; the last is "or more"
-        at_most[0] = 1.0
-        padded = np.concatenate(([0.0], distribution, [1.0]))
-        for shift in extra.tolist():
-            coin = padded[np.clip(values - shift - first + 1, 0, len(padded) - 1)]
-            moved = at_most[:-1] * coin
-            at_most[:-1] -= moved
-            at_most[1:] += moved
-        return values, np.diff(at_most[-1], prepend=0.0)
-
-    @cached_property
-    def _noise_table(self) -> tuple[int, Floats]:
-        """Pr[N <= k] from some k on, up to where it is 1."""
-        first = self.noise.least_with_lower_tail(_CUT)
-        last = self.noise.trials - self.noise.mirrored.least_with_lower_tail(_CUT)
-        masses = self.noise.pmf(np.arange(first, last + 1, dtype=np.int64))
-        return first, np.minimum(np.cumsum(masses), 1.0)
-
-    def reach_above(self, risk: float) -> float:
-        """The estimate is too large by more than this with at most the risk, whatever the data.
-
-        Then all but order - 1 rows are too large, by noise or by others in the cell: more than a of these
-        with probability at most n c / (a + 1), or c times the number of other categories, c being the
-        probability that two categories collide.
-        """
-        best, others = float(self.noise.trials), 0
-        while others < best:
-            k = self._first(self._seldom_above(self._sharing(others), risk), self.noise)
-            if k is not None:
-                best = min(best, others + max(0.0, k - self.noise.mean))
-            others = max(1, 2 * others)
-        return best
-
-    def _seldom_above(self, sharing: float, risk: float) -> Callable[[int], bool]:
-        rows = self.rows - self.order + 1
-        return lambda k: self._rows_beyond(sharing + float(self.noise.upper_tail(k + 1)), rows) <= risk
-
-    def reach_below(self, risk: float) -> float:
-        """The estimate is too small by more than this with at most the risk; others in a cell only add."""
-        mirrored = self.noise.mirrored
-        k = self._first(lambda k: self._rows_beyond(float(mirrored.upper_tail(k + 1)), self.order) <= risk, mirrored)
-        return max(0.0, (self.noise.trials if k is None else k) - mirrored.mean)
-
-    def _sharing(self, others: int) -> float:
-        """A bound on the probability that more than so many others share a cell."""
-        users = self.noise.trials
-        return min(1.0, min(self.categories - 1, users) * self.collision, users * self.collision / (others + 1))
-
-    def _rows_beyond(self, probability: float, rows: int) -> float:
-        """Pr[Bin(tau, probability) >= rows]."""
-        from scipy.special import betainc
-
-        return float(betainc(rows, self.rows - rows + 1, min(1.0, probability)))
-
-    @staticmethod
-    def _first(enough: Callable[[int], bool], noise: Binomial) -> int | None:
-        """The least k from the mean of the noise on that is enough; None if not even all of it is."""
-        low, high = math.ceil(noise.mean) - 1, noise.trials
-        if not enough(high):
-            return None
-        step = max(1, int(noise.deviation))
-        while low + step < high and not enough(low + step):
-            low, step = low + step, 2 * step
-        high = min(high, low + step)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if enough(middle) else (middle, high)
-        return high
-
-
-@lru_cache(maxsize=16)
-def _kept_sketch(users: int, gamma: Dyadic, rows: int, order: int, categories: int, collision: float) -> _Sketch:
-    return _Sketch(Binomial(users, gamma), rows, order, categories, collision)
