@@ -14,7 +14,19 @@ from rich.table import Table
 from benchmarks.finding import Finding
 from benchmarks.machine import describe_machine
 
-_SUBJECTS = ("bernoulli", "histogram", "counts", "local_histograms", "start", "calibration", "parquet", "shuffle")
+_SUBJECTS = (
+    "bernoulli",
+    "histogram",
+    "counts",
+    "local_histograms",
+    "protocols",
+    "start",
+    "calibration",
+    "planning",
+    "amplification",
+    "parquet",
+    "shuffle",
+)
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ PAGE = (Path(__file__).parent / "command-line.md").read_text(encoding="utf-8")
 TARGET = "--epsilon 1 --delta 1e-8 --json"
 
 BOUNDS = "--lower 0 --upper 120"
-OPAQUE = ("parameters", "plans[].parameters")  # every protocol has its own keys there
+OPAQUE = ("parameters", "plans[].parameters", "plans[].setting")  # every protocol has its own keys there
 
 # heading on the page, question, and commands which together print every key
 CASES = {

@@ -65,6 +65,7 @@ def bars(
             "value": float(values[i]) if signed else max(float(values[i]), 0.0),
             "low": float(intervals[i, 0]),
             "high": float(intervals[i, 1]),
+            "end": max(float(intervals[i, 1]), 0.0),
             "label": f"{values[i]:,.0f}" if abs(values[i]) >= 100 or not signed else f"{values[i]:,.4g}",
         }
         | ({} if truth is None else {"truth": float(truth[i])})
@@ -74,12 +75,12 @@ def bars(
         y=alt.Y("name:N", sort=[names[i] for i in shown], title=None, axis=alt.Axis(labelLimit=260, ticks=False))
     )
     columns = base.mark_bar(color=_BAR_COLOUR, height={"band": 0.72}).encode(
-        x=alt.X("value:Q", title=value_title, axis=alt.Axis(format="~g" if signed else ",.0f", tickCount=6))
+        x=alt.X("value:Q", title=value_title, axis=alt.Axis(format=",~f" if signed else ",.0f", tickCount=6))
     )
     lines = base.mark_errorbar(
         color=_INK, ticks={"color": _INK, "size": 13, "thickness": 1.5}, rule={"size": 2}
     ).encode(x=alt.X("low:Q", title=value_title), x2="high:Q")
-    labels = base.mark_text(align="left", dx=6, color=_INK).encode(x=alt.X("high:Q"), text="label:N")
+    labels = base.mark_text(align="left", dx=6, color=_INK).encode(x=alt.X("end:Q"), text="label:N")
     layers = [columns, lines, labels]
     if truth is not None:
         layers.append(

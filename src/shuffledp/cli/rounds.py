@@ -184,11 +184,15 @@ def say_guarantee(estimate: Any) -> None:
     say(estimate.guarantee_sentence())
 
 
-def with_caveats(estimate: Any, *, drop_missing: bool, domain: ChosenDomain | None = None) -> Any:
+def with_caveats(
+    estimate: Any, *, drop_missing: bool, domain: ChosenDomain | None = None, clipped: bool = False
+) -> Any:
     """Say with the estimate what its guarantee does not cover."""
     caveats = []
     if domain is not None and domain.source == "data":
         caveats.append("The list of categories was taken from the data: which ones occur is not protected.")
     if drop_missing:
         caveats.append("Rows without a value were left out: who has one, and the number of users, is not protected.")
+    if clipped:
+        caveats.append("Numbers outside the bounds were moved to the nearer one: what is estimated is of these.")
     return replace(estimate, caveats=tuple(caveats))

@@ -211,7 +211,7 @@ def candidates(
                 if protocol in tried:
                     continue
                 tried.append(protocol)
-                reason = "" if reference else limits.why_not(protocol)
+                reason = _why_not_private(protocol) or ("" if reference else limits.why_not(protocol))
                 expected = protocol.expected_error(confidence=confidence) if not reason else None
             except (InfeasibleError, ConditionError, MissingPackageError) as error:
                 yield Rejection(name, calibration, str(error))
@@ -221,6 +221,15 @@ def candidates(
             else:
                 expected = _scaled(expected, question.scale())
                 yield Plan(protocol, calibration, expected, setting, reference=reference)
+
+
+def _why_not_private(protocol: Any) -> str:
+    """A guarantee is recomputed from what is sampled; it refuses to claim what does not hold."""
+    try:
+        protocol.guarantee  # noqa: B018
+    except ParameterError as error:
+        return str(error)
+    return ""
 
 
 def _ways(

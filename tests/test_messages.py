@@ -1,0 +1,151 @@
+"""Messages as bits: every format survives packing, and bytes that packing never makes are refused."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shuffledp.errors import DomainError, ParameterError
+from shuffledp.messages import MessageFormat, Messages
+
+BOUNDS = st.one_of(
+    st.integers(1, 40), st.integers(1, 64).map(lambda bits: 1 << bits), st.integers(1, 1 << 64), st.just(1 << 64)
+)
+FORMATS = st.builds(MessageFormat, st.lists(BOUNDS, max_size=4).map(tuple), st.integers(1, 20))
+
+
+def drawn(data, form, length):
+    limits = [*form.bounds, *[2] * form.flags]
+    rows = [[data.draw(st.sampled_from([0, limit - 1, limit // 2])) for limit in limits] for _ in range(length)]
+    values = np.array(rows, dtype=np.uint64).reshape(length, form.columns).astype(form.dtype)
+    return values[:, 0] if form.columns == 1 else values
+
+
+@given(st.data(), FORMATS, st.integers(0, 3))
+def test_packing_and_back(data, form, length):
+    values = drawn(data, form, length)
+    packed = form.pack(values)
+    assert packed.shape == (length, form.size)
+    back = form.unpack(packed)
+    assert back.dtype == form.dtype
+    assert back.tolist() == values.tolist()
+
+
+@given(st.data(), FORMATS)
+def test_any_bytes_are_a_message_or_refused(data, form):
+    content = data.draw(st.binary(min_size=form.size, max_size=form.size))
+    packed = np.frombuffer(content, dtype=np.uint8).reshape(1, -1)
+    try:
+        values = form.unpack(packed)
+    except DomainError:
+        return
+    assert form.pack(values).tobytes() == content
+
+
+def test_bits_by_hand():
+    """Five bits for 19 of 0 .. 20, two for 2 of 0 .. 2, then the flags 1, 0, 1, then zeros."""
+    form = MessageFormat((21, 3), 3)
+    assert (form.bits, form.size, form.columns, form.codes) == (10, 2, 5, 21 * 3 * 8)
+    assert form.pack(np.array([[19, 2, 1, 0, 1]])).tolist() == [[0b10011_10_1, 0b01_000000]]
+
+
+def test_the_largest_numbers_keep_every_digit():
+    form = MessageFormat((1 << 64, 1 << 64))
+    values = np.array([[2**64 - 1, 2**63 + 1], [0, 1]], dtype=np.uint64)
+    assert form.dtype == np.uint64
+    assert form.unpack(form.pack(values)).tolist() == values.tolist()
+    with pytest.raises(ParameterError):
+        form.code(values)
+
+
+@pytest.mark.parametrize(("bounds", "bits"), [((1,), 1), ((1, 1), 1), ((2,), 1), ((3,), 2), ((256,), 8), ((257,), 9)])
+def test_sizes(bounds, bits):
+    assert MessageFormat(bounds).bits == bits
+
+
+def test_messages_that_say_nothing():
+    form = MessageFormat((1,))
+    assert form.unpack(form.pack(np.zeros(3, dtype=np.uint8))).tolist() == [0, 0, 0]
+    with pytest.raises(DomainError):
+        form.unpack(np.array([[128]], dtype=np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "flags"), [((), 0), ((0,), 0), ((-1,), 0), (((1 << 64) + 1,), 0), ((2,), -1), ((3, 0), 1)]
+)
+def test_formats_that_cannot_be_sent(bounds, flags):
+    with pytest.raises(ParameterError):
+        MessageFormat(bounds, flags)
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        np.array([[0b11100000]], dtype=np.uint8),  # 7 of 0 .. 5
+        np.array([[0b00000001]], dtype=np.uint8),  # a bit after the end
+        np.array([[0b00001000]], dtype=np.uint8),  # the first bit after the end
+        np.array([[0, 0]], dtype=np.uint8),
+        np.array([0], dtype=np.uint8),
+        np.array([[0]], dtype=np.int64),
+        np.zeros((2, 0), dtype=np.uint8),
+    ],
+)
+def test_bytes_that_packing_never_makes(packed):
+    with pytest.raises(DomainError):
+        MessageFormat((6,), 1).unpack(packed)
+
+
+def test_one_bad_message_among_many_is_found():
+    form = MessageFormat((5,), 2)
+    packed = form.pack(np.tile([[4, 1, 1]], (1000, 1)))
+    packed[777] = 0b101_00_000
+    with pytest.raises(DomainError):
+        form.unpack(packed)
+
+
+def test_more_than_one_chunk():
+    form = MessageFormat((1 << 40,), 100)
+    assert form._chunk < 60_000
+    values = np.random.default_rng().integers(0, 2, (60_000, 101), dtype=np.uint64)
+    values[:, 0] = np.arange(60_000) << 20
+    assert np.array_equal(form.unpack(form.pack(values)), values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.array([[0, 6, 0]]),
+        np.array([[-1, 0, 0]]),
+        np.array([[0, 0, 2]]),
+        np.array([[0.0, 0.0, 0.0]]),
+        np.array([[0, 0]]),
+        np.array([0, 0, 0]),
+        np.array(0),
+        np.zeros((1, 1, 3), dtype=int),
+        np.array([["0", "0", "0"]]),
+    ],
+)
+def test_messages_of_another_format(values):
+    form = MessageFormat((5, 6), 1)
+    with pytest.raises(DomainError):
+        form.check(values)
+    with pytest.raises(DomainError):
+        form.pack(values)
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=3).map(tuple), st.integers(0, 3))
+def test_codes_number_every_message_once(bounds, flags):
+    form = MessageFormat(bounds, flags)
+    codes = np.arange(form.codes)
+    messages = form.message(codes)
+    form.check(messages)
+    assert form.code(messages).tolist() == codes.tolist()
+    assert len({row.tobytes() for row in form.pack(messages)}) == form.codes
+
+
+def test_mixing_forgets_who_sent_what():
+    messages = Messages(np.array([3, 1, 2]), 2, np.array([0, 1, 3]), secure=False)
+    mixed = messages.mixed(lambda values: values.sort())
+    assert len(mixed) == 3
+    assert mixed.offsets is None
+    assert (mixed.users, mixed.secure, mixed.values.tolist()) == (2, False, [1, 2, 3])
