@@ -53,7 +53,8 @@ class ComposedLaw:
         if not isinstance(self.law, ReleaseLaw):
             return _from_curve(self.law).self_compose(self.releases)
         directions = self.law.directions(_CUT)
-        width = min(_grid_width(pair) for pairs in directions for pair in pairs)
+        every = [pair for pairs in directions for pair in pairs]
+        width = max(min(map(_grid_width, every)), max(map(_largest_loss, every)) / _MOST_CELLS)
         once = [reduce(lambda a, b: a.compose(b), [_on_grid(pair, width) for pair in pairs]) for pairs in directions]
         worst = once[0] if len(once) == 1 else _worst_of(once, _reach(directions, width), width)
         return worst.self_compose(self.releases)

@@ -322,7 +322,7 @@ def _minimum(mean: Callable[[float], float], start: float, largest: float) -> fl
 
 def _vertex(left: tuple[float, float], middle: tuple[float, float], right: tuple[float, float]) -> float | None:
     """The vertex of the parabola through three points, if it opens upward."""
-    if not math.isfinite(left[1] + right[1]):
+    if not (math.isfinite(left[1] + right[1]) and left[0] < middle[0] < right[0]):
         return None
     rise, fall = (right[1] - middle[1]) / (right[0] - middle[0]), (middle[1] - left[1]) / (middle[0] - left[0])
     bend = (rise - fall) / (right[0] - left[0])

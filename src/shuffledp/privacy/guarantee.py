@@ -82,7 +82,7 @@ class Guarantee:
             honest_users=self.honest_users,
             law=law,
             theorem=f"{self.theorem}; {releases} releases composed by their privacy loss distribution",
-            local_epsilon=self.local_epsilon,
+            local_epsilon=releases * self.local_epsilon,
             trust=self.trust,
             neighbours=self.neighbours,
             releases=releases * self.releases,

@@ -22,7 +22,7 @@ class PureLaw:
             raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
         if epsilon >= self.epsilon:
             return 0.0
-        return -math.expm1(epsilon - self.epsilon) / (1 + math.exp(-self.epsilon)) * (1 + 1e-12)
+        return min(1.0, -math.expm1(epsilon - self.epsilon) / (1 + math.exp(-self.epsilon)) * (1 + 1e-12))
 
 
 def log_ratio_above(numerator: int, denominator: int) -> float:

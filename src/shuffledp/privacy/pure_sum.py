@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import InfeasibleError, ParameterError
+from shuffledp.privacy.pure import log_ratio_above
 from shuffledp.randomness import Dyadic
 
 __all__ = ["MOST_USERS", "PureSum", "falling_weights", "least_error_sum"]
@@ -91,7 +92,8 @@ class PureSum:
     @property
     def local_epsilon(self) -> float:
         """What holds for one user even without shuffling."""
-        return math.log1p(float(self.mix.complement) / (float(self.mix) * self.weights[self.size // 2] * 2.0**-_BITS))
+        noisy = self.mix.numerator * self.weights[self.size // 2]
+        return log_ratio_above(noisy + (self.mix.complement.numerator << _BITS), noisy)
 
     @property
     def certified_epsilon(self) -> float:

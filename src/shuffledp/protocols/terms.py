@@ -62,7 +62,7 @@ class Terms:
 
     def local_guarantee(self, local_epsilon: float, *, theorem: str) -> Guarantee:
         """Each user's report is private by itself, whatever anybody else does."""
-        if local_epsilon > self.epsilon:
+        if not local_epsilon <= self.epsilon:
             raise ParameterError(
                 f"These parameters give epsilon = {local_epsilon:.6g}, more than the claimed {self.epsilon:g}.",
                 achieved=local_epsilon,
@@ -84,7 +84,7 @@ class Terms:
     ) -> Guarantee:
         """The guarantee, recomputed from the law of what is really sampled; it refuses to claim what does not hold."""
         achieved = law.delta_at(self.epsilon)
-        if achieved > self.delta:
+        if not achieved <= self.delta:
             raise ParameterError(
                 f"These parameters give delta = {achieved:.4g} at epsilon = {self.epsilon:g}, "
                 f"which is more than the claimed {self.delta:g}.",

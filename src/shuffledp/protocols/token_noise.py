@@ -98,7 +98,7 @@ class TokenNoise:
         """The guarantee, recomputed from the parameters; it refuses to claim what does not hold."""
         law = law_of(Binomial(self.honest_users, self.absence))
         achieved = law.delta_at(self.epsilon)
-        if achieved > self.delta:
+        if not achieved <= self.delta:
             raise ParameterError(
                 f"These parameters give delta = {achieved:.4g} at epsilon = {self.epsilon:g}, "
                 f"which is more than the claimed {self.delta:g}.",

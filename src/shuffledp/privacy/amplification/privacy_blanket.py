@@ -76,10 +76,10 @@ def bennett_delta(epsilon: float, users: int, local_epsilon: float) -> float:
     _check(epsilon, users, local_epsilon)
     if epsilon >= local_epsilon:
         return 0.0
-    if epsilon == 0:
-        return 1.0
     ratio, growth, blanket = math.exp(local_epsilon), math.exp(epsilon), math.exp(-local_epsilon)
     gap, most, second = growth - 1, ratio - growth, ratio * (1 + growth**2) - 2 * growth
+    if not gap * most / second > 1e-12:
+        return 1.0  # where the bound says nothing, or cannot be told from nothing
     front = bennett_expectation(0, gap=gap, most=most, second_moment=second)
     each = bennett_expectation(1, gap=gap, most=most, second_moment=second) / front
     hidden = users * math.log1p(blanket * (each - 1))

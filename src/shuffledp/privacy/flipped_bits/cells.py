@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
+from shuffledp.privacy.pure import log_ratio_above
 from shuffledp.randomness import Dyadic
 
 __all__ = ["LARGEST_FLIP", "bit_epsilon", "check_bits", "check_epsilon", "edges", "reach"]
@@ -34,8 +35,8 @@ def check_epsilon(epsilon: float) -> None:
 
 
 def bit_epsilon(flip: Dyadic) -> float:
-    """What holds for one flipped bit even without shuffling."""
-    return math.log(float(flip.complement)) - math.log(float(flip))
+    """What holds for one flipped bit even without shuffling, rounded up."""
+    return log_ratio_above(flip.complement.numerator, flip.numerator)
 
 
 def edges(last: int, parts: int) -> Whole:

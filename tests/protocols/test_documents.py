@@ -1,0 +1,211 @@
+"""A protocol as a document: exactly the same protocol comes back, and nothing else is accepted."""
+
+import copy
+import json
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shuffledp.domain import Interval
+from shuffledp.errors import ParameterError, ShuffledpError
+from shuffledp.protocols.counting.cheu import CheuCount
+from shuffledp.protocols.counting.correlated_noise import CorrelatedNoiseCount
+from shuffledp.protocols.counting.discrete_laplace import DiscreteLaplaceCount
+from shuffledp.protocols.counting.pure_sum import PureSumCount
+from shuffledp.protocols.counting.randomized_response import RandomizedResponse
+from shuffledp.protocols.documents import from_document, public_parameters, to_document
+from shuffledp.protocols.histogram.count_min import CountMinHistogram
+from shuffledp.protocols.histogram.k_rr import KRandomizedResponse
+from shuffledp.protocols.summing.duchi import DuchiSum
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import Dyadic
+
+TARGET = {"users": 200, "epsilon": 1.0, "delta": 1e-3}
+PROTOCOLS = [
+    RandomizedResponse.calibrate(**TARGET),
+    CheuCount.calibrate(**TARGET, honest_fraction=0.75),
+    CorrelatedNoiseCount.calibrate(**TARGET, encoding="unary", split=0.6),
+    PureSumCount.calibrate(**TARGET),
+    DiscreteLaplaceCount.calibrate(**TARGET),
+    KRandomizedResponse.calibrate(**TARGET, categories=["a", "é", "c"]),
+    KRandomizedResponse.calibrate(**TARGET, domain_size=5),
+    DuchiSum.calibrate(**TARGET, domain=Interval(-1, 0.1)),
+    DuchiSum.calibrate(**TARGET, domain=Interval(-1, 7, whole=True)),
+]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda each: f"{each.question}/{each.name}")
+def test_a_document_brings_the_same_protocol_back(protocol):
+    written = json.dumps(to_document(protocol), allow_nan=False)
+    back = from_document(json.loads(written))
+    assert back == protocol
+    assert type(back) is type(protocol)
+    assert back.guarantee.to_json() == protocol.guarantee.to_json()
+    assert to_document(back) == json.loads(written)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda each: f"{each.question}/{each.name}")
+def test_parameters_for_people(protocol):
+    shown = public_parameters(protocol)
+    json.dumps(shown, allow_nan=False)
+    assert not {"epsilon", "delta", "calibration", "categories", "terms"} & set(shown)
+    assert shown["users"] == 200
+
+
+def test_probabilities_are_exact():
+    blanket = Dyadic((1 << 64) // 3 + 1)
+    protocol = RandomizedResponse(Terms(10, 2.0, 0.0), blanket)
+    parameters = to_document(protocol)["parameters"]
+    assert parameters["blanket"] == {"numerator": blanket.numerator, "bits": 64}
+    assert public_parameters(protocol)["blanket"]["value"] == pytest.approx(1 / 3)
+    assert from_document(to_document(protocol)).blanket.fraction == blanket.fraction
+
+
+def correlated() -> dict:
+    return copy.deepcopy(to_document(PROTOCOLS[2]))
+
+
+def pure() -> dict:
+    return copy.deepcopy(to_document(PROTOCOLS[3]))
+
+
+@pytest.mark.parametrize(
+    "document", [None, [], "x", 3, {}, {"version": 1}, correlated() | {"more": 1}, {"version": 1, "protocol": "x"}]
+)
+def test_documents_without_their_keys(document):
+    with pytest.raises(ParameterError):
+        from_document(document)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("version", 2),
+        ("version", "1"),
+        ("version", None),
+        ("protocol", "count/nothing"),
+        ("protocol", "nothing"),
+        ("protocol", "cheu"),
+        ("protocol", None),
+        ("parameters", None),
+        ("parameters", []),
+        ("parameters", {}),
+    ],
+)
+def test_documents_of_something_else(key, value):
+    with pytest.raises(ShuffledpError):
+        from_document(correlated() | {key: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("flood_shape", "1/0"),
+        ("flood_shape", "a/b"),
+        ("flood_shape", 2),
+        ("flood_shape", None),
+        ("ratio", 0.5),
+        ("ratio", {"numerator": 1}),
+        ("ratio", {"numerator": 3, "bits": 1}),
+        ("ratio", {"numerator": -1, "bits": 4}),
+        ("ratio", {"numerator": 1, "bits": -4}),
+        ("ratio", {"numerator": 1.0, "bits": 4}),
+        ("ratio", {"numerator": True, "bits": 4}),
+        ("ratio", {"numerator": 1, "bits": 4, "more": 0}),
+        ("encoding", "binary"),
+        ("encoding", 1),
+        ("encoding", None),
+        ("terms", None),
+        ("terms", {"users": 10}),
+    ],
+)
+def test_parameters_that_cannot_be(name, value):
+    document = correlated()
+    document["parameters"][name] = value
+    with pytest.raises(ShuffledpError):
+        from_document(document)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("users", 0),
+        ("users", 10.0),
+        ("users", True),
+        ("users", "10"),
+        ("epsilon", math.nan),
+        ("epsilon", math.inf),
+        ("epsilon", -1),
+        ("epsilon", True),
+        ("delta", 1.0),
+        ("delta", -1e-9),
+        ("honest_fraction", 0.0),
+        ("honest_fraction", 2),
+        ("calibration", 5),
+    ],
+)
+def test_terms_that_cannot_be(name, value):
+    document = correlated()
+    document["parameters"]["terms"][name] = value
+    with pytest.raises(ShuffledpError):
+        from_document(document)
+
+
+@pytest.mark.parametrize("weights", [5, "12", None, [1.5, 2], [[1], [2]], {"a": 1}])
+def test_lists_that_cannot_be(weights):
+    document = pure()
+    document["parameters"]["weights"] = weights
+    with pytest.raises(ShuffledpError):
+        from_document(document)
+
+
+def test_missing_and_unknown_parameters_are_named():
+    document = correlated()
+    del document["parameters"]["ratio"]
+    document["parameters"]["rate"] = 1
+    with pytest.raises(ParameterError, match="rate, ratio"):
+        from_document(document)
+
+
+def test_a_document_that_claims_too_much_has_no_guarantee():
+    document = copy.deepcopy(to_document(PROTOCOLS[0]))
+    document["parameters"]["terms"]["epsilon"] = 0.9
+    with pytest.raises(ParameterError, match="more than the claimed"):
+        from_document(document).guarantee  # noqa: B018
+
+
+def test_an_interval_is_checked_again():
+    document = copy.deepcopy(to_document(PROTOCOLS[7]))
+    document["parameters"]["domain"]["lower"] = 5
+    with pytest.raises(ShuffledpError):
+        from_document(document)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=4))
+def test_any_value_in_place_of_a_shape(value):
+    document = correlated()
+    document["parameters"]["flood_shape"] = value
+    try:
+        back = from_document(document)
+    except ShuffledpError:
+        return
+    assert isinstance(back.flood_shape, Fraction)
+
+
+@pytest.mark.xfail(strict=True, raises=(MemoryError, OverflowError), reason="1 << bits of any size is computed")
+def test_a_probability_over_a_huge_power_is_refused():
+    document = correlated()
+    document["parameters"]["ratio"] = {"numerator": 0, "bits": 10**13}
+    with pytest.raises(ShuffledpError):
+        from_document(document)
+
+
+@pytest.mark.xfail(strict=True, raises=IndexError, reason="a pair with three parts is not noticed")
+def test_a_pair_has_two_parts():
+    document = to_document(CountMinHistogram.calibrate(users=20_000, epsilon=1.0, delta=1e-6, domain_size=50))
+    document["parameters"]["hashes"] = [[1, 2, 3], *document["parameters"]["hashes"][1:]]
+    with pytest.raises(ShuffledpError):
+        from_document(document)
