@@ -175,7 +175,7 @@ def _randomized_response(
     yield at_most(
         f"blanket of {values} answers, epsilon over the script's better bound: {target}",
         ours / bounded,
-        1 + _AGREEMENT,
+        1,
         "x",
         f"ours {ours:.6g}, theirs {bounded:.6g}",
     )

@@ -3,18 +3,17 @@
 import numpy as np
 from pyarrow import csv
 
+import shuffledp as sdp
 from shuffledp.datasets import commute_path
-from shuffledp.domain import Interval
-from shuffledp.protocols.registry import find
 
 # Nobody is counted with more than two hours. The bound is public: it must not come from the data.
-bounds = Interval(0, 120)
+bounds = sdp.Interval(0, 120)
 minutes = np.clip(csv.read_csv(commute_path())["minutes"].to_numpy(), bounds.lower, bounds.upper)
 
 print(f"{len(minutes):,} users, true mean {minutes.mean():.3f} minutes\n")
 print(f"{'protocol':<18}{'trust':<10}{'mean':>8}{'interval':>20}{'bytes':>8}")
 for name in ("discrete-laplace", "split-and-mix", "privacy-blanket", "piecewise"):
-    protocol = find("sum", name).calibrate(users=len(minutes), domain=bounds, epsilon=1.0, delta=1e-8)
+    protocol = sdp.find("sum", name).calibrate(users=len(minutes), domain=bounds, epsilon=1.0, delta=1e-8)
     mean = protocol.run(minutes).mean
     low, high = mean.interval(0.95)
     print(

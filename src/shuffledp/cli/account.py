@@ -77,7 +77,7 @@ def account(
     settings = _settings(kind, users, delta, honest_fraction, domain_size, lower, upper)
     chosen = _parametrized(kind, settings, epsilon, absence, calibration)
     once: Guarantee = chosen.guarantee
-    total = once.after(releases) if releases > 1 else once
+    total = once.after(releases, delta=delta) if releases > 1 else once
     curve = [{"epsilon": each, "delta": total.delta_at(each)} for each in _curve_points(total.epsilon)]
     exact_epsilon = once.epsilon_at(delta)
     result = {

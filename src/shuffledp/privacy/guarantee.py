@@ -60,24 +60,25 @@ class Guarantee:
         """Upper bound on the least epsilon that holds with this delta; infinite if none does."""
         return least_epsilon(self.law, delta)
 
-    def after(self, releases: int) -> Guarantee:
-        """The guarantee of this many independent releases over the same people, at the same delta.
+    def after(self, releases: int, *, delta: float | None = None) -> Guarantee:
+        """The guarantee of this many independent releases over the same people, at the same delta or another.
 
-        The privacy losses are convolved; epsilons are not added.
+        The privacy losses are convolved; epsilons are not added, unless there is no delta at all.
         """
         from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, compose
 
-        if self.delta == 0:
+        delta = self.delta if delta is None else delta
+        if delta == 0:
             return self._after_pure(releases)
-        if releases > 1 and self.delta < CERTIFIED_DOWN_TO:
+        if releases > 1 and delta < CERTIFIED_DOWN_TO:
             raise ParameterError(
-                f"Several releases are accounted for down to delta = {CERTIFIED_DOWN_TO:g}, not {self.delta:g}.",
-                delta=self.delta,
+                f"Several releases are accounted for down to delta = {CERTIFIED_DOWN_TO:g}, not {delta:g}.",
+                delta=delta,
             )
         law = compose(self.law, releases)
         return Guarantee(
-            epsilon=least_epsilon(law, self.delta),
-            delta=self.delta,
+            epsilon=least_epsilon(law, delta),
+            delta=delta,
             users=self.users,
             honest_users=self.honest_users,
             law=law,
