@@ -69,9 +69,7 @@ def test_json_and_table():
     }
     assert result["interval"] == [-550.0, -350.0]
     table = estimate().mean.to_table(0.5)
-    assert table.to_pylist() == [
-        {"value": -2.5, "standard_error": 0.2, "lower": -2.75, "upper": -1.75, "secure": True}
-    ]
+    assert table.to_pylist() == [{"value": -2.5, "standard_error": 0.2, "lower": -2.75, "upper": -1.75, "secure": True}]
     sink = io.BytesIO()
     pyarrow.csv.write_csv(table, sink)
     assert len(list(csv.DictReader(io.StringIO(sink.getvalue().decode())))) == 1

@@ -20,9 +20,7 @@ def worst(pure, releases, epsilon):
     with mpmath.workdps(60):
         truth = mpmath.exp(pure) / (1 + mpmath.exp(pure))
         growth = mpmath.exp(epsilon)
-        masses = [
-            mpmath.binomial(releases, k) * truth**k * (1 - truth) ** (releases - k) for k in range(releases + 1)
-        ]
+        masses = [mpmath.binomial(releases, k) * truth**k * (1 - truth) ** (releases - k) for k in range(releases + 1)]
         return mpmath.fsum(max(a - growth * b, 0) for a, b in zip(masses, reversed(masses), strict=True))
 
 

@@ -72,7 +72,7 @@ def test_data_without_noise_are_not_estimated():
     assert released.released
     assert abs(protocol.estimate(released).value - 50) < 60
     with pytest.raises(ParameterError):
-        released + released  # noqa: B018
+        released + released
 
 
 def test_one_seed_anywhere_is_not_secure():

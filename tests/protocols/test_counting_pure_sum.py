@@ -16,13 +16,14 @@ from shuffledp.testing.statistics import ALPHA, p_value
 
 ONE = 1 << 64
 EVEN = (ONE // 4,) * 4
+HALF = Dyadic(1, 1)
 
 
 def calibrated(users=100, epsilon=1.0, **more) -> PureSumCount:
     return PureSumCount.calibrate(users=users, epsilon=epsilon, delta=1e-6, **more)
 
 
-def by_hand(users=3, mix=Dyadic(1, 1), epsilon=9.0) -> PureSumCount:
+def by_hand(users=3, mix=HALF, epsilon=9.0) -> PureSumCount:
     return PureSumCount(Terms(users, epsilon, 0.0), EVEN, mix, certified_users=users)
 
 

@@ -46,7 +46,7 @@ def test_the_blanket_is_the_least_one(values, epsilon):
 
 
 def test_a_large_epsilon_still_has_a_blanket():
-    assert 0 < blanket_for(2, 700.0).numerator
+    assert blanket_for(2, 700.0).numerator > 0
     assert response_epsilon(2, blanket_for(2, 700.0)) < 45
 
 

@@ -76,8 +76,11 @@ class Guarantee:
                 delta=delta,
             )
         law = compose(self.law, releases)
+        epsilon = least_epsilon(law, delta)
+        if self.delta == 0 and releases * self.epsilon <= epsilon:
+            return replace(self._after_pure(releases), delta=delta)
         return Guarantee(
-            epsilon=least_epsilon(law, delta),
+            epsilon=epsilon,
             delta=delta,
             users=self.users,
             honest_users=self.honest_users,

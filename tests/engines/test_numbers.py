@@ -1,0 +1,137 @@
+"""From a column of text to places between two bounds, with nothing dropped silently."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from shuffledp.domain import Interval
+from shuffledp.engines.encoding import collect_places
+from shuffledp.engines.local import FileColumn, run_places
+from shuffledp.errors import BelowMinimumError, DataError
+from shuffledp.protocols.summing.duchi import DuchiSum
+from shuffledp.randomness import InsecureSeededRandomness
+
+TEN = Interval(0, 10)
+
+
+def places(*batches, domain=TEN, **options):
+    return collect_places((pa.array(batch, type=pa.string()) for batch in batches), domain, **options).tolist()
+
+
+def test_numbers_of_several_batches_stay_in_order():
+    assert places(["0", "10", "5"], [], ["2.5", "1e1"], ["-0"]) == [0.0, 1.0, 0.5, 0.25, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("text", ["x", "1,5", "nan", "NaN", "0x10", "--1", "1e", "five", "1 2"])
+@pytest.mark.parametrize("clip", [False, True])
+def test_text_that_is_no_number(text, clip):
+    with pytest.raises(DataError, match="1 value is outside") as caught:
+        places(["1", "2"], ["3", text], clip=clip)
+    assert repr(text) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["-0.001", "10.001", "1e400", "inf", "-inf"])
+def test_outside_is_refused_or_moved(text):
+    with pytest.raises(DataError, match="--clip"):
+        places(["1", text])
+    assert places(["1", text], clip=True) == [0.1, 0.0 if text.startswith("-") else 1.0]
+
+
+def test_one_bad_text_does_not_change_what_the_others_mean():
+    """Text is read in bulk, or one by one if that fails: both must agree."""
+    good = ["1", "2.5", "1e0", "+3", ".5", "5.", "0003"]
+    assert places(good) == pytest.approx([0.1, 0.25, 0.1, 0.3, 0.05, 0.5, 0.3])
+    for text in good:
+        assert places([text]) == places([text, "7"])[:1]
+    with pytest.raises(DataError, match="1 value is outside"):
+        places([*good, "x"])
+
+
+@pytest.mark.xfail(strict=True, reason="Python's float() takes what no other reader of CSV takes")
+@pytest.mark.parametrize("text", ["1_0", "\u0661"])
+def test_numbers_only_python_knows(text):
+    with pytest.raises(DataError):
+        places([text])
+
+
+def test_missing_values():
+    with pytest.raises(DataError, match="2 values are missing"):
+        places(["1", None], [None, "2"])
+    assert places(["1", None], [None, "2"], drop_missing=True) == [0.1, 0.2]
+    with pytest.raises(DataError, match="outside the domain.*and 1 value is missing"):
+        places(["x", None])
+
+
+@pytest.mark.parametrize("batches", [[], [[]], [[None, None]]])
+def test_nobody(batches):
+    with pytest.raises(DataError, match="no rows"):
+        places(*batches, drop_missing=True)
+
+
+def test_whole_numbers():
+    whole = Interval(0, 10, whole=True)
+    assert places(["1", "2.0", "1e1"], domain=whole) == [0.1, 0.2, 1.0]
+    for clip in (False, True):
+        with pytest.raises(DataError, match="2 values are outside.*whole numbers from 0 to 10"):
+            places(["1", "2.5", "0.1"], domain=whole, clip=clip)
+    assert places(["11", "-3"], domain=whole, clip=True) == [1.0, 0.0]
+
+
+def test_a_few_examples_are_shown_once():
+    with pytest.raises(DataError) as caught:
+        places(["a"] * 50 + ["b", "c", "d", "e"], ["a" * 500])
+    assert "55 values" in str(caught.value)
+    assert "'a', 'b', 'c'" in str(caught.value)
+    assert "'d'" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([0.5, 9.5, None]),
+        pa.array([0.5, 9.5, float("nan")]),
+        pa.array([0.5, 9.5, None], type=pa.float32()),
+        pa.array(["0.5", " 9.5 ", " "]),
+        pa.array(["0.5", "9.5", None]).dictionary_encode(),
+        pa.array([0.5, 9.5, None]).cast(pa.decimal128(5, 2)),
+    ],
+)
+def test_kinds_of_columns(tmp_path, column):
+    pyarrow.parquet.write_table(pa.table({"x": column}), tmp_path / "x.parquet")
+    assert FileColumn(tmp_path / "x.parquet", "x", drop_missing=True).places(TEN).tolist() == [0.05, 0.95]
+    with pytest.raises(DataError, match="1 value is missing"):
+        FileColumn(tmp_path / "x.parquet", "x").places(TEN)
+
+
+def test_whole_number_columns(tmp_path):
+    table = pa.table({"x": pa.array([0, 5, 10], type=pa.int8()), "l": pa.array([[1], [2], [3]])})
+    pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
+    domain = Interval(0, 10, whole=True)
+    assert FileColumn(tmp_path / "x.parquet", "x").places(domain).tolist() == [0.0, 0.5, 1.0]
+    with pytest.raises(DataError):
+        FileColumn(tmp_path / "x.parquet", "l").places(domain)
+
+
+@pytest.mark.parametrize("route", ["auto", "messages", "counts"])
+def test_a_round_over_places(route):
+    where = np.linspace(0, 1, 2000)
+    seen = []
+
+    def protocol_for(users):
+        seen.append(users)
+        return DuchiSum.calibrate(users=users, epsilon=8.0, delta=1e-6, domain=Interval(-100, 100))
+
+    estimate = run_places(where, protocol_for, route=route, source=InsecureSeededRandomness(5))
+    assert seen == [2000]
+    assert abs(estimate.value) < 200 * 8 * np.sqrt(2000 / 4)
+    assert estimate.estimator == "unbiased"
+    assert not estimate.secure
+    assert run_places(where, protocol_for, estimator="clipped", route=route).estimator == "clipped"
+
+
+def test_fewer_than_the_protocol_needs():
+    protocol = DuchiSum.calibrate(users=10, epsilon=1.0, delta=1e-6, domain=TEN)
+    with pytest.raises(BelowMinimumError):
+        run_places(np.zeros(9), lambda _: protocol)
