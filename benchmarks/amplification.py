@@ -54,7 +54,11 @@ def measure(quick: bool) -> Iterator[Finding]:
         yield _ours_alone("clones", METHODS["clones"], target, repetitions=5 if quick else 15)
     folder = os.environ.get(_VARIABLE)
     if not folder:
-        yield report("the comparison with the public scripts", "skipped", f"{_VARIABLE} is not set: see this file")
+        yield report(
+            "the comparison with the public scripts",
+            "skipped",
+            f"{_VARIABLE} is not set: benchmarks/amplification.py says to what",
+        )
         return
     if missing := [each for each in (_CLONES, _BOUNDS, _MECHANISMS) if not (Path(folder) / each).is_file()]:
         yield report("the comparison with the public scripts", "skipped", f"{_VARIABLE} lacks {', '.join(missing)}")

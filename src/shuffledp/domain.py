@@ -147,7 +147,7 @@ class Interval:
         Numbers outside the bounds are refused, or moved to the nearer bound with ``clip``.
         """
         array = np.asarray(values if isinstance(values, np.ndarray) else list(values))
-        if array.ndim != 1 or not (np.issubdtype(array.dtype, np.number) or array.dtype == np.bool_ or len(array) == 0):
+        if array.ndim != 1 or not (_is_real(array.dtype) or len(array) == 0):
             raise DomainError("A sum needs one number from each user.")
         numbers = array.astype(np.float64)
         wrong = np.isnan(numbers) if clip else ~((numbers >= self.lower) & (numbers <= self.upper))
@@ -171,10 +171,14 @@ def check_index(index: int, size: int) -> int:
     return place
 
 
+def _is_real(dtype: np.dtype[Any]) -> bool:
+    return dtype == np.bool_ or np.issubdtype(dtype, np.integer) or np.issubdtype(dtype, np.floating)
+
+
 def check_places(values: NDArray[Any]) -> NDArray[np.float64]:
     """Numbers from 0.0 to 1.0, one per user."""
     places = np.asarray(values)
-    if places.ndim != 1 or not np.issubdtype(places.dtype, np.number):
+    if places.ndim != 1 or not _is_real(places.dtype):
         raise DomainError("Places in an interval must be a flat array of numbers.")
     places = places.astype(np.float64, copy=False)
     if len(places) and not (float(places.min()) >= 0.0 and float(places.max()) <= 1.0):

@@ -118,7 +118,6 @@ def test_values_that_do_not_fit(shuffledp, column, options, words):
     assert words in done.error
 
 
-@pytest.mark.xfail(strict=True, reason="the advice is --clip even where that is given, or cannot help")
 @pytest.mark.parametrize(("column", "options"), [("word", ("--clip",)), ("v", ("--whole",))])
 @pytest.mark.usefixtures("data")
 def test_advice_that_helps(shuffledp, column, options):

@@ -157,7 +157,8 @@ def test_json_keys():
     assert set(document) == {"question", "target", "plans", "rejected"}
     for plan in document["plans"]:
         assert set(plan) == {
-            "protocol", "model", "calibration", "setting", "reference", "guarantee", "expected", "cost", "parameters", "why"
+            "protocol", "model", "calibration", "setting", "reference", "guarantee", "expected", "cost", "parameters",
+            "why",
         }  # fmt: skip
         assert {"epsilon", "delta", "users", "honest_users", "local_epsilon", "neighbours"} <= set(plan["guarantee"])
         assert set(plan["expected"]) == {"rmse", "max_error", "confidence"}

@@ -134,7 +134,6 @@ def test_too_little_noise_is_not_claimed():
 
 
 @pytest.mark.parametrize("flip", [Dyadic(3, 2), Dyadic(1, 0)])
-@pytest.mark.xfail(strict=True, reason="bits flipped more often than not are refused only when they are sent")
 def test_more_than_every_other_bit_flipped(flip):
     with pytest.raises(ParameterError):
         CheuCount(Terms(10, 1.0, 0.5), flip)

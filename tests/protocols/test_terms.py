@@ -100,7 +100,6 @@ def test_a_guarantee_is_recomputed():
         Terms(100, 1.0, math.nextafter(achieved, 0.0)).guarantee(law, theorem="x")
 
 
-@pytest.mark.xfail(strict=True, reason="a comparison with NaN is false, so both are taken for private")
 def test_what_cannot_be_computed_is_not_claimed():
     class Broken:
         def delta_at(self, epsilon: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -19,6 +20,7 @@ __all__ = ["ColumnCounts", "collect_places", "count_bits", "count_categories", "
 _YES = ("1", "true", "yes", "y", "t")
 _NO = ("0", "false", "no", "n", "f")
 _SHOWN = 3
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 
 @dataclass
@@ -103,9 +105,10 @@ def collect_places(
         parts.append(domain.places(numbers[~wrong], clip=clip))
     result.counts[0] = sum(map(len, parts))
     kind = "whole numbers" if domain.whole else "numbers"
+    advice = "" if clip or domain.whole else "; --clip moves numbers to the nearer bound"
     _refuse_leftovers(
         result,
-        f"The domain is {kind} from {domain.lower:g} to {domain.upper:g}; --clip moves numbers to the nearer bound",
+        f"The domain is {kind} from {domain.lower:g} to {domain.upper:g}{advice}",
         "Use --drop-missing to leave missing ones out",
     )
     return np.concatenate(parts)
@@ -121,10 +124,7 @@ def _as_numbers(text: pa.Array) -> NDArray[np.float64]:
 
 
 def _as_number(value: str) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        return math.nan
+    return float(value) if _NUMBER.fullmatch(value) else math.nan
 
 
 def distinct_values(batches: Iterable[pa.Array]) -> Categories:

@@ -10,6 +10,7 @@ from typing import Any
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.planning.planner import Limits, Plan, Plans, candidates, plan
 from shuffledp.planning.question import Question
+from shuffledp.privacy.calibration import honest_count
 from shuffledp.privacy.guarantee import check_target
 
 __all__ = ["fewest_users_for", "least_epsilon_for"]
@@ -81,6 +82,8 @@ def _check(accuracy: float) -> None:
 
 def _feasible(question: Question, epsilon: float, delta: float, limits: Limits, names: set[str] | None) -> list[Plan]:
     """Plans to choose from, the best first."""
+    if honest_count(question.users, limits.honest_fraction) < 2:
+        return []  # nobody to hide among
     found = candidates(question, epsilon, delta, limits, names=names, references=False)
     plans = [each for each in found if isinstance(each, Plan)]
     return sorted(plans, key=lambda each: each.expected.rmse)
@@ -96,7 +99,7 @@ def _search(errors: Errors, accuracy: float, start: float, low: float, high: flo
     def excess(at: float) -> float:
         """By how much the least error exceeds the wanted one, in logarithms; infinite if there is no plan."""
         found = errors(at, contenders or None)
-        return math.log(found[0].expected.rmse / accuracy) if found and found[0].expected.rmse > 0 else math.inf
+        return math.log(max(found[0].expected.rmse, 1e-300) / accuracy) if found else math.inf
 
     point = start
     for _ in range(_MOST_ROUNDS):

@@ -25,6 +25,7 @@ _CUT = 1e-16
 _ROUNDING_PER_RELEASE = 1e-14  # of the Fourier transforms, added to delta
 _CELLS_PER_DEVIATION = 250
 _MOST_CELLS = 200_000
+_MOST_CELLS_OF_ALL = 30_000  # where pairs differ much in how far their losses spread
 _CURVE_REACH = 60.0
 _CURVE_POINTS = 1000
 _CURVE_NODES = 100
@@ -54,7 +55,7 @@ class ComposedLaw:
             return _from_curve(self.law).self_compose(self.releases)
         directions = self.law.directions(_CUT)
         every = [pair for pairs in directions for pair in pairs]
-        width = max(min(map(_grid_width, every)), max(map(_largest_loss, every)) / _MOST_CELLS)
+        width = max(min(map(_grid_width, every)), max(map(_largest_loss, every)) / _MOST_CELLS_OF_ALL)
         once = [reduce(lambda a, b: a.compose(b), [_on_grid(pair, width) for pair in pairs]) for pairs in directions]
         worst = once[0] if len(once) == 1 else _worst_of(once, _reach(directions, width), width)
         return worst.self_compose(self.releases)
@@ -94,6 +95,8 @@ def _from_curve(law: PrivacyLaw) -> Any:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
     reach = _CURVE_REACH
+    while reach < LARGEST_EPSILON / 2 and law.delta_at(reach) > _CUT:
+        reach *= 2
     while reach > 1e-6 and law.delta_at(reach / 2) <= _CUT:
         reach /= 2
     width = reach / _CURVE_POINTS

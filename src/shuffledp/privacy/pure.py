@@ -9,12 +9,18 @@ from shuffledp.errors import ParameterError
 
 __all__ = ["PureLaw", "log_ratio_above"]
 
+_RATIO_BITS = 80
+
 
 @dataclass(frozen=True)
 class PureLaw:
     """Any two outcomes' probabilities differ by at most e^epsilon, whatever one user answered."""
 
     epsilon: float
+
+    def __post_init__(self) -> None:
+        if not self.epsilon >= 0:
+            raise ParameterError(f"epsilon must be at least 0, not {self.epsilon}.", epsilon=self.epsilon)
 
     def delta_at(self, epsilon: float) -> float:
         """The largest delta that an epsilon-private mechanism can have, which randomized response has."""
@@ -26,16 +32,13 @@ class PureLaw:
 
 
 def log_ratio_above(numerator: int, denominator: int) -> float:
-    """ln(numerator / denominator) of positive whole numbers, rounded up."""
-    return _log(numerator, denominator) * (1 + 1e-14) + 1e-15
-
-
-def _log(numerator: int, denominator: int) -> float:
-    excess = numerator - denominator
-    if abs(excess) * 4 < denominator:
-        return math.log1p(excess / denominator)
-    return (
-        math.log(numerator) - math.log(denominator)
-        if numerator > 4 * denominator
-        else math.log(numerator / denominator)
-    )
+    """ln(numerator / denominator) of positive whole numbers, of any size, rounded up."""
+    ratio = (numerator << _RATIO_BITS) // denominator + 1  # in units of 2^-80, and not below
+    excess = ratio - (1 << _RATIO_BITS)
+    if abs(excess) < 1 << (_RATIO_BITS - 2):
+        logarithm = math.log1p(excess / (1 << _RATIO_BITS))
+    elif ratio.bit_length() < _RATIO_BITS + 1000:
+        logarithm = math.log(ratio / (1 << _RATIO_BITS))
+    else:
+        logarithm = math.log(ratio) - _RATIO_BITS * math.log(2)
+    return logarithm + abs(logarithm) * 1e-14 + 1e-15

@@ -123,6 +123,10 @@ def _as(kind: Any, value: Any, name: str) -> Any:
     if origin is tuple:
         inner = typing.get_args(kind)
         each = inner[0] if len(inner) == 2 and inner[1] is Ellipsis else None
+        if not isinstance(value, list) or (each is None and len(value) != len(inner)):
+            raise ParameterError(
+                f"The parameter {name} must be a list of {'some' if each else len(inner)}, not {value!r}."
+            )
         return tuple(_decoded(each or inner[place], part, name) for place, part in enumerate(value))
     if kind is Fraction and isinstance(value, str):
         return Fraction(value)

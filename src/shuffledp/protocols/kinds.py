@@ -249,6 +249,8 @@ class HistogramProtocol(_Linear):
         size = domain_size if named is None or domain_size is not None else len(named)
         if size is None:
             raise DomainError("Say which values are possible: give domain_size or categories.")
+        if size < 1:
+            raise DomainError(f"The domain needs at least one category, not {size}.")
         return size, named
 
 

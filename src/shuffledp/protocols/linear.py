@@ -130,18 +130,38 @@ class IndependentTerms:
 
     def interval(self, estimate: Floats, risk: float) -> tuple[Floats, Floats]:
         """Solve |estimate - truth| <= width(truth) for the truth, on either side."""
-        low = self._fixed_point(estimate, -1.0, risk)
-        return low, self._fixed_point(estimate, 1.0, risk)
+        distinct, place = np.unique(estimate, return_inverse=True)
+        low, high = (self._outermost(distinct, side, risk) for side in (-1.0, 1.0))
+        return low[place], high[place]
 
-    def _fixed_point(self, estimate: Floats, side: float, risk: float) -> Floats:
-        """The width changes slowly with the truth: a few rounds reach the fixed point."""
-        end = estimate
-        for _ in range(100):
-            nearer = estimate + side * self._width(end, risk)
-            if np.allclose(nearer, end, rtol=1e-9, atol=1e-9):
-                return nearer
-            end = nearer
-        return end
+    def _outermost(self, estimate: Floats, side: float, risk: float) -> Floats:
+        """The truth farthest to one side that is within its own width of the estimate, from outside."""
+        inside = estimate
+        if side > 0:  # near 0 the width may grow faster than the truth: then likely truths begin farther out
+            peak = np.full_like(estimate, self._peak(risk))
+            inside = np.where((estimate < peak) & (peak - estimate <= self._width(peak, risk)), peak, estimate)
+        outside = inside + side * np.maximum(self._width(inside, risk), 1.0)
+        for _ in range(64):  # until no truth farther out is likely
+            likely = side * (outside - estimate) <= self._width(outside, risk)
+            if not likely.any():
+                break
+            outside = np.where(likely, inside + 2 * (outside - inside), outside)
+        for _ in range(60):
+            middle = (inside + outside) / 2
+            likely = side * (middle - estimate) <= self._width(middle, risk)
+            inside, outside = np.where(likely, middle, inside), np.where(likely, outside, middle)
+            if np.allclose(inside, outside, rtol=1e-12, atol=1e-9):
+                break
+        return outside
+
+    def _peak(self, risk: float) -> float:
+        """From this truth on, Bernstein's width grows more slowly than the truth."""
+        if self.variance_per_holder <= 0:
+            return 0.0
+        tail = self.largest_term / 3 if self.heaviest_tail is None else self.heaviest_tail
+        level = math.log(2 / risk)
+        slope = level * self.variance_per_holder
+        return max(0.0, (slope**2 - (tail * level) ** 2 - 2 * level * self.base_variance) / (2 * slope))
 
     def radius(self, risk: float, largest_truth: float) -> float:
         """At the true number with the largest variance."""

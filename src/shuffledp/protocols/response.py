@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.errors import ParameterError
+from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.model import Law, Tally
 from shuffledp.privacy.pure import log_ratio_above
 from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
@@ -36,6 +36,13 @@ def blanket_for(values: int, epsilon: float) -> Dyadic:
     guess = Dyadic.at_least(values / (values + math.expm1(min(epsilon, _LARGEST_EPSILON))))
     while response_epsilon(values, guess) > epsilon:
         guess = Dyadic.at_least(min(Fraction(1), guess.fraction * (1 + Fraction(1, 1 << 48))))
+    if guess.complement.numerator == 0:
+        raise InfeasibleError(
+            f"At epsilon = {epsilon:g} an answer about {values:,} values would be blind every time; "
+            "allow a larger epsilon.",
+            epsilon=epsilon,
+            values=values,
+        )
     return guess
 
 

@@ -10,6 +10,7 @@ from shuffledp.errors import ParameterError
 __all__ = ["Dyadic"]
 
 _FLOAT_BITS = 53
+_MOST_BITS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Dyadic:
     bits: int = 64
 
     def __post_init__(self) -> None:
-        if self.bits < 0 or not 0 <= self.numerator <= 1 << self.bits:
+        if not 0 <= self.bits <= _MOST_BITS or not 0 <= self.numerator <= 1 << self.bits:
             raise ParameterError(
                 f"{self.numerator}/2^{self.bits} is not a probability: "
                 f"the numerator must lie between 0 and 2^{self.bits}.",

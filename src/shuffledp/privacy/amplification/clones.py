@@ -36,6 +36,7 @@ __all__ = [
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_MOST_CLONES = 1 << 50
 _CUTS = (1e-20, 1e-50, 1e-305)
 _UPPER_CUT = 1e-12  # of clones beyond it only the fewest are counted: cheap, as more of them hide better
 _COARSENESS = 1e-6  # width of a block of clone counts, relative to the count
@@ -69,6 +70,10 @@ class ClonesLaw:
             raise ParameterError(f"The weight must be a probability, not {self.weight}.", weight=self.weight)
         if self.sure < 0:
             raise ParameterError(f"The number of sure clones must be at least 0, not {self.sure}.", sure=self.sure)
+        if self.sure > _MOST_CLONES or any(part.exact_mean > _MOST_CLONES for part in self.clones):
+            # more than can be counted: as if there were fewer, which is worse
+            object.__setattr__(self, "sure", min(self.sure, _MOST_CLONES))
+            object.__setattr__(self, "clones", tuple(_fewer(part) for part in self.clones))
 
     @property
     def theorem(self) -> str:
@@ -106,6 +111,11 @@ class ClonesLaw:
         mean = self.sure + sum(part.mean for part in self.clones)
         typical = float(_two_types_delta(np.array([round(mean)]), alpha, growth)[0])
         return tuple(cut for cut in _CUTS[:-1] if typical > cut**2) + _CUTS[-1:]
+
+
+def _fewer(part: Binomial) -> Binomial:
+    """With so few trials that there are not more clones on average than can be counted."""
+    return Binomial(min(part.trials, math.floor(_MOST_CLONES / part.probability.fraction)), part.probability)
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,7 @@ _CLOSE = 1e-3  # the same where each delta takes long
 _MOST_ROUNDS = 40
 _NARROW = 2e-8
 _FURTHEST = 60.0
+_MOST_PER_CELL = 1e13
 _MOST_USERS = 10**15
 
 Excess = Callable[[float], float]
@@ -123,7 +124,15 @@ def least_slots(users: int, cells: int, epsilon: float, delta: float) -> Slots:
     if cells == 1:
         return Slots(0, Dyadic(0))
     law_of: Callable[[float], PrivacyLaw] = lambda x: _slots(math.exp(x)).law(users, cells)  # noqa: E731
-    guess = math.log(_typical_mean(epsilon, delta) * cells / users)
+    typical = _typical_mean(epsilon, delta)
+    if typical > _MOST_PER_CELL:
+        raise InfeasibleError(
+            f"epsilon = {epsilon:g} and delta = {delta:g} would need about {typical:.2g} blanket messages for each of "
+            f"{cells:,} cells; relax the target.",
+            epsilon=epsilon,
+            delta=delta,
+        )
+    guess = math.log(typical * cells / users)
     found = _least(_excess(lambda x: law_of(x).delta_at(epsilon), delta), guess, guess - _FURTHEST, guess + _FURTHEST)
     if found is None:
         raise InfeasibleError(

@@ -33,7 +33,8 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
-_CUTS = (1e-26, 1e-300)
+_CUTS = (1e-26, 1e-60, 1e-300)
+_MOST_POINTS = 400_000  # a bound below any delta that is asked for need not be sharp
 _DIRECT_POINTS = 10_000
 _GRID = 1 << 16
 _COARSE_GRID = 1 << 13
@@ -196,7 +197,8 @@ class _ResponseSums:
             both = np.arange(first, last + 1, dtype=np.int64)
             mass = self.pairs.pmf(both) * (1 + self.pairs.tail_error(both))
             total = self._given(both, mass, reach) + 4 * max(cut, _TINIEST * self.largest * self.users)
-            if total / self.users > 1e6 * cut:
+            points = len(both) * (reach * math.sqrt(last + 1) + 1)
+            if total / self.users > 1e6 * cut or points > _MOST_POINTS:
                 break
         return total
 

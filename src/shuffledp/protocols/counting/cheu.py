@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.domain import check_counts, check_index, check_indices
-from shuffledp.errors import ConditionError
+from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.flipped_bits import FlippedCount, least_count_flip, paper_count_flip
 from shuffledp.privacy.guarantee import Guarantee
@@ -37,6 +37,10 @@ class CheuCount(CountProtocol):
     terms: Terms
     flip: Dyadic
     """The probability lambda / (2 n) of sending the opposite; a fair coin is sent with twice that."""
+
+    def __post_init__(self) -> None:
+        if not 0 < 2 * self.flip.numerator <= 1 << self.flip.bits:
+            raise ParameterError(f"The flip probability must lie above 0 and at most at 1/2, not {self.flip}.")
 
     @classmethod
     def calibrate(

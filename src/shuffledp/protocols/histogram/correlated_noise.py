@@ -78,7 +78,7 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:  # noqa: ARG003
         """Less error for more messages, and fewer messages for more error."""
-        return ({"split": 0.96}, {"split": 0.8}, {"split": 0.6})
+        return ({"split": 0.96}, {"split": 0.7})
 
     @property
     def shares(self) -> NoiseShares:
