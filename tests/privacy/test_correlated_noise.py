@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from shuffledp.errors import ConditionError, ParameterError
+from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.composition import compose
 from shuffledp.privacy.correlated_noise import (
     CorrelatedNoiseLaw,
@@ -253,5 +253,5 @@ def test_refusals():
         printed_law("count", Fraction(0))
     with pytest.raises(ParameterError, match="split"):
         least_flooding(1.0, 1e-6, 1.0, "count")
-    with pytest.raises(ParameterError, match="too much"):
+    with pytest.raises(InfeasibleError, match="too much"):
         NegativeBinomial(Fraction(10), Dyadic.of(1 - 1e-9))

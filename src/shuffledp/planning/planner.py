@@ -17,6 +17,7 @@ from shuffledp.protocols.registry import PROTOCOLS
 __all__ = ["MODELS", "Limits", "Plan", "Plans", "Rejection", "candidates", "plan", "trust_asked"]
 
 MODELS = ("shuffled", "local", "central")
+_REASONS = 4
 
 
 @dataclass(frozen=True)
@@ -174,8 +175,10 @@ def plan(
     rejected = tuple(each for each in found if isinstance(each, Rejection))
     chosen = _ranked([each for each in plans if not each.reference])
     if not chosen:
-        reasons = "; ".join(f"{each.protocol} ({each.calibration}): {each.reason.rstrip('.')}" for each in rejected)
-        raise InfeasibleError(f"No protocol of the {trust} model meets the target. {reasons}.", rejected=rejected)
+        raise InfeasibleError(
+            f"No protocol of the {trust} model meets the target. {_main_reasons(question, limits, rejected)}",
+            rejected=rejected,
+        )
     references = _ranked([each for each in plans if each.reference])
     return Plans(question, epsilon, delta, _explained(question, chosen, references), rejected)
 
@@ -227,9 +230,21 @@ def _why_not_private(protocol: Any) -> str:
     """A guarantee is recomputed from what is sampled; it refuses to claim what does not hold."""
     try:
         protocol.guarantee  # noqa: B018
-    except ParameterError as error:
+    except (ParameterError, InfeasibleError) as error:
         return str(error)
     return ""
+
+
+def _main_reasons(question: Question, limits: Limits, rejected: tuple[Rejection, ...]) -> str:
+    """Why the first few protocols of the model asked for do not do, in a sentence each; all are in the error."""
+    shelf = PROTOCOLS[question.shelf]
+    first: dict[str, str] = {}
+    for each in rejected:
+        if shelf[each.protocol].model == limits.trust:
+            first.setdefault(each.protocol, each.reason.partition(". ")[0].rstrip("."))
+    shown = [f"{name}: {reason}" for name, reason in list(first.items())[:_REASONS]]
+    more = f"; and {len(first) - len(shown)} more" if len(first) > len(shown) else ""
+    return f"{'; '.join(shown)}{more}."
 
 
 def _ways(

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.errors import ParameterError
+from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.privacy.divergence import DiscretePair
 from shuffledp.randomness import Dyadic
 
@@ -37,7 +37,7 @@ class NegativeBinomial:
         if not 0 < self.ratio.numerator < 1 << self.ratio.bits:
             raise ParameterError(f"The ratio {self.ratio} must lie strictly between 0 and 1.", ratio=self.ratio)
         if self.mean + 12 * math.sqrt(self.variance) > _MOST_REACH:
-            raise ParameterError(
+            raise InfeasibleError(
                 f"Noise of mean {self.mean:.3g} and deviation {math.sqrt(self.variance):.3g} is too much to compute "
                 f"with: mean and twelve deviations must stay below {_MOST_REACH:g}. Use a larger epsilon.",
                 shape=self.shape,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,6 +115,9 @@ class IndependentTerms:
     normal law with the correction of Berry and Esseen where that is sharper.
     """
 
+    same_for_all: ClassVar[bool] = True
+    """Equal estimates have equal laws; False where categories differ."""
+
     base_variance: float
     """The variance where nobody holds the value."""
     variance_per_holder: float
@@ -130,6 +133,8 @@ class IndependentTerms:
 
     def interval(self, estimate: Floats, risk: float) -> tuple[Floats, Floats]:
         """Solve |estimate - truth| <= width(truth) for the truth, on either side."""
+        if not self.same_for_all:
+            return self._outermost(estimate, -1.0, risk), self._outermost(estimate, 1.0, risk)
         distinct, place = np.unique(estimate, return_inverse=True)
         low, high = (self._outermost(distinct, side, risk) for side in (-1.0, 1.0))
         return low[place], high[place]

@@ -26,6 +26,7 @@ _MOST_ROUNDS = 40
 _NARROW = 2e-8
 _FURTHEST = 60.0
 _MOST_PER_CELL = 1e13
+_MOST_MESSAGES = 10**9
 _MOST_USERS = 10**15
 
 Excess = Callable[[float], float]
@@ -37,6 +38,13 @@ class Slots:
 
     whole: int
     rest: Dyadic
+
+    def __post_init__(self) -> None:
+        if self.whole > _MOST_MESSAGES:
+            raise InfeasibleError(
+                f"Every user would have to add about {self.whole:.2g} blanket messages, more than {_MOST_MESSAGES:,}.",
+                messages=self.whole,
+            )
 
     @property
     def mean(self) -> float:

@@ -214,6 +214,8 @@ class HadamardResponse(HistogramProtocol):
 class _BlockNoise(IndependentTerms):
     """The errors of all categories at once: their variance grows with the users of the category's block."""
 
+    same_for_all: ClassVar[bool] = False
+
     in_block: Floats
     """Estimated users per block."""
     in_block_error: IndependentTerms
