@@ -14,7 +14,7 @@ _FORBIDDEN = ("scipy", "pandas", "pyarrow", "altair", "matplotlib", "typer")
 
 _RANDOMIZE = """
 import shuffledp
-from shuffledp.protocols.token_noise import TokenNoise
+from shuffledp.protocols.parts.token_noise import TokenNoise
 from shuffledp.randomness import Dyadic
 noise = TokenNoise(users=100_000, absence=Dyadic.at_least(0.001), epsilon=1.0, delta=1e-6)
 shuffledp.BalcerCheuHistogram(noise, domain_size=100).randomize(3)

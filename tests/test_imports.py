@@ -18,7 +18,7 @@ def loaded_after(code: str) -> tuple[list[str], float]:
 
 RANDOMIZE = """
 import shuffledp
-from shuffledp.protocols.token_noise import TokenNoise
+from shuffledp.protocols.parts.token_noise import TokenNoise
 from shuffledp.randomness import Dyadic
 noise = TokenNoise(1000, Dyadic.at_least(0.04), 1.0, 1e-6)
 assert len(shuffledp.BalcerCheuCount(noise).randomize(1)) == 2

@@ -1,11 +1,11 @@
 """Local histograms of few users and values, for the conformance kit."""
 
-from shuffledp.protocols.hashing import AffineHashes
 from shuffledp.protocols.histogram.bassily_smith import BassilySmith
 from shuffledp.protocols.histogram.hadamard_response import HadamardResponse
 from shuffledp.protocols.histogram.k_rr import KRandomizedResponse
 from shuffledp.protocols.histogram.local_hashing import LocalHashing
 from shuffledp.protocols.histogram.unary import UnaryEncoding
+from shuffledp.protocols.parts.hashing import AffineHashes
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import Dyadic
 

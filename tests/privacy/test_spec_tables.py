@@ -13,7 +13,7 @@ from shuffledp.privacy.calibration import honest_count, least_users, paper_noise
 from shuffledp.privacy.guarantee import least_epsilon
 from shuffledp.privacy.smooth import corollary_24_users, lemma_23_mean
 from shuffledp.protocols.counting.balcer_cheu import theorem_11_alpha
-from shuffledp.protocols.postprocessing import SurplusAnalysis
+from shuffledp.protocols.parts.postprocessing import SurplusAnalysis
 from shuffledp.randomness import Dyadic
 
 TABLES = json.loads((Path(__file__).parent / "spec_tables.json").read_text())

@@ -9,7 +9,7 @@ from shuffledp.errors import ConditionError, DomainError, InfeasibleError, Param
 from shuffledp.model import Tally
 from shuffledp.privacy.flipped_bits import FlippedHistogram
 from shuffledp.protocols.histogram.cheu import CheuHistogram
-from shuffledp.protocols.sparse import scattered_bernoulli
+from shuffledp.protocols.parts.sparse import scattered_bernoulli
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic
 from shuffledp.testing.statistics import ALPHA, p_value, same_law

@@ -9,9 +9,9 @@ from scipy import stats
 
 from shuffledp.errors import DomainError, ParameterError
 from shuffledp.model import Messages, Tally
-from shuffledp.protocols.hashing import AffineHashes
 from shuffledp.protocols.histogram import local_hashing
 from shuffledp.protocols.histogram.local_hashing import LocalHashing
+from shuffledp.protocols.parts.hashing import AffineHashes
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import Dyadic
 from shuffledp.testing.statistics import ALPHA, p_value

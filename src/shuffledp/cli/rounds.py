@@ -21,7 +21,7 @@ from shuffledp.output import write_all
 from shuffledp.planning import Question, plan
 from shuffledp.privacy.calibration import check_users
 from shuffledp.privacy.guarantee import check_target
-from shuffledp.protocols.linear import check_estimator
+from shuffledp.protocols.parts.linear import check_estimator
 from shuffledp.protocols.registry import find
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness, RandomSource
 

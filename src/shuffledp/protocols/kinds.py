@@ -33,7 +33,7 @@ from shuffledp.model import (
 from shuffledp.privacy.calibration import CALIBRATIONS
 from shuffledp.protocols.documents import public_parameters
 from shuffledp.protocols.flow import run_round
-from shuffledp.protocols.linear import LINEAR_ESTIMATORS, LinearAnalysis, check_estimator
+from shuffledp.protocols.parts.linear import LINEAR_ESTIMATORS, LinearAnalysis, check_estimator
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, RandomSource
 

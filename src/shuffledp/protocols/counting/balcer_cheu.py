@@ -25,8 +25,8 @@ from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.smooth import corollary_24_mean
 from shuffledp.protocols.flow import run_round
 from shuffledp.protocols.kinds import Round
-from shuffledp.protocols.postprocessing import ESTIMATORS, SurplusAnalysis
-from shuffledp.protocols.token_noise import TokenNoise
+from shuffledp.protocols.parts.postprocessing import ESTIMATORS, SurplusAnalysis
+from shuffledp.protocols.parts.token_noise import TokenNoise
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial
 
 __all__ = ["BalcerCheuCount", "theorem_11_alpha"]

@@ -20,8 +20,8 @@ from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.flipped_bits import FlippedCount, least_count_flip, paper_count_flip
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.kinds import CountProtocol, one_message_each
-from shuffledp.protocols.linear import LinearAnalysis
-from shuffledp.protocols.response import respond, response_analysis, response_law, sample_responses
+from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.parts.response import respond, response_analysis, response_law, sample_responses
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 

@@ -23,9 +23,9 @@ from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.correlated_noise import CorrelatedNoiseLaw, View, least_flooding, paper_flooding
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.kinds import CountProtocol
-from shuffledp.protocols.linear import FixedNoise, LinearAnalysis
-from shuffledp.protocols.noise_shares import NoiseShares
-from shuffledp.protocols.sparse import messages_of_cells
+from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
+from shuffledp.protocols.parts.noise_shares import NoiseShares
+from shuffledp.protocols.parts.sparse import messages_of_cells
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 

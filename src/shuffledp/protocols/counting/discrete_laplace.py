@@ -17,7 +17,7 @@ from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceLaw, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.kinds import CountProtocol, one_message_each
-from shuffledp.protocols.linear import FixedNoise, LinearAnalysis
+from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 

@@ -22,7 +22,7 @@ from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.pure_sum import MOST_USERS, PureSum, least_error_sum
 from shuffledp.protocols.kinds import CountProtocol
-from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, integers
 

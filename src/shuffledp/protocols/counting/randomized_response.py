@@ -18,8 +18,8 @@ from shuffledp.domain import check_counts, check_index, check_indices
 from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.kinds import CountProtocol, one_message_each
-from shuffledp.protocols.linear import LinearAnalysis
-from shuffledp.protocols.response import (
+from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.parts.response import (
     blanket_for,
     respond,
     response_analysis,

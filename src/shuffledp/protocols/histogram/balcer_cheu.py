@@ -33,8 +33,8 @@ from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.counting.balcer_cheu import theorem_11_alpha
 from shuffledp.protocols.flow import run_round
 from shuffledp.protocols.kinds import HistogramProtocol, Round
-from shuffledp.protocols.postprocessing import ESTIMATORS, SurplusAnalysis
-from shuffledp.protocols.token_noise import TokenNoise
+from shuffledp.protocols.parts.postprocessing import ESTIMATORS, SurplusAnalysis
+from shuffledp.protocols.parts.token_noise import TokenNoise
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial
 
 __all__ = ["BalcerCheuHistogram", "theorem_12_alpha"]

@@ -25,8 +25,8 @@ from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.histogram.hadamard_response import check_total, odd_parity, sample_from_sets, walsh_hadamard
 from shuffledp.protocols.histogram.unary import check_table, single_message_law
 from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
-from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
-from shuffledp.protocols.response import blanket_for, respond, response_epsilon
+from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.parts.response import blanket_for, respond, response_epsilon
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers
 

@@ -24,8 +24,8 @@ from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.flipped_bits import FlippedHistogram, least_histogram_flip, paper_histogram_flip
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.kinds import HistogramProtocol
-from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
-from shuffledp.protocols.sparse import check_cells, messages_of_cells, scattered_bernoulli
+from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.parts.sparse import check_cells, messages_of_cells, scattered_bernoulli
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials
 

@@ -24,9 +24,9 @@ from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.correlated_noise import CorrelatedNoiseLaw, least_flooding, paper_flooding
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.kinds import HistogramProtocol
-from shuffledp.protocols.linear import FixedNoise, LinearAnalysis
-from shuffledp.protocols.noise_shares import NoiseShares
-from shuffledp.protocols.sparse import check_cells, messages_of_cells
+from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
+from shuffledp.protocols.parts.noise_shares import NoiseShares
+from shuffledp.protocols.parts.sparse import check_cells, messages_of_cells
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 

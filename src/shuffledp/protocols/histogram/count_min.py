@@ -25,11 +25,11 @@ from shuffledp.model import Cost, ExpectedError, HistogramEstimate, Law, Message
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.sketch_rows import SketchRows, least_gamma, paper_gamma
-from shuffledp.protocols.hashing import AffineHashes
 from shuffledp.protocols.kinds import HistogramProtocol
-from shuffledp.protocols.linear import FixedNoise, LinearAnalysis, check_estimator
-from shuffledp.protocols.row_statistic import RowStatistic, row_statistic
-from shuffledp.protocols.sparse import check_cells, messages_of_cells, scattered_bernoulli
+from shuffledp.protocols.parts.hashing import AffineHashes
+from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis, check_estimator
+from shuffledp.protocols.parts.row_statistic import RowStatistic, row_statistic
+from shuffledp.protocols.parts.sparse import check_cells, messages_of_cells, scattered_bernoulli
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, binomial
 

@@ -22,9 +22,9 @@ from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceLaw, decay_of, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
-from shuffledp.protocols.linear import FixedNoise, LinearAnalysis
+from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
+from shuffledp.protocols.parts.thresholded import check_unreleased
 from shuffledp.protocols.terms import Terms
-from shuffledp.protocols.thresholded import check_unreleased
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
 __all__ = ["DiscreteLaplaceHistogram", "likely_noise", "noise_mass"]

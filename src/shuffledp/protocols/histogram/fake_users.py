@@ -24,7 +24,7 @@ from shuffledp.privacy.fake_rows import FakeRows, least_row_flip, paper_row_flip
 from shuffledp.privacy.guarantee import Guarantee, PrivacyLaw
 from shuffledp.privacy.pure import PureLaw, log_ratio_above
 from shuffledp.protocols.kinds import HistogramProtocol
-from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials
 

@@ -35,7 +35,7 @@ from shuffledp.protocols.histogram.uniform_blanket import (
     check_blanket,
 )
 from shuffledp.protocols.kinds import HistogramProtocol
-from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial, draw_words, uniform_counts
 from shuffledp.shuffling import permute

@@ -25,8 +25,8 @@ from shuffledp.model import Cost, ExpectedError, HistogramEstimate, Law, Message
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.histogram.unary import check_table, single_message_law
 from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
-from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis, check_estimator
-from shuffledp.protocols.response import blanket_for, response_epsilon
+from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis, check_estimator
+from shuffledp.protocols.parts.response import blanket_for, response_epsilon
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials, integers, uniform_counts
 

@@ -21,7 +21,6 @@ from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.amplification import Slots, least_slots
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.hashing import AffineHashes
 from shuffledp.protocols.histogram.uniform_blanket import (
     BLANKET_THEOREM,
     blanket_cost,
@@ -33,7 +32,8 @@ from shuffledp.protocols.histogram.uniform_blanket import (
     slots_of,
 )
 from shuffledp.protocols.kinds import HistogramProtocol
-from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.parts.hashing import AffineHashes
+from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers
 

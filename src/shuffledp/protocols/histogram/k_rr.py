@@ -19,8 +19,8 @@ from shuffledp.domain import Categories, check_counts, check_index, check_indice
 from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
-from shuffledp.protocols.linear import LinearAnalysis
-from shuffledp.protocols.response import (
+from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.parts.response import (
     blanket_for,
     respond,
     response_analysis,

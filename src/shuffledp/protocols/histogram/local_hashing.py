@@ -22,7 +22,6 @@ from shuffledp.domain import Categories, check_index, check_indices
 from shuffledp.errors import ParameterError
 from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.hashing import AffineHashes
 from shuffledp.protocols.histogram.unary import (
     check_supports,
     check_table,
@@ -30,8 +29,9 @@ from shuffledp.protocols.histogram.unary import (
     support_analysis,
 )
 from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
-from shuffledp.protocols.linear import LinearAnalysis
-from shuffledp.protocols.response import blanket_for, respond, response_epsilon
+from shuffledp.protocols.parts.hashing import AffineHashes
+from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.parts.response import blanket_for, respond, response_epsilon
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 

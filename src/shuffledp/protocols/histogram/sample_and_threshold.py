@@ -31,14 +31,14 @@ from shuffledp.privacy.thresholding import (
     sampled_error,
 )
 from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
-from shuffledp.protocols.linear import IndependentTerms
-from shuffledp.protocols.terms import Terms
-from shuffledp.protocols.thresholded import (
+from shuffledp.protocols.parts.linear import IndependentTerms
+from shuffledp.protocols.parts.thresholded import (
     THRESHOLD_ESTIMATORS,
     ThresholdAnalysis,
     check_released,
     check_unreleased,
 )
+from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials
 
 __all__ = ["SampleAndThresholdHistogram"]

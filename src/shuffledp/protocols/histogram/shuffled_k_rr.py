@@ -22,8 +22,14 @@ from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.amplification import RandomizedResponseLaw, least_blanket
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
-from shuffledp.protocols.linear import LinearAnalysis
-from shuffledp.protocols.response import respond, response_analysis, response_epsilon, response_law, sample_responses
+from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.parts.response import (
+    respond,
+    response_analysis,
+    response_epsilon,
+    response_law,
+    sample_responses,
+)
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 

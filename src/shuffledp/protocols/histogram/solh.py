@@ -22,12 +22,12 @@ from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.amplification import BlanketLaw
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.hashing import AffineHashes, least_prime
 from shuffledp.protocols.histogram.shuffled_k_rr import theorem_31_mean
 from shuffledp.protocols.histogram.uniform_blanket import sample_in_parts
 from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
-from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
-from shuffledp.protocols.response import respond, response_epsilon
+from shuffledp.protocols.parts.hashing import AffineHashes, least_prime
+from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.parts.response import respond, response_epsilon
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 

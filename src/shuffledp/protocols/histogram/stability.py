@@ -25,14 +25,14 @@ from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.thresholding import StabilityLaw, least_threshold_for
 from shuffledp.protocols.histogram.discrete_laplace import likely_noise, noise_mass
 from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
-from shuffledp.protocols.linear import FixedNoise
-from shuffledp.protocols.terms import Terms
-from shuffledp.protocols.thresholded import (
+from shuffledp.protocols.parts.linear import FixedNoise
+from shuffledp.protocols.parts.thresholded import (
     THRESHOLD_ESTIMATORS,
     ThresholdAnalysis,
     check_released,
     check_unreleased,
 )
+from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
 __all__ = ["StabilityHistogram"]

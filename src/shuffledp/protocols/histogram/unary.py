@@ -24,7 +24,7 @@ from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.pure import log_ratio_above
 from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
-from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials
 

@@ -25,7 +25,7 @@ from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.guarantee import Guarantee, PrivacyLaw
 from shuffledp.privacy.pure import PureLaw
 from shuffledp.protocols.kinds import HistogramProtocol
-from shuffledp.protocols.linear import ErrorLaw, FixedNoise, IndependentTerms, LinearAnalysis
+from shuffledp.protocols.parts.linear import ErrorLaw, FixedNoise, IndependentTerms, LinearAnalysis
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial, integers, uniform_counts
 

@@ -27,7 +27,7 @@ from shuffledp.privacy.almost_central import AlmostCentralLaw, almost_central_no
 from shuffledp.privacy.discrete_laplace import decay_of
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.kinds import SumProtocol
-from shuffledp.protocols.linear import LinearAnalysis
+from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.summing.levels import (
     RoundedNoise,
     check_levels,

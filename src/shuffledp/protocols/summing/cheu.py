@@ -23,7 +23,7 @@ from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.flipped_bits import FlippedSum, least_sum_flip, paper_sum_flip
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.kinds import SumProtocol
-from shuffledp.protocols.linear import LinearAnalysis
+from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.summing.levels import AffineReports, check_levels, level_law, levels_for, to_levels
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial

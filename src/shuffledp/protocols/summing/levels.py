@@ -19,7 +19,7 @@ from shuffledp.domain import Interval, check_places
 from shuffledp.errors import ParameterError
 from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.protocols.kinds import SumProtocol, one_message_each
-from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.randomness import SYSTEM, RandomSource, round_randomly
 
 __all__ = [

@@ -22,7 +22,7 @@ from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceLaw, decay_of, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.kinds import SumProtocol, one_message_each
-from shuffledp.protocols.linear import LinearAnalysis
+from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.summing.levels import (
     AffineReports,
     check_levels,

@@ -23,7 +23,7 @@ from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.pure import log_ratio_above
 from shuffledp.protocols.kinds import SumProtocol, one_message_each
-from shuffledp.protocols.linear import LinearAnalysis
+from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.summing.levels import (
     AffineReports,
     check_levels,

@@ -23,8 +23,8 @@ from shuffledp.privacy.amplification.least_noise import least_blanket
 from shuffledp.privacy.amplification.randomized_response import RandomizedResponseLaw
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.kinds import SumProtocol, one_message_each
-from shuffledp.protocols.linear import LinearAnalysis
-from shuffledp.protocols.response import respond, response_epsilon, response_law, sample_responses
+from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.parts.response import respond, response_epsilon, response_law, sample_responses
 from shuffledp.protocols.summing.levels import AffineReports, level_law, to_levels
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource

@@ -27,7 +27,7 @@ from shuffledp.privacy.discrete_laplace import DiscreteLaplaceLaw, decay_of
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.split_and_mix import SplitAndMixLaw, split_and_mix_noise
 from shuffledp.protocols.kinds import SumProtocol
-from shuffledp.protocols.linear import LinearAnalysis
+from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.summing.levels import (
     RoundedNoise,
     check_levels,

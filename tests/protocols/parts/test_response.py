@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.protocols.response import (
+from shuffledp.protocols.parts.response import (
     blanket_for,
     respond,
     response_analysis,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.model import Law, Tally
 from shuffledp.privacy.pure import log_ratio_above
-from shuffledp.protocols.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.randomness import Dyadic, RandomSource, bernoulli, binomials, integers, uniform_counts
 
 _LARGEST_EPSILON = 40.0  # beyond, the probability of a blind answer would be too small to sample

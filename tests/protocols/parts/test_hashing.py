@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shuffledp.errors import ParameterError
-from shuffledp.protocols.hashing import AffineHashes, least_prime
+from shuffledp.protocols.parts.hashing import AffineHashes, least_prime
 from shuffledp.randomness import SYSTEM
 from shuffledp.testing.statistics import ALPHA, p_value
 

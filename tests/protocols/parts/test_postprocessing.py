@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from shuffledp import BalcerCheuHistogram
 from shuffledp.errors import ParameterError, UnknownNameError
 from shuffledp.privacy.binomial import Binomial
-from shuffledp.protocols.postprocessing import ESTIMATORS, SurplusAnalysis
+from shuffledp.protocols.parts.postprocessing import ESTIMATORS, SurplusAnalysis
 from shuffledp.randomness import Dyadic
 from shuffledp.testing.statistics import ALPHA
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from shuffledp.privacy.correlated_noise import NegativeBinomial
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace
 from shuffledp.privacy.negative_binomial import NegativeBinomialDifference
-from shuffledp.protocols.linear import NoiseLaw
+from shuffledp.protocols.parts.linear import NoiseLaw
 from shuffledp.randomness import Dyadic, RandomSource, negative_binomial, scattered_negative_binomial
 
 __all__ = ["NoiseShares"]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
 from shuffledp.model import ExpectedError, Tally
-from shuffledp.protocols.linear import LinearAnalysis
+from shuffledp.protocols.parts.linear import LinearAnalysis
 
 __all__ = ["THRESHOLD_ESTIMATORS", "ThresholdAnalysis", "Withholding", "check_released", "check_unreleased"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from shuffledp.protocols.noise_shares import NoiseShares
+from shuffledp.protocols.parts.noise_shares import NoiseShares
 from shuffledp.randomness import SYSTEM, Dyadic
 from shuffledp.testing.statistics import ALPHA, p_value
 
