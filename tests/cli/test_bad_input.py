@@ -93,7 +93,7 @@ def test_numbers_of_users_that_make_no_sense(shuffledp, users):
 
 
 def test_too_few_users_says_how_many(shuffledp):
-    done = shuffledp("plan", "count", "--users", "50", "--epsilon", "1", "--delta", "1e-6")
+    done = shuffledp("account", "count/balcer-cheu", "--users", "50", "--epsilon", "1", "--delta", "1e-6")
     assert done.status == 1
     assert "80 are needed" in done.error
 
@@ -197,7 +197,7 @@ def test_a_fault_of_ours_is_one_line_too(shuffledp, data, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("planted")
 
-    monkeypatch.setattr("shuffledp.cli.run.find", broken)
+    monkeypatch.setattr("shuffledp.cli.rounds.find", broken)
     done = shuffledp("run", "count", "bits.csv", "--column", "c", *TARGET)
     assert done.status == 1
     assert "RuntimeError: planted" in done.error
