@@ -49,11 +49,11 @@ def tables_of_draws(shares, cells):
 
 
 def test_draws_have_the_law_of_a_share():
-    """100,000 shares; flooding off by a tenth is caught."""
+    """100,000 shares; flooding off by a quarter is caught."""
     table = share_by_hand()
     table /= table.sum()
     assert p_value(tables_of_draws(SHARES, 100_000), table) > ALPHA
-    wrong = NoiseShares(Dyadic.of(0.5), Fraction(3, 2) * Fraction(11, 10), Dyadic.of(0.25), planned=4)
+    wrong = NoiseShares(Dyadic.of(0.5), Fraction(3, 2) * Fraction(5, 4), Dyadic.of(0.25), planned=4)
     assert p_value(tables_of_draws(wrong, 100_000), table) < ALPHA
 
 
