@@ -124,7 +124,9 @@ class Interval:
     whole: bool = False
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.lower) and math.isfinite(self.upper) and self.lower < self.upper):
+        if not (math.isfinite(self.lower) and math.isfinite(self.upper)):
+            raise DomainError(f"The bounds must be finite numbers, not {self.lower} and {self.upper}.")
+        if not self.lower < self.upper:
             raise DomainError(f"The lower bound must lie below the upper one, not {self.lower} and {self.upper}.")
         if not math.isfinite(self.width):
             raise DomainError(f"The interval from {self.lower} to {self.upper} is too wide.")

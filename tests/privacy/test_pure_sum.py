@@ -58,7 +58,7 @@ def test_certified_epsilon_is_the_exact_one_from_above(users, size, decay, noisy
     [(100, 0.425, 4, 19, 0.486, 6.3), (100, 0.85, 3, 11, 0.939, 2.98), (100, 1.7, 2, 7, 1.77, 1.46)],
 )
 def test_settings_as_printed(users, decay, noisy, size, epsilon, error):
-    """SPEC 3.6."""
+    """Reference values, computed independently."""
     law = pure(users, size, decay, noisy)
     assert law.certified_epsilon == pytest.approx(epsilon, abs=0.006)
     assert math.sqrt(law.variance) == pytest.approx(error, rel=0.01)

@@ -47,7 +47,7 @@ def test_presence_and_absence_of_noise_are_mirror_images():
 
 
 def test_calibration_as_printed():
-    """SPEC 4.10: gamma n = 789 for 22 rows at (1, 1e-6) on a coarser grid; the paper's constant is 766,643."""
+    """Reference values: gamma n = 789 for 22 rows at (1, 1e-6) on a coarser grid; the paper's constant is 766,643."""
     gamma = least_gamma(10**6, 22, 1.0, 1e-6)
     assert 780 < 10**6 * float(gamma) <= 789
     assert SketchRows(10**6, gamma, 22).delta_at(1.0) <= 1e-6

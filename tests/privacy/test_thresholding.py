@@ -85,7 +85,7 @@ def test_add_or_remove_over_all_other_holders(p, threshold, epsilon):
 
 
 def test_golden_value():
-    """SPEC section 12."""
+    """Reference values, computed independently."""
     found = SampleAndThreshold(Dyadic.of(0.1), 10).delta_add_or_remove(1.0)
     assert found == pytest.approx(9.98011866093e-09, rel=1e-8)
 
@@ -94,7 +94,7 @@ def test_golden_value():
     ("p", "printed", "needed"), [(0.05, 8, 8), (0.1, 11, 11), (0.2, 19, 17), (0.3, 35, 25), (0.5, 210, 54)]
 )
 def test_thresholds_as_printed(p, printed, needed):
-    """SPEC 4.15 prints those of the bound by way of add or remove; both bins together need less."""
+    """The reference gives those of the bound by way of add or remove; both bins together need less."""
     sampling = Dyadic.of(p)
 
     def simple(threshold):

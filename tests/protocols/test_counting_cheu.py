@@ -31,7 +31,7 @@ def test_golden_lambdas_of_both_regimes(users, expected):
 
 
 def test_the_paper_against_the_least_noise():
-    """SPEC 3.2 at (1, 1e-6), n = 1e4: lambda 993 at 0.99 by the paper, about 68 exactly, 85 by clones."""
+    """Reference values at (1, 1e-6), n = 1e4: lambda 993 at 0.99 by the paper, about 68 exactly, 85 by clones."""
     paper = calibrated(0.99, calibration="paper")
     assert noise(paper) == pytest.approx(993, abs=1)
     assert paper.expected_error().rmse ** 2 == pytest.approx(581, abs=1)

@@ -25,7 +25,7 @@ def central(epsilon):
 
 @pytest.mark.parametrize(("epsilon", "flood"), [(0.5, 551), (1.0, 300), (2.0, 163)])
 def test_printed_numbers(epsilon, flood):
-    """SPEC 3.5: the flooding of the paper's encoding, and 1.11 to 1.15 times the central error."""
+    """Reference values: the flooding of the paper's encoding, and 1.11 to 1.15 times the central error."""
     protocol = calibrated(epsilon, encoding="unary")
     shape, ratio = float(protocol.flood_shape), float(protocol.flood_ratio)
     assert shape * ratio / (1 - ratio) < 1.02 * flood

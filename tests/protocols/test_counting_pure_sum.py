@@ -40,7 +40,7 @@ def test_the_law_by_hand():
 
 @pytest.mark.parametrize(("epsilon", "central", "printed"), [(0.5, 2.80, 6.3), (1.0, 1.36, 2.98), (2.0, 0.60, 1.46)])
 def test_not_worse_than_the_printed_settings(epsilon, central, printed):
-    """SPEC 3.6 at 100 users: the least error that is found lies between the central and the printed one."""
+    """Reference values at 100 users: the least error that is found lies between the central and the printed one."""
     protocol = calibrated(epsilon=epsilon)
     assert central < protocol.expected_error().rmse <= printed
     guarantee = protocol.guarantee

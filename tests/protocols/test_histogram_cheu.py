@@ -1,4 +1,4 @@
-"""One noisy bit per category: its table, both forms, the SPEC's numbers, measured errors, bad input."""
+"""One noisy bit per category: its table, both forms, reference numbers, measured errors, bad input."""
 
 from fractions import Fraction
 

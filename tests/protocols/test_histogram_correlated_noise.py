@@ -1,4 +1,4 @@
-"""Correlated noise: the SPEC's numbers, the table of a report, shares of noise, measured errors, bad input."""
+"""Correlated noise: reference numbers, the table of a report, shares of noise, measured errors, bad input."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""The noisy Count-Min sketch: its table, the SPEC's numbers, order statistics, shared cells, bad input."""
+"""The noisy Count-Min sketch: its table, reference numbers, order statistics, shared cells, bad input."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""The central histogram: the SPEC's numbers, exact noise, predicted against measured errors, bad input."""
+"""The central histogram: reference numbers, exact noise, predicted against measured errors, bad input."""
 
 import math
 

@@ -61,7 +61,7 @@ def test_routes_agree_and_a_quieter_one_does_not():
 
 
 def test_the_error_is_as_predicted():
-    """Squared errors of one category over 300 rounds against the chi-square law; three times the variance is rejected."""
+    """Squared errors of one category over 300 rounds by the chi-square law; three times the variance is rejected."""
     protocol = calibrated(users=100_000, size=100)
     counts = np.full(100, 1000)
     squares = [(protocol.estimate(protocol.sample_tally(counts)).counts[7] - 1000) ** 2 for _ in range(300)]

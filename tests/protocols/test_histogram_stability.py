@@ -19,7 +19,9 @@ def test_the_numbers_of_the_specification(domain_size, largest):
             **SETTINGS | {"users": 10**6, "domain_size": domain_size}, calibration=calibration
         )
         error = protocol.expected_error()
-        assert error.rmse == pytest.approx(2.80, abs=0.005)
+        shown = protocol.expected_error(counts=np.array([10**5]))
+        assert shown.rmse == pytest.approx(2.80, abs=0.005)
+        assert error.rmse == pytest.approx(10 if domain_size == 100_000 else shown.rmse, rel=0.002)  # ten are withheld
         assert error.max_error <= largest + 1.5
 
 

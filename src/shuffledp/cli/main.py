@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import Annotated
 
@@ -19,6 +20,9 @@ from shuffledp.cli.run_numbers import run_mean, run_sum
 from shuffledp.errors import DomainError, ParameterError, ShuffledpError
 
 __all__ = ["app", "main"]
+
+_INTERRUPTED = "interrupted; nothing was written."
+_INTERRUPT_STATUS = 130
 
 app = typer.Typer(
     name="shuffledp",
@@ -62,12 +66,19 @@ def _options(
 
 def main() -> None:
     """Run the command line; exit with 2 for wrong usage and 1 for a failed run, saying why in one line."""
+    signal.signal(signal.SIGTERM, _interrupt)
     sys.exit(_run(sys.argv[1:]))
+
+
+def _interrupt(*_: object) -> None:
+    """Being asked to stop is like Ctrl-C: what was begun is cleaned up."""
+    raise KeyboardInterrupt
 
 
 def _run(arguments: list[str]) -> int:
     try:
-        return app(arguments, prog_name="shuffledp", standalone_mode=False) or 0
+        status: int = app(arguments, prog_name="shuffledp", standalone_mode=False) or 0
+        return _fail(_INTERRUPTED, status) if status == _INTERRUPT_STATUS else status
     except TyperException as error:
         message = error.format_message()
         return _fail(message, 2) if message else 2  # no arguments at all: the help was shown
@@ -76,7 +87,7 @@ def _run(arguments: list[str]) -> int:
     except ShuffledpError as error:
         return _fail(str(error), 1)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted; nothing was written.", 130)
+        return _fail(_INTERRUPTED, _INTERRUPT_STATUS)
     except MemoryError:
         return _fail("not enough memory; try --route counts.", 1)
     except BrokenPipeError:  # the reader went away: no traceback at exit either

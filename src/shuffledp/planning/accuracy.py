@@ -16,16 +16,16 @@ from shuffledp.privacy.guarantee import check_target
 __all__ = ["fewest_users_for", "least_epsilon_for"]
 
 _EPSILONS = (math.log(0.01), math.log(30.0))
-_USERS = (math.log(2), math.log(10**12))
-_PRECISION = 0.002
-_CONTENDERS = 2
+_MOST_USERS = math.log(10**9)
+_USERS_PER_ERROR = 10  # a count that is off by more than a tenth of the users says little
+_PRECISION = 0.004
 _MOST_ROUNDS = 3
 
 Errors = Callable[[float, "set[str] | None"], list[Plan]]
 
 
 def least_epsilon_for(question: Question, *, accuracy: float, delta: float, **limits: Any) -> Plans:
-    """The plans at the least epsilon (to 0.2 per cent) at which the best one's error is at most ``accuracy``.
+    """The plans at the least epsilon (to 0.4 per cent) at which the best one's error is at most ``accuracy``.
 
     ``limits`` are those of ``plan``: trust, honest_fraction, max_messages, max_bytes, max_local_epsilon, confidence.
     """
@@ -47,9 +47,10 @@ def least_epsilon_for(question: Question, *, accuracy: float, delta: float, **li
 
 
 def fewest_users_for(question: Question, *, accuracy: float, epsilon: float, delta: float, **limits: Any) -> Plans:
-    """The plans for the fewest users (to 0.2 per cent) with whom the best one's error is at most ``accuracy``.
+    """The plans for the fewest users (to 0.4 per cent) with whom the best one's error is at most ``accuracy``.
 
-    The number of users that the question names is ignored; ``limits`` are those of ``plan``.
+    The number of users that the question names is ignored; ``limits`` are those of ``plan``. For counts, at least
+    ten times as many users as the wanted error are taken.
     """
     check_target(epsilon, delta)
     _check(accuracy)
@@ -61,7 +62,10 @@ def fewest_users_for(question: Question, *, accuracy: float, epsilon: float, del
     def errors(log_users: float, names: set[str] | None) -> list[Plan]:
         return _feasible(asked(log_users), epsilon, delta, kept, names)
 
-    reached = _search(errors, accuracy, math.log(10_000), *_USERS)
+    fewest = math.log(max(2.0, _USERS_PER_ERROR * accuracy if question.unit == "users" else 2.0))
+    if fewest >= _MOST_USERS:
+        raise ParameterError(f"An error of {accuracy:g} users is larger than can be planned for.", accuracy=accuracy)
+    reached = _search(errors, accuracy, max(math.log(10_000), fewest), fewest, _MOST_USERS)
     if reached is None:
         raise InfeasibleError(
             f"No number of users brings the error down to {accuracy:g} {question.unit} "
@@ -84,7 +88,7 @@ def _feasible(question: Question, epsilon: float, delta: float, limits: Limits, 
     """Plans to choose from, the best first."""
     if honest_count(question.users, limits.honest_fraction) < 2:
         return []  # nobody to hide among
-    found = candidates(question, epsilon, delta, limits, names=names, references=False)
+    found = candidates(question, epsilon, delta, limits, names=names, references=False, verify=False)
     plans = [each for each in found if isinstance(each, Plan)]
     return sorted(plans, key=lambda each: each.expected.rmse)
 
@@ -103,34 +107,31 @@ def _search(errors: Errors, accuracy: float, start: float, low: float, high: flo
 
     point = start
     for _ in range(_MOST_ROUNDS):
-        ahead = {each.protocol.name for each in errors(point, None)[:_CONTENDERS]}
+        ahead = {each.protocol.name for each in errors(point, None)[:1]}
         if contenders and ahead <= contenders:
             return point
         contenders |= ahead
-        reached = _crossing(excess, point, low, high)
-        if reached is None:
-            return None
-        point = reached
+        if excess(high) > 0:  # perhaps one will do that is not ahead, or not feasible, where the search began
+            contenders = {each.protocol.name for each in errors(high, None)[:1]}
+            if not contenders or excess(high) > 0:
+                return None
+        point = _crossing(excess, point, low, high)
     return point
 
 
-def _crossing(excess: Callable[[float], float], start: float, low: float, high: float) -> float | None:
-    """The least point with no excess, to the precision; errors fall about as fast as the point grows."""
-    at, value = start, excess(start)
-    left, right = low, high
-    reached = False
-    while True:
-        if value > 0:
-            left = max(left, at)
-        else:
-            right, reached = min(right, at), True
-        if right - left <= _PRECISION:
-            break
-        step = value if math.isfinite(value) else 1.0
-        guess = at + step + (_PRECISION / 4 if value > 0 else -_PRECISION / 4)
-        inside = left + _PRECISION / 4 < guess < right - _PRECISION / 4
-        at = guess if inside and abs(step) > _PRECISION / 8 else (left + right) / 2
+def _crossing(excess: Callable[[float], float], start: float, low: float, high: float) -> float:
+    """The least point with no excess, to the precision, if ``high`` has none.
+
+    Where errors fall as fast as the point grows, the excess is the step to take; else the range is halved.
+    """
+    left, right, at = low, high, start
+    while right - left > _PRECISION:
         value = excess(at)
-    if reached or excess(right) <= 0:
-        return right
-    return None
+        if value > 0:
+            left = at
+        else:
+            right = at
+        guess = at + value + math.copysign(_PRECISION / 4, value) if abs(value) < 3 else math.inf
+        inside = left + _PRECISION / 4 < guess < right - _PRECISION / 4
+        at = guess if inside and abs(value) > _PRECISION / 8 else (left + right) / 2
+    return right

@@ -76,7 +76,7 @@ class Plan:
     @property
     def variant(self) -> str:
         """How the noise was chosen, in a few words."""
-        return ", ".join((self.calibration, *(f"{name} {value}" for name, value in self.setting.items())))
+        return _variant(self.calibration, self.setting)
 
     @property
     def cost(self) -> Cost:
@@ -192,6 +192,7 @@ def candidates(
     *,
     names: Collection[str] | None = None,
     references: bool = True,
+    verify: bool = True,
 ) -> Iterator[Plan | Rejection]:
     """Every protocol for the question, or those named, with each calibration and setting worth trying."""
     for name, kind in PROTOCOLS[question.shelf].items():
@@ -214,13 +215,15 @@ def candidates(
                 if protocol in tried:
                     continue
                 tried.append(protocol)
-                reason = _why_not_private(protocol) or ("" if reference else limits.why_not(protocol))
+                # tight calibrations end with this check themselves
+                reason = _why_not_private(protocol) if verify and calibration == "paper" else ""
+                reason = reason or ("" if reference else limits.why_not(protocol))
                 expected = protocol.expected_error(confidence=confidence) if not reason else None
-            except (InfeasibleError, ConditionError, MissingPackageError) as error:
-                yield Rejection(name, calibration, str(error))
+            except (InfeasibleError, ConditionError, MissingPackageError, ParameterError) as error:
+                yield Rejection(name, _variant(calibration, setting), str(error))
                 continue
             if expected is None:
-                yield Rejection(name, calibration, reason)
+                yield Rejection(name, _variant(calibration, setting), reason)
             else:
                 expected = _scaled(expected, question.scale())
                 yield Plan(protocol, calibration, expected, setting, reference=reference)
@@ -262,6 +265,10 @@ def _ways(
 
 def _scaled(expected: ExpectedError, factor: float) -> ExpectedError:
     return replace(expected, rmse=expected.rmse * factor, max_error=expected.max_error * factor)
+
+
+def _variant(calibration: str, setting: Mapping[str, Any]) -> str:
+    return ", ".join((calibration, *(f"{name} {value}" for name, value in setting.items())))
 
 
 def _ranked(plans: list[Plan]) -> list[Plan]:

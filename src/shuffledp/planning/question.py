@@ -11,6 +11,9 @@ from shuffledp.errors import DomainError
 
 __all__ = ["Count", "Histogram", "Mean", "Question", "Sum"]
 
+MOST_CATEGORIES = 1 << 31
+"""Every count of a histogram is held in memory."""
+
 
 @dataclass(frozen=True)
 class Count:
@@ -57,6 +60,11 @@ class Histogram:
             raise DomainError(f"{len(self.categories)} categories do not make a domain of {self.domain_size}.")
         if self.domain_size is not None and self.domain_size < 1:
             raise DomainError(f"The domain needs at least one category, not {self.domain_size}.")
+        if self.domain_size is not None and self.domain_size > MOST_CATEGORIES:
+            raise DomainError(
+                f"A histogram has at most {MOST_CATEGORIES:,} categories, not {self.domain_size:,}.",
+                domain_size=self.domain_size,
+            )
 
     def settings(self) -> dict[str, Any]:
         """What a protocol's calibration needs to know of the question."""

@@ -71,7 +71,8 @@ class DiscretePair:
     def delta(self, epsilon: float) -> float:
         """Upper bound on the hockey-stick divergence of ``p`` from ``q``."""
         _check_epsilon(epsilon)
-        excess = self.p - math.exp(min(epsilon, LARGEST_EPSILON)) * self.q
+        with np.errstate(over="ignore", under="ignore"):
+            excess = self.p - math.exp(min(epsilon, LARGEST_EPSILON)) * self.q
         return _rounded_up(math.fsum(excess[excess > 0]), self.cut)
 
     def delta_with_reversed_twin(self, epsilon: float) -> float:

@@ -106,7 +106,8 @@ def paper_row_flip(rows: int, epsilon: float, delta: float) -> Dyadic:
     needed = 33 / 5 / math.tanh(epsilon / 2) ** 2 * math.log(4 / delta)
     if 4 * needed > rows:
         raise ConditionError(
-            f"The theorem needs (132/5) ((e^epsilon + 1)/(e^epsilon - 1))^2 ln(4/delta) = {math.ceil(4 * needed):,} "
+            "The constants of Cheu and Zhilyaev 2022 need "
+            f"(132/5) ((e^epsilon + 1)/(e^epsilon - 1))^2 ln(4/delta) = {math.ceil(4 * needed):,} "
             f"fake rows for epsilon = {epsilon:g} and delta = {delta:g}; given {rows:,}. "
             "The tight calibration needs far fewer.",
             rows=rows,

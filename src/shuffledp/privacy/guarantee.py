@@ -156,6 +156,10 @@ def check_target(epsilon: float, delta: float) -> None:
         raise ParameterError(f"epsilon must be a positive number, not {epsilon}.", epsilon=epsilon)
     if not 0 < delta < 1:
         raise ParameterError(f"delta must lie strictly between 0 and 1, not {delta}.", delta=delta)
+    if epsilon > LARGEST_EPSILON:
+        raise ParameterError(
+            f"epsilon = {epsilon:g} is too large to mean anything: at most {LARGEST_EPSILON:g}.", epsilon=epsilon
+        )
     if epsilon < LEAST_EPSILON or delta < LEAST_DELTA:
         raise ParameterError(
             f"epsilon = {epsilon:g} and delta = {delta:g} are too small to compute with: "

@@ -94,6 +94,7 @@ class SampleAndThreshold:
         return min(1.0, max(removed, added) * (1 + _ROUNDING))
 
 
+@np.errstate(over="ignore", under="ignore", invalid="ignore")
 def _first_bin(law: SampleAndThreshold, epsilons: Floats) -> Floats:
     """sup over k of the divergence of k + 1 holders from k, at each epsilon (which may be negative).
 
@@ -104,7 +105,7 @@ def _first_bin(law: SampleAndThreshold, epsilons: Floats) -> Floats:
     """
     p, tau = float(law.sampling), law.threshold
     share = 1 - (1 - p) * np.exp(-epsilons)  # an outcome counts if v > share (k + 1)
-    turning = np.ceil(tau / np.maximum(share, 0.5 * p)).astype(np.int64)
+    turning = np.minimum(np.ceil(tau / np.maximum(share, 0.5 * p)), 1e15).astype(np.int64)
     k = np.arange(tau - 1, int(turning.max()) + 1, dtype=np.int64)
     grown = np.expm1(epsilons)[:, None]
     at_threshold = _from_count_on(k[None, :], np.full((1, len(k)), tau), p, grown)

@@ -182,7 +182,7 @@ def test_no_bound_is_below_the_truth():
 
 
 def test_the_shared_support_matters():
-    """Outputs that one value cannot produce count in full (SPEC 1.4)."""
+    """Outputs that one value cannot produce count in full."""
     channel = np.array([[0.5, 0, 0.5], [0, 0.5, 0.5]])
     for users in (1, 2, 4):
         assert not falls_short(channel, users, 0.1, blanket_delta(channel, users, 0.1))

@@ -6,8 +6,9 @@ to 1, and one more of their own. A category that nobody holds is estimated to be
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
@@ -243,8 +244,16 @@ class BalcerCheuHistogram(Round):
         confidence: float = 0.95,
         counts: NDArray[np.int64] | None = None,
     ) -> ExpectedError:
-        """The predicted error of a category that stands clear of the noise, or of given true counts."""
-        return self._analysis(self.users, estimator, 1 - confidence).expected_error(counts)
+        """The larger error of a category of average size and of one that stands clear of the noise.
+
+        Or the error of given true counts.
+        """
+        analysis = self._analysis(self.users, estimator, 1 - confidence)
+        if counts is not None:
+            return analysis.expected_error(counts)
+        average = analysis.mean_squared_error(round(self.users / self.domain_size))
+        clear = analysis.expected_error()
+        return replace(clear, rmse=max(clear.rmse, math.sqrt(average)))
 
     def _check_tally(self, tally: Tally) -> None:
         """Every category is there, and the messages are as many as that many users send."""

@@ -203,7 +203,8 @@ def _paper_mean(epsilon: float, delta: float) -> float:
     """36 ln(e/(epsilon delta))/epsilon^2 uniform tuples for each codeword; for epsilon <= 1."""
     if epsilon > 1:
         raise ConditionError(
-            f"The theorem needs epsilon <= 1, not {epsilon:g}; the tight calibration has no such limit.",
+            f"The constants of Ghazi et al. 2021 need epsilon <= 1, not {epsilon:g}; "
+            "the tight calibration has no such limit.",
             epsilon=epsilon,
         )
     return 36 * (1 - math.log(epsilon * delta)) / epsilon**2

@@ -260,8 +260,9 @@ def _paper_parameters(terms: Terms, buckets: int | None) -> tuple[int, Dyadic]:
     chosen = buckets or round((largest + 2) / 3)
     if chosen < 2 or chosen >= largest:
         raise ConditionError(
-            f"The theorem needs 2 or more buckets and fewer than (n - 1)/max(14 ln(2/delta)/epsilon^2, 27/epsilon) = "
-            f"{largest:.4g}; given {chosen:,} with {terms.honest_users:,} honest users.",
+            "Theorem 3.1 of Balle et al. 2019 on hashes needs 2 or more buckets and fewer than "
+            f"(n - 1)/max(14 ln(2/delta)/epsilon^2, 27/epsilon) = {largest:.4g} "
+            f"with {terms.honest_users:,} honest users; {chosen:,} would do best.",
             buckets=chosen,
             largest=largest,
         )

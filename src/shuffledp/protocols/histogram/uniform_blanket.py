@@ -292,7 +292,8 @@ def paper_blanket_mean(epsilon: float, delta: float) -> float:
     """How many uniform messages each cell needs by Luo, Wang and Yi (2022): 32 ln(2/delta)/epsilon^2, epsilon <= 3."""
     if epsilon > 3:
         raise ConditionError(
-            f"The theorem needs epsilon <= 3, not {epsilon:g}; the tight calibration has no such limit.",
+            f"The constants of Luo, Wang and Yi 2022 need epsilon <= 3, not {epsilon:g}; "
+            "the tight calibration has no such limit.",
             epsilon=epsilon,
         )
     return 32 * math.log(2 / delta) / epsilon**2

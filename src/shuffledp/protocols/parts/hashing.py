@@ -51,6 +51,8 @@ class AffineHashes:
     @classmethod
     def for_domain(cls, size: int, buckets: int) -> AffineHashes:
         """The family with the least prime that fits."""
+        if max(size, buckets) >= _LARGEST_PRIME:
+            raise ParameterError(f"Hashing needs fewer than 2^31 values, not {max(size, buckets):,}.", size=size)
         return cls(least_prime(max(size, buckets, 3)), buckets)
 
     @property

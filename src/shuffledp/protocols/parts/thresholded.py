@@ -61,20 +61,21 @@ class ThresholdAnalysis(LinearAnalysis):
         return at
 
     def expected_error(self, confidence: float, truth: NDArray[Any] | None = None) -> ExpectedError:
-        """The error of a count that is shown with this confidence, or of all of the given true counts."""
+        """The larger error of a count of average size and of one that is shown, or that of the given true counts."""
         if not 0 < confidence < 1:
             raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence:g}.", confidence=confidence)
         risk = (1 - confidence) / (2 * min(self.numbers, self.largest))  # only categories that are held can be off
         return ExpectedError(
-            rmse=math.sqrt(self._mean_squared_error(confidence, truth)),
+            rmse=math.sqrt(self._mean_squared_error(truth)),
             max_error=max(float(self.hidden(risk)), self.error.radius(risk, self.largest)),
             confidence=confidence,
         )
 
-    def _mean_squared_error(self, confidence: float, truth: NDArray[Any] | None) -> float:
+    def _mean_squared_error(self, truth: NDArray[Any] | None) -> float:
         if truth is None:
-            clear = max(self.largest / self.numbers, self.hidden(1 - confidence) + 1.0)
-            return float(self.error.variance(np.array([clear]))[0])
+            average = round(self.largest / self.numbers)
+            shown = float(self.error.variance(np.array([max(average, self.hidden(0.05) + 1.0)]))[0])
+            return max(shown, self._mean_squared_error(np.array([average])))
         distinct, times = np.unique(np.asarray(truth).astype(np.int64), return_counts=True)
         return float(self.withholding.squared_errors(distinct) @ times) / float(times.sum())
 
