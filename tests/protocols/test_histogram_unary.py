@@ -132,6 +132,6 @@ def test_what_is_refused():
 
 def test_no_epsilon_claims_too_much():
     """Also where probabilities reach the last bit that can be sampled."""
-    for epsilon in (1e-12, 1e-9, 40.0, 45.0, 300.0, 5000.0):
+    for epsilon in (1e-12, 1e-9, 40.0, 45.0, 300.0, 700.0):
         for variant in unary.VARIANTS:
             assert calibrated(epsilon=epsilon, variant=variant).guarantee.local_epsilon <= epsilon

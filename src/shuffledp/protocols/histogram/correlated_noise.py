@@ -33,6 +33,7 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 __all__ = ["CorrelatedNoiseHistogram"]
 
 _LEFT_OUT = 1e-5
+_LEAST_WORTH_TRYING = 0.1
 _LARGEST_LISTED = 2_000_000
 
 
@@ -76,9 +77,9 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         return cls(terms, *choose(terms.epsilon, terms.delta, split, "histogram"), size, named)
 
     @classmethod
-    def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:  # noqa: ARG003
-        """Less error for more messages, and fewer messages for more error."""
-        return ({"split": 0.96}, {"split": 0.7})
+    def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
+        """Less error for more messages, and fewer messages for more error; not where each takes long to find."""
+        return ({"split": 0.96}, {"split": 0.7}) if settings["epsilon"] >= _LEAST_WORTH_TRYING else ()
 
     @property
     def shares(self) -> NoiseShares:
