@@ -79,7 +79,7 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
         """Less error for more messages, and fewer messages for more error; not where each takes long to find."""
-        return ({"split": 0.96}, {"split": 0.7}) if settings["epsilon"] >= _LEAST_WORTH_TRYING else ()
+        return ({"split": 0.96}, {"split": 0.7}) if settings.get("epsilon", 1.0) >= _LEAST_WORTH_TRYING else ()
 
     @property
     def shares(self) -> NoiseShares:
