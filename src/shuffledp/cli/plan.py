@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -129,56 +130,39 @@ def plan_histogram(
     _plan(question, users, epsilon, delta, accuracy, limits, plot, as_json)
 
 
-def plan_sum(
-    lower: LowerOption,
-    upper: UpperOption,
-    delta: DeltaOption,
-    whole: WholeOption = False,
-    users: UsersOption = None,
-    epsilon: EpsilonOption = None,
-    accuracy: AccuracyOption = None,
-    trust: TrustOption = "shuffled",
-    honest_fraction: HonestFractionOption = 1.0,
-    max_messages: MaxMessagesOption = None,
-    max_bytes: MaxBytesOption = None,
-    max_local_epsilon: MaxLocalEpsilonOption = None,
-    confidence: ConfidenceOption = 0.95,
-    plot: PlotOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Plan a private sum of numbers between two bounds.
+def _command(kind: type[Sum]) -> Callable[..., None]:
+    """``plan sum`` and ``plan mean`` take the same options."""
 
-    Example: shuffledp plan sum --users 20000 --lower 0 --upper 100 --epsilon 1 --delta 1e-8
-    """
-    limits = _limits(trust, honest_fraction, max_messages, max_bytes, max_local_epsilon, confidence)
-    question = Sum(users if users is not None else _UNKNOWN_USERS, lower, upper, whole)
-    _plan(question, users, epsilon, delta, accuracy, limits, plot, as_json)
+    def command(
+        lower: LowerOption,
+        upper: UpperOption,
+        delta: DeltaOption,
+        whole: WholeOption = False,
+        users: UsersOption = None,
+        epsilon: EpsilonOption = None,
+        accuracy: AccuracyOption = None,
+        trust: TrustOption = "shuffled",
+        honest_fraction: HonestFractionOption = 1.0,
+        max_messages: MaxMessagesOption = None,
+        max_bytes: MaxBytesOption = None,
+        max_local_epsilon: MaxLocalEpsilonOption = None,
+        confidence: ConfidenceOption = 0.95,
+        plot: PlotOption = None,
+        as_json: JsonOption = False,
+    ) -> None:
+        limits = _limits(trust, honest_fraction, max_messages, max_bytes, max_local_epsilon, confidence)
+        question = kind(users if users is not None else _UNKNOWN_USERS, lower, upper, whole)
+        _plan(question, users, epsilon, delta, accuracy, limits, plot, as_json)
+
+    command.__doc__ = (
+        f"Plan a private {kind.name} of numbers between two bounds.\n\n"
+        f"Example: shuffledp plan {kind.name} --users 20000 --lower 0 --upper 100 --epsilon 1 --delta 1e-8"
+    )
+    return command
 
 
-def plan_mean(
-    lower: LowerOption,
-    upper: UpperOption,
-    delta: DeltaOption,
-    whole: WholeOption = False,
-    users: UsersOption = None,
-    epsilon: EpsilonOption = None,
-    accuracy: AccuracyOption = None,
-    trust: TrustOption = "shuffled",
-    honest_fraction: HonestFractionOption = 1.0,
-    max_messages: MaxMessagesOption = None,
-    max_bytes: MaxBytesOption = None,
-    max_local_epsilon: MaxLocalEpsilonOption = None,
-    confidence: ConfidenceOption = 0.95,
-    plot: PlotOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Plan a private mean of numbers between two bounds.
-
-    Example: shuffledp plan mean --users 20000 --lower 0 --upper 100 --epsilon 1 --delta 1e-8
-    """
-    limits = _limits(trust, honest_fraction, max_messages, max_bytes, max_local_epsilon, confidence)
-    question = Mean(users if users is not None else _UNKNOWN_USERS, lower, upper, whole)
-    _plan(question, users, epsilon, delta, accuracy, limits, plot, as_json)
+plan_sum = _command(Sum)
+plan_mean = _command(Mean)
 
 
 def _limits(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -53,90 +54,52 @@ __all__ = ["run_mean", "run_sum"]
 ClipOption = Annotated[bool, typer.Option("--clip", help="Move numbers outside the bounds to the nearer one.")]
 
 
-def run_sum(
-    data: DataArgument,
-    column: ColumnOption,
-    lower: LowerOption,
-    upper: UpperOption,
-    epsilon: EpsilonOption,
-    delta: DeltaOption,
-    whole: WholeOption = False,
-    clip: ClipOption = False,
-    drop_missing: DropMissingOption = False,
-    protocol: ProtocolOption = BEST,
-    calibration: CalibrationOption = Calibration.tight,
-    honest_fraction: HonestFractionOption = 1.0,
-    estimator: EstimatorOption = None,
-    confidence: ConfidenceOption = 0.95,
-    out: OutOption = None,
-    plot: PlotOption = None,
-    engine: EngineOption = Engine.local,
-    route: RouteOption = Route.auto,
-    insecure_seed: SeedOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Add up privately the users' numbers, each between two public bounds.
+def _command(statistic: str, purpose: str) -> Callable[..., None]:
+    """``run sum`` and ``run mean`` take the same options and differ in the last step only."""
 
-    Example: shuffledp run sum survey.csv --column minutes --lower 0 --upper 240 --epsilon 1 --delta 1e-6
-    """
-    target = Target(protocol, epsilon, delta, calibration, honest_fraction)
-    interval = Interval(lower, upper, whole)
-    _run_numbers(
-        "sum",
-        data,
-        FileColumn(data, column, drop_missing),
-        interval,
-        clip,
-        target,
-        estimator,
-        _Delivery(confidence, out, plot, as_json),
-        engine,
-        route,
-        insecure_seed,
+    def command(
+        data: DataArgument,
+        column: ColumnOption,
+        lower: LowerOption,
+        upper: UpperOption,
+        epsilon: EpsilonOption,
+        delta: DeltaOption,
+        whole: WholeOption = False,
+        clip: ClipOption = False,
+        drop_missing: DropMissingOption = False,
+        protocol: ProtocolOption = BEST,
+        calibration: CalibrationOption = Calibration.tight,
+        honest_fraction: HonestFractionOption = 1.0,
+        estimator: EstimatorOption = None,
+        confidence: ConfidenceOption = 0.95,
+        out: OutOption = None,
+        plot: PlotOption = None,
+        engine: EngineOption = Engine.local,
+        route: RouteOption = Route.auto,
+        insecure_seed: SeedOption = None,
+        as_json: JsonOption = False,
+    ) -> None:
+        target = Target(protocol, epsilon, delta, calibration, honest_fraction)
+        interval = Interval(lower, upper, whole)
+        _run_numbers(
+            statistic,
+            data,
+            FileColumn(data, column, drop_missing),
+            interval,
+            clip,
+            target,
+            estimator,
+            _Delivery(confidence, out, plot, as_json),
+            engine,
+            route,
+            insecure_seed,
+        )
+
+    command.__doc__ = (
+        f"{purpose} of the users' numbers, each between two public bounds.\n\n"
+        f"Example: shuffledp run {statistic} survey.csv --column minutes --lower 0 --upper 240 --epsilon 1 --delta 1e-6"
     )
-
-
-def run_mean(
-    data: DataArgument,
-    column: ColumnOption,
-    lower: LowerOption,
-    upper: UpperOption,
-    epsilon: EpsilonOption,
-    delta: DeltaOption,
-    whole: WholeOption = False,
-    clip: ClipOption = False,
-    drop_missing: DropMissingOption = False,
-    protocol: ProtocolOption = BEST,
-    calibration: CalibrationOption = Calibration.tight,
-    honest_fraction: HonestFractionOption = 1.0,
-    estimator: EstimatorOption = None,
-    confidence: ConfidenceOption = 0.95,
-    out: OutOption = None,
-    plot: PlotOption = None,
-    engine: EngineOption = Engine.local,
-    route: RouteOption = Route.auto,
-    insecure_seed: SeedOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Estimate privately the mean of the users' numbers, each between two public bounds.
-
-    Example: shuffledp run mean survey.csv --column minutes --lower 0 --upper 240 --epsilon 1 --delta 1e-6
-    """
-    target = Target(protocol, epsilon, delta, calibration, honest_fraction)
-    interval = Interval(lower, upper, whole)
-    _run_numbers(
-        "mean",
-        data,
-        FileColumn(data, column, drop_missing),
-        interval,
-        clip,
-        target,
-        estimator,
-        _Delivery(confidence, out, plot, as_json),
-        engine,
-        route,
-        insecure_seed,
-    )
+    return command
 
 
 class _Delivery(NamedTuple):
@@ -183,3 +146,7 @@ def _run_numbers(
     )
     say(f"Between {low:,.6g} and {high:,.6g} with {delivery.confidence:.0%} confidence, by {estimate.protocol}.")
     say_guarantee(estimate)
+
+
+run_sum = _command("sum", "Estimate privately the sum")
+run_mean = _command("mean", "Estimate privately the mean")

@@ -9,27 +9,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from shuffledp.domain import check_counts, check_index, check_indices
 from shuffledp.errors import ConditionError, ParameterError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.flipped_bits import FlippedCount, least_count_flip, paper_count_flip
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.kinds import CountProtocol, one_message_each
-from shuffledp.protocols.parts.linear import LinearAnalysis
-from shuffledp.protocols.parts.response import respond, response_analysis, response_law, sample_responses
+from shuffledp.protocols.parts.answers import AnswerCount
 from shuffledp.protocols.terms import Terms
-from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
+from shuffledp.randomness import Dyadic
 
 __all__ = ["CheuCount", "theorem_4_11_error"]
 
 
 @dataclass(frozen=True)
-class CheuCount(CountProtocol):
+class CheuCount(AnswerCount):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "cheu"
@@ -66,37 +59,6 @@ class CheuCount(CountProtocol):
             "Cheu et al. 2019, Lemma 4.8" if self.terms.calibration == "paper" else "certified for all data by clones"
         )
         return self.terms.guarantee(law, theorem=theorem, local_epsilon=law.local_epsilon)
-
-    @property
-    def cost(self) -> Cost:
-        """One bit."""
-        return Cost(1.0, 1, 1)
-
-    @property
-    def message_format(self) -> MessageFormat:
-        """A bit."""
-        return MessageFormat((2,))
-
-    def report_law(self, value: int) -> Law:
-        """One bit: the own one, or its opposite with the probability ``flip``."""
-        return response_law(check_index(value, 2), 2, self.blanket)
-
-    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
-        """The randomizer on many users at once."""
-        bits = respond(check_indices(values, 2), 2, self.blanket, source)
-        return one_message_each(bits.astype(np.uint8), source)
-
-    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """Everybody's bit at once, without an order."""
-        return sample_responses(check_counts(counts, 2), self.blanket, source)
-
-    def observed(self, tally: Tally) -> NDArray[Any]:
-        """The number of ones."""
-        return tally.counts[1:]
-
-    def analysis(self, users: int) -> LinearAnalysis:
-        """The estimate n / (n - lambda) (ones - lambda / 2); its variance is the same for every true count."""
-        return response_analysis(users, 2, self.blanket, numbers=1)
 
 
 def theorem_4_11_error(users: int, noise: float, beta: float) -> float:

@@ -9,32 +9,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from shuffledp.domain import check_counts, check_index, check_indices
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.kinds import CountProtocol, one_message_each
-from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.parts.answers import AnswerCount
 from shuffledp.protocols.parts.response import (
     blanket_for,
-    respond,
-    response_analysis,
     response_epsilon,
-    response_law,
-    sample_responses,
 )
 from shuffledp.protocols.terms import Terms
-from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
+from shuffledp.randomness import Dyadic
 
 __all__ = ["RandomizedResponse"]
 
 
 @dataclass(frozen=True)
-class RandomizedResponse(CountProtocol):
+class RandomizedResponse(AnswerCount):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "randomized-response"
@@ -64,34 +54,3 @@ class RandomizedResponse(CountProtocol):
     def guarantee(self) -> Guarantee:
         """Pure local privacy, from the probability that is really sampled."""
         return self.terms.local_guarantee(response_epsilon(2, self.blanket), theorem="exact ratio")
-
-    @property
-    def cost(self) -> Cost:
-        """One bit."""
-        return Cost(1.0, 1, 1)
-
-    @property
-    def message_format(self) -> MessageFormat:
-        """A bit."""
-        return MessageFormat((2,))
-
-    def report_law(self, value: int) -> Law:
-        """One bit: the truth, or a fair coin."""
-        return response_law(check_index(value, 2), 2, self.blanket)
-
-    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
-        """The randomizer on many users at once."""
-        bits = respond(check_indices(values, 2), 2, self.blanket, source)
-        return one_message_each(bits.astype(np.uint8), source)
-
-    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """Everybody's answer at once, without an order."""
-        return sample_responses(check_counts(counts, 2), self.blanket, source)
-
-    def observed(self, tally: Tally) -> NDArray[Any]:
-        """The number of ones."""
-        return tally.counts[1:]
-
-    def analysis(self, users: int) -> LinearAnalysis:
-        """Linear in the number of ones; the variance is the same for every true count."""
-        return response_analysis(users, 2, self.blanket, numbers=1)

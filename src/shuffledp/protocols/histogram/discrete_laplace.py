@@ -11,17 +11,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.domain import Categories, check_counts
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.model import Law, Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceLaw, decay_of, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
+from shuffledp.protocols.parts.clear import ClearHistogram
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
 from shuffledp.protocols.parts.thresholded import check_unreleased
 from shuffledp.protocols.terms import Terms
@@ -34,11 +34,10 @@ _LARGEST_LISTED = 100_000
 
 
 @dataclass(frozen=True)
-class DiscreteLaplaceHistogram(HistogramProtocol):
+class DiscreteLaplaceHistogram(ClearHistogram):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "discrete-laplace"
-    model: ClassVar[str] = "central"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
     terms: Terms
@@ -71,26 +70,6 @@ class DiscreteLaplaceHistogram(HistogramProtocol):
         """Pure privacy towards everybody but the party that collects."""
         law = DiscreteLaplaceLaw(self.ratio, coordinates=2)
         return self.terms.guarantee(law, theorem="exact divergence of the noise", trust="central")
-
-    @property
-    def cost(self) -> Cost:
-        """One category."""
-        return Cost(1.0, 1, self.message_format.bits)
-
-    @property
-    def message_format(self) -> MessageFormat:
-        """A category's index."""
-        return MessageFormat((self.domain_size,))
-
-    def report_law(self, value: int) -> Law:
-        """The value as it is."""
-        owned = check_index(value, self.domain_size)
-        return {tuple(int(place == owned) for place in range(self.domain_size)): 1.0}
-
-    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
-        """Users send their categories: the party that collects is trusted with them."""
-        owned = check_indices(values, self.domain_size)
-        return one_message_each(owned.astype(self.message_format.dtype), source)
 
     def release(self, tally: Tally, *, source: RandomSource = SYSTEM) -> Tally:
         """Noise on every count, also on those that are 0."""

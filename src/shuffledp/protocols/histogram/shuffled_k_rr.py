@@ -11,33 +11,24 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.domain import Categories
 from shuffledp.errors import ConditionError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.amplification import RandomizedResponseLaw, least_blanket
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
-from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.parts.answers import AnswerHistogram
 from shuffledp.protocols.parts.response import (
-    respond,
-    response_analysis,
     response_epsilon,
-    response_law,
-    sample_responses,
 )
 from shuffledp.protocols.terms import Terms
-from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
+from shuffledp.randomness import Dyadic
 
 __all__ = ["ShuffledKRandomizedResponse", "theorem_31_mean"]
 
 
 @dataclass(frozen=True)
-class ShuffledKRandomizedResponse(HistogramProtocol):
+class ShuffledKRandomizedResponse(AnswerHistogram):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "shuffled-k-rr"
@@ -87,34 +78,6 @@ class ShuffledKRandomizedResponse(HistogramProtocol):
         law = RandomizedResponseLaw(self.terms.honest_users, self.blanket, self.domain_size)
         local = response_epsilon(self.domain_size, self.blanket) if self.domain_size > 1 else 0.0
         return self.terms.guarantee(law, theorem=law.theorem, local_epsilon=local)
-
-    @property
-    def cost(self) -> Cost:
-        """One category."""
-        return Cost(1.0, 1, self.message_format.bits)
-
-    @property
-    def message_format(self) -> MessageFormat:
-        """A category's index."""
-        return MessageFormat((self.domain_size,))
-
-    def report_law(self, value: int) -> Law:
-        """One message: the own category, or any."""
-        return response_law(check_index(value, self.domain_size), self.domain_size, self.blanket)
-
-    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
-        """The randomizer on many users at once."""
-        owned = check_indices(values, self.domain_size)
-        answers = respond(owned, self.domain_size, self.blanket, source)
-        return one_message_each(answers.astype(self.message_format.dtype), source)
-
-    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """Everybody's answer at once, without an order."""
-        return sample_responses(check_counts(counts, self.domain_size), self.blanket, source)
-
-    def analysis(self, users: int) -> LinearAnalysis:
-        """A category is sent by its holders with probability p, by others with q."""
-        return response_analysis(users, self.domain_size, self.blanket)
 
 
 def theorem_31_mean(epsilon: float, delta: float) -> float:

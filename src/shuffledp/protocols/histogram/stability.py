@@ -12,19 +12,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.domain import Categories, check_counts
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.model import Law, Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, decay_of, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.thresholding import StabilityLaw, least_threshold_for
 from shuffledp.protocols.histogram.discrete_laplace import likely_noise, noise_mass
-from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
+from shuffledp.protocols.parts.clear import ClearHistogram
 from shuffledp.protocols.parts.linear import FixedNoise
 from shuffledp.protocols.parts.thresholded import (
     THRESHOLD_ESTIMATORS,
@@ -42,11 +42,10 @@ _LARGEST_LISTED = 100_000
 
 
 @dataclass(frozen=True)
-class StabilityHistogram(HistogramProtocol):
+class StabilityHistogram(ClearHistogram):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "stability"
-    model: ClassVar[str] = "central"
     estimators: ClassVar[tuple[str, ...]] = THRESHOLD_ESTIMATORS
 
     terms: Terms
@@ -89,26 +88,6 @@ class StabilityHistogram(HistogramProtocol):
             theorem="divergence of the noise and of the threshold together",
             trust="central",
         )
-
-    @property
-    def cost(self) -> Cost:
-        """One category."""
-        return Cost(1.0, 1, self.message_format.bits)
-
-    @property
-    def message_format(self) -> MessageFormat:
-        """A category's index."""
-        return MessageFormat((self.domain_size,))
-
-    def report_law(self, value: int) -> Law:
-        """The value as it is."""
-        owned = check_index(value, self.domain_size)
-        return {tuple(int(place == owned) for place in range(self.domain_size)): 1.0}
-
-    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
-        """Users send their categories: the party that collects is trusted with them."""
-        owned = check_indices(values, self.domain_size)
-        return one_message_each(owned.astype(self.message_format.dtype), source)
 
     def release(self, tally: Tally, *, source: RandomSource = SYSTEM) -> Tally:
         """Noise on every count that is not 0; what then lies below the threshold becomes 0."""

@@ -1,0 +1,74 @@
+"""Every user sends one answer by randomized response, local or shuffled: all of such a protocol but its calibration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import check_counts, check_index, check_indices
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.protocols.kinds import CountProtocol, HistogramProtocol, one_message_each
+from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.parts.response import respond, response_analysis, response_law, sample_responses
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
+
+__all__ = ["AnswerCount", "AnswerHistogram"]
+
+
+class _Answer:
+    """One index below ``domain_size``: the own one, or with probability ``blanket`` a uniform one."""
+
+    if TYPE_CHECKING:  # a field of the protocol, or derived from one
+
+        @property
+        def blanket(self) -> Dyadic: ...
+
+        @property
+        def domain_size(self) -> int: ...
+
+    @property
+    def cost(self) -> Cost:
+        """One answer."""
+        return Cost(1.0, 1, self.message_format.bits)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """An index."""
+        return MessageFormat((self.domain_size,))
+
+    def report_law(self, value: int) -> Law:
+        """One message: the own index, or any."""
+        return response_law(check_index(value, self.domain_size), self.domain_size, self.blanket)
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once."""
+        answers = respond(check_indices(values, self.domain_size), self.domain_size, self.blanket, source)
+        return one_message_each(answers.astype(self.message_format.dtype), source)
+
+    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
+        """Everybody's answer at once, without an order."""
+        return sample_responses(check_counts(counts, self.domain_size), self.blanket, source)
+
+
+class AnswerHistogram(_Answer, HistogramProtocol):
+    """Answers about a category."""
+
+    domain_size: int
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """A category is sent by its holders with probability p, by others with q."""
+        return response_analysis(users, self.domain_size, self.blanket)
+
+
+class AnswerCount(_Answer, CountProtocol):
+    """Answers about a bit."""
+
+    def observed(self, tally: Tally) -> NDArray[Any]:
+        """The number of ones."""
+        return tally.counts[1:]
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """Linear in the number of ones; the variance is the same for every true count."""
+        return response_analysis(users, 2, self.blanket, numbers=1)
