@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench lint format docs clean
+.PHONY: help demo studies test test-slow bench lint format docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,6 +34,9 @@ $(VENV)/.bench: $(VENV)/.dev benchmarks/requirements.txt
 
 demo: $(VENV)/.run ## a private histogram of bundled data, next to the truth
 	@$(BIN)/shuffledp demo
+
+studies: $(VENV)/.run ## every table and theorem of the literature, measured and drawn, in build/studies
+	@$(BIN)/shuffledp reproduce all --out build/studies
 
 test: $(VENV)/.dev lint ## lint, types, contracts, then all tests but the slow ones
 	@$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"

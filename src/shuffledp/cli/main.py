@@ -15,13 +15,14 @@ from shuffledp.cli.account import account
 from shuffledp.cli.audit import audit
 from shuffledp.cli.demo import demo
 from shuffledp.cli.plan import plan_count, plan_histogram, plan_mean, plan_sum
+from shuffledp.cli.reproduce import reproduce
 from shuffledp.cli.run import run_count, run_histogram
 from shuffledp.cli.run_numbers import run_mean, run_sum
 from shuffledp.errors import DomainError, ParameterError, ShuffledpError
 
 __all__ = ["app", "main"]
 
-_INTERRUPTED = "interrupted; nothing was written."
+_INTERRUPTED = "interrupted; nothing half-written is left."
 _INTERRUPT_STATUS = 130
 
 app = typer.Typer(
@@ -46,6 +47,7 @@ run_app.command("sum")(run_sum)
 run_app.command("mean")(run_mean)
 app.command()(account)
 app.command()(audit)
+app.command()(reproduce)
 app.command()(demo)
 
 

@@ -1,0 +1,82 @@
+"""``shuffledp reproduce``: a table, theorem or claim of the literature, measured, with a page that explains it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shuffledp.cli.options import JsonOption, SeedOption
+from shuffledp.cli.screen import note, print_json, print_table, progress_bar, say
+from shuffledp.studies.registry import STUDIES, find_study
+from shuffledp.studies.reproduce import Report, reproduce_all
+from shuffledp.studies.reproduce import reproduce as reproduce_one
+
+__all__ = ["reproduce"]
+
+_MOST_SHOWN = 5
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"{', '.join(STUDIES)}, or all.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write to; made if need be.")],
+    quick: Annotated[bool, typer.Option("--quick", help="A small form that shows the same in seconds.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="With all: keep studies that are finished in the folder.")
+    ] = False,
+    seed: SeedOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a table, theorem or claim of the literature: data, figures, and one page that explains it.
+
+    The exit status is 1 if something measured lies on the wrong side of its bound, else 0.
+
+    Example: shuffledp reproduce theorem11 --quick --out studies
+    """
+    if name == "all":
+        with progress_bar("all studies") as progress:
+            reports = reproduce_all(
+                out, quick=quick, seed=seed, resume=resume, progress=progress, told=lambda each: note(_line(each))
+            )
+        page = out / "index.html"
+    else:
+        find_study(name)
+        with progress_bar(name) as progress:
+            reports = [reproduce_one(name, out, quick=quick, seed=seed, progress=progress)]
+        page = out / reports[0].page
+    if as_json:
+        print_json({"page": str(page), "studies": [report.to_json() for report in reports]})
+    else:
+        _show(reports, page)
+    if not all(report.holds for report in reports):
+        raise typer.Exit(1)
+
+
+def _line(report: Report) -> str:
+    state = "holds" if report.holds else "FAILS"
+    return f"{report.study} {state}: {len(report.checks):,} checks, {report.seconds:.0f} s"
+
+
+def _show(reports: list[Report], page: Path) -> None:
+    print_table(
+        ["study", "checks", "failed", "seconds"],
+        [
+            [
+                report.study,
+                f"{len(report.checks):,}",
+                f"{sum(not check.holds for check in report.checks):,}",
+                f"{report.seconds:.1f}",
+            ]
+            for report in reports
+        ],
+    )
+    broken = [(report, check) for report in reports for check in report.checks if not check.holds]
+    for report, check in broken[:_MOST_SHOWN]:
+        say(
+            f"FAILS: {report.study}: {check.claim} at {check.where}: {check.measured:.4g} should be "
+            f"{check.relation} {check.bound:.4g} ({check.evidence})."
+        )
+    if len(broken) > _MOST_SHOWN:
+        say(f"FAILS: {len(broken) - _MOST_SHOWN:,} more; the pages list them.")
+    say(f"Open {page}")

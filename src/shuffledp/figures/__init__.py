@@ -1,0 +1,22 @@
+"""Figures: one specification to PNG, SVG or a stand-alone HTML page, in light or dark."""
+
+from shuffledp.figures.bars import bars
+from shuffledp.figures.curves import Curve, Panel, curves, panels
+from shuffledp.figures.frontier import frontier
+from shuffledp.figures.labels import place_labels
+from shuffledp.figures.rendering import DARK, FORMATS, LIGHT, Theme, check_figure_path
+
+__all__ = [
+    "DARK",
+    "FORMATS",
+    "LIGHT",
+    "Curve",
+    "Panel",
+    "Theme",
+    "bars",
+    "check_figure_path",
+    "curves",
+    "frontier",
+    "panels",
+    "place_labels",
+]

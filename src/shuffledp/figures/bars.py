@@ -1,0 +1,66 @@
+"""Bars with their intervals: a histogram, or numbers next to each other."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.figures.rendering import LIGHT, render
+
+__all__ = ["bars"]
+
+_MOST_BARS = 60
+
+
+def bars(
+    suffix: str,
+    *,
+    names: list[str],
+    values: NDArray[np.float64],
+    intervals: NDArray[np.float64],
+    title: str,
+    value_title: str,
+    caption: list[str],
+    truth: NDArray[np.float64] | None = None,
+    signed: bool = False,
+) -> bytes:
+    """One horizontal bar per name with its interval; with ``truth``, a mark where the true value lies.
+
+    Beyond sixty names only the largest are drawn, and the caption says so.
+    """
+    import altair as alt
+
+    shown = np.arange(len(names))
+    if len(names) > _MOST_BARS:
+        shown = np.argsort(-values, kind="stable")[:_MOST_BARS]
+        caption = [*caption, f"The {_MOST_BARS} largest of {len(names):,} categories."]
+    rows = [
+        {
+            "name": names[i],
+            "value": float(values[i]) if signed else max(float(values[i]), 0.0),
+            "low": float(intervals[i, 0]),
+            "high": float(intervals[i, 1]),
+            "end": max(float(intervals[i, 1]), 0.0),
+            "label": f"{values[i]:,.0f}" if abs(values[i]) >= 100 or not signed else f"{values[i]:,.4g}",
+        }
+        | ({} if truth is None else {"truth": float(truth[i])})
+        for i in shown
+    ]
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        y=alt.Y("name:N", sort=[names[i] for i in shown], title=None, axis=alt.Axis(labelLimit=260, ticks=False))
+    )
+    columns = base.mark_bar(color=LIGHT.curves[0], height={"band": 0.72}).encode(
+        x=alt.X("value:Q", title=value_title, axis=alt.Axis(format=",~f" if signed else ",.0f", tickCount=6))
+    )
+    lines = base.mark_errorbar(
+        color=LIGHT.ink, ticks={"color": LIGHT.ink, "size": 13, "thickness": 1.5}, rule={"size": 2}
+    ).encode(x=alt.X("low:Q", title=value_title), x2="high:Q")
+    labels = base.mark_text(align="left", dx=6, color=LIGHT.ink).encode(x=alt.X("end:Q"), text="label:N")
+    layers = [columns, lines, labels]
+    if truth is not None:
+        layers.append(
+            base.mark_point(color=LIGHT.curves[1], shape="triangle-up", filled=True, size=45, yOffset=11).encode(
+                x=alt.X("truth:Q")
+            )
+        )
+    return render(alt.layer(*layers), suffix, title, caption, height=max(120, 26 * len(rows)))

@@ -1,0 +1,89 @@
+"""Error against communication: every candidate a point, and the line of those that no other beats."""
+
+from __future__ import annotations
+
+from shuffledp.figures.axes import Axis
+from shuffledp.figures.labels import LABEL_HEIGHT, LETTER_WIDTH, place_labels
+from shuffledp.figures.rendering import LIGHT, Theme, render
+
+__all__ = ["frontier"]
+
+_WIDTH, _HEIGHT = 700, 480
+
+
+def frontier(
+    suffix: str,
+    *,
+    points: list[tuple[str, str, str, float, float]],
+    edge: list[tuple[float, float]],
+    title: str,
+    x_title: str,
+    y_title: str,
+    caption: list[str],
+    theme: Theme = LIGHT,
+) -> bytes:
+    """Candidates as points (name, model, calibration, x, y) on logarithmic axes, and the line of the best ones.
+
+    Of points that share a name and a model, only the first is labelled. The paper's constants are drawn as far as
+    they lie among the others; the caption says how many do not.
+    """
+    import altair as alt
+
+    points, left_out = _within_tight(points)
+    if left_out:
+        caption = [*caption, f"Not drawn: {left_out} with a paper's constants, which lie far outside."]
+    models = list(dict.fromkeys(model for _, model, _, _, _ in points))
+    across = Axis.over([x for *_, x, _ in points], _WIDTH)
+    upward = Axis.over([y for *_, y in points], _HEIGHT)
+    rows = [{"model": model, "calibration": kind, "x": x, "y": y} for _, model, kind, x, y in points]
+    first = {(name, model): (x, y) for name, model, _, x, y in reversed(points)}
+    texts, leaders = [], []
+    pixels = {key: (across.pixel(x), upward.pixel(y)) for key, (x, y) in first.items()}
+    dots_at = [(across.pixel(x), upward.pixel(y)) for *_, x, y in points]
+    for (name, model), (left, low) in place_labels(pixels, dots_at, _WIDTH, _HEIGHT).items():
+        texts.append({"x": across.value(left), "y": upward.value(low), "name": name, "model": model})
+        x, y = first[name, model]
+        end = left if left > across.pixel(x) else left + LETTER_WIDTH * len(name)
+        if abs(low - upward.pixel(y)) > LABEL_HEIGHT or abs(end - across.pixel(x)) > 12:
+            leaders.append({"x": across.value(end), "y": upward.value(low), "x2": x, "y2": y, "model": model})
+    x_axis = alt.X("x:Q", title=x_title, scale=across.scale(), axis=across.ticks(6))
+    y_axis = alt.Y("y:Q", title=y_title, scale=upward.scale(), axis=upward.ticks(6))
+    colour = alt.Color(
+        "model:N",
+        title="model",
+        scale=alt.Scale(domain=models, range=list(theme.curves)),
+        legend=alt.Legend(orient="bottom"),
+    )
+    dots = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_point(filled=True, size=70, opacity=0.9)
+        .encode(x=x_axis, y=y_axis, color=colour, shape=alt.Shape("calibration:N", legend=alt.Legend(orient="bottom")))
+    )
+    labels = (
+        alt.Chart(alt.Data(values=texts))
+        .mark_text(align="left", baseline="middle", fontSize=11)
+        .encode(x=x_axis, y=y_axis, color=colour, text="name:N")
+    )
+    lines = (
+        alt.Chart(alt.Data(values=leaders))
+        .mark_rule(opacity=0.5, strokeWidth=0.8)
+        .encode(x=x_axis, y=y_axis, x2="x2:Q", y2="y2:Q", color=colour)
+    )
+    line = (
+        alt.Chart(alt.Data(values=[{"x": x, "y": y} for x, y in edge]))
+        .mark_line(color=theme.ink, strokeDash=[5, 4], opacity=0.7, interpolate="step-after")
+        .encode(x=x_axis, y=y_axis)
+    )
+    layers = alt.layer(line, lines, dots, labels)
+    return render(layers, suffix, title, caption, height=_HEIGHT, width=_WIDTH, theme=theme)
+
+
+Point = tuple[str, str, str, float, float]
+
+
+def _within_tight(points: list[Point]) -> tuple[list[Point], int]:
+    """Without those of the paper's constants that cost or err more than all others; and how many these are."""
+    tight = [point for point in points if point[2] != "paper"] or points
+    most_x, most_y = max(point[3] for point in tight), max(point[4] for point in tight)
+    kept = [point for point in points if point[3] <= most_x and point[4] <= most_y]
+    return kept, len(points) - len(kept)

@@ -1,0 +1,84 @@
+"""Where labels go, so that each is near its point and none covers another."""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["LABEL_HEIGHT", "LETTER_WIDTH", "place_labels", "spread_out"]
+
+LABEL_HEIGHT, LETTER_WIDTH = 13, 6.1
+"""In pixels, at the size in which labels are drawn."""
+
+Label = tuple[str, str]
+Spot = tuple[float, float]
+
+
+def place_labels(labels: dict[Label, Spot], dots: list[Spot], width: int, height: int) -> dict[Label, Spot]:
+    """Where each label begins, near its point and, as far as there is room, clear of points and other labels."""
+    taken: list[tuple[float, float, float, float]] = [(x - 5, y - 5, x + 5, y + 5) for x, y in dots]
+    placed: dict[Label, Spot] = {}
+    for (name, model), (x, y) in sorted(labels.items(), key=lambda item: -item[1][1]):
+        wide = LETTER_WIDTH * len(name)
+        spots = [
+            (x + aside, y + rise * LABEL_HEIGHT)
+            for rise in range(-12, 13)
+            for aside in (9, 25, 45, 70, 100, 140, -9 - wide, -25 - wide)
+        ]
+        spots.sort(key=lambda spot: _distance(spot, wide, x, y))
+        inside = [
+            (left, low)
+            for left, low in spots
+            if left >= 0 and left + wide <= width + 30 and LABEL_HEIGHT / 2 <= low <= height - LABEL_HEIGHT / 2
+        ]
+        choice = next((spot for spot in inside if _is_free(spot, wide, taken)), (x + 9, y))
+        placed[name, model] = choice
+        taken.append(_box(choice, wide))
+    return placed
+
+
+def _distance(spot: Spot, wide: float, x: float, y: float) -> float:
+    """From the point to the nearer end of the label; heights count more, so that labels stay beside it."""
+    left, low = spot
+    return math.hypot(min(abs(left - x), abs(left + wide - x)), 1.5 * (low - y))
+
+
+def _box(spot: Spot, wide: float) -> tuple[float, float, float, float]:
+    left, low = spot
+    return left - 2, low - LABEL_HEIGHT / 2, left + wide + 2, low + LABEL_HEIGHT / 2
+
+
+def _is_free(spot: Spot, wide: float, taken: list[tuple[float, float, float, float]]) -> bool:
+    left, low, right, high = _box(spot, wide)
+    return all(right <= a or c <= left or high <= b or d <= low for a, b, c, d in taken)
+
+
+def spread_out(heights: list[float], gap: float, lowest: float, highest: float) -> list[float]:
+    """Heights as near as may be to those wanted, at least ``gap`` apart and between the ends if there is room."""
+    order = sorted(range(len(heights)), key=lambda place: heights[place])
+    groups: list[tuple[float, int]] = []  # the wanted middle of each pile of labels, and how many it holds
+    for place in order:
+        middle, size = heights[place], 1
+        while groups and groups[-1][0] + gap * groups[-1][1] / 2 > middle - gap * size / 2:
+            below, count = groups.pop()
+            middle, size = (below * count + middle * size) / (count + size), count + size
+        groups.append((middle, size))
+    result = [0.0] * len(heights)
+    start = 0
+    for middle, size in groups:
+        for step in range(size):
+            result[order[start + step]] = middle + gap * (step - (size - 1) / 2)
+        start += size
+    return _within(result, order, gap, lowest, highest)
+
+
+def _within(heights: list[float], order: list[int], gap: float, lowest: float, highest: float) -> list[float]:
+    """The same moved in from the ends, each label pushing the next."""
+    floor = lowest
+    for place in order:
+        heights[place] = max(heights[place], floor)
+        floor = heights[place] + gap
+    ceiling = highest
+    for place in reversed(order):
+        heights[place] = min(heights[place], ceiling)
+        ceiling = heights[place] - gap
+    return heights

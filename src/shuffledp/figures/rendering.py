@@ -1,0 +1,114 @@
+"""From a specification to bytes: PNG, SVG or a stand-alone HTML page, in light or dark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shuffledp.errors import OutputError
+from shuffledp.output import check_writable
+
+__all__ = ["DARK", "FORMATS", "LIGHT", "Theme", "check_figure_path", "render"]
+
+FORMATS = (".png", ".svg", ".html")
+
+
+def check_figure_path(path: str | Path) -> Path:
+    """Refuse, before any work is done, a figure that cannot be written."""
+    target = check_writable(path)
+    if target.suffix.lower() not in FORMATS:
+        raise OutputError(
+            f"Cannot draw {target}: a figure ends in {', '.join(FORMATS)}, not {target.suffix or 'nothing'!r}.",
+            path=str(target),
+        )
+    return target
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours for one background; those of curves can be told apart by the colour-blind."""
+
+    background: str
+    ink: str
+    soft_ink: str
+    grid: str
+    curves: tuple[str, ...]
+
+
+LIGHT = Theme(
+    background="#ffffff",
+    ink="#222222",
+    soft_ink="#555555",
+    grid="#e6e6e6",
+    curves=("#4477aa", "#cc3311", "#228833", "#aa3377", "#997700", "#009988", "#ee7733", "#555555"),
+)
+DARK = Theme(
+    background="#16181c",
+    ink="#e8e8e8",
+    soft_ink="#b0b4ba",
+    grid="#33373d",
+    curves=("#77aadd", "#ee8866", "#7fc97f", "#ee99cc", "#ddcc77", "#44bb99", "#ffb570", "#c0c0c0"),
+)
+
+
+def render(
+    chart: Any,
+    suffix: str,
+    title: str,
+    caption: list[str],
+    *,
+    height: int | None = None,
+    width: int | None = 520,
+    theme: Theme = LIGHT,
+) -> bytes:
+    """The finished chart as the bytes of a file that ends in ``suffix``."""
+    import altair as alt
+    import vl_convert
+
+    sizes = {name: size for name, size in (("width", width), ("height", height)) if size is not None}
+    finished = (
+        chart.properties(
+            **sizes,
+            padding={"left": 12, "top": 12, "right": 48, "bottom": 12},
+            background=theme.background,
+            title=alt.TitleParams(
+                text=title,
+                subtitle=caption,
+                anchor="start",
+                fontSize=17,
+                color=theme.ink,
+                subtitleFontSize=11,
+                subtitleColor=theme.soft_ink,
+            ),
+        )
+        .configure_view(stroke=None)
+        .configure_axis(
+            labelFontSize=12,
+            titleFontSize=12,
+            gridColor=theme.grid,
+            labelColor=theme.ink,
+            titleColor=theme.ink,
+            domainColor=theme.soft_ink,
+            tickColor=theme.soft_ink,
+        )
+        .configure_legend(labelColor=theme.ink, titleColor=theme.ink)
+        .configure_header(labelColor=theme.ink, titleColor=theme.ink)
+    )
+    specification: str = finished.to_json()
+    if suffix == ".svg":
+        drawing: str = vl_convert.vegalite_to_svg(specification)
+        return drawing.encode()
+    if suffix == ".html":
+        return _page(specification)
+    picture: bytes = vl_convert.vegalite_to_png(specification, scale=2)
+    return picture
+
+
+def _page(specification: str) -> bytes:
+    """A page that needs no network. A value of the data must not be able to end the script it stands in."""
+    import vl_convert
+
+    stand_in = "\ue0fc"  # private use: whether written out or escaped, it comes back as an escaped "<"
+    page: str = vl_convert.vegalite_to_html(specification.replace("<", stand_in), bundle=True)
+    return page.replace(stand_in, "\\u003c").replace("\\ue0fc", "\\u003c").encode()
