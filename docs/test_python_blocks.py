@@ -10,7 +10,9 @@ from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
 
 DOCS = Path(__file__).parent
-PAGES = sorted([DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md", *DOCS.glob("*.md")])
+PAGES = sorted(
+    [DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md", *DOCS.glob("*.md"), *DOCS.glob("theory/*.md")]
+)
 SYBIL = Sybil(parsers=[PythonCodeBlockParser()], pattern="*.md")
 
 

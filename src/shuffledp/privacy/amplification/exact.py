@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
-from itertools import combinations_with_replacement, permutations
+from functools import lru_cache, reduce
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,15 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.divergence import DiscretePair
+from shuffledp.privacy.structure.multisets import Numbering, check_enumerable, data_set_laws, extended
 from shuffledp.randomness import Dyadic
 
 __all__ = ["check_channel", "exact_delta", "local_epsilon_of", "response_channel", "two_response_delta"]
 
 Floats = NDArray[np.float64]
-Law = dict[tuple[int, ...], float]
 
 _CUT = 1e-40
-_MOST_OUTCOMES = 2_000_000
 
 
 def check_channel(channel: ArrayLike) -> Floats:
@@ -101,41 +100,29 @@ def exact_delta(channel: ArrayLike, users: int, epsilon: float, *, others: Seque
     rows = check_channel(channel)
     if users < 1:
         raise ParameterError(f"At least one user is needed, not {users}.", users=users)
-    values, outputs = rows.shape
-    outcomes = math.comb(users + outputs - 1, users) * (
-        math.comb(users + values - 2, users - 1) if others is None else 1
-    )
-    if outcomes > _MOST_OUTCOMES:
+    if others is not None and len(others) != users - 1:
         raise ParameterError(
-            f"{users} users, {values} values and {outputs} outputs make {outcomes:,} outcomes to enumerate, "
-            f"more than {_MOST_OUTCOMES:,}. Use an upper bound.",
-            outcomes=outcomes,
+            f"{users} users are the target and {users - 1} others, not {len(others)}.", users=users, others=len(others)
         )
-    cases = combinations_with_replacement(range(values), users - 1) if others is None else (tuple(others),)
-    laws: dict[tuple[int, ...], Law] = {(): {(0,) * outputs: 1.0}}
+    values, outputs = rows.shape
+    check_enumerable(
+        users=users,
+        values=values,
+        outcomes=math.comb(users + outputs - 1, users),
+        data_sets_compared=math.comb(users + values - 2, users - 1) if others is None else 1,
+    )
+    place = Numbering(outputs, users)
+    reports = [{place.number((y,)): share for y, share in enumerate(row.tolist()) if share} for row in rows]
+    if others is None:
+        laws = list(data_set_laws(reports, users - 1).values())
+    else:
+        laws = [reduce(extended, (reports[value] for value in others), {0: 1.0})]
     worst = 0.0
-    for case in cases:
-        with_target = [_with_report(_law_of(case, rows, laws), row) for row in rows]
+    for law in laws:
+        with_target = [extended(law, report) for report in reports]
         for first, second in permutations(with_target, 2):
             # a multiset that the first value makes impossible adds nothing
             mass = np.array(list(first.values()))
             pair = DiscretePair(mass, np.array([second.get(key, 0.0) for key in first]))
             worst = max(worst, pair.delta(epsilon))
     return worst
-
-
-def _law_of(case: tuple[int, ...], rows: Floats, laws: dict[tuple[int, ...], Law]) -> Law:
-    if case not in laws:
-        laws[case] = _with_report(_law_of(case[:-1], rows, laws), rows[case[-1]])
-    return laws[case]
-
-
-def _with_report(law: Law, row: Floats) -> Law:
-    """The law of the multiset with one more report drawn from ``row``."""
-    result: Law = {}
-    for counts, mass in law.items():
-        for output, probability in enumerate(row.tolist()):
-            if probability:
-                more = (*counts[:output], counts[output] + 1, *counts[output + 1 :])
-                result[more] = result.get(more, 0.0) + mass * probability
-    return result

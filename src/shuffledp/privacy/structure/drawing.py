@@ -1,0 +1,44 @@
+"""Drawing exactly from laws with rational probabilities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from fractions import Fraction
+from typing import TypeVar
+
+from shuffledp.randomness import RandomSource, draw_bytes
+
+__all__ = ["draw_from", "permuted", "uniform_below"]
+
+Outcome = TypeVar("Outcome", bound=Hashable)
+Item = TypeVar("Item")
+
+
+def uniform_below(bound: int, source: RandomSource) -> int:
+    """A whole number that is exactly uniform on 0 .. bound - 1, of any size."""
+    bits = (bound - 1).bit_length()
+    while True:  # at most half of the draws are rejected
+        drawn = int.from_bytes(draw_bytes(-(-bits // 8), source).tobytes(), "big") & ((1 << bits) - 1)
+        if drawn < bound:
+            return drawn
+
+
+def draw_from(law: Mapping[Outcome, Fraction], source: RandomSource) -> Outcome:
+    """One outcome, each with exactly its probability; the law sums to one."""
+    denominator = math.lcm(*(probability.denominator for probability in law.values()))
+    left = uniform_below(denominator, source)
+    for outcome, probability in law.items():
+        left -= probability.numerator * (denominator // probability.denominator)
+        if left < 0:
+            return outcome
+    raise AssertionError("the probabilities sum to less than one")
+
+
+def permuted(items: Sequence[Item], source: RandomSource) -> tuple[Item, ...]:
+    """The items in a uniformly random order (Fisher and Yates)."""
+    order = list(items)
+    for last in range(len(order) - 1, 0, -1):
+        place = uniform_below(last + 1, source)
+        order[last], order[place] = order[place], order[last]
+    return tuple(order)

@@ -1,0 +1,87 @@
+"""Laws of shuffled messages, by enumeration: what a shuffler lets through is how often each message occurs.
+
+A multiset is one whole number, whose digits are the copies of each message, so that adding numbers joins
+multisets. Weights may be whole numbers (exact, over a common denominator) or floats.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from typing import TypeVar
+
+from shuffledp.errors import ParameterError
+
+__all__ = ["MOST_OUTCOMES", "Numbering", "check_enumerable", "check_users", "data_set_laws", "data_sets", "extended"]
+
+MOST_OUTCOMES = 2_000_000
+"""How many outcomes are compared at most: about two seconds, and a few hundred megabytes."""
+
+Weight = TypeVar("Weight", int, float)
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """Numbers the multisets of ``kinds`` different messages that hold at most ``most`` messages."""
+
+    kinds: int
+    most: int
+
+    def number(self, messages: Iterable[int]) -> int:
+        """The number of a multiset, given as its messages by kind."""
+        return sum((self.most + 1) ** kind for kind in messages)
+
+    def messages(self, number: int) -> tuple[int, ...]:
+        """The messages of a multiset by kind, in order."""
+        found: list[int] = []
+        for kind in range(self.kinds):
+            number, copies = divmod(number, self.most + 1)
+            found += [kind] * copies
+        return tuple(found)
+
+
+def extended(law: Mapping[int, Weight], report: Mapping[int, Weight]) -> dict[int, Weight]:
+    """The law of the multiset with one more, independent report."""
+    result: dict[int, Weight] = {}
+    for sent, probability in report.items():
+        for seen, mass in law.items():
+            joined = seen + sent
+            result[joined] = result.get(joined, 0) + mass * probability
+    return result
+
+
+def data_sets(values: int, users: int) -> Iterable[tuple[int, ...]]:
+    """All data sets up to the order of the users, which a shuffler hides."""
+    return combinations_with_replacement(range(values), users)
+
+
+def data_set_laws(reports: Sequence[Mapping[int, Weight]], users: int) -> dict[tuple[int, ...], dict[int, Weight]]:
+    """The law of the shuffled messages of every data set, where ``reports[x]`` is the law of a report on x."""
+    laws: dict[tuple[int, ...], dict[int, Weight]] = {(): {0: 1}}
+    for size in range(1, users + 1):
+        laws = {data: extended(laws[data[:-1]], reports[data[-1]]) for data in data_sets(len(reports), size)}
+    return laws
+
+
+def check_users(users: int) -> None:
+    """Refuse a number of users below one."""
+    if users < 1:
+        raise ParameterError(f"At least one user is needed, not {users}.", users=users)
+
+
+def check_enumerable(*, users: int, values: int, outcomes: int, data_sets_compared: int | None = None) -> None:
+    """Refuse what would take too long, and say how much it is.
+
+    By default every data set of ``users - 1`` others is tried with every ordered pair of different values.
+    """
+    if data_sets_compared is None:
+        data_sets_compared = math.comb(users + values - 2, users - 1) * values * (values - 1)
+    if outcomes * data_sets_compared > MOST_OUTCOMES:
+        raise ParameterError(
+            f"{users:,} users and {values:,} values make {outcomes * data_sets_compared:,} outcomes to enumerate, "
+            f"more than {MOST_OUTCOMES:,}. Use fewer users or values, or an upper bound.",
+            outcomes=outcomes * data_sets_compared,
+            most=MOST_OUTCOMES,
+        )
