@@ -41,6 +41,22 @@ CASES = {
     "account count": ("account", "count", [f"account count/balcer-cheu --users 25000 --releases 2 {TARGET}"]),
     "account histogram": ("account", "histogram", [f"account histogram/unary --users 25000 {TARGET}"]),
     "account sum": ("account", "sum", [f"account sum/split-and-mix --users 25000 {TARGET}"]),
+    "solve support": (
+        "solve",
+        "support",
+        [f"solve support --support-size 2 --domain-size 9 --search --trials 1300 {TARGET}"],
+    ),
+    "solve pointer-chasing": (
+        "solve",
+        "chasing",
+        [f"solve pointer-chasing --steps 2 --length 9 --protocol stability --search --trials 1300 {TARGET}"],
+    ),
+    "solve pointer-jumping": (
+        "solve",
+        "jumping",
+        [f"solve pointer-jumping --branching 9 --height 2 --protocol stability --search --trials 1300 {TARGET}"],
+    ),
+    "reproduce": ("reproduce", "all", ["reproduce theorem11 --quick --json --out studies"]),
     "audit": ("audit", "count", [f"audit count/cheu --users 50 --trials 100 --confidence 0.9999999 {TARGET}"]),
 }
 
@@ -55,11 +71,15 @@ def documented(heading, question):
     return set(keys)
 
 
-def printed(commands):
+def printed(commands, folder):
     keys = set()
     for command in commands:
         result = subprocess.run(
-            [sys.executable, "-m", "shuffledp", *command.split()], capture_output=True, text=True, check=True
+            [sys.executable, "-m", "shuffledp", *command.split()],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=folder,
         )
         keys |= leaves(json.loads(result.stdout))
     return {key for key in keys if not any(other.startswith((f"{key}.", f"{key}[].")) for other in keys)}
@@ -75,9 +95,9 @@ def leaves(value, path=""):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_documented_keys_are_the_printed_ones(case):
+def test_documented_keys_are_the_printed_ones(case, tmp_path):
     heading, question, commands = CASES[case]
-    assert documented(heading, question) == printed(commands)
+    assert documented(heading, question) == printed(commands, tmp_path)
 
 
 def test_leaves():

@@ -18,6 +18,7 @@ from shuffledp.cli.plan import plan_count, plan_histogram, plan_mean, plan_sum
 from shuffledp.cli.reproduce import reproduce
 from shuffledp.cli.run import run_count, run_histogram
 from shuffledp.cli.run_numbers import run_mean, run_sum
+from shuffledp.cli.solve import solve_chasing, solve_jumping, solve_support
 from shuffledp.errors import DomainError, ParameterError, ShuffledpError
 
 __all__ = ["app", "main"]
@@ -35,8 +36,10 @@ app = typer.Typer(
 )
 plan_app = typer.Typer(help="Which protocol, at which cost and error, for a target?", no_args_is_help=True)
 run_app = typer.Typer(help="From a data file to a private estimate with error bars.", no_args_is_help=True)
+solve_app = typer.Typer(help="The problems that separate the models, solved privately.", no_args_is_help=True)
 app.add_typer(plan_app, name="plan")
 app.add_typer(run_app, name="run")
+app.add_typer(solve_app, name="solve")
 plan_app.command("count")(plan_count)
 plan_app.command("histogram")(plan_histogram)
 plan_app.command("sum")(plan_sum)
@@ -45,6 +48,9 @@ run_app.command("count")(run_count)
 run_app.command("histogram")(run_histogram)
 run_app.command("sum")(run_sum)
 run_app.command("mean")(run_mean)
+solve_app.command("support")(solve_support)
+solve_app.command("pointer-chasing")(solve_chasing)
+solve_app.command("pointer-jumping")(solve_jumping)
 app.command()(account)
 app.command()(audit)
 app.command()(reproduce)

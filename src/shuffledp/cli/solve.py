@@ -1,0 +1,271 @@
+"""``shuffledp solve``: the paper's problems, solved with a private histogram."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from shuffledp.cli.options import (
+    Calibration,
+    CalibrationOption,
+    ConfidenceOption,
+    DeltaOption,
+    EpsilonOption,
+    JsonOption,
+    SeedOption,
+    whole_number,
+)
+from shuffledp.cli.screen import print_json, print_table, progress_bar, say, waiting
+from shuffledp.errors import ConditionError, InfeasibleError
+from shuffledp.problems import (
+    MeasuredSampleSize,
+    Method,
+    PointerChasing,
+    PointerJumping,
+    Solution,
+    SupportIdentification,
+    central_rate,
+    direct_sample_size,
+    local_rate,
+    measure_sample_size,
+    paper_sample_size,
+    shuffled_rate,
+)
+from shuffledp.problems.identification import RULES
+from shuffledp.problems.problem import Problem, domain_words
+from shuffledp.problems.solver import solve_with
+from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
+
+__all__ = ["solve_chasing", "solve_jumping", "solve_support"]
+
+_SHOWN_ITEMS = 6
+_NEARLY_SURE = 0.9999
+_TALKATIVE = ("balcer-cheu", "cheu", "correlated-noise", "unary")  # what users send grows with the domain
+
+ProtocolOption = Annotated[
+    str, typer.Option("--protocol", metavar="NAME", help="A histogram protocol of any model, by its name.")
+]
+UsersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--users",
+        parser=whole_number,
+        metavar="N",
+        help="Samples, one a user; as many as the theory asks for if not given.",
+    ),
+]
+RuleOption = Annotated[
+    str | None,
+    typer.Option(
+        "--rule", metavar="RULE", help=f"Which items are taken: {', '.join(RULES)}; the protocol's own if not given."
+    ),
+]
+AnywayOption = Annotated[
+    bool, typer.Option("--anyway", help="Run with fewer users than success in 99 of 100 rounds is proven for.")
+]
+SearchOption = Annotated[
+    bool, typer.Option("--search", help="Also measure the fewest users who succeed in 99 of 100 rounds.")
+]
+TrialsOption = Annotated[
+    int,
+    typer.Option("--trials", parser=whole_number, metavar="T", help="Rounds at each number of users of the search."),
+]
+
+
+def solve_support(
+    support_size: Annotated[
+        int, typer.Option("--support-size", parser=whole_number, metavar="H", help="Items that users hold, h.")
+    ],
+    domain_size: Annotated[
+        int, typer.Option("--domain-size", parser=whole_number, metavar="D", help="Possible items, d; 1e30 is fine.")
+    ],
+    epsilon: EpsilonOption,
+    delta: DeltaOption,
+    users: UsersOption = None,
+    protocol: ProtocolOption = "balcer-cheu",
+    calibration: CalibrationOption = Calibration.tight,
+    rule: RuleOption = None,
+    anyway: AnywayOption = False,
+    search: SearchOption = False,
+    trials: TrialsOption = 10_000,
+    confidence: ConfidenceOption = 0.95,
+    insecure_seed: SeedOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find which h of d items users hold (Definition 13 of Balcer and Cheu 2020).
+
+    Example: shuffledp solve support --support-size 100 --domain-size 1e30 --epsilon 1 --delta 1e-6
+    """
+    problem = SupportIdentification(support_size, domain_size)
+    method = Method(epsilon=epsilon, delta=delta, protocol=protocol, calibration=calibration.value, rule=rule or "")
+    _solve(problem, method, users, anyway, trials if search else None, confidence, insecure_seed, as_json)
+
+
+def solve_chasing(
+    steps: Annotated[
+        int, typer.Option("--steps", parser=whole_number, metavar="K", help="Which number of the sequence, k.")
+    ],
+    length: Annotated[
+        int, typer.Option("--length", parser=whole_number, metavar="L", help="Of the two permutations, l.")
+    ],
+    epsilon: EpsilonOption,
+    delta: DeltaOption,
+    users: UsersOption = None,
+    protocol: ProtocolOption = "balcer-cheu",
+    calibration: CalibrationOption = Calibration.tight,
+    rule: RuleOption = None,
+    anyway: AnywayOption = False,
+    search: SearchOption = False,
+    trials: TrialsOption = 10_000,
+    confidence: ConfidenceOption = 0.95,
+    insecure_seed: SeedOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Follow two permutations in turn: pointer chasing PC(k, l) (Definition 15 of Balcer and Cheu 2020).
+
+    Example: shuffledp solve pointer-chasing --steps 2 --length 1e6 --epsilon 1 --delta 1e-6
+    """
+    problem = PointerChasing(steps, length)
+    method = Method(epsilon=epsilon, delta=delta, protocol=protocol, calibration=calibration.value, rule=rule or "")
+    _solve(problem, method, users, anyway, trials if search else None, confidence, insecure_seed, as_json)
+
+
+def solve_jumping(
+    branching: Annotated[
+        int, typer.Option("--branching", parser=whole_number, metavar="S", help="Children of every node, s.")
+    ],
+    height: Annotated[
+        int, typer.Option("--height", parser=whole_number, metavar="H", help="Levels of the tree that are labelled, h.")
+    ],
+    epsilon: EpsilonOption,
+    delta: DeltaOption,
+    users: UsersOption = None,
+    protocol: ProtocolOption = "balcer-cheu",
+    calibration: CalibrationOption = Calibration.tight,
+    rule: RuleOption = None,
+    anyway: AnywayOption = False,
+    search: SearchOption = False,
+    trials: TrialsOption = 10_000,
+    confidence: ConfidenceOption = 0.95,
+    insecure_seed: SeedOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Follow labels down a tree: multi-party pointer jumping MPJ(s, h) (Definition 16 of Balcer and Cheu 2020).
+
+    Example: shuffledp solve pointer-jumping --branching 10000 --height 10 --epsilon 1 --delta 1e-6
+    """
+    problem = PointerJumping(branching, height)
+    method = Method(epsilon=epsilon, delta=delta, protocol=protocol, calibration=calibration.value, rule=rule or "")
+    _solve(problem, method, users, anyway, trials if search else None, confidence, insecure_seed, as_json)
+
+
+def _solve(
+    problem: Problem,
+    method: Method,
+    users: int | None,
+    anyway: bool,
+    trials: int | None,
+    confidence: float,
+    insecure_seed: int | None,
+    as_json: bool,
+) -> None:
+    source = SYSTEM if insecure_seed is None else InsecureSeededRandomness(insecure_seed)
+    with waiting("Solving"):
+        theory = _theory(problem, method, may_lack_users=users is not None and anyway)
+        solution = solve_with(
+            method, problem, users=theory["users"] if users is None else users, anyway=anyway, source=source
+        )
+    measured = None
+    if trials is not None:
+        with progress_bar("searching") as progress:
+            measured = measure_sample_size(
+                problem, method, trials=trials, confidence=confidence, source=source, progress=progress
+            )
+    if as_json:
+        print_json(solution.to_json() | {"theory": theory, "measured": measured.to_json() if measured else None})
+    else:
+        _show(solution, theory, measured)
+
+
+def _theory(problem: Problem, method: Method, *, may_lack_users: bool) -> dict[str, Any]:
+    """The sample size of this method, and what the paper says; null where a theorem does not apply."""
+    try:
+        users: int | None = direct_sample_size(problem, method)
+    except InfeasibleError:
+        if not may_lack_users:
+            raise
+        users = None
+    paper = _if_it_applies(lambda: paper_sample_size(problem.support_size, method.epsilon, method.delta))
+    return {
+        "users": users,
+        "users_paper": paper and paper.users,
+        "users_paper_exact_coupon": paper and paper.users_exact_coupon,
+        "shuffled_rate": _if_it_applies(lambda: shuffled_rate(problem, method.epsilon, method.delta)),
+        "central_rate": _if_it_applies(lambda: central_rate(problem, method.epsilon, method.delta)),
+        "local_rate": _if_it_applies(lambda: local_rate(problem, method.epsilon)),
+    }
+
+
+def _if_it_applies(compute: Any) -> Any:
+    try:
+        return compute()
+    except ConditionError:
+        return None
+
+
+def _show(solution: Solution, theory: dict[str, Any], measured: MeasuredSampleSize | None) -> None:
+    problem, method = solution.problem, solution.method
+    words = problem.words()
+    say(
+        f"{words[0].upper()}{words[1:]}: {problem.support_size:,} items are held, "
+        f"of {domain_words(problem)} possible ones."
+    )
+    say(
+        f"{solution.users:,} users with {method.protocol} ({method.model} model, {method.calibration} calibration) at "
+        f"epsilon = {method.epsilon:g}, delta = {method.delta:g}; {len(solution.reported):,} items were reported."
+    )
+    say(f"Found: {_shortened(solution.answer)}.")
+    say(f"Truth: {_shortened(solution.truth)}.")
+    say(f"{'Right' if solution.success else 'WRONG'}, in {solution.seconds:.2f} seconds.")
+    _show_samples(solution, theory, measured)
+    if method.protocol in _TALKATIVE:
+        say(
+            "The law of the round was drawn. What users of a real one send grows with the domain, so this shows what "
+            "the model can do, not what a network can carry."
+        )
+    say(solution.guarantee_sentence())
+
+
+def _show_samples(solution: Solution, theory: dict[str, Any], measured: MeasuredSampleSize | None) -> None:
+    rows = [["enough for 99/100, proven", theory["users"]], ["by the constants of Claim 14", theory["users_paper"]]]
+    if measured is not None:
+        rows.append(["enough for 99/100, measured", measured.users])
+    print_table(
+        ["samples", "users"],
+        [[name, f"{number:,}" if number is not None else "none known"] for name, number in rows],
+    )
+    say(f"Success with probability {_at_least(solution.success_at_least)} is proven for {solution.users:,} users.")
+    if measured is not None:
+        say(measured.sentence())
+    if theory["local_rate"] is not None:
+        say(
+            f"In the local model Table 2 has a lower bound of {theory['local_rate']:,.0f}, up to a constant that it "
+            "leaves open."
+        )
+
+
+def _at_least(probability: float) -> str:
+    """Rounded down."""
+    if probability > _NEARLY_SURE:
+        return f"above {_NEARLY_SURE:g}"
+    return f"{int(probability * 10_000) / 10_000:g}"
+
+
+def _shortened(answer: Any) -> str:
+    if answer is None:
+        return "none"
+    if not isinstance(answer, tuple):
+        return f"{answer:,}"
+    shown = ", ".join(str(each) for each in answer[:_SHOWN_ITEMS])
+    return shown if len(answer) <= _SHOWN_ITEMS else f"{shown}, ... ({len(answer):,} in all)"

@@ -1,0 +1,179 @@
+"""The largest of very many independent numbers, drawn without drawing the others.
+
+Of N independent numbers with upper tail T(k) = Pr[X >= k], the i-th largest is the largest k with T(k) > V_i, where
+V_1 < V_2 < ... are the least of N uniform numbers. With independent standard exponentials E_j,
+-ln(1 - V_i) is E_1 / N + E_2 / (N - 1) + ... (Renyi 1953). Everything is in logarithms, so that N may be known by its
+logarithm alone: ln N = 10^7 is no trouble.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.privacy.binomial import Binomial, deviance, stirling_error
+from shuffledp.privacy.discrete_laplace import decay_of
+from shuffledp.randomness import Dyadic, RandomSource, draw_words
+
+__all__ = ["NOTHING", "BinomialTail", "EmptyItems", "LaplaceTail", "TailLaw"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+NOTHING = -(1 << 62)
+"""The score where there is no item: below any other."""
+
+_UNDERFLOW = 1e-280
+_NEGLIGIBLE = 45.0  # e^-45 of a sum is below its rounding error
+_SMALL = -36.0  # below this, ln(1 - e^-y) is ln y to the last bit
+_COUNTABLE = 1 << 53
+_FEW_TRIALS = 1 << 12
+
+
+class TailLaw(Protocol):
+    """A law on the whole numbers, by the logarithm of its upper tail."""
+
+    def log_upper_tail(self, k: int) -> float:
+        """ln Pr[X >= k]."""
+
+    def quantile(self, log_tails: Floats) -> Ints:
+        """For each entry the largest k with ln Pr[X >= k] above it."""
+
+
+@dataclass(frozen=True)
+class BinomialTail:
+    """Bin(trials, probability), however far out."""
+
+    law: Binomial
+
+    def log_upper_tail(self, k: int) -> float:
+        """ln Pr[X >= k], by summing masses where a float cannot hold the tail."""
+        if k > self.law.trials:
+            return -math.inf
+        tail = float(self.law.upper_tail(k))
+        return math.log(tail) if tail > _UNDERFLOW else float(self._far_table(k, k)[0])
+
+    def quantile(self, log_tails: Floats) -> Ints:
+        """By a table over the range in which all quantiles lie."""
+        if self.law.trials <= _FEW_TRIALS:
+            first, table = 0, self._whole_table
+        else:
+            first, last = (self._last_above(float(level)) for level in (np.max(log_tails), np.min(log_tails)))
+            table = self._table(first, last + 1)  # falls with k
+        places = np.searchsorted(-table, -np.asarray(log_tails), side="left")
+        quantiles: Ints = first - 1 + places
+        return quantiles
+
+    @cached_property
+    def _whole_table(self) -> Floats:
+        return self._table(0, self.law.trials + 1)
+
+    def _last_above(self, level: float) -> int:
+        """The largest k with ln Pr[X >= k] > level; 0 if there is none."""
+        low, high = 0, self.law.trials + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.log_upper_tail(middle) > level else (low, middle)
+        return low
+
+    def _table(self, first: int, last: int) -> Floats:
+        """ln Pr[X >= k] for k = first .. last."""
+        points = np.arange(first, last + 1)
+        tails = self.law.upper_tail(points)
+        near = tails > _UNDERFLOW
+        table = np.full(len(points), -np.inf)
+        table[near] = np.log(tails[near])
+        far = np.flatnonzero(~near & (points <= self.law.trials))
+        if len(far):
+            table[far] = self._far_table(int(points[far[0]]), int(points[far[-1]]))
+        return table
+
+    def _far_table(self, first: int, last: int) -> Floats:
+        """The same far above the mean, by summing masses from beyond: from ``last`` on they fall geometrically."""
+        fall = math.log((last + 1) / (self.law.trials - last)) if last < self.law.trials else math.inf
+        fall += math.log(float(self.law.probability.complement)) - math.log(float(self.law.probability))
+        beyond = min(self.law.trials, last + math.ceil(_NEGLIGIBLE / max(fall, 1e-9)) + 1)
+        masses = self.log_mass(np.arange(first, beyond + 1))
+        sums: Floats = np.logaddexp.accumulate(masses[::-1])[::-1][: last - first + 1]
+        return sums
+
+    def log_mass(self, k: Ints) -> Floats:
+        """ln Pr[X = k] for 0 <= k <= trials, by the saddle point of Loader (2000)."""
+        trials, mean = self.law.trials, self.law.mean
+        others = trials - k
+        excess = k - mean
+        mass: Floats = stirling_error(trials) - stirling_error(k) - stirling_error(others)
+        mass -= deviance(k, np.full(k.shape, mean), excess)
+        mass -= deviance(others, np.full(k.shape, self.law.mirrored.mean), -excess)
+        inside = (k > 0) & (others > 0)
+        product = np.maximum(k, 1) * (np.maximum(others, 1) / trials)
+        return mass - 0.5 * np.log(2 * math.pi * product) * inside
+
+
+@dataclass(frozen=True)
+class LaplaceTail:
+    """Discrete Laplace noise, Pr[X = x] proportional to ratio^|x|: closed forms."""
+
+    ratio: Dyadic
+
+    def log_upper_tail(self, k: int) -> float:
+        """ln(ratio^k / (1 + ratio)) above 0, and by symmetry below."""
+        decay, one_more = decay_of(self.ratio), math.log1p(float(self.ratio))
+        if k >= 1:
+            return -k * decay - one_more
+        return math.log1p(-math.exp((k - 1) * decay - one_more))
+
+    def quantile(self, log_tails: Floats) -> Ints:
+        """Solve for k on either side."""
+        decay, one_more = decay_of(self.ratio), math.log1p(float(self.ratio))
+        levels = np.asarray(log_tails, dtype=np.float64)
+        above = np.ceil(-(levels + one_more) / decay) - 1
+        rest = np.log(np.maximum(-np.expm1(np.minimum(levels, 0.0)), 1e-300))  # ln Pr[X < k] must lie below this
+        below = np.ceil(1 + (rest + one_more) / decay) - 1
+        quantiles: Ints = np.where(above >= 1, above, np.minimum(below, 0.0)).astype(np.int64)
+        return quantiles
+
+
+@dataclass(frozen=True)
+class EmptyItems:
+    """Items that nobody holds, each with an independent score of one law."""
+
+    law: TailLaw
+    log_number: float
+    """ln of how many there are; minus infinity if there are none."""
+
+    def largest(self, rounds: int, top: int, source: RandomSource) -> Ints:
+        """In each of so many independent rounds the largest scores, falling; ``NOTHING`` where no item is left."""
+        scores = np.full((rounds, top), NOTHING, dtype=np.int64)
+        number = round(math.exp(self.log_number)) if self.log_number < math.log(_COUNTABLE) else None
+        columns = top if number is None else min(top, number)
+        if columns and rounds:
+            waits = _exponentials((rounds, columns), source)
+            if number is not None:
+                waits *= number / (number - np.arange(columns))
+            scores[:, :columns] = self.law.quantile(self._log_least_uniforms(np.cumsum(waits, axis=1)))
+        return scores
+
+    def log_any_at_least(self, k: int) -> float:
+        """Upper bound on ln Pr[some item reaches k]: the sum over all of them."""
+        return min(0.0, self.log_number + self.law.log_upper_tail(k)) if self.log_number > -math.inf else -math.inf
+
+    def _log_least_uniforms(self, sums: Floats) -> Floats:
+        """ln(1 - e^(-sum / N))."""
+        log_ratio = np.log(sums) - self.log_number
+        ratio = np.exp(np.maximum(log_ratio, _SMALL))
+        logs: Floats = np.where(log_ratio < _SMALL, log_ratio, np.log(-np.expm1(-ratio)))
+        return logs
+
+
+def _exponentials(shape: tuple[int, ...], source: RandomSource) -> Floats:
+    """Independent standard exponentials, to the precision of floats."""
+    words: NDArray[Any] = draw_words(math.prod(shape), np.uint64, source)
+    uniform = (words.astype(np.float64) + 0.5) * 2.0**-64
+    drawn: Floats = np.maximum(-np.log(uniform), 1e-20).reshape(shape)
+    return drawn
