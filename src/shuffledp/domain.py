@@ -124,13 +124,15 @@ class Interval:
     whole: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("lower", "upper"):  # an interval has one form as a document, however its bounds were written
+            object.__setattr__(self, name, float(getattr(self, name)))
         if not (math.isfinite(self.lower) and math.isfinite(self.upper)):
             raise DomainError(f"The bounds must be finite numbers, not {self.lower} and {self.upper}.")
         if not self.lower < self.upper:
             raise DomainError(f"The lower bound must lie below the upper one, not {self.lower} and {self.upper}.")
         if not math.isfinite(self.width):
             raise DomainError(f"The interval from {self.lower} to {self.upper} is too wide.")
-        if self.whole and not (float(self.lower).is_integer() and float(self.upper).is_integer()):
+        if self.whole and not (self.lower.is_integer() and self.upper.is_integer()):
             raise DomainError(f"Whole numbers need whole bounds, not {self.lower} and {self.upper}.")
 
     @property

@@ -75,3 +75,13 @@ def test_bad_input(sums):
         AlmostCentralSum.calibrate(users=1000, epsilon=1.0, delta=1e-6, domain=UNIT, calibration="paper")
     with pytest.raises(ParameterError, match="A tally counts"):
         sums.estimate(Tally(np.array([1, 2]), 1000))
+
+
+def test_whatever_is_calibrated_can_be_drawn():
+    """By default levels are fewer where the shares of noise would be too long to draw; asked for, they are refused."""
+    settings = {"users": 10**8, "epsilon": 0.1, "delta": 1e-6, "domain": Interval(0, 1)}
+    protocol = AlmostCentralSum.calibrate(**settings)
+    assert protocol.levels < 1000
+    assert protocol.sample_tally(np.full(10, 0.5)).users == 10
+    with pytest.raises(ParameterError, match="fewer levels"):
+        AlmostCentralSum.calibrate(levels=1000, **settings)

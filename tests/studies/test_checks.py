@@ -62,7 +62,8 @@ def test_means_and_errors():
     assert mean_at_most("c", "w", noise + 1, 1.0).holds
     assert not mean_at_most("c", "w", noise + 2, 1.0).holds
     assert agrees("c", "w", noise, 3.0).holds
-    assert not agrees("c", "w", noise, 3.4).holds
+    assert not agrees("c", "w", noise, 3.8).holds
+    assert not agrees("c", "w", noise, 3.4, kurtosis=3.0).holds
     value, low, high = rmse(noise)
     assert low < 3.0 < high
     assert low < value < high

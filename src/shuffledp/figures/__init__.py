@@ -4,7 +4,7 @@ from shuffledp.figures.bars import bars
 from shuffledp.figures.curves import Curve, Panel, curves, panels
 from shuffledp.figures.frontier import frontier
 from shuffledp.figures.labels import place_labels
-from shuffledp.figures.rendering import DARK, FORMATS, LIGHT, Theme, check_figure_path
+from shuffledp.figures.rendering import DARK, FORMATS, LIGHT, Theme, check_figure_path, picture_of
 
 __all__ = [
     "DARK",
@@ -18,5 +18,6 @@ __all__ = [
     "curves",
     "frontier",
     "panels",
+    "picture_of",
     "place_labels",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from shuffledp.figures.axes import Axis
 from shuffledp.figures.labels import LABEL_HEIGHT, LETTER_WIDTH, place_labels
 from shuffledp.figures.rendering import LIGHT, Theme, render
@@ -40,6 +42,7 @@ def frontier(
     texts, leaders = [], []
     pixels = {key: (across.pixel(x), upward.pixel(y)) for key, (x, y) in first.items()}
     dots_at = [(across.pixel(x), upward.pixel(y)) for *_, x, y in points]
+    dots_at += _along([(across.pixel(x), upward.pixel(y)) for x, y in edge])
     for (name, model), (left, low) in place_labels(pixels, dots_at, _WIDTH, _HEIGHT).items():
         texts.append({"x": across.value(left), "y": upward.value(low), "name": name, "model": model})
         x, y = first[name, model]
@@ -52,12 +55,16 @@ def frontier(
         "model:N",
         title="model",
         scale=alt.Scale(domain=models, range=list(theme.curves)),
-        legend=alt.Legend(orient="bottom"),
+        legend=alt.Legend(orient="bottom", symbolOpacity=1),
+    )
+    shape = alt.Shape(
+        "calibration:N",
+        legend=alt.Legend(orient="bottom", symbolFillColor=theme.ink, symbolStrokeColor=theme.ink, symbolOpacity=1),
     )
     dots = (
         alt.Chart(alt.Data(values=rows))
         .mark_point(filled=True, size=70, opacity=0.9)
-        .encode(x=x_axis, y=y_axis, color=colour, shape=alt.Shape("calibration:N", legend=alt.Legend(orient="bottom")))
+        .encode(x=x_axis, y=y_axis, color=colour, shape=shape)
     )
     labels = (
         alt.Chart(alt.Data(values=texts))
@@ -79,6 +86,16 @@ def frontier(
 
 
 Point = tuple[str, str, str, float, float]
+_STEP = 8.0
+
+
+def _along(corners: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Spots along the line, in pixels, that labels keep clear of: first across, then down."""
+    spots: list[tuple[float, float]] = []
+    for (left, high), (right, low) in pairwise(corners):
+        spots += [(left + _STEP * step, high) for step in range(int((right - left) / _STEP) + 1)]
+        spots += [(right, low + _STEP * step) for step in range(int(max(high - low, 0.0) / _STEP) + 1)]
+    return spots
 
 
 def _within_tight(points: list[Point]) -> tuple[list[Point], int]:

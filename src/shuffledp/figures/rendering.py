@@ -9,7 +9,7 @@ from typing import Any
 from shuffledp.errors import OutputError
 from shuffledp.output import check_writable
 
-__all__ = ["DARK", "FORMATS", "LIGHT", "Theme", "check_figure_path", "render"]
+__all__ = ["DARK", "FORMATS", "LIGHT", "Theme", "check_figure_path", "picture_of", "render"]
 
 FORMATS = (".png", ".svg", ".html")
 
@@ -101,7 +101,14 @@ def render(
         return drawing.encode()
     if suffix == ".html":
         return _page(specification)
-    picture: bytes = vl_convert.vegalite_to_png(specification, scale=2)
+    return picture_of(vl_convert.vegalite_to_svg(specification).encode())
+
+
+def picture_of(drawing: bytes) -> bytes:
+    """The PNG of an SVG, with twice as many pixels."""
+    import vl_convert
+
+    picture: bytes = vl_convert.svg_to_png(drawing.decode(), scale=2)
     return picture
 
 

@@ -1,7 +1,8 @@
 """A protocol as a JSON document and back: every public parameter, exactly.
 
-Dyadic probabilities become {"numerator", "bits"}, fractions "a/b", and every other number itself, so that a
-device rebuilds just the protocol that was planned, and recomputes its guarantee.
+Dyadic probabilities become {"numerator", "bits"}, fractions "a/b", and every other number itself (or, read only, its
+text: the shortest decimal of a double, a whole number in hexadecimal), so that a device rebuilds just the protocol
+that was planned, and recomputes its guarantee.
 """
 
 from __future__ import annotations
@@ -134,11 +135,24 @@ def _as(kind: Any, value: Any, name: str) -> Any:
         return Categories.of(value)
     if dataclasses.is_dataclass(kind):
         return _build(kind, value)
+    if isinstance(value, str) and kind in (int, float):
+        return _from_text(kind, value, name)
     if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
     if isinstance(kind, type) and isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
         return value
     raise ParameterError(f"The parameter {name} must be {getattr(kind, '__name__', kind)}, not {value!r}.")
+
+
+def _from_text(kind: Any, text: str, name: str) -> Any:
+    """A number as documents write it that must survive other languages: shortest decimal, or hexadecimal."""
+    try:
+        number: Any = int(text, 16) if kind is int else float(text)
+    except ValueError:
+        number = None
+    if number is None or (hex(number) if kind is int else repr(number)) != text:
+        raise ParameterError(f"The parameter {name} must be a number, not {text[:60]!r}.")
+    return number
 
 
 _NAMES = {"Categories": Categories, "Interval": Interval, "Dyadic": Dyadic, "Fraction": Fraction}

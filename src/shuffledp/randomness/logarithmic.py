@@ -18,8 +18,8 @@ from shuffledp.randomness.source import SYSTEM, RandomSource, draw_words
 
 __all__ = ["LEAST_COMPLEMENT_BITS", "logarithmic"]
 
-LEAST_COMPLEMENT_BITS = 16
-"""A ratio must lie at least 2^-16 below one: the nearer it is, the longer a draw takes."""
+LEAST_COMPLEMENT_BITS = 18
+"""A ratio must lie at least 2^-18 below one: the nearer it is, the longer a draw takes."""
 
 _SPARE_BITS = 64  # rounding errors add up to far less than 2^64 units of the weights
 _LONGEST_TABLE = 8192

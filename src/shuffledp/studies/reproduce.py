@@ -13,7 +13,7 @@ from typing import Any
 
 import shuffledp
 from shuffledp.errors import OutputError
-from shuffledp.figures import DARK, LIGHT
+from shuffledp.figures import DARK, LIGHT, picture_of
 from shuffledp.output import write_all, write_whole
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
 from shuffledp.studies.checks import Check
@@ -166,8 +166,8 @@ def _contents(study: Study, outcome: Outcome, report: Report) -> dict[str, bytes
         contents |= {
             f"{stem}.svg": light,
             f"{stem}-dark.svg": dark,
-            f"{stem}.png": figure.draw(".png", LIGHT),
-            f"{stem}-dark.png": figure.draw(".png", DARK),
+            f"{stem}.png": picture_of(light),
+            f"{stem}-dark.png": picture_of(dark),
         }
         pictures.append((figure.description, light, dark))
     return contents | {report.page: study_page(study, outcome, pictures, report)}

@@ -98,6 +98,10 @@ class CorrelatedNoiseCount(CountProtocol):
         """One message, in the unary encoding of those who hold a 1, and the shares of noise."""
         return Cost(1 + self.shares.mean_messages, None, 1)
 
+    def chance_of_more_messages(self, most: int) -> float:
+        """Upper bound on the probability that a report holds more than ``most`` messages."""
+        return self.shares.chance_of_more(most - 1, 1)
+
     @property
     def message_format(self) -> MessageFormat:
         """A sign: 0 for "+1", 1 for "-1"."""

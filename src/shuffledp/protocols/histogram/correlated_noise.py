@@ -97,6 +97,10 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         """One message and the shares of noise, which do not depend on the category."""
         return Cost(1 + self.domain_size * self.shares.mean_messages, None, self.message_format.bits)
 
+    def chance_of_more_messages(self, most: int) -> float:
+        """Upper bound on the probability that a report holds more than ``most`` messages."""
+        return self.shares.chance_of_more(most - 1, self.domain_size)
+
     @property
     def message_format(self) -> MessageFormat:
         """A category's index and a sign: 0 for "+1", 1 for "-1"."""

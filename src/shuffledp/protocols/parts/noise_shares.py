@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.privacy.capping import Share, chance_of_more
 from shuffledp.privacy.correlated_noise import NegativeBinomial
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace
 from shuffledp.privacy.negative_binomial import NegativeBinomialDifference
@@ -40,6 +41,12 @@ class NoiseShares:
         staying = self.ratio.fraction / self.ratio.complement.fraction
         flooding = self.flood_shape * self.flood_ratio.fraction / self.flood_ratio.complement.fraction
         return float(2 * (staying + flooding) / self.planned)
+
+    def chance_of_more(self, most: int, bins: int) -> float:
+        """Upper bound on the probability that a user adds more than ``most`` messages to all bins together."""
+        part = bins / self.planned
+        staying = Share(2 * part, float(self.ratio))
+        return chance_of_more([staying, Share(float(self.flood_shape) * part, float(self.flood_ratio), 2)], most)
 
     def law(self, left_out: float) -> Signs:
         """The numbers of "+1" and "-1" that a user adds to one bin, without the least likely ones."""

@@ -24,6 +24,7 @@ from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
 from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.almost_central import AlmostCentralLaw, almost_central_noise, expected_noise_messages
+from shuffledp.privacy.capping import Share, chance_of_more
 from shuffledp.privacy.discrete_laplace import decay_of
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.kinds import SumProtocol
@@ -39,6 +40,7 @@ from shuffledp.protocols.summing.levels import (
 )
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, negative_binomial, scattered_negative_binomial
+from shuffledp.randomness.logarithmic import LEAST_COMPLEMENT_BITS
 
 __all__ = ["AlmostCentralSum"]
 
@@ -65,6 +67,12 @@ class AlmostCentralSum(SumProtocol):
 
     def __post_init__(self) -> None:
         check_levels(self.levels, users=self.terms.users)
+        if not _can_be_drawn(self.noise):
+            raise ParameterError(
+                f"With {self.levels:,} levels the noise at epsilon = {self.terms.epsilon:g} has shares too long to "
+                "draw; use fewer levels.",
+                levels=self.levels,
+            )
 
     @classmethod
     def calibrate(
@@ -81,7 +89,7 @@ class AlmostCentralSum(SumProtocol):
     ) -> Self:
         """The fewest messages that meet the target; ``split`` is the part of epsilon for the noise of the sum.
 
-        By default there are epsilon sqrt(users) levels, but not more than 1000.
+        By default there are epsilon sqrt(users) levels, but not more than 1000, nor more than can be drawn.
         """
         terms = Terms.of(
             users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
@@ -92,10 +100,15 @@ class AlmostCentralSum(SumProtocol):
                 "messages; use the tight calibration.",
                 calibration=calibration,
             )
-        if levels is None:
-            fewest = min(math.ceil(epsilon * math.sqrt(users)), _MOST_LEVELS)
-            levels = levels_for(domain, fewest=fewest, most=fewest)
-        return cls(terms, almost_central_noise(levels, epsilon, delta, split), domain)
+        if levels is not None:
+            return cls(terms, almost_central_noise(levels, epsilon, delta, split), domain)
+        most = min(math.ceil(epsilon * math.sqrt(users)), _MOST_LEVELS)
+        while True:
+            levels = levels_for(domain, fewest=most, most=most)
+            noise = almost_central_noise(levels, epsilon, delta, split)
+            if _can_be_drawn(noise) or most < 2:
+                return cls(terms, noise, domain)
+            most = most * 2 // 3
 
     @property
     def levels(self) -> int:
@@ -113,6 +126,12 @@ class AlmostCentralSum(SumProtocol):
         """The real message, and a user's share of all others."""
         noise = expected_noise_messages(self.noise) / self.terms.honest_users
         return Cost(1 + noise, None, self.message_format.bits)
+
+    def chance_of_more_messages(self, most: int) -> float:
+        """Upper bound on the probability that a report holds more than ``most`` messages."""
+        honest = self.terms.honest_users
+        shares = [Share(float(shape) / honest, float(ratio), len(members)) for members, shape, ratio in self._parts]
+        return chance_of_more(shares, most - 1)
 
     @cached_property
     def _parts(self) -> tuple[Part, ...]:
@@ -199,6 +218,12 @@ class AlmostCentralSum(SumProtocol):
     def variance(self, values: NDArray[np.float64]) -> float:
         """The noise of all who take part, and the rounding of these numbers; the atoms cancel."""
         return self._error(len(values), 0).noise_variance() + rounding_variance(values, self.levels, self.domain)
+
+
+def _can_be_drawn(noise: AlmostCentralLaw) -> bool:
+    """Whether the sampler takes every ratio of the noise."""
+    ratios = [noise.ratio, *(ratio for _, _, ratio in noise.flooding)]
+    return all(ratio.complement.fraction >= Fraction(1, 1 << LEAST_COMPLEMENT_BITS) for ratio in ratios)
 
 
 def _copies_law(shape: float, ratio: Dyadic, parts: int) -> Iterator[tuple[int, float]]:

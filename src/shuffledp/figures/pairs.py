@@ -1,0 +1,50 @@
+"""Two numbers of each thing on one line: a dot, a diamond, and the way between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shuffledp.figures.axes import Axis
+from shuffledp.figures.rendering import LIGHT, Theme, render
+
+__all__ = ["pairs"]
+
+_WIDTH, _ROW_HEIGHT = 520, 24
+
+
+def pairs(
+    suffix: str,
+    *,
+    rows: Sequence[tuple[str, float, float, str]],
+    names: tuple[str, str],
+    title: str,
+    x_title: str,
+    caption: list[str],
+    theme: Theme = LIGHT,
+) -> bytes:
+    """Rows of a name, a first and a second number, and a note at the right, from above, on a logarithmic axis.
+
+    ``names`` say what the first numbers are (dots) and the second (diamonds); they stand over those of the first row.
+    """
+    import altair as alt
+
+    across = Axis.over([number for _, first, second, _ in rows for number in (first, second)], _WIDTH)
+    x = alt.X("x:Q", title=x_title, scale=across.scale(), axis=across.ticks(6))
+    order = [name for name, _, _, _ in rows]
+    y = alt.Y("name:N", sort=order, title=None, axis=alt.Axis(labelLimit=260, ticks=False, grid=False))
+    spans = [{"name": name, "x": first, "x2": second} for name, first, second, _ in rows]
+    way = alt.Chart(alt.Data(values=spans)).mark_rule(color=theme.soft_ink, strokeWidth=1.5).encode(x=x, x2="x2:Q", y=y)
+    layers = [way]
+    for place, (shape, label) in enumerate(zip(("circle", "diamond"), names, strict=True)):
+        colour = theme.curves[place]
+        dots = [{"name": row[0], "x": row[place + 1]} for row in rows]
+        marks = alt.Chart(alt.Data(values=dots)).mark_point(color=colour, shape=shape, filled=True, size=75, opacity=1)
+        first = alt.Chart(alt.Data(values=dots[:1])).mark_text(
+            dy=-15, align=("right", "left")[place], color=colour, text=label, fontSize=11
+        )
+        layers += [marks.encode(x=x, y=y), first.encode(x=x, y=y)]
+    notes = [{"name": name, "x": across.end, "note": note} for name, _, _, note in rows]
+    text = alt.Chart(alt.Data(values=notes)).mark_text(align="left", dx=8, color=theme.ink, fontSize=11)
+    layers.append(text.encode(x=x, y=y, text="note:N"))
+    height = _ROW_HEIGHT * len(rows)
+    return render(alt.layer(*layers), suffix, title, caption, width=_WIDTH, height=height, theme=theme)

@@ -1,0 +1,202 @@
+"""Reports of bounded length: what it costs that a user's messages are drawn anew when they are too many.
+
+A report that would be longer than the cap is drawn again, until one is not. Let c bound the probability that a report
+is too long, whatever the value. What is sent then has the law of a report given that it is not too long, and differs
+from the planned law by at most c in total variation. Users draw independently, so the reports of n of them, and
+whatever is made of these, differ by at most s = n c. If the planned round is (epsilon, delta)-private, with laws P
+and Q of what is seen from two neighbours, and P' and Q' are those with the cap, then for every event E
+
+    P'(E) <= P(E) + s <= e^epsilon Q(E) + delta + s <= e^epsilon (Q'(E) + s) + delta + s,
+
+so the round with the cap is (epsilon, delta + (1 + e^epsilon) n c)-private.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import accumulate
+
+from shuffledp.errors import ParameterError
+from shuffledp.privacy.divergence import LARGEST_EPSILON
+from shuffledp.privacy.guarantee import PrivacyLaw
+
+__all__ = ["CappedLaw", "Share", "chance_of_more"]
+
+_STEP = 1e-3
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_UP = 1 + 1e-9  # for rounding: a mass is off by at most (shares + 5) 2^-53 for each message, below 4e-10 in all
+_NEGLIGIBLE = 1e-40
+_MOST_MASSES = 1 << 17
+_MOST_TERMS = 1 << 19  # masses times shares
+_LEAST_START = 1e-250
+_TINIEST = 1e-300  # a chance that is no float is not 0
+_PARTS = sorted({part for step in range(2, 36) for part in (2.0 ** (-step / 2), 1 - 2.0 ** (-step / 2))})
+"""Which t are tried first, as parts of the largest one: close to both of its ends."""
+_FINER = 12
+_LOG_ROUNDING = 2.0**-46
+
+
+@dataclass(frozen=True)
+class CappedLaw:
+    """A law whose reports are drawn again when they exceed a cap."""
+
+    law: PrivacyLaw
+    users: int
+    """At most so many users take part."""
+    chance: float
+    """An upper bound on the probability that one report exceeds the cap, whatever the value."""
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.chance <= 1 and self.users >= 1):
+            raise ParameterError(
+                f"A cap needs at least one user and a probability, not {self.users} and {self.chance}.",
+                users=self.users,
+                chance=self.chance,
+            )
+
+    def delta_at(self, epsilon: float) -> float:
+        """Upper bound on the least delta.
+
+        The bound rises again where e^epsilon is large. What holds at a smaller epsilon holds at this one too, so from
+        its least value on it stays there.
+        """
+        if not epsilon >= 0:
+            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        if self.chance == 0:
+            return self.law.delta_at(epsilon)
+        epsilon = min(epsilon, LARGEST_EPSILON)
+        here = self._bound(epsilon)
+        if self._bound(epsilon + _STEP) >= here:  # convex in e^epsilon: if it falls here, it fell before
+            here = min(here, self._bound(min(epsilon, self._best)))
+        return min(1.0, here)
+
+    def _bound(self, epsilon: float) -> float:
+        exceeded = (1 + math.exp(epsilon)) * self.users * self.chance
+        return (self.law.delta_at(epsilon) + exceeded) * (1 + 1e-14)
+
+    @cached_property
+    def _best(self) -> float:
+        """Where the bound is least, by golden sections."""
+        low, high = 0.0, LARGEST_EPSILON
+        while high - low > 1e-7 * max(high, 1e-3):
+            left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+            low, high = (low, right) if self._bound(left) <= self._bound(right) else (left, high)
+        return low
+
+
+@dataclass(frozen=True)
+class Share:
+    """A negative binomial number of messages, ``weight`` at a time.
+
+    Pr[k times] = C(k + shape - 1, k) (1 - ratio)^shape ratio^k.
+    """
+
+    shape: float
+    ratio: float
+    weight: int = 1
+
+    def __post_init__(self) -> None:
+        if not (0 < self.shape < math.inf and 0 < self.ratio < 1 and self.weight >= 1):
+            raise ParameterError(
+                f"A share needs a positive shape, a ratio between 0 and 1 and a weight of at least 1, not "
+                f"{self.shape}, {self.ratio} and {self.weight}.",
+                shape=self.shape,
+                ratio=self.ratio,
+                weight=self.weight,
+            )
+
+
+def chance_of_more(shares: Sequence[Share], most: int) -> float:
+    """Upper bound on the probability that independent shares come to more than ``most`` messages together.
+
+    The exact sum of the masses, and Chernoff's bound for what is beyond those; the latter alone where there are too
+    many masses.
+    """
+    if most < 0:
+        return 1.0
+    if not shares:
+        return 0.0
+    merged = _merged(shares)
+    rough = _rough_chance(merged, most)
+    beyond, last = _tails(merged)
+    if most >= len(beyond):
+        return rough
+    return min(rough, beyond[most] * _UP + last)
+
+
+def _merged(shares: Iterable[Share]) -> tuple[Share, ...]:
+    """Shares with the same ratio and weight are one."""
+    shapes: dict[tuple[float, int], float] = {}
+    for share in shares:
+        key = share.ratio, share.weight
+        shapes[key] = shapes.get(key, 0.0) + share.shape
+    return tuple(Share(shape, ratio, weight) for (ratio, weight), shape in shapes.items())
+
+
+@lru_cache(maxsize=16)
+def _tails(shares: tuple[Share, ...]) -> tuple[list[float], float]:
+    """Pr[more than k messages, but at most the last], for k = 0, 1, ..., and a bound on Pr[more than the last].
+
+    The list is empty if there would be too many.
+    """
+    last = 8
+    while (rest := _rough_chance(shares, last)) > _NEGLIGIBLE:
+        last *= 2
+        if last > min(_MOST_MASSES, _MOST_TERMS // len(shares)):
+            return [], 1.0
+    masses = _masses(shares, last)
+    return list(accumulate(masses[:0:-1]))[::-1] if masses else [], rest
+
+
+def _masses(shares: tuple[Share, ...], last: int) -> list[float]:
+    """Pr[M = m] for m up to the last: sums of positive terms only, so each is right to all digits but few.
+
+    The generating function G of M has s G'(s) / G(s) = sum over shares of shape weight (r + r^2 + ...), where
+    r = ratio s^weight. So m Pr[M = m] = sum over shares of shape weight A(m), where A(m) = ratio (Pr[M = m - weight] +
+    A(m - weight)). The list is empty if Pr[M = 0] is too small to start from.
+    """
+    start = math.exp(sum(share.shape * math.log1p(-share.ratio) for share in shares))
+    if start < _LEAST_START:
+        return []
+    masses = [start]
+    parts = [(share.shape * share.weight, share.ratio, share.weight, [0.0] * share.weight) for share in shares]
+    for m in range(1, last + 1):
+        total = 0.0
+        for factor, ratio, weight, sums in parts:
+            place = m % weight  # holds A(m - weight)
+            if m >= weight:
+                sums[place] = ratio * (masses[m - weight] + sums[place])
+                total += factor * sums[place]
+        masses.append(total / m)
+    return masses
+
+
+def _rough_chance(shares: tuple[Share, ...], most: int) -> float:
+    """Chernoff's bound for M given that there is a message at all: (E[e^(t M)] - 1) / (e^(t (most + 1)) - 1).
+
+    That is Markov's inequality for e^(t M) - 1, and every t is valid; t lies below where the mean becomes infinite.
+    """
+    tried = [_log_chance(shares, most, part) for part in _PARTS]
+    best = min(range(1, len(_PARTS) - 1), key=tried.__getitem__)
+    low, high = _PARTS[best - 1], _PARTS[best + 1]
+    finer = (_log_chance(shares, most, low + (high - low) * step / _FINER) for step in range(1, _FINER))
+    exponent = min(0.0, *tried, *finer)
+    return min(1.0, max(math.exp(exponent), _TINIEST) * _UP)
+
+
+def _log_chance(shares: tuple[Share, ...], most: int, part: float) -> float:
+    """The logarithm of the bound, rounded up, where t is a part of the largest one."""
+    t = part * min(-math.log(share.ratio) / share.weight for share in shares)
+    growth = 0.0
+    for share in shares:
+        left = -math.expm1(math.log(share.ratio) + t * share.weight)  # 1 - ratio e^(t weight)
+        growth += share.shape * (math.log1p(-share.ratio) - math.log(left) + _LOG_ROUNDING / (1 - part))
+    return _log_expm1(growth) - _log_expm1(t * (most + 1))
+
+
+def _log_expm1(value: float) -> float:
+    """ln(e^value - 1)."""
+    return value + math.log(-math.expm1(-value)) if value > 0 else -math.inf

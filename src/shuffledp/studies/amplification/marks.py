@@ -1,0 +1,112 @@
+"""Exact values from below: what shuffling truly leaves in one case, which no bound may fall under.
+
+A guarantee speaks of the worst data. So the exact divergence for *some* neighbouring data sets is a mark that
+every bound on the same randomizer must reach.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.privacy.amplification import two_response_delta
+from shuffledp.privacy.amplification.clones import fair_mass, probability_at_most
+from shuffledp.privacy.binomial import Binomial
+
+__all__ = [
+    "at_most_epsilon",
+    "other_value_delta",
+    "pair_of_two_users",
+    "response_mark",
+    "two_answers_mark",
+]
+
+Floats = NDArray[np.float64]
+DeltaOf = Callable[[float], float]
+
+_DEVIATIONS = 8  # what lies further out is left out, which only lowers the mark
+_TOLERANCE = 2e-4
+_ONES = (0, 8)
+"""How many others hold a 1: none is close to the worst, and a few can be a little worse."""
+
+
+def at_most_epsilon(delta_of: DeltaOf, delta: float, high: float, *, tolerance: float = _TOLERANCE) -> float:
+    """An epsilon at which the curve is at most delta, closer than ``tolerance`` to the least; ``high`` is one."""
+    return _crossing(delta_of, delta, high, tolerance)[1]
+
+
+def _crossing(delta_of: DeltaOf, delta: float, high: float, tolerance: float) -> tuple[float, float]:
+    """Two epsilons close to each other, the curve above delta at the first and not above it at the second."""
+    low = high / 4
+    while low > 1e-12 and delta_of(low) <= delta:
+        low, high = low / 4, low
+    if low <= 1e-12:
+        return 0.0, high
+    while high > low * (1 + tolerance):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if delta_of(middle) <= delta else (middle, high)
+    return low, high
+
+
+def two_answers_mark(users: int, local_epsilon: float, delta: float) -> float:
+    """Epsilon of shuffled randomized response on bits is at least this: nearly all others hold a 0."""
+    flip = 1 / (1 + math.exp(local_epsilon))
+
+    def delta_of(epsilon: float) -> float:
+        return max(two_response_delta(users, flip, epsilon, ones=ones) for ones in _ONES if ones < users)
+
+    return _crossing(delta_of, delta, local_epsilon, _TOLERANCE)[0]
+
+
+def response_mark(users: int, local_epsilon: float, values: int, delta: float) -> float:
+    """Epsilon of shuffled randomized response on ``values`` >= 3 is at least this: all others hold a third value."""
+    ratio = math.exp(local_epsilon)
+
+    def delta_of(epsilon: float) -> float:
+        return other_value_delta(epsilon, users, ratio, 1 / (ratio + values - 1))
+
+    return _crossing(delta_of, delta, local_epsilon, _TOLERANCE)[0]
+
+
+def other_value_delta(epsilon: float, users: int, ratio: float, rate: float) -> float:
+    """The divergence among two or more users when the target sends one of two messages ``ratio`` times as often.
+
+    The target sends its own with probability ratio * rate, the other one with probability ``rate``; each other
+    user sends either with probability ``rate``; all else is the same whatever the target holds. Given that t of
+    the users sent one of the two, the likelihood ratio grows with the number a that sent the first.
+    """
+    growth, gap = math.exp(epsilon), math.expm1(epsilon)
+    neither = max(1 - (ratio + 1) * rate, 0.0)
+    others = Binomial(users - 1, probability_at_most(2 * rate))
+    reach = _DEVIATIONS * math.sqrt(others.variance) + _DEVIATIONS
+    sent = np.arange(max(1, math.floor(others.mean - reach)), min(users, math.ceil(others.mean + reach)) + 1)
+    fewer, same = others.pmf(sent - 1), np.where(sent < users, others.pmf(np.minimum(sent, users - 1)), 0.0)
+    threshold = gap * neither * (users - sent) / (1 - 2 * rate) + sent * (growth * ratio - 1)
+    turning = np.floor(threshold / ((ratio - 1) * (1 + growth))).astype(np.int64) + 1
+    inside = turning <= sent
+    turning, sent, fewer, same = turning[inside], sent[inside], fewer[inside], same[inside]
+    gained = (ratio - growth) * fair_mass(turning - 1, sent - 1)
+    paid = gap * (1 + ratio) * _fair_tail(turning, sent - 1)
+    terms = rate * fewer * (gained - paid) - gap * neither * same * _fair_tail(turning, sent)
+    return float(np.maximum(terms, 0.0).sum())
+
+
+def _fair_tail(k: NDArray[np.int64], trials: NDArray[np.int64]) -> Floats:
+    """Pr[Bin(trials, 1/2) >= k] for k >= 1."""
+    from scipy.special import betainc
+
+    inner = np.minimum(k, np.maximum(trials, 1))
+    tail: Floats = np.where(k > trials, 0.0, betainc(inner, np.maximum(trials - inner + 1, 1), 0.5))
+    return tail
+
+
+def pair_of_two_users(channel: Floats, epsilon: float, *, value: int, neighbour: int, other: int) -> float:
+    """The exact divergence of the two shuffled reports of a target and one other user."""
+    laws = []
+    for row in (channel[value], channel[neighbour]):
+        ordered = np.outer(row, channel[other])
+        laws.append(np.triu(ordered + ordered.T) - np.diag(np.diag(ordered)))
+    return float(np.maximum(laws[0] - math.exp(epsilon) * laws[1], 0.0).sum())

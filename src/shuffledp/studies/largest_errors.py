@@ -1,0 +1,119 @@
+"""The largest error over very many categories, from its exact law instead of a list of the categories.
+
+Where categories are independent, those that nobody holds have errors of one law, and the largest of m of them has the
+distribution function of one to the power m. So a domain of 10^40 costs as much as one of 10.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.errors import ParameterError
+from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.discrete_laplace import DiscreteLaplace
+from shuffledp.randomness import Dyadic, RandomSource, draw_words
+
+__all__ = ["EmptyErrors", "held_quantile", "hidden_share"]
+
+Floats = NDArray[np.float64]
+
+_LEFT_OUT = 1e-60
+_MOST_CATEGORIES = 1e50
+_NEARLY = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class EmptyErrors:
+    """The law of the absolute error of one category that nobody holds."""
+
+    radii: Floats
+    """Every possible absolute error, rising."""
+    tails: Floats
+    """The probability of an error at least as large."""
+
+    @classmethod
+    def of_binomial(cls, noise: Binomial, slope: float = 1.0) -> EmptyErrors:
+        """Of (N - E[N]) / slope."""
+        first = noise.least_with_lower_tail(_LEFT_OUT)
+        last = noise.trials - noise.mirrored.least_with_lower_tail(_LEFT_OUT)
+        points = np.arange(first, last + 1, dtype=np.int64)
+        off = points - noise.mean
+        above, below = points[off >= 0], points[off < 0][::-1]
+        radii = np.unique(np.abs(off))
+        tails = _at_or_beyond(above - noise.mean, noise.upper_tail(above), radii)
+        tails += _at_or_beyond(noise.mean - below, noise.lower_tail(below), radii)
+        return cls(radii / slope, np.minimum(tails, 1.0))
+
+    @classmethod
+    def of_discrete_laplace(cls, ratio: Dyadic) -> EmptyErrors:
+        """Of noise with probabilities proportional to ratio^|x|."""
+        noise = DiscreteLaplace(ratio)
+        radii = np.arange(noise.radius(_LEFT_OUT) + 1)
+        tails = [1.0] + [2 * noise.upper_tail(radius) for radius in radii[1:].tolist()]
+        return cls(radii.astype(np.float64), np.array(tails))
+
+    def largest(self, categories: int, rounds: int, source: RandomSource) -> Floats:
+        """The largest of so many independent errors, in each round.
+
+        It is at least r with probability 1 - (1 - Pr[one is])^m, which is that of an exponential time below
+        -m ln(1 - Pr[one is]).
+        """
+        if categories > _MOST_CATEGORIES:
+            raise ParameterError(f"Tails are known for up to 10^50 categories, not {float(categories):g}.")
+        if categories < 1:
+            return np.zeros(rounds)
+        words = draw_words(rounds, np.uint64, source) >> np.uint64(11)
+        times = -np.log((words.astype(np.float64) + 0.5) / 2.0**53)
+        with np.errstate(divide="ignore"):
+            limits = -float(categories) * np.log1p(-self.tails)
+        reached = np.searchsorted(-limits, -times, side="right")  # limits fall
+        found: Floats = self.radii[np.maximum(reached, 1) - 1]
+        return found
+
+    def quantile(self, categories: int, share: float) -> float:
+        """The least r that the largest of so many exceeds with probability at most 1 - share."""
+        beyond = np.append(self.tails[1:], 0.0)  # of an error above each radius
+        inside = float(categories) * np.log1p(-beyond) >= math.log(share)
+        return float(self.radii[int(np.argmax(inside))])
+
+
+def _at_or_beyond(distances: NDArray[Any], tails: Floats, radii: Floats) -> Floats:
+    """The tail at the first distance that is not below each radius."""
+    place = np.searchsorted(distances, radii - _NEARLY)
+    found: Floats = np.append(tails, 0.0)[place]
+    return found
+
+
+def hidden_share(noise: Binomial, count: int) -> float:
+    """How often the protocol of Theorem 12 estimates a count as 0."""
+    return float(noise.upper_tail(count))
+
+
+def held_quantile(noise: Binomial, counts: Sequence[int], share: float) -> float:
+    """The exact quantile of the largest error of Theorem 12's estimates, whatever the size of the domain.
+
+    A count c errs by c if N >= c, and else by the distance of N from its mean. Categories without users do not err.
+    """
+    distinct, repeats = np.unique(np.asarray(counts, dtype=np.int64), return_counts=True)
+    low, high = -1.0, float(noise.trials)
+    while high - low > _NEARLY * high:
+        middle = (low + high) / 2
+        inside = sum(
+            int(times) * math.log(max(_within(noise, int(count), middle), 1e-300))
+            for count, times in zip(distinct, repeats, strict=True)
+        )
+        low, high = (low, middle) if inside >= math.log(share) else (middle, high)
+    return high
+
+
+def _within(noise: Binomial, count: int, radius: float) -> float:
+    """Pr[the error of this count is at most the radius]."""
+    first, last = math.ceil(noise.mean - radius), min(math.floor(noise.mean + radius), count - 1)
+    shown: Any = noise.lower_tail(last) - noise.lower_tail(first - 1) if last >= first else 0.0
+    return float(shown) + (hidden_share(noise, count) if count <= radius else 0.0)
