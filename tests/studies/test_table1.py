@@ -12,10 +12,11 @@ from scipy import stats
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.protocols.histogram.balcer_cheu import theorem_12_alpha
 from shuffledp.randomness import SYSTEM, Dyadic
-from shuffledp.studies import find_study, table1
+from shuffledp.studies import find_study
 from shuffledp.studies.largest_errors import EmptyErrors
 from shuffledp.studies.study import Outcome, Settings
-from shuffledp.studies.table1_rows import (
+from shuffledp.studies.table1 import study as table1
+from shuffledp.studies.table1.rows import (
     BETA,
     DELTA,
     EPSILON,

@@ -13,7 +13,8 @@ from shuffledp.figures.rendering import LIGHT, Theme, render
 
 __all__ = ["Curve", "Panel", "curves", "panels"]
 
-_DASHES = {"measured": [1, 0], "formula": [6, 4], "computed": [1, 0]}
+_KINDS = ("measured", "formula", "computed")
+_DASH = [6, 4]
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Curve:
     labelled: bool = True
 
     def __post_init__(self) -> None:
-        if self.kind not in _DASHES:
-            raise ValueError(f"A curve is {', '.join(_DASHES)}, not {self.kind!r}.")
+        if self.kind not in _KINDS:
+            raise ValueError(f"A curve is {', '.join(_KINDS)}, not {self.kind!r}.")
         if self.spread and len(self.spread) != len(self.points):
             raise ValueError(f"The curve {self.name!r} has {len(self.points)} points but {len(self.spread)} bars.")
 
@@ -135,50 +136,57 @@ def _colours(shown: Sequence[Panel], theme: Theme) -> dict[str, str]:
 def _panel(
     panel: Panel, across: Axis, upward: Axis, colours: dict[str, str], theme: Theme, titles: tuple[str, str]
 ) -> Any:
+    """One layer for all marks of a kind: a layer for each curve would take seconds to draw."""
     import altair as alt
 
     x = alt.X("x:Q", title=titles[0], scale=across.scale(), axis=across.ticks())
     y = alt.Y("y:Q", title=titles[1] or None, scale=upward.scale(), axis=upward.ticks(8))
-    layers = []
-    for curve in panel.curves:
-        colour = colours[curve.group or curve.name]
-        rows = [{"x": px, "y": py} for px, py in curve.points]
-        base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=y)
-        layers.append(base.mark_line(color=colour, strokeWidth=2, strokeDash=_DASHES[curve.kind]))
-        if curve.spread:
-            bars = [
-                {"x": px, "y": max(low, upward.start), "y2": min(high, upward.end)}
-                for (px, _), (low, high) in zip(curve.points, curve.spread, strict=True)
-            ]
-            whiskers = alt.Chart(alt.Data(values=bars)).mark_rule(color=colour, strokeWidth=1.5)
-            layers.append(whiskers.encode(x=x, y=y, y2="y2:Q"))
-        if curve.kind == "measured":
-            layers.append(base.mark_point(color=colour, filled=True, size=36, opacity=1))
-    layers += _end_labels(panel, across, upward, colours, x, y)
+    colour = alt.Color("colour:N", scale=None)
+    dots: list[dict[str, Any]] = []
+    strokes: dict[str, list[dict[str, Any]]] = {"plain": [], "dashed": []}
+    bars: list[dict[str, Any]] = []
+    for place, curve in enumerate(panel.curves):
+        shade = colours[curve.group or curve.name]
+        rows = [{"curve": place, "x": px, "y": py, "colour": shade} for px, py in curve.points]
+        strokes["dashed" if curve.kind == "formula" else "plain"] += rows
+        dots += rows if curve.kind == "measured" else []
+        bars += [
+            {"x": px, "y": max(low, upward.start), "y2": min(high, upward.end), "colour": shade}
+            for (px, _), (low, high) in zip(curve.points, curve.spread, strict=False)
+        ]
+    leaders, names = _end_labels(panel, across, upward, colours)
+    marks: list[tuple[list[dict[str, Any]], str, dict[str, Any], dict[str, Any]]] = [
+        (strokes["plain"], "line", {"strokeWidth": 2}, {"detail": "curve:N"}),
+        (strokes["dashed"], "line", {"strokeWidth": 2, "strokeDash": _DASH}, {"detail": "curve:N"}),
+        (bars, "rule", {"strokeWidth": 1.5}, {"y2": "y2:Q"}),
+        (dots, "point", {"filled": True, "size": 36, "opacity": 1}, {}),
+        (leaders, "line", {"strokeWidth": 0.8, "opacity": 0.6}, {"detail": "curve:N"}),
+        (names, "text", {"align": "left", "baseline": "middle", "dx": 5, "fontSize": 11}, {"text": "name:N"}),
+    ]
+    layers = [
+        getattr(alt.Chart(alt.Data(values=rows)), f"mark_{mark}")(**style).encode(x=x, y=y, color=colour, **more)
+        for rows, mark, style, more in marks
+        if rows
+    ]
     heading = alt.TitleParams(text=panel.title, anchor="start", fontSize=13, color=theme.ink, fontWeight="normal")
     return alt.layer(*layers).properties(title=heading)
 
 
-def _end_labels(panel: Panel, across: Axis, upward: Axis, colours: dict[str, str], x: Any, y: Any) -> list[Any]:
-    """The names of the curves right of the panel, each at the height of its curve's end."""
-    import altair as alt
-
+def _end_labels(
+    panel: Panel, across: Axis, upward: Axis, colours: dict[str, str]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The names of the curves right of the panel, each at the height of its curve's end, and lines that lead there."""
     named = [curve for curve in panel.curves if curve.points and curve.labelled]
     wanted = [upward.pixel(curve.points[-1][1]) for curve in named]
     placed = spread_out(wanted, LABEL_HEIGHT, LABEL_HEIGHT / 2, upward.length - LABEL_HEIGHT / 2)
-    layers = []
-    for curve, height in zip(named, placed, strict=True):
-        colour = colours[curve.group or curve.name]
+    leaders: list[dict[str, Any]] = []
+    names: list[dict[str, Any]] = []
+    for place, (curve, height) in enumerate(zip(named, placed, strict=True)):
+        shade = colours[curve.group or curve.name]
         end_x, end_y = curve.points[-1]
-        leader = [
-            {"x": end_x, "y": end_y},
-            {"x": across.end, "y": upward.value(height)},
-        ]
+        label = {"x": across.end, "y": upward.value(height), "colour": shade}
+        names.append(label | {"name": curve.name})
         if across.pixel(end_x) < across.length - 3 or abs(upward.pixel(end_y) - height) > 3:
-            line = alt.Chart(alt.Data(values=leader)).mark_line(color=colour, strokeWidth=0.8, opacity=0.6)
-            layers.append(line.encode(x=x, y=y))
-        text = alt.Chart(alt.Data(values=leader[1:])).mark_text(
-            align="left", baseline="middle", dx=5, fontSize=11, color=colour, text=curve.name
-        )
-        layers.append(text.encode(x=x, y=y))
-    return layers
+            start = {"x": end_x, "y": end_y, "colour": shade}
+            leaders += [start | {"curve": place}, label | {"curve": place}]
+    return leaders, names

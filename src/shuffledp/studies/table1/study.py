@@ -12,8 +12,8 @@ from shuffledp.protocols.parts.postprocessing import SurplusAnalysis
 from shuffledp.studies.checks import Check, at_most, equals, quantile, rarely
 from shuffledp.studies.largest_errors import EmptyErrors, held_quantile
 from shuffledp.studies.study import Outcome, Settings, Study, Table
-from shuffledp.studies.table1_figures import large_figure, main_figure, message_figure, row_figure
-from shuffledp.studies.table1_rows import (
+from shuffledp.studies.table1.figures import large_figure, main_figure, message_figure, row_figure
+from shuffledp.studies.table1.rows import (
     BETA,
     DELTA,
     EPSILON,

@@ -7,7 +7,7 @@ from typing import Any
 
 from shuffledp.figures import Curve, Panel
 from shuffledp.studies.study import Figure, curve_figure
-from shuffledp.studies.table1_rows import ROWS
+from shuffledp.studies.table1.rows import ROWS
 
 __all__ = ["large_figure", "main_figure", "message_figure", "row_figure"]
 
