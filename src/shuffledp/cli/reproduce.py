@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from shuffledp.cli.options import JsonOption, SeedOption
+from shuffledp.cli.options import JsonOption, SeedOption, whole_number
 from shuffledp.cli.screen import note, print_json, print_table, progress_bar, say
 from shuffledp.studies.registry import STUDIES, find_study
 from shuffledp.studies.reproduce import Report, reproduce_all
@@ -25,6 +26,10 @@ def reproduce(
     resume: Annotated[
         bool, typer.Option("--resume", help="With all: keep studies that are finished in the folder.")
     ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", parser=whole_number, metavar="W", help="With all: studies at a time; one a core."),
+    ] = None,
     seed: SeedOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -37,7 +42,13 @@ def reproduce(
     if name == "all":
         with progress_bar("all studies") as progress:
             reports = reproduce_all(
-                out, quick=quick, seed=seed, resume=resume, progress=progress, told=lambda each: note(_line(each))
+                out,
+                quick=quick,
+                seed=seed,
+                resume=resume,
+                workers=workers or os.cpu_count() or 1,
+                progress=progress,
+                told=lambda each: note(_line(each)),
             )
         page = out / "index.html"
     else:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -122,25 +124,55 @@ def reproduce_all(
     quick: bool = False,
     seed: int | None = None,
     resume: bool = False,
+    workers: int = 1,
     progress: Progress = lambda _: None,
     told: Callable[[Report], None] = lambda _: None,
 ) -> list[Report]:
-    """Run every study one after the other, and write an index page over all of them at the end.
+    """Run every study, and write an index page over all of them at the end.
 
-    ``resume`` keeps studies that are there already, made by this version in the same form. ``told`` hears
-    of each study as it is finished.
+    ``resume`` keeps studies that are there already, made by this version in the same form. With several ``workers``,
+    as many studies run at a time, each in a process of its own. ``told`` hears of each study as it is finished.
     """
     folder = _folder(out)
-    reports = []
-    for place, name in enumerate(STUDIES):
-        kept = _finished(folder, name, quick, seed) if resume else None
-        report = kept or reproduce(name, folder, quick=quick, seed=seed, progress=_share(progress, place))
-        reports.append(report)
+    kept = {name: _finished(folder, name, quick, seed) for name in STUDIES} if resume else {}
+    finished = {name: report for name, report in kept.items() if report is not None}
+    for report in finished.values():
         told(report)
-        progress((place + 1) / len(STUDIES))
+    jobs = [(name, folder, quick, seed) for name in STUDIES if name not in finished]
+    progress(len(finished) / len(STUDIES))
+    for report in _one_by_one(jobs, progress) if workers <= 1 else _at_once(jobs, workers):
+        finished[report.study] = report
+        told(report)
+        progress(len(finished) / len(STUDIES))
+    reports = [finished[name] for name in STUDIES]
     pictures = [_main_picture(folder, report) for report in reports]
     write_whole(folder / "index.html", index_page(reports, pictures))
     return reports
+
+
+Job = tuple[str, Path, bool, int | None]
+
+
+def _one_by_one(jobs: Sequence[Job], progress: Progress) -> Iterator[Report]:
+    before = len(STUDIES) - len(jobs)
+    for place, (name, folder, quick, seed) in enumerate(jobs, start=before):
+        yield reproduce(name, folder, quick=quick, seed=seed, progress=_share(progress, place))
+
+
+def _at_once(jobs: Sequence[Job], workers: int) -> Iterator[Report]:
+    """Several studies at a time; if this process is interrupted, so are they, with nothing half-written."""
+    with get_context("spawn").Pool(workers, initializer=_leave_interrupts) as pool:
+        yield from pool.imap_unordered(_reproduce, jobs)
+
+
+def _leave_interrupts() -> None:
+    """Ctrl-C reaches every process of a terminal; the one that started the others ends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _reproduce(job: Job) -> Report:
+    name, folder, quick, seed = job
+    return reproduce(name, folder, quick=quick, seed=seed)
 
 
 def _share(progress: Progress, place: int) -> Progress:
