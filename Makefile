@@ -19,7 +19,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.run: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing shuffledp"
-	@$(PIP) install -c constraints.txt -e .
+	@$(PIP) install -c constraints.txt -e '.[collection]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
@@ -32,7 +32,7 @@ $(VENV)/.bench: $(VENV)/.dev benchmarks/requirements.txt
 	@$(PIP) install -c constraints.txt -r benchmarks/requirements.txt
 	@touch $@
 
-demo: $(VENV)/.run ## a private histogram of bundled data, next to the truth
+demo: $(VENV)/.run ## devices, a shuffler and an analyzer on this machine: a private histogram, next to the truth
 	@$(BIN)/shuffledp demo
 
 studies: $(VENV)/.run ## every table and theorem of the literature, measured and drawn, in build/studies

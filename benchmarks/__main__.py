@@ -26,6 +26,7 @@ _SUBJECTS = (
     "amplification",
     "parquet",
     "shuffle",
+    "opening",
 )
 
 

@@ -3,8 +3,16 @@
 import json
 import subprocess
 import sys
+from functools import cache
+from typing import Any
 
 import pytest
+
+from shuffledp.collection.padding import is_unbounded, least_cap
+from shuffledp.domain import Interval
+from shuffledp.errors import ParameterError
+from shuffledp.protocols.documents import to_document
+from shuffledp.protocols.registry import PROTOCOLS
 
 HEAVY = ["scipy", "dp_accounting", "pandas", "pyarrow", "altair", "matplotlib", "typer", "rich", "mpmath"]
 
@@ -42,10 +50,116 @@ def test_it_is_quick():
     assert min(loaded_after(RANDOMIZE)[1] for _ in range(5)) < 0.25 * 3  # a busy machine is no failure
 
 
+CALIBRATE = """
+import shuffledp, numpy
+p = shuffledp.BalcerCheuHistogram.calibrate(users=1000, domain_size=3, epsilon=1, delta=1e-6)
+estimate = p.run(numpy.zeros(1000, dtype=int))
+"""
+
+
 def test_running_a_protocol_draws_nothing_and_reads_nothing():
-    code = (
-        RANDOMIZE
-        + "p = shuffledp.BalcerCheuHistogram.calibrate(users=1000, domain_size=3, epsilon=1, delta=1e-6)\n"
-        + "p.run(__import__('numpy').zeros(1000, dtype=int)).interval()\n"
+    assert loaded_after(CALIBRATE)[0] == []
+    assert set(loaded_after(CALIBRATE + "estimate.interval()")[0]) <= {"scipy"}
+
+
+USERS, EPSILON, DELTA = 10**6, 1.0, 1e-8
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "count": {},
+    "histogram": {"domain_size": 100},
+    "sum": {"domain": Interval(0.0, 10.0)},
+}
+CHECKED = [
+    f"{question}/{name}"
+    for question, named in PROTOCOLS.items()
+    for name, kind in named.items()
+    if kind.model != "central" and not kind.trusts_shuffler
+]
+
+DEVICE = """
+import json, sys, time
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in HEAVY:
+            raise ImportError(name)
+sys.meta_path.insert(0, Refused())
+try:
+    import scipy
+except ImportError:
+    pass
+else:
+    raise AssertionError("the hook does not work")
+"""
+
+WITH_SCIPY = """
+import json, sys, time
+import scipy.special
+import shuffledp.privacy.special as special
+special.betainc, special.betaincc = scipy.special.betainc, scipy.special.betaincc  # before anybody takes them
+"""
+
+CHECK = """
+from shuffledp.collection.padding import capped_guarantee
+from shuffledp.protocols.documents import from_document
+found = {}
+for name, (document, cap) in json.load(sys.stdin).items():
+    start = time.process_time()
+    protocol = from_document(document)
+    if cap is None:
+        guarantee = protocol.guarantee
+    else:
+        guarantee = capped_guarantee(protocol, cap=cap, users=USERS, epsilon=EPSILON, delta=2 * DELTA)
+    deltas = [guarantee.delta_at(EPSILON)]
+    spent = time.process_time() - start
+    assert len(protocol.randomize(0)) >= 1
+    deltas += [guarantee.delta_at(epsilon) for epsilon in (0.0, EPSILON / 2, 2 * EPSILON)]
+    found[name] = deltas, spent
+assert ("scipy" in sys.modules) == WITH
+print(json.dumps(found))
+"""
+
+
+@cache
+def documents() -> str:
+    """Every protocol for a collection as its document, and where reports are to be capped, at how many messages."""
+    found: dict[str, Any] = {}
+    for each in CHECKED:
+        question, name = each.split("/")
+        protocol = PROTOCOLS[question][name].calibrate(users=USERS, epsilon=EPSILON, delta=DELTA, **QUESTIONS[question])
+        cap = None
+        if is_unbounded(protocol):
+            try:
+                cap = least_cap(protocol, users=USERS, epsilon=EPSILON, delta=DELTA / 100)
+            except ParameterError:  # reports would be too long
+                cap = None
+        found[each] = to_document(protocol), cap
+    return json.dumps(found)
+
+
+@cache
+def checked_by(prelude: str) -> dict[str, tuple[list[float], float]]:
+    settings = f"HEAVY, USERS, EPSILON, DELTA, WITH = {HEAVY!r}, {USERS}, {EPSILON}, {DELTA}, {prelude is WITH_SCIPY}"
+    script = f"{settings}\n{prelude}\n{CHECK}"
+    done = subprocess.run([sys.executable, "-c", script], input=documents(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_a_device_checks_the_guarantee_without_scipy(name):
+    """The same numbers as with SciPy's functions, in little time."""
+    deltas, spent = checked_by(DEVICE)[name]
+    reference, _ = checked_by(WITH_SCIPY)[name]
+    # sums by atoms come from Fourier transforms, for whose rounding that law adds 5e-13
+    rounding = 1e-15 if name == "sum/almost-central" else 1e-300
+    assert deltas == pytest.approx(reference, rel=1e-10, abs=rounding)
+    assert deltas[0] <= DELTA * 1.011
+    assert spent < 1 * 3  # a busy machine is no failure
+
+
+def test_a_device_that_needs_scipy_is_noticed():
+    broken = DEVICE + "import shuffledp.privacy.audit as a; a.proportion_bounds(1, 2, 0.1)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"HEAVY = {HEAVY!r}\n{broken}"], capture_output=True, text=True, check=False
     )
-    assert loaded_after(code)[0] == ["scipy"]
+    assert done.returncode != 0
+    assert "ImportError: scipy" in done.stderr

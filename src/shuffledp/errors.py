@@ -11,8 +11,11 @@ __all__ = [
     "MissingPackageError",
     "OutputError",
     "ParameterError",
+    "PolicyError",
+    "RefusedError",
     "ShuffledpError",
     "UnknownNameError",
+    "UnreachableError",
 ]
 
 
@@ -58,3 +61,15 @@ class OutputError(ShuffledpError):
 
 class MissingPackageError(ShuffledpError, ImportError):
     """An optional package is needed for this call."""
+
+
+class PolicyError(ShuffledpError):
+    """A device does not take part: the task is weaker than the device allows, or it has reported already."""
+
+
+class RefusedError(ShuffledpError):
+    """A server answered, and its answer is no."""
+
+
+class UnreachableError(ShuffledpError):
+    """A server did not answer, or asked to come back too often."""

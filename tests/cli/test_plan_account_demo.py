@@ -130,11 +130,21 @@ def test_account_refuses(shuffledp, arguments, words):
 
 
 def test_demo(shuffledp, tmp_path):
-    done = shuffledp("demo", "--plot", tmp_path / "picture.png")
-    assert done.status == 0
-    for words in ("private estimate", "truth", "What the noise cost", "epsilon = 1", "Picture:"):
-        assert words in " ".join(done.out.split())
-    assert (tmp_path / "picture.png").stat().st_size > 10_000
+    """Both servers, a thousand devices over HTTP, one release; the estimate is near the truth."""
+    picture, page = tmp_path / "picture.png", tmp_path / "page.html"
+    done = shuffledp("demo", "--devices", 1000, "--plot", picture, "--page", page)
+    assert done.status == 0, done.err
+    told = " ".join(done.out.split())
+    for words in ("1,000 reports of 2 sealed messages", "0 messages were refused", "private estimate", "truth"):
+        assert words in told
+    assert picture.stat().st_size > 10_000
+    assert "worked from home" in page.read_text()
+    assert {file.name for file in tmp_path.iterdir()} == {"picture.png", "page.html"}
+
+
+@pytest.mark.parametrize("devices", [10, 1_000_000])
+def test_demo_refuses(shuffledp, devices):
+    assert "1,000 to 25,000 devices" in shuffledp("demo", "--devices", devices).error
 
 
 def test_version_and_help(shuffledp):

@@ -1,77 +1,136 @@
-"""``shuffledp demo``: the main job on a bundled data set, next to the truth."""
+"""``shuffledp demo``: the whole system on this machine, next to the truth."""
 
 from __future__ import annotations
 
+import tempfile
+import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from shuffledp.cli.screen import print_table, say
+from shuffledp.cli.options import whole_number
+from shuffledp.cli.screen import print_table, progress_bar, say, waiting
 from shuffledp.datasets import COMMUTE_MODES, commute_path
 from shuffledp.domain import Categories
-from shuffledp.engines.local import FileColumn, run_counts
+from shuffledp.engines.columns import read_column
+from shuffledp.errors import ParameterError, RefusedError
 from shuffledp.figures import bars, check_figure_path
-from shuffledp.output import write_whole
-from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
+from shuffledp.output import check_writable, write_all
+from shuffledp.protocols.histogram.uniform_blanket import UniformBlanketHistogram
 
 __all__ = ["demo"]
 
 _EPSILON = 1.0
-_DELTA = 1e-8
+_DELTA = 1e-6
+_FEWEST, _MOST = 1000, 25_000
 
 
 def demo(
+    devices: Annotated[
+        int, typer.Option("--devices", parser=whole_number, metavar="N", help="So many devices report.")
+    ] = 4000,
+    page: Annotated[
+        Path, typer.Option("--page", metavar="FILE", help="Where to write the page that the analyzer publishes.")
+    ] = Path("shuffledp-demo.html"),
     plot: Annotated[Path, typer.Option("--plot", metavar="FILE", help="Where to draw the figure.")] = Path(
         "shuffledp-demo.png"
     ),
 ) -> None:
-    """Estimate how people commute from 25,000 bundled answers, and compare with the truth.
+    """Collect how people commute from some thousand simulated devices, through a real shuffler and analyzer.
 
-    Example: shuffledp demo --plot commute.svg
+    Both servers run on this machine. Each device verifies the task, randomizes and seals its answer, and sends it
+    over HTTP; the shuffler mixes all messages; the analyzer opens them and publishes one estimate.
+
+    Example: shuffledp demo --devices 2000 --plot commute.svg
     """
+    from shuffledp.collection.client import Connection, Devices, Policy
+    from shuffledp.collection.rehearsal import Rehearsal
+
     check_figure_path(plot)
+    check_writable(page)
+    if not _FEWEST <= devices <= _MOST:
+        raise ParameterError(f"The demo takes {_FEWEST:,} to {_MOST:,} devices, not {devices:,}.")
     domain = Categories.of(COMMUTE_MODES)
-    truth = FileColumn(commute_path(), "mode").histogram(domain)
-    users = int(truth.sum())
-    protocol = BalcerCheuHistogram.calibrate(users=users, categories=domain, epsilon=_EPSILON, delta=_DELTA)
-    say(f"{users:,} people each answer: how did you get to work today?")
+    answers = _answers(devices)
+    truth = np.bincount(domain.indices(answers), minlength=len(domain))
+    with tempfile.TemporaryDirectory(prefix="shuffledp-demo-") as folder:
+        started = time.monotonic()
+        rehearsal = Rehearsal.prepare(
+            Path(folder),
+            kind=UniformBlanketHistogram,
+            settings={"users": devices, "categories": domain},
+            epsilon=_EPSILON,
+            delta=_DELTA,
+        )
+        task = rehearsal.task.verify(rehearsal.author)
+        Policy(max_epsilon=_EPSILON, max_delta=_DELTA).check(task)
+        say(
+            f"{devices:,} devices each hold an answer: how did you get to work today? The task is signed; every device "
+            "verifies it and computes its guarantee anew."
+        )
+        with waiting("Starting the shuffler and the analyzer"), rehearsal.servers():
+            _report(rehearsal, Devices, Connection, answers)
+            with waiting("The shuffler mixes all messages, and the analyzer opens them"):
+                release = rehearsal.release()
+                content = rehearsal.published("/page")
+        seconds = time.monotonic() - started
     say(
-        f"Each device sends about {protocol.cost.messages_per_user:.1f} messages, one of which is the answer; "
-        f"{users * protocol.cost.messages_per_user:,.0f} messages are shuffled, counted and corrected for noise."
+        f"{devices:,} reports of {task.messages_per_report} sealed messages of {task.sealed_size} bytes were stored, "
+        f"mixed and opened in {seconds:.0f} s; {release['messages']['rejected']:,} messages were refused."
     )
-    estimate = run_counts(truth, lambda _: protocol, route="messages")
-    intervals = estimate.interval(0.95)
-    print_table(
-        ["mode", "private estimate", "95% interval", "truth", "off by"],
-        [
-            [name, f"{count:,.0f}", f"{low:,.0f} to {high:,.0f}", f"{true:,}", f"{count - true:+,.0f}"]
-            for name, count, (low, high), true in zip(domain.names, estimate.counts, intervals, truth, strict=True)
-        ],
-    )
-    predicted = protocol.expected_error(counts=truth).rmse
-    actual = float(np.sqrt(np.mean((estimate.counts - truth) ** 2)))
-    paper = BalcerCheuHistogram.calibrate(
-        users=users, categories=domain, epsilon=_EPSILON, delta=_DELTA, calibration="paper"
-    )
-    say(
-        f"What the noise cost: off by {actual:.1f} users a category (predicted: {predicted:.1f}). "
-        f"The paper's own constants would have cost {paper.expected_error(counts=truth).rmse:,.1f}."
-    )
-    say(estimate.guarantee_sentence())
+    _show(release, truth)
     picture = bars(
         plot.suffix.lower(),
-        names=list(domain.names),
-        values=estimate.counts,
-        intervals=intervals,
+        names=release["categories"],
+        values=np.array(release["counts"]),
+        intervals=np.array(release["intervals"]),
         truth=truth.astype(np.float64),
-        title="How 25,000 people got to work, privately",
-        value_title=f"users (of {users:,})",
+        title=f"How {devices:,} people got to work, privately",
+        value_title=f"users (of {devices:,})",
         caption=[
             "Bars: private estimate with its 95% interval. Triangles: the truth.",
             f"Differentially private in the shuffled model: epsilon = {_EPSILON:g}, delta = {_DELTA:g}.",
         ],
     )
-    write_whole(plot, picture)
-    say(f"Picture: {plot}")
+    write_all({plot: picture, page: content})
+    say(f"Picture: {plot}. The page that was published: {page}")
+
+
+def _answers(devices: int) -> list[str]:
+    found: list[str] = []
+    for batch in read_column(commute_path(), "mode"):
+        found += [text for text in batch.to_pylist() if text is not None]
+        if len(found) >= devices:
+            break
+    return found[:devices]
+
+
+def _report(rehearsal: Any, devices: Any, connection: Any, answers: list[str]) -> None:
+    with progress_bar(f"{len(answers):,} devices report") as progress:
+        summary = devices(
+            rehearsal.task.task,
+            answers,
+            connect=lambda: connection(rehearsal.shuffler_url),
+            progress=progress,
+        ).report()
+    if summary.delivered < summary.devices:
+        raise RefusedError(f"Only {summary.delivered:,} of {summary.devices:,} reports were taken: {summary.refused}.")
+
+
+def _show(release: dict[str, Any], truth: Any) -> None:
+    print_table(
+        ["mode", "private estimate", "95% interval", "truth", "off by"],
+        [
+            [name, f"{count:,.0f}", f"{low:,.0f} to {high:,.0f}", f"{true:,}", f"{count - true:+,.0f}"]
+            for name, count, (low, high), true in zip(
+                release["categories"], release["counts"], release["intervals"], truth.tolist(), strict=True
+            )
+        ],
+    )
+    guarantee = release["guarantee"]
+    say(
+        f"Epsilon is {guarantee['epsilon']:g} and delta {guarantee['delta']:g}, as long as "
+        f"{guarantee['honest_users']:,} users follow the protocol and the shuffler does not help the analyzer."
+    )

@@ -14,11 +14,15 @@ import shuffledp
 from shuffledp.cli.account import account
 from shuffledp.cli.audit import audit
 from shuffledp.cli.demo import demo
+from shuffledp.cli.keys import keys_app
 from shuffledp.cli.plan import plan_count, plan_histogram, plan_mean, plan_sum
+from shuffledp.cli.report import report
 from shuffledp.cli.reproduce import reproduce
 from shuffledp.cli.run import run_count, run_histogram
 from shuffledp.cli.run_numbers import run_mean, run_sum
+from shuffledp.cli.serve import serve_app
 from shuffledp.cli.solve import solve_chasing, solve_jumping, solve_support
+from shuffledp.cli.task import task_app
 from shuffledp.errors import DomainError, ParameterError, ShuffledpError
 
 __all__ = ["app", "main"]
@@ -40,6 +44,9 @@ solve_app = typer.Typer(help="The problems that separate the models, solved priv
 app.add_typer(plan_app, name="plan")
 app.add_typer(run_app, name="run")
 app.add_typer(solve_app, name="solve")
+app.add_typer(task_app, name="task")
+app.add_typer(keys_app, name="keys")
+app.add_typer(serve_app, name="serve")
 plan_app.command("count")(plan_count)
 plan_app.command("histogram")(plan_histogram)
 plan_app.command("sum")(plan_sum)
@@ -54,6 +61,7 @@ solve_app.command("pointer-jumping")(solve_jumping)
 app.command()(account)
 app.command()(audit)
 app.command()(reproduce)
+app.command()(report)
 app.command()(demo)
 
 

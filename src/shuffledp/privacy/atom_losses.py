@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.privacy.special import betainc
 from shuffledp.randomness import Dyadic
 
 __all__ = ["Losses", "negative_binomial_losses", "tails", "worst_of"]
@@ -88,8 +89,6 @@ def _stretches(shape: int, ratio: Dyadic, last: Floats) -> _Stretches:
 
 def tails(shape: int, ratio: Dyadic, k: Floats) -> tuple[Floats, Floats]:
     """Pr[N <= k] and Pr[N > k] = ratio^(k + 1) * sum over j < shape of C(k + j, j) (1 - ratio)^j."""
-    from scipy.special import betainc  # not at import time: a device needs no SciPy
-
     rest = float(ratio.complement)
     inside = np.isfinite(k) & (k >= 0)
     at = np.where(inside, k, 0.0)

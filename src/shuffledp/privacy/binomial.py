@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
+from shuffledp.privacy.special import betainc, betaincc
 from shuffledp.randomness import Dyadic
 
 __all__ = ["Binomial", "binomial_masses", "deviance", "stirling_error"]
@@ -81,19 +82,14 @@ class Binomial:
 
     def upper_tail(self, k: NDArray[np.int64] | int) -> Floats:
         """Pr[N >= k]."""
-        from scipy.special import betainc, betaincc  # not at import time: a device needs no SciPy
-
         points = np.asarray(k, dtype=np.int64)
         inner = np.clip(points, 1, self.trials)
         successes, others = inner.astype(np.float64), (self.trials - inner + 1).astype(np.float64)
-        # SciPy is accurate at the smaller probability and on the smaller side only
+        # the smaller probability is the one that a float holds to the last bit
         if 2 * self.probability.numerator <= 1 << self.probability.bits:
-            rate = float(self.probability)
-            above, below = betainc(successes, others, rate), betaincc(successes, others, rate)
+            tail = betainc(successes, others, float(self.probability))
         else:
-            rate = float(self.probability.complement)
-            above, below = betaincc(others, successes, rate), betainc(others, successes, rate)
-        tail = np.where(inner > self.mean, above, 1.0 - below)
+            tail = betaincc(others, successes, float(self.probability.complement))
         result: Floats = np.where(points <= 0, 1.0, np.where(points > self.trials, 0.0, tail))
         return result
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
@@ -11,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
+from shuffledp.privacy.capping import CappedLaw
 from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair
 from shuffledp.privacy.guarantee import PrivacyLaw, ReleaseLaw
+from shuffledp.privacy.pure import PureLaw
 
-__all__ = ["CERTIFIED_DOWN_TO", "MOST_RELEASES", "ComposedLaw", "compose"]
+__all__ = ["CERTIFIED_DOWN_TO", "MOST_RELEASES", "ComposedLaw", "JointLaw", "compose", "compose_all"]
 
 CERTIFIED_DOWN_TO = 1e-12
 """Composed deltas below this drown in the rounding of fast Fourier transforms; none smaller is claimed."""
@@ -33,13 +36,52 @@ _CURVE_NODES = 100
 
 def compose(law: PrivacyLaw, releases: int) -> PrivacyLaw:
     """The privacy law of ``releases`` independent releases, each with the given law."""
+    _check_releases(releases)
+    return law if releases == 1 else _released([(law, releases)])
+
+
+def compose_all(laws: Iterable[PrivacyLaw]) -> PrivacyLaw:
+    """The privacy law of one independent release of each of these laws, over the same people."""
+    return _released([(law, 1) for law in laws])
+
+
+def _released(laws: Iterable[tuple[PrivacyLaw, int]]) -> PrivacyLaw:
+    """Each law so often; equal ones are taken together.
+
+    What caps do is added up, not convolved: total variations of independent releases add, so that all together
+    differ from releases without caps like one user whose report is drawn again with the sum of all chances.
+    """
+    counts: dict[PrivacyLaw, int] = {}
+    slack = 0.0
+    for law, releases in laws:
+        parts, exceeded = _parts_of(law)
+        slack += releases * exceeded
+        for part, times in parts:
+            counts[part] = counts.get(part, 0) + releases * times
+    _check_releases(sum(counts.values()))
+    every = tuple(counts.items())
+    joint: PrivacyLaw = JointLaw(every)
+    if len(every) == 1:
+        law, releases = every[0]
+        joint = law if releases == 1 else ComposedLaw(law, releases)
+    return CappedLaw(joint, 1, min(1.0, slack * (1 + 1e-12))) if slack else joint
+
+
+def _parts_of(law: PrivacyLaw) -> tuple[tuple[tuple[PrivacyLaw, int], ...], float]:
+    """The laws that are released, how often, and by how much caps change what is seen, in total variation."""
+    if isinstance(law, CappedLaw):
+        parts, exceeded = _parts_of(law.law)
+        return parts, exceeded + law.users * law.chance
     if isinstance(law, ComposedLaw):
-        return compose(law.law, law.releases * releases)
+        return ((law.law, law.releases),), 0.0
+    return (law.parts if isinstance(law, JointLaw) else ((law, 1),)), 0.0
+
+
+def _check_releases(releases: int) -> None:
     if not 1 <= releases <= MOST_RELEASES:
         raise ParameterError(
             f"The number of releases must lie between 1 and {MOST_RELEASES:,}, not {releases:,}.", releases=releases
         )
-    return law if releases == 1 else ComposedLaw(law, releases)
 
 
 @dataclass(frozen=True)
@@ -51,22 +93,93 @@ class ComposedLaw:
 
     @cached_property
     def _distribution(self) -> Any:
-        if not isinstance(self.law, ReleaseLaw):
-            return _from_curve(self.law).self_compose(self.releases)
-        directions = self.law.directions(_CUT)
-        every = [pair for pairs in directions for pair in pairs]
-        width = max(min(map(_grid_width, every)), max(map(_largest_loss, every)) / _MOST_CELLS_OF_ALL)
-        once = [reduce(lambda a, b: a.compose(b), [_on_grid(pair, width) for pair in pairs]) for pairs in directions]
-        worst = once[0] if len(once) == 1 else _worst_of(once, _reach(directions, width), width)
-        return worst.self_compose(self.releases)
+        losses = _losses_of(self.law)
+        return losses.on_grid(losses.width).self_compose(self.releases)
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta, not less than the resolution of the method."""
-        if not epsilon >= 0:
-            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
-        found = float(self._distribution.get_delta_for_epsilon(min(epsilon, LARGEST_EPSILON)))
-        rounding = self.releases * _ROUNDING_PER_RELEASE + CERTIFIED_DOWN_TO / 10
-        return min(1.0, max(0.0, found) * (1 + 1e-6 + self.releases * 1e-9) + rounding)
+        if epsilon >= _added_epsilon([(self.law, self.releases)]):
+            return 0.0
+        return _delta_of(self._distribution, self.releases, epsilon)
+
+
+@dataclass(frozen=True)
+class JointLaw:
+    """Independent releases of different laws, all on one grid of privacy losses."""
+
+    parts: tuple[tuple[PrivacyLaw, int], ...]
+    """Each law, and how often it is released."""
+
+    @property
+    def releases(self) -> int:
+        """How many in all."""
+        return sum(times for _, times in self.parts)
+
+    @cached_property
+    def _distribution(self) -> Any:
+        every = [(_losses_of(law), times) for law, times in self.parts]
+        finest, largest = min(losses.width for losses, _ in every), max(losses.largest for losses, _ in every)
+        width = max(finest, largest / _MOST_CELLS_OF_ALL)
+        return reduce(
+            lambda a, b: a.compose(b),
+            [losses.on_grid(width).self_compose(times) for losses, times in every],
+        )
+
+    def delta_at(self, epsilon: float) -> float:
+        """Upper bound on the least delta, not less than the resolution of the method."""
+        if epsilon >= _added_epsilon(self.parts):
+            return 0.0
+        return _delta_of(self._distribution, self.releases, epsilon)
+
+
+def _added_epsilon(parts: Iterable[tuple[PrivacyLaw, int]]) -> float:
+    """The epsilons of laws without any delta add up; infinite where a law has one."""
+    epsilons = [law.epsilon * times if isinstance(law, PureLaw) else math.inf for law, times in parts]
+    return math.fsum(epsilons) * (1 + 1e-15)
+
+
+def _delta_of(distribution: Any, releases: int, epsilon: float) -> float:
+    if not epsilon >= 0:
+        raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+    found = float(distribution.get_delta_for_epsilon(min(epsilon, LARGEST_EPSILON)))
+    rounding = releases * _ROUNDING_PER_RELEASE + CERTIFIED_DOWN_TO / 10
+    return min(1.0, max(0.0, found) * (1 + 1e-6 + releases * 1e-9) + rounding)
+
+
+def _losses_of(law: PrivacyLaw) -> _Pairs | _Curve:
+    if isinstance(law, PureLaw):  # randomized response is the worst of them
+        truth = 1 / (1 + math.exp(-law.epsilon))
+        lie = truth * math.exp(-law.epsilon)  # 1 - truth, also where that would round to 0
+        return _Pairs(((DiscretePair.of([truth, lie], [lie, truth]),),))
+    return _Pairs(law.directions(_CUT)) if isinstance(law, ReleaseLaw) else _Curve(law)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """The privacy losses of one release of which the pairs of laws are known."""
+
+    directions: tuple[tuple[DiscretePair, ...], ...]
+
+    @cached_property
+    def _every(self) -> list[DiscretePair]:
+        return [pair for pairs in self.directions for pair in pairs]
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest finite loss of a pair."""
+        return max(map(_largest_loss, self._every))
+
+    @cached_property
+    def width(self) -> float:
+        """A grid that shows the finest of them, though of a bounded number of cells."""
+        return max(min(map(_grid_width, self._every)), self.largest / _MOST_CELLS_OF_ALL)
+
+    def on_grid(self, width: float) -> Any:
+        """A loss distribution on multiples of the width that dominates, whatever the direction."""
+        once = [
+            reduce(lambda a, b: a.compose(b), [_on_grid(pair, width) for pair in pairs]) for pairs in self.directions
+        ]
+        return once[0] if len(once) == 1 else _worst_of(once, _reach(self.directions, width), width)
 
 
 def _worst_of(distributions: list[Any], reach: int, width: float) -> Any:
@@ -84,31 +197,51 @@ def _worst_of(distributions: list[Any], reach: int, width: float) -> Any:
     return PrivacyLossDistribution(create_pmf_pessimistic_connect_dots(width, losses, np.clip(deltas, 0.0, 1.0)))
 
 
-def _from_curve(law: PrivacyLaw) -> Any:
-    """A loss distribution that dominates a law of which only the curve of deltas is known.
+@dataclass(frozen=True, eq=False)
+class _Curve:
+    """The privacy losses of one release of which only the curve of deltas is known."""
 
-    Any two outcomes' laws have a curve that is convex in e^epsilon, so the lower convex hull of upper
-    bounds on it is an upper bound still; its distribution is found by connecting the dots. The
-    curve covers both directions, and so does its mirror image at negative epsilons.
-    """
-    from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+    law: PrivacyLaw
 
-    reach = _CURVE_REACH
-    while reach < LARGEST_EPSILON / 2 and law.delta_at(reach) > _CUT:
-        reach *= 2
-    while reach > 1e-6 and law.delta_at(reach / 2) <= _CUT:
-        reach /= 2
-    width = reach / _CURVE_POINTS
-    steps = np.arange(-_CURVE_POINTS, _CURVE_POINTS + 1)
-    growth = np.exp(steps * width)
-    # the curve is convex in e^epsilon, so that chords between fewer points lie above it
-    nodes = steps[_CURVE_POINTS :: _CURVE_POINTS // _CURVE_NODES] * width
-    evaluated = [law.delta_at(epsilon) for epsilon in nodes.tolist()]
-    ahead = np.interp(growth[_CURVE_POINTS:], np.exp(nodes), evaluated) * (1 + 1e-12)
-    behind = 1 - growth[:_CURVE_POINTS] * (1 - ahead[:0:-1])  # H(P||Q) at -epsilon from H(Q||P) at epsilon
-    deltas = _lower_hull(growth, np.clip(np.concatenate((behind, ahead)), 0.0, 1.0))
-    return PrivacyLossDistribution(create_pmf_pessimistic_connect_dots(width, steps, deltas))
+    @cached_property
+    def largest(self) -> float:
+        """Beyond this loss there is next to nothing."""
+        reach = _CURVE_REACH
+        while reach < LARGEST_EPSILON / 2 and self.law.delta_at(reach) > _CUT:
+            reach *= 2
+        least = max(_CUT, 1.001 * self.law.delta_at(reach))  # bounds that allow for rounding stay above 0
+        while reach > 1e-6 and self.law.delta_at(reach / 2) <= least:
+            reach /= 2
+        return reach
+
+    @property
+    def width(self) -> float:
+        """A thousandth of the largest."""
+        return self.largest / _CURVE_POINTS
+
+    @cached_property
+    def _nodes(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The curve at few points: it is convex in e^epsilon, so that chords between them lie above it."""
+        nodes = np.arange(0, _CURVE_POINTS + 1, _CURVE_POINTS // _CURVE_NODES) * self.width
+        return np.exp(nodes), np.array([self.law.delta_at(epsilon) for epsilon in nodes.tolist()])
+
+    def on_grid(self, width: float) -> Any:
+        """A loss distribution on multiples of the width that dominates.
+
+        Any two outcomes' laws have a curve that is convex in e^epsilon, so the lower convex hull of upper
+        bounds on it is an upper bound still; its distribution is found by connecting the dots. The
+        curve covers both directions, and so does its mirror image at negative epsilons.
+        """
+        from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots
+        from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+        points = math.ceil(self.largest / width * (1 - 1e-12))
+        steps = np.arange(-points, points + 1)
+        growth = np.exp(steps * width)
+        ahead = np.interp(growth[points:], *self._nodes) * (1 + 1e-12)
+        behind = 1 - growth[:points] * (1 - ahead[:0:-1])  # H(P||Q) at -epsilon from H(Q||P) at epsilon
+        deltas = _lower_hull(growth, np.clip(np.concatenate((behind, ahead)), 0.0, 1.0))
+        return PrivacyLossDistribution(create_pmf_pessimistic_connect_dots(width, steps, deltas))
 
 
 def _lower_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -141,6 +274,8 @@ def _grid_width(pair: DiscretePair) -> float:
     loss = pair.loss
     finite = np.isfinite(loss)
     weight = pair.p[finite] + pair.q[finite]
+    if not weight.sum() > 0:  # every outcome gives one of the two away
+        return 1.0
     mean = float(np.average(loss[finite], weights=weight))
     deviation = math.sqrt(float(np.average((loss[finite] - mean) ** 2, weights=weight)))
     return max(deviation / _CELLS_PER_DEVIATION, _largest_loss(pair) / _MOST_CELLS, 1e-9)

@@ -20,6 +20,7 @@ from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.binomial import Binomial, binomial_masses
 from shuffledp.privacy.divergence import DiscretePair
 from shuffledp.privacy.guarantee import check_target
+from shuffledp.privacy.special import betainc
 from shuffledp.randomness import Dyadic
 
 __all__ = [
@@ -118,8 +119,6 @@ def _first_bin(law: SampleAndThreshold, epsilons: Floats) -> Floats:
 
 def _from_count_on(k: Whole, v: Whole, p: float, grown: Floats) -> Floats:
     """Pr[Bin(k + 1, p) >= v] - e^epsilon Pr[Bin(k, p) >= v] for 1 <= v <= k + 1, with grown = e^epsilon - 1."""
-    from scipy.special import betainc  # not at import time: a device needs no SciPy
-
     tail = np.where(v <= k, betainc(np.minimum(v, np.maximum(k, 1)), np.maximum(k - v + 1, 1), p), 0.0)
     error = 1e-11 + (k + 1) * 2.0**-44
     gained = p * binomial_masses(v - 1, k, p) * (1 + error)

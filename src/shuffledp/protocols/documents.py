@@ -8,6 +8,7 @@ that was planned, and recomputes its guarantee.
 from __future__ import annotations
 
 import dataclasses
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from shuffledp.randomness.dyadic import Dyadic
 __all__ = ["from_document", "public_parameters", "to_document"]
 
 VERSION = 1
+_FRACTION = re.compile(r"-?[0-9]{1,4000}/[0-9]{1,4000}")
 _SAID_ELSEWHERE = ("epsilon", "delta", "calibration")
 
 
@@ -130,6 +132,8 @@ def _as(kind: Any, value: Any, name: str) -> Any:
             )
         return tuple(_decoded(each or inner[place], part, name) for place, part in enumerate(value))
     if kind is Fraction and isinstance(value, str):
+        if not _FRACTION.fullmatch(value):  # "1e99999999" would be one as well, and take hours
+            raise ParameterError(f"The parameter {name} must be a fraction like 3/4, not {value[:60]!r}.")
         return Fraction(value)
     if kind is Categories and isinstance(value, list):
         return Categories.of(value)

@@ -19,6 +19,7 @@ from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.privacy.binomial import Binomial, deviance, stirling_error
 from shuffledp.privacy.divergence import LARGEST_EPSILON
 from shuffledp.privacy.guarantee import check_target
+from shuffledp.privacy.special import betainc
 from shuffledp.randomness import Dyadic
 
 __all__ = [
@@ -247,8 +248,6 @@ def _fair_upper_tails(k: Integers, trials: Integers, mass: Floats) -> Floats:
 
 def _fair_upper_tail(k: Integers, trials: Integers) -> Floats:
     """Pr[Bin(trials, 1/2) >= k] for many numbers of trials; k is at least 1."""
-    from scipy.special import betainc  # not at import time: a device needs no SciPy
-
     inner = np.clip(k, 1, np.maximum(trials, 1)).astype(np.float64)
     tail: Floats = np.where(k > trials, 0.0, betainc(inner, np.maximum(trials - inner + 1, 1.0), 0.5))
     return tail

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.special import fast_length
 
 __all__ = ["Draws", "ScaledNoise", "expected_positive_part", "on_grid"]
 
@@ -203,6 +204,4 @@ def _largest_tilt(draws: Draws) -> float:
 
 def _even_fast_length(size: int) -> int:
     """An even length at which a Fourier transform is fast."""
-    from scipy.fft import next_fast_len
-
-    return 2 * int(next_fast_len(max(8, (size + 1) // 2), real=True))
+    return 2 * fast_length(max(8, (size + 1) // 2))

@@ -20,6 +20,7 @@ from shuffledp.privacy.amplification.exact import check_channel
 from shuffledp.privacy.amplification.positive_part import Draws, ScaledNoise, expected_positive_part, on_grid
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.divergence import LARGEST_EPSILON
+from shuffledp.privacy.special import betaincc
 from shuffledp.randomness import Dyadic
 
 __all__ = [
@@ -222,8 +223,6 @@ class _ResponseSums:
 
     def _above_others(self, height: Floats, pairs: NDArray[np.int64]) -> Floats:
         """E[max(height - gap c, 0)] with c ~ Bin(users - pairs, third), from above."""
-        from scipy.special import betaincc
-
         if self.gap == 0 or self.third == 0:
             return height
         left = (self.users - pairs).astype(np.float64)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from shuffledp.privacy.binomial import binomial_masses
 from shuffledp.privacy.flipped_bits.cells import reach
+from shuffledp.privacy.special import betainc, betaincc
 from shuffledp.randomness import Dyadic
 
 __all__ = ["FINEST", "USUAL", "Precision", "divergences"]
@@ -141,8 +142,6 @@ class _Difference:
 
     def upper_tail(self, u: Whole) -> Floats:
         """Pr[difference >= u]: the wide one is at least k, or at most k if it is subtracted."""
-        from scipy.special import betainc, betaincc  # not at import time: a device needs no SciPy
-
         k = self._other(u)
         least = np.where(self._plus_is_wide, k, k + 1)  # between least - 1 and least the tails divide
         trials = np.broadcast_to(self._wide, least.shape)

@@ -24,6 +24,7 @@ from shuffledp.privacy.amplification import Slots, least_slots
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.guarantee import Guarantee, PrivacyLaw
 from shuffledp.privacy.pure import PureLaw
+from shuffledp.privacy.special import betainc, betaincc
 from shuffledp.protocols.kinds import HistogramProtocol
 from shuffledp.protocols.parts.linear import ErrorLaw, FixedNoise, IndependentTerms, LinearAnalysis
 from shuffledp.protocols.terms import Terms
@@ -234,8 +235,6 @@ class _CentredNoise:
 
 def _tails(trials: Floats, rate: float, k: Floats) -> tuple[Floats, Floats]:
     """Pr[Bin(trials, rate) >= k] and Pr[Bin(trials, rate) < k], entry by entry."""
-    from scipy.special import betainc, betaincc  # not at import time: a device needs no SciPy
-
     inner = np.clip(k, 1, np.maximum(trials, 1))
     others = np.maximum(trials, 1) - inner + 1
     above = np.where(k <= 0, 1.0, np.where(k > trials, 0.0, betainc(inner, others, rate)))

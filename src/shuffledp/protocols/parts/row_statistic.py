@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.special import betainc
 from shuffledp.randomness import Dyadic
 
 __all__ = ["RowStatistic", "row_statistic"]
@@ -98,8 +99,6 @@ class RowStatistic:
 
     def _rows_beyond(self, probability: float, rows: int) -> float:
         """Pr[Bin(tau, probability) >= rows]."""
-        from scipy.special import betainc
-
         return float(betainc(rows, self.rows - rows + 1, min(1.0, probability)))
 
     @staticmethod

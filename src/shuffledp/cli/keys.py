@@ -1,0 +1,101 @@
+"""``shuffledp keys``: the keys of a collection's parties."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shuffledp.cli.options import JsonOption
+from shuffledp.cli.screen import note, print_json, say
+from shuffledp.errors import DataError, OutputError, ParameterError
+
+__all__ = ["Role", "create_key", "keys_app", "show_key"]
+
+keys_app = typer.Typer(help="The keys of authors, shufflers and analyzers.", no_args_is_help=True)
+
+
+class Role(StrEnum):
+    """Whose key it is."""
+
+    author = "author"
+    shuffler = "shuffler"
+    analyzer = "analyzer"
+
+
+_USES = {
+    Role.author: "signs tasks; devices pin the public part",
+    Role.shuffler: "signs batches; tasks name the public part",
+    Role.analyzer: "opens messages; tasks name the public part",
+}
+
+
+@keys_app.command("create")
+def create_key(
+    role: Annotated[Role, typer.Argument(metavar="ROLE", help="author, shuffler or analyzer.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="FILE", help="A new file for the private key; FILE.pub gets the public one."),
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Make a key: the private part in a file that only you can read, the public part beside it.
+
+    Example: shuffledp keys create author --out author.key
+    """
+    from shuffledp.collection.keys import SealingKey, SigningKey
+
+    public_file = out.with_name(f"{out.name}.pub")
+    for path in (out, public_file):
+        if path.exists():
+            raise OutputError(f"{path} exists; a key is never overwritten. Name another file.", path=str(path))
+    key: SealingKey | SigningKey = SealingKey.create() if role is Role.analyzer else SigningKey.create()
+    key.save(out)
+    try:
+        key.public.save(public_file)
+    except OutputError:
+        out.unlink()
+        raise
+    if as_json:
+        print_json({"role": role.value, **_shown(key.public), "private_file": str(out), "file": str(public_file)})
+        return
+    say(f"The {role.value}'s key {key.public.id} {_USES[role]}.")
+    note(f"wrote {out} (keep it secret) and {public_file}")
+
+
+@keys_app.command("show")
+def show_key(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A public or a private key.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Show what is public of a key. A private part is never shown.
+
+    Example: shuffledp keys show author.key.pub
+    """
+    public = _public(file)
+    if as_json:
+        print_json(_shown(public))
+        return
+    use = "checks signatures" if public.kind == "signing" else "seals messages"
+    say(f"The {public.kind} key {public.id}; its public part {use}:")
+    say(_shown(public)["public"])
+
+
+def _public(file: Path) -> Any:
+    """The public part of a key of either kind."""
+    from shuffledp.collection.keys import SealingPublicKey, VerifyingKey
+
+    reason = ""
+    for kind in (VerifyingKey, SealingPublicKey):
+        try:
+            return kind.load(file)
+        except ParameterError as error:
+            reason = reason or str(error)
+    raise DataError(f"{file} holds no key: {reason}", path=str(file))
+
+
+def _shown(public: Any) -> dict[str, Any]:
+    document: dict[str, Any] = public.to_document()
+    return document

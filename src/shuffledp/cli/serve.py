@@ -1,0 +1,112 @@
+"""``shuffledp serve``: the servers of a collection."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shuffledp.cli.options import JsonOption, whole_number
+from shuffledp.cli.screen import print_json, say
+from shuffledp.cli.serve_analyzer import serve_analyzer
+from shuffledp.errors import MissingPackageError
+
+if TYPE_CHECKING:
+    from shuffledp.collection.shuffler.settings import ShufflerSettings
+
+__all__ = ["serve_app", "serve_shuffler", "serve_tokens"]
+
+serve_app = typer.Typer(help="The servers of a collection.", no_args_is_help=True)
+
+
+@serve_app.callback()
+def _need_packages() -> None:
+    """The servers of a collection."""
+    for package in ("starlette", "uvicorn", "httptools", "prometheus_client"):
+        if find_spec(package) is None:
+            raise MissingPackageError(f"Serving needs {package}: pip install 'shuffledp[collection]'.")
+
+
+@serve_app.command("shuffler")
+def serve_shuffler(
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Settings: TOML with a table [shuffler].")
+    ] = None,
+    host: Annotated[str | None, typer.Option("--host", help="Address to listen on, instead of the settings'.")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", parser=whole_number, metavar="N", help="Port to listen on; 0 for any.")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Look whether everything is in order, and exit.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Take in sealed reports, mix the messages of each round, and hand them to the analyzer.
+
+    Settings come from the file, then the environment (SHUFFLEDP_SHUFFLER_PORT and so on), then the options.
+    It stops gracefully on SIGTERM.
+
+    Example: shuffledp serve shuffler --config shuffler.toml --check
+    """
+    from shuffledp.collection.service.logs import configure_logs
+    from shuffledp.collection.service.settings import read_settings
+    from shuffledp.collection.shuffler.settings import ShufflerSettings
+
+    settings = read_settings(
+        ShufflerSettings,
+        role="shuffler",
+        file=config,
+        environment=os.environ,
+        options={"host": host, "port": port},
+    )
+    if check:
+        _check(settings, as_json)
+        return
+    from shuffledp.collection.service.running import listen, serve
+    from shuffledp.collection.shuffler.app import create_app
+    from shuffledp.collection.shuffler.server import Shuffler
+
+    configure_logs(level=settings.log_level)
+    listener = listen(settings.host, settings.port)  # before the store: who comes second should touch nothing
+    shuffler = Shuffler(settings)
+    serve(create_app(shuffler), settings, role="shuffler", stopping=shuffler.stop, listener=listener)
+
+
+serve_app.command("analyzer")(serve_analyzer)  # it imports what opens messages only when it is called
+
+
+def _check(settings: ShufflerSettings, as_json: bool) -> None:
+    from shuffledp.collection.shuffler.server import check_shuffler
+
+    key, book = check_shuffler(settings)
+    tasks = [{"task": each.name, "name": each.task.name, "closes": each.task.closes.isoformat()} for each in book]
+    if as_json:
+        print_json({"role": "shuffler", "key": key.public.id, "tasks": tasks})
+        return
+    say(f"The shuffler with the key {key.public.id} is in order; it serves {len(tasks):,} tasks.")
+    for each in tasks:
+        say(f"{each['task'][:16]}  closes {each['closes']}  {each['name']}")
+
+
+@serve_app.command("tokens")
+def serve_tokens(
+    task: Annotated[Path, typer.Argument(metavar="TASK", help="The signed task that the tokens are for.")],
+    enrolment: Annotated[
+        Path, typer.Option("--enrolment", metavar="DIR", help="The shuffler's folder of hashes of tokens.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="A new file for the tokens, one a line.")],
+    count: Annotated[int, typer.Option("--count", parser=whole_number, metavar="N", help="How many.")] = 1,
+) -> None:
+    """Make one-time enrolment tokens: devices get the tokens, the shuffler only their hashes.
+
+    A shuffler that runs notices them.
+
+    Example: shuffledp serve tokens task.json --count 1000 --enrolment enrolment --out tokens.txt
+    """
+    from shuffledp.collection.shuffler.enrolment import create_tokens
+    from shuffledp.collection.task import SignedTask
+
+    name = SignedTask.load(task).task.id.hex()
+    create_tokens(name, count, folder=enrolment, out=out)
+    say(f"{count:,} tokens for the task {name[:16]} are in {out}; each pays for one report.")

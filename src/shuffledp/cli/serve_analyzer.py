@@ -1,0 +1,78 @@
+"""``shuffledp serve analyzer``: opens, counts and publishes what a shuffler hands over."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shuffledp.cli.options import JsonOption, whole_number
+from shuffledp.cli.screen import print_json, say
+
+if TYPE_CHECKING:
+    from shuffledp.collection.analyzer.settings import AnalyzerSettings
+
+__all__ = ["serve_analyzer"]
+
+
+def serve_analyzer(
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Settings: TOML with a table [analyzer].")
+    ] = None,
+    host: Annotated[str | None, typer.Option("--host", help="Address to listen on, instead of the settings'.")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", parser=whole_number, metavar="N", help="Port to listen on; 0 for any.")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Look whether everything is in order, and exit.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Open and count the messages of finished rounds, and publish each round once, within its population's budget.
+
+    Settings come from the file, then the environment (SHUFFLEDP_ANALYZER_PORT and so on), then the options.
+    It stops gracefully on SIGTERM. With --check it also tells how far each task is, and why one was refused.
+
+    Example: shuffledp serve analyzer --config analyzer.toml --check
+    """
+    from shuffledp.collection.analyzer.settings import AnalyzerSettings
+    from shuffledp.collection.service.logs import configure_logs
+    from shuffledp.collection.service.settings import read_settings
+
+    settings = read_settings(
+        AnalyzerSettings,
+        role="analyzer",
+        file=config,
+        environment=os.environ,
+        options={"host": host, "port": port},
+    )
+    if check:
+        _check(settings, as_json)
+        return
+    from shuffledp.collection.analyzer.app import create_app
+    from shuffledp.collection.analyzer.server import Analyzer
+    from shuffledp.collection.service.running import listen, serve
+
+    configure_logs(level=settings.log_level)
+    listener = listen(settings.host, settings.port)
+    analyzer = Analyzer(settings)
+    serve(create_app(analyzer), settings, role="analyzer", stopping=analyzer.stop, listener=listener)
+
+
+def _check(settings: AnalyzerSettings, as_json: bool) -> None:
+    from shuffledp.collection.analyzer.overview import overview
+
+    told = overview(settings)
+    if as_json:
+        print_json(told)
+        return
+    say(f"The settings are in order: {len(told['tasks']):,} tasks, {len(told['populations']):,} populations.")
+    for task in told["tasks"]:
+        say(f"{task['name']}: {_state(task)}")
+    for name, spent in told["populations"].items():
+        shown = "?" if spent["spent_epsilon"] is None else f"{spent['spent_epsilon']:.4g}"
+        say(f"{name}: epsilon {shown} of {spent['epsilon']:g} spent in {spent['releases']:,} releases.")
+
+
+def _state(task: dict[str, Any]) -> str:
+    return f"{task['state']}. {task['reason']}".rstrip() if task["reason"] else f"{task['state']}."

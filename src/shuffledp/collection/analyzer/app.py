@@ -1,0 +1,90 @@
+"""The analyzer as a web application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.routing import Route
+
+from shuffledp.collection.analyzer.arrivals import Arrivals, read_task_id
+from shuffledp.collection.analyzer.receiving import BatchState
+from shuffledp.collection.analyzer.releasing import ReleaseKeeper
+from shuffledp.collection.analyzer.server import Analyzer
+from shuffledp.collection.service.health import health_routes
+from shuffledp.collection.service.problems import EXCEPTION_HANDLERS, Answer, problem
+
+__all__ = ["create_app"]
+
+_NO_RELEASE = problem(404, "no-release", "There is no release of this task, or not yet.")
+_KINDS = {
+    "json": b"application/json",
+    "csv": b"text/csv; charset=utf-8",
+    "html": b"text/html; charset=utf-8",
+}
+_SAFELY = (
+    (b"content-security-policy", b"default-src 'none'; img-src data:; style-src 'unsafe-inline'"),
+    (b"x-content-type-options", b"nosniff"),
+)
+
+
+def create_app(analyzer: Analyzer) -> Starlette:
+    """The application of an analyzer; its lifespan makes the releases."""
+    keeper = ReleaseKeeper(analyzer.releaser, analyzer.metrics, analyzer.tick)
+    arrivals = Arrivals(
+        analyzer.tasks,
+        analyzer.batches,
+        analyzer.metrics,
+        most_bytes=analyzer.settings.arriving_megabytes << 20,
+        arrived=keeper.look,
+    )
+    analyzer.when_stopping(arrivals.stop)
+
+    async def show(request: Request, kind: str) -> Answer:
+        task_id = read_task_id(request.path_params["task"])
+        content = await run_in_threadpool(_released, analyzer, task_id, kind) if task_id else None
+        if content is None:
+            return _NO_RELEASE
+        return Answer(200, content, ((b"content-type", _KINDS[kind]), *_SAFELY))
+
+    async def show_json(request: Request) -> Answer:
+        return await show(request, "json")
+
+    async def show_csv(request: Request) -> Answer:
+        return await show(request, "csv")
+
+    async def show_page(request: Request) -> Answer:
+        return await show(request, "html")
+
+    async def is_ready() -> bool:
+        return not analyzer.stopping and await run_in_threadpool(analyzer.batches.is_writable)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        keeper.start()
+        yield
+        analyzer.stop()
+        await keeper.stop()
+        analyzer.close()
+
+    routes = [
+        Route("/v1/batches/{task}", arrivals.put_manifest, methods=["PUT"]),
+        Route("/v1/batches/{task}", arrivals.show_batch, methods=["GET"]),
+        Route("/v1/batches/{task}/chunks/{index}", arrivals.put_chunk, methods=["PUT"]),
+        Route("/v1/releases/{task}.csv", show_csv),
+        Route("/v1/releases/{task}/page", show_page),
+        Route("/v1/releases/{task}", show_json),
+        *health_routes(analyzer.metrics, is_ready),
+    ]
+    return Starlette(routes=routes, exception_handlers=EXCEPTION_HANDLERS, lifespan=lifespan)
+
+
+def _released(analyzer: Analyzer, task_id: bytes, kind: str) -> bytes | None:
+    """The form of a release, but only once it is said to be released: half of one is never shown."""
+    batch = analyzer.batches.get(task_id)
+    if batch is None or batch.state is not BatchState.RELEASED:
+        return None
+    return analyzer.releases.read(task_id, kind)

@@ -1,0 +1,204 @@
+"""The endpoints that take batches in: nobody but the task's shuffler begins one, and chunks are those it named."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+from shuffledp.collection.analyzer.receiving import Batches, Outcome, most_manifest_bytes, read_manifest
+from shuffledp.collection.analyzer.tasks import AnalyzerTasks
+from shuffledp.collection.service.bodies import DisconnectedError, TooLongError, declared_length, read_body
+from shuffledp.collection.service.logs import event
+from shuffledp.collection.service.metrics import Metrics
+from shuffledp.collection.service.problems import Answer, json_answer, problem
+from shuffledp.errors import ParameterError
+
+__all__ = ["Arrivals", "read_task_id"]
+
+_MOST_MISSING = 1000
+_UNKNOWN_TASK = problem(403, "unknown-task", "This analyzer answers no such task.", close=True)
+_NO_BATCH = problem(404, "no-batch", "There is no batch of this task, or it has no such chunk.", close=True)
+_BAD_SIGNATURE = problem(403, "bad-signature", "The manifest is not signed by the shuffler of the task.")
+_MALFORMED = problem(422, "malformed", "This is no manifest of a batch that this task can have.")
+_OTHER_MANIFEST = problem(409, "other-manifest", "The batch of this task has another manifest.")
+_WRONG_CHUNK = problem(409, "wrong-chunk", "The chunk is not the one that the manifest says.")
+_TOO_LONG = problem(413, "too-long", "The body has more bytes than it can have here.", close=True)
+_CUT_OFF = problem(400, "cut-off", "The body ended too early.", close=True)
+_BUSY = problem(503, "overloaded", "Too much arrives at the same time; come back later.", retry_after=1, close=True)
+_NOT_DURABLE = problem(503, "not-durable", "It cannot be kept at the moment.", retry_after=5)
+_STOPPING = problem(503, "shutting-down", "The analyzer is shutting down.", retry_after=5, close=True)
+
+
+def read_task_id(text: str) -> bytes | None:
+    """The id of a task from an address: 64 hexadecimal digits in lower case."""
+    if len(text) != 64 or any(letter not in "0123456789abcdef" for letter in text):
+        return None
+    return bytes.fromhex(text)
+
+
+class Arrivals:
+    """Takes manifests and chunks; so many bytes at a time and no more."""
+
+    def __init__(
+        self,
+        tasks: AnalyzerTasks,
+        batches: Batches,
+        metrics: Metrics,
+        *,
+        most_bytes: int,
+        arrived: Callable[[], None],
+    ) -> None:
+        self._tasks, self._batches, self._arrived = tasks, batches, arrived
+        self._room = most_bytes
+        self._at_work = 0
+        self._one_manifest = asyncio.Lock()  # reading one takes several times its size
+        self._stopping = False
+        self._manifests = metrics.counter("manifests", "Manifests by what became of them", ["outcome"])
+        self._chunks = metrics.counter("chunks", "Chunks by what became of them", ["outcome"])
+
+    def stop(self) -> None:
+        """Answer with 503 from now on."""
+        self._stopping = True
+
+    async def put_manifest(self, request: Request) -> Answer:
+        """Begin a batch."""
+        answer = await self._put_manifest(request)
+        self._manifests.labels(str(answer.status)).inc()
+        return answer
+
+    async def put_chunk(self, request: Request) -> Answer:
+        """Keep a chunk of a batch."""
+        answer = await self._put_chunk(request)
+        self._chunks.labels(str(answer.status)).inc()
+        return answer
+
+    async def show_batch(self, request: Request) -> Answer:
+        """How far a batch is, and which chunks it misses."""
+        task_id = read_task_id(request.path_params["task"])
+        return await run_in_threadpool(self._show, task_id) if task_id else _NO_BATCH
+
+    async def _put_manifest(self, request: Request) -> Answer:
+        if self._stopping:
+            return _STOPPING
+        task_id = read_task_id(request.path_params["task"])
+        task = self._tasks.get(task_id) if task_id else None
+        if task is None or task_id is None:
+            return _UNKNOWN_TASK
+        with self._reserved(request, most_manifest_bytes(task)) as refusal:
+            if refusal is not None:
+                return refusal
+            content = await _body(request, most_manifest_bytes(task))
+            if isinstance(content, Answer):
+                return content
+            async with self._one_manifest:
+                return await _durably(self._begin, task, content)
+
+    def _begin(self, task: Any, content: bytes) -> Answer:
+        try:
+            manifest = read_manifest(content, task)
+        except ParameterError:
+            return _MALFORMED
+        if manifest is None:
+            return _BAD_SIGNATURE
+        outcome = self._batches.put_manifest(manifest, content)
+        if outcome is Outcome.CONFLICT:
+            return _OTHER_MANIFEST
+        if outcome is Outcome.GONE:
+            known = self._batches.get(task.id)
+            detail = f"The SHA-256 of its manifest was {known.manifest.hex() if known else ''}."
+            return problem(410, "finished", "The batch of this task is finished.", detail=detail)
+        return self._show(task.id, status=201 if outcome is Outcome.NEW else 200)
+
+    async def _put_chunk(self, request: Request) -> Answer:
+        if self._stopping:
+            return _STOPPING
+        task_id = read_task_id(request.path_params["task"])
+        index = _read_index(request.path_params["index"])
+        if task_id is None or index is None:
+            return _NO_BATCH
+        size = await run_in_threadpool(self._size, task_id, index)
+        if size is None:
+            return _NO_BATCH
+        with self._reserved(request, size) as refusal:
+            if refusal is not None:
+                return refusal
+            content = await _body(request, size)
+            if isinstance(content, Answer):
+                return content
+            return await _durably(self._keep, task_id, index, content)
+
+    def _keep(self, task_id: bytes, index: int, content: bytes) -> Answer:
+        outcome = self._batches.put_chunk(task_id, index, content)
+        if outcome is Outcome.UNKNOWN:
+            return _NO_BATCH
+        if outcome is Outcome.CONFLICT:
+            return _WRONG_CHUNK
+        known = self._batches.get(task_id)
+        state = known.state.value if known else ""
+        return json_answer({"state": state}, status=201 if outcome is Outcome.NEW else 200)
+
+    def _size(self, task_id: bytes, index: int) -> int | None:
+        """The bytes of a chunk; of a finished batch none is kept, so that any that can be one is taken."""
+        known = self._batches.get(task_id)
+        if known is None or not 0 <= index < known.chunks:
+            return None
+        if known.state.is_final:
+            return 1 << 26
+        try:
+            return self._batches.manifest(task_id).chunk_size(index)
+        except FileNotFoundError:  # finished just now
+            return 1 << 26
+
+    def _show(self, task_id: bytes, *, status: int = 200) -> Answer:
+        known = self._batches.get(task_id)
+        if known is None:
+            return _NO_BATCH
+        missing = self._batches.missing(task_id, _MOST_MISSING)
+        return json_answer({"state": known.state.value, "missing": missing}, status=status)
+
+    @contextmanager
+    def _reserved(self, request: Request, most: int) -> Iterator[Answer | None]:
+        """Room for a body of at most so many bytes, or why there is none."""
+        told = declared_length(request.scope)
+        size = most if told is None else told
+        if size > most:
+            yield _TOO_LONG
+        elif self._at_work and self._at_work + size > self._room:
+            yield _BUSY
+        else:
+            self._at_work += size
+            try:
+                yield None
+            finally:
+                self._at_work -= size
+                self._arrived()
+
+
+async def _durably(function: Callable[..., Answer], *arguments: Any) -> Answer:
+    """Do it in another thread; a disk that is full or broken is no fault of the sender, who should come again."""
+    try:
+        return await run_in_threadpool(function, *arguments)
+    except (OSError, sqlite3.Error) as error:
+        event("not-durable", level=logging.ERROR, reason=type(error).__name__)
+        return _NOT_DURABLE
+
+
+async def _body(request: Request, most: int) -> bytes | Answer:
+    try:
+        return await read_body(request.receive, most=most)
+    except TooLongError:
+        return _TOO_LONG
+    except DisconnectedError:
+        return _CUT_OFF
+
+
+def _read_index(text: str) -> int | None:
+    """A chunk's place, written as numbers are."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 and str(int(text)) == text else None

@@ -1,0 +1,321 @@
+"""Batches as they arrive: the signed manifest, then its chunks in any order, each durable before it is confirmed.
+
+A batch has a folder of its own with the manifest and a file for each chunk; a file that is there is whole. A small
+SQLite file says how far each batch is. Everything can be sent again without harm.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from shuffledp.collection.canonical import parse_canonical
+from shuffledp.collection.task import Task
+from shuffledp.collection.wire import MOST_MANIFEST_BYTES, Manifest, digest
+from shuffledp.errors import DataError, ParameterError
+
+__all__ = ["Batch", "BatchState", "Batches", "Outcome", "most_manifest_bytes", "read_manifest", "sync_folder"]
+
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE batches (
+    task BLOB PRIMARY KEY,
+    state TEXT NOT NULL,
+    manifest BLOB NOT NULL,
+    chunks INTEGER NOT NULL,
+    reason TEXT NOT NULL DEFAULT ''
+) STRICT, WITHOUT ROWID
+"""
+_MANIFEST = "manifest"
+_FEW_CHUNKS = 1 << 12
+_USUAL_CHUNK_BYTES = 1 << 16
+_BYTES_PER_CHUNK, _OTHER_BYTES = 67, 1024  # of a manifest
+
+
+class BatchState(Enum):
+    """How far a batch is; it only ever goes forward, but for a chunk that was lost."""
+
+    RECEIVING = "receiving"
+    COMPLETE = "complete"
+    RELEASED = "released"
+    REFUSED = "refused"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing happens to it any more."""
+        return self in (BatchState.RELEASED, BatchState.REFUSED)
+
+
+class Outcome(Enum):
+    """What became of something that was sent."""
+
+    NEW = "new"
+    SAME = "same"
+    CONFLICT = "conflict"
+    """Another manifest than the one that is here, or a chunk that is not what the manifest says."""
+    GONE = "gone"
+    """Another manifest than that of the batch which was released or refused."""
+    UNKNOWN = "unknown"
+    """There is no manifest of this batch, or it has no such chunk."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch that is known."""
+
+    task_id: bytes
+    state: BatchState
+    manifest: bytes
+    """The SHA-256 of the signed manifest."""
+    chunks: int
+    reason: str
+    """Why it is refused, for the operator."""
+
+
+def most_manifest_bytes(task: Task) -> int:
+    """How long a manifest can be: chunks are not tiny, unless they are few."""
+    most = task.maximum_users * task.messages_per_report * task.sealed_size // _USUAL_CHUNK_BYTES + 1
+    return min(MOST_MANIFEST_BYTES, _OTHER_BYTES + _BYTES_PER_CHUNK * max(most, _FEW_CHUNKS))
+
+
+def read_manifest(content: bytes, task: Task) -> Manifest | None:
+    """The manifest, if the task's shuffler signed it; None if somebody else did. ParameterError if it does not fit."""
+    try:
+        manifest = Manifest.verified(content, task.shuffler)
+    except ParameterError:
+        envelope = parse_canonical(content, most_bytes=MOST_MANIFEST_BYTES)
+        if not isinstance(envelope, dict) or set(envelope) != {"batch", "signature"}:
+            raise
+        Manifest.from_document(envelope["batch"])
+        return None  # in order but for the signature
+    manifest.check_task(task)
+    return manifest
+
+
+class Batches:
+    """All batches, in a folder that one process uses."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "batches"
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._lock = threading.RLock()
+        self._manifests: dict[bytes, Manifest] = {}
+        self._missing: dict[bytes, set[int]] = {}
+        self._connection = _open(folder / "analyzer.db")
+        self._clean()
+
+    def put_manifest(self, manifest: Manifest, content: bytes) -> Outcome:
+        """Begin a batch, durably; ``content`` is the manifest with its signature, which was verified."""
+        task_id = manifest.task_id
+        with self._lock:
+            known = self.get(task_id)
+            if known is not None:
+                if known.manifest == digest(content):
+                    return Outcome.SAME
+                return Outcome.GONE if known.state.is_final else Outcome.CONFLICT
+            folder = self._folder / task_id.hex()
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(mode=0o700)
+            _write(folder / _MANIFEST, content)
+            sync_folder(self._folder)
+            self._change(
+                "INSERT INTO batches (task, state, manifest, chunks) VALUES (?, ?, ?, ?)",
+                (task_id, BatchState.RECEIVING.value, digest(content), len(manifest.chunks)),
+            )
+            return Outcome.NEW
+
+    def put_chunk(self, task_id: bytes, index: int, content: bytes) -> Outcome:
+        """Keep a chunk, durably, if it is what the manifest says."""
+        known = self.get(task_id)
+        if known is None or not 0 <= index < known.chunks:
+            return Outcome.UNKNOWN
+        try:
+            return Outcome.SAME if known.state.is_final else self._keep(task_id, index, content)
+        except FileNotFoundError:  # the batch was released while this chunk was sent a second time
+            if (known := self.get(task_id)) is not None and known.state.is_final:
+                return Outcome.SAME
+            raise
+
+    def _keep(self, task_id: bytes, index: int, content: bytes) -> Outcome:
+        if digest(content) != self.manifest(task_id).chunks[index]:
+            return Outcome.CONFLICT
+        with self._lock:
+            if index not in self._missing_of(task_id):
+                return Outcome.SAME
+        _write(self._chunk_file(task_id, index), content)
+        with self._lock:
+            missing = self._missing_of(task_id)
+            new = index in missing
+            missing.discard(index)
+            if not missing:
+                self._advance(task_id, BatchState.RECEIVING, BatchState.COMPLETE)
+        return Outcome.NEW if new else Outcome.SAME
+
+    def get(self, task_id: bytes) -> Batch | None:
+        """How far a batch is."""
+        with self._lock:
+            row = self._connection.execute(
+                "SELECT state, manifest, chunks, reason FROM batches WHERE task = ?", (task_id,)
+            ).fetchone()
+        return None if row is None else Batch(task_id, BatchState(row[0]), row[1], row[2], row[3])
+
+    def all(self) -> list[Batch]:
+        """Every batch that is known."""
+        with self._lock:
+            rows = self._connection.execute("SELECT task, state, manifest, chunks, reason FROM batches").fetchall()
+        return [Batch(row[0], BatchState(row[1]), *row[2:]) for row in rows]
+
+    def manifest(self, task_id: bytes) -> Manifest:
+        """The manifest of a batch that is not yet finished."""
+        with self._lock:
+            if task_id not in self._manifests:
+                content = (self._folder / task_id.hex() / _MANIFEST).read_bytes()
+                envelope = parse_canonical(content, most_bytes=MOST_MANIFEST_BYTES)
+                self._manifests[task_id] = Manifest.from_document(envelope["batch"])
+            return self._manifests[task_id]
+
+    def missing(self, task_id: bytes, most: int) -> list[int]:
+        """The first chunks that are not here yet; none of a batch that is complete."""
+        with self._lock:
+            known = self.get(task_id)
+            if known is None or known.state is not BatchState.RECEIVING:
+                return []
+            return sorted(self._missing_of(task_id))[:most]
+
+    def _missing_of(self, task_id: bytes) -> set[int]:
+        with self._lock:
+            if task_id not in self._missing:
+                chunks = range(len(self.manifest(task_id).chunks))
+                self._missing[task_id] = {i for i in chunks if not self._chunk_file(task_id, i).exists()}
+            return self._missing[task_id]
+
+    def chunk_files(self, task_id: bytes) -> list[tuple[Path, int]]:
+        """The files of a complete batch and their sizes; a chunk that was lost on the disk is asked for again."""
+        manifest = self.manifest(task_id)
+        files = [(self._chunk_file(task_id, i), manifest.chunk_size(i)) for i in range(len(manifest.chunks))]
+        lost = {i for i, (file, _) in enumerate(files) if not _holds(file, manifest.chunks[i])}
+        if lost:
+            with self._lock:
+                self._missing[task_id] = lost
+                self._advance(task_id, BatchState.COMPLETE, BatchState.RECEIVING)
+            raise DataError(f"{len(lost):,} chunks of the batch were damaged on the disk; they are asked for again.")
+        return files
+
+    def finish(self, task_id: bytes, state: BatchState, reason: str = "") -> None:
+        """The batch is released or refused, durably; its messages are deleted."""
+        self._change(
+            "UPDATE batches SET state = ?, reason = ? WHERE task = ? AND state = ?",
+            (state.value, reason, task_id, BatchState.COMPLETE.value),
+        )
+        self.forget(task_id)
+
+    def forget(self, task_id: bytes) -> None:
+        """Delete the messages of a batch."""
+        with self._lock:
+            self._manifests.pop(task_id, None)
+            self._missing.pop(task_id, None)
+        gone = self._folder / f".{task_id.hex()}"
+        with suppress(FileNotFoundError):
+            (self._folder / task_id.hex()).rename(gone)  # so that nothing more is put there
+        shutil.rmtree(gone, ignore_errors=True)
+        sync_folder(self._folder)
+
+    def is_writable(self) -> bool:
+        """Whether something can be made durable."""
+        probe = self._folder / ".probe"
+        try:
+            _write(probe, bytes(1 << 12))
+            probe.unlink(missing_ok=True)
+            self._change("UPDATE batches SET state = state WHERE task = ?", (b"",))
+        except (OSError, sqlite3.Error):
+            return False
+        return True
+
+    def close(self) -> None:
+        """Let go of the files."""
+        with self._lock:
+            self._connection.close()
+
+    def _clean(self) -> None:
+        """Remove what a process that was killed left behind: folders without a batch, files that are not whole."""
+        known = {batch.task_id.hex(): batch.state for batch in self.all()}
+        for folder in self._folder.iterdir():
+            if folder.is_file():
+                folder.unlink()
+            elif folder.name not in known or known[folder.name].is_final:
+                shutil.rmtree(folder, ignore_errors=True)
+            else:
+                for file in folder.glob(".*"):
+                    file.unlink(missing_ok=True)
+        for batch in self.all():
+            if batch.state is BatchState.RECEIVING and not self._missing_of(batch.task_id):
+                self._advance(batch.task_id, BatchState.RECEIVING, BatchState.COMPLETE)
+
+    def _chunk_file(self, task_id: bytes, index: int) -> Path:
+        return self._folder / task_id.hex() / f"{index}.chunk"
+
+    def _advance(self, task_id: bytes, before: BatchState, after: BatchState) -> None:
+        self._change("UPDATE batches SET state = ? WHERE task = ? AND state = ?", (after.value, task_id, before.value))
+
+    def _change(self, statement: str, values: tuple[object, ...]) -> None:
+        with self._lock, _transaction(self._connection):
+            self._connection.execute(statement, values)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=60)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    with _transaction(connection):
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version not in (0, _VERSION):
+            raise DataError(f"{path} has version {version}; this program reads {_VERSION}.", path=str(path))
+        if version == 0:
+            connection.execute(_SCHEMA)
+            connection.execute(f"PRAGMA user_version = {_VERSION}")
+    return connection
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _write(file: Path, content: bytes) -> None:
+    """Write a file whole and durably: under another name first."""
+    part = file.with_name(f".{file.name}.{threading.get_ident()}")
+    with part.open("wb") as target:
+        target.write(content)
+        target.flush()
+        os.fsync(target.fileno())
+    os.replace(part, file)
+    sync_folder(file.parent)
+
+
+def _holds(file: Path, expected: bytes) -> bool:
+    try:
+        return digest(file.read_bytes()) == expected
+    except OSError:
+        return False
+
+
+def sync_folder(folder: Path) -> None:
+    """Make durable which files there are."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,152 @@
+"""From a complete batch to its release: open, count, estimate, reserve the budget, publish, forget the messages.
+
+Each step can be repeated: whoever is killed in the middle starts again and comes to the same bytes. The reservation
+in the ledger happens once, and the batch becomes released only after its files are durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from shuffledp.collection.analyzer.estimating import NotReleasedError, estimate_round
+from shuffledp.collection.analyzer.ledger import Ledger
+from shuffledp.collection.analyzer.publishing import Releases
+from shuffledp.collection.analyzer.receiving import Batch, Batches, BatchState
+from shuffledp.collection.analyzer.tallying import Counted, StoppedError, count_messages, pieces_of
+from shuffledp.collection.analyzer.tasks import AnalyzerTasks
+from shuffledp.collection.service.logs import event
+from shuffledp.collection.service.metrics import Metrics
+from shuffledp.errors import ShuffledpError
+
+__all__ = ["ReleaseKeeper", "Releaser"]
+
+_LONGEST_WAIT = 300.0
+
+
+@dataclass(frozen=True)
+class Releaser:
+    """Takes complete batches to their end."""
+
+    tasks: AnalyzerTasks
+    batches: Batches
+    ledger: Ledger
+    releases: Releases
+    confidence: float
+    processes: int
+    progress: Callable[[Counted], None] = lambda _: None
+    stopping: Callable[[], bool] = lambda: False
+
+    def release(self, task_id: bytes) -> BatchState:
+        """Release a complete batch, or refuse it for good; the state it has then."""
+        task = self.tasks.get(task_id)
+        if task is None:
+            raise ShuffledpError("The task of a batch is not in the folder of tasks any more.")
+        reports = self.batches.manifest(task_id).reports
+        try:
+            counted = count_messages(
+                task,
+                self.tasks.key(task),
+                list(pieces_of(task, self.batches.chunk_files(task_id))),
+                processes=self.processes,
+                progress=self.progress,
+                stopping=self.stopping,
+            )
+            result = estimate_round(task, counted, reports)
+            entry = self.ledger.reserve(task, self.tasks.budget(task))
+            if not entry.granted:
+                raise NotReleasedError(entry.reason)
+        except NotReleasedError as error:
+            self.batches.finish(task_id, BatchState.REFUSED, str(error))
+            event("refused", level=logging.WARNING, task=task_id.hex(), reason=str(error))
+            return BatchState.REFUSED
+        self.releases.publish(result, entry, self.confidence)
+        self.batches.finish(task_id, BatchState.RELEASED)
+        event("released", task=task_id.hex(), reports=reports, rejected=counted.refused)
+        return BatchState.RELEASED
+
+
+@dataclass
+class _Trouble:
+    failures: int = 0
+    complaint: str = ""
+    again: float = 0.0
+
+
+@dataclass
+class ReleaseKeeper:
+    """Looks for complete batches and releases one after the other, whatever fails on the way."""
+
+    releaser: Releaser
+    metrics: Metrics
+    tick: float = 1.0
+    _troubles: dict[bytes, _Trouble] = field(default_factory=dict)
+    _worker: asyncio.Task[None] | None = None
+
+    def __post_init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "release")
+        self._wake = asyncio.Event()
+        self._states = self.metrics.gauge("batches", "Batches by state", ["state"])
+        self._failed = self.metrics.counter("release_failures", "Releases that have to be tried again")
+        self._seconds = self.metrics.histogram("release_seconds", "Time to open, count and publish a batch")
+
+    def start(self) -> None:
+        """Begin, in the running event loop."""
+        self._worker = asyncio.create_task(self._keep())
+
+    def look(self) -> None:
+        """A batch may be complete: look now."""
+        self._wake.set()
+
+    async def stop(self) -> None:
+        """Leave every batch where it is; what cannot be broken off is waited for."""
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.gather(self._worker, return_exceptions=True)
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+    async def _keep(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._wake.clear()
+            try:
+                await loop.run_in_executor(self._thread, self._look_once)
+            except StoppedError:
+                return
+            except Exception as error:  # noqa: BLE001  # the keeper must not die: it looks again
+                event("keeper-fails", level=logging.ERROR, reason=type(error).__name__)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), self.tick)
+
+    def _look_once(self) -> None:
+        self.releaser.tasks.refresh()
+        batches = self.releaser.batches.all()
+        for state in BatchState:
+            self._states.labels(state.value).set(sum(batch.state is state for batch in batches))
+        for batch in batches:
+            trouble = self._troubles.get(batch.task_id, _Trouble())
+            if batch.state is BatchState.COMPLETE and time.monotonic() >= trouble.again:
+                self._release(batch, trouble)
+
+    def _release(self, batch: Batch, trouble: _Trouble) -> None:
+        start = time.perf_counter()
+        try:
+            self.releaser.release(batch.task_id)
+        except StoppedError:
+            raise
+        except Exception as error:  # noqa: BLE001  # of whatever kind: it is tried again, later each time
+            self._failed.inc()
+            reason = str(error) if isinstance(error, ShuffledpError | OSError) else type(error).__name__
+            if reason != trouble.complaint:
+                event("release-fails", level=logging.ERROR, task=batch.task_id.hex(), reason=reason)
+            wait = min(_LONGEST_WAIT, self.tick * 2 ** min(trouble.failures, 20)) * random.uniform(0.5, 1.0)
+            self._troubles[batch.task_id] = _Trouble(trouble.failures + 1, reason, time.monotonic() + wait)
+        else:
+            self._troubles.pop(batch.task_id, None)
+            self._seconds.observe(time.perf_counter() - start)

@@ -1,0 +1,219 @@
+"""From sealed messages to a tally: opened and counted on all cores, piece by piece.
+
+Pieces add up in any order to the same tally. What is refused is counted by its reason, and nothing else is
+affected by it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.collection.keys import SealingKey
+from shuffledp.collection.opening import Opener
+from shuffledp.collection.task import Task
+from shuffledp.errors import DataError, ShuffledpError
+from shuffledp.messages import Messages
+from shuffledp.model import Tally
+from shuffledp.protocols.documents import from_document, to_document
+
+__all__ = ["OUTSIDE_DOMAIN", "Counted", "Piece", "StoppedError", "count_messages", "pieces_of"]
+
+OUTSIDE_DOMAIN = "outside-domain"
+_FEWEST, _MOST = 1 << 12, 1 << 16  # messages of a piece
+_WORTH_PROCESSES = 20_000  # opened in less time than processes take to start
+_WAITING_PER_PROCESS = 3
+
+
+class StoppedError(Exception):
+    """The server was asked to stop; the messages are opened anew next time."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some sealed messages one after the other in a file."""
+
+    file: Path
+    offset: int
+    messages: int
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What was in sealed messages; adds up over pieces."""
+
+    tally: Tally
+    """Its number of users is 0: messages do not tell."""
+    messages: int
+    """Messages that are in the tally."""
+    dummies: int
+    rejected: Counter[str] = field(default_factory=Counter)
+
+    def __add__(self, other: Counted) -> Counted:
+        return Counted(
+            self.tally + other.tally,
+            self.messages + other.messages,
+            self.dummies + other.dummies,
+            self.rejected + other.rejected,
+        )
+
+    @property
+    def refused(self) -> int:
+        """How many were rejected, for whatever reason."""
+        return sum(self.rejected.values())
+
+
+def pieces_of(task: Task, files: Iterable[tuple[Path, int]]) -> Iterator[Piece]:
+    """Cut files of so many bytes into pieces: larger where a tally is, since one is handed over per piece."""
+    step = min(max(_FEWEST, len(_no_messages(task.protocol).counts)), _MOST)
+    for file, size in files:
+        messages = size // task.sealed_size
+        for start in range(0, messages, step):
+            yield Piece(file, start * task.sealed_size, min(step, messages - start))
+
+
+def count_messages(
+    task: Task,
+    key: SealingKey,
+    pieces: Sequence[Piece],
+    *,
+    processes: int = 0,
+    progress: Callable[[Counted], None] = lambda _: None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> Counted:
+    """Open and count all messages, on ``processes`` cores (0: all); few are done in this process."""
+    total = Counted(_no_messages(task.protocol), 0, 0)
+    cores = processes or len(os.sched_getaffinity(0))
+    few = sum(piece.messages for piece in pieces) < _WORTH_PROCESSES
+    for counted in _in_turn(task, key, pieces) if few else _on_cores(task, key, pieces, cores):
+        if stopping():
+            raise StoppedError
+        progress(counted)
+        total = total + counted
+    return total
+
+
+def _in_turn(task: Task, key: SealingKey, pieces: Iterable[Piece]) -> Iterator[Counted]:
+    reader = _Reader(task.protocol, Opener(key, task.id, task.message_size), task.sealed_size)
+    for piece in pieces:
+        yield reader.count(piece)
+
+
+def _on_cores(task: Task, key: SealingKey, pieces: Iterable[Piece], cores: int) -> Iterator[Counted]:
+    """The pieces as they get ready; only few wait at a time, so that memory stays bounded."""
+    told = (to_document(task.protocol), task.id, task.message_size, task.sealed_size)
+    with _processes(cores, key, told) as pool:
+        waiting: deque[Future[Counted]] = deque()
+        for piece in pieces:
+            waiting.append(pool.submit(_count_there, piece))
+            if len(waiting) >= _WAITING_PER_PROCESS * cores:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+@contextmanager
+def _processes(cores: int, key: SealingKey, told: tuple[Any, ...]) -> Iterator[ProcessPoolExecutor]:
+    """Fresh processes that know the key; they end with this one, however it ends."""
+    pool = ProcessPoolExecutor(
+        cores, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(key.secret, *told)
+    )
+    try:
+        yield pool
+    except BrokenProcessPool:
+        raise DataError("A process that opens messages ended unexpectedly; is there too little memory?") from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin(secret: bytes, document: dict[str, Any], task_id: bytes, message_size: int, sealed_size: int) -> None:
+    """In a new process: remember what the pieces are of, and end if the analyzer is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the analyzer says when to stop
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    opener = Opener(SealingKey(secret), task_id, message_size)
+    _here.append(_Reader(from_document(document), opener, sealed_size))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+_here: list[_Reader] = []
+
+
+def _count_there(piece: Piece) -> Counted:
+    return _here[0].count(piece)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads the pieces of one task."""
+
+    protocol: Any
+    opener: Opener
+    sealed_size: int
+
+    def count(self, piece: Piece) -> Counted:
+        """Open the messages of a piece, each on its own, and count them."""
+        size = self.sealed_size
+        with piece.file.open("rb") as file:
+            file.seek(piece.offset)
+            content = file.read(piece.messages * size)
+        if len(content) != piece.messages * size:
+            raise DataError(f"{piece.file} is shorter than it was.", path=str(piece.file))
+        opened = self.opener.open(content[start : start + size] for start in range(0, len(content), size))
+        packed = np.frombuffer(b"".join(opened.messages), dtype=np.uint8)
+        packed = packed.reshape(len(opened.messages), self.opener.message_size)
+        tally, messages = _tally(self.protocol, packed)
+        rejected = Counter(opened.rejected)
+        if messages < len(packed):
+            rejected[OUTSIDE_DOMAIN] = len(packed) - messages
+        return Counted(tally, messages, opened.dummies, rejected)
+
+
+def _tally(protocol: Any, packed: NDArray[np.uint8]) -> tuple[Tally, int]:
+    """Count packed messages, and say how many of them are messages of the protocol."""
+    values, messages = _unpack(protocol.message_format, packed)
+    try:
+        return protocol.tally(Messages(values, 0)), messages
+    except ShuffledpError:  # one that has the right form and still means nothing
+        if len(packed) <= 1:
+            return _no_messages(protocol), 0
+    half = len(packed) // 2
+    (left, first), (right, second) = _tally(protocol, packed[:half]), _tally(protocol, packed[half:])
+    return left + right, first + second
+
+
+def _unpack(form: Any, packed: NDArray[np.uint8]) -> tuple[NDArray[Any], int]:
+    """The messages among these; halves are tried on their own until what is wrong stands alone."""
+    try:
+        return form.unpack(packed), len(packed)
+    except ShuffledpError:
+        if len(packed) <= 1:
+            return form.empty(0), 0
+    half = len(packed) // 2
+    (left, first), (right, second) = _unpack(form, packed[:half]), _unpack(form, packed[half:])
+    return np.concatenate((left, right)), first + second
+
+
+@lru_cache(maxsize=8)
+def _no_messages(protocol: Any) -> Tally:
+    empty: Tally = protocol.tally(Messages(protocol.message_format.empty(0), 0))
+    return empty

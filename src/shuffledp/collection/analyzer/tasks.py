@@ -1,0 +1,87 @@
+"""The tasks that an analyzer answers: of an author it knows, sealed to its key, on a population with a budget."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from shuffledp.collection.analyzer.settings import Budget
+from shuffledp.collection.authentic import load_authentic
+from shuffledp.collection.keys import SealingKey, VerifyingKey
+from shuffledp.collection.service.logs import event
+from shuffledp.collection.task import Task
+from shuffledp.errors import DataError, ParameterError, ShuffledpError
+
+__all__ = ["AnalyzerTasks"]
+
+
+class AnalyzerTasks:
+    """The tasks of a folder, by their ids. What was once read stays known."""
+
+    def __init__(
+        self,
+        folder: Path,
+        authors: Sequence[VerifyingKey],
+        keys: Sequence[SealingKey],
+        budgets: Mapping[str, Budget],
+    ) -> None:
+        self._folder, self._authors, self._keys, self._budgets = folder, tuple(authors), tuple(keys), budgets
+        self._seen: dict[Path, tuple[int, int]] = {}
+        self._tasks: dict[bytes, Task] = {}
+
+    def get(self, task_id: bytes) -> Task | None:
+        """The task of an id."""
+        return self._tasks.get(task_id)
+
+    def key(self, task: Task) -> SealingKey:
+        """The key that opens the messages of a task."""
+        return next(key for key in self._keys if key.public == task.analyzer)
+
+    def budget(self, task: Task) -> Budget:
+        """What the task's population may spend."""
+        return self._budgets[task.population]
+
+    def __iter__(self) -> Iterator[Task]:
+        return iter(list(self._tasks.values()))
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def load(self) -> None:
+        """Read all files; the first that is not in order is an error."""
+        if not self._folder.is_dir():
+            raise DataError(f"There is no folder of tasks {self._folder}; create it.", path=str(self._folder))
+        for path in self._changed():
+            self._add(path)
+
+    def refresh(self) -> None:
+        """Read files that are new or changed; those that are not in order are logged and left out."""
+        try:
+            for path in self._changed():
+                try:
+                    self._add(path)
+                except ShuffledpError as error:
+                    event("task-refused", level=logging.ERROR, file=path.name, reason=str(error))
+        except OSError as error:
+            event("tasks-unreadable", level=logging.ERROR, reason=error.strerror or type(error).__name__)
+
+    def _changed(self) -> list[Path]:
+        changed = []
+        for path in sorted(self._folder.glob("*.json")):
+            found = path.stat()
+            stamp = (found.st_mtime_ns, found.st_size)
+            if self._seen.get(path) != stamp:
+                self._seen[path] = stamp
+                changed.append(path)
+        return changed
+
+    def _add(self, path: Path) -> None:
+        task, _ = load_authentic(path, self._authors)
+        if all(key.public != task.analyzer for key in self._keys):
+            raise ParameterError(f"The task {path} is sealed to the key {task.analyzer.id}, which is not here.")
+        if task.population not in self._budgets:
+            raise ParameterError(f"The task {path} is about {task.population!r}, a population without a budget.")
+        if task.id not in self._tasks:
+            self._tasks[task.id] = task
+            event("task", task=task.id.hex(), closes=task.closes.isoformat())

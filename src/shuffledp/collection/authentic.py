@@ -1,0 +1,54 @@
+"""Is a task its author's? That is decided on the bytes, before anything in them is believed or computed with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from shuffledp.collection.canonical import canonical, parse_canonical
+from shuffledp.collection.keys import SIGNATURE_SIZE, VerifyingKey, from_base64
+from shuffledp.collection.task import MOST_TASK_BYTES, SignedTask, Task
+from shuffledp.errors import DataError, ParameterError, ShuffledpError
+
+__all__ = ["authentic_task", "load_authentic"]
+
+_SIGNED_AS = b"shuffledp task v1\n"
+
+
+def authentic_task(content: bytes, *authors: VerifyingKey) -> Task:
+    """The task of these bytes, if one of the authors signed just them and the guarantee holds; else a ParameterError.
+
+    The signature comes first: what somebody else wrote never reaches the code that builds protocols and
+    recomputes guarantees, which parameters that nobody would choose can keep busy for hours.
+    """
+    envelope = parse_canonical(content.rstrip(b"\n"), most_bytes=MOST_TASK_BYTES)
+    if not isinstance(envelope, dict) or set(envelope) != {"task", "author", "signature"}:
+        raise ParameterError("A signed task has the keys task, author and signature.")
+    author = next((each for each in authors if each.id == envelope["author"]), None)
+    if author is None:
+        trusted = ", ".join(each.id for each in authors)
+        raise ParameterError(f"The task was not signed by a key that is trusted here: {trusted}.")
+    signed = canonical(envelope["task"])
+    author.verify(from_base64(envelope["signature"], SIGNATURE_SIZE), _SIGNED_AS + signed)
+    try:
+        task = SignedTask.from_bytes(content).verify(author)
+    except ShuffledpError as error:
+        raise ParameterError(str(error), **error.values) from None
+    except (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
+        raise ParameterError(f"The parameters of the task make no sense: {type(error).__name__}.") from None
+    if task.content != signed:  # true is equal to 1 in Python, and elsewhere it is not
+        raise ParameterError("The task is not written as its author's program would write it.")
+    return task
+
+
+def load_authentic(path: Path, authors: Sequence[VerifyingKey]) -> tuple[Task, bytes]:
+    """The task of a file that one of the authors signed, and the bytes; else a ShuffledpError that names the file."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_TASK_BYTES + 2).rstrip(b"\n")
+    except OSError as error:
+        raise DataError(f"Cannot read the task {path}: {error.strerror or error}.", path=str(path)) from None
+    try:
+        return authentic_task(content, *authors), content
+    except ParameterError as error:
+        raise ParameterError(f"{path}: {error}", **error.values) from None

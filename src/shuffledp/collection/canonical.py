@@ -1,0 +1,86 @@
+"""Documents that are signed have one form as bytes, the same in every language.
+
+A document is JSON of objects, lists, strings, booleans, null and whole numbers below 2^53. Keys are ASCII
+and sorted, there is no white space, text is UTF-8. Other numbers travel as strings: the shortest decimal that
+reads back as the same double, or a large whole number in hexadecimal (0x...).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from shuffledp.errors import ParameterError
+
+__all__ = ["LARGEST_NUMBER", "canonical", "parse_canonical", "portable"]
+
+LARGEST_NUMBER = (1 << 53) - 1
+_MOST_DEPTH = 32
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def portable(value: Any) -> Any:
+    """The value with every number that is no small whole one as a string."""
+    if isinstance(value, dict):
+        return {key: portable(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [portable(part) for part in value]
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > LARGEST_NUMBER:
+        return hex(value)  # decimal digits would take time in the square of their number
+    return value
+
+
+def canonical(document: Any) -> bytes:
+    """The one form of a document as bytes."""
+    _check(document, 0)
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def parse_canonical(content: bytes, *, most_bytes: int) -> Any:
+    """The document of these bytes; anything that is not its canonical form is refused."""
+    if len(content) > most_bytes:
+        raise ParameterError(f"The document has {len(content):,} bytes; at most {most_bytes:,} are read.")
+    try:
+        document = json.loads(content.decode(), object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_refuse)
+    except RecursionError:
+        raise ParameterError("The document is nested too deeply.") from None
+    except ValueError as error:
+        raise ParameterError(f"The document is no JSON of the expected form: {error}.") from None
+    if canonical(document) != content:
+        raise ParameterError("The document is not in canonical form: sorted keys, no white space, UTF-8.")
+    return document
+
+
+def _check(value: Any, depth: int) -> None:
+    if depth > _MOST_DEPTH:
+        raise ParameterError("The document is nested too deeply.")
+    if isinstance(value, dict):
+        for key, part in value.items():
+            if not (isinstance(key, str) and key.isascii()):
+                raise ParameterError(f"A key of a signed document must be ASCII text, not {key!r}.")
+            _check(part, depth + 1)
+    elif isinstance(value, list):
+        for part in value:
+            _check(part, depth + 1)
+    elif isinstance(value, str):
+        if _SURROGATE.search(value):
+            raise ParameterError("A text in a signed document is no valid Unicode.")
+    elif isinstance(value, int):
+        if abs(value) > LARGEST_NUMBER:
+            raise ParameterError(f"The number {value} is too large for a signed document; write it as a string.")
+    elif value is not None:
+        raise ParameterError(f"A signed document cannot hold {type(value).__name__}.")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return document
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(f"the number {text} is not allowed; write it as a string")

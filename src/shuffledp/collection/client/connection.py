@@ -1,0 +1,212 @@
+"""A connection to a server over HTTP, kept open between requests; of the standard library alone."""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import json
+import re
+import socket
+import ssl
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from shuffledp.errors import DataError, ParameterError
+
+__all__ = ["Answer", "Connection"]
+
+_MOST_ANSWER = 1 << 16
+_PROBLEM = "urn:shuffledp:problem:"
+_PATH = re.compile("[A-Za-z0-9._~/%-]*")
+_LONGEST = 10  # times the timeout
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server said."""
+
+    status: int
+    accepted: bool = False
+    """It has the report for good."""
+    problem: str | None = None
+    """The name of the problem, if a server of shuffledp said it."""
+    detail: str = ""
+    retry_after: float | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The status and what was said about it, in a line."""
+        return f"{self.status} {self.detail}".strip() if self.detail else f"{self.status}"
+
+
+@dataclass
+class Connection:
+    """A connection to a server that is kept open between requests; of one thread.
+
+    Certificates are always checked, against the system's authorities or those of ``authorities``. Redirections are
+    not followed.
+    """
+
+    url: str
+    insecure_http: bool = False
+    """Allow plain HTTP to other machines: reports are sealed, but whoever listens sees who reports."""
+    timeout: float = 30.0
+    """Seconds of silence that end a request; no request takes more than ten times as long."""
+    authorities: str | Path | None = None
+    """A file of certificates (PEM) to trust instead of the system's."""
+    _open: http.client.HTTPConnection | None = field(default=None, init=False, repr=False)
+    _context: ssl.SSLContext | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        wrong = ParameterError(f"{self.url!r} is no address like https://shuffler.example.")
+        try:
+            parts = urlsplit(self.url)
+            port = parts.port
+        except ValueError:
+            raise wrong from None
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or port == 0:
+            raise wrong
+        if parts.username is not None or parts.password is not None or not _PATH.fullmatch(parts.path):
+            raise wrong
+        if not (parts.hostname.isascii() and parts.hostname.isprintable() and " " not in parts.hostname):
+            raise wrong
+        if parts.scheme == "http" and not self.insecure_http and not _is_loopback(parts.hostname):
+            raise ParameterError(f"{self.url} is not encrypted; use https, or allow plain HTTP explicitly.")
+        if not 0 < self.timeout <= 3600:
+            raise ParameterError(f"The timeout must be a number of seconds up to 3600, not {self.timeout}.")
+        self._host, self._port, self._secure = parts.hostname, port, parts.scheme == "https"
+        self._base = parts.path.rstrip("/")
+        if self._secure:
+            self._context = _context(self.authorities)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def request(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """One request and its answer; OSError or HTTPException if there is none.
+
+        A server may have closed a connection that was idle, so then it is tried once on a new one.
+        """
+        reused = self._open is not None
+        try:
+            return self._request(method, path, body, dict(headers or {}))
+        except (ConnectionError, http.client.BadStatusLine, ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            if not reused:
+                raise
+        return self._request(method, path, body, dict(headers or {}))
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _request(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
+        connection = self._connected()
+        try:
+            with _at_most(_LONGEST * self.timeout, connection.sock):
+                try:
+                    connection.request(method, self._base + path, body=body, headers=headers)
+                except (BrokenPipeError, ConnectionResetError):
+                    if connection.sock is None:
+                        raise
+                    # it may have said why before it stopped to listen, as when a report is too long
+                response = connection.getresponse()
+                content = response.read(_MOST_ANSWER + 1)
+        except BaseException:
+            self.close()
+            raise
+        if response.will_close or len(content) > _MOST_ANSWER:
+            self.close()
+        return _answer(response, content)
+
+    def _connected(self) -> http.client.HTTPConnection:
+        if self._open is None:
+            if self._context is not None:
+                opened: http.client.HTTPConnection = http.client.HTTPSConnection(
+                    self._host, self._port, timeout=self.timeout, context=self._context
+                )
+            else:
+                opened = http.client.HTTPConnection(self._host, self._port, timeout=self.timeout)
+            try:
+                opened.connect()
+            except BaseException:
+                opened.close()
+                raise
+            self._open = opened
+        return self._open
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _context(authorities: str | Path | None) -> ssl.SSLContext:
+    """Certificates and host names are checked."""
+    try:
+        return ssl.create_default_context(cafile=None if authorities is None else str(authorities))
+    except OSError as error:  # also ssl.SSLError
+        raise DataError(f"Cannot read the certificates {authorities}: {error.strerror or error}.") from None
+
+
+@contextmanager
+def _at_most(seconds: float, sock: socket.socket | None) -> Iterator[None]:
+    """End a request that goes on and on, byte by byte."""
+
+    def end() -> None:
+        try:
+            if sock is not None:
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # an SSLSocket's own would first drop its encryption
+        except OSError:
+            pass  # it was over already
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _answer(response: http.client.HTTPResponse, content: bytes) -> Answer:
+    """A page that says 200 and is not the shuffler's, as of a proxy, is no receipt: that has no content, or JSON."""
+    document = _document(content)
+    accepted = response.status in (200, 201) and (not content or document is not None)
+    kind = str((document or {}).get("type", ""))
+    told = (document or {}).get("detail") or (document or {}).get("title") or ""
+    return Answer(
+        response.status,
+        accepted=accepted,
+        problem=kind.removeprefix(_PROBLEM) if kind.startswith(_PROBLEM) and not accepted else None,
+        detail="".join(each for each in str(told)[:300] if each.isprintable()),
+        retry_after=_seconds(response.getheader("Retry-After")),
+    )
+
+
+def _document(content: bytes) -> dict[str, Any] | None:
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _seconds(header: str | None) -> float | None:
+    """As a number of seconds, the form that the shuffler uses; a date is not understood."""
+    return float(header) if header is not None and re.fullmatch("[0-9]{1,9}", header) else None

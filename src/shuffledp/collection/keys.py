@@ -1,0 +1,211 @@
+"""Keys: Ed25519 to sign, X25519 to seal. Private ones live in files that only their owner can read."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+from shuffledp.errors import DataError, OutputError, ParameterError
+from shuffledp.output import check_writable
+
+__all__ = ["KEY_SIZE", "SealingKey", "SealingPublicKey", "SigningKey", "VerifyingKey", "from_base64", "to_base64"]
+
+KEY_SIZE = 32
+SIGNATURE_SIZE = 64
+_MOST_BYTES = 4096
+
+
+def to_base64(content: bytes) -> str:
+    """URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def from_base64(text: Any, size: int | None = None) -> bytes:
+    """Back, of exactly ``size`` bytes if given; only the form that ``to_base64`` writes is read."""
+    if isinstance(text, str) and text.isascii():
+        try:
+            content = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        except ValueError:
+            content = b""
+        if to_base64(content) == text and (size is None or len(content) == size):
+            return content
+    wanted = "bytes" if size is None else f"{size} bytes"
+    raise ParameterError(f"{str(text)[:60]!r} is not {wanted} in URL-safe base64 without padding.")
+
+
+@dataclass(frozen=True)
+class _PublicKey:
+    """32 bytes that anybody may know."""
+
+    raw: bytes
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        if len(self.raw) != KEY_SIZE:
+            raise ParameterError(f"A public key has {KEY_SIZE} bytes, not {len(self.raw)}.")
+
+    @property
+    def id(self) -> str:
+        """A short name of the key, from its hash."""
+        return hashlib.sha256(f"shuffledp {self.kind} key\n".encode() + self.raw).hexdigest()[:16]
+
+    def to_document(self) -> dict[str, Any]:
+        """The public form in documents and files."""
+        return {"kind": self.kind, "id": self.id, "public": to_base64(self.raw)}
+
+    @classmethod
+    def from_document(cls, document: Any) -> Self:
+        """Back; the id must be the key's."""
+        if not isinstance(document, dict) or set(document) != {"kind", "id", "public"} or document["kind"] != cls.kind:
+            raise ParameterError(f"A {cls.kind} key is an object with the keys kind, id and public.")
+        key = cls(from_base64(document["public"], KEY_SIZE))
+        if document["id"] != key.id:
+            raise ParameterError(f"The key id {document['id']!r} does not belong to this key, whose id is {key.id}.")
+        return key
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """From a file: the public one, or a private one of which the public part is taken."""
+        document = _read(Path(path))
+        document.pop("private", None)
+        return cls.from_document(document)
+
+    def save(self, path: str | Path) -> None:
+        """To a new file that everybody may read."""
+        _write_new(check_writable(path), self.to_document(), 0o644)
+
+
+@dataclass(frozen=True)
+class VerifyingKey(_PublicKey):
+    """Checks signatures."""
+
+    kind: ClassVar[str] = "signing"
+
+    def verify(self, signature: bytes, content: bytes) -> None:
+        """Nothing if the signature is right, else a ParameterError."""
+        try:
+            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, content)
+        except (InvalidSignature, ValueError):
+            raise ParameterError(f"The signature is not one of the key {self.id} over this document.") from None
+
+
+@dataclass(frozen=True)
+class SealingPublicKey(_PublicKey):
+    """Seals messages that only the owner of the private key can open."""
+
+    kind: ClassVar[str] = "sealing"
+
+    @property
+    def public(self) -> X25519PublicKey:
+        """As the cipher wants it."""
+        return X25519PublicKey.from_public_bytes(self.raw)
+
+
+@dataclass(frozen=True)
+class _PrivateKey:
+    """32 secret bytes, which never print."""
+
+    secret: bytes = field(repr=False)
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        if len(self.secret) != KEY_SIZE:
+            raise ParameterError(f"A private key has {KEY_SIZE} bytes, not {len(self.secret)}.")
+
+    @classmethod
+    def create(cls) -> Self:
+        """A fresh key from the operating system's randomness."""
+        return cls(os.urandom(KEY_SIZE))
+
+    @property
+    def public(self) -> Any:
+        """What others may know."""
+        raise NotImplementedError
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """From a file that only its owner can read; others are refused."""
+        file = Path(path)
+        document = _read(file)
+        if file.stat().st_mode & 0o077:
+            raise DataError(f"{file} can be read by others; a private key wants mode 0600: chmod 600 {file}.")
+        if set(document) != {"kind", "id", "public", "private"} or document["kind"] != cls.kind:
+            raise DataError(f"{file} holds no private {cls.kind} key.")
+        key = cls(from_base64(document["private"], KEY_SIZE))
+        if key.public.to_document() != {name: document[name] for name in ("kind", "id", "public")}:
+            raise DataError(f"The private and the public part of {file} do not belong together.")
+        return key
+
+    def save(self, path: str | Path) -> None:
+        """To a new file of mode 0600; an existing one is never overwritten."""
+        document = self.public.to_document() | {"private": to_base64(self.secret)}
+        _write_new(check_writable(path), document, 0o600)
+
+
+@dataclass(frozen=True)
+class SigningKey(_PrivateKey):
+    """Signs documents."""
+
+    kind: ClassVar[str] = "signing"
+
+    @property
+    def public(self) -> VerifyingKey:
+        """The key that checks the signatures."""
+        return VerifyingKey(Ed25519PrivateKey.from_private_bytes(self.secret).public_key().public_bytes_raw())
+
+    def sign(self, content: bytes) -> bytes:
+        """64 bytes that prove who signed."""
+        return Ed25519PrivateKey.from_private_bytes(self.secret).sign(content)
+
+
+@dataclass(frozen=True)
+class SealingKey(_PrivateKey):
+    """Opens what was sealed to its public part."""
+
+    kind: ClassVar[str] = "sealing"
+
+    @property
+    def public(self) -> SealingPublicKey:
+        """The key that seals."""
+        return SealingPublicKey(X25519PrivateKey.from_private_bytes(self.secret).public_key().public_bytes_raw())
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise DataError(f"{path} is too large for a key.")
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"Cannot read the key {path}: {error.strerror or error}.", path=str(path)) from None
+    except (ValueError, RecursionError):
+        raise DataError(f"{path} holds no key: it is not JSON.", path=str(path)) from None
+    if not isinstance(document, dict):
+        raise DataError(f"{path} holds no key.", path=str(path))
+    return document
+
+
+def _write_new(path: Path, document: dict[str, Any], mode: int) -> None:
+    content = json.dumps(document, indent=2).encode() + b"\n"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except FileExistsError:
+        raise OutputError(f"{path} exists; a key is never overwritten. Name another file.", path=str(path)) from None
+    except OSError as error:
+        raise OutputError(f"Cannot write {path}: {error.strerror or error}.", path=str(path)) from None
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        path.unlink(missing_ok=True)  # half a key is none
+        raise OutputError(f"Cannot write {path}: {error.strerror or error}.", path=str(path)) from None

@@ -1,0 +1,70 @@
+"""How many messages every report holds, so that their number says nothing: dummies fill it up.
+
+Where the noise has no largest number of messages, a cap is chosen that is hardly ever reached; a report that
+would exceed it is drawn again, and what that costs is added to delta.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from shuffledp.errors import ParameterError
+from shuffledp.privacy.capping import CappedLaw
+from shuffledp.privacy.guarantee import Guarantee
+
+__all__ = ["DELTA_FOR_CAP", "capped_guarantee", "is_unbounded", "least_cap"]
+
+DELTA_FOR_CAP = 0.01
+"""The part of delta that is kept for reports that exceed the cap, where there is one."""
+_MOST_MESSAGES = 1 << 16
+
+
+def is_unbounded(protocol: Any) -> bool:
+    """Whether a report may hold any number of messages."""
+    return protocol.cost.max_messages_per_user is None
+
+
+def least_cap(protocol: Any, *, users: int, epsilon: float, delta: float) -> int:
+    """The messages of every report: the most there are, or the least cap that costs at most ``delta``."""
+    most = protocol.cost.max_messages_per_user
+    if most is not None:
+        return int(most)
+    allowed = delta / ((1 + math.exp(epsilon)) * users)
+    high = 1
+    while protocol.chance_of_more_messages(high) > allowed:
+        high *= 2
+        if high > _MOST_MESSAGES:
+            raise ParameterError(
+                f"A report of {protocol.name} would have to hold more than {_MOST_MESSAGES:,} messages, nearly all "
+                "dummies, to hide how many there are; choose a protocol with a largest number of messages."
+            )
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if protocol.chance_of_more_messages(middle) <= allowed:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def capped_guarantee(protocol: Any, *, cap: int, users: int, epsilon: float, delta: float) -> Guarantee:
+    """The guarantee of a round of at most ``users`` reports of ``cap`` messages, recomputed from the parameters.
+
+    Raises ParameterError if (epsilon, delta) does not hold.
+    """
+    guarantee: Guarantee = protocol.guarantee
+    most = protocol.cost.max_messages_per_user
+    if most is not None and cap != most:
+        raise ParameterError(f"A report of this protocol holds {most:,} messages, not {cap:,}.")
+    law = guarantee.law if most is not None else CappedLaw(guarantee.law, users, protocol.chance_of_more_messages(cap))
+    achieved = law.delta_at(epsilon)
+    if not achieved <= delta:
+        raise ParameterError(
+            f"The parameters give delta = {achieved:.4g} at epsilon = {epsilon:g}, more than the claimed {delta:g}.",
+            achieved=achieved,
+            claimed=delta,
+        )
+    return replace(guarantee, epsilon=epsilon, delta=delta, law=law)

@@ -1,0 +1,1 @@
+"""What the servers of a collection share: settings, running, problem documents, metrics, logs, health."""

@@ -1,0 +1,54 @@
+"""Reading request bodies of bounded length."""
+
+from __future__ import annotations
+
+from starlette.types import Receive, Scope
+
+__all__ = ["DisconnectedError", "TooLongError", "declared_length", "header", "read_body"]
+
+
+class TooLongError(Exception):
+    """The body has more bytes than are read."""
+
+
+class DisconnectedError(Exception):
+    """The sender went away before the end."""
+
+
+def header(scope: Scope, name: bytes) -> bytes | None:
+    """The first header of that name (lower case)."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return bytes(value)
+    return None
+
+
+def declared_length(scope: Scope) -> int | None:
+    """What the sender says the length is."""
+    value = header(scope, b"content-length")
+    return int(value) if value is not None and value.isdigit() and len(value) <= 18 else None
+
+
+async def read_body(receive: Receive, *, most: int) -> bytes:
+    """The whole body, if it has at most ``most`` bytes; reading stops with the first piece beyond.
+
+    Senders that never finish are dealt with by the connection: see ``connections``.
+    """
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body", False):
+        whole: bytes = message.get("body", b"")
+        if len(whole) > most:
+            raise TooLongError
+        return whole
+    pieces, length = [], 0
+    while True:
+        if message["type"] != "http.request":
+            raise DisconnectedError
+        piece = message.get("body", b"")
+        length += len(piece)
+        if length > most:
+            raise TooLongError
+        pieces.append(piece)
+        if not message.get("more_body", False):
+            return b"".join(pieces)
+        message = await receive()

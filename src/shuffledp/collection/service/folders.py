@@ -1,0 +1,35 @@
+"""Folders that belong to one process at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from shuffledp.errors import DataError
+
+__all__ = ["FolderLock", "check_folder"]
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that is not there or cannot be written."""
+    if not folder.is_dir():
+        raise DataError(f"There is no folder {folder}; create it.", path=str(folder))
+    if not os.access(folder, os.W_OK):
+        raise DataError(f"The folder {folder} cannot be written.", path=str(folder))
+
+
+class FolderLock:
+    """Keeps other processes out of a folder until it is released, or the process ends in whatever way."""
+
+    def __init__(self, folder: Path) -> None:
+        self._descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.release()
+            raise DataError(f"Another process works in {folder}; give each a folder of its own.") from None
+
+    def release(self) -> None:
+        """Let others in."""
+        os.close(self._descriptor)

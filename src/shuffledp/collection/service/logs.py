@@ -1,0 +1,79 @@
+"""Logs: one JSON object a line, about the server and its rounds, never about one report or who sent it.
+
+What libraries log is cut down to its fixed text, because the rest may hold addresses or content.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+__all__ = ["JsonLines", "configure_logs", "event"]
+
+_LOGGER = logging.getLogger("shuffledp.collection")
+_QUOTED = ("uvicorn.error",)
+"""Loggers whose message templates are fixed texts."""
+
+
+def event(name: str, *, level: int = logging.INFO, **fields: str | int | float | bool | None) -> None:
+    """Log that something happened to the server or a round. Fields must not be about one report."""
+    _LOGGER.log(level, name, extra={"fields": fields})
+
+
+class JsonLines(logging.Formatter):
+    """A record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Time in whole seconds, level, event and its fields; of exceptions only the type and the place."""
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(int(record.created), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "level": record.levelname.lower(),
+        }
+        if record.name == _LOGGER.name:
+            line |= {"event": record.msg} | getattr(record, "fields", {})
+        else:
+            line |= {"event": "library", "logger": record.name}
+            if record.name in _QUOTED and isinstance(record.msg, str):
+                line["text"] = record.msg.strip()  # the template: arguments may be addresses
+        if record.exc_info and record.exc_info[1] is not None:
+            line |= _place(record.exc_info[1])
+        return json.dumps(line, ensure_ascii=False, default=lambda value: type(value).__name__)
+
+
+def _place(error: BaseException) -> dict[str, str]:
+    """What kind of error and where; its text stays out, since it may quote what was sent."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames[-3:]]
+    return {"error": type(error).__name__, "where": " > ".join(where)}
+
+
+def configure_logs(stream: IO[str] | None = None, *, level: str = "info") -> None:
+    """Send all logs of this process as JSON lines to ``stream``, standard error by default."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    _LOGGER.setLevel(level.upper())
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = name != "uvicorn.access"
+        logger.setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.error").addFilter(_once_each)
+
+
+_seen: set[str] = set()
+
+
+def _once_each(record: logging.LogRecord) -> bool:
+    """A line per broken request would tell when requests came; one per kind is enough."""
+    kind = f"{record.msg}{_place(record.exc_info[1]) if record.exc_info and record.exc_info[1] else ''}"
+    new = kind not in _seen and len(_seen) < 1000
+    _seen.add(kind) if new else None
+    return new

@@ -1,0 +1,42 @@
+"""Counts and latencies in the text format of Prometheus. Nothing in them is about one user."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+
+__all__ = ["LATENCIES", "SIZES", "Metrics"]
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # times of first events are nobody's business
+
+LATENCIES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Bounds of histograms of seconds."""
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+"""Bounds of histograms of numbers of things."""
+
+
+class Metrics:
+    """The metrics of one server; names begin with ``shuffledp_`` and its role."""
+
+    content_type = "text/plain; version=0.0.4; charset=utf-8"
+
+    def __init__(self, role: str) -> None:
+        self._prefix = f"shuffledp_{role}_"
+        self._registry = CollectorRegistry()
+
+    def counter(self, name: str, description: str, labels: Sequence[str] = ()) -> Counter:
+        """Something that only grows."""
+        return Counter(self._prefix + name, description, labels, registry=self._registry)
+
+    def gauge(self, name: str, description: str, labels: Sequence[str] = ()) -> Gauge:
+        """Something that goes up and down."""
+        return Gauge(self._prefix + name, description, labels, registry=self._registry)
+
+    def histogram(self, name: str, description: str, bounds: Sequence[float] = LATENCIES) -> Histogram:
+        """How something is distributed."""
+        return Histogram(self._prefix + name, description, buckets=bounds, registry=self._registry)
+
+    def text(self) -> bytes:
+        """All of them, as Prometheus reads them."""
+        return generate_latest(self._registry)

@@ -1,0 +1,77 @@
+"""Answers over HTTP, and errors as problem documents (RFC 9457) that never repeat what was sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+__all__ = ["EXCEPTION_HANDLERS", "Answer", "json_answer", "problem"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole response, made once and sent often. It is an ASGI application, so Starlette takes it as a response."""
+
+    status: int
+    body: bytes = b""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        """Send it."""
+        length = (b"content-length", b"%d" % len(self.body))
+        await send({"type": "http.response.start", "status": self.status, "headers": [length, *self.headers]})
+        await send({"type": "http.response.body", "body": self.body})
+
+
+def json_answer(document: Mapping[str, Any], *, status: int = 200) -> Answer:
+    """A JSON document."""
+    content = json.dumps(document, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    return Answer(status, content, ((b"content-type", b"application/json"),))
+
+
+def problem(
+    status: int,
+    name: str,
+    title: str,
+    *,
+    detail: str = "",
+    retry_after: int | None = None,
+    close: bool = False,
+    headers: Mapping[str, str] | None = None,
+) -> Answer:
+    """A problem document: ``name`` is what programs look at, ``title`` and ``detail`` are for people.
+
+    With ``close`` the connection ends after it, so that a body that nobody wants is not read.
+    """
+    document = {"type": f"urn:shuffledp:problem:{name}", "title": title, "status": status}
+    if detail:
+        document["detail"] = detail
+    added = [(b"content-type", b"application/problem+json"), (b"cache-control", b"no-store")]
+    if retry_after is not None:
+        added.append((b"retry-after", b"%d" % retry_after))
+    if close:
+        added.append((b"connection", b"close"))
+    added += [(key.lower().encode("latin-1"), value.encode("latin-1")) for key, value in (headers or {}).items()]
+    return Answer(status, json.dumps(document, ensure_ascii=False).encode() + b"\n", tuple(added))
+
+
+async def _http_exception(request: Request, error: Exception) -> Any:  # noqa: ARG001
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    phrase = HTTPStatus(status).phrase
+    return problem(status, phrase.lower().replace(" ", "-"), f"{phrase}.", headers=headers)
+
+
+async def _fault(request: Request, error: Exception) -> Any:  # noqa: ARG001
+    return problem(500, "fault", "This is a fault of the server; it was noted.", close=True)
+
+
+EXCEPTION_HANDLERS: Mapping[Any, Any] = {HTTPException: _http_exception, Exception: _fault}
+"""For Starlette: whatever goes wrong becomes a problem document."""

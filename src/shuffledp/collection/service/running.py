@@ -1,0 +1,107 @@
+"""Running a server: uvicorn with limits and TLS, without access log and server header; stops gracefully."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from shuffledp.collection.service.connections import guarded_connections
+from shuffledp.collection.service.logs import event
+from shuffledp.collection.service.settings import ServerSettings
+from shuffledp.errors import DataError, OutputError
+
+__all__ = ["listen", "serve"]
+
+_BACKLOG = 2048
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections; a port that is in use is said in one line."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        raise OutputError(f"Cannot listen on {host} port {port}: {error.strerror or error}.") from None
+    return listener
+
+
+def serve(
+    app: Any,
+    settings: ServerSettings,
+    *,
+    role: str,
+    stopping: Callable[[], None],
+    listener: socket.socket | None = None,
+) -> None:
+    """Serve until asked to stop (SIGTERM, SIGINT), then return.
+
+    ``stopping`` is called at once when that is asked; requests under way are answered, and the application's
+    lifespan ends after them.
+    """
+    bound = listener or listen(settings.host, settings.port)
+    config = uvicorn.Config(
+        app,
+        http=guarded_connections(most_connections=settings.connections, request_seconds=settings.request_seconds),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # addresses of users are not wanted here, from whoever
+        timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)),
+        ssl_certfile=settings.tls_certificate,
+        ssl_keyfile=settings.tls_key,
+        backlog=_BACKLOG,
+    )
+    try:
+        config.load()
+    except OSError as error:
+        raise DataError(f"Cannot use the TLS certificate and key: {error.strerror or error}.") from None
+    server = _Server(config, stopping)
+    scheme = "https" if settings.tls_certificate else "http"
+    gc.freeze()  # what was loaded stays; the collector need not look at it while requests wait
+    try:
+        with server.capture_signals():  # who reads that it listens may ask it to stop at once
+            event("listening", role=role, scheme=scheme, host=settings.host, port=bound.getsockname()[1])
+            server.run([bound])
+    finally:
+        bound.close()
+    event("stopped", role=role)
+
+
+class _Server(uvicorn.Server):
+    """Being asked to stop ends it without an error."""
+
+    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Tell the application at once."""
+        self._stopping()
+        super().handle_exit(sig, frame)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's, but the signal is not raised again in the end: the exit status is 0."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)

@@ -1,0 +1,176 @@
+"""Settings of a server: a TOML file, then the environment, then options; unknown keys are refused by their name.
+
+The file has one table for each server, such as ``[shuffler]``; in the environment the key ``port`` of the shuffler is
+``SHUFFLEDP_SHUFFLER_PORT``. Secrets are never settings themselves: a setting names the file that holds one.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from shuffledp.errors import DataError, ParameterError
+
+__all__ = ["ROLES", "ServerSettings", "check_positive", "read_secret", "read_settings"]
+
+ROLES = ("shuffler", "analyzer")
+_MOST_BYTES = 1 << 20
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+Settings = TypeVar("Settings")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings:
+    """What every server needs to know about its connections."""
+
+    host: str = "127.0.0.1"
+    port: int
+    """0: any free one, which the log tells."""
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    connections: int = 4096
+    """More at a time are answered with 503."""
+    request_seconds: float = 30.0
+    """A request has to arrive in about this time."""
+    shutdown_seconds: float = 20.0
+    """So long is waited for requests under way when the server is asked to stop."""
+    log_level: str = "info"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise ParameterError(f"port must be from 0 to 65535, not {self.port}.")
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ParameterError("TLS needs both tls_certificate and tls_key.")
+        if self.log_level not in ("debug", "info", "warning", "error"):
+            raise ParameterError(f"log_level must be debug, info, warning or error, not {self.log_level!r}.")
+        check_positive(self, "connections", "request_seconds", "shutdown_seconds")
+
+
+def check_positive(settings: Any, *names: str) -> None:
+    """Refuse settings that are not above zero."""
+    for name in names:
+        value = getattr(settings, name)
+        if not 0 < value < float("inf"):
+            raise ParameterError(f"{name} must be above 0, not {value!r}.")
+
+
+def read_settings(
+    kind: type[Settings],
+    *,
+    role: str,
+    file: Path | None,
+    environment: Mapping[str, str],
+    options: Mapping[str, Any],
+) -> Settings:
+    """The settings of a role. Relative paths in the file are relative to its folder."""
+    wanted = get_type_hints(kind)
+    known = {each.name: wanted[each.name] for each in fields(kind)}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    if file is not None:
+        table = _read_table(file, role)
+        _refuse_unknown(table, known, f"in [{role}] of {file}")
+        folder = file.absolute().parent
+        values |= {key: _convert(value, known[key], f"{key} in {file}", folder) for key, value in table.items()}
+    prefix = f"SHUFFLEDP_{role.upper()}_"
+    told = {name.removeprefix(prefix).lower(): text for name, text in environment.items() if name.startswith(prefix)}
+    _refuse_unknown(told, known, f"in the environment (names begin with {prefix})")
+    values |= {key: _from_text(text, known[key], prefix + key.upper()) for key, text in told.items()}
+    given = {key: value for key, value in options.items() if value is not None}
+    _refuse_unknown(given, known, "among the options")
+    values |= given
+    needed = [each.name for each in fields(kind) if each.default is MISSING and each.default_factory is MISSING]  # type: ignore[arg-type]
+    missing = [name for name in needed if name not in values]
+    if missing:
+        where = f"[{role}] of {file}" if file else f"the environment ({prefix}...)"
+        raise ParameterError(f"Missing settings of the {role}: {', '.join(missing)}; give them in {where}.")
+    return kind(**values)
+
+
+def read_secret(path: Path) -> str:
+    """The text of a file that only its owner can read; others are refused. The text is never shown."""
+    try:
+        if path.stat().st_mode & 0o077:
+            raise DataError(f"{path} can be read by others; a secret wants mode 0600: chmod 600 {path}.")
+        if path.stat().st_size > _MOST_BYTES:
+            raise DataError(f"{path} is too large for a secret.")
+        return path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {error.strerror or error}.", path=str(path)) from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is not text.", path=str(path)) from None
+
+
+def _read_table(file: Path, role: str) -> dict[str, Any]:
+    try:
+        if file.stat().st_size > _MOST_BYTES:
+            raise DataError(f"{file} is too large for settings.")
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"Cannot read the settings {file}: {error.strerror or error}.", path=str(file)) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ParameterError(f"{file} is no TOML: {error}.") from None
+    unknown = sorted(set(document) - set(ROLES))
+    if unknown:
+        tables = " or ".join(f"[{each}]" for each in ROLES)
+        raise ParameterError(f"{file} has the unknown part {unknown[0]!r}; settings stand under {tables}.")
+    table = document.get(role)
+    if not isinstance(table, dict):
+        raise ParameterError(f"{file} has no table [{role}].")
+    return table
+
+
+def _refuse_unknown(given: Mapping[str, Any], known: Mapping[str, Any], where: str) -> None:
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise ParameterError(f"Unknown setting {unknown[0]!r} {where}; known are {', '.join(sorted(known))}.")
+
+
+def _convert(value: Any, kind: Any, name: str, folder: Path) -> Any:
+    """A value of the file as the type of the setting."""
+    kind = _without_none(kind)
+    if get_origin(kind) is tuple:
+        if not isinstance(value, list):
+            raise ParameterError(f"{name} must be a list, not {value!r}.")
+        return tuple(_convert(each, get_args(kind)[0], name, folder) for each in value)
+    if kind is Path and isinstance(value, str) and value:
+        return folder / value
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind in (str, bool, float) and isinstance(value, kind):
+        return value
+    if kind is int and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ParameterError(f"{name} must be {_KINDS.get(kind, kind)}, not {value!r}.")
+
+
+def _from_text(text: str, kind: Any, name: str) -> Any:
+    """A value of the environment as the type of the setting; lists are separated by commas."""
+    kind = _without_none(kind)
+    if get_origin(kind) is tuple:
+        return tuple(_from_text(part.strip(), get_args(kind)[0], name) for part in text.split(",") if part.strip())
+    try:
+        if kind is bool and text.lower() in _TRUE + _FALSE:
+            return text.lower() in _TRUE
+        if kind in (int, float):
+            return kind(text)
+        if kind is Path and text:
+            return Path(text)
+        if kind is str:
+            return text
+    except ValueError:
+        pass
+    raise ParameterError(f"{name} must be {_KINDS.get(kind, kind)}, not {text!r}.")
+
+
+def _without_none(kind: Any) -> Any:
+    if isinstance(kind, UnionType):
+        (kind,) = (each for each in get_args(kind) if each is not NoneType)
+    return kind
+
+
+_KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}

@@ -1,0 +1,1 @@
+"""The shuffler: takes in sealed reports durably, mixes all messages of a round, hands them to the analyzer, forgets."""

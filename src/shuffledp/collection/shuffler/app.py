@@ -1,0 +1,56 @@
+"""The shuffler as a web application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.routing import Route
+
+from shuffledp.collection.service.health import health_routes
+from shuffledp.collection.service.problems import EXCEPTION_HANDLERS, Answer
+from shuffledp.collection.shuffler.reports import UNKNOWN_TASK, ReportEndpoint
+from shuffledp.collection.shuffler.server import Shuffler
+
+__all__ = ["create_app"]
+
+
+def create_app(shuffler: Shuffler) -> Starlette:
+    """The application of a shuffler whose store is open; its lifespan looks after the rounds."""
+    reports = ReportEndpoint(
+        shuffler.book,
+        shuffler.ingest,
+        shuffler.rate,
+        shuffler.metrics,
+        tokens=shuffler.wants_tokens,
+        full=shuffler.keeper.full,
+        clock=shuffler.clock,
+    )
+    shuffler.when_stopping(lambda: setattr(reports, "stopping", True))
+
+    async def show_task(request: Request) -> Answer:
+        known = shuffler.book.get(request.path_params["task"])
+        return UNKNOWN_TASK if known is None else known.answer
+
+    async def is_ready() -> bool:
+        return not reports.stopping and await shuffler.ingest.is_writable()
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        shuffler.keeper.start()
+        yield
+        shuffler.stop()
+        await shuffler.ingest.finish()
+        await shuffler.keeper.stop()
+        shuffler.close()
+
+    routes = [
+        Route("/v1/tasks/{task}/reports", reports, methods=["POST"]),
+        Route("/v1/tasks/{task}", show_task),
+        *health_routes(shuffler.metrics, is_ready),
+    ]
+    app = Starlette(routes=routes, exception_handlers=EXCEPTION_HANDLERS, lifespan=lifespan)
+    app.router.redirect_slashes = False
+    return app

@@ -1,0 +1,301 @@
+"""A task: what is asked of whom, by which protocol with which exact parameters, and who may open the messages.
+
+It is a canonical JSON document that its author signs. A device checks the signature against a key that it knows,
+and computes the guarantee anew from the parameters, whatever the task claims.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from shuffledp.collection.canonical import canonical, parse_canonical, portable
+from shuffledp.collection.keys import SealingPublicKey, SigningKey, VerifyingKey, from_base64, to_base64
+from shuffledp.collection.padding import DELTA_FOR_CAP, capped_guarantee, is_unbounded, least_cap
+from shuffledp.collection.sealing import SUITE_NAME, sealed_size
+from shuffledp.errors import DataError, ParameterError
+from shuffledp.privacy.guarantee import Guarantee, check_target
+from shuffledp.protocols.documents import from_document, to_document
+
+__all__ = ["FORMAT", "MOST_TASK_BYTES", "VERSION", "SignedTask", "Task"]
+
+FORMAT, VERSION = "shuffledp-task", 1
+MOST_TASK_BYTES = 1 << 24
+_SIGNED_AS = b"shuffledp task v1\n"
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+_KEYS = {
+    "format",
+    "version",
+    "name",
+    "description",
+    "population",
+    "protocol",
+    "guarantee",
+    "minimum_users",
+    "maximum_users",
+    "opens",
+    "closes",
+    "messages_per_report",
+    "message_size",
+    "suite",
+    "analyzer",
+    "shuffler",
+}
+_MOST_TEXT = 2000
+_LAST_DIGITS = 1e-9
+_MOST_USERS = 10**9
+
+
+@dataclass(frozen=True)
+class Task:
+    """One round of collection, as everybody who takes part knows it."""
+
+    name: str
+    description: str
+    """What is asked, for the people who answer."""
+    population: str
+    """Whose privacy is spent: releases over one population are accounted for together."""
+    protocol: Any
+    epsilon: float
+    delta: float
+    """The claim about one release; computed anew by whoever reads the task."""
+    maximum_users: int
+    """The round is full with so many reports."""
+    opens: datetime
+    closes: datetime
+    messages_per_report: int
+    analyzer: SealingPublicKey
+    """Messages are sealed to this key."""
+    shuffler: VerifyingKey
+    """Batches are signed with this key."""
+
+    def __post_init__(self) -> None:
+        if self.protocol.model == "central" or self.protocol.trusts_shuffler:
+            raise ParameterError(
+                f"{self.protocol.name} trusts a party with the values; a collection takes shuffled or local protocols."
+            )
+        check_target(self.epsilon, self.delta)
+        for text in (self.name, self.description, self.population):
+            if len(text) > _MOST_TEXT or any(not each.isprintable() for each in text):
+                raise ParameterError(f"A text of a task has at most {_MOST_TEXT:,} printable characters.")
+        if not (self.name and self.population):
+            raise ParameterError("A task needs a name and a population.")
+        if not self.minimum_users <= self.maximum_users <= _MOST_USERS:
+            raise ParameterError(
+                f"A round of at most {self.maximum_users:,} users cannot reach its minimum of {self.minimum_users:,}, "
+                f"or is larger than {_MOST_USERS:,}."
+            )
+        if any(time.tzinfo is None or time.microsecond for time in (self.opens, self.closes)):
+            raise ParameterError("The times of a task are whole seconds with their time zone.")
+        if not self.opens < self.closes:
+            raise ParameterError(f"The round closes at {self.closes} before it opens at {self.opens}.")
+
+    @classmethod
+    def create(
+        cls,
+        *,
+        kind: Any,
+        settings: dict[str, Any],
+        epsilon: float,
+        delta: float,
+        maximum_users: int,
+        **rest: Any,
+    ) -> Self:
+        """Calibrate a protocol for a little less than the target; where reports need a cap, part of delta is for it.
+
+        Other machines may compute the guarantee with other last digits, and must find it good all the same.
+        """
+        protocol = kind.calibrate(epsilon=epsilon, delta=delta * (1 - _LAST_DIGITS), **settings)
+        if is_unbounded(protocol):
+            protocol = kind.calibrate(epsilon=epsilon, delta=delta * (1 - DELTA_FOR_CAP), **settings)
+        cap = least_cap(protocol, users=maximum_users, epsilon=epsilon, delta=delta * DELTA_FOR_CAP)
+        return cls(
+            protocol=protocol,
+            epsilon=epsilon,
+            delta=delta,
+            maximum_users=maximum_users,
+            messages_per_report=cap,
+            **rest,
+        )
+
+    @property
+    def minimum_users(self) -> int:
+        """A round of fewer reports is destroyed, not released."""
+        return int(self.protocol.users)
+
+    @property
+    def message_size(self) -> int:
+        """Bytes of a packed message."""
+        return int(self.protocol.message_format.size)
+
+    @property
+    def sealed_size(self) -> int:
+        """Bytes of a sealed message."""
+        return sealed_size(self.message_size)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """Recomputed from the parameters; ParameterError if less holds than is claimed."""
+        return capped_guarantee(
+            self.protocol,
+            cap=self.messages_per_report,
+            users=self.maximum_users,
+            epsilon=self.epsilon,
+            delta=self.delta,
+        )
+
+    def to_document(self) -> dict[str, Any]:
+        """The document that is signed."""
+        honest = getattr(self.protocol.guarantee, "honest_users", self.minimum_users)
+        local = self.protocol.guarantee.local_epsilon
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "name": self.name,
+            "description": self.description,
+            "population": self.population,
+            "protocol": portable(to_document(self.protocol)),
+            "guarantee": {
+                "epsilon": repr(self.epsilon),
+                "delta": repr(self.delta),
+                "honest_users": honest,
+                "local_epsilon": repr(local) if math.isfinite(local) else None,
+            },
+            "minimum_users": self.minimum_users,
+            "maximum_users": self.maximum_users,
+            "opens": self.opens.astimezone(UTC).strftime(_TIME),
+            "closes": self.closes.astimezone(UTC).strftime(_TIME),
+            "messages_per_report": self.messages_per_report,
+            "message_size": self.message_size,
+            "suite": SUITE_NAME,
+            "analyzer": self.analyzer.to_document(),
+            "shuffler": self.shuffler.to_document(),
+        }
+
+    @classmethod
+    def from_document(cls, document: Any) -> Self:
+        """The task of a document; anything unknown, missing or inconsistent is refused."""
+        if not isinstance(document, dict) or document.get("format") != FORMAT:
+            raise ParameterError("This is no task of shuffledp.")
+        if document.get("version") != VERSION:
+            raise ParameterError(f"This task has version {document.get('version')!r}; this program reads {VERSION}.")
+        if set(document) != _KEYS:
+            raise ParameterError(f"Missing or unknown in the task: {', '.join(sorted(set(document) ^ _KEYS))}.")
+        claim = document["guarantee"]
+        if not isinstance(claim, dict) or set(claim) != {"epsilon", "delta", "honest_users", "local_epsilon"}:
+            raise ParameterError("The guarantee of a task has epsilon, delta, honest_users and local_epsilon.")
+        task = cls(
+            name=_text(document, "name"),
+            description=_text(document, "description"),
+            population=_text(document, "population"),
+            protocol=from_document(document["protocol"]),
+            epsilon=_number(claim, "epsilon"),
+            delta=_number(claim, "delta"),
+            maximum_users=_whole(document, "maximum_users"),
+            opens=_time(document, "opens"),
+            closes=_time(document, "closes"),
+            messages_per_report=_whole(document, "messages_per_report"),
+            analyzer=SealingPublicKey.from_document(document["analyzer"]),
+            shuffler=VerifyingKey.from_document(document["shuffler"]),
+        )
+        told, derived = portable(document), task.to_document()
+        wrong = sorted(key for key in _KEYS if told[key] != derived[key])
+        if wrong:
+            raise ParameterError(f"What the task says does not follow from its protocol: {', '.join(wrong)}.")
+        return task
+
+    @cached_property
+    def content(self) -> bytes:
+        """The document as the bytes that are signed."""
+        return canonical(self.to_document())
+
+    @cached_property
+    def id(self) -> bytes:
+        """32 bytes that stand for just this task."""
+        return hashlib.sha256(_SIGNED_AS + self.content).digest()
+
+    def signed(self, author: SigningKey) -> SignedTask:
+        """The task with its author's signature."""
+        return SignedTask(self, author.public.id, author.sign(_SIGNED_AS + self.content))
+
+
+@dataclass(frozen=True)
+class SignedTask:
+    """A task, who says to have signed it, and the signature."""
+
+    task: Task
+    author: str
+    """The id of the author's key."""
+    signature: bytes
+
+    def verify(self, author: VerifyingKey) -> Task:
+        """The task, if that key signed it and its guarantee holds; else a ParameterError."""
+        if self.author != author.id:
+            raise ParameterError(f"The task was signed by the key {self.author}, not by {author.id}.")
+        author.verify(self.signature, _SIGNED_AS + self.task.content)
+        _ = self.task.guarantee
+        return self.task
+
+    def to_bytes(self) -> bytes:
+        """The file: canonical JSON."""
+        return canonical(
+            {"task": self.task.to_document(), "author": self.author, "signature": to_base64(self.signature)}
+        )
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self:
+        """Back from a file."""
+        document = parse_canonical(content.rstrip(b"\n"), most_bytes=MOST_TASK_BYTES)
+        if not isinstance(document, dict) or set(document) != {"task", "author", "signature"}:
+            raise ParameterError("A signed task has the keys task, author and signature.")
+        if not re.fullmatch("[0-9a-f]{16}", str(document["author"])):
+            raise ParameterError("The author of a task is the id of a key.")
+        return cls(Task.from_document(document["task"]), document["author"], from_base64(document["signature"], 64))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """From a file."""
+        try:
+            if Path(path).stat().st_size > MOST_TASK_BYTES:
+                raise DataError(f"{path} is too large for a task.")
+            return cls.from_bytes(Path(path).read_bytes())
+        except OSError as error:
+            raise DataError(f"Cannot read the task {path}: {error.strerror or error}.", path=str(path)) from None
+
+
+def _text(document: dict[str, Any], key: str) -> str:
+    if not isinstance(document[key], str):
+        raise ParameterError(f"{key} must be a text, not {document[key]!r}.")
+    return str(document[key])
+
+
+def _whole(document: dict[str, Any], key: str) -> int:
+    if not isinstance(document[key], int) or isinstance(document[key], bool):
+        raise ParameterError(f"{key} must be a whole number, not {document[key]!r}.")
+    return int(document[key])
+
+
+def _number(document: dict[str, Any], key: str) -> float:
+    value = document[key]
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9.e+-]{1,40}", value):
+        raise ParameterError(f"{key} must be a number written as a string, not {value!r}.")
+    try:
+        number = float(value)
+    except ValueError:
+        raise ParameterError(f"{key} must be a number, not {value!r}.") from None
+    if repr(number) != value:
+        raise ParameterError(f"{key} must be the shortest decimal of a double: {number!r}, not {value!r}.")
+    return number
+
+
+def _time(document: dict[str, Any], key: str) -> datetime:
+    try:
+        return datetime.strptime(str(document[key]), _TIME).replace(tzinfo=UTC)
+    except ValueError:
+        raise ParameterError(f"{key} must be a time like 2026-01-31T18:00:00Z, not {document[key]!r}.") from None

@@ -1,0 +1,335 @@
+"""The incomplete beta function, of which all tails of binomial laws are made, in NumPy alone.
+
+Planning and a device that checks a task run the same code, so they get the same numbers, and a device loads no SciPy.
+
+Below, I_x(a, b) is the regularized function, n = a + b and y = 1 - x. The side that is small, I_x(a, b) if a >= n x
+and else 1 - I_x(a, b) = I_y(b, a), is computed as
+
+    I_x(a, b) = x^a y^b / B(a, b) * J,    J = integral from 0 to 1/y of (1 - y v)^(a - 1) (1 + x v)^(b - 1) dv,
+
+the front factor by Loader's saddle point from n x - a without any cancellation, and J
+
+- as a continued fraction of positive terms, the even part of DLMF 8.17.22, whose successive values enclose J; it takes
+  about sqrt(n x y) steps at the mean, and a few at some deviations from it;
+- near the mean of many trials by Gauss and Legendre's rule, over the part of the integral that is above e^-42.
+
+Against ball arithmetic the relative error of the small side stays below 1e-12 for n up to 10^12 and values down to
+1e-300; the other side is 1 minus the small one.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shuffledp.errors import ParameterError
+
+__all__ = ["betainc", "betaincc", "fast_length"]
+
+Floats = NDArray[np.float64]
+
+_LARGEST = 1e100  # beyond, products would overflow
+_ENOUGH = 2.0**-53
+_MOST_STEPS = 5000
+_BLOCK = 4096  # entries at a time: they stay in the cache
+_FEW = 8  # so many are quicker one by one
+_MANY = 40.0  # deviations from which on the integral is smooth enough for the rule
+_NEAR = 3.0  # deviations from the mean within which the rule takes less time than the fraction
+_NODES = 34
+_DEPTH = 42.0
+_NEAR_ONE = 0.5
+_TINY = 1e-290  # what is divided by less may overflow
+_SERIES = tuple(1 / (2 * j + 3) for j in range(27))  # 0.25^27 / 57 is below 2^-53 / 8
+_SHORT_SERIES = _SERIES[:12]
+_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+_STIRLING_FROM = 16.0
+_HALF_LOG = 0.5 * math.log(2 * math.pi)
+
+
+def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Any:
+    """I_x(a, b), entry by entry: the probability that a beta number with these shapes is at most x.
+
+    For whole a, b it is Pr[Bin(a + b - 1, x) >= a].
+    """
+    return _both(a, b, x)[0]
+
+
+def betaincc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Any:
+    """1 - I_x(a, b), entry by entry, without cancellation where it is small."""
+    return _both(a, b, x)[1]
+
+
+def _both(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> tuple[Any, Any]:
+    arrays = np.broadcast_arrays(*(np.asarray(each, dtype=np.float64) for each in (a, b, x)))
+    shape = arrays[0].shape
+    first, second, at = (each.ravel() for each in arrays)
+    if first.size <= _FEW:
+        pairs = [_one(*each) for each in zip(first.tolist(), second.tolist(), at.tolist(), strict=True)]
+        lower, upper = (np.array(side, dtype=np.float64) for side in (zip(*pairs, strict=True) if pairs else ((), ())))
+    else:
+        _check(bool(np.all((first > 0) & (second > 0) & (first + second <= _LARGEST) & (at >= 0) & (at <= 1))))
+        lower, upper = np.empty(first.size), np.empty(first.size)
+        for start in range(0, first.size, _BLOCK):
+            block = slice(start, start + _BLOCK)
+            lower[block], upper[block] = _many(first[block], second[block], at[block])
+    return lower.reshape(shape)[()], upper.reshape(shape)[()]
+
+
+def _check(good: bool) -> None:
+    if not good:
+        raise ParameterError(
+            f"The incomplete beta function takes positive shapes, at most {_LARGEST:g} together, and x from 0 to 1."
+        )
+
+
+@np.errstate(divide="ignore", over="ignore", under="ignore")  # what is too small for a float is 0
+def _many(a: Floats, b: Floats, x: Floats) -> tuple[Floats, Floats]:
+    """I_x(a, b) and the rest."""
+    y = 1 - x
+    excess = _excess(a, a + b, x)
+    swapped = excess < 0
+    a, b = np.where(swapped, b, a), np.where(swapped, a, b)
+    x, y = np.where(swapped, y, x), np.where(swapped, x, y)
+    excess = np.abs(excess)
+    inside = x > 0  # x = 0 and x = 1 are both 0 on the small side
+    deviation = np.sqrt((a + b) * x * y)
+    smooth = inside & (deviation > _MANY) & (excess < _NEAR * deviation)
+    small = np.zeros(a.shape)
+    for chosen, inner in ((smooth, _integral), (inside & ~smooth, _fraction)):
+        if chosen.any():
+            given = tuple(each[chosen] for each in (a, b, x, y, excess))
+            small[chosen] = np.minimum(_front(*given) * inner(*given), 1.0)
+    return np.where(swapped, 1 - small, small), np.where(swapped, small, 1 - small)
+
+
+def _excess(a: Any, n: Any, x: Any) -> Any:
+    """a - n x as if the product were exact (Dekker's product)."""
+    product = n * x
+    n_high, x_high = _high_half(n), _high_half(x)
+    n_low, x_low = n - n_high, x - x_high
+    rounded = ((n_high * x_high - product) + n_high * x_low + n_low * x_high) + n_low * x_low
+    return (a - product) - rounded
+
+
+def _high_half(value: Any) -> Any:
+    """The upper 26 bits."""
+    scaled = value * 134217729.0  # 2^27 + 1
+    return scaled - (scaled - value)
+
+
+def _front(a: Floats, b: Floats, x: Floats, y: Floats, excess: Floats) -> Floats:
+    """x^a y^b / B(a, b)."""
+    n = a + b
+    log_mass = _stirling(n) - _stirling(a) - _stirling(b) - _deviance(a, n * x, excess) - _deviance(b, n * y, -excess)
+    result: Floats = np.exp(log_mass - _HALF_LOG) * np.sqrt(a * (b / n))
+    return result
+
+
+def _deviance(count: Floats, expected: Floats, excess: Floats) -> Floats:
+    """count ln(count / expected) - excess, where excess = count - expected; not less than 0."""
+    ratio = excess / (count + expected)
+    near = np.abs(ratio) < _NEAR_ONE
+    ratio = np.where(near, ratio, 0.0)
+    result = excess * ratio + 2 * count * ratio * _of_squares(ratio, _SERIES)
+    far = ~near
+    if far.any():
+        count, expected = count[far], expected[far]
+        quotient = np.log(count / np.maximum(expected, _TINY))
+        log_ratio = np.where(expected > _TINY, quotient, np.log(count) - np.log(expected))
+        result[far] = count * log_ratio - excess[far]
+    return result
+
+
+def _of_squares(ratio: Floats, coefficients: tuple[float, ...]) -> Floats:
+    """ratio^2 times the sum over j of coefficient j times ratio^(2 j)."""
+    square = ratio * ratio
+    series = np.full_like(square, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        series *= square
+        series += coefficient
+    return series * square
+
+
+def _stirling(z: Floats) -> Floats:
+    """ln Gamma(z + 1) less (z + 1/2) ln z - z + ln(2 pi) / 2."""
+    inverse = 1 / np.maximum(z, _STIRLING_FROM)
+    result: Floats = inverse * (_of_squares(inverse, _STIRLING[1:]) + _STIRLING[0])
+    small = z < _STIRLING_FROM
+    if small.any():
+        result[small] = [_small_stirling(each) for each in z[small].tolist()]
+    return result
+
+
+@lru_cache(maxsize=1024)
+def _small_stirling(z: float) -> float:
+    """The same for one number below 16, which need not be whole; from z + 1 to z it grows by a known step."""
+    steps = []
+    while z < _STIRLING_FROM:
+        ratio = 1 / (2 * z + 1)
+        if ratio < _NEAR_ONE:  # (z + 1/2) ln(1 + 1/z) - 1 by a series in 1 / (2 z + 1)
+            steps.append(_of_squares_of_one(ratio, _SERIES))
+        else:
+            steps.append((z + 0.5) * math.log1p(1 / z) - 1)
+        z += 1
+    return math.fsum((_large_stirling(z), *steps))
+
+
+def _large_stirling(z: float) -> float:
+    inverse = 1 / z
+    return inverse * (_of_squares_of_one(inverse, _STIRLING[1:]) + _STIRLING[0])
+
+
+def _fraction(a: Floats, b: Floats, x: Floats, y: Floats, excess: Floats) -> Floats:
+    """J as a continued fraction, by the modified method of Lentz; entries that are done are put aside."""
+    result = np.empty(a.shape)
+    waiting: NDArray[np.intp] = np.arange(a.size)
+    n, slope, start = a + b, 1 + y, excess + 1
+    inverse = 1 / (a + 1)
+    found = a * start * inverse
+    ahead: Floats = found
+    behind: Floats = np.zeros(a.shape)
+    for m in range(1, _MOST_STEPS):
+        weight = (b - m) * (m * x) * inverse
+        numerator = (a + (m - 1)) * (n + (m - 1)) * x * inverse * weight
+        inverse = 1 / (a + (2 * m + 1))
+        term = (a + m) * (start + m * slope) * inverse + weight + m
+        behind = 1 / (term + numerator * behind)
+        ahead = term + numerator / ahead
+        change = ahead * behind
+        found = found * change
+        if m % 4 == 0 or m < 4:
+            done = np.abs(change - 1) <= _ENOUGH
+            if done.any():
+                result[waiting[done]] = 1 / found[done]
+                if done.all():
+                    return result
+                left = ~done
+                waiting = waiting[left]
+                a, b, x, n, slope, start, inverse, found, ahead, behind = (
+                    each[left] for each in (a, b, x, n, slope, start, inverse, found, ahead, behind)
+                )
+    raise ParameterError(f"The incomplete beta function does not converge at {a[0]:g}, {b[0]:g}, {x[0]:g}.")
+
+
+def _integral(a: Floats, b: Floats, x: Floats, y: Floats, excess: Floats) -> Floats:
+    """J by a rule of fixed nodes, over the part of it that is above e^-42."""
+    reach: Floats = _reach(a, b, x, y, excess)
+    total = np.zeros(a.shape)
+    for node, weight in zip(*_rule(), strict=True):
+        total += weight * _integrand(reach * node, a, b, x, y, excess)
+    return total * reach
+
+
+def _reach(a: Any, b: Any, x: Any, y: Any, excess: Any) -> Any:
+    """(1 - y v)^a (1 + x v)^b falls like e^(-excess v - curvature v^2 / 2)."""
+    curvature = a * y * y + b * x * x
+    return 2 * _DEPTH / (excess + (excess * excess + 2 * _DEPTH * curvature) ** 0.5)
+
+
+def _integrand(v: Floats, a: Any, b: Any, x: Any, y: Any, excess: Any) -> Floats:
+    down, up = -y * v, x * v
+    fall = excess * v + a * _beyond_linear(down) + b * _beyond_linear(up)
+    result: Floats = np.exp(-fall) / ((1 + down) * (1 + up))
+    return result
+
+
+def _beyond_linear(u: Floats) -> Floats:
+    """u - ln(1 + u), not less than 0."""
+    ratio = u / (2 + u)
+    return u * ratio - 2 * ratio * _of_squares(ratio, _SHORT_SERIES)
+
+
+@lru_cache(maxsize=1)
+def _rule() -> tuple[Floats, Floats]:
+    """Nodes and weights on [0, 1]."""
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    return (nodes + 1) / 2, weights / 2
+
+
+def _one(a: float, b: float, x: float) -> tuple[float, float]:
+    """``_many`` for one entry, which takes a tenth of the time without arrays."""
+    _check(a > 0 and b > 0 and a + b <= _LARGEST and 0 <= x <= 1)
+    y, n = 1 - x, a + b
+    excess: float = _excess(a, n, x)
+    if excess < 0:
+        upper, lower = _small_of_one(b, a, y, x, -excess)
+        return lower, upper
+    return _small_of_one(a, b, x, y, excess)
+
+
+def _small_of_one(a: float, b: float, x: float, y: float, excess: float) -> tuple[float, float]:
+    if x == 0:
+        return 0.0, 1.0
+    n = a + b
+    deviation = math.sqrt(n * x * y)
+    if deviation > _MANY and excess < _NEAR * deviation:
+        reach = _reach(a, b, x, y, excess)
+        nodes, weights = _rule()
+        inner = reach * float(weights @ _integrand(reach * nodes, a, b, x, y, excess))
+    else:
+        inner = _fraction_of_one(a, b, x, y, excess)
+    log_mass = _stirling_of_one(n) - _stirling_of_one(a) - _stirling_of_one(b)
+    log_mass -= _deviance_of_one(a, n * x, excess) + _deviance_of_one(b, n * y, -excess)
+    small = min(math.exp(log_mass - _HALF_LOG) * math.sqrt(a * (b / n)) * inner, 1.0)
+    return small, 1 - small
+
+
+def _stirling_of_one(z: float) -> float:
+    return _large_stirling(z) if z >= _STIRLING_FROM else _small_stirling(z)
+
+
+def _deviance_of_one(count: float, expected: float, excess: float) -> float:
+    ratio = excess / (count + expected)
+    if abs(ratio) < _NEAR_ONE:
+        return excess * ratio + 2 * count * ratio * _of_squares_of_one(ratio, _SERIES)
+    if expected > _TINY:
+        return count * math.log(count / expected) - excess
+    return count * (math.log(count) - math.log(expected)) - excess if expected > 0 else math.inf
+
+
+def _of_squares_of_one(ratio: float, coefficients: tuple[float, ...]) -> float:
+    square = ratio * ratio
+    power, total = square, 0.0
+    for coefficient in coefficients:
+        total += coefficient * power
+        power *= square
+        if power < 1e-17 * total:
+            break
+    return total
+
+
+def _fraction_of_one(a: float, b: float, x: float, y: float, excess: float) -> float:
+    n, slope, start = a + b, 1 + y, excess + 1
+    inverse = 1 / (a + 1)
+    found = ahead = a * start * inverse
+    behind = 0.0
+    for m in range(1, _MOST_STEPS):
+        weight = (b - m) * (m * x) * inverse
+        numerator = (a + (m - 1)) * (n + (m - 1)) * x * inverse * weight
+        inverse = 1 / (a + (2 * m + 1))
+        term = (a + m) * (start + m * slope) * inverse + weight + m
+        behind = 1 / (term + numerator * behind)
+        ahead = term + numerator / ahead
+        change = ahead * behind
+        found *= change
+        if abs(change - 1) <= _ENOUGH:
+            return 1 / found
+    raise ParameterError(f"The incomplete beta function does not converge at {a:g}, {b:g}, {x:g}.")
+
+
+def fast_length(size: int) -> int:
+    """The least product of powers of 2, 3 and 5 that is at least ``size``: there Fourier transforms are fast."""
+    best = 1 << max(0, size - 1).bit_length()
+    fives = 1
+    while fives < best:
+        threes = fives
+        while threes < best:
+            rest = -(-size // threes)
+            best = min(best, threes << max(0, rest - 1).bit_length())
+            threes *= 3
+        fives *= 5
+    return best

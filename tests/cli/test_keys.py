@@ -1,0 +1,71 @@
+"""``shuffledp keys``: made once, shown without their secret."""
+
+import json
+import stat
+
+import pytest
+
+from shuffledp.collection.keys import SealingKey, SealingPublicKey, SigningKey, VerifyingKey, to_base64
+
+KINDS = {
+    "author": (SigningKey, VerifyingKey),
+    "shuffler": (SigningKey, VerifyingKey),
+    "analyzer": (SealingKey, SealingPublicKey),
+}
+
+
+@pytest.mark.parametrize("role", KINDS)
+def test_create_and_show(role, shuffledp, tmp_path):
+    private, public = KINDS[role]
+    made = shuffledp("keys", "create", role, "--out", "my.key")
+    assert made.status == 0
+    assert "my.key (keep it secret)" in made.err
+    key = private.load(tmp_path / "my.key")
+    assert public.load(tmp_path / "my.key.pub") == key.public
+    assert stat.S_IMODE((tmp_path / "my.key").stat().st_mode) == 0o600
+    assert key.public.id in made.out
+    for file in ("my.key", "my.key.pub"):
+        shown = shuffledp("keys", "show", file)
+        assert key.public.id in shown.out
+        assert shuffledp("keys", "show", file, "--json").json == key.public.to_document()
+        for told in (made, shown, shuffledp("keys", "show", file, "--json")):
+            assert to_base64(key.secret) not in told.out + told.err
+
+
+def test_json_of_create(shuffledp):
+    made = shuffledp("keys", "create", "author", "--out", "a.key", "--json")
+    assert set(made.json) == {"role", "kind", "id", "public", "private_file", "file"}
+    assert made.json["role"] == "author"
+
+
+def test_nothing_is_overwritten(shuffledp, tmp_path):
+    shuffledp("keys", "create", "author", "--out", "a.key")
+    before = (tmp_path / "a.key").read_bytes()
+    again = shuffledp("keys", "create", "author", "--out", "a.key")
+    assert again.status == 1
+    assert "a.key exists; a key is never overwritten" in again.error
+    assert (tmp_path / "a.key").read_bytes() == before
+    (tmp_path / "b.key.pub").write_text("mine")
+    again = shuffledp("keys", "create", "author", "--out", "b.key")
+    assert "b.key.pub exists" in again.error
+    assert not (tmp_path / "b.key").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (("create", "author"), 2, "--out"),
+        (("create", "gardener", "--out", "k"), 2, "gardener"),
+        (("create", "author", "--out", "none/k"), 1, "there is no folder"),
+        (("show", "none.key"), 1, "No such file"),
+        (("show", "text"), 1, "not JSON"),
+        (("show", "document"), 1, "holds no key"),
+    ],
+)
+def test_bad_input(arguments, status, words, shuffledp, tmp_path):
+    (tmp_path / "text").write_text("no key")
+    (tmp_path / "document").write_text(json.dumps({"kind": "signing"}))
+    done = shuffledp("keys", *arguments)
+    assert done.status == status
+    assert words in done.error
+    assert {each.name for each in tmp_path.iterdir()} == {"text", "document"}

@@ -1,0 +1,323 @@
+"""``shuffledp report``: one device that reports once, or many simulated ones, against a real shuffler."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+import shuffledp as sdp
+from shuffledp.collection.keys import SealingKey, SigningKey
+from shuffledp.collection.task import Task
+from shuffledp.collection.wire import ReportFormat
+
+
+class Server:
+    """Takes every report, or answers as told."""
+
+    def __init__(self):
+        self.bodies, self.tokens, self.answers = [], [], []
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def log_message(self, *_):
+                pass
+
+            def do_POST(self):
+                server.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+                server.tokens.append(self.headers["Authorization"])
+                status, name = server.answers.pop(0) if server.answers else (201, "")
+                document = {"type": f"urn:shuffledp:problem:{name}", "title": f"It is {name}."}
+                body = json.dumps(document).encode() if name else b""
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
+
+
+@pytest.fixture
+def server():
+    made = Server()
+    yield made
+    made.http.shutdown()
+    made.http.server_close()
+
+
+class Place:
+    """A folder with keys and a task."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.author, self.shuffler, self.analyzer = SigningKey.create(), SigningKey.create(), SealingKey.create()
+        self.author.public.save(folder / "author.pub")
+
+    def task(self, protocol="histogram/balcer-cheu", *, users=1000, closes=3600, epsilon=1.0, **settings) -> Task:
+        question, name = protocol.split("/")
+        domain = {
+            "histogram": {"domain_size": 3, "categories": sdp.Categories.of(["bus", "bike", "car"])},
+            "count": {},
+            "sum": {"domain": sdp.Interval(0, 120)},
+        }[question]
+        now = datetime.now(UTC).replace(microsecond=0)
+        task = Task.create(
+            kind=sdp.find(question, name),
+            settings={"users": users, **domain},
+            epsilon=epsilon,
+            delta=1e-6,
+            maximum_users=5 * users,
+            name="Commuting",
+            description="",
+            population="city",
+            opens=now - timedelta(hours=1),
+            closes=now + timedelta(seconds=closes),
+            analyzer=self.analyzer.public,
+            shuffler=self.shuffler.public,
+            **settings,
+        )
+        (self.folder / "task.json").write_bytes(task.signed(self.author).to_bytes() + b"\n")
+        return task
+
+    def csv(self, *rows, header="mode"):
+        (self.folder / "data.csv").write_text("\n".join([f"row,{header}", *(f"{i},{r}" for i, r in enumerate(rows))]))
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path)
+
+
+@pytest.fixture
+def report(shuffledp, server):
+    def run(*arguments, url=None):
+        task = ("--task", "task.json", "--author", "author.pub", "--server", url or server.url)
+        return shuffledp("report", *task, *arguments)
+
+    return run
+
+
+ONE = ("--value", "bike", "--state", "device")
+MANY = ("--csv", "data.csv", "--column", "mode")
+
+
+def test_one_device(report, place, server):
+    task = place.task()
+    done = report(*ONE)
+    assert (done.status, "was delivered" in done.out) == (0, True)
+    assert len(server.bodies[0]) == ReportFormat.of(task).size
+    again = report(*ONE)
+    assert again.status == 1
+    assert "reported to this task already (delivered)" in again.error
+    assert len(server.bodies) == 1
+
+
+def test_json_of_one_device(report, place):
+    task = place.task()
+    assert report(*ONE, "--json").json == {"task": task.id.hex(), "state": "delivered"}
+
+
+def test_what_could_not_be_sent_is_sent_unchanged(report, place, server):
+    place.task()
+    server.answers = [(503, "overloaded")]
+    failed = report(*ONE, "--attempts", 1)
+    assert failed.status == 1
+    assert "could not be delivered" in failed.error
+    assert report("--value", "car", "--state", "device").status == 0  # the value is not looked at any more
+    assert server.bodies[0] == server.bodies[1]
+
+
+def test_it_can_be_sent_without_a_value(report, place, server):
+    place.task()
+    server.answers = [(503, "overloaded")]
+    report(*ONE, "--attempts", 1)
+    assert report("--state", "device").status == 0
+    nothing = report("--state", "other")
+    assert (nothing.status, "no report to send" in nothing.error) == (2, True)
+
+
+def test_refused(report, place, server):
+    place.task()
+    server.answers = [(410, "closed")]
+    refused = report(*ONE)
+    assert (refused.status, "410 It is closed." in refused.error) == (1, True)
+    assert "already (closed)" in report(*ONE).error
+
+
+def test_tokens(report, place, server, tmp_path):
+    place.task()
+    tokens = [f"token-of-device-{i}" for i in range(4)]
+    (tmp_path / "tokens").write_text("\n".join(tokens))
+    (tmp_path / "tokens").chmod(0o644)
+    assert "chmod 600" in report(*ONE, "--token-file", "tokens").error
+    (tmp_path / "tokens").chmod(0o600)
+    assert report(*ONE, "--token-file", "tokens").status == 0
+    place.csv("bus", "bike", "car", "bus")
+    assert report(*MANY, "--token-file", "tokens").status == 0
+    assert server.tokens[0] == f"Bearer {tokens[0]}"
+    assert sorted(server.tokens[1:]) == [f"Bearer {each}" for each in tokens]
+    place.csv(*["bus"] * 5)
+    assert "4 tokens are too few for 5 devices" in report(*MANY, "--token-file", "tokens").error
+
+
+def test_many_devices(report, place, server):
+    task = place.task()
+    place.csv(*["bus", "bike", "car"] * 20)
+    done = report(*MANY, "--connections", 3)
+    assert (done.status, "60 of 60 reports were delivered" in done.out) == (0, True)
+    form = ReportFormat.of(task)
+    assert len({form.report_id(each) for each in server.bodies}) == 60
+    limited = report(*MANY, "--devices", 7, "--json").json
+    assert {key: limited[key] for key in ("task", "devices", "delivered", "refused", "unsent")} == {
+        "task": task.id.hex(),
+        "devices": 7,
+        "delivered": 7,
+        "refused": {},
+        "unsent": 0,
+    }
+    assert set(limited) == {"task", "devices", "delivered", "refused", "unsent", "seconds"}
+
+
+def test_refusals_are_shown_by_reason(report, place, server):
+    place.task()
+    place.csv(*["bus"] * 50)
+    server.answers = [(403, "token-spent")] * 2 + [(201, "")] * 20 + [(410, "full")] * 50
+    done = report(*MANY, "--connections", 2)
+    assert done.status == 1
+    shown = " ".join(done.out.split())
+    assert "20 of 50 reports were delivered" in shown
+    for words in ("403 token-spent │ 2", "410 full", "not sent"):
+        assert words in shown
+
+
+@pytest.mark.parametrize(
+    ("protocol", "rows", "options"),
+    [
+        ("count/cheu", ("yes", "No", "1", "0", "TRUE", "f"), ()),
+        ("count/cheu", ("bus", "car", "bus"), ("--equals", "bus")),
+        ("sum/split-and-mix", ("0", "120", "1.5", "1e2"), ()),
+        ("histogram/balcer-cheu", ("bus", "", "car"), ("--drop-missing",)),
+    ],
+)
+def test_questions(protocol, rows, options, report, place, server):
+    place.task(protocol)
+    place.csv(*rows)
+    assert report(*MANY, *options).status == 0
+    assert len(server.bodies) == len([row for row in rows if row])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        ((), 2, "Give --value and --state DIR"),
+        (("--value", "bus"), 2, "Give --value and --state DIR"),
+        ((*ONE, "--column", "mode"), 2, "belong to --csv"),
+        ((*MANY, "--value", "bus"), 2, "without --value and --state"),
+        (("--csv", "data.csv"), 2, "--column"),
+        (("--value", "plane", "--state", "device"), 2, "'plane' is not one of the 3 categories"),
+        ((*ONE, "--max-epsilon", 0.5), 1, "this device allows"),
+        ((*ONE, "--max-epsilon", 0), 2, "A policy needs"),
+        ((*ONE, "--min-users", 2000), 1, "wants 2,000"),
+        ((*ONE, "--attempts", 0), 2, "at least one attempt"),
+        ((*ONE, "--ca", "none.pem", "--server", "https://shuffler.example"), 1, "Cannot read the certificates"),
+        ((*ONE, "--server", "http://shuffler.example"), 2, "not encrypted"),
+        ((*ONE, "--server", "shuffler"), 2, "no address"),
+        ((*ONE, "--token-file", "none"), 1, "Cannot read the tokens"),
+        ((*ONE, "--task", "none.json"), 1, "Cannot read the task"),
+        ((*ONE, "--task", "data.csv"), 1, "data.csv: "),
+        ((*ONE, "--author", "none.pub"), 1, "Cannot read the key"),
+        ((*ONE, "--state", "data.csv"), 1, "data.csv"),
+        ((*MANY, "--devices", 0), 2, "At least one device"),
+        ((*MANY, "--equals", "bus"), 2, "--equals belongs to a count"),
+        (("--csv", "data.csv", "--column", "none"), 2, "has no column 'none'"),
+        (("--csv", "none.csv", "--column", "mode"), 1, "no such file"),
+        (MANY, 1, "1 rows of data.csv hold no value of this task. 'plane' is not one"),
+        ((*MANY, "--max-epsilon", 0.1), 1, "this device allows"),
+    ],
+)
+def test_bad_input(arguments, status, words, report, place, server, tmp_path):
+    place.task()
+    place.csv("bus", "plane")
+    before = {each.name for each in tmp_path.iterdir()}
+    done = report(*arguments)
+    assert done.status == status
+    assert words in done.error
+    assert server.bodies == []
+    assert {each.name for each in tmp_path.iterdir()} - {"device"} == before
+
+
+def test_missing_values(report, place):
+    place.task()
+    place.csv("bus", "", "car")
+    assert "1 rows of data.csv hold no value; --drop-missing" in report(*MANY).error
+    place.csv("")
+    assert "no rows" in report(*MANY, "--drop-missing").error
+    place.csv("bus")
+    assert "At least one connection" in report(*MANY, "--connections", 0).error
+
+
+def test_help_has_an_example(shuffledp):
+    assert "Example: shuffledp report --task" in " ".join(shuffledp("report", "--help").out.split())
+
+
+def test_an_early_task_is_not_answered(report, place):
+    task = place.task()
+    assert task.opens < datetime.now(UTC)
+    place.task(closes=-60)
+    assert "The round is open from" in report(*ONE).error
+
+
+SHUFFLER = """
+import sys
+from shuffledp.cli import main
+from shuffledp.cli.serve import serve_app
+if not any(group.name == "serve" for group in main.app.registered_groups):
+    main.app.add_typer(serve_app, name="serve")
+main.main()
+"""
+
+
+@pytest.fixture
+def shuffler(place, tmp_path):
+    """The real one, in a process of its own."""
+    pytest.importorskip("uvicorn")
+    place.task()
+    place.shuffler.save(tmp_path / "shuffler.key")
+    for name in ("tasks", "work"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "tasks" / "task.json").write_bytes((tmp_path / "task.json").read_bytes())
+    (tmp_path / "shuffler.toml").write_text(
+        '[shuffler]\nport = 0\ntasks = "tasks"\nauthors = ["author.pub"]\nsigning_key = "shuffler.key"\n'
+        'analyzer = "http://127.0.0.1:9"\nwork = "work"\nstore_folder = "store"\n'
+    )
+    command = [sys.executable, "-c", SHUFFLER, "serve", "shuffler", "--config", "shuffler.toml"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env={**os.environ})
+    lines, port = [], None
+    for line in process.stderr:
+        lines.append(line)
+        found = re.search(r'"port": ?([0-9]+)', line)
+        if found and "listening" in line:
+            port = int(found[1])
+            break
+    assert port, lines
+    yield f"http://127.0.0.1:{port}"
+    process.kill()
+    process.communicate()
+
+
+def test_a_real_shuffler(place, shuffler, report):
+    place.csv(*["bus", "bike", "car"] * 30)
+    assert report(*MANY, "--json", url=shuffler).json["delivered"] == 90
+    assert report(*ONE, url=shuffler).status == 0
+    assert "already (delivered)" in report(*ONE, url=shuffler).error

@@ -1,0 +1,176 @@
+"""``shuffledp task``: created, shown and verified as a device would."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from shuffledp.cli.times import moment
+from shuffledp.collection.canonical import canonical
+from shuffledp.collection.keys import SealingKey, SigningKey, to_base64
+from shuffledp.collection.task import SignedTask
+from shuffledp.errors import ParameterError
+
+
+@pytest.fixture
+def parties(tmp_path):
+    keys = {"author": SigningKey.create(), "shuffler": SigningKey.create(), "analyzer": SealingKey.create()}
+    for name, key in keys.items():
+        key.save(tmp_path / f"{name}.key")
+        key.public.save(tmp_path / f"{name}.key.pub")
+    return keys
+
+
+KEYS = ("--author", "author.key", "--analyzer", "analyzer.key.pub", "--shuffler", "shuffler.key.pub")
+REST = ("--name", "Commuting", "--population", "city", "--users", 1000, "--closes", "2h", "--out", "task.json")
+TARGET = ("--epsilon", 1, "--delta", 1e-6)
+HISTOGRAM = ("histogram", "--domain", "bus,bike,car", "--protocol", "balcer-cheu")
+VERIFY = ("task", "verify", "task.json", "--author", "author.key.pub")
+
+
+def create(shuffledp, *arguments, target=TARGET, rest=REST):
+    return shuffledp("task", "create", *arguments, *target, *rest, *KEYS)
+
+
+def test_create_show_verify(shuffledp, parties, tmp_path):
+    made = create(shuffledp, *HISTOGRAM, "--description", "How do you get to work?", "--max-users", "1e4")
+    assert made.status == 0
+    task = SignedTask.load(tmp_path / "task.json").verify(parties["author"].public)
+    assert task.protocol.name == "balcer-cheu"
+    assert task.protocol.categories.names == ("bus", "bike", "car")
+    assert (task.minimum_users, task.maximum_users) == (1000, 10_000)
+    assert task.closes - task.opens == timedelta(hours=2)
+    assert abs(task.opens - datetime.now(UTC)) < timedelta(minutes=5)
+    shown = shuffledp("task", "show", "task.json")
+    for words in (task.id.hex(), "How do you get to work?", "bus, bike, car", "4 messages", "1,000 to 10,000"):
+        assert words in made.out
+        assert words in shown.out
+    assert "signature was not checked" in shown.err
+    as_json = shuffledp("task", "show", "task.json", "--json").json
+    assert as_json == {"id": task.id.hex(), "author": parties["author"].public.id, "task": task.to_document()}
+    verified = shuffledp(*VERIFY)
+    assert verified.status == 0
+    for words in (parties["author"].public.id, "claimed", "recomputed", "as long as 1,000 of 1,000 users"):
+        assert words in " ".join(verified.out.split())
+
+
+def test_json_of_verify(shuffledp, parties):
+    create(shuffledp, *HISTOGRAM)
+    told = shuffledp(*VERIFY, "--json").json
+    assert set(told) == {"id", "name", "author", "claimed", "recomputed", "guarantee"}
+    assert told["claimed"] == {"epsilon": 1.0, "delta": 1e-6}
+    assert 0.99 < told["recomputed"]["epsilon"] <= 1
+    assert 0.9e-6 < told["recomputed"]["delta"] <= 1e-6
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--max-epsilon", 0.9), "this device allows epsilon = 0.9"),
+        (("--max-delta", 1e-7), "this device allows epsilon = 1 with delta = 1e-07"),
+        (("--min-users", 1001), "this device wants 1,001"),
+        (("--max-messages", 3), "has 4 messages"),
+    ],
+)
+def test_a_policy(options, words, shuffledp, parties):
+    create(shuffledp, *HISTOGRAM)
+    refused = shuffledp(*VERIFY, *options)
+    assert refused.status == 1
+    assert words in refused.error
+
+
+def test_what_verify_does_not_believe(shuffledp, parties, tmp_path):
+    create(shuffledp, *HISTOGRAM)
+    envelope = json.loads((tmp_path / "task.json").read_bytes())
+    envelope["task"]["guarantee"]["epsilon"] = "0.5"
+    (tmp_path / "task.json").write_bytes(canonical(envelope))
+    assert "signature is not one" in shuffledp(*VERIFY).error
+    signature = parties["author"].sign(b"shuffledp task v1\n" + canonical(envelope["task"]))
+    envelope["signature"] = to_base64(signature)
+    (tmp_path / "task.json").write_bytes(canonical(envelope))
+    refused = shuffledp(*VERIFY)
+    assert refused.status == 1
+    assert "more than the claimed" in refused.error
+    other = shuffledp("task", "verify", "task.json", "--author", "shuffler.key.pub")
+    assert "was not signed by" in other.error
+    for content in (b"", b"{}", b"\xff", b"[" * 10_000):
+        (tmp_path / "task.json").write_bytes(content)
+        for command in (VERIFY, ("task", "show", "task.json")):
+            refused = shuffledp(*command)
+            assert (refused.status, refused.error.startswith("error: task.json: ")) == (1, True)
+
+
+def test_the_best_within_the_messages(shuffledp, parties, tmp_path):
+    rest = (*REST[:-2], "--out")
+    for most, name in ((100, None), (1, "cheu"), (10_000, "correlated-noise")):
+        made = create(shuffledp, "count", "--max-messages", most, rest=(*rest, f"{most}.json"))
+        assert made.status == 0
+        task = SignedTask.load(tmp_path / f"{most}.json").task
+        assert task.messages_per_report <= most
+        assert name in (None, task.protocol.name)
+
+
+def test_a_sum(shuffledp, parties, tmp_path):
+    made = create(shuffledp, "sum", "--lower", 0, "--upper", 120, "--whole", "--protocol", "split-and-mix")
+    assert made.status == 0
+    assert "of whole numbers from 0 to 120" in made.out
+    assert SignedTask.load(tmp_path / "task.json").task.protocol.domain.whole
+
+
+def test_categories_cannot_steer_the_terminal(shuffledp, parties, tmp_path):
+    (tmp_path / "names.txt").write_text("a\x1b[31mred\nb\n")
+    create(shuffledp, "histogram", "--domain-file", "names.txt", "--protocol", "balcer-cheu")
+    assert "\x1b" not in shuffledp("task", "show", "task.json").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (("histogram",), 2, "needs its domain once"),
+        (("histogram", "--domain", "a,b", "--domain-size", 2), 2, "needs its domain once"),
+        (("histogram", "--domain", "a,,b"), 2, "empty name"),
+        (("count", "--domain", "a,b"), 2, "belong to a histogram"),
+        (("count", "--lower", 0), 2, "belong to a sum"),
+        (("sum", "--lower", 0), 2, "give --lower and --upper"),
+        (("sum", "--lower", 1, "--upper", 0), 2, "must lie below"),
+        (("mode",), 2, "mode"),
+        (("count", "--protocol", "gremlin"), 2, "There is no protocol 'gremlin'"),
+        (("count", "--protocol", "discrete-laplace"), 2, "trusts a party with the values"),
+        (("count", "--protocol", "correlated-noise"), 1, "allow more with --max-messages"),
+        (("sum", "--lower", 0, "--upper", 1, "--protocol", "almost-central"), 2, "nearly all dummies"),
+        (("count", "--max-messages", 0), 2, "allows none"),
+        (("count", "--max-users", 10), 2, "cannot reach its minimum"),
+        (("count", "--honest-fraction", 2), 2, "honest"),
+        (("count", "--opens", "tomorrow"), 2, "neither a time with its zone"),
+        (("count", "--opens", "2026-01-31T18:00:00"), 2, "neither a time with its zone"),
+        (("count", "--name", ""), 2, "needs a name"),
+        (("count", "--author", "none.key"), 1, "No such file"),
+        (("count", "--author", "author.key.pub"), 1, "can be read by others"),
+        (("count", "--analyzer", "shuffler.key.pub"), 1, "sealing key is an object"),
+        (("count", "--shuffler", "analyzer.key.pub"), 1, "signing key is an object"),
+        (("count", "--out", "none/task.json"), 1, "there is no folder"),
+        (("count", "--epsilon", 0), 2, "epsilon must be a positive number"),
+    ],
+)
+def test_bad_input(arguments, status, words, shuffledp, parties, tmp_path):
+    done = shuffledp("task", "create", *TARGET, *REST, *KEYS, *arguments)
+    assert done.status == status
+    assert words in done.error
+    assert not (tmp_path / "task.json").exists()
+
+
+def test_moments():
+    start = datetime(2026, 1, 31, 18, 0, tzinfo=UTC)
+    for text, seconds in (("90s", 90), ("30m", 1800), ("2h", 7200), ("7d", 604_800), ("1w", 604_800)):
+        assert moment(text, after=start) == start + timedelta(seconds=seconds)
+    assert moment("2026-01-31T20:00:00+02:00") == start
+    assert moment("2026-01-31T18:00:00.5Z") == start
+    assert abs(moment("now") - datetime.now(UTC)) < timedelta(seconds=5)
+    for text in ("", "2", "h", "-2h", "2 years", "2026-01-31", "99999999d9", "999999999w", "2026-13-01T00:00:00Z"):
+        with pytest.raises(ParameterError, match="neither a time"):
+            moment(text)
+
+
+def test_help_has_an_example(shuffledp):
+    for command in ("create", "show", "verify"):
+        assert f"Example: shuffledp task {command}" in " ".join(shuffledp("task", command, "--help").out.split())

@@ -1,0 +1,209 @@
+"""Killed at any moment, the analyzer goes on where it was: one release, the same bytes, nothing left behind."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shuffledp.collection.analyzer import ledger as ledger_module
+from shuffledp.collection.analyzer import publishing, receiving
+from shuffledp.collection.analyzer.receiving import BatchState
+
+FORMS = ("json", "csv", "html")
+SCHEDULES = 20
+
+
+@pytest.fixture
+def batch(collection):
+    task = collection.task("histogram/k-rr")  # whose law is computed in no time
+    sealed = collection.sealed(task, np.arange(220) % 4)
+    sealed[:3] = [os.urandom(task.sealed_size) for _ in range(3)]
+    return collection.batch(task, sealed, chunk_records=60)
+
+
+def published(work: Path, task_id: bytes) -> dict[str, bytes]:
+    return {form: (work / "releases" / f"{task_id.hex()}.{form}").read_bytes() for form in FORMS}
+
+
+def check_clean(work: Path, task_id: bytes) -> None:
+    """Exactly one release in the ledger, three files of results, and no messages."""
+    with sqlite3.connect(work / "ledger.db") as ledger:
+        assert ledger.execute("SELECT task, granted, earlier FROM releases").fetchall() == [(task_id, 1, 0)]
+    assert {file.name for file in (work / "releases").iterdir()} == {f"{task_id.hex()}.{form}" for form in FORMS}
+    assert list((work / "batches").iterdir()) == []
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+class Countdown:
+    """Ends the process at its n-th step, before or after what that step does."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def step(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise Killed
+
+    def around(self, function):
+        def called(*arguments, **options):
+            self.step()
+            result = function(*arguments, **options)
+            self.step()
+            return result
+
+        return called
+
+
+def test_killed_before_and_after_every_durable_step(collection, batch, deliver, monkeypatch):
+    """Every sync, rename, removal and change of a database, one after the other."""
+    monkeypatch.setattr(publishing, "release_page", lambda *_: b"a page")  # its bytes are the other test's
+    reference = None
+    steps = 0
+    while True:
+        steps += 1
+        countdown = Countdown(steps)
+        shutil.rmtree(collection.folder / "work")
+        (collection.folder / "work").mkdir()
+        analyzer = None
+        with monkeypatch.context() as patched:
+            for place, name in ((os, "fsync"), (os, "replace"), (shutil, "rmtree"), (Path, "rename")):
+                patched.setattr(place, name, countdown.around(getattr(place, name)))
+            patched.setattr(receiving.Batches, "_change", countdown.around(receiving.Batches._change))
+            patched.setattr(ledger_module.Ledger, "reserve", countdown.around(ledger_module.Ledger.reserve))
+            try:
+                analyzer = collection.open()
+                deliver(analyzer, batch)
+                analyzer.releaser.release(batch.task.id)
+                finished = True
+            except Killed:
+                finished = False
+        if analyzer is not None:
+            analyzer.close()
+        analyzer = collection.open()
+        known = analyzer.batches.get(batch.task.id)
+        assert not finished or known.state is BatchState.RELEASED
+        if known is None or known.state is not BatchState.RELEASED:
+            deliver(analyzer, batch)
+            assert analyzer.releaser.release(batch.task.id) is BatchState.RELEASED
+        analyzer.close()
+        collection.open().close()  # what was left behind is removed at the next start at the latest
+        found = published(collection.folder / "work", batch.task.id)
+        reference = reference or found
+        assert found == reference, f"killed at step {steps}"
+        check_clean(collection.folder / "work", batch.task.id)
+        if finished:
+            break
+    assert steps > 60
+
+
+NURSERY = """
+import os, signal, socket, sys, threading
+import altair, pyarrow.csv, scipy.special, scipy.stats, vl_convert, dp_accounting.pld.privacy_loss_distribution
+import shuffledp.collection.analyzer.app
+from shuffledp.cli.serve_analyzer import serve_analyzer
+from pathlib import Path
+
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        port, config = line.split(maxsplit=1)
+        serve_analyzer(Path(config.strip()), None, int(port), False, False)
+        os._exit(0)
+    print(child, flush=True)
+"""
+
+
+@pytest.fixture
+def nursery():
+    """A process that has loaded everything, and starts analyzers in no time."""
+    with subprocess.Popen(
+        [sys.executable, "-c", NURSERY],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        yield process
+        process.stdin.close()
+        process.wait(30)
+
+
+def start(nursery, port: int, config: Path) -> int:
+    nursery.stdin.write(f"{port} {config}\n")
+    nursery.stdin.flush()
+    return int(nursery.stdout.readline())
+
+
+def end(process: int, how: int) -> None:
+    os.kill(process, how)
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{process}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def deliver_until(client, batch, deadline: float) -> bool:
+    """Send what is missing as a shuffler does, again after every break, until released or the time is over."""
+    path = f"/v1/batches/{batch.task.id.hex()}"
+    while time.monotonic() < deadline:
+        try:
+            if client.put(path, batch.signed).json().get("state") == "released":
+                return True
+            for place in client.get(path).json()["missing"]:
+                if time.monotonic() >= deadline:
+                    break
+                assert client.put(f"{path}/chunks/{place}", batch.chunks[place]).status in (200, 201)
+        except OSError:
+            pass
+        time.sleep(0.01)
+    return False
+
+
+def test_kill_minus_nine_at_random_times(collection, batch, nursery, free_port, new_client):
+    """Each schedule: killed once or twice while chunks arrive or are opened, a budget reserved, results written."""
+    work, config, task_id = collection.folder / "work", collection.config(), batch.task.id
+    port = free_port()
+    client = new_client(port)
+    began = time.monotonic()
+    running = start(nursery, port, config)
+    assert deliver_until(client, batch, began + 60)
+    usual = time.monotonic() - began
+    reference = published(work, task_id)
+    assert json.loads(reference["json"])["rejected"] == {"cannot-be-opened": 3}
+    end(running, signal.SIGTERM)
+    kills = 0
+    for _ in range(SCHEDULES):
+        shutil.rmtree(work)
+        work.mkdir()
+        served: set[bytes] = set()
+        for _ in range(random.randrange(1, 3)):
+            running = start(nursery, port, config)
+            released = deliver_until(client, batch, time.monotonic() + random.uniform(0, 1.1 * usual))
+            if released:
+                served.add(client.get(f"/v1/releases/{task_id.hex()}").content)
+            end(running, signal.SIGKILL)
+            kills += 1
+        running = start(nursery, port, config)
+        assert deliver_until(client, batch, time.monotonic() + 60)
+        served.add(client.get(f"/v1/releases/{task_id.hex()}").content)
+        end(running, signal.SIGTERM)
+        assert served == {reference["json"]}
+        assert published(work, task_id) == reference
+        check_clean(work, task_id)
+    assert kills >= SCHEDULES

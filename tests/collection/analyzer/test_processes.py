@@ -1,0 +1,100 @@
+"""The analyzer as a process of its own: many messages on all cores, stopped in the middle, and what it logs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+COMMAND = """
+import sys
+from shuffledp.cli import main
+from shuffledp.cli.serve_analyzer import serve_analyzer
+if __name__ == "__main__":
+    main.app.command("analyzer")(serve_analyzer)
+    sys.exit(main._run(sys.argv[1:]))
+"""
+MESSAGES = 24_000  # enough for further processes
+
+
+class Process:
+    """An analyzer and what it logs."""
+
+    def __init__(self, config, **environment):
+        command = [sys.executable, "-c", COMMAND, "analyzer", "--config", str(config)]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.port = self.wait_for("listening")["port"]
+
+    def _read(self):
+        for line in self.process.stderr:
+            self.lines.append(line)
+
+    def events(self):
+        return [json.loads(line) for line in list(self.lines)]
+
+    def wait_for(self, name):
+        deadline = time.monotonic() + 60
+        while True:
+            for event in self.events():
+                if event["event"] == name:
+                    return event
+            assert self.process.poll() is None, self.lines
+            assert time.monotonic() < deadline, self.lines
+            time.sleep(0.01)
+
+    def stop(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        status = self.process.wait(60)
+        self._reader.join(10)
+        self.process.stderr.close()
+        return status
+
+
+@pytest.fixture
+def large(collection):
+    task = collection.task("histogram/k-rr", maximum_users=MESSAGES)
+    return collection.batch(task, collection.sealed(task, np.arange(MESSAGES) % 4), chunk_records=5000)
+
+
+def test_stopped_while_opening_and_started_again(collection, large, new_client):
+    first = Process(collection.config())
+    client = new_client(first.port)
+    assert client.get("/readyz").status == 200
+    client.deliver(large)
+    time.sleep(1.0)
+    assert first.stop() == 0
+    events = [event["event"] for event in first.events()]
+    assert events[0] == "task"
+    assert events[-1] == "stopped"
+    second = Process(collection.config())
+    client = new_client(second.port)
+    client.wait(large)
+    document = client.get(f"/v1/releases/{large.task.id.hex()}").json()
+    assert document["reports"] == document["users"] == MESSAGES
+    assert document["rejected"] == {}
+    assert sum(document["counts"]) == pytest.approx(MESSAGES)
+    assert second.stop(signal.SIGINT) == 0
+    told = "".join(first.lines + second.lines)
+    assert sum("released" in line for line in told.splitlines()) == 1
+    for secret in (str(collection.folder), "127.0.0.1:", "bike", collection.analyzer.secret.hex()):
+        assert secret not in told
+
+
+def test_a_port_in_use_is_said_in_one_line(collection):
+    first = Process(collection.config())
+    command = [sys.executable, "-c", COMMAND, "analyzer", "--config", str(collection.config())]
+    second = subprocess.run([*command, "--port", str(first.port)], capture_output=True, text=True, timeout=60)
+    assert second.returncode == 1
+    assert second.stderr.startswith("error: Cannot listen on 127.0.0.1 port")
+    third = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert third.returncode == 1
+    assert "error: Another analyzer works in" in third.stderr
+    assert first.stop() == 0

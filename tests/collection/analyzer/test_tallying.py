@@ -1,0 +1,165 @@
+"""Opening and counting: every message once, what is wrong is rejected alone, and pieces add up on any cores."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shuffledp.collection.analyzer import tallying
+from shuffledp.collection.analyzer.tallying import (
+    OUTSIDE_DOMAIN,
+    Piece,
+    StoppedError,
+    count_messages,
+    pieces_of,
+)
+from shuffledp.collection.keys import SealingKey
+from shuffledp.errors import DataError
+from shuffledp.messages import Messages
+
+
+def file_of(tmp_path: Path, sealed: list[bytes]) -> list[tuple[Path, int]]:
+    file = tmp_path / "messages"
+    file.write_bytes(b"".join(sealed))
+    return [(file, file.stat().st_size)]
+
+
+def count(collection, task, files, **options):
+    return count_messages(task, collection.analyzer, list(pieces_of(task, files)), **options)
+
+
+@pytest.mark.parametrize("name", ["histogram/uniform-blanket", "histogram/hadamard-response", "count/balcer-cheu"])
+def test_every_message_is_counted_once(collection, tmp_path, name):
+    task = collection.task(name, users=100)
+    messages = task.protocol.randomize_all(np.arange(300) % 2)
+    packed = task.protocol.message_format.pack(messages.values)
+    sealed = [collection.seal_raw(task, b"\x01" + row.tobytes()) for row in packed]
+    sealed += [collection.seal_raw(task, bytes(1 + task.message_size)) for _ in range(7)]
+    counted = count(collection, task, file_of(tmp_path, sealed))
+    expected = task.protocol.tally(messages)
+    assert np.array_equal(counted.tally.counts, expected.counts)
+    assert (counted.messages, counted.dummies, counted.refused) == (len(packed), 7, 0)
+
+
+def test_what_is_wrong_is_rejected_alone_and_by_its_reason(collection, tmp_path):
+    task, other = collection.task(categories=["a", "b", "c"]), collection.task()
+    good = collection.sealed(task, np.arange(60) % 3)
+    clean = count(collection, task, file_of(tmp_path, good))
+    size = task.message_size
+    wrong = [
+        os.urandom(task.sealed_size),
+        bytes(task.sealed_size),
+        good[0][:-1] + bytes([good[0][-1] ^ 1]),
+        collection.seal_raw(other, b"\x01" + bytes(size)),
+        collection.seal_raw(task, b"\x02" + bytes(size)),
+        collection.seal_raw(task, b"\x00" + b"\x01" * size),
+        collection.seal_raw(task, b"\x01" + b"\xff" * size),
+        collection.seal_raw(task, b"\x01" + b"\xc0" + bytes(size - 1)),
+    ]
+    mixed = [*good, *wrong]
+    np.random.default_rng().shuffle(mixed)
+    counted = count(collection, task, file_of(tmp_path, mixed))
+    assert counted.tally == clean.tally
+    assert (counted.messages, counted.dummies) == (clean.messages, clean.dummies)
+    assert counted.rejected == {"cannot-be-opened": 4, "malformed": 2, OUTSIDE_DOMAIN: 2}
+
+
+def test_nothing_but_messages_outside_the_domain(collection, tmp_path):
+    task = collection.task(categories=["a", "b", "c"])
+    bad = [collection.seal_raw(task, b"\x01" + b"\xff" * task.message_size)] * 50
+    counted = count(collection, task, file_of(tmp_path, bad))
+    assert counted.rejected == {OUTSIDE_DOMAIN: 50}
+    assert counted.tally.counts.sum() == counted.messages == 0
+
+
+def test_the_wrong_key_opens_nothing(collection, tmp_path):
+    task = collection.task()
+    files = file_of(tmp_path, collection.sealed(task, np.zeros(20, dtype=int)))
+    pieces = list(pieces_of(task, files))
+    counted = count_messages(task, SealingKey.create(), pieces)
+    assert counted.rejected == {"cannot-be-opened": 20 * task.messages_per_report}
+
+
+def test_cores_pieces_and_progress_make_no_difference(collection, tmp_path, monkeypatch):
+    task = collection.task()
+    sealed = [*collection.sealed(task, np.arange(500) % 4), os.urandom(task.sealed_size)]
+    files = file_of(tmp_path, sealed)
+    here = count(collection, task, files)
+    monkeypatch.setattr(tallying, "_WORTH_PROCESSES", 0)
+    monkeypatch.setattr(tallying, "_FEWEST", 64)
+    seen = []
+    there = count(collection, task, files, processes=2, progress=seen.append)
+    assert len(seen) == -(-len(sealed) // 64)
+    assert sum(each.messages for each in seen) == here.messages
+    assert (there.tally, there.messages, there.dummies, there.rejected) == (
+        here.tally,
+        here.messages,
+        here.dummies,
+        here.rejected,
+    )
+    assert not multiprocessing.active_children()
+    with pytest.raises(StoppedError):
+        count(collection, task, files, processes=2, stopping=lambda: True)
+    with pytest.raises(DataError, match="shorter"):
+        count_messages(task, collection.analyzer, [Piece(files[0][0], 0, len(sealed) + 1)], processes=1)
+
+
+def test_a_tally_of_no_messages_exists_for_every_message_form(collection):
+    for name in ("histogram/cheu", "histogram/solh", "sum/split-and-mix", "histogram/count-min"):
+        settings = {} if name.startswith("histogram") else {"domain": _unit()}
+        task = collection.task(name, users=2000, settings=settings)
+        tally = tallying._no_messages(task.protocol)
+        assert tally == task.protocol.tally(Messages(task.protocol.message_format.empty(0), 0))
+        assert not tally.counts.any()
+
+
+def _unit():
+    from shuffledp.domain import Interval
+
+    return Interval(0.0, 1.0)
+
+
+PARENT = """
+import sys, time
+from shuffledp.collection.analyzer import tallying
+from shuffledp.collection.keys import SealingKey
+
+if __name__ == "__main__":
+    with tallying._processes(2, SealingKey.create(), ({told!r}, bytes(32), 1, 50)) as pool:
+        for future in [pool.submit(time.sleep, 0.1) for _ in range(2)]:
+            future.result()
+        print(*pool._processes, flush=True)
+        time.sleep(60)
+"""
+
+
+def test_processes_that_know_the_key_end_with_a_killed_analyzer(collection, tmp_path):
+    from shuffledp.protocols.documents import to_document
+
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT.format(told=to_document(collection.task().protocol)))
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as parent:
+        children = [int(each) for each in parent.stdout.readline().split()]
+        assert len(children) >= 1
+        assert all(_is_alive(child) for child in children)
+        parent.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while any(_is_alive(child) for child in children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(_is_alive(child) for child in children)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"

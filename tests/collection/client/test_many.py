@@ -1,0 +1,99 @@
+"""Many simulated devices: each its own report, over a few connections; refusals counted by reason."""
+
+import threading
+
+import pytest
+
+from shuffledp.collection.client import Connection, Devices, Patience
+from shuffledp.collection.wire import ReportFormat
+from shuffledp.errors import DomainError, ParameterError
+
+QUICK = Patience(attempts=3, first_pause=0.001, longest_pause=0.002)
+
+
+def devices(task, server, count=40, **options) -> Devices:
+    values = (["bus", "bike", "car", "train"] * count)[:count]
+    return Devices(
+        task, values, connect=lambda: Connection(server.url), **{"connections": 4, "patience": QUICK, **options}
+    )
+
+
+def test_every_device_has_its_own_report(task, server):
+    seen = []
+    summary = devices(task, server, progress=seen.append).report()
+    assert summary.to_json() == {"devices": 40, "delivered": 40, "refused": {}, "unsent": 0}
+    form = ReportFormat.of(task)
+    assert len({form.report_id(each) for each in server.bodies}) == 40
+    assert server.connections == 4
+    assert (seen, seen[-1]) == (sorted(seen), 1.0)
+
+
+def test_refusals_are_counted_by_reason(task, server):
+    server.answers = [
+        server.problem(403, "token-spent"),
+        server.problem(403, "token-unknown"),
+        server.problem(409, "conflict"),
+        (400, {}, b"<html>"),
+        503,
+    ]
+    summary = devices(task, server).report()
+    assert summary.refused == {"403 token-spent": 1, "403 token-unknown": 1, "409 conflict": 1, "400": 1}
+    assert (summary.delivered, summary.unsent) == (36, 0)
+    assert len(server.bodies) == 41
+
+
+@pytest.mark.parametrize(("status", "name"), [(410, "full"), (404, "unknown-task")])
+def test_it_ends_when_the_round_does(status, name, task, server):
+    server.answers = [201] * 10 + [server.problem(status, name)] * 1000
+    summary = devices(task, server, count=500).report()
+    assert summary.delivered == 10
+    assert 1 <= summary.refused[f"{status} {name}"] <= 4
+    assert summary.unsent == 490 - summary.refused.total()
+
+
+def test_it_ends_when_nobody_answers(task, server):
+    server.answers = [503] * 10_000
+    summary = devices(task, server, count=500).report()
+    assert summary.delivered == 0
+    assert 1 <= summary.refused["unreachable"] <= 4
+    assert len(server.bodies) <= 4 * 3 * 2
+
+
+def test_tokens(task, server):
+    tokens = [f"token-of-device-{index}" for index in range(41)]
+    devices(task, server, tokens=tokens).report()
+    assert {each["Authorization"] for each in server.headers} == {f"Bearer {each}" for each in tokens[:40]}
+    with pytest.raises(ParameterError, match="39 tokens are too few for 40 devices"):
+        devices(task, server, tokens=tokens[:39])
+
+
+def test_a_fault_is_told(task, server):
+    before = threading.active_count()
+    with pytest.raises(DomainError, match="plane"):
+        Devices(task, ["bus", "plane"], connect=lambda: Connection(server.url)).report()
+    with pytest.raises(ParameterError, match="At least one connection"):
+        devices(task, server, connections=0)
+    assert threading.active_count() <= before + 8  # handlers of the server
+
+
+def test_an_interruption_stops_all(task, server, monkeypatch):
+    """Ctrl-C while they wait: no further report begins."""
+    server.answers = [503] * 100_000
+    patience = Patience(attempts=1000, first_pause=30.0, longest_pause=30.0)
+    many = devices(task, server, count=500, patience=patience)
+    real, joined = threading.Thread.join, []
+
+    def join(self, timeout=None):
+        if not joined:
+            joined.append(self)
+            while not server.bodies:
+                pass
+            raise KeyboardInterrupt
+        return real(self, timeout)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "join", join)
+        with pytest.raises(KeyboardInterrupt):
+            many.report()
+    assert len(server.bodies) <= 4
+    assert many.summary.unsent == 500

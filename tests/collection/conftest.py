@@ -1,0 +1,66 @@
+"""The keys of a collection's parties, and tasks that they would agree on."""
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import shuffledp as sdp
+from shuffledp.collection.keys import SealingKey, SigningKey
+from shuffledp.collection.task import Task
+
+
+@dataclasses.dataclass(frozen=True)
+class Parties:
+    author: SigningKey = dataclasses.field(default_factory=SigningKey.create)
+    shuffler: SigningKey = dataclasses.field(default_factory=SigningKey.create)
+    analyzer: SealingKey = dataclasses.field(default_factory=SealingKey.create)
+
+    def rest(self, **changes) -> dict:
+        now = datetime.now(UTC).replace(microsecond=0)
+        return {
+            "name": "Commuting",
+            "description": "How do you get to work?",
+            "population": "city",
+            "opens": now - timedelta(hours=1),
+            "closes": now + timedelta(hours=1),
+            "analyzer": self.analyzer.public,
+            "shuffler": self.shuffler.public,
+            **changes,
+        }
+
+    def task(
+        self, protocol: str = "histogram/balcer-cheu", /, *, users=1000, epsilon=1.0, delta=1e-6, **changes
+    ) -> Task:
+        question, short = protocol.split("/")
+        settings = {
+            "count": {},
+            "histogram": {"domain_size": 4, "categories": sdp.Categories.of(["bus", "bike", "car", "train"])},
+            "sum": {"domain": sdp.Interval(-1.0, 4.0)},
+        }[question]
+        maximum = changes.pop("maximum_users", 5 * users)
+        return Task.create(
+            kind=sdp.find(question, short),
+            settings={"users": users, **settings},
+            epsilon=epsilon,
+            delta=delta,
+            maximum_users=maximum,
+            **self.rest(**changes),
+        )
+
+    def around(self, protocol, messages_per_report: int, **changes) -> Task:
+        """A task of a protocol as it is, whatever it guarantees."""
+        terms = protocol.terms if hasattr(protocol, "terms") else protocol.noise
+        return Task(
+            protocol=protocol,
+            epsilon=max(terms.epsilon, 1e-9),
+            delta=terms.delta or 1e-9,
+            maximum_users=1000,
+            messages_per_report=messages_per_report,
+            **self.rest(**changes),
+        )
+
+
+@pytest.fixture(scope="session")
+def parties() -> Parties:
+    return Parties()

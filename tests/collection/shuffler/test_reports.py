@@ -1,0 +1,262 @@
+"""Every status that a report can be answered with, and what is left behind."""
+
+import hashlib
+import json
+import secrets
+import socket
+
+import pytest
+
+from shuffledp.collection.store.interface import StoreError
+
+
+def check_problem(answer, status: int, name: str) -> None:
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    document = answer.json()
+    assert document["status"] == status
+    assert document["type"] == f"urn:shuffledp:problem:{name}"
+    assert document["title"].endswith(".")
+
+
+def test_a_report_is_taken_once(place, serve):
+    form = place.task()
+    here = serve()
+    body = place.report(form)
+    first, again = here.post(form, body), here.post(form, body)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.content == again.content == b""
+    assert here.shuffler.store.count(form.task_id) == 1
+
+
+def test_another_report_with_the_same_id(place, serve):
+    form = place.task()
+    here = serve()
+    body = place.report(form)
+    here.post(form, body)
+    other = place.report(form, form.report_id(body))
+    check_problem(here.post(form, other), 409, "conflict")
+    assert here.post(form, body).status_code == 200
+
+
+def test_the_signed_task_is_served(place, serve):
+    form = place.task()
+    here = serve()
+    answer = here.get(f"/v1/tasks/{form.task_id.hex()}")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    (file,) = (place.folder / "tasks").glob("*.json")
+    assert answer.content == file.read_bytes()
+    check_problem(here.get(f"/v1/tasks/{'0' * 64}"), 404, "unknown-task")
+
+
+@pytest.mark.parametrize("change", ["empty", "one byte less", "magic", "version", "task"])
+def test_malformed(place, serve, change):
+    form = place.task()
+    here = serve()
+    body = bytearray(place.report(form))
+    if change == "empty":
+        body.clear()
+    elif change == "one byte less":
+        del body[-1]
+    else:
+        body[{"magic": 0, "version": 4, "task": 5}[change]] ^= 1
+    answer = here.post(form, bytes(body))
+    check_problem(answer, 422, "malformed")
+    assert here.shuffler.store.count(form.task_id) == 0
+
+
+def test_too_long(place, serve):
+    form = place.task()
+    here = serve()
+    answer = here.post(form, place.report(form) + b"x")
+    check_problem(answer, 413, "too-long")
+    assert answer.headers["connection"] == "close"
+
+
+def test_too_long_without_saying_so_stops_early(place, serve):
+    """The sender tells no length and never ends; the answer comes all the same, and the connection is closed."""
+    form = place.task()
+    here = serve()
+    with socket.create_connection(("127.0.0.1", here.port), timeout=20) as connection:
+        head = f"POST /v1/tasks/{form.task_id.hex()}/reports HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        connection.sendall(head.encode() + b"%x\r\n" % (form.size + 1) + b"x" * (form.size + 1) + b"\r\n")
+        received = b""
+        while piece := connection.recv(4096):
+            received += piece
+    assert received.startswith(b"HTTP/1.1 413 ")
+    assert here.shuffler.ingest._bytes == 0
+
+
+def test_unknown_task_and_address(place, serve):
+    form = place.task()
+    here = serve()
+    for name in ("0" * 64, "x", form.task_id.hex().upper(), "%2e%2e"):
+        answer = here.request("POST", f"/v1/tasks/{name}/reports", place.report(form))
+        check_problem(answer, 404, "unknown-task")
+    check_problem(here.get("/"), 404, "not-found")
+    check_problem(here.get(f"/v1/tasks/{form.task_id.hex()}/"), 404, "not-found")
+    answer = here.get(f"/v1/tasks/{form.task_id.hex()}/reports")
+    check_problem(answer, 405, "method-not-allowed")
+    assert answer.headers["allow"] == "POST"
+
+
+def test_before_and_after(place, serve):
+    form, late = place.task(opens=1800), place.task(opens=-7200, closes=-3600)
+    here = serve()
+    check_problem(here.post(form, place.report(form)), 403, "not-open-yet")
+    check_problem(here.post(late, place.report(late)), 410, "closed")
+
+
+def test_full(place, serve, until):
+    form = place.task(users=3, maximum=3)
+    here = serve()
+    statuses = [here.post(form, place.report(form)).status_code for _ in range(5)]
+    assert statuses == [201] * 3 + [410] * 2
+    until(lambda: place.analyzer.has(form.task_id.hex()))
+    check_problem(here.post(form, place.report(form)), 410, "closed")
+
+
+def test_the_rate(place, serve):
+    form = place.task()
+    here = serve(reports_per_second=0.5, burst=3)
+    answers = [here.post(form, place.report(form)) for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [201] * 3 + [429]
+    check_problem(answers[3], 429, "over-the-rate")
+    assert answers[3].headers["retry-after"] == "2"
+
+
+def test_no_room(place, serve):
+    form = place.task()
+    here = serve(waiting_reports=1)
+    assert here.shuffler.ingest.enter(form.size)
+    answer = here.post(form, place.report(form))
+    check_problem(answer, 503, "overloaded")
+    assert int(answer.headers["retry-after"]) > 0
+    here.shuffler.ingest.leave(form.size)
+    assert here.post(form, place.report(form)).status_code == 201
+
+
+def test_stopping(place, serve):
+    form = place.task()
+    here = serve()
+    here.shuffler.stop()
+    answer = here.post(form, place.report(form))
+    check_problem(answer, 503, "stopping")
+    assert int(answer.headers["retry-after"]) > 0
+    check_problem(here.get("/readyz"), 503, "not-ready")
+    assert here.get("/healthz").json() == {"state": "alive"}
+
+
+def test_a_store_that_fails(place, serve, monkeypatch):
+    form = place.task()
+    here = serve()
+    store = here.shuffler.store
+    works = store.accept
+
+    def fail(*_):
+        raise StoreError("no room left")
+
+    assert here.get("/readyz").json() == {"state": "ready"}
+    monkeypatch.setattr(store, "accept", fail)
+    body = place.report(form)
+    answer = here.post(form, body)
+    check_problem(answer, 503, "store-fails")
+    assert int(answer.headers["retry-after"]) > 0
+    check_problem(here.get("/readyz"), 503, "not-ready")
+    monkeypatch.setattr(store, "accept", works)
+    assert here.post(form, body).status_code == 201
+    assert here.get("/readyz").status_code == 200
+
+
+def test_a_fault_of_ours_is_no_acknowledgement(place, serve, monkeypatch):
+    form = place.task()
+    here = serve()
+
+    def fail(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(here.shuffler.store, "accept", fail)
+    check_problem(here.post(form, place.report(form)), 503, "store-fails")
+
+
+class TestEnrolment:
+    @pytest.fixture
+    def enrolled(self, place, serve):
+        form = place.task()
+        self.tokens = [secrets.token_urlsafe(32) for _ in range(3)]
+        hashes = [hashlib.sha256(token.encode()).hexdigest() for token in self.tokens]
+        (place.folder / "enrolment" / f"{form.task_id.hex()}.tokens").write_text("\n".join(hashes[:2]) + "\n")
+        self.hashes = hashes
+        return form, serve(enrolment=place.folder / "enrolment")
+
+    def bearer(self, index: int) -> dict:
+        return {"Authorization": f"Bearer {self.tokens[index]}"}
+
+    def test_a_token_pays_for_one_report(self, place, enrolled):
+        form, here = enrolled
+        body, other = place.report(form), place.report(form)
+        assert here.post(form, body, headers=self.bearer(0)).status_code == 201
+        assert here.post(form, body, headers=self.bearer(0)).status_code == 200
+        check_problem(here.post(form, other, headers=self.bearer(0)), 403, "token-spent")
+        assert here.post(form, other, headers=self.bearer(1)).status_code == 201
+
+    def test_without_and_unknown(self, place, enrolled):
+        form, here = enrolled
+        answer = here.post(form, place.report(form))
+        check_problem(answer, 401, "token-missing")
+        assert answer.headers["www-authenticate"] == "Bearer"
+        for value in ("Bearer", "Bearer x", "Basic " + self.tokens[0], "Bearer " + "x" * 600):
+            check_problem(here.post(form, place.report(form), headers={"Authorization": value}), 401, "token-missing")
+        check_problem(here.post(form, place.report(form), headers=self.bearer(2)), 403, "token-unknown")
+        assert here.shuffler.store.count(form.task_id) == 0
+
+    def test_new_tokens_are_noticed(self, place, enrolled, until):
+        form, here = enrolled
+        here.post(form, place.report(form), headers=self.bearer(0))
+        (place.folder / "enrolment" / f"{form.task_id.hex()}.tokens").write_text("\n".join(self.hashes) + "\n")
+        body = place.report(form)
+        until(lambda: here.post(form, body, headers=self.bearer(2)).status_code == 201)
+        check_problem(here.post(form, place.report(form), headers=self.bearer(0)), 403, "token-spent")
+
+    def test_no_token_file_means_no_report(self, place, serve):
+        form = place.task()
+        here = serve(enrolment=place.folder / "enrolment")
+        self.tokens = [secrets.token_urlsafe(32)]
+        check_problem(here.post(form, place.report(form), headers=self.bearer(0)), 403, "token-unknown")
+
+
+def test_metrics_tell_nothing_of_a_user(place, serve):
+    form = place.task()
+    here = serve()
+    body = place.report(form)
+    for _ in range(2):
+        here.post(form, body, headers={"User-Agent": "a-very-special-device"})
+    here.post(form, b"")
+    text = here.get("/metrics").text
+    assert 'shuffledp_shuffler_reports_total{status="201"} 1.0' in text
+    assert 'shuffledp_shuffler_reports_total{status="200"} 1.0' in text
+    assert 'shuffledp_shuffler_reports_total{status="422"} 1.0' in text
+    assert "shuffledp_shuffler_commit_reports_count 2.0" in text
+    assert "shuffledp_shuffler_report_seconds_bucket" in text
+    assert "shuffledp_shuffler_waiting_reports 0.0" in text
+    for secret in (form.report_id(body).hex(), "special", "127.0.0.1", "_created"):
+        assert secret not in text
+
+
+def test_problems_do_not_repeat_what_was_sent(place, serve):
+    form = place.task()
+    here = serve()
+    payload = b"SDPR\x01" + form.task_id + b"a secret that must not come back" * 3
+    answer = here.post(form, payload)
+    assert answer.status_code == 422
+    assert b"secret" not in answer.content
+    assert set(json.loads(answer.content)) == {"type", "title", "status", "detail"}
+
+
+def test_new_tasks_are_noticed_and_open_before_they_are_seen(place, serve, until):
+    here = serve()
+    form = place.task()
+    address = f"/v1/tasks/{form.task_id.hex()}"
+    until(lambda: here.get(address).status_code == 200)
+    assert here.post(form, place.report(form)).status_code == 201

@@ -1,0 +1,260 @@
+"""Releases of different laws over the same people: never below the exact sum over all outcomes, and close above it."""
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import mpmath
+import pytest
+
+from shuffledp.errors import ParameterError
+from shuffledp.privacy.amplification import clones_law
+from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.binomial_noise import BinomialCount, BinomialHistogram
+from shuffledp.privacy.capping import CappedLaw
+from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, MOST_RELEASES, compose, compose_all
+from shuffledp.privacy.divergence import DiscretePair, hockey_stick
+from shuffledp.privacy.guarantee import least_epsilon
+from shuffledp.privacy.pure import PureLaw
+from shuffledp.randomness import Dyadic
+
+
+@dataclass(frozen=True)
+class Coin:
+    """A bit told truly with probability 1/2 + lead."""
+
+    lead: float
+
+    @property
+    def pair(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        return (0.5 + self.lead, 0.5 - self.lead), (0.5 - self.lead, 0.5 + self.lead)
+
+    def delta_at(self, epsilon: float) -> float:
+        return hockey_stick(*self.pair, epsilon)
+
+    def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
+        return ((DiscretePair.of(*self.pair),),)
+
+
+@dataclass(frozen=True)
+class Lopsided:
+    """Two laws that differ more in one direction than in the other."""
+
+    first: tuple[float, ...] = (0.70, 0.25, 0.05)
+    second: tuple[float, ...] = (0.60, 0.26, 0.14)
+
+    @property
+    def pair(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        return self.first, self.second
+
+    def delta_at(self, epsilon: float) -> float:
+        return max(hockey_stick(self.first, self.second, epsilon), hockey_stick(self.second, self.first, epsilon))
+
+    def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
+        pair = DiscretePair.of(self.first, self.second)
+        return ((pair,), (pair.reversed,))
+
+
+class OnlyCurve:
+    """A law of which nothing but the curve is told."""
+
+    def __init__(self, law: Coin | Lopsided) -> None:
+        self._law = law
+
+    def delta_at(self, epsilon: float) -> float:
+        return self._law.delta_at(epsilon)
+
+
+def exact(laws: list[Coin | Lopsided], epsilon: float) -> float:
+    """The largest divergence over all ways in which one person may be replaced, by listing all outcomes."""
+    worst = mpmath.mpf(0)
+    with mpmath.workdps(40):
+        growth = mpmath.exp(epsilon)
+        for turned in itertools.product((False, True), repeat=len(laws)):
+            pairs = [law.pair[::-1] if turn else law.pair for law, turn in zip(laws, turned, strict=True)]
+            outcomes = itertools.product(*(zip(*pair, strict=True) for pair in pairs))
+            found = mpmath.fsum(
+                max(
+                    mpmath.fprod(mpmath.mpf(p) for p, _ in outcome)
+                    - growth * mpmath.fprod(mpmath.mpf(q) for _, q in outcome),
+                    0,
+                )
+                for outcome in outcomes
+            )
+            worst = max(worst, found)
+    return float(worst)
+
+
+def worst_ratios(law: Coin | Lopsided) -> list[tuple[float, float]]:
+    """The one pair whose curve is the larger of both directions, exactly: likelihood ratios, and their mass below.
+
+    Each curve is a polygon in e^epsilon; so is the larger of two, with corners where they cross too, and the mass at a
+    corner is by how much the slope changes.
+    """
+
+    def curves(x: float) -> tuple[float, float]:
+        first, second = law.pair
+        return (
+            math.fsum(max(p - x * q, 0.0) for p, q in zip(first, second, strict=True)),
+            math.fsum(max(q - x * p, 0.0) for p, q in zip(first, second, strict=True)),
+        )
+
+    ratios = [p / q for p, q in zip(*law.pair, strict=True)]
+    corners = sorted({0.0, *ratios, *(1 / ratio for ratio in ratios)})
+    for left, right in itertools.pairwise(list(corners)):
+        (a, b), (c, d) = curves(left), curves(right)
+        if (a - b) * (c - d) < 0:
+            corners.append(left + (right - left) * (a - b) / ((a - b) - (c - d)))
+    corners = [*sorted(corners), max(corners) + 1.0]
+    heights = [max(curves(x)) for x in corners]
+    slopes = [(b - a) / (y - x) for (x, a), (y, b) in itertools.pairwise(zip(corners, heights, strict=True))]
+    return [(x, after - before) for x, (before, after) in zip(corners[1:], itertools.pairwise(slopes), strict=False)]
+
+
+def exact_of_worst(laws: list[Coin | Lopsided], epsilon: float) -> float:
+    """What composing the worst of each law gives when nothing is rounded: this is what the grid approximates."""
+    return math.fsum(
+        math.prod(mass for _, mass in outcome) * max(math.prod(ratio for ratio, _ in outcome) - math.exp(epsilon), 0.0)
+        for outcome in itertools.product(*map(worst_ratios, laws))
+    )
+
+
+SCENES = {
+    "coins": [Coin(0.01), Coin(0.05), Coin(0.2), Coin(0.05)],
+    "coins of very different weight": [Coin(0.001), Coin(0.4)],
+    "directions mixed": [Lopsided(), Coin(0.1), Lopsided((0.5, 0.3, 0.2), (0.2, 0.3, 0.5)), Lopsided()],
+}
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_never_below_the_exact_sum_and_close_above_it(scene):
+    laws = SCENES[scene]
+    joint = compose_all(laws)
+    for step in range(25):
+        epsilon = 0.12 * step
+        truth, bound = exact(laws, epsilon), joint.delta_at(epsilon)
+        of_worst = exact_of_worst(laws, epsilon)
+        assert bound >= of_worst * (1 - 1e-9)
+        assert of_worst >= truth * (1 - 1e-9)
+        assert truth <= bound <= of_worst * 1.001 + 1e-6
+        if scene != "directions mixed":  # one direction: nothing is lost to the worst of two
+            assert of_worst == pytest.approx(truth, rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_curves_alone_are_bounded_from_above_too(scene):
+    laws = SCENES[scene]
+    joint = compose_all([OnlyCurve(laws[0]), *laws[1:-1], OnlyCurve(laws[-1])])
+    for step in range(25):
+        assert joint.delta_at(0.12 * step) >= exact(laws, 0.12 * step)
+
+
+def test_a_bound_of_one_direction_alone_would_be_too_small():
+    """The planted fault: what is composed of the pure sequences does not cover a person replaced both ways."""
+    one, other = Lopsided(), Lopsided((0.60, 0.26, 0.14), (0.70, 0.25, 0.05))
+    laws = [one, other]
+    forward = {
+        epsilon: max(
+            hockey_stick(p, q, epsilon)
+            for p, q in (
+                ([a * b for a in one.first for b in other.first], [a * b for a in one.second for b in other.second]),
+                ([a * b for a in one.second for b in other.second], [a * b for a in one.first for b in other.first]),
+            )
+        )
+        for epsilon in (0.1, 0.5, 1.0)
+    }
+    assert any(forward[epsilon] < exact(laws, epsilon) * 0.9 for epsilon in forward)
+    assert all(compose_all(laws).delta_at(epsilon) >= exact(laws, epsilon) for epsilon in forward)
+
+
+def test_equal_laws_are_the_known_composition():
+    law = BinomialCount(Binomial(2000, Dyadic.at_least(0.1)))
+    for epsilon in (0.1, 0.5, 1.0):
+        assert compose_all([law] * 5).delta_at(epsilon) == compose(law, 5).delta_at(epsilon)
+    assert compose_all([law]) is law
+
+
+def test_the_order_does_not_matter_and_parts_may_be_composed_already():
+    a, b = (
+        BinomialCount(Binomial(2000, Dyadic.at_least(0.1))),
+        BinomialHistogram(Binomial(5000, Dyadic.at_least(0.2))),
+    )
+    c = clones_law(10**4, 2.0)
+    forward, backward = compose_all([a, b, c, b]), compose_all([b, c, b, a])
+    nested = compose_all([compose_all([a, b]), compose(b, 1), c])
+    more = compose_all([compose(b, 2), compose_all([c, a])])
+    for epsilon in (0.3, 1.0, 2.0):
+        expected = forward.delta_at(epsilon)
+        for other in (backward, nested, more):
+            assert other.delta_at(epsilon) == pytest.approx(expected, rel=1e-6, abs=1e-13)
+    assert compose(forward, 2).delta_at(3.0) == pytest.approx(compose_all([forward, forward]).delta_at(3.0), rel=1e-9)
+
+
+def test_more_releases_cost_more_and_less_than_epsilons_added():
+    laws = [BinomialCount(Binomial(users, Dyadic.at_least(300 / users))) for users in (2000, 5000, 20_000, 100_000)]
+    singles = [least_epsilon(law, 1e-6) for law in laws]
+    previous = 0.0
+    for count in range(1, 5):
+        epsilon = least_epsilon(compose_all(laws[:count]), 1e-6)
+        assert previous < epsilon <= sum(singles[:count]) * (1 + 1e-9)
+        previous = epsilon
+    assert previous < 0.75 * sum(singles)
+
+
+def test_without_any_delta_epsilons_add_and_nothing_beyond_is_claimed():
+    joint = compose_all([PureLaw(0.5), PureLaw(0.7), PureLaw(0.5)])
+    assert joint.delta_at(1.7 * (1 + 1e-12)) == 0.0
+    assert joint.delta_at(1.69) > 0
+    twice = compose_all([PureLaw(0.5), PureLaw(0.5)])
+    assert least_epsilon(twice, 1e-9) <= 1.0 * (1 + 1e-9)
+    assert least_epsilon(compose_all([PureLaw(0.1)] * 100), 1e-6) < 7.0
+
+
+class Blurred:
+    """What a cap does at worst, exactly: outcomes of one law moved by so much in total variation."""
+
+    def __init__(self, law: Coin | Lopsided, moved: float) -> None:
+        first, second = law.pair
+        self.pair = (
+            tuple([(1 - moved) * p for p in first] + [moved, 0.0]),
+            tuple([(1 - moved) * q for q in second] + [0.0, moved]),
+        )
+
+
+def test_caps_are_added_up_and_cover_what_they_can_do():
+    coin, other = Coin(0.05), Lopsided()
+    capped = [CappedLaw(coin, 100, 1e-5), CappedLaw(other, 50, 1e-5)]
+    joint = compose_all(capped)
+    assert isinstance(joint, CappedLaw)
+    assert joint.users * joint.chance == pytest.approx(1.5e-3, rel=1e-9)
+    blurred = [Blurred(coin, 1e-3), Blurred(other, 5e-4)]
+    for step in range(20):
+        assert joint.delta_at(0.1 * step) >= exact(blurred, 0.1 * step)
+
+
+def test_the_delta_of_capped_releases_never_grows_with_epsilon():
+    capped = CappedLaw(BinomialCount(Binomial(2000, Dyadic.at_least(0.1))), 2000, 1e-13)
+    for law in (compose_all([capped]), compose_all([capped, CappedLaw(clones_law(10**4, 2.0), 10**4, 1e-14)])):
+        deltas = [law.delta_at(0.25 * step) for step in range(120)] + [law.delta_at(600.0)]
+        assert all(later <= earlier * (1 + 1e-9) for earlier, later in itertools.pairwise(deltas))
+        assert deltas[-1] < 1e-7
+    assert compose(capped, 3).delta_at(2.0) == pytest.approx(compose_all([capped] * 3).delta_at(2.0), rel=1e-9)
+
+
+def test_small_deltas_end_at_the_stated_floor():
+    laws = [BinomialCount(Binomial(10**6, Dyadic(1, 2))), BinomialCount(Binomial(10**6, Dyadic(1, 3)))]
+    assert 0 < compose_all(laws).delta_at(50.0) < CERTIFIED_DOWN_TO
+    assert least_epsilon(compose_all(laws), 1e-15) == math.inf
+
+
+@pytest.mark.parametrize("laws", [[], [Coin(0.1)] * (MOST_RELEASES + 1)])
+def test_none_or_too_many_are_refused(laws):
+    with pytest.raises(ParameterError):
+        compose_all(laws)
+
+
+@pytest.mark.parametrize("epsilon", [-1.0, math.nan])
+def test_an_epsilon_that_means_nothing_is_refused(epsilon):
+    for law in (compose_all([Coin(0.1), Coin(0.2)]), compose_all([CappedLaw(Coin(0.1), 1, 1e-9)])):
+        with pytest.raises(ParameterError):
+            law.delta_at(epsilon)
