@@ -63,6 +63,8 @@ def demo(
             settings={"users": devices, "categories": domain},
             epsilon=_EPSILON,
             delta=_DELTA,
+            name="How people get to work",
+            description="How did you get to work today?",
         )
         task = rehearsal.task.verify(rehearsal.author)
         Policy(max_epsilon=_EPSILON, max_delta=_DELTA).check(task)

@@ -39,11 +39,21 @@ class Rehearsal:
     analyzer_port: int
 
     @classmethod
-    def prepare(cls, folder: Path, *, kind: Any, settings: dict[str, Any], epsilon: float, delta: float) -> Rehearsal:
+    def prepare(
+        cls,
+        folder: Path,
+        *,
+        kind: Any,
+        settings: dict[str, Any],
+        epsilon: float,
+        delta: float,
+        name: str = "Rehearsal",
+        description: str = "",
+    ) -> Rehearsal:
         """Make keys, sign a task of one round that is full with the planned users, and write the settings."""
         author, shuffler, analyzer = SigningKey.create(), SigningKey.create(), SealingKey.create()
-        for key, name in ((author, "author"), (shuffler, "shuffler"), (analyzer, "analyzer")):
-            key.save(folder / f"{name}.key")
+        for key, role in ((author, "author"), (shuffler, "shuffler"), (analyzer, "analyzer")):
+            key.save(folder / f"{role}.key")
         author.public.save(folder / "author.pub")
         now = datetime.now(UTC).replace(microsecond=0)
         task = Task.create(
@@ -52,16 +62,16 @@ class Rehearsal:
             epsilon=epsilon,
             delta=delta,
             maximum_users=settings["users"],
-            name="rehearsal",
-            description="How did you get to work today?",
+            name=name,
+            description=description,
             population=_POPULATION,
             opens=now - timedelta(minutes=1),
             closes=now + timedelta(hours=1),
             analyzer=analyzer.public,
             shuffler=shuffler.public,
         ).signed(author)
-        for name in ("tasks", "shuffler", "reports", "analyzer"):
-            (folder / name).mkdir(mode=0o700)
+        for part in ("tasks", "shuffler", "reports", "analyzer"):
+            (folder / part).mkdir(mode=0o700)
         (folder / "tasks" / "task.json").write_bytes(task.to_bytes())
         ports = _free_ports(2)
         (folder / "servers.toml").write_text(_settings(folder, *ports), encoding="utf-8")

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from shuffledp.collection.analyzer import tallying
+from shuffledp.collection.analyzer.repeats import find_repeats
 from shuffledp.collection.analyzer.tallying import (
     OUTSIDE_DOMAIN,
+    REPEATED,
     Piece,
     StoppedError,
     count_messages,
@@ -72,7 +74,7 @@ def test_what_is_wrong_is_rejected_alone_and_by_its_reason(collection, tmp_path)
 
 def test_nothing_but_messages_outside_the_domain(collection, tmp_path):
     task = collection.task(categories=["a", "b", "c"])
-    bad = [collection.seal_raw(task, b"\x01" + b"\xff" * task.message_size)] * 50
+    bad = [collection.seal_raw(task, b"\x01" + b"\xff" * task.message_size) for _ in range(50)]
     counted = count(collection, task, file_of(tmp_path, bad))
     assert counted.rejected == {OUTSIDE_DOMAIN: 50}
     assert counted.tally.counts.sum() == counted.messages == 0
@@ -163,3 +165,34 @@ def _is_alive(process: int) -> bool:
     except FileNotFoundError:
         return False
     return state != "Z"
+
+
+def test_copies_are_counted_once(collection, tmp_path):
+    """Whoever saw a sealed report sends its messages again: the release does not show it."""
+    task = collection.task(categories=["a", "b", "c"])
+    good = collection.sealed(task, np.arange(60) % 3)
+    clean = count(collection, task, file_of(tmp_path, good))
+    again = count(collection, task, file_of(tmp_path, [*good[:5], *good, *good[10:12], good[0]]))
+    assert np.array_equal(clean.tally.counts, again.tally.counts)
+    assert again.rejected == {REPEATED: 8}
+
+
+def test_what_only_begins_like_a_message_does_not_push_it_out(collection, tmp_path):
+    task = collection.task(categories=["a", "b", "c"])
+    good = collection.sealed(task, np.arange(60) % 3)
+    clean = count(collection, task, file_of(tmp_path, good))
+    broken = [each[:-1] + bytes([each[-1] ^ 1]) for each in good]
+    counted = count(collection, task, file_of(tmp_path, [*broken, *good]))
+    assert np.array_equal(clean.tally.counts, counted.tally.counts)
+    assert counted.rejected == {"cannot-be-opened": len(good)}
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 1000])
+def test_copies_are_found_in_bounded_memory(tmp_path, at_once):
+    """The same copies, however few messages are compared at a time, over several pieces."""
+    rng = np.random.default_rng(5)
+    records = [rng.bytes(20) for _ in range(50)]
+    records += [records[3], records[40], records[3], records[7][:-1] + b"?"]
+    (tmp_path / "messages").write_bytes(b"".join(records))
+    pieces = [Piece(tmp_path / "messages", start * 20, min(20, 54 - start)) for start in range(0, 54, 20)]
+    assert find_repeats(pieces, 20, at_once=at_once) == {2: [10, 11, 12]}

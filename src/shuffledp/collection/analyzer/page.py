@@ -20,6 +20,7 @@ _REASONS = {
     "cannot-be-opened": "not sealed to this analyzer and task",
     "malformed": "neither a message nor a dummy",
     "outside-domain": "not a message of the protocol",
+    "repeated": "a copy of another message",
     "wrong-size": "of the wrong length",
 }
 _STYLE = """

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.collection.analyzer.repeats import find_repeats
 from shuffledp.collection.keys import SealingKey
 from shuffledp.collection.opening import Opener
 from shuffledp.collection.task import Task
@@ -31,9 +32,10 @@ from shuffledp.messages import Messages
 from shuffledp.model import Tally
 from shuffledp.protocols.documents import from_document, to_document
 
-__all__ = ["OUTSIDE_DOMAIN", "Counted", "Piece", "StoppedError", "count_messages", "pieces_of"]
+__all__ = ["OUTSIDE_DOMAIN", "REPEATED", "Counted", "Piece", "StoppedError", "count_messages", "pieces_of"]
 
 OUTSIDE_DOMAIN = "outside-domain"
+REPEATED = "repeated"
 _FEWEST, _MOST = 1 << 12, 1 << 16  # messages of a piece
 _WORTH_PROCESSES = 20_000  # opened in less time than processes take to start
 _WAITING_PER_PROCESS = 3
@@ -50,6 +52,8 @@ class Piece:
     file: Path
     offset: int
     messages: int
+    repeated: tuple[int, ...] = ()
+    """Places of copies, which are not opened."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,8 @@ def count_messages(
 ) -> Counted:
     """Open and count all messages, on ``processes`` cores (0: all); few are done in this process."""
     total = Counted(_no_messages(task.protocol), 0, 0)
+    copies = find_repeats(pieces, task.sealed_size)
+    pieces = [replace(piece, repeated=tuple(copies.get(number, ()))) for number, piece in enumerate(pieces)]
     cores = processes or len(os.sched_getaffinity(0))
     few = sum(piece.messages for piece in pieces) < _WORTH_PROCESSES
     for counted in _in_turn(task, key, pieces) if few else _on_cores(task, key, pieces, cores):
@@ -178,11 +184,15 @@ class _Reader:
             content = file.read(piece.messages * size)
         if len(content) != piece.messages * size:
             raise DataError(f"{piece.file} is shorter than it was.", path=str(piece.file))
-        opened = self.opener.open(content[start : start + size] for start in range(0, len(content), size))
+        copies = frozenset(piece.repeated)
+        places = (place for place in range(piece.messages) if place not in copies)
+        opened = self.opener.open(content[place * size : (place + 1) * size] for place in places)
         packed = np.frombuffer(b"".join(opened.messages), dtype=np.uint8)
         packed = packed.reshape(len(opened.messages), self.opener.message_size)
         tally, messages = _tally(self.protocol, packed)
         rejected = Counter(opened.rejected)
+        if copies:
+            rejected[REPEATED] = len(copies)
         if messages < len(packed):
             rejected[OUTSIDE_DOMAIN] = len(packed) - messages
         return Counted(tally, messages, opened.dummies, rejected)

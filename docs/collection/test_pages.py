@@ -1,0 +1,271 @@
+"""These pages say what the code does: settings, statuses, metrics, events, numbers; their commands and Python run."""
+
+import dataclasses
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sybil import Sybil
+from sybil.parsers.markdown import PythonCodeBlockParser
+from typer.testing import CliRunner
+
+from shuffledp.cli.main import app
+from shuffledp.collection import SealingKey, SigningKey, Task
+from shuffledp.collection.analyzer.settings import AnalyzerSettings
+from shuffledp.collection.client import Patience, Policy
+from shuffledp.collection.shuffler.settings import ShufflerSettings
+from shuffledp.planning import Count, Histogram, Sum
+from shuffledp.protocols.registry import find
+
+HERE = Path(__file__).parent
+SOURCE = HERE.parents[1] / "src" / "shuffledp" / "collection"
+PAGES = sorted(HERE.glob("*.md"))
+CHECK = "shuffledp serve analyzer --config analyzer.toml --check"
+SYBIL = Sybil(parsers=[PythonCodeBlockParser()], pattern="*.md")
+
+
+def page(name):
+    return (HERE / f"{name}.md").read_text(encoding="utf-8")
+
+
+def section(name, heading):
+    found = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", page(name), re.MULTILINE | re.DOTALL)
+    assert found, heading
+    return found[1]
+
+
+def source(*folders):
+    files = [file for folder in folders for file in (SOURCE / folder).glob("*.py")]
+    return "\n".join(file.read_text(encoding="utf-8") for file in files)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_python_runs(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for example in SYBIL.parse(path).examples():
+        example.evaluate()
+
+
+@pytest.mark.parametrize(("name", "kind"), [("shuffler", ShufflerSettings), ("analyzer", AnalyzerSettings)])
+def test_settings(name, kind):
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]*?) \|", section(name, "Settings"), re.MULTILINE))
+    assert rows == {each.name: _shown(each.default) for each in dataclasses.fields(kind)}
+
+
+def _shown(default):
+    if default is dataclasses.MISSING:
+        return "required"
+    return "" if default is None else f"`{default}`"
+
+
+def test_problems():
+    rows = re.findall(r"^\| (\d+) \| `([\w-]+)` \| (\w+) \|", section("wire-format", "HTTP"), re.MULTILINE)
+    told = {"shuffler": set(), "analyzer": set()}
+    for status, name, of in rows:
+        for role in told if of == "both" else [of]:
+            told[role].add((status, name))
+    for role, found in told.items():
+        real = set(re.findall(r'problem\(\s*(\d+),\s*"([\w-]+)"', source(role, "service")))
+        assert found == real, role
+
+
+def test_events():
+    rows = re.findall(r"^\| (`.+?`) \| (\w+) \|", section("operations", "Logs"), re.MULTILINE)
+    told = {"shuffler": {"library"}, "analyzer": {"library"}}
+    for names, of in rows:
+        for role in told if of == "both" else [of]:
+            told[role] |= set(re.findall(r"`([\w-]+)`", names))
+    for role, found in told.items():
+        real = set(re.findall(r'event\(\s*"([\w-]+)"', source(role, "service")))
+        assert found == real | {"library"}, role
+
+
+def test_metrics():
+    rows = dict(re.findall(r"^\| `(shuffledp_\w+)` \| (\w+) \|", section("operations", "Watching"), re.MULTILINE))
+    real = {}
+    for role in ("shuffler", "analyzer"):
+        for kind, name in re.findall(r'metrics\.(counter|gauge|histogram)\(\s*"(\w+)"', source(role)):
+            real[f"shuffledp_{role}_{name}{'_total' if kind == 'counter' else ''}"] = kind
+    assert rows == real
+    assert set(re.findall(r"shuffledp_(?:shuffler|analyzer)_\w+", section("operations", "Watching"))) == set(real)
+
+
+def test_policy():
+    policy, rows = Policy(), section("client", "What a device refuses")
+    assert f"| `max_epsilon`, `max_delta` | {policy.max_epsilon}, 1e-5 |" in rows
+    assert policy.max_delta == 1e-5
+    assert f"| `min_users` | {policy.min_users} |" in rows
+    assert f"| `max_messages` | {policy.max_messages:,} |" in rows
+    assert f"| `max_report_bytes` | {policy.max_report_bytes >> 20} MiB |" in rows
+
+
+def test_patience():
+    told = " ".join(section("client", "How it is sent").split())
+    patience = Patience()
+    assert f"({patience.first_pause} s, doubling up to a minute" in told
+    assert patience.longest_pause == 60
+    assert f"{patience.attempts} times" in told
+
+
+def test_keys_of_a_task():
+    rows = re.findall(r"^\| (`.+?`) \|", section("task", "What a task says"), re.MULTILINE)
+    told = {key for row in rows for key in re.findall(r"`(\w+)`", row)}
+    assert told == set(_task("count", "cheu").to_document())
+
+
+QUESTIONS = {"count": Count(10_000), "histogram": Histogram(10_000, 16), "sum": Sum(10_000, 0.0, 100.0, False)}
+
+
+def _task(question, name):
+    now = datetime.now(UTC).replace(microsecond=0)
+    return Task.create(
+        kind=find(question, name),
+        settings=QUESTIONS[question].settings(),
+        epsilon=1.0,
+        delta=1e-6,
+        maximum_users=100_000,
+        name="a",
+        description="",
+        population="b",
+        opens=now,
+        closes=now + timedelta(hours=1),
+        analyzer=SealingKey.create().public,
+        shuffler=SigningKey.create().public,
+    )
+
+
+ROWS = re.findall(r"^\| `(\w+)/([\w-]+)` \| (\d+) \| \S+ \| (\S+) \|", page("threat-model"), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("question", "name", "messages", "left"), ROWS, ids=lambda each: each)
+def test_messages_of_a_report_and_what_is_left(question, name, messages, left):
+    task = _task(question, name)
+    assert task.messages_per_report == int(messages)
+    local = task.protocol.guarantee.local_epsilon
+    assert left == "nothing" if local == float("inf") else float(left) == pytest.approx(local, rel=0.01)
+
+
+def test_rows_are_found():
+    assert len(ROWS) >= 15
+
+
+def test_local_links_lead_somewhere():
+    for path in PAGES:
+        for target, _, anchor in (
+            link.partition("#") for link in re.findall(r"\]\(([^)\s]+\.md(?:#[\w-]+)?|#[\w-]+)\)", path.read_text())
+        ):
+            file = (HERE / target) if target else path
+            assert file.is_file(), f"{path.name}: {target}"
+            assert not anchor or anchor in _anchors(file), f"{path.name}: {target}#{anchor}"
+
+
+def _anchors(file):
+    headings = re.findall(r"^#{1,3} (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def documented_json(heading):
+    """The keys below a heading of the command-line page."""
+    text = (HERE.parent / "command-line.md").read_text(encoding="utf-8")
+    found = re.search(rf"^### JSON of `{heading}`\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found, heading
+    return set(re.findall(r"^\| `([^`]+)` \| all \|", found[1], re.MULTILINE))
+
+
+def leaves(value, path=""):
+    """``a.b`` for a key in an object, ``a[].b`` for a key in a list of objects."""
+    if isinstance(value, dict) and path != "task":
+        return set().union(*(leaves(inner, f"{path}.{key}" if path else key) for key, inner in value.items()))
+    if isinstance(value, list):
+        return set().union(*(leaves(each, f"{path}[]") for each in value))
+    return {path}
+
+
+def test_json_of_the_commands(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("tasks", "work"):
+        Path(folder).mkdir()
+    Path("budgets.toml").write_text("[NAME]\nepsilon = 3\ndelta = 1e-5\n")
+    Path("servers.toml").write_text(
+        '[shuffler]\ntasks = "tasks"\nauthors = ["author.pub"]\nsigning_key = "shuffler"\nwork = "work"\n'
+        'analyzer = "http://127.0.0.1:8081"\nstore_folder = "store"\n'
+        '[analyzer]\ntasks = "tasks"\nauthors = ["author.pub"]\nsealing_keys = ["analyzer"]\nwork = "work"\n'
+        'budgets = "budgets.toml"\n'
+    )
+
+    def told(command):
+        result = CliRunner().invoke(app, [*command.split(), "--json"], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return leaves(json.loads(result.stdout))
+
+    for role in ("author", "shuffler", "analyzer"):
+        assert told(f"keys create {role} --out {role}") == documented_json("keys create")
+    assert told("keys show author") == documented_json("keys show")
+    keys = "--author author --analyzer analyzer.pub --shuffler shuffler.pub"
+    task = "--name a --population NAME --epsilon 1 --delta 1e-6 --users 500 --closes 1h --protocol cheu"
+    shown = documented_json("task create` and `task show")
+    assert told(f"task create count {task} {keys} --out tasks/a.json") == shown
+    assert told("task show tasks/a.json") == shown
+    assert told("task verify tasks/a.json --author author.pub") == documented_json("task verify")
+    for role in ("shuffler", "analyzer"):
+        assert told(f"serve {role} --config servers.toml --check") == documented_json(f"serve {role} --check")
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """A ``shuffledp`` on the path that is this one."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    script = folder / "shuffledp"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m shuffledp "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    for name in [each for each in os.environ if each.startswith("SHUFFLEDP_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.usefixtures("program")
+def test_the_trial_on_one_machine(tmp_path):
+    """All shell blocks, one after the other, as a reader would type them, but without waiting longer than need be."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", section("index", "Try it on one machine"), re.MULTILINE | re.DOTALL)
+    ports = {"8080": str(_free_port()), "8081": str(_free_port())}
+    script = "".join(blocks)
+    for shown, real in ports.items():
+        script = script.replace(f"127.0.0.1:{shown}", f"127.0.0.1:{real}")
+    for role, shown in (("shuffler", "8080"), ("analyzer", "8081")):
+        script = script.replace(f"--config {role}.toml 2>", f"--config {role}.toml --port {ports[shown]} 2>")
+    script = script.replace("sleep 5\n", "".join(_answers(port) for port in ports.values()))
+    script = script.replace("sleep 15\n", f"until {CHECK} | grep -q released; do sleep 1; done\n")
+    folder = tmp_path / "trial"
+    folder.mkdir()
+    careful = "set -e\ntrap 'kill $(jobs -p); wait' EXIT\n"
+    result = subprocess.run(
+        ["bash", "-c", careful + script], cwd=folder, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "499 of 499 reports were delivered" in result.stdout
+    assert "Commuting: released." in result.stdout
+    assert "1 releases" in result.stdout
+    (table,) = (folder / "analyzer-work" / "releases").glob("*.csv")
+    assert table.read_text(encoding="utf-8") in result.stdout
+    assert not list((folder / "shuffler-store").glob("round-*"))
+    for log in ("shuffler.log", "analyzer.log"):
+        assert '"level": "error"' not in (folder / log).read_text(encoding="utf-8")
+
+
+def _answers(port):
+    """Wait until a server does."""
+    ask = f"import urllib.request; urllib.request.urlopen('http://127.0.0.1:{port}/readyz')"
+    return f'until "{sys.executable}" -c "{ask}" 2> /dev/null; do sleep 0.2; done\n'
