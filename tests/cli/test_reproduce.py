@@ -60,7 +60,12 @@ def test_a_file_in_the_way(shuffledp, tmp_path):
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_killed_in_the_middle(tmp_path, how):
     command = [sys.executable, "-m", "shuffledp", "reproduce", "theorem11", "--out", str(tmp_path / "out")]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, env=os.environ | {"PYTHONWARNINGS": ""})
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONWARNINGS": ""},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
+    )
     deadline = time.monotonic() + 60
     while not (tmp_path / "out").exists() and time.monotonic() < deadline:
         time.sleep(0.05)

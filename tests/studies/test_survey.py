@@ -153,7 +153,7 @@ def test_predictions_are_judged_without_wrong_alarms():
     for size in (30, 200):
         for _ in range(300):
             assert agrees("c", "w", 5 * rng.laplace(size=size) / math.sqrt(2), 5.0, kurtosis=6.0).holds
-    assert not agrees("c", "w", rng.laplace(size=500), 1.0, kurtosis=6.0).holds
+    assert not agrees("c", "w", rng.laplace(size=10_000), 1.0, kurtosis=6.0).holds
     assert not agrees("c", "w", 0.3 * rng.normal(size=500), 1.0, kurtosis=3.0).holds
 
 

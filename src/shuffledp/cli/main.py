@@ -83,7 +83,11 @@ def _options(
 def main() -> None:
     """Run the command line; exit with 2 for wrong usage and 1 for a failed run, saying why in one line."""
     signal.signal(signal.SIGTERM, _interrupt)
-    sys.exit(_run(sys.argv[1:]))
+    try:
+        status = _run(sys.argv[1:])
+    except KeyboardInterrupt:  # while another exception was being dealt with
+        status = _fail(_INTERRUPTED, _INTERRUPT_STATUS)
+    sys.exit(status)
 
 
 def _interrupt(*_: object) -> None:
