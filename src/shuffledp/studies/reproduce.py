@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -161,13 +163,21 @@ def _one_by_one(jobs: Sequence[Job], progress: Progress) -> Iterator[Report]:
 
 def _at_once(jobs: Sequence[Job], workers: int) -> Iterator[Report]:
     """Several studies at a time; if this process is interrupted, so are they, with nothing half-written."""
-    with get_context("spawn").Pool(workers, initializer=_leave_interrupts) as pool:
+    with get_context("spawn").Pool(workers, initializer=_begin_work) as pool:
         yield from pool.imap_unordered(_reproduce, jobs)
 
 
-def _leave_interrupts() -> None:
-    """Ctrl-C reaches every process of a terminal; the one that started the others ends them."""
+def _begin_work() -> None:
+    """Ctrl-C reaches every process of a terminal; the one that started the others ends them, also by being killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _reproduce(job: Job) -> Report:
