@@ -27,6 +27,7 @@ _SUBJECTS = (
     "parquet",
     "shuffle",
     "opening",
+    "ingest",
 )
 
 

@@ -79,7 +79,9 @@ def create_app(analyzer: Analyzer) -> Starlette:
         Route("/v1/releases/{task}", show_json),
         *health_routes(analyzer.metrics, is_ready),
     ]
-    return Starlette(routes=routes, exception_handlers=EXCEPTION_HANDLERS, lifespan=lifespan)
+    app = Starlette(routes=routes, exception_handlers=EXCEPTION_HANDLERS, lifespan=lifespan)
+    app.router.redirect_slashes = False  # a redirection would repeat what the client calls this host
+    return app
 
 
 def _released(analyzer: Analyzer, task_id: bytes, kind: str) -> bytes | None:

@@ -1,0 +1,331 @@
+"""Taking in reports durably, against the same server without a store and with a commit for each; and under overload."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.finding import Finding, at_least, at_most, report
+from benchmarks.finding import seconds as duration
+from benchmarks.measuring import in_fresh_process
+
+__all__ = ["measure"]
+
+_CONNECTIONS, _MANY_CONNECTIONS = 64, 512
+_MESSAGES = 20  # of 50 bytes: a report of about 1 KB
+_FEW_WAITING = 32
+_PAUSE = 0.1  # seconds, of who was sent away: far less than the server asks for
+_ID = slice(37, 53)  # where a report has its id
+_MODES = ("no store", "durable", "one commit each")
+_START_SECONDS = 60.0
+_FLUSHES = 200
+
+
+def measure(quick: bool) -> Iterator[Finding]:
+    """Rates at 64 connections, the time to an answer, and what becomes of reports when there are too many."""
+    repetitions, seconds = (3, 1.5) if quick else (7, 3.0)
+    with TemporaryDirectory() as name:
+        place = _Place(Path(name))
+        loads: dict[str, list[dict[str, Any]]] = {mode: [] for mode in _MODES}
+        with place.server(_MODES[0]) as first, place.server(_MODES[1]) as second, place.server(_MODES[2]) as third:
+            servers = dict(zip(_MODES, (first, second, third), strict=True))
+            for repetition in range(-1, repetitions):
+                for mode in _MODES if repetition % 2 == 0 else reversed(_MODES):
+                    found = servers[mode].load(_CONNECTIONS, seconds if repetition >= 0 else 1.0)
+                    if repetition >= 0:
+                        loads[mode].append(found)
+        rates = {mode: [each["rate"] for each in loads[mode]] for mode in _MODES}
+        shown = {mode: f"{median(rates[mode]):,.0f}" for mode in _MODES}
+        processor = {mode: f"{median(each['processor'] for each in loads[mode]) * 1e6:.0f}" for mode in _MODES}
+        yield at_least(
+            f"durable reports of {place.size:,} bytes at {_CONNECTIONS} connections against no store",
+            _ratio(rates["durable"], rates["no store"]),
+            0.6,
+            f"{shown['durable']} against {shown['no store']} a second; {processor['durable']} against "
+            f"{processor['no store']} us of processor each",
+        )
+        yield at_least(
+            "the same against one commit each",
+            _ratio(rates["durable"], rates["one commit each"]),
+            3.0,
+            f"{shown['durable']} against {shown['one commit each']} a second",
+        )
+        yield at_most(
+            "time until a durable report is answered, 99 of 100",
+            median(each["p99"] for each in loads["durable"]) * 1e3,
+            100.0,
+            "ms",
+            f"median {median(each['p50'] for each in loads['durable']) * 1e3:.1f} ms, "
+            f"longest {max(each['longest'] for each in loads['durable']) * 1e3:.0f} ms",
+        )
+        flushes = sorted(_flush_seconds(place.folder / "flushed", _CONNECTIONS * place.size))
+        yield report(
+            f"the disk alone: append {_CONNECTIONS} reports to a file and flush it",
+            duration(median(flushes)),
+            f"mean {duration(sum(flushes) / len(flushes))}; no store that is durable takes less for a group",
+        )
+        yield from _overload(place, seconds, median(rates["durable"]))
+
+
+def _overload(place: _Place, seconds: float, usual: float) -> Iterator[Finding]:
+    """More connections than may wait: the others are told to come later, until the server is killed."""
+    with place.server("durable", waiting_reports=_FEW_WAITING) as server:
+        found = server.load(_MANY_CONNECTIONS, seconds)
+        server.process.kill()
+        server.process.wait()
+        stored = place.stored(server)
+    statuses = found["statuses"]
+    accepted, others = statuses.get("201", 0), set(statuses) - {"201", "429", "503"}
+    lost = accepted - stored
+    yield Finding(
+        f"reports lost or answered otherwise than 201, 429, 503 at {_MANY_CONNECTIONS} connections, {_FEW_WAITING} "
+        "of which may wait; then killed",
+        f"{max(0, lost) + sum(statuses[each] for each in others) + found['broken']:,}",
+        f"{accepted:,} acknowledged, {stored:,} stored, {statuses.get('503', 0):,} sent away",
+        "0",
+        0.0 if lost > 0 or others or found["broken"] else 1.0,
+    )
+    yield report(
+        "durable reports under that overload against the usual",
+        f"{accepted / seconds / usual:.2f}x",
+        f"{sum(statuses.values()) / seconds:,.0f} answers a second, 99 of 100 within {found['p99'] * 1e3:.0f} ms",
+    )
+
+
+def _flush_seconds(file: Path, size: int) -> Iterator[float]:
+    with file.open("wb", buffering=0) as target:
+        for _ in range(_FLUSHES):
+            content = os.urandom(size)
+            start = time.perf_counter()
+            target.write(content)
+            os.fsync(target.fileno())
+            yield time.perf_counter() - start
+
+
+def _ratio(first: list[float], second: list[float]) -> float:
+    return median(a / b for a, b in zip(first, second, strict=True))
+
+
+class _Place:
+    """A signed task, a report of it, and the keys that servers need."""
+
+    def __init__(self, folder: Path) -> None:
+        from shuffledp.collection.keys import SealingKey, SigningKey
+        from shuffledp.collection.task import Task
+        from shuffledp.collection.wire import ReportFormat
+        from shuffledp.protocols.registry import find
+
+        self.folder = folder
+        author, key = SigningKey.create(), SigningKey.create()
+        author.public.save(folder / "author.pub")
+        key.save(folder / "shuffler.key")
+        now = datetime.now(UTC).replace(microsecond=0)
+        task = Task.create(
+            kind=find("histogram", "cheu"),
+            settings={"users": 5, "domain_size": _MESSAGES},
+            epsilon=2.0,
+            delta=0.3,
+            maximum_users=100_000_000,
+            name="benchmark",
+            description="",
+            population="nobody",
+            opens=now - timedelta(hours=1),
+            closes=now + timedelta(hours=1),
+            analyzer=SealingKey.create().public,
+            shuffler=key.public,
+        )
+        (folder / "tasks").mkdir()
+        (folder / "tasks" / "task.json").write_bytes(task.signed(author).to_bytes())
+        form = ReportFormat.of(task)
+        self.task_id, self.size = task.id, form.size
+        sealed = [os.urandom(form.sealed_size) for _ in range(form.messages)]
+        (folder / "report").write_bytes(form.build(bytes(16), sealed))
+        self._servers = 0
+
+    @contextmanager
+    def server(self, mode: str, *, waiting_reports: int = 4096) -> Iterator[_Server]:
+        """A shuffler in a process of its own, which ends with the block."""
+        self._servers += 1
+        folder = self.folder / str(self._servers)
+        (folder / "work").mkdir(parents=True)
+        config = folder / "shuffler.toml"
+        config.write_text(
+            f"""[shuffler]
+port = 0
+tasks = {json.dumps(str(self.folder / "tasks"))}
+authors = [{json.dumps(str(self.folder / "author.pub"))}]
+signing_key = {json.dumps(str(self.folder / "shuffler.key"))}
+analyzer = "http://127.0.0.1:9"
+work = {json.dumps(str(folder / "work"))}
+store_folder = {json.dumps(str(folder / "store"))}
+waiting_reports = {waiting_reports}
+""",
+            encoding="utf-8",
+        )
+        arguments = ["-m", "benchmarks.fresh", __name__, "serve", json.dumps([mode, str(config)])]
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, *arguments], cwd=Path(__file__).parents[1], stdout=subprocess.DEVNULL, stderr=log
+            )
+        try:
+            yield _Server(process, folder, _port(process, folder / "log"), self)
+        finally:
+            process.kill()
+            process.wait()
+            shutil.rmtree(folder)
+
+    def stored(self, server: _Server) -> int:
+        """How many reports are in the store of a server that has ended."""
+        from shuffledp.collection.store.sqlite import SqliteStore
+
+        store = SqliteStore(server.folder / "store")
+        try:
+            return store.count(self.task_id)
+        finally:
+            store.close()
+
+
+@dataclass(frozen=True)
+class _Server:
+    process: subprocess.Popen[bytes]
+    folder: Path
+    port: int
+    place: _Place
+
+    def load(self, connections: int, seconds: float) -> dict[str, Any]:
+        """What a fresh process found that sends as fast as it is answered, and the server's processor time each."""
+        before = self._processor_seconds()
+        file, path = self.place.folder / "report", f"/v1/tasks/{self.place.task_id.hex()}/reports"
+        found: dict[str, Any] = in_fresh_process(send, self.port, path, str(file), connections, seconds).returned
+        found["processor"] = (self._processor_seconds() - before) / max(1, sum(found["statuses"].values()))
+        return found
+
+    def _processor_seconds(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _port(process: subprocess.Popen[bytes], log: Path) -> int:
+    deadline = time.monotonic() + _START_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        for line in log.read_text(encoding="utf-8").splitlines():
+            if '"listening"' in line and line.endswith("}"):
+                return int(json.loads(line)["port"])
+        time.sleep(0.05)
+    raise RuntimeError(f"The server did not start: {log.read_text(encoding='utf-8')[-1000:]}")
+
+
+def serve(mode: str, config: str) -> None:
+    """A shuffler; without a store every report is answered at once, after all checks."""
+    from shuffledp.cli.main import app
+    from shuffledp.collection.shuffler import ingest
+    from shuffledp.collection.store.interface import Outcome
+
+    def answer_at_once(_: object, __: object) -> asyncio.Future[Outcome]:
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        future.set_result(Outcome.NEW)
+        return future
+
+    if mode == "no store":
+        setattr(ingest.Ingest, "submit", answer_at_once)  # noqa: B010  (types forbid the plain form)
+    elif mode == "one commit each":
+        ingest._MOST_IN_A_GROUP = 1
+    app(["serve", "shuffler", "--config", config], standalone_mode=False)
+
+
+def send(port: int, path: str, file: str, connections: int, seconds: float) -> dict[str, Any]:
+    """Send reports over so many connections, each as soon as the last is taken; rates, latencies and statuses."""
+    import uvloop
+
+    return uvloop.run(_send(port, path, Path(file).read_bytes(), connections, seconds))
+
+
+async def _send(port: int, path: str, body: bytes, connections: int, seconds: float) -> dict[str, Any]:
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    sending = _Sending(head + body[: _ID.start], body[_ID.stop :], time.perf_counter() + seconds)
+    loop = asyncio.get_running_loop()
+    for _ in range(connections):
+        await loop.create_connection(lambda: _Device(sending), "127.0.0.1", port)
+    while sending.open and time.perf_counter() < sending.end + 10:
+        await asyncio.sleep(0.05)
+    latencies = sorted(sending.latencies) or [0.0]
+    return {
+        "rate": sending.statuses["201"] / seconds,
+        "p50": latencies[len(latencies) // 2],
+        "p99": latencies[int(0.99 * len(latencies))],
+        "longest": latencies[-1],
+        "statuses": dict(sending.statuses),
+        "broken": sending.broken + sending.open,
+    }
+
+
+@dataclass
+class _Sending:
+    """What all devices share."""
+
+    before: bytes
+    after: bytes
+    end: float
+    latencies: list[float] = field(default_factory=list)
+    statuses: Counter[str] = field(default_factory=Counter)
+    open: int = 0
+    broken: int = 0
+    """Connections that ended in the middle."""
+
+
+class _Device(asyncio.Protocol):
+    """One connection: a new report whenever the last is taken, or a little after it was not."""
+
+    def __init__(self, sending: _Sending) -> None:
+        self._sending = sending
+        self._received = b""
+        self._waiting = False
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self._sending.open += 1
+        self._send()
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._sending.open -= 1
+        self._sending.broken += self._waiting
+
+    def _send(self) -> None:
+        self._started = time.perf_counter()
+        if self._transport.is_closing():
+            return
+        if self._started > self._sending.end:
+            self._transport.close()
+            return
+        self._waiting = True
+        self._transport.write(self._sending.before + os.urandom(16) + self._sending.after)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head, found, body = self._received.partition(b"\r\n\r\n")
+        if not found:
+            return
+        _, _, length = head.lower().partition(b"content-length: ")
+        if len(body) < int(length.partition(b"\r\n")[0] or 0):
+            return
+        self._sending.statuses[head[9:12].decode()] += 1
+        self._sending.latencies.append(time.perf_counter() - self._started)
+        self._received, self._waiting = b"", False
+        if head[9:12] == b"201":
+            self._send()
+        else:
+            asyncio.get_running_loop().call_later(_PAUSE, self._send)
