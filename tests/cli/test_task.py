@@ -174,3 +174,14 @@ def test_moments():
 def test_help_has_an_example(shuffledp):
     for command in ("create", "show", "verify"):
         assert f"Example: shuffledp task {command}" in " ".join(shuffledp("task", command, "--help").out.split())
+
+
+@pytest.mark.parametrize("name", ["author.key", "task.json"])
+def test_a_task_overwrites_nothing(shuffledp, parties, tmp_path, name):
+    """Least of all a key: the only copy of it would be gone."""
+    (tmp_path / "task.json").write_text("another task")
+    before = (tmp_path / name).read_bytes()
+    refused = create(shuffledp, *HISTOGRAM, rest=(*REST[:-1], name))
+    assert refused.status == 1
+    assert "exists" in refused.error
+    assert (tmp_path / name).read_bytes() == before

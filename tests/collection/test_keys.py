@@ -150,3 +150,18 @@ def test_one_form_of_base64(text):
 def test_keys_are_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         SigningKey.create().secret = bytes(32)
+
+
+@pytest.mark.parametrize("damage", [lambda text: text + "=", lambda text: text[:-1], lambda text: text + "AAAA"])
+def test_a_damaged_private_key_is_not_quoted(tmp_path, damage):
+    """What is wrong with a secret is told without the secret."""
+    key = SigningKey.create()
+    key.save(tmp_path / "key")
+    document = json.loads((tmp_path / "key").read_text())
+    secret = document["private"]
+    document["private"] = damage(secret)
+    (tmp_path / "key").write_text(json.dumps(document))
+    with pytest.raises(DataError, match="damaged") as caught:
+        SigningKey.load(tmp_path / "key")
+    assert secret[:20] not in str(caught.value)
+    assert caught.value.__cause__ is None

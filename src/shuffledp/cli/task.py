@@ -32,6 +32,7 @@ from shuffledp.cli.tasks import (
     read_verifying_key,
 )
 from shuffledp.cli.times import moment
+from shuffledp.errors import OutputError
 from shuffledp.output import check_writable, write_whole
 
 if TYPE_CHECKING:
@@ -131,7 +132,8 @@ def create_task(
     """
     from shuffledp.cli.task_choice import chosen_task, question_of
 
-    check_writable(out)
+    if check_writable(out).exists():
+        raise OutputError(f"{out} exists; a task never overwrites a file, which may be a key. Name another.")
     asked = question_of(
         question.value, users, domain=domain, domain_file=domain_file, size=domain_size, bounds=(lower, upper, whole)
     )

@@ -39,7 +39,7 @@ def from_base64(text: Any, size: int | None = None) -> bytes:
         if to_base64(content) == text and (size is None or len(content) == size):
             return content
     wanted = "bytes" if size is None else f"{size} bytes"
-    raise ParameterError(f"{str(text)[:60]!r} is not {wanted} in URL-safe base64 without padding.")
+    raise ParameterError(f"A value is not {wanted} in URL-safe base64 without padding.")  # it may be a secret
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,10 @@ class _PrivateKey:
             raise DataError(f"{file} can be read by others; a private key wants mode 0600: chmod 600 {file}.")
         if set(document) != {"kind", "id", "public", "private"} or document["kind"] != cls.kind:
             raise DataError(f"{file} holds no private {cls.kind} key.")
-        key = cls(from_base64(document["private"], KEY_SIZE))
+        try:
+            key = cls(from_base64(document["private"], KEY_SIZE))
+        except ParameterError:
+            raise DataError(f"The private part of {file} is damaged.", path=str(file)) from None
         if key.public.to_document() != {name: document[name] for name in ("kind", "id", "public")}:
             raise DataError(f"The private and the public part of {file} do not belong together.")
         return key

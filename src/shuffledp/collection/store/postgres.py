@@ -334,5 +334,9 @@ def _failures() -> Iterator[None]:
 
 
 def _first_line(error: Error) -> str:
-    """What went wrong, without the data that the server may quote in further lines."""
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+    """What the server said, without the data that it may quote in further lines.
+
+    What the library says by itself is not repeated: it quotes parts of the address, and so of the password.
+    """
+    told = error.diag.message_primary
+    return told.splitlines()[0].rstrip(".") if told else "it cannot be reached, or its address is wrong"
