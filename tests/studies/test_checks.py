@@ -16,6 +16,7 @@ from shuffledp.studies.checks import (
     quantile,
     rarely,
     rmse,
+    square_at_most,
 )
 
 
@@ -64,9 +65,24 @@ def test_means_and_errors():
     assert agrees("c", "w", noise, 3.0).holds
     assert not agrees("c", "w", noise, 3.8).holds
     assert not agrees("c", "w", noise, 3.4, kurtosis=3.0).holds
+    for size in (38, 55):  # few errors, and still far too large ones are noticed
+        assert not agrees("c", "w", 5 * rng.normal(size=size), 1.0).holds
+        assert not square_at_most("c", "w", 5 * rng.normal(size=size), 1.0).holds
+        assert square_at_most("c", "w", 0.9 * rng.normal(size=size), 1.0).holds
     value, low, high = rmse(noise)
     assert low < 3.0 < high
     assert low < value < high
+
+
+@pytest.mark.parametrize("size", [10, 40, 200])
+def test_intervals_of_few_errors_cover(size):
+    """About nineteen of twenty intervals hold the truth, also for Laplace errors."""
+    rng = np.random.default_rng(3)
+    misses = 0
+    for _ in range(500):
+        _, low, high = rmse(rng.laplace(size=size))
+        misses += not low <= math.sqrt(2) <= high
+    assert misses <= 50
 
 
 def test_quantiles_cover():

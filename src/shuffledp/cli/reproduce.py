@@ -10,6 +10,7 @@ import typer
 
 from shuffledp.cli.options import JsonOption, SeedOption, whole_number
 from shuffledp.cli.screen import note, print_json, print_table, progress_bar, say
+from shuffledp.errors import ParameterError
 from shuffledp.studies.registry import STUDIES, find_study
 from shuffledp.studies.reproduce import Report, reproduce_all
 from shuffledp.studies.reproduce import reproduce as reproduce_one
@@ -39,6 +40,12 @@ def reproduce(
 
     Example: shuffledp reproduce theorem11 --quick --out studies
     """
+    if not str(out).strip() or str(out) == ".":
+        raise ParameterError("--out must name a folder of its own.")
+    if workers is not None and workers < 1:
+        raise ParameterError(f"--workers must be at least 1, not {workers}.")
+    if name != "all" and (resume or workers is not None):
+        raise ParameterError("--resume and --workers belong to all.")
     if name == "all":
         with progress_bar("all studies") as progress:
             reports = reproduce_all(

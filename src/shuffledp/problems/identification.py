@@ -36,6 +36,9 @@ MOST_LISTED = 1 << 22
 """The largest domain that is listed."""
 
 
+_LEAST_EPSILON = 0.005
+
+
 class Identifier(Protocol):
     """A protocol calibrated for some number of users, which reports items."""
 
@@ -74,6 +77,12 @@ class Method:
 
     def __post_init__(self) -> None:
         check_target(self.epsilon, self.delta)
+        if self.epsilon < _LEAST_EPSILON:
+            raise ParameterError(
+                f"Problems are solved for epsilon from {_LEAST_EPSILON:g} on, not {self.epsilon:g}: "
+                "the sample sizes of smaller ones take too long to compute.",
+                epsilon=self.epsilon,
+            )
         find("histogram", self.protocol)
         object.__setattr__(self, "rule", self.rule or ("shown" if self.protocol in EXACT_ZEROS else "largest"))
         if self.rule not in RULES:

@@ -21,7 +21,6 @@ from typing import ClassVar
 from shuffledp.errors import ParameterError
 from shuffledp.problems.problem import (
     MOST_LISTED_DIGITS,
-    MOST_SUPPORT,
     check_listed,
     check_place,
     check_whole,
@@ -37,6 +36,7 @@ Node = tuple[int, ...]
 _KEY_BYTES = 16
 _WORD_BYTES = 8
 _MOST_BRANCHES = 1 << 62
+_MOST_LEVELS = 5000  # a node is named by its path, so that time grows with the square of the height
 _LARGEST_EXPONENT = 700.0
 
 
@@ -119,7 +119,7 @@ class PointerJumping:
 
     def __post_init__(self) -> None:
         check_whole("The number of children of a node (s)", self.branching, most=_MOST_BRANCHES)
-        check_whole("The height of the tree (h)", self.height, most=MOST_SUPPORT)
+        check_whole("The height of the tree (h)", self.height, most=_MOST_LEVELS)
 
     @property
     def support_size(self) -> int:

@@ -27,6 +27,7 @@ __all__ = [
     "quantile",
     "rarely",
     "rmse",
+    "square_at_most",
 ]
 
 WRONG_ALARM = 1e-6
@@ -106,11 +107,27 @@ def likely(claim: str, where: str, *, successes: int, rounds: int, at_least: flo
 
 
 def mean_at_most(claim: str, where: str, samples: ArrayLike, bound: float) -> Check:
-    """The mean of a law is at most ``bound``: a broken bound lies below the mean by 4.9 standard errors."""
+    """The mean of a law is at most ``bound``: Student's test of numbers that are nearly normal."""
+    from scipy import stats
+
     values = _numbers(samples)
     mean, error = float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
-    evidence = f"mean of {len(values):,} rounds, standard error {error:.3g}; broken beyond {_DEVIATIONS} of them"
-    return Check(claim, where, mean, "<=", float(bound), mean - _DEVIATIONS * error <= bound, evidence)
+    deviations = float(stats.t.isf(WRONG_ALARM, len(values) - 1))
+    evidence = f"mean of {len(values):,} rounds, standard error {error:.3g}; broken beyond {deviations:.1f} of them"
+    return Check(claim, where, mean, "<=", float(bound), mean - deviations * error <= bound, evidence)
+
+
+def square_at_most(claim: str, where: str, errors: ArrayLike, largest_rmse: ArrayLike) -> Check:
+    """The mean square of errors is at most the square of ``largest_rmse``, each in units of its own.
+
+    Judged by what errors with Laplace tails can do if the claim is true, not by the spread of the sample, which a large
+    error makes large as well.
+    """
+    ratios = np.asarray(errors, dtype=np.float64).ravel() / np.asarray(largest_rmse, dtype=np.float64)
+    squares = _numbers(ratios) ** 2
+    mean, reach = float(squares.mean()), _reach_above(len(squares), LAPLACE_KURTOSIS)
+    evidence = f"{len(squares):,} squared errors; broken above {1 + reach:.3g}, wrong alarm {WRONG_ALARM:g}"
+    return Check(claim, where, mean, "<=", 1.0, mean <= 1 + reach, evidence)
 
 
 def agrees(
@@ -118,29 +135,46 @@ def agrees(
 ) -> Check:
     """The root mean squared error is as predicted: each error is taken in units of its own prediction.
 
-    The standard error of the mean square is that of the sample, or, if larger, that of a law with the given kurtosis:
-    a sample that happens to lack large errors is too small in its mean and in its spread, and would sound a wrong alarm
-    by itself (for 200 Laplace errors once in 700 times). The normal law has 3.
+    Too large is judged by what errors with the given kurtosis and Laplace tails can do if the prediction is true; too
+    small by the spread of the sample, or that of the kurtosis if it is larger. The normal law has 3. Few errors can
+    hardly be too small.
     """
     ratios = np.asarray(errors, dtype=np.float64).ravel() / np.asarray(predicted_rmse, dtype=np.float64)
     squares = _numbers(ratios) ** 2
     spread = max(float(squares.std(ddof=1)), math.sqrt(kurtosis - 1)) / math.sqrt(len(squares))
-    mean = float(squares.mean())
+    mean, above = float(squares.mean()), _reach_above(len(squares), kurtosis)
     evidence = (
-        f"{len(squares):,} errors, each in units of its predicted root mean square; broken beyond {_DEVIATIONS} "
-        f"standard errors of the mean square, wrong alarm {WRONG_ALARM:g}"
+        f"{len(squares):,} errors, each in units of its predicted root mean square; broken if the mean square lies "
+        f"{above:.3g} above or {_DEVIATIONS} standard errors below, wrong alarm {WRONG_ALARM:g}"
     )
-    return Check(claim, where, math.sqrt(mean), "=", 1.0, abs(mean - 1) <= _DEVIATIONS * spread, evidence)
+    holds = 1 - _DEVIATIONS * spread <= mean <= 1 + above
+    return Check(claim, where, math.sqrt(mean), "=", 1.0, holds, evidence)
+
+
+def _reach_above(size: int, kurtosis: float) -> float:
+    """How far the mean of so many squares of unit size can lie above 1 by chance.
+
+    Many a little too large (the normal part), or a single one far out in a Laplace tail, exp(-sqrt(2) x).
+    """
+    single = math.log(size / WRONG_ALARM) ** 2 / 2
+    return _DEVIATIONS * math.sqrt((kurtosis - 1) / size) + single / size
 
 
 def rmse(errors: ArrayLike, confidence: float = 0.95) -> tuple[float, float, float]:
-    """The root mean squared error, and from where to where it may lie (by the spread of the squares)."""
+    """The root mean squared error, and about from where to where it may lie.
+
+    On a logarithmic scale, with the spread of the squares in the sample or that of Laplace errors if it is larger: for
+    few errors the interval is wide rather than wrong.
+    """
     from scipy import stats
 
     squares = _numbers(errors) ** 2
-    mean, error = float(squares.mean()), float(squares.std(ddof=1) / math.sqrt(len(squares)))
-    reach = float(stats.norm.isf((1 - confidence) / 2)) * error
-    return math.sqrt(mean), math.sqrt(max(mean - reach, 0.0)), math.sqrt(mean + reach)
+    mean = float(squares.mean())
+    if mean == 0:
+        return 0.0, 0.0, 0.0
+    spread = max(float(squares.std(ddof=1)) / mean, math.sqrt(LAPLACE_KURTOSIS - 1)) / math.sqrt(len(squares))
+    factor = math.exp(float(stats.t.isf((1 - confidence) / 2, len(squares) - 1)) * spread / 2)
+    return math.sqrt(mean), math.sqrt(mean) / factor, math.sqrt(mean) * factor
 
 
 def quantile(samples: ArrayLike, share: float, confidence: float = 0.95) -> tuple[float, float, float]:

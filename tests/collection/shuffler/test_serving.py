@@ -110,7 +110,7 @@ def test_one_process_a_work_folder(place):
 class TestTasks:
     def test_of_an_unknown_author(self, place):
         place.task(author=SigningKey.create())
-        with pytest.raises(ParameterError, match="none of the authors"):
+        with pytest.raises(ParameterError, match="not signed by a key that is trusted"):
             place.shuffler()
 
     def test_for_another_shuffler(self, place):

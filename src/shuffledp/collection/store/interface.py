@@ -1,8 +1,8 @@
 """What the shuffler keeps durably: reports of rounds that are open, and the state of every round for ever.
 
-Nothing of a report is kept but its bytes: no address and no time. No column links a token to the report it paid for; but
-both are written in one transaction, so that the database's own log tells with which reports a token was spent, until
-the round is destroyed.
+Nothing of a report is kept but its bytes: no address and no time. No column links a token to the report it paid for,
+but both are written in one transaction, so that the database's own log tells with which reports a token was spent,
+until the round is destroyed.
 """
 
 from __future__ import annotations

@@ -65,8 +65,15 @@ def data_set_laws(reports: Sequence[Mapping[int, Weight]], users: int) -> dict[t
     return laws
 
 
+_MOST_USERS = 1_000_000
+
+
 def check_users(users: int) -> None:
-    """Refuse a number of users below one."""
+    """Refuse a number of users below one, or so large that nothing could be enumerated."""
+    if not isinstance(users, int) or isinstance(users, bool):
+        raise ParameterError(f"The number of users must be whole, not {users!r}.", users=users)
+    if users > _MOST_USERS:
+        raise ParameterError(f"{users:,} users are too many to enumerate; at most {_MOST_USERS:,}.", users=users)
     if users < 1:
         raise ParameterError(f"At least one user is needed, not {users}.", users=users)
 

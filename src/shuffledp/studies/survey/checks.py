@@ -9,7 +9,7 @@ import numpy as np
 
 from shuffledp.errors import ConditionError
 from shuffledp.privacy.randomized_response_bounds import gamma_of_epsilon, sum_radius
-from shuffledp.studies.checks import Check, agrees, at_least, at_most, equals, mean_at_most, rarely
+from shuffledp.studies.checks import Check, agrees, at_least, at_most, equals, mean_at_most, rarely, square_at_most
 from shuffledp.studies.survey.rows import EPSILON, Measured, calibrated
 
 __all__ = ["RISK", "checks_of_protocol", "checks_of_rounds", "hoeffding", "notes_radius_of_mean"]
@@ -47,10 +47,10 @@ def checks_of_protocol(found: Sequence[Measured]) -> list[Check]:
     predicted = np.concatenate([np.full(len(each.errors), each.predicted) for each in found])
     kurtosis = 7.0 if first.entry.share else 3.0  # of Laplace noise, or of a sum of many small terms
     checks = [agrees("The error is as predicted for these data", where, errors, predicted, kurtosis=kurtosis)]
-    bounded = [each.errors**2 / each.largest_square for each in found if each.largest_square is not None]
+    bounded = [each.errors / each.largest_square**0.5 for each in found if each.largest_square is not None]
     if bounded:
         claim = "Error O(1/epsilon): mean square, as a multiple of 2/(epsilon of the noise)² and rounding"
-        checks.append(mean_at_most(claim, where, np.concatenate(bounded), 1.0))
+        checks.append(square_at_most(claim, where, np.concatenate(bounded), 1.0))
     if first.entry.counts_all_messages:
         sent = np.concatenate([each.messages / each.expected_messages for each in found])
         checks.append(mean_at_most("Messages per user, as a multiple of what is expected", where, sent, 1.0))
