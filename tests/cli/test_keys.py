@@ -69,3 +69,9 @@ def test_bad_input(arguments, status, words, shuffledp, tmp_path):
     assert done.status == status
     assert words in done.error
     assert {each.name for each in tmp_path.iterdir()} == {"text", "document"}
+
+
+@pytest.mark.parametrize("out", [".", "missing/author.key"])
+def test_places_for_no_key(shuffledp, tmp_path, out):
+    assert shuffledp("keys", "create", "author", "--out", out).error.startswith("error: Cannot write")
+    assert list(tmp_path.iterdir()) == []

@@ -40,8 +40,9 @@ def demo(
 ) -> None:
     """Collect how people commute from some thousand simulated devices, through a real shuffler and analyzer.
 
-    Both servers run on this machine. Each device verifies the task, randomizes and seals its answer, and sends it
-    over HTTP; the shuffler mixes all messages; the analyzer opens them and publishes one estimate.
+    Both servers run on this machine. The task is verified as a device does; then each simulated device randomizes and
+    seals its answer and sends it over HTTP; the shuffler mixes all messages; the analyzer opens them and publishes
+    one estimate.
 
     Example: shuffledp demo --devices 2000 --plot commute.svg
     """
@@ -69,8 +70,8 @@ def demo(
         task = rehearsal.task.verify(rehearsal.author)
         Policy(max_epsilon=_EPSILON, max_delta=_DELTA).check(task)
         say(
-            f"{devices:,} devices each hold an answer: how did you get to work today? The task is signed; every device "
-            "verifies it and computes its guarantee anew."
+            f"{devices:,} devices each hold an answer: how did you get to work today? The signature of the task was "
+            "verified and its guarantee computed anew, as every device does."
         )
         with waiting("Starting the shuffler and the analyzer"), rehearsal.servers():
             _report(rehearsal, Devices, Connection, answers)
@@ -125,9 +126,13 @@ def _show(release: dict[str, Any], truth: Any) -> None:
     print_table(
         ["mode", "private estimate", "95% interval", "truth", "off by"],
         [
-            [name, f"{count:,.0f}", f"{low:,.0f} to {high:,.0f}", f"{true:,}", f"{count - true:+,.0f}"]
+            [name, f"{count:,}", f"{low:,.0f} to {high:,.0f}", f"{true:,}", f"{count - true:+,}"]
             for name, count, (low, high), true in zip(
-                release["categories"], release["counts"], release["intervals"], truth.tolist(), strict=True
+                release["categories"],
+                map(round, release["counts"]),
+                release["intervals"],
+                truth.tolist(),
+                strict=True,
             )
         ],
     )

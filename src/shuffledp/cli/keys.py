@@ -11,6 +11,7 @@ import typer
 from shuffledp.cli.options import JsonOption
 from shuffledp.cli.screen import note, print_json, say
 from shuffledp.errors import DataError, OutputError, ParameterError
+from shuffledp.output import check_writable
 
 __all__ = ["Role", "create_key", "keys_app", "show_key"]
 
@@ -47,6 +48,7 @@ def create_key(
     """
     from shuffledp.collection.keys import SealingKey, SigningKey
 
+    check_writable(out)
     public_file = out.with_name(f"{out.name}.pub")
     for path in (out, public_file):
         if path.exists():

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -111,7 +112,7 @@ class SealingPublicKey(_PublicKey):
 
 
 @dataclass(frozen=True)
-class _PrivateKey:
+class _PrivateKey(ABC):
     """32 secret bytes, which never print."""
 
     secret: bytes = field(repr=False)
@@ -127,9 +128,9 @@ class _PrivateKey:
         return cls(os.urandom(KEY_SIZE))
 
     @property
+    @abstractmethod
     def public(self) -> Any:
         """What others may know."""
-        raise NotImplementedError
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
