@@ -94,21 +94,7 @@ def test_certain_outcomes(trials, probability, value):
     assert binomial(trials, probability, 5).tolist() == [value] * 5
 
 
-class Words:
-    """A source that hands out given 64-bit words."""
-
-    secure = False
-
-    def __init__(self, *words: int):
-        self.words = list(words)
-
-    def fill(self, out):
-        out[:] = np.frombuffer(
-            b"".join(self.words.pop(0).to_bytes(8, "little") for _ in range(len(out) // 8)), np.uint8
-        )
-
-
-def test_every_tie_is_decided_by_further_bits():
+def test_every_tie_is_decided_by_further_bits(words_source):
     """A law with boundaries at 1/3 and 2/3, whose leading 64 bits alone do not decide."""
     thirds = [Fraction(1, 3), Fraction(2, 3), Fraction(1)]
 
@@ -118,19 +104,19 @@ def test_every_tie_is_decided_by_further_bits():
 
     table = InversionTable(bounds)
     tie = (1 << 64) // 3
-    assert table.draw(1, Words(tie - 1)).tolist() == [0]
-    assert table.draw(1, Words(tie + 1)).tolist() == [1]
-    assert table.draw(1, Words(tie, tie - 1)).tolist() == [0]
-    assert table.draw(1, Words(tie, tie + 1)).tolist() == [1]
-    assert table.draw(1, Words(tie, tie, tie, tie + 1)).tolist() == [1]
-    assert table.draw(1, Words(0, 0)).tolist() == [0]
-    assert table.draw(1, Words((1 << 64) - 1, (1 << 64) - 1)).tolist() == [2]
+    assert table.draw(1, words_source(tie - 1)).tolist() == [0]
+    assert table.draw(1, words_source(tie + 1)).tolist() == [1]
+    assert table.draw(1, words_source(tie, tie - 1)).tolist() == [0]
+    assert table.draw(1, words_source(tie, tie + 1)).tolist() == [1]
+    assert table.draw(1, words_source(tie, tie, tie, tie + 1)).tolist() == [1]
+    assert table.draw(1, words_source(0, 0)).tolist() == [0]
+    assert table.draw(1, words_source((1 << 64) - 1, (1 << 64) - 1)).tolist() == [2]
 
 
-def test_the_extreme_words_reach_the_tails():
+def test_the_extreme_words_reach_the_tails(words_source):
     """All-zero bits lead to the least value, all-one bits to the largest, past any 64-bit table."""
     trials, probability = 60, Dyadic(1, 2)
     zeros, ones = [0] * 40, [(1 << 64) - 1] * 40
     table = InversionTable(lambda precision: _cdf_bounds(trials, probability, precision))
-    assert table.draw(1, Words(*zeros)).tolist() == [0]
-    assert table.draw(1, Words(*ones)).tolist() == [trials]
+    assert table.draw(1, words_source(*zeros)).tolist() == [0]
+    assert table.draw(1, words_source(*ones)).tolist() == [trials]

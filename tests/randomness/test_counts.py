@@ -5,8 +5,6 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 
 from shuffledp.errors import ParameterError
@@ -18,7 +16,6 @@ from shuffledp.randomness import (
     logarithmic,
     negative_binomial,
     poisson,
-    round_randomly,
     scattered_negative_binomial,
     uniform_counts,
 )
@@ -29,20 +26,6 @@ from shuffledp.randomness.negative_binomial import _cdf_bounds
 from shuffledp.testing.statistics import ALPHA, p_value, same_law
 
 SIZE = 400_000
-
-
-class Words:
-    """A source that hands out given 64-bit words."""
-
-    secure = False
-
-    def __init__(self, *words: int):
-        self.words = list(words)
-
-    def fill(self, out):
-        out[:] = np.frombuffer(
-            b"".join(self.words.pop(0).to_bytes(8, "little") for _ in range(len(out) // 8)), np.uint8
-        )
 
 
 def binomial_law(trials: int, probability: float) -> np.ndarray:
@@ -286,16 +269,16 @@ def test_large_shapes_are_drawn_in_parts():
     assert abs((z - mean / 10 / deviation).mean()) * np.sqrt(size) > 5.5
 
 
-def test_words_past_the_table_are_decided():
+def test_words_past_the_table_are_decided(words_source):
     """All-one bits: the value lies where less than 2^-192 of the mass is left, past any 64-bit table."""
     shape, ratio = Fraction(1, 1000), Dyadic(1, 1)
     table = InversionTable(lambda precision: _cdf_bounds(shape, ratio, precision))
     top = (1 << 64) - 1
-    first = int(table.draw(1, Words(top, 0))[0])
-    later = int(table.draw(1, Words(top, top, top, 0))[0])
+    first = int(table.draw(1, words_source(top, 0))[0])
+    later = int(table.draw(1, words_source(top, top, top, 0))[0])
     assert 40 < first < 64
     assert 160 < later < 192
-    assert table.draw(1, Words(0, 0)).tolist() == [0]
+    assert table.draw(1, words_source(0, 0)).tolist() == [0]
 
 
 def test_scattered_draws_have_the_law_of_dense_ones():
@@ -380,41 +363,3 @@ def test_impossible_parameters_are_refused(draw):
 
 
 # --- rounding
-
-
-@pytest.mark.parametrize("value", [0.5, 0.125, 7.3, 1e-3, 2.0**39 + 0.25, 0.999])
-def test_rounding_has_its_law(value):
-    """Both neighbours; a fraction off by five per cent must be rejected."""
-    size = 4_000_000 if value == 1e-3 else 800_000
-    up = round_randomly(np.full(size, value)) - int(value)
-    share = value - int(value)
-    table = np.bincount(up, minlength=2)
-    assert len(table) == 2
-    assert p_value(table, [1 - share, share]) > ALPHA
-    wrong = share * 0.95 if share > 0.5 else share * 1.05 if share > 0.01 else share * 1.2
-    assert p_value(table, [1 - wrong, wrong]) < ALPHA
-
-
-@given(value=st.floats(0, 1, exclude_max=True), near=st.integers(-1, 1), further=st.integers(0, (1 << 64) - 1))
-def test_rounding_compares_every_bit(value, near, further):
-    """It rounds up exactly when the drawn number, of as many words as it takes, lies below the fraction."""
-    first = min(max(0, int(Fraction(value) * 2**64) + near), 2**64 - 1)
-    words = [first, further, *[1 << 63] * 20]
-    drawn = sum(Fraction(word, 1 << 64 * (place + 1)) for place, word in enumerate(words))
-    assert round_randomly(np.array([value]), Words(*words))[0] == (drawn < Fraction(value))
-
-
-def test_the_least_fraction_is_not_lost():
-    """2^-1074 rounds up on sixteen words of zeros and a small one, and on nothing else."""
-    least = np.array([2.0**-1074])
-    assert round_randomly(least, Words(*[0] * 17)).tolist() == [1]
-    assert round_randomly(least, Words(*[0] * 16, 1 << 14)).tolist() == [0]
-    assert round_randomly(least, Words(1)).tolist() == [0]
-
-
-def test_rounding_at_the_edges():
-    assert round_randomly(np.array([[0.0, 3.0], [2.0**40 - 1, 1.0]])).tolist() == [[0, 3], [2**40 - 1, 1]]
-    assert len(round_randomly(np.zeros(0))) == 0
-    for bad in (-0.5, 2.0**40, float("nan"), float("inf")):
-        with pytest.raises(ParameterError):
-            round_randomly(np.array([1.0, bad]))

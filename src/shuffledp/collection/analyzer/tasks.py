@@ -9,9 +9,10 @@ from pathlib import Path
 from shuffledp.collection.analyzer.settings import Budget
 from shuffledp.collection.authentic import load_authentic
 from shuffledp.collection.keys import SealingKey, VerifyingKey
+from shuffledp.collection.service.folders import WatchedFolder
 from shuffledp.collection.service.logs import event
 from shuffledp.collection.task import Task
-from shuffledp.errors import DataError, ParameterError, ShuffledpError
+from shuffledp.errors import ParameterError, ShuffledpError
 
 __all__ = ["AnalyzerTasks"]
 
@@ -26,8 +27,8 @@ class AnalyzerTasks:
         keys: Sequence[SealingKey],
         budgets: Mapping[str, Budget],
     ) -> None:
-        self._folder, self._authors, self._keys, self._budgets = folder, tuple(authors), tuple(keys), budgets
-        self._seen: dict[Path, tuple[int, int]] = {}
+        self._folder, self._authors = WatchedFolder(folder), tuple(authors)
+        self._keys, self._budgets = tuple(keys), budgets
         self._tasks: dict[bytes, Task] = {}
 
     def get(self, task_id: bytes) -> Task | None:
@@ -50,31 +51,20 @@ class AnalyzerTasks:
 
     def load(self) -> None:
         """Read all files; the first that is not in order is an error."""
-        if not self._folder.is_dir():
-            raise DataError(f"There is no folder of tasks {self._folder}; create it.", path=str(self._folder))
-        for path in self._changed():
+        self._folder.check()
+        for path in self._folder.changed():
             self._add(path)
 
     def refresh(self) -> None:
         """Read files that are new or changed; those that are not in order are logged and left out."""
         try:
-            for path in self._changed():
+            for path in self._folder.changed():
                 try:
                     self._add(path)
                 except ShuffledpError as error:
                     event("task-refused", level=logging.ERROR, file=path.name, reason=str(error))
         except OSError as error:
             event("tasks-unreadable", level=logging.ERROR, reason=error.strerror or type(error).__name__)
-
-    def _changed(self) -> list[Path]:
-        changed = []
-        for path in sorted(self._folder.glob("*.json")):
-            found = path.stat()
-            stamp = (found.st_mtime_ns, found.st_size)
-            if self._seen.get(path) != stamp:
-                self._seen[path] = stamp
-                changed.append(path)
-        return changed
 
     def _add(self, path: Path) -> None:
         task, _ = load_authentic(path, self._authors)

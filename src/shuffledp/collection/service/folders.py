@@ -1,4 +1,4 @@
-"""Folders that belong to one process at a time."""
+"""Folders of a server: those that belong to one process at a time, and those whose files are watched."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from shuffledp.errors import DataError
 
-__all__ = ["FolderLock", "check_folder"]
+__all__ = ["FolderLock", "WatchedFolder", "check_folder"]
 
 
 def check_folder(folder: Path) -> None:
@@ -33,3 +33,31 @@ class FolderLock:
     def release(self) -> None:
         """Let others in."""
         os.close(self._descriptor)
+
+
+class WatchedFolder:
+    """A folder of JSON files, of which new and changed ones are looked for now and then."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._seen: dict[Path, tuple[int, int]] = {}
+
+    def check(self) -> None:
+        """Refuse a folder that is not there."""
+        if not self._folder.is_dir():
+            raise DataError(f"There is no folder of tasks {self._folder}; create it.", path=str(self._folder))
+
+    def changed(self) -> list[Path]:
+        """Files that are new, or other than when they were last told."""
+        changed = []
+        for path in sorted(self._folder.glob("*.json")):
+            found = path.stat()
+            stamp = (found.st_mtime_ns, found.st_size)
+            if self._seen.get(path) != stamp:
+                self._seen[path] = stamp
+                changed.append(path)
+        return changed
+
+    def forget(self, path: Path) -> None:
+        """Tell this file again next time."""
+        del self._seen[path]

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from shuffledp.collection.authentic import load_authentic
 from shuffledp.collection.keys import VerifyingKey
+from shuffledp.collection.service.folders import WatchedFolder
 from shuffledp.collection.service.logs import event
 from shuffledp.collection.service.problems import Answer
 from shuffledp.collection.store.interface import StoreError
 from shuffledp.collection.task import Task
 from shuffledp.collection.wire import ReportFormat
-from shuffledp.errors import DataError, ParameterError, ShuffledpError
+from shuffledp.errors import ParameterError, ShuffledpError
 
 __all__ = ["KnownTask", "TaskBook", "load_task"]
 
@@ -57,8 +58,7 @@ class TaskBook:
     """The tasks of a folder, by their ids in hexadecimal. What was once read stays known."""
 
     def __init__(self, folder: Path, authors: Sequence[VerifyingKey], shuffler: VerifyingKey) -> None:
-        self._folder, self._authors, self._shuffler = folder, tuple(authors), shuffler
-        self._seen: dict[Path, tuple[int, int]] = {}
+        self._folder, self._authors, self._shuffler = WatchedFolder(folder), tuple(authors), shuffler
         self._tasks: dict[str, KnownTask] = {}
 
     def get(self, name: str) -> KnownTask | None:
@@ -73,9 +73,8 @@ class TaskBook:
 
     def load(self) -> None:
         """Read all files; the first that is not in order is an error."""
-        if not self._folder.is_dir():
-            raise DataError(f"There is no folder of tasks {self._folder}; create it.", path=str(self._folder))
-        for path in self._changed():
+        self._folder.check()
+        for path in self._folder.changed():
             self._add(path, lambda _: None)
 
     def refresh(self, admit: Callable[[KnownTask], None]) -> None:
@@ -84,26 +83,16 @@ class TaskBook:
         A new task is known to devices only after ``admit``, which may refuse it.
         """
         try:
-            for path in self._changed():
+            for path in self._folder.changed():
                 try:
                     self._add(path, admit)
                 except Exception as error:  # noqa: BLE001  # whatever is in one file must not harm the others
                     reason = str(error) if isinstance(error, ShuffledpError) else type(error).__name__
                     event("task-refused", level=logging.ERROR, file=path.name, reason=reason)
                     if isinstance(error, StoreError):
-                        del self._seen[path]  # try again
+                        self._folder.forget(path)  # try again
         except OSError as error:
             event("tasks-unreadable", level=logging.ERROR, reason=error.strerror or type(error).__name__)
-
-    def _changed(self) -> list[Path]:
-        changed = []
-        for path in sorted(self._folder.glob("*.json")):
-            found = path.stat()
-            stamp = (found.st_mtime_ns, found.st_size)
-            if self._seen.get(path) != stamp:
-                self._seen[path] = stamp
-                changed.append(path)
-        return changed
 
     def _add(self, path: Path, admit: Callable[[KnownTask], None]) -> None:
         known = load_task(path, self._authors, self._shuffler)

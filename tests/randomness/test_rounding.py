@@ -1,0 +1,52 @@
+"""Randomized rounding: exact laws, down to the least fraction."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shuffledp.errors import ParameterError
+from shuffledp.randomness import round_randomly
+from shuffledp.testing.statistics import ALPHA, p_value
+
+SIZE = 400_000
+
+
+@pytest.mark.parametrize("value", [0.5, 0.125, 7.3, 1e-3, 2.0**39 + 0.25, 0.999])
+def test_rounding_has_its_law(value):
+    """Both neighbours; a fraction off by five per cent must be rejected."""
+    size = 4_000_000 if value == 1e-3 else 800_000
+    up = round_randomly(np.full(size, value)) - int(value)
+    share = value - int(value)
+    table = np.bincount(up, minlength=2)
+    assert len(table) == 2
+    assert p_value(table, [1 - share, share]) > ALPHA
+    wrong = share * 0.95 if share > 0.5 else share * 1.05 if share > 0.01 else share * 1.2
+    assert p_value(table, [1 - wrong, wrong]) < ALPHA
+
+
+@given(value=st.floats(0, 1, exclude_max=True), near=st.integers(-1, 1), further=st.integers(0, (1 << 64) - 1))
+def test_rounding_compares_every_bit(value, near, further, words_source):
+    """It rounds up exactly when the drawn number, of as many words as it takes, lies below the fraction."""
+    first = min(max(0, int(Fraction(value) * 2**64) + near), 2**64 - 1)
+    words = [first, further, *[1 << 63] * 20]
+    drawn = sum(Fraction(word, 1 << 64 * (place + 1)) for place, word in enumerate(words))
+    assert round_randomly(np.array([value]), words_source(*words))[0] == (drawn < Fraction(value))
+
+
+def test_the_least_fraction_is_not_lost(words_source):
+    """2^-1074 rounds up on sixteen words of zeros and a small one, and on nothing else."""
+    least = np.array([2.0**-1074])
+    assert round_randomly(least, words_source(*[0] * 17)).tolist() == [1]
+    assert round_randomly(least, words_source(*[0] * 16, 1 << 14)).tolist() == [0]
+    assert round_randomly(least, words_source(1)).tolist() == [0]
+
+
+def test_rounding_at_the_edges():
+    assert round_randomly(np.array([[0.0, 3.0], [2.0**40 - 1, 1.0]])).tolist() == [[0, 3], [2**40 - 1, 1]]
+    assert len(round_randomly(np.zeros(0))) == 0
+    for bad in (-0.5, 2.0**40, float("nan"), float("inf")):
+        with pytest.raises(ParameterError):
+            round_randomly(np.array([1.0, bad]))
