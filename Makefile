@@ -4,10 +4,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/shuffledp/native/*.pyx)
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
+# what builds the compiled kernels is pinned like everything else
+export PIP_CONSTRAINT := constraints.txt
+
 .DEFAULT_GOAL := help
-.PHONY: help demo studies test test-slow bench lint format docs clean
+.PHONY: help demo studies test test-slow test-sanitized bench lint format docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -17,19 +21,19 @@ $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "shuffledp needs Python 3.11 or newer")'
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "python3 -m venv failed; on Debian: apt install python3-venv"; exit 1; }
 
-$(VENV)/.run: $(VENV)/bin/python pyproject.toml constraints.txt
+$(VENV)/.run: $(VENV)/bin/python $(SOURCES)
 	@echo "Installing shuffledp"
-	@$(PIP) install -c constraints.txt -e '.[collection]'
+	@$(PIP) install -e '.[collection]'
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
+$(VENV)/.dev: $(VENV)/bin/python $(SOURCES)
 	@echo "Installing shuffledp with its development tools"
-	@$(PIP) install -c constraints.txt -e '.[dev]'
+	@$(PIP) install -e '.[dev]'
 	@touch $@ $(VENV)/.run
 
 $(VENV)/.bench: $(VENV)/.dev benchmarks/requirements.txt
 	@echo "Installing the packages that benchmarks compare with"
-	@$(PIP) install -c constraints.txt -r benchmarks/requirements.txt
+	@$(PIP) install -r benchmarks/requirements.txt
 	@touch $@
 
 demo: $(VENV)/.run ## devices, a shuffler and an analyzer on this machine: a private histogram, next to the truth
@@ -38,8 +42,11 @@ demo: $(VENV)/.run ## devices, a shuffler and an analyzer on this machine: a pri
 studies: $(VENV)/.run ## every table and theorem of the literature, measured and drawn, in build/studies
 	@$(BIN)/shuffledp reproduce all --out build/studies
 
-test: $(VENV)/.dev lint ## lint, types, contracts, then all tests but the slow ones
+test: $(VENV)/.dev lint ## lint, types, contracts, then all tests but the slow ones, with compiled kernels and without
+	@$(BIN)/shuffledp doctor
 	@$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+	@echo "The same without the compiled kernels"
+	@SHUFFLEDP_NATIVE=off $(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 
 test-slow: $(VENV)/.dev ## the slow statistical tests
 	@$(BIN)/python -m pytest -n $(WORKERS) -m slow
@@ -61,5 +68,8 @@ docs: $(VENV)/.dev ## the documentation, in docs/_build
 	@$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build
 	@echo "docs/_build/index.html"
 
+test-sanitized: $(VENV)/.dev ## the compiled kernels under AddressSanitizer
+	@$(BIN)/python tools/sanitize.py
+
 clean: ## remove everything that was made
-	rm -rf $(VENV) build docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) build docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info src/shuffledp/native/*.so src/shuffledp/native/_built.txt

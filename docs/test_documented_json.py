@@ -57,6 +57,7 @@ CASES = {
         [f"solve pointer-jumping --branching 9 --height 2 --protocol stability --search --trials 1300 {TARGET}"],
     ),
     "reproduce": ("reproduce", "all", ["reproduce theorem11 --quick --json --out studies"]),
+    "doctor": ("doctor", "all", ["doctor --json"]),
     "audit": ("audit", "count", [f"audit count/cheu --users 50 --trials 100 --confidence 0.9999999 {TARGET}"]),
 }
 

@@ -33,10 +33,14 @@ class Messages:
     def __len__(self) -> int:
         return len(self.values)
 
+    def unordered(self) -> Messages:
+        """The bag: the same messages without who sent which; only for what does not look at their order."""
+        return Messages(self.values, self.users, secure=self.secure)
+
     def mixed(self, permute: Callable[[NDArray[Any]], None]) -> Messages:
         """Permute all messages in place and forget who sent which."""
         permute(self.values)
-        return Messages(self.values, self.users, secure=self.secure)
+        return self.unordered()
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Every registered protocol passes the kit, and the kit catches every planted fault in each."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -109,6 +110,23 @@ def test_a_guarantee_that_claims_too_much_is_caught():
     count = BalcerCheuCount.with_noise(users=3, absence=0.3, delta=0.5)
     with pytest.raises(ConformanceError, match="the guarantee holds exactly"):
         check_protocol(Overstated(count.noise, honest.domain_size), only=["the guarantee holds exactly"])
+
+
+def test_a_tally_that_looks_at_the_order_is_caught():
+    class Ordered(BalcerCheuHistogram):
+        def tally(self, messages):
+            ascents = np.count_nonzero(np.diff(messages.values.astype(np.int64)) > 0)
+            counted = super().tally(messages)
+            return replace(counted, counts=counted.counts + (ascents > len(messages) // 3))
+
+    ordered = Ordered.with_noise(users=4, absence=0.3, delta=0.9, domain_size=3)
+    caught = 0
+    for _ in range(40):
+        try:
+            check_protocol(ordered, only=["tallies add up in any order"])
+        except ConformanceError:
+            caught += 1
+    assert caught
 
 
 def test_a_wrong_cost_is_caught():

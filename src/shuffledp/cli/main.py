@@ -14,6 +14,7 @@ import shuffledp
 from shuffledp.cli.account import account
 from shuffledp.cli.audit import audit
 from shuffledp.cli.demo import demo
+from shuffledp.cli.doctor import doctor
 from shuffledp.cli.keys import keys_app
 from shuffledp.cli.plan import plan_count, plan_histogram, plan_mean, plan_sum
 from shuffledp.cli.report import report
@@ -24,6 +25,7 @@ from shuffledp.cli.serve import serve_app
 from shuffledp.cli.solve import solve_chasing, solve_jumping, solve_support
 from shuffledp.cli.task import task_app
 from shuffledp.errors import DomainError, ParameterError, ShuffledpError
+from shuffledp.native import STATUS
 
 __all__ = ["app", "main"]
 
@@ -63,6 +65,7 @@ app.command()(audit)
 app.command()(reproduce)
 app.command()(report)
 app.command()(demo)
+app.command()(doctor)
 
 
 def _show_version(wanted: bool) -> None:
@@ -96,6 +99,8 @@ def _interrupt(*_: object) -> None:
 
 
 def _run(arguments: list[str]) -> int:
+    if STATUS.wrong and arguments[:1] != ["doctor"]:
+        return _fail(STATUS.reason, 2)
     try:
         status: int = app(arguments, prog_name="shuffledp", standalone_mode=False) or 0
         return _fail(_INTERRUPTED, status) if status == _INTERRUPT_STATUS else status

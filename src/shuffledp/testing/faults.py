@@ -21,6 +21,7 @@ CAUGHT_BY = {
     "a sign error in the estimator": "the predicted error is the exact one",
     "a fast route without noise": "sample_tally has the law of the round",
     "a release without noise": "messages have the law of the round",
+    "a tally with one too many": "tallies add up in any order",
 }
 """From each fault to the check that must find it."""
 
@@ -37,11 +38,12 @@ class _Broken:
 
 
 def planted_faults(protocol: Any) -> dict[str, Any]:
-    """The protocol with a fault each: in its randomizer, its fast route, its estimator or its release."""
+    """The protocol with a fault each: in its randomizer, its fast route, its estimator, its tally or its release."""
     faults = {
         "a probability off by five per cent": _Broken(protocol, randomize_all=_sometimes_another_value(protocol)),
         "a sign error in the estimator": _Broken(protocol, estimate=_mirrored_estimate(protocol)),
         "a fast route without noise": _Broken(protocol, sample_tally=_noiseless(protocol)),
+        "a tally with one too many": _Broken(protocol, tally=_one_too_many(protocol)),
     }
     if protocol.model == "central":  # its users send what they hold; the noise comes with the release
         faults["a release without noise"] = _Broken(
@@ -53,6 +55,16 @@ def planted_faults(protocol: Any) -> dict[str, Any]:
         "an outcome that never happens": _Broken(protocol, randomize_all=_without_one_outcome(protocol)),
         "one user's randomness for all": _Broken(protocol, randomize_all=_same_report_for_all(protocol)),
     }
+
+
+def _one_too_many(protocol: Any) -> Callable[..., Tally]:
+    def tally(messages: Messages) -> Tally:
+        counted = protocol.tally(messages)
+        counts = counted.counts.copy()
+        counts[0] += 1
+        return replace(counted, counts=counts)
+
+    return tally
 
 
 def _last_value(protocol: Any) -> Any:

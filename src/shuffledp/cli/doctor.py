@@ -1,0 +1,94 @@
+"""``shuffledp doctor``: what this installation consists of, which kernels it uses, and whether it is sound."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from importlib import metadata
+from typing import Any
+
+import typer
+
+import shuffledp
+from shuffledp.cli.options import JsonOption
+from shuffledp.cli.screen import print_json, say
+from shuffledp.native import STATUS
+
+__all__ = ["doctor"]
+
+_PACKAGES = ("numpy", "cryptography", "scipy", "pyarrow", "altair", "dp-accounting")
+_EXTRAS = {
+    "collection": ("httptools", "prometheus-client", "starlette", "uvicorn", "uvloop"),
+    "postgres": ("psycopg", "psycopg-pool"),
+    "pandas": ("pandas",),
+    "opendp": ("opendp",),
+}
+_SPEED_BYTES = 1 << 24
+
+
+def doctor(as_json: JsonOption = False) -> None:
+    """Which version and kernels are active, and why; which parts can be used; how fast random bits come.
+
+    Example: shuffledp doctor
+    """
+    found = _examine()
+    if as_json:
+        print_json(found)
+    else:
+        _show(found)
+    if not found["sound"]:
+        raise typer.Exit(1)
+
+
+def _examine() -> dict[str, Any]:
+    packages = [{"name": name, "version": _version(name)} for name in _PACKAGES]
+    speed = _keystream_speed()
+    return {
+        "version": shuffledp.__version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "processors": os.cpu_count() or 1,
+        "native": {"active": STATUS.active, "reason": STATUS.reason},
+        "keystream_gigabytes_per_second": round(speed, 2),
+        "packages": packages,
+        "extras": [
+            {"name": extra, "missing": [name for name in names if _version(name) is None]}
+            for extra, names in _EXTRAS.items()
+        ],
+        "sound": not STATUS.wrong and all(each["version"] for each in packages) and speed > 0,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _keystream_speed() -> float:
+    """Secure random bytes per nanosecond; 0 if two draws are the same."""
+    from shuffledp.randomness import SYSTEM, draw_bytes
+
+    first = draw_bytes(_SPEED_BYTES, SYSTEM)
+    second = first.copy()
+    start = time.perf_counter_ns()
+    SYSTEM.fill(first)
+    elapsed = time.perf_counter_ns() - start
+    return 0.0 if (first == second).all() else _SPEED_BYTES / elapsed
+
+
+def _show(found: dict[str, Any]) -> None:
+    native = found["native"]
+    say(f"shuffledp {found['version']}, Python {found['python']}, {found['system']}, {found['processors']} processors")
+    say(f"kernels: {'compiled' if native['active'] else 'numpy'} ({native['reason']})")
+    say(f"secure random bits: AES-256-CTR, {found['keystream_gigabytes_per_second']:.1f} GB/s")
+    say("packages: " + ", ".join(f"{each['name']} {each['version'] or 'MISSING'}" for each in found["packages"]))
+    for extra in found["extras"]:
+        if missing := ", ".join(extra["missing"]):
+            say(f"{extra['name']}: lacks {missing}; pip install 'shuffledp[{extra['name']}]'")
+        else:
+            say(f"{extra['name']}: can be used")
+    if not found["sound"]:
+        say("Something is wrong: see above.")
