@@ -214,16 +214,22 @@ def _if_it_applies(compute: Any) -> Any:
         return None
 
 
+def _items(number: int, *, past: bool = False) -> str:
+    if number == 1:
+        return f"1 item {'was' if past else 'is'}"
+    return f"{number:,} items {'were' if past else 'are'}"
+
+
 def _show(solution: Solution, theory: dict[str, Any], measured: MeasuredSampleSize | None) -> None:
     problem, method = solution.problem, solution.method
     words = problem.words()
     say(
-        f"{words[0].upper()}{words[1:]}: {problem.support_size:,} items are held, "
+        f"{words[0].upper()}{words[1:]}: {_items(problem.support_size)} held, "
         f"of {domain_words(problem)} possible ones."
     )
     say(
         f"{solution.users:,} users with {method.protocol} ({method.model} model, {method.calibration} calibration) at "
-        f"epsilon = {method.epsilon:g}, delta = {method.delta:g}; {len(solution.reported):,} items were reported."
+        f"epsilon = {method.epsilon:g}, delta = {method.delta:g}; {_items(len(solution.reported), past=True)} reported."
     )
     say(f"Found: {_shortened(solution.answer)}.")
     say(f"Truth: {_shortened(solution.truth)}.")

@@ -104,8 +104,8 @@ def _checked(gamma: float) -> float:
 
 
 def _check_users(users: int) -> None:
-    if users < 1:
-        raise ParameterError(f"At least one user is needed, not {users}.", users=users)
+    if not users >= 1 or users % 1:
+        raise ParameterError(f"A whole number of users is needed, at least one, not {users}.", users=users)
 
 
 def _check_error(error: float) -> None:

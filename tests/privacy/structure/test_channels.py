@@ -36,6 +36,11 @@ def test_a_matrix_is_one_message_each():
     assert channel.weights == ((3, 3), (2, 4))
 
 
+def test_a_ragged_matrix_is_refused():
+    with pytest.raises(ParameterError, match="different lengths"):
+        Channel.from_matrix([[1, 0], [1]])
+
+
 def test_randomized_response():
     channel = Channel.randomized_response(4, Fraction(5, 2))
     assert channel.law(2) == {

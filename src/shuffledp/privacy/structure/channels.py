@@ -70,6 +70,8 @@ class Channel:
     @classmethod
     def from_matrix(cls, rows: Sequence[Sequence[Exact]]) -> Channel:
         """One message each: row x is the law of the message on value x, both numbered from 0."""
+        if len({len(row) for row in rows}) > 1:
+            raise ParameterError("The rows have different lengths; each needs an entry for every message.")
         return cls.of({value: {(sent,): share for sent, share in enumerate(row)} for value, row in enumerate(rows)})
 
     @classmethod
