@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shuffledp.collection import wire
 from shuffledp.collection.canonical import canonical
 from shuffledp.collection.keys import SigningKey, to_base64
-from shuffledp.collection.wire import Manifest, ReportFormat, digest
+from shuffledp.collection.wire import MOST_MANIFEST_BYTES, BadSignatureError, Manifest, ReportFormat, digest
 from shuffledp.errors import ParameterError
 
 FORMAT = ReportFormat(bytes(range(32)), 3, 50)
@@ -89,6 +90,38 @@ def test_who_signed_it(key):
     bare = to_base64(key.sign(canonical(document["batch"])))  # as if signed for another purpose
     with pytest.raises(ParameterError, match="signature is not one"):
         Manifest.verified(canonical({**document, "signature": bare}), key.public)
+
+
+def test_nothing_is_parsed_before_the_signature_is_known_to_be_right(key, monkeypatch):
+    """Whoever is not the shuffler cannot have the analyzer read a document, however large or odd."""
+    content = manifest().signed(key)
+    document = content[len(b'{"batch":') : -len(b',"signature":""}') - 86]
+    assert json.loads(document) == json.loads(content)["batch"]
+    odd = content.replace(document, b"[" * 100_000)
+
+    def parse(*_, **__):
+        raise AssertionError("parsed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(wire, "parse_canonical", parse)
+        for wrong, public in ((content, SigningKey.create().public), (odd, key.public)):
+            with pytest.raises(BadSignatureError, match="signature is not one"):
+                Manifest.verified(wrong, public)
+        with pytest.raises(AssertionError, match="parsed"):
+            Manifest.verified(content, key.public)
+    for wrong in (b"", b"{}", document, content[1:], content[:-1], content + b" ", b'{"batch":', content[-103:]):
+        with pytest.raises(ParameterError, match="not the canonical form"):
+            Manifest.verified(wrong, key.public)
+    with pytest.raises(ParameterError, match="at most"):
+        Manifest.verified(content + bytes(MOST_MANIFEST_BYTES), key.public)
+    assert Manifest.unverified(content) == manifest()
+
+
+def test_a_signed_document_that_is_not_canonical(key):
+    document = canonical(manifest().to_document()).replace(b":", b": ", 1)
+    signature = to_base64(key.sign(b"shuffledp batch v1\n" + document)).encode()
+    with pytest.raises(ParameterError, match="not in canonical form"):
+        Manifest.verified(b'{"batch":' + document + b',"signature":"' + signature + b'"}', key.public)
 
 
 @settings(max_examples=200)

@@ -19,6 +19,7 @@ from shuffledp.errors import ParameterError
 __all__ = [
     "MOST_MANIFEST_BYTES",
     "REPORT_ID_SIZE",
+    "BadSignatureError",
     "Manifest",
     "ReportFormat",
     "digest",
@@ -31,6 +32,12 @@ MOST_MANIFEST_BYTES = 1 << 24
 _MOST_CHUNKS = 1 << 17
 _MOST_CHUNK_BYTES = 1 << 26
 _SIGNED_AS = b"shuffledp batch v1\n"
+_BEFORE, _BETWEEN, _AFTER = b'{"batch":', b',"signature":"', b'"}'  # the one form of a signed manifest
+_SIGNATURE_LETTERS = 86  # 64 bytes
+
+
+class BadSignatureError(ParameterError):
+    """A manifest has the form of a signed one, but the signature is not the shuffler's."""
 
 
 def digest(content: bytes | memoryview) -> bytes:
@@ -159,12 +166,35 @@ class Manifest:
 
     @classmethod
     def verified(cls, content: bytes, shuffler: VerifyingKey) -> Self:
-        """The manifest, if that key signed it; else a ParameterError."""
-        envelope = parse_canonical(content, most_bytes=MOST_MANIFEST_BYTES)
-        if not isinstance(envelope, dict) or set(envelope) != {"batch", "signature"}:
-            raise ParameterError("A signed manifest has the keys batch and signature.")
-        shuffler.verify(from_base64(envelope["signature"], 64), _SIGNED_AS + canonical(envelope["batch"]))
-        return cls.from_document(envelope["batch"])
+        """The manifest, if that key signed it; else a BadSignatureError. Nothing is parsed before that is known."""
+        batch, signature = _signed_parts(content)
+        try:
+            shuffler.verify(signature, _SIGNED_AS + batch)
+        except ParameterError:
+            raise BadSignatureError(
+                f"The signature is not one of the key {shuffler.id} over this document in its canonical form."
+            ) from None
+        return cls._from_bytes(batch)
+
+    @classmethod
+    def unverified(cls, content: bytes) -> Self:
+        """The manifest of bytes whose signature was verified when they arrived."""
+        return cls._from_bytes(_signed_parts(content)[0])
+
+    @classmethod
+    def _from_bytes(cls, batch: bytes) -> Self:
+        return cls.from_document(parse_canonical(batch, most_bytes=MOST_MANIFEST_BYTES))
+
+
+def _signed_parts(content: bytes) -> tuple[bytes, bytes]:
+    """The bytes that are signed and the signature; a canonical document has one form, so both are found by place."""
+    if len(content) > MOST_MANIFEST_BYTES:
+        raise ParameterError(f"The manifest has {len(content):,} bytes; at most {MOST_MANIFEST_BYTES:,} are read.")
+    end = len(content) - len(_AFTER) - _SIGNATURE_LETTERS
+    signed, between = content[len(_BEFORE) : max(end - len(_BETWEEN), 0)], content[max(end - len(_BETWEEN), 0) : end]
+    if not (content.startswith(_BEFORE) and between == _BETWEEN and content.endswith(_AFTER)):
+        raise ParameterError("This is not the canonical form of a signed manifest: an object of batch and signature.")
+    return signed, from_base64(content[end : -len(_AFTER)].decode(errors="replace"), 64)
 
 
 def _from_hex(text: Any) -> bytes:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import secrets
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -141,8 +144,11 @@ def shared_collection(tmp_path_factory: pytest.TempPathFactory) -> Collection:
 
 
 @pytest.fixture
-def collection(tmp_path: Path) -> Collection:
-    return Collection(tmp_path / "collection")
+def collection() -> Iterator[Collection]:
+    """In memory, where a folder can be there: these tests sync thousands of times, and none is about the disk."""
+    memory = Path("/dev/shm")
+    with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        yield Collection(Path(folder) / "collection")
 
 
 class Reply:
@@ -167,7 +173,7 @@ class Client:
         self.port = port
 
     def request(self, method: str, path: str, content: Any = None) -> Reply:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request(method, path, content)
             return Reply(connection.getresponse())
@@ -215,7 +221,7 @@ class Served(Client):
 
     def close(self) -> None:
         self._server.should_exit = True
-        self._thread.join(30)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         self._socket.close()
 

@@ -12,6 +12,7 @@ from shuffledp.privacy.composition import compose_all
 from shuffledp.privacy.guarantee import least_epsilon
 
 AMPLE = Budget(100.0, 1e-4)
+BATCH, OTHER = bytes(32), bytes([1] * 32)
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def test_what_is_spent_is_the_composition_of_all_laws(shared_collection, ledger,
     tasks = tasks_of(shared_collection, *NAMES, "count/balcer-cheu")
     previous = 0.0
     for place, task in enumerate(tasks):
-        entry = ledger.reserve(task, AMPLE)
+        entry = ledger.reserve(task, AMPLE, BATCH)
         assert entry.granted
         assert entry.releases == place + 1
         assert entry.spent_epsilon > previous
@@ -49,18 +50,18 @@ def test_a_release_beyond_the_budget_is_refused_and_stays_refused(shared_collect
     first, second, third = tasks_of(shared_collection, *["histogram/uniform-blanket"] * 3)
     budget = Budget(1.1, 1e-6)
     ledger = Ledger(tmp_path / "ledger.db")
-    assert ledger.reserve(first, budget).granted
-    refused = ledger.reserve(second, budget)
+    assert ledger.reserve(first, budget, BATCH).granted
+    refused = ledger.reserve(second, budget, BATCH)
     assert not refused.granted
     assert refused.spent_epsilon > 1.1
     assert "the budget of the population is 1.1" in refused.reason
     assert len(refused.reason.splitlines()) == 1
     ledger.close()
     ledger = Ledger(tmp_path / "ledger.db")
-    assert ledger.reserve(second, AMPLE) == refused
+    assert ledger.reserve(second, AMPLE, BATCH) == refused
     assert ledger.entry(second.id) == refused
     assert ledger.entry(third.id) is None
-    more = ledger.reserve(third, AMPLE)
+    more = ledger.reserve(third, AMPLE, BATCH)
     assert more.granted
     assert more.releases == 2, "what was refused spent nothing"
     ledger.close()
@@ -69,7 +70,7 @@ def test_a_release_beyond_the_budget_is_refused_and_stays_refused(shared_collect
 def test_a_budget_of_just_one_release_allows_it(shared_collection, ledger):
     for name in NAMES:
         (task,) = tasks_of(shared_collection, name, population=f"of {name}")
-        entry = ledger.reserve(task, Budget(task.epsilon, task.delta))
+        entry = ledger.reserve(task, Budget(task.epsilon, task.delta), BATCH)
         assert entry.granted
         assert entry.spent_epsilon <= task.epsilon
 
@@ -77,8 +78,8 @@ def test_a_budget_of_just_one_release_allows_it(shared_collection, ledger):
 def test_populations_do_not_touch_each_other(shared_collection, ledger):
     one, other = (tasks_of(shared_collection, "count/balcer-cheu", population=name)[0] for name in ("one", "other"))
     budget = Budget(1.0, 1e-6)
-    assert ledger.reserve(one, budget).granted
-    assert ledger.reserve(other, budget).granted
+    assert ledger.reserve(one, budget, BATCH).granted
+    assert ledger.reserve(other, budget, BATCH).granted
 
 
 def test_asked_from_many_threads_each_task_is_reserved_once(shared_collection, tmp_path):
@@ -89,7 +90,7 @@ def test_asked_from_many_threads_each_task_is_reserved_once(shared_collection, t
 
     def ask():
         for task in tasks:
-            answers[task.id].append(ledger.reserve(task, budget))
+            answers[task.id].append(ledger.reserve(task, budget, BATCH))
 
     threads = [threading.Thread(target=ask) for _ in range(3)]
     for thread in threads:
@@ -108,7 +109,7 @@ def test_asked_from_many_threads_each_task_is_reserved_once(shared_collection, t
 
 def test_a_budget_with_too_small_a_delta_is_never_enough(shared_collection, ledger):
     (task,) = tasks_of(shared_collection, "sum/split-and-mix", settings={"domain": _unit()})
-    entry = ledger.reserve(task, Budget(600.0, 1e-12))
+    entry = ledger.reserve(task, Budget(600.0, 1e-12), BATCH)
     assert not entry.granted
     assert entry.spent_epsilon == float("inf")
     assert ledger.entry(task.id) == entry

@@ -14,12 +14,12 @@ import pytest
 COMMAND = """
 import sys
 from shuffledp.cli import main
-from shuffledp.cli.serve_analyzer import serve_analyzer
+from shuffledp.collection.analyzer import tallying
 if __name__ == "__main__":
-    main.app.command("analyzer")(serve_analyzer)
-    sys.exit(main._run(sys.argv[1:]))
+    tallying._WORTH_PROCESSES, tallying._FEWEST = 1000, 200  # further processes also for few messages
+    sys.exit(main._run(["serve", *sys.argv[1:]]))
 """
-MESSAGES = 24_000  # enough for further processes
+MESSAGES = 6000
 
 
 class Process:
@@ -53,7 +53,7 @@ class Process:
     def stop(self, how=signal.SIGTERM):
         self.process.send_signal(how)
         status = self.process.wait(60)
-        self._reader.join(10)
+        self._reader.join(60)
         self.process.stderr.close()
         return status
 
@@ -61,7 +61,7 @@ class Process:
 @pytest.fixture
 def large(collection):
     task = collection.task("histogram/k-rr", maximum_users=MESSAGES)
-    return collection.batch(task, collection.sealed(task, np.arange(MESSAGES) % 4), chunk_records=5000)
+    return collection.batch(task, collection.sealed(task, np.arange(MESSAGES) % 4), chunk_records=1500)
 
 
 def test_stopped_while_opening_and_started_again(collection, large, new_client):
@@ -69,7 +69,10 @@ def test_stopped_while_opening_and_started_again(collection, large, new_client):
     client = new_client(first.port)
     assert client.get("/readyz").status == 200
     client.deliver(large)
-    time.sleep(1.0)
+    deadline = time.monotonic() + 60
+    while 'messages_total{result="counted"}' not in client.get("/metrics").text:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     assert first.stop() == 0
     events = [event["event"] for event in first.events()]
     assert events[0] == "task"
@@ -96,5 +99,5 @@ def test_a_port_in_use_is_said_in_one_line(collection):
     assert second.stderr.startswith("error: Cannot listen on 127.0.0.1 port")
     third = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert third.returncode == 1
-    assert "error: Another analyzer works in" in third.stderr
+    assert "error: Another process works in" in third.stderr
     assert first.stop() == 0

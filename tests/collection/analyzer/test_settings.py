@@ -2,30 +2,32 @@
 
 import json
 import os
-import subprocess
-import sys
+import stat
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from shuffledp.cli import main
 from shuffledp.collection.analyzer.overview import overview
 from shuffledp.collection.analyzer.server import Analyzer, check_analyzer
 from shuffledp.collection.analyzer.settings import Budget, read_budgets
 from shuffledp.collection.keys import SealingKey, SigningKey
 from shuffledp.errors import DataError, ParameterError
 
-COMMAND = """
-import sys
-from shuffledp.cli import main
-from shuffledp.cli.serve_analyzer import serve_analyzer
-main.app.command("analyzer")(serve_analyzer)
-sys.exit(main._run(sys.argv[1:]))
-"""
 
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """The command, in this process."""
 
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", COMMAND, "analyzer", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=60)
+    def command(*arguments: str, **environment: str) -> tuple[int, str, str]:
+        with monkeypatch.context() as changed:
+            for name, value in environment.items():
+                changed.setenv(name, value)
+            status = main._run(["serve", "analyzer", *arguments])
+        return status, *capsys.readouterr()
+
+    return command
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ def test_a_key_that_others_can_read_is_refused(collection):
 
 def test_one_analyzer_in_a_folder(collection):
     first = collection.open()
-    with pytest.raises(DataError, match="Another analyzer"):
+    with pytest.raises(DataError, match="Another process"):
         Analyzer(collection.settings())
     first.close()
     collection.open().close()
@@ -137,20 +139,61 @@ def test_the_operator_sees_how_far_everything_is(collection, deliver):
     analyzer.close()
 
 
-def test_the_command_checks_and_says_what_is_wrong(collection):
+def test_the_command_checks_and_says_what_is_wrong(collection, run):
     collection.task("histogram/k-rr", name="commute")
     config = str(collection.config())
-    good = run("--config", config, "--check")
-    assert (good.returncode, good.stderr) == (0, "")
-    assert "1 tasks" in good.stdout
-    assert "commute: waiting." in good.stdout
-    told = json.loads(run("--config", config, "--check", "--json").stdout)
-    assert set(told) == {"tasks", "populations"}
-    wrong = run("--config", config, "--check", SHUFFLEDP_ANALYZER_COLOUR="red")
-    assert wrong.returncode == 2
-    assert wrong.stderr.startswith("error: Unknown setting 'colour'")
-    missing = run("--check", SHUFFLEDP_ANALYZER_WORK=str(collection.folder / "work"))
-    assert missing.returncode == 2
-    assert "Missing settings of the analyzer" in missing.stderr
-    assert len(missing.stderr.splitlines()) == 1
-    assert "--config" in run("--help").stdout
+    status, told, complaint = run("--config", config, "--check")
+    assert (status, complaint) == (0, "")
+    assert "1 tasks" in told
+    assert "commute: waiting." in told
+    assert set(json.loads(run("--config", config, "--check", "--json")[1])) == {"tasks", "populations"}
+    status, _, complaint = run("--config", config, "--check", SHUFFLEDP_ANALYZER_COLOUR="red")
+    assert status == 2
+    assert complaint.startswith("error: Unknown setting 'colour'")
+    status, _, complaint = run("--check", SHUFFLEDP_ANALYZER_WORK=str(collection.folder / "work"))
+    assert status == 2
+    assert "Missing settings of the analyzer" in complaint
+    assert len(complaint.splitlines()) == 1
+    assert "--config" in run("--help")[1]
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_only_the_owner_can_read_what_is_kept(collection, deliver):
+    """Whatever the mask of the process and the folder's rights were; results are public."""
+    task = collection.task("histogram/k-rr")
+    batch = collection.batch(task, collection.sealed(task, np.zeros(200, dtype=int)))
+    work = collection.folder / "work"
+    work.chmod(0o755)
+    for name in ("ledger.db", "analyzer.db"):
+        (work / name).touch(0o644)
+        (work / name).chmod(0o644)
+    before = os.umask(0o002)
+    try:
+        analyzer = collection.open()
+        deliver(analyzer, batch)
+        assert {mode(each) for each in work.rglob("*") if each.is_dir() and each.name != "releases"} == {0o700}
+        files = {each.relative_to(work): mode(each) for each in work.rglob("*") if each.is_file()}
+        assert mode(work) == 0o700
+        assert set(files.values()) == {0o600}, files
+        assert {"ledger.db", "ledger.db-wal", "analyzer.db", "analyzer.db-shm", "0.chunk", ".lock"} <= {
+            file.name for file in files
+        }
+        analyzer.releaser.release(task.id)
+        analyzer.close()
+        assert mode(work / "releases" / f"{task.id.hex()}.json") == 0o664
+    finally:
+        os.umask(before)
+
+
+def test_a_folder_that_stays_open_to_others_is_refused(collection, monkeypatch):
+    (collection.folder / "work").chmod(0o750)
+
+    def not_yours(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "chmod", not_yours)
+    with pytest.raises(DataError, match=r"can be used by others.*chmod go="):
+        collection.open()

@@ -1,5 +1,6 @@
 """Opening and counting: every message once, what is wrong is rejected alone, and pieces add up on any cores."""
 
+import hashlib
 import multiprocessing
 import os
 import signal
@@ -129,11 +130,14 @@ def _unit():
 
 PARENT = """
 import sys, time
+from types import SimpleNamespace
 from shuffledp.collection.analyzer import tallying
 from shuffledp.collection.keys import SealingKey
+from shuffledp.protocols.documents import from_document
 
 if __name__ == "__main__":
-    with tallying._processes(2, SealingKey.create(), ({told!r}, bytes(32), 1, 50)) as pool:
+    told = SimpleNamespace(protocol=from_document({told!r}), id=bytes(32), message_size=1, sealed_size=50)
+    with tallying.opening_processes(told, SealingKey.create(), 2) as pool:
         for future in [pool.submit(time.sleep, 0.1) for _ in range(2)]:
             future.result()
         print(*pool._processes, flush=True)
@@ -153,7 +157,7 @@ def test_processes_that_know_the_key_end_with_a_killed_analyzer(collection, tmp_
         assert len(children) >= 1
         assert all(_is_alive(child) for child in children)
         parent.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while any(_is_alive(child) for child in children) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(_is_alive(child) for child in children)
@@ -195,4 +199,30 @@ def test_copies_are_found_in_bounded_memory(tmp_path, at_once):
     records += [records[3], records[40], records[3], records[7][:-1] + b"?"]
     (tmp_path / "messages").write_bytes(b"".join(records))
     pieces = [Piece(tmp_path / "messages", start * 20, min(20, 54 - start)) for start in range(0, 54, 20)]
-    assert find_repeats(pieces, 20, at_once=at_once) == {2: [10, 11, 12]}
+    assert find_repeats(pieces, 20, at_once=at_once) == {2: bytes(10) + b"\x01\x01\x01\x00"}
+
+
+def test_messages_that_begin_alike_cost_no_more_than_others(tmp_path, monkeypatch):
+    """Whoever stuffs a round with them does not have a file opened, nor a message looked at, for each."""
+    beginning, size, number = os.urandom(32), 50, 20_000
+    records = [beginning + os.urandom(size - 32) for _ in range(number)]
+    records += [records[0]] * number
+    (tmp_path / "messages").write_bytes(b"".join(records))
+    pieces = [Piece(tmp_path / "messages", start * size, 4000) for start in range(0, len(records), 4000)]
+    opened, looked_at = [], []
+    true_open, true_hash = Path.open, hashlib.blake2b
+
+    def open_counted(*arguments):
+        opened.append(arguments)
+        return true_open(*arguments)
+
+    def hash_counted(*arguments, **options):
+        looked_at.append(arguments)
+        return true_hash(*arguments, **options)
+
+    monkeypatch.setattr(Path, "open", open_counted)
+    monkeypatch.setattr(hashlib, "blake2b", hash_counted)
+    found = find_repeats(pieces, size)
+    assert found == {place: bytes([1]) * 4000 for place in range(5, 10)}
+    assert len(opened) <= 2 * len(pieces)
+    assert len(looked_at) == number + 1, "only the copies, and what they are copies of"

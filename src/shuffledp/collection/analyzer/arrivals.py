@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
+from starlette.types import Message
 
 from shuffledp.collection.analyzer.receiving import Batches, Outcome, most_manifest_bytes, read_manifest
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
@@ -23,6 +24,8 @@ from shuffledp.errors import ParameterError
 __all__ = ["Arrivals", "read_task_id"]
 
 _MOST_MISSING = 1000
+_SHORT = 1 << 16  # a body that is not wanted is let through and dropped, so that the connection can go on
+_CLOSE = (b"connection", b"close")
 _UNKNOWN_TASK = problem(403, "unknown-task", "This analyzer answers no such task.", close=True)
 _NO_BATCH = problem(404, "no-batch", "There is no batch of this task, or it has no such chunk.", close=True)
 _BAD_SIGNATURE = problem(403, "bad-signature", "The manifest is not signed by the shuffler of the task.")
@@ -43,8 +46,15 @@ def read_task_id(text: str) -> bytes | None:
     return bytes.fromhex(text)
 
 
+class _NoRoomError(Exception):
+    """Too many bytes wait already."""
+
+
 class Arrivals:
-    """Takes manifests and chunks; so many bytes at a time and no more."""
+    """Takes manifests and chunks; so many bytes at a time and no more.
+
+    Only bytes that have arrived count, so that slow senders do not keep out quick ones.
+    """
 
     def __init__(
         self,
@@ -91,10 +101,7 @@ class Arrivals:
         task = self._tasks.get(task_id) if task_id else None
         if task is None or task_id is None:
             return _UNKNOWN_TASK
-        with self._reserved(request, most_manifest_bytes(task)) as refusal:
-            if refusal is not None:
-                return refusal
-            content = await _body(request, most_manifest_bytes(task))
+        async with self._body(request, most_manifest_bytes(task)) as content:
             if isinstance(content, Answer):
                 return content
             async with self._one_manifest:
@@ -124,12 +131,9 @@ class Arrivals:
         if task_id is None or index is None:
             return _NO_BATCH
         size = await run_in_threadpool(self._size, task_id, index)
-        if size is None:
-            return _NO_BATCH
-        with self._reserved(request, size) as refusal:
-            if refusal is not None:
-                return refusal
-            content = await _body(request, size)
+        if isinstance(size, Answer):
+            return _unread(request, size)
+        async with self._body(request, size) as content:
             if isinstance(content, Answer):
                 return content
             return await _durably(self._keep, task_id, index, content)
@@ -144,17 +148,17 @@ class Arrivals:
         state = known.state.value if known else ""
         return json_answer({"state": state}, status=201 if outcome is Outcome.NEW else 200)
 
-    def _size(self, task_id: bytes, index: int) -> int | None:
-        """The bytes of a chunk; of a finished batch none is kept, so that any that can be one is taken."""
+    def _size(self, task_id: bytes, index: int) -> int | Answer:
+        """The bytes of a chunk that is missing; of any other, the answer, which does not depend on what is sent."""
         known = self._batches.get(task_id)
         if known is None or not 0 <= index < known.chunks:
-            return None
-        if known.state.is_final:
-            return 1 << 26
+            return _NO_BATCH
         try:
-            return self._batches.manifest(task_id).chunk_size(index)
+            if not known.state.is_final and not self._batches.holds(task_id, index):
+                return self._batches.manifest(task_id).chunk_size(index)
         except FileNotFoundError:  # finished just now
-            return 1 << 26
+            known = self._batches.get(task_id) or known
+        return json_answer({"state": known.state.value})
 
     def _show(self, task_id: bytes, *, status: int = 200) -> Answer:
         known = self._batches.get(task_id)
@@ -163,22 +167,46 @@ class Arrivals:
         missing = self._batches.missing(task_id, _MOST_MISSING)
         return json_answer({"state": known.state.value, "missing": missing}, status=status)
 
-    @contextmanager
-    def _reserved(self, request: Request, most: int) -> Iterator[Answer | None]:
-        """Room for a body of at most so many bytes, or why there is none."""
-        told = declared_length(request.scope)
-        size = most if told is None else told
-        if size > most:
-            yield _TOO_LONG
-        elif self._at_work and self._at_work + size > self._room:
-            yield _BUSY
-        else:
+    @asynccontextmanager
+    async def _body(self, request: Request, most: int) -> AsyncIterator[bytes | Answer]:
+        """The body, if it has at most so many bytes, or why there is none; it counts for as long as it is needed."""
+        own = 0
+
+        async def receive() -> Message:
+            nonlocal own
+            message = await request.receive()
+            size = len(message.get("body", b""))
+            if self._at_work > own and self._at_work + size > self._room:  # one may always arrive, however long
+                raise _NoRoomError
+            own += size
             self._at_work += size
+            return message
+
+        try:
             try:
-                yield None
-            finally:
-                self._at_work -= size
-                self._arrived()
+                told = declared_length(request.scope) or 0
+                if told > most:
+                    raise TooLongError
+                if self._at_work and self._at_work + told > self._room:
+                    raise _NoRoomError
+                content: bytes | Answer = await read_body(receive, most=most)
+            except (TooLongError, DisconnectedError, _NoRoomError) as error:
+                content = _REFUSALS[type(error)]
+            yield content
+        finally:
+            self._at_work -= own
+            self._arrived()
+
+
+_REFUSALS: dict[type[Exception], Answer] = {TooLongError: _TOO_LONG, DisconnectedError: _CUT_OFF, _NoRoomError: _BUSY}
+
+
+def _unread(request: Request, answer: Answer) -> Answer:
+    """The answer to a request whose body does not matter: if it is long, or may be, the connection ends with it."""
+    told = declared_length(request.scope)
+    if (told is not None and told <= _SHORT) or _CLOSE in answer.headers:
+        return answer
+    return Answer(answer.status, answer.body, (*answer.headers, _CLOSE))
 
 
 async def _durably(function: Callable[..., Answer], *arguments: Any) -> Answer:
@@ -188,15 +216,6 @@ async def _durably(function: Callable[..., Answer], *arguments: Any) -> Answer:
     except (OSError, sqlite3.Error) as error:
         event("not-durable", level=logging.ERROR, reason=type(error).__name__)
         return _NOT_DURABLE
-
-
-async def _body(request: Request, most: int) -> bytes | Answer:
-    try:
-        return await read_body(request.receive, most=most)
-    except TooLongError:
-        return _TOO_LONG
-    except DisconnectedError:
-        return _CUT_OFF
 
 
 def _read_index(text: str) -> int | None:

@@ -1,7 +1,8 @@
 """The ledger: what was released about each population, and whether its budget allows one more.
 
 Every release is kept with the protocol's exact parameters, so that its privacy law can be computed anew. The
-privacy losses of all releases are convolved. A release that was refused stays refused.
+privacy losses of all releases are convolved. A release that was refused stays refused. An entry belongs to one
+batch: another batch of the same task is refused, whatever else was lost.
 """
 
 from __future__ import annotations
@@ -11,23 +12,25 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from shuffledp.collection.analyzer.estimating import NotReleasedError
 from shuffledp.collection.analyzer.settings import Budget
 from shuffledp.collection.canonical import canonical, parse_canonical, portable
 from shuffledp.collection.padding import capped_guarantee
+from shuffledp.collection.service.folders import private_database
 from shuffledp.collection.task import MOST_TASK_BYTES, Task
 from shuffledp.errors import DataError
 from shuffledp.privacy.composition import compose_all
 from shuffledp.privacy.guarantee import PrivacyLaw, least_epsilon
 from shuffledp.protocols.documents import from_document, to_document
 
-__all__ = ["Entry", "Ledger", "spent_in"]
+__all__ = ["Entry", "Ledger", "entries_in", "spent_in"]
 
-_VERSION = 1
+_VERSION = 2
 _SCHEMA = """
 CREATE TABLE releases (
     place INTEGER PRIMARY KEY,
@@ -38,10 +41,14 @@ CREATE TABLE releases (
     earlier INTEGER NOT NULL,
     budget_epsilon REAL NOT NULL,
     budget_delta REAL NOT NULL,
-    spent_epsilon REAL
+    spent_epsilon REAL,
+    manifest BLOB
 ) STRICT;
 CREATE INDEX releases_of_population ON releases (population) WHERE granted;
 """
+_FROM_VERSION_1 = "ALTER TABLE releases ADD COLUMN manifest BLOB"
+_ALL = "SELECT task, granted, earlier, budget_epsilon, budget_delta, spent_epsilon, manifest FROM releases"
+_ALL_OF_VERSION_1 = _ALL.replace("manifest", "NULL")
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,8 @@ class Entry:
     """How many there are over the population with this one, or would be."""
     spent_epsilon: float
     """What is spent with this one, or would be, at the delta of the budget; infinite if no epsilon is enough."""
+    manifest: bytes | None = None
+    """The SHA-256 of the batch's signed manifest; empty if it was lost, none in an entry of the first version."""
 
     @property
     def reason(self) -> str:
@@ -70,60 +79,57 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
+        private_database(path)
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=60)
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = FULL")
         with self._transaction() as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version not in (0, _VERSION):
+            if version not in (0, 1, _VERSION):
                 raise DataError(f"The ledger {path} has version {version}; this program reads {_VERSION}.")
             if version == 0:
                 for statement in filter(str.strip, _SCHEMA.split(";")):
                     connection.execute(statement)
+            if version == 1:
+                connection.execute(_FROM_VERSION_1)
+            if version != _VERSION:
                 connection.execute(f"PRAGMA user_version = {_VERSION}")
 
-    def reserve(self, task: Task, budget: Budget) -> Entry:
-        """Grant the release of a task, or refuse it, once and for all; asked again, the answer is the same."""
+    def reserve(self, task: Task, budget: Budget, manifest: bytes) -> Entry:
+        """Grant the release of a batch of a task, or refuse it, once and for all; asked again, the answer is the same.
+
+        ``manifest`` is the SHA-256 of the batch's signed manifest. NotReleasedError if there is an entry of another
+        batch of the task.
+        """
         with self._transaction() as connection:
-            known = self._find(connection, task.id)
-            if known is not None:
-                return known
-            earlier = _laws(connection, task.population)
-            entry = _judge([*earlier, task.guarantee.law], budget)
-            connection.execute(
-                "INSERT INTO releases (task, population, law, granted, earlier, budget_epsilon, budget_delta, "
-                "spent_epsilon) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    task.id,
-                    task.population,
-                    canonical(_law_document(task)),
-                    entry.granted,
-                    len(earlier),
-                    budget.epsilon,
-                    budget.delta,
-                    entry.spent_epsilon if math.isfinite(entry.spent_epsilon) else None,
-                ),
-            )
-            return entry
+            known = _find(connection, task.id)
+            if known is None:
+                return _enter(connection, task, budget, manifest)
+            if known.manifest is None:
+                connection.execute("UPDATE releases SET manifest = ? WHERE task = ?", (manifest, task.id))
+                return replace(known, manifest=manifest)
+            if known.manifest != manifest:
+                raise NotReleasedError("The ledger has an entry of another batch of this task; there is one release.")
+            return known
+
+    def take_up(self, task: Task, budget: Budget, manifest: bytes) -> Entry:
+        """Enter a release that has happened and is not here: it counts, whatever the budget says."""
+        with self._transaction() as connection:
+            return _enter(connection, task, budget, manifest, has_happened=True)
 
     def entry(self, task_id: bytes) -> Entry | None:
         """What was said to the release of a task."""
         with self._transaction() as connection:
-            return self._find(connection, task_id)
+            return _find(connection, task_id)
+
+    def manifest(self, task_id: bytes) -> bytes | None:
+        """The manifest that the release of a task is bound to, if it is."""
+        entry = self.entry(task_id)
+        return None if entry is None else entry.manifest
 
     def close(self) -> None:
         """Let go of the file."""
         self._connection.close()
-
-    def _find(self, connection: sqlite3.Connection, task_id: bytes) -> Entry | None:
-        row = connection.execute(
-            "SELECT granted, earlier, budget_epsilon, budget_delta, spent_epsilon FROM releases WHERE task = ?",
-            (task_id,),
-        ).fetchone()
-        if row is None:
-            return None
-        granted, earlier, epsilon, delta, spent = row
-        return Entry(bool(granted), Budget(epsilon, delta), earlier + 1, math.inf if spent is None else spent)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -139,14 +145,71 @@ class Ledger:
 
 def spent_in(path: Path, population: str, delta: float) -> tuple[int, float]:
     """How many releases a population has seen, and the epsilon of all of them at this delta; reads only."""
+    with _reading(path) as connection:
+        laws = _laws(connection, population) if connection else []
+    return len(laws), least_epsilon(compose_all(laws), delta) if laws else 0.0
+
+
+def entries_in(path: Path) -> dict[bytes, Entry]:
+    """All entries by their tasks; reads only."""
+    with _reading(path) as connection:
+        if connection is None:
+            return {}
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version == 0:
+            return {}
+        rows = connection.execute(_ALL_OF_VERSION_1 if version == 1 else _ALL)
+        return {task: _entry(*rest) for task, *rest in rows}
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection | None]:
     if not path.exists():
-        return 0, 0.0
+        yield None
+        return
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=60)
     try:
-        laws = _laws(connection, population)
+        yield connection
+    except sqlite3.DatabaseError as error:
+        raise DataError(f"The ledger {path} cannot be read ({error}): restore it from the backup.") from None
     finally:
         connection.close()
-    return len(laws), least_epsilon(compose_all(laws), delta) if laws else 0.0
+
+
+def _find(connection: sqlite3.Connection, task_id: bytes) -> Entry | None:
+    row = connection.execute(_ALL + " WHERE task = ?", (task_id,)).fetchone()
+    return None if row is None else _entry(*row[1:])
+
+
+def _entry(
+    granted: int, earlier: int, epsilon: float, delta: float, spent: float | None, manifest: bytes | None
+) -> Entry:
+    return Entry(bool(granted), Budget(epsilon, delta), earlier + 1, math.inf if spent is None else spent, manifest)
+
+
+def _enter(
+    connection: sqlite3.Connection, task: Task, budget: Budget, manifest: bytes, *, has_happened: bool = False
+) -> Entry:
+    earlier = _laws(connection, task.population)
+    entry = replace(_judge([*earlier, task.guarantee.law], budget), manifest=manifest)
+    if has_happened:
+        entry = replace(entry, granted=True)
+    connection.execute(
+        "INSERT INTO releases (task, population, law, granted, earlier, budget_epsilon, budget_delta, spent_epsilon, "
+        "manifest) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            task.id,
+            task.population,
+            canonical(_law_document(task)),
+            entry.granted,
+            len(earlier),
+            budget.epsilon,
+            budget.delta,
+            entry.spent_epsilon if math.isfinite(entry.spent_epsilon) else None,
+            manifest,
+        ),
+    )
+    return entry
 
 
 def _laws(connection: sqlite3.Connection, population: str) -> list[PrivacyLaw]:

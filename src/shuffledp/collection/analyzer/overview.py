@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import sqlite3
-from pathlib import Path
 from typing import Any
 
+from shuffledp.collection.analyzer.agreement import LEDGER, check_agreement
 from shuffledp.collection.analyzer.ledger import spent_in
+from shuffledp.collection.analyzer.receiving import Batch, batches_in
 from shuffledp.collection.analyzer.server import check_analyzer
 from shuffledp.collection.analyzer.settings import AnalyzerSettings, read_budgets
 
@@ -17,10 +17,11 @@ __all__ = ["overview"]
 def overview(settings: AnalyzerSettings) -> dict[str, Any]:
     """The tasks with the state of their batches, and what each population has spent of its budget."""
     tasks = check_analyzer(settings)
-    states = _states(settings.work / "analyzer.db")
+    check_agreement(settings.work)
+    batches = batches_in(settings.work)
     populations = {}
     for name, budget in read_budgets(settings.budgets).items():
-        releases, spent = spent_in(settings.work / "ledger.db", name, budget.delta)
+        releases, spent = spent_in(settings.work / LEDGER, name, budget.delta)
         populations[name] = {
             "epsilon": budget.epsilon,
             "delta": budget.delta,
@@ -29,22 +30,12 @@ def overview(settings: AnalyzerSettings) -> dict[str, Any]:
         }
     return {
         "tasks": [
-            {"task": task.id.hex(), "name": task.name, "population": task.population}
-            | dict(zip(("state", "reason"), states.get(task.id, ("waiting", "")), strict=True))
+            {"task": task.id.hex(), "name": task.name, "population": task.population} | _state(batches.get(task.id))
             for task in tasks
         ],
         "populations": populations,
     }
 
 
-def _states(path: Path) -> dict[bytes, tuple[str, str]]:
-    if not path.exists():
-        return {}
-    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=60)
-    try:
-        return {
-            task: (state, reason)
-            for task, state, reason in connection.execute("SELECT task, state, reason FROM batches")
-        }
-    finally:
-        connection.close()
+def _state(batch: Batch | None) -> dict[str, str]:
+    return {"state": batch.state.value, "reason": batch.reason} if batch else {"state": "waiting", "reason": ""}

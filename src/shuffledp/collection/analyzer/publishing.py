@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,11 @@ from shuffledp.collection.analyzer.page import release_page
 from shuffledp.collection.analyzer.receiving import sync_folder
 from shuffledp.output import write_all
 
-__all__ = ["Releases", "release_document"]
+__all__ = ["Releases", "published_in", "release_document"]
 
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _KINDS = ("json", "csv", "html")
+_ID = re.compile("[0-9a-f]{64}")
 
 
 def release_document(result: Result, entry: Entry, confidence: float) -> dict[str, Any]:
@@ -33,6 +35,7 @@ def release_document(result: Result, entry: Entry, confidence: float) -> dict[st
         "population": task.population,
         "opens": task.opens.strftime(_TIME),
         "closes": task.closes.strftime(_TIME),
+        "manifest": entry.manifest.hex() if entry.manifest else "",
         "reports": result.reports,
         "messages": {"counted": counted.messages, "dummies": counted.dummies, "rejected": counted.refused},
         "rejected": dict(sorted(counted.rejected.items())),
@@ -47,7 +50,7 @@ def release_document(result: Result, entry: Entry, confidence: float) -> dict[st
 
 @dataclass(frozen=True)
 class Releases:
-    """The published results, in a folder."""
+    """The published results, in a folder. They are public, and keep the access rights that new files get."""
 
     folder: Path
 
@@ -67,7 +70,12 @@ class Releases:
 
     def file(self, task_id: bytes, kind: str) -> Path:
         """Where a form of a release is: json, csv or html."""
-        return self.folder / f"{task_id.hex()}.{kind}"
+        return self.file_in(self.folder, task_id, kind)
+
+    @staticmethod
+    def file_in(folder: Path, task_id: bytes, kind: str) -> Path:
+        """Where it is in a folder."""
+        return folder / f"{task_id.hex()}.{kind}"
 
     def read(self, task_id: bytes, kind: str) -> bytes | None:
         """A form of a release, if it is there."""
@@ -75,6 +83,11 @@ class Releases:
             return self.file(task_id, kind).read_bytes()
         except FileNotFoundError:
             return None
+
+
+def published_in(folder: Path) -> set[bytes]:
+    """The tasks whose release is in a folder, whatever the analyzer knows about it; reads only."""
+    return {bytes.fromhex(file.stem) for file in folder.glob("*.json") if _ID.fullmatch(file.stem)}
 
 
 def _contents(result: Result, entry: Entry, confidence: float) -> Mapping[str, bytes]:

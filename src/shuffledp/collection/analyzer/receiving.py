@@ -10,18 +10,31 @@ import os
 import shutil
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
-from shuffledp.collection.canonical import parse_canonical
+from shuffledp.collection.service.folders import private_database
 from shuffledp.collection.task import Task
-from shuffledp.collection.wire import MOST_MANIFEST_BYTES, Manifest, digest
-from shuffledp.errors import DataError, ParameterError
+from shuffledp.collection.wire import MOST_MANIFEST_BYTES, BadSignatureError, Manifest, digest
+from shuffledp.errors import DataError
 
-__all__ = ["Batch", "BatchState", "Batches", "Outcome", "most_manifest_bytes", "read_manifest", "sync_folder"]
+__all__ = [
+    "Batch",
+    "BatchState",
+    "Batches",
+    "Outcome",
+    "batches_in",
+    "most_manifest_bytes",
+    "put_back",
+    "read_manifest",
+    "signed_manifest_in",
+    "sync_folder",
+    "tasks_with_chunks",
+]
 
 _VERSION = 1
 _SCHEMA = """
@@ -33,7 +46,8 @@ CREATE TABLE batches (
     reason TEXT NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID
 """
-_MANIFEST = "manifest"
+_DATABASE, _FOLDER, _MANIFEST, _CHUNK = "analyzer.db", "batches", "manifest", ".chunk"
+_ALL = "SELECT task, state, manifest, chunks, reason FROM batches"
 _FEW_CHUNKS = 1 << 12
 _USUAL_CHUNK_BYTES = 1 << 16
 _BYTES_PER_CHUNK, _OTHER_BYTES = 67, 1024  # of a manifest
@@ -89,12 +103,8 @@ def read_manifest(content: bytes, task: Task) -> Manifest | None:
     """The manifest, if the task's shuffler signed it; None if somebody else did. ParameterError if it does not fit."""
     try:
         manifest = Manifest.verified(content, task.shuffler)
-    except ParameterError:
-        envelope = parse_canonical(content, most_bytes=MOST_MANIFEST_BYTES)
-        if not isinstance(envelope, dict) or set(envelope) != {"batch", "signature"}:
-            raise
-        Manifest.from_document(envelope["batch"])
-        return None  # in order but for the signature
+    except BadSignatureError:
+        return None
     manifest.check_task(task)
     return manifest
 
@@ -102,18 +112,23 @@ def read_manifest(content: bytes, task: Task) -> Manifest | None:
 class Batches:
     """All batches, in a folder that one process uses."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder / "batches"
+    def __init__(self, folder: Path, entered: Callable[[bytes], bytes | None] = lambda _: None) -> None:
+        """``entered`` tells the manifest to which the ledger binds a task; another is refused."""
+        self._folder = folder / _FOLDER
         self._folder.mkdir(mode=0o700, exist_ok=True)
         self._lock = threading.RLock()
         self._manifests: dict[bytes, Manifest] = {}
         self._missing: dict[bytes, set[int]] = {}
-        self._connection = _open(folder / "analyzer.db")
+        self._entered = entered
+        self._connection = _open(folder / _DATABASE)
         self._clean()
 
     def put_manifest(self, manifest: Manifest, content: bytes) -> Outcome:
         """Begin a batch, durably; ``content`` is the manifest with its signature, which was verified."""
         task_id = manifest.task_id
+        bound = self._entered(task_id) if self.get(task_id) is None else None
+        if bound is not None and bound != digest(content):
+            return Outcome.CONFLICT
         with self._lock:
             known = self.get(task_id)
             if known is not None:
@@ -161,25 +176,26 @@ class Batches:
     def get(self, task_id: bytes) -> Batch | None:
         """How far a batch is."""
         with self._lock:
-            row = self._connection.execute(
-                "SELECT state, manifest, chunks, reason FROM batches WHERE task = ?", (task_id,)
-            ).fetchone()
-        return None if row is None else Batch(task_id, BatchState(row[0]), row[1], row[2], row[3])
+            row = self._connection.execute(_ALL + " WHERE task = ?", (task_id,)).fetchone()
+        return None if row is None else _batch(row)
 
     def all(self) -> list[Batch]:
         """Every batch that is known."""
         with self._lock:
-            rows = self._connection.execute("SELECT task, state, manifest, chunks, reason FROM batches").fetchall()
-        return [Batch(row[0], BatchState(row[1]), *row[2:]) for row in rows]
+            rows = self._connection.execute(_ALL).fetchall()
+        return [_batch(row) for row in rows]
 
     def manifest(self, task_id: bytes) -> Manifest:
         """The manifest of a batch that is not yet finished."""
         with self._lock:
             if task_id not in self._manifests:
                 content = (self._folder / task_id.hex() / _MANIFEST).read_bytes()
-                envelope = parse_canonical(content, most_bytes=MOST_MANIFEST_BYTES)
-                self._manifests[task_id] = Manifest.from_document(envelope["batch"])
+                self._manifests[task_id] = Manifest.unverified(content)
             return self._manifests[task_id]
+
+    def holds(self, task_id: bytes, index: int) -> bool:
+        """Whether a chunk of a batch that is not yet finished is here."""
+        return index not in self._missing_of(task_id)
 
     def missing(self, task_id: bytes, most: int) -> list[int]:
         """The first chunks that are not here yet; none of a batch that is complete."""
@@ -259,7 +275,7 @@ class Batches:
                 self._advance(batch.task_id, BatchState.RECEIVING, BatchState.COMPLETE)
 
     def _chunk_file(self, task_id: bytes, index: int) -> Path:
-        return self._folder / task_id.hex() / f"{index}.chunk"
+        return self._folder / task_id.hex() / f"{index}{_CHUNK}"
 
     def _advance(self, task_id: bytes, before: BatchState, after: BatchState) -> None:
         self._change("UPDATE batches SET state = ? WHERE task = ? AND state = ?", (after.value, task_id, before.value))
@@ -269,7 +285,53 @@ class Batches:
             self._connection.execute(statement, values)
 
 
+def batches_in(folder: Path) -> dict[bytes, Batch]:
+    """All batches by their tasks; reads only."""
+    path = folder / _DATABASE
+    if not path.exists():
+        return {}
+    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=60)
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        rows = connection.execute(_ALL).fetchall() if version else []
+    except sqlite3.DatabaseError as error:
+        raise DataError(f"{path} cannot be read ({error}): restore it from the backup.", path=str(path)) from None
+    finally:
+        connection.close()
+    return {row[0]: _batch(row) for row in rows}
+
+
+def tasks_with_chunks(folder: Path) -> set[bytes]:
+    """The tasks of which chunks are on the disk."""
+    folders = [each for each in (folder / _FOLDER).glob("[0-9a-f]*") if len(each.name) == 64]
+    return {bytes.fromhex(each.name) for each in folders if next(each.glob(f"[0-9]*{_CHUNK}"), None) is not None}
+
+
+def signed_manifest_in(folder: Path, task_id: bytes) -> bytes:
+    """The signed manifest of a batch that is not yet finished."""
+    return (folder / _FOLDER / task_id.hex() / _MANIFEST).read_bytes()
+
+
+def put_back(folder: Path, batches: Iterable[Batch]) -> None:
+    """Make known again, durably, batches that were forgotten."""
+    connection = _open(folder / _DATABASE)
+    try:
+        with _transaction(connection):
+            connection.executemany(
+                "INSERT INTO batches (task, state, manifest, chunks, reason) VALUES (?, ?, ?, ?, ?)",
+                [(each.task_id, each.state.value, each.manifest, each.chunks, each.reason) for each in batches],
+            )
+    finally:
+        connection.close()
+
+
+def _batch(row: tuple[Any, ...]) -> Batch:
+    task_id, state, *rest = row
+    return Batch(task_id, BatchState(state), *rest)
+
+
 def _open(path: Path) -> sqlite3.Connection:
+    private_database(path)
     connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=60)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
@@ -297,7 +359,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 def _write(file: Path, content: bytes) -> None:
     """Write a file whole and durably: under another name first."""
     part = file.with_name(f".{file.name}.{threading.get_ident()}")
-    with part.open("wb") as target:
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as target:
         target.write(content)
         target.flush()
         os.fsync(target.fileno())

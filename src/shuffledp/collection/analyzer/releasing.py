@@ -48,6 +48,9 @@ class Releaser:
         task = self.tasks.get(task_id)
         if task is None:
             raise ShuffledpError("The task of a batch is not in the folder of tasks any more.")
+        known = self.batches.get(task_id)
+        if known is None:
+            raise ShuffledpError("There is no batch of this task.")
         reports = self.batches.manifest(task_id).reports
         try:
             counted = count_messages(
@@ -59,7 +62,7 @@ class Releaser:
                 stopping=self.stopping,
             )
             result = estimate_round(task, counted, reports)
-            entry = self.ledger.reserve(task, self.tasks.budget(task))
+            entry = self.ledger.reserve(task, self.tasks.budget(task), known.manifest)
             if not entry.granted:
                 raise NotReleasedError(entry.reason)
         except NotReleasedError as error:

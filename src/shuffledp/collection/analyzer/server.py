@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
+import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
+from shuffledp.collection.analyzer.agreement import LEDGER, RELEASES, check_agreement, restore_from_releases
 from shuffledp.collection.analyzer.ledger import Ledger
 from shuffledp.collection.analyzer.publishing import Releases
 from shuffledp.collection.analyzer.receiving import Batches
@@ -17,9 +14,10 @@ from shuffledp.collection.analyzer.settings import AnalyzerSettings, read_budget
 from shuffledp.collection.analyzer.tallying import Counted
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.keys import SealingKey, VerifyingKey
+from shuffledp.collection.service.folders import FolderLock, check_folder, make_private
+from shuffledp.collection.service.logs import event
 from shuffledp.collection.service.metrics import Metrics
 from shuffledp.collection.service.settings import read_secret
-from shuffledp.errors import DataError
 
 __all__ = ["Analyzer", "check_analyzer"]
 
@@ -30,11 +28,14 @@ class Analyzer:
     def __init__(self, settings: AnalyzerSettings, *, tick: float = 1.0) -> None:
         self.settings, self.tick = settings, tick
         self.tasks = check_analyzer(settings)
-        self._lock = _Lock.take(settings.work)
+        make_private(settings.work)
+        self._lock = FolderLock(settings.work)
+        try:
+            self._open(settings)
+        except BaseException:
+            self._lock.release()
+            raise
         self.metrics = Metrics("analyzer")
-        self.batches = Batches(settings.work)
-        self.ledger = Ledger(settings.work / "ledger.db")
-        self.releases = Releases(settings.work / "releases")
         self.stopping = False
         self._when_stopping: list[Callable[[], None]] = []
         messages = self.metrics.counter("messages", "Messages by what they were found to be", ["result"])
@@ -55,6 +56,16 @@ class Analyzer:
             progress=progress,
             stopping=lambda: self.stopping,
         )
+
+    def _open(self, settings: AnalyzerSettings) -> None:
+        """Everything that is kept in the work folder, once its parts agree."""
+        if settings.restore_from_releases:
+            restore_from_releases(settings.work, self.tasks)
+        for task in sorted(check_agreement(settings.work)):
+            event("release-missing", level=logging.ERROR, task=task.hex())
+        self.ledger = Ledger(settings.work / LEDGER)
+        self.batches = Batches(settings.work, self.ledger.manifest)
+        self.releases = Releases(settings.work / RELEASES)
 
     def when_stopping(self, action: Callable[[], None]) -> None:
         """Have something done when the server is asked to stop."""
@@ -80,30 +91,7 @@ def check_analyzer(settings: AnalyzerSettings) -> AnalyzerTasks:
     budgets = read_budgets(settings.budgets)
     if settings.tls_key is not None:
         read_secret(settings.tls_key)
-    if not settings.work.is_dir():
-        raise DataError(f"There is no folder {settings.work}; create it.", path=str(settings.work))
-    if not os.access(settings.work, os.W_OK):
-        raise DataError(f"The folder {settings.work} cannot be written.", path=str(settings.work))
+    check_folder(settings.work)
     tasks = AnalyzerTasks(settings.tasks, authors, keys, budgets)
     tasks.load()
     return tasks
-
-
-@dataclass(frozen=True)
-class _Lock:
-    """One analyzer at a time works in a folder; the lock ends with its process."""
-
-    file: Any
-
-    @classmethod
-    def take(cls, folder: Path) -> _Lock:
-        file = (folder / "lock").open("w")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
-            raise DataError(f"Another analyzer works in {folder}; each needs a folder of its own.") from None
-        return cls(file)
-
-    def release(self) -> None:
-        self.file.close()

@@ -38,6 +38,8 @@ class AnalyzerSettings(ServerSettings):
     """Of the intervals that are published."""
     arriving_megabytes: int = 256
     """Chunks that arrive at the same time may have so much together; others are answered with 503."""
+    restore_from_releases: bool = False
+    """For one start after a loss: take up again in the ledger what was released, rather than refuse to start."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

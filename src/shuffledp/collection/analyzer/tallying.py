@@ -32,7 +32,16 @@ from shuffledp.messages import Messages
 from shuffledp.model import Tally
 from shuffledp.protocols.documents import from_document, to_document
 
-__all__ = ["OUTSIDE_DOMAIN", "REPEATED", "Counted", "Piece", "StoppedError", "count_messages", "pieces_of"]
+__all__ = [
+    "OUTSIDE_DOMAIN",
+    "REPEATED",
+    "Counted",
+    "Piece",
+    "StoppedError",
+    "count_messages",
+    "opening_processes",
+    "pieces_of",
+]
 
 OUTSIDE_DOMAIN = "outside-domain"
 REPEATED = "repeated"
@@ -52,8 +61,8 @@ class Piece:
     file: Path
     offset: int
     messages: int
-    repeated: tuple[int, ...] = ()
-    """Places of copies, which are not opened."""
+    repeated: bytes = b""
+    """Nothing, or a byte for each message: 1 for a copy, which is not opened."""
 
 
 @dataclass(frozen=True)
@@ -96,16 +105,24 @@ def count_messages(
     pieces: Sequence[Piece],
     *,
     processes: int = 0,
+    pool: ProcessPoolExecutor | None = None,
     progress: Callable[[Counted], None] = lambda _: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Counted:
-    """Open and count all messages, on ``processes`` cores (0: all); few are done in this process."""
+    """Open and count all messages, on ``processes`` cores (0: all); few are done in this process.
+
+    ``pool`` is what ``opening_processes`` gave for the task and the key, if it is there already.
+    """
     total = Counted(_no_messages(task.protocol), 0, 0)
     copies = find_repeats(pieces, task.sealed_size)
-    pieces = [replace(piece, repeated=tuple(copies.get(number, ()))) for number, piece in enumerate(pieces)]
+    pieces = [replace(piece, repeated=copies.get(number, b"")) for number, piece in enumerate(pieces)]
     cores = processes or len(os.sched_getaffinity(0))
     few = sum(piece.messages for piece in pieces) < _WORTH_PROCESSES
-    for counted in _in_turn(task, key, pieces) if few else _on_cores(task, key, pieces, cores):
+    if pool is not None:
+        counting = _in_pool(pool, pieces, cores)
+    else:
+        counting = _in_turn(task, key, pieces) if few else _on_cores(task, key, pieces, cores)
+    for counted in counting:
         if stopping():
             raise StoppedError
         progress(counted)
@@ -120,21 +137,25 @@ def _in_turn(task: Task, key: SealingKey, pieces: Iterable[Piece]) -> Iterator[C
 
 
 def _on_cores(task: Task, key: SealingKey, pieces: Iterable[Piece], cores: int) -> Iterator[Counted]:
+    with opening_processes(task, key, cores) as pool:
+        yield from _in_pool(pool, pieces, cores)
+
+
+def _in_pool(pool: ProcessPoolExecutor, pieces: Iterable[Piece], cores: int) -> Iterator[Counted]:
     """The pieces as they get ready; only few wait at a time, so that memory stays bounded."""
-    told = (to_document(task.protocol), task.id, task.message_size, task.sealed_size)
-    with _processes(cores, key, told) as pool:
-        waiting: deque[Future[Counted]] = deque()
-        for piece in pieces:
-            waiting.append(pool.submit(_count_there, piece))
-            if len(waiting) >= _WAITING_PER_PROCESS * cores:
-                yield waiting.popleft().result()
-        while waiting:
+    waiting: deque[Future[Counted]] = deque()
+    for piece in pieces:
+        waiting.append(pool.submit(_count_there, piece))
+        if len(waiting) >= _WAITING_PER_PROCESS * cores:
             yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
 
 
 @contextmanager
-def _processes(cores: int, key: SealingKey, told: tuple[Any, ...]) -> Iterator[ProcessPoolExecutor]:
+def opening_processes(task: Task, key: SealingKey, cores: int) -> Iterator[ProcessPoolExecutor]:
     """Fresh processes that know the key; they end with this one, however it ends."""
+    told = (to_document(task.protocol), task.id, task.message_size, task.sealed_size)
     pool = ProcessPoolExecutor(
         cores, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(key.secret, *told)
     )
@@ -184,15 +205,16 @@ class _Reader:
             content = file.read(piece.messages * size)
         if len(content) != piece.messages * size:
             raise DataError(f"{piece.file} is shorter than it was.", path=str(piece.file))
-        copies = frozenset(piece.repeated)
-        places = (place for place in range(piece.messages) if place not in copies)
-        opened = self.opener.open(content[place * size : (place + 1) * size] for place in places)
+        sealed: Iterable[bytes] = (content[start : start + size] for start in range(0, len(content), size))
+        if piece.repeated:
+            sealed = (each for each, copy in zip(sealed, piece.repeated, strict=True) if not copy)
+        opened = self.opener.open(sealed)
         packed = np.frombuffer(b"".join(opened.messages), dtype=np.uint8)
         packed = packed.reshape(len(opened.messages), self.opener.message_size)
         tally, messages = _tally(self.protocol, packed)
         rejected = Counter(opened.rejected)
-        if copies:
-            rejected[REPEATED] = len(copies)
+        if piece.repeated:
+            rejected[REPEATED] = sum(piece.repeated)
         if messages < len(packed):
             rejected[OUTSIDE_DOMAIN] = len(packed) - messages
         return Counted(tally, messages, opened.dummies, rejected)

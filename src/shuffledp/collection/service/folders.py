@@ -1,14 +1,17 @@
-"""Folders of a server: those that belong to one process at a time, and those whose files are watched."""
+"""Folders of a server: those that belong to one process at a time and one user, and those whose files are watched."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from pathlib import Path
 
 from shuffledp.errors import DataError
 
-__all__ = ["FolderLock", "WatchedFolder", "check_folder"]
+__all__ = ["FolderLock", "WatchedFolder", "check_folder", "make_private", "private_database"]
+
+_OTHERS = 0o077
 
 
 def check_folder(folder: Path) -> None:
@@ -17,6 +20,26 @@ def check_folder(folder: Path) -> None:
         raise DataError(f"There is no folder {folder}; create it.", path=str(folder))
     if not os.access(folder, os.W_OK):
         raise DataError(f"The folder {folder} cannot be written.", path=str(folder))
+
+
+def make_private(path: Path) -> None:
+    """Take a file or folder away from all users but its owner; refuse one where that cannot be done."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & _OTHERS:
+        try:
+            path.chmod(mode & ~_OTHERS)
+        except OSError:
+            raise DataError(
+                f"{path} can be used by others, and is not this user's to change: chmod go= {path}."
+            ) from None
+
+
+def private_database(path: Path) -> None:
+    """Before SQLite opens a file: let it be there, with what stands beside it, for its owner alone."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):  # new ones get the rights of the first
+        if (file := path.with_name(name)).exists():
+            make_private(file)
 
 
 class FolderLock:

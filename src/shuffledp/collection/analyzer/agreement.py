@@ -1,0 +1,171 @@
+"""Whether what an analyzer keeps agrees: the ledger, the states of batches, the releases and the chunks on the disk.
+
+Every release is entered into the ledger before it is published, and every batch is known before its chunks are kept;
+so whatever happens to the process, the four agree. If they do not, something was lost or brought back from an older
+copy. With a ledger that forgot releases the budget would start anew, so the analyzer does not start. The releases say
+which tasks were released, and the tasks say what each cost: the operator can have that taken up again.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shuffledp.collection.analyzer.ledger import Entry, Ledger, entries_in
+from shuffledp.collection.analyzer.publishing import Releases, published_in
+from shuffledp.collection.analyzer.receiving import (
+    Batch,
+    BatchState,
+    batches_in,
+    put_back,
+    read_manifest,
+    signed_manifest_in,
+    tasks_with_chunks,
+)
+from shuffledp.collection.analyzer.settings import Budget
+from shuffledp.collection.analyzer.tasks import AnalyzerTasks
+from shuffledp.collection.service.logs import event
+from shuffledp.collection.task import Task
+from shuffledp.collection.wire import digest
+from shuffledp.errors import DataError, ParameterError
+
+__all__ = ["LEDGER", "RELEASES", "check_agreement", "restore_from_releases"]
+
+LEDGER, RELEASES = "ledger.db", "releases"
+_HOW = "restore the backup of the whole folder, or start once with restore_from_releases = true"
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What a work folder says about tasks."""
+
+    entries: dict[bytes, Entry]
+    batches: dict[bytes, Batch]
+    released: frozenset[bytes]
+    """Said to be released, or published."""
+    published: frozenset[bytes]
+    chunks: frozenset[bytes]
+    """Tasks of which chunks are on the disk."""
+
+    @classmethod
+    def in_folder(cls, work: Path) -> _Kept:
+        """Read it, also while an analyzer works there: in the order in which a task comes to be in none, in all."""
+        chunks, published = tasks_with_chunks(work), published_in(work / RELEASES)
+        released = {task for task, batch in batches_in(work).items() if batch.state is BatchState.RELEASED}
+        entries = entries_in(work / LEDGER)
+        return cls(entries, batches_in(work), frozenset(released | published), frozenset(published), frozenset(chunks))
+
+    def not_entered(self) -> set[bytes]:
+        """Released, but the ledger does not know."""
+        return set(self.released - set(self.entries))
+
+    def not_known(self) -> set[bytes]:
+        """In the ledger or on the disk, but no such batch is known: another one could take its place."""
+        decided = {task for task, entry in self.entries.items() if task in self.published or not entry.granted}
+        return (decided | self.chunks) - set(self.batches)
+
+    def contradictory(self) -> set[bytes]:
+        """Released although it was refused, or the batch is another than the one that was entered."""
+        wrong = {task for task in self.released if task in self.entries and not self.entries[task].granted}
+        for task, batch in self.batches.items():
+            entry = self.entries.get(task)
+            if entry is not None and entry.manifest and entry.manifest != batch.manifest:
+                wrong.add(task)
+        return wrong
+
+
+def check_agreement(work: Path) -> set[bytes]:
+    """Refuse a work folder whose parts do not agree, with what to do about it.
+
+    Results that are gone do no harm to the budget: the tasks of these are returned.
+    """
+    kept = _Kept.in_folder(work)
+    _refuse_contradictory(kept, work)
+    if lost := kept.not_entered():
+        raise DataError(
+            f"{work / LEDGER} lacks {len(lost):,} of the releases that were made, so that the budget would start anew: "
+            f"{_HOW}."
+        )
+    if lost := kept.not_known():
+        raise DataError(f"{work / 'analyzer.db'} lacks {len(lost):,} of the batches that are here or were: {_HOW}.")
+    return set(kept.released - kept.published)
+
+
+def restore_from_releases(work: Path, tasks: AnalyzerTasks) -> None:
+    """Enter what was released and is not in the ledger, and make known what batches there are or were."""
+    kept = _Kept.in_folder(work)
+    _refuse_contradictory(kept, work)
+    lost = kept.not_entered()
+    documents = {task: _document(Releases.file_in(work / RELEASES, task, "json")) for task in lost & kept.published}
+    needed = {task: _task(tasks, task) for task in lost | (kept.not_known() & kept.chunks)}
+    ledger = Ledger(work / LEDGER)
+    try:
+        for task in sorted(lost, key=lambda each: (documents[each].place if each in documents else 1 << 62, each)):
+            known, told = kept.batches.get(task), documents.get(task)
+            manifest = known.manifest if known else told.manifest if told else b""
+            budget = told.budget if told else tasks.budget(needed[task])
+            ledger.take_up(needed[task], budget, manifest)
+            event("restored", task=task.hex(), what="ledger")
+    finally:
+        ledger.close()
+    kept = _Kept.in_folder(work)
+    forgotten = sorted(kept.not_known())
+    put_back(work, [_forgotten(kept, task, work, needed.get(task)) for task in forgotten])
+    for task in forgotten:
+        event("restored", task=task.hex(), what="batch")
+
+
+def _refuse_contradictory(kept: _Kept, work: Path) -> None:
+    if wrong := kept.contradictory():
+        raise DataError(
+            f"The ledger and the batches in {work} contradict each other about {len(wrong):,} tasks: they are of "
+            "different times. Restore the backup of the whole folder."
+        )
+
+
+def _forgotten(kept: _Kept, task_id: bytes, work: Path, task: Task | None) -> Batch:
+    """A batch as it must have been."""
+    entry = kept.entries.get(task_id)
+    manifest = (entry.manifest if entry else None) or b""
+    if task_id in kept.published:
+        return Batch(task_id, BatchState.RELEASED, manifest, 0, "")
+    if entry is not None and not entry.granted:
+        return Batch(task_id, BatchState.REFUSED, manifest, 0, entry.reason)
+    try:
+        content = signed_manifest_in(work, task_id)
+        found = read_manifest(content, task) if task else None
+    except (OSError, ParameterError):
+        content, found = b"", None
+    if found is None or manifest not in (b"", digest(content)):
+        raise DataError(f"The manifest of the batch {task_id.hex()} is not the one it was: restore the backup.")
+    return Batch(task_id, BatchState.RECEIVING, digest(content), len(found.chunks), "")
+
+
+def _task(tasks: AnalyzerTasks, task_id: bytes) -> Task:
+    found = tasks.get(task_id)
+    if found is None:
+        raise DataError(
+            f"The task {task_id.hex()} is needed to restore its release: put its file back among the tasks."
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class _Published:
+    """What a release says about its entry in the ledger."""
+
+    budget: Budget
+    place: int
+    manifest: bytes
+
+
+def _document(file: Path) -> _Published:
+    try:
+        document: Any = json.loads(file.read_bytes())
+        budget = document["budget"]
+        allowed = Budget(float(budget["epsilon"]), float(budget["delta"]))
+        return _Published(allowed, int(budget["releases"]), bytes.fromhex(document.get("manifest", "")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise DataError(f"{file} is no release, or a damaged one: restore it.", path=str(file)) from None
