@@ -33,11 +33,12 @@ _ID = slice(37, 53)  # where a report has its id
 _MODES = ("no store", "durable", "one commit each")
 _START_SECONDS = 60.0
 _FLUSHES = 200
+_PATIENCES = (1.0, 0.02)  # the server's own, and one that sends many away
 
 
 def measure(quick: bool) -> Iterator[Finding]:
     """Rates at 64 connections, the time to an answer, and what becomes of reports when there are too many."""
-    repetitions, seconds = (3, 1.5) if quick else (7, 3.0)
+    repetitions, seconds = (5, 1.0) if quick else (15, 1.0)  # short ones in turn, so that other work hits all alike
     with TemporaryDirectory() as name:
         place = _Place(Path(name))
         loads: dict[str, list[dict[str, Any]]] = {mode: [] for mode in _MODES}
@@ -45,7 +46,7 @@ def measure(quick: bool) -> Iterator[Finding]:
             servers = dict(zip(_MODES, (first, second, third), strict=True))
             for repetition in range(-1, repetitions):
                 for mode in _MODES if repetition % 2 == 0 else reversed(_MODES):
-                    found = servers[mode].load(_CONNECTIONS, seconds if repetition >= 0 else 1.0)
+                    found = servers[mode].load(_CONNECTIONS, seconds)
                     if repetition >= 0:
                         loads[mode].append(found)
         rates = {mode: [each["rate"] for each in loads[mode]] for mode in _MODES}
@@ -78,32 +79,45 @@ def measure(quick: bool) -> Iterator[Finding]:
             duration(median(flushes)),
             f"mean {duration(sum(flushes) / len(flushes))}; no store that is durable takes less for a group",
         )
-        yield from _overload(place, seconds, median(rates["durable"]))
+        for patience in _PATIENCES:
+            yield from _overload(place, patience, repetitions)
 
 
-def _overload(place: _Place, seconds: float, usual: float) -> Iterator[Finding]:
-    """More connections than may wait: the others are told to come later, until the server is killed."""
-    with place.server("durable", waiting_reports=_FEW_WAITING) as server:
-        found = server.load(_MANY_CONNECTIONS, seconds)
+def _overload(place: _Place, patience: float, repetitions: int) -> Iterator[Finding]:
+    """More connections than may wait: the others wait their turn or are told to come later; then it is killed."""
+    usual, rates, statuses = [], [], Counter[str]()
+    broken, p99 = 0, 0.0
+    with (
+        place.server("durable") as calm,
+        place.server("durable", waiting_reports=_FEW_WAITING, waiting_seconds=patience) as server,
+    ):
+        for _ in range(repetitions):
+            usual.append(calm.load(_CONNECTIONS, 1.0)["rate"])
+            found = server.load(_MANY_CONNECTIONS, 1.0)
+            rates.append(found["rate"])
+            statuses.update(found["statuses"])
+            broken, p99 = broken + found["broken"], max(p99, found["p99"])
         server.process.kill()
         server.process.wait()
         stored = place.stored(server)
-    statuses = found["statuses"]
-    accepted, others = statuses.get("201", 0), set(statuses) - {"201", "429", "503"}
-    lost = accepted - stored
+    lost = max(0, statuses["201"] - stored)
+    others = sum(count for status, count in statuses.items() if status not in ("201", "429", "503"))
+    what = (
+        f"{_MANY_CONNECTIONS} connections, of which {_FEW_WAITING} may wait and others are patient for {patience:g} s"
+    )
     yield Finding(
-        f"reports lost or answered otherwise than 201, 429, 503 at {_MANY_CONNECTIONS} connections, {_FEW_WAITING} "
-        "of which may wait; then killed",
-        f"{max(0, lost) + sum(statuses[each] for each in others) + found['broken']:,}",
-        f"{accepted:,} acknowledged, {stored:,} stored, {statuses.get('503', 0):,} sent away",
+        f"reports lost or answered otherwise than 201, 429, 503 at {what}; then killed",
+        f"{lost + others + broken:,}",
+        f"{statuses['201']:,} acknowledged, {stored:,} stored, {statuses['503']:,} sent away",
         "0",
-        0.0 if lost > 0 or others or found["broken"] else 1.0,
+        0.0 if lost + others + broken else 1.0,
     )
-    yield report(
-        "durable reports under that overload against the usual",
-        f"{accepted / seconds / usual:.2f}x",
-        f"{sum(statuses.values()) / seconds:,.0f} answers a second, 99 of 100 within {found['p99'] * 1e3:.0f} ms",
-    )
+    ratio = median(rates) / median(usual)
+    detail = f"{median(rates):,.0f} against {median(usual):,.0f} a second, 99 of 100 within {p99 * 1e3:.0f} ms"
+    if patience < _PATIENCES[0]:
+        yield report("durable reports under that overload against the usual", f"{ratio:.2f}x", detail)
+    else:
+        yield at_least("durable reports under that overload against the usual", ratio, 0.5, detail)
 
 
 def _flush_seconds(file: Path, size: int) -> Iterator[float]:
@@ -117,7 +131,7 @@ def _flush_seconds(file: Path, size: int) -> Iterator[float]:
 
 
 def _ratio(first: list[float], second: list[float]) -> float:
-    return median(a / b for a, b in zip(first, second, strict=True))
+    return median(first) / median(second)
 
 
 class _Place:
@@ -157,7 +171,7 @@ class _Place:
         self._servers = 0
 
     @contextmanager
-    def server(self, mode: str, *, waiting_reports: int = 4096) -> Iterator[_Server]:
+    def server(self, mode: str, *, waiting_reports: int = 4096, waiting_seconds: float = 1.0) -> Iterator[_Server]:
         """A shuffler in a process of its own, which ends with the block."""
         self._servers += 1
         folder = self.folder / str(self._servers)
@@ -173,6 +187,7 @@ analyzer = "http://127.0.0.1:9"
 work = {json.dumps(str(folder / "work"))}
 store_folder = {json.dumps(str(folder / "store"))}
 waiting_reports = {waiting_reports}
+waiting_seconds = {waiting_seconds}
 """,
             encoding="utf-8",
         )

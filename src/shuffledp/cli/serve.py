@@ -66,7 +66,9 @@ def serve_shuffler(
     from shuffledp.collection.service.running import listen, serve
     from shuffledp.collection.shuffler.app import create_app
     from shuffledp.collection.shuffler.server import Shuffler
+    from shuffledp.collection.shuffler.tuning import tune_process
 
+    tune_process()
     configure_logs(level=settings.log_level)
     listener = listen(settings.host, settings.port)  # before the store: who comes second should touch nothing
     shuffler = Shuffler(settings)

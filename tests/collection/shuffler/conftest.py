@@ -99,7 +99,7 @@ class FakeAnalyzer:
             before = self.manifests.setdefault(task, body)
             if before != body:
                 return 409, {"type": "urn:shuffledp:problem:another-manifest"}
-            return 201, {"state": self.state(task)[0]}
+            return 201, dict(zip(("state", "missing"), self.state(task), strict=True))
         if task not in self.manifests:
             return 404, {}
         if method == "PUT":

@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from shuffledp.collection.shuffler import room
 from shuffledp.collection.store.interface import StoreError
 
 
@@ -85,7 +86,7 @@ def test_too_long_without_saying_so_stops_early(place, serve):
         while piece := connection.recv(4096):
             received += piece
     assert received.startswith(b"HTTP/1.1 413 ")
-    assert here.shuffler.ingest._bytes == 0
+    assert here.shuffler.room.bytes == 0
 
 
 def test_unknown_task_and_address(place, serve):
@@ -128,13 +129,48 @@ def test_the_rate(place, serve):
 
 def test_no_room(place, serve):
     form = place.task()
-    here = serve(waiting_reports=1)
-    assert here.shuffler.ingest.enter(form.size)
+    here = serve(waiting_reports=1, waiting_seconds=0.05)
+    here.shuffler.room.reports = 1
     answer = here.post(form, place.report(form))
     check_problem(answer, 503, "overloaded")
     assert int(answer.headers["retry-after"]) > 0
-    here.shuffler.ingest.leave(form.size)
+    here.shuffler.room.reports = 0
     assert here.post(form, place.report(form)).status_code == 201
+
+
+def test_slow_senders_take_no_room_from_quick_ones(place, serve, until):
+    """Three begin and send little or nothing; there is room for one report and a half."""
+    form = place.task(size=10)
+    here = serve(waiting_reports=1, waiting_seconds=0.05)
+    here.shuffler.room._most_bytes = form.size * 3 // 2
+    head = f"POST /v1/tasks/{form.task_id.hex()}/reports HTTP/1.1\r\nHost: x\r\nContent-Length: {form.size}\r\n\r\n"
+    slow = [socket.create_connection(("127.0.0.1", here.port), timeout=20) for _ in range(3)]
+    for each in slow:
+        each.sendall(head.encode() + b"SDPR")
+    until(lambda: here.shuffler.room.bytes == 12)
+    assert here.post(form, place.report(form)).status_code == 201
+    for each in slow:
+        each.close()
+    until(lambda: here.shuffler.room.bytes == 0)
+    assert here.shuffler.room.reports == 0
+
+
+def test_slow_senders_are_sent_away_when_memory_is_short(place, serve, until, monkeypatch):
+    monkeypatch.setattr(room, "_SLOW_SECONDS", 0.0)
+    form = place.task(size=10)
+    here = serve()
+    here.shuffler.room._most_bytes = form.size * 3 // 2
+    head = f"POST /v1/tasks/{form.task_id.hex()}/reports HTTP/1.1\r\nHost: x\r\nContent-Length: {form.size}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", here.port), timeout=20) as slow:
+        slow.sendall(head.encode() + place.report(form)[:-1])
+        until(lambda: here.shuffler.room.bytes == form.size - 1)
+        assert here.post(form, place.report(form)).status_code == 201
+        received = b""
+        while piece := slow.recv(4096):
+            received += piece
+    assert received.startswith(b"HTTP/1.1 503 ")
+    assert b"retry-after: " in received
+    assert here.shuffler.room.bytes == 0
 
 
 def test_stopping(place, serve):
@@ -210,6 +246,20 @@ class TestEnrolment:
             check_problem(here.post(form, place.report(form), headers={"Authorization": value}), 401, "token-missing")
         check_problem(here.post(form, place.report(form), headers=self.bearer(2)), 403, "token-unknown")
         assert here.shuffler.store.count(form.task_id) == 0
+
+    def test_who_has_no_token_takes_nothing_from_those_who_have(self, place, serve):
+        form = place.task()
+        self.tokens = [secrets.token_urlsafe(32) for _ in range(2)]
+        hashed = hashlib.sha256(self.tokens[0].encode()).hexdigest()
+        (place.folder / "enrolment" / f"{form.task_id.hex()}.tokens").write_text(hashed + "\n")
+        here = serve(enrolment=place.folder / "enrolment", reports_per_second=0.01, burst=10)
+        missing = [here.post(form, place.report(form)).status_code for _ in range(12)]
+        unknown = [here.post(form, place.report(form), headers=self.bearer(1)).status_code for _ in range(12)]
+        assert missing == [401] * 12
+        assert unknown == [403] + [429] * 11
+        body = place.report(form)
+        known = [here.post(form, body, headers=self.bearer(0)).status_code for _ in range(11)]
+        assert known == [201] + [200] * 9 + [429]
 
     def test_new_tokens_are_noticed(self, place, enrolled, until):
         form, here = enrolled

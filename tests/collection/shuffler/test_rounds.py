@@ -3,11 +3,13 @@
 import math
 import time
 from collections import Counter
+from contextlib import suppress
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
-from shuffledp.collection.shuffler import release
+from shuffledp.collection.shuffler import release, rounds
 from shuffledp.collection.shuffler.delivery import Delivery
 from shuffledp.collection.store.interface import Incoming, RoundState
 from shuffledp.collection.store.sqlite import SqliteStore
@@ -143,23 +145,75 @@ def test_an_analyzer_that_has_another_batch(place, serve, until):
     assert len(place.files()) == 1
 
 
+@pytest.mark.parametrize("status", [403, 409, 410, 422])
+def test_an_analyzer_that_refuses_until_somebody_acts(place, serve, until, status, monkeypatch):
+    """It is said once, shown by a metric, and the batch is kept and delivered in the end."""
+    form = place.task(users=3, opens=-7200, closes=-1)
+    reports = fill(place, form, 10)
+    place.analyzer.refuse = {"PUT": status}
+    said = []
+    monkeypatch.setattr(rounds, "event", lambda name, **fields: said.append((name, fields.get("reason", ""))))
+    here = serve()
+    until(lambda: len(place.analyzer.requests) >= 3)
+    assert "shuffledp_shuffler_refused_batches 1.0" in here.get("/metrics").text
+    assert [each for each in said if each[1]] == [("batch-refused", f"The analyzer answered {status} made-up.")]
+    assert here.get("/readyz").status_code == 200
+    place.analyzer.refuse = {}
+    until(delivered(here, form))
+    until(lambda: not place.files())
+    check_delivered(place, form, reports, here)
+    until(lambda: "shuffledp_shuffler_refused_batches 0.0" in here.get("/metrics").text)
+
+
+def test_pauses_grow_and_are_longer_after_a_refusal(place, serve, monkeypatch):
+    here = serve()
+    slept = []
+
+    async def sleep(seconds):
+        slept.append(seconds)
+
+    monkeypatch.setattr(rounds, "asyncio", SimpleNamespace(sleep=sleep))
+    for failures, refused in ((1, False), (1, True), (50, False), (50, True)):
+        kept = SimpleNamespace(failures=failures, refused=refused)
+        with suppress(StopIteration):
+            rounds.RoundKeeper._pause(here.shuffler.keeper, kept).send(None)
+    monkeypatch.undo()
+    assert [0.5 <= each / most <= 1 for each, most in zip(slept, (0.04, 0.04, 300, 3600), strict=True)] == [True] * 4
+
+
 @pytest.mark.parametrize(
-    "answer", [{"state": "receiving", "missing": []}, {"state": "receiving", "missing": [10**9]}, {}]
+    "answer",
+    [
+        {"state": "receiving", "missing": []},
+        {"state": "receiving", "missing": [10**9]},
+        {"state": "receiving", "missing": [True]},
+        {"state": "receiving", "missing": ["0"]},
+        {},
+        {"state": "complete"},
+        {"state": "complete", "missing": [0]},
+        {"state": "complete", "missing": None},
+        {"state": "complete", "missing": [], "task": "0" * 64},
+        {"state": ["complete"], "missing": []},
+        {"state": "working", "missing": [0]},
+        ["complete"],
+        "complete",
+    ],
 )
 def test_an_analyzer_that_talks_nonsense(place, serve, until, answer, monkeypatch):
     form = place.task(users=3, opens=-7200, closes=-1)
     fill(place, form, 10)
     monkeypatch.setattr(place.analyzer, "handle", lambda *_: (200, answer))
     here = serve()
-    until(lambda: len(place.analyzer.requests) >= 4)
+    until(lambda: len(place.analyzer.requests) >= 3)
     assert here.shuffler.store.state(form.task_id) is RoundState.SHUFFLED
+    assert len(place.files()) == 1
 
 
 @pytest.mark.parametrize("state", ["released", "refused", "complete"])
 def test_an_analyzer_that_has_it_all_already(place, serve, until, state, monkeypatch):
     form = place.task(users=3, opens=-7200, closes=-1)
     fill(place, form, 10)
-    monkeypatch.setattr(place.analyzer, "handle", lambda *_: (200, {"state": state}))
+    monkeypatch.setattr(place.analyzer, "handle", lambda *_: (200, {"state": state, "missing": []}))
     here = serve()
     until(delivered(here, form))
     assert len(place.analyzer.requests) == 1
@@ -222,11 +276,10 @@ def test_a_batch_that_is_not_what_it_was(place, serve, until, harm):
     file.write_bytes(content) if harm == "damaged" else file.unlink()
     place.analyzer.refuse = {}
     again = serve()
-    asked = lambda: ("GET", f"/v1/batches/{form.task_id.hex()}") in place.analyzer.requests  # noqa: E731
     if harm == "damaged":
-        until(asked)
-    time.sleep(0.5)
-    assert asked() == (harm == "damaged")
+        until(lambda: place.analyzer.manifests)
+    time.sleep(0.2)
+    assert bool(place.analyzer.manifests) == (harm == "damaged")
     assert not place.analyzer.chunks
     assert again.shuffler.store.state(form.task_id) is RoundState.SHUFFLED
     here.close = lambda: None

@@ -4,15 +4,20 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 
 from shuffledp.cli import main
 from shuffledp.cli.serve import serve_app
 from shuffledp.collection.keys import SigningKey
-from shuffledp.collection.shuffler.enrolment import token_hash
+from shuffledp.collection.service.settings import read_settings
+from shuffledp.collection.shuffler import enrolment
+from shuffledp.collection.shuffler.enrolment import TokenFolder, create_tokens, token_hash
 from shuffledp.collection.shuffler.rate import RateLimit
-from shuffledp.errors import DataError, ParameterError
+from shuffledp.collection.shuffler.settings import ShufflerSettings
+from shuffledp.errors import DataError, OutputError, ParameterError
 
 
 @pytest.fixture
@@ -53,11 +58,15 @@ def test_check(place, shuffledp):
         ({"authors": ()}, 2, "authors"),
         ({"analyzer": "analyzer.example"}, 2, "https://analyzer.example"),
         ({"analyzer": "https://user:secret@analyzer.example"}, 2, "without a user name"),
+        ({"analyzer": "http://analyzer.example:8081"}, 2, 'analyzer_plain_http = "analyzer.example"'),
+        ({"analyzer": "http://10.0.0.2", "analyzer_plain_http": "10.0.0.3"}, 2, "without TLS"),
+        ({"analyzer": "http://localhost.example"}, 2, "without TLS"),
         ({"store": "oracle"}, 2, "'oracle'"),
         ({"store": "postgres"}, 2, "store_dsn_file"),
         ({"permutation_megabytes": 1}, 2, "permutation_megabytes"),
         ({"reports_per_second": -1.0}, 2, "reports_per_second"),
         ({"burst": 0}, 2, "burst"),
+        ({"waiting_seconds": 0}, 2, "waiting_seconds"),
         ({"work": "/nowhere/at/all"}, 1, "/nowhere/at/all"),
         ({"tasks": "/nowhere/at/all"}, 1, "/nowhere/at/all"),
         ({"signing_key": "/nowhere"}, 1, "/nowhere"),
@@ -71,6 +80,51 @@ def test_what_is_wrong_is_said_in_one_line(place, shuffledp, changes, status, na
     assert err.startswith("error: ")
     assert named in err
     assert "secret" not in err
+
+
+@pytest.mark.parametrize(
+    ("address", "allowed"),
+    [
+        ("http://localhost:8081", None),
+        ("http://[::1]:8081", None),
+        ("http://127.0.0.2", None),
+        ("http://analyzer:8081", "Analyzer"),
+        ("https://analyzer.example", None),
+    ],
+)
+def test_where_batches_may_go(place, address, allowed):
+    assert place.settings(analyzer=address, analyzer_plain_http=allowed).analyzer == address
+
+
+class TestWhichStore:
+    """The file names one, the environment another."""
+
+    def read(self, place, environment, **changes):
+        names = {f"SHUFFLEDP_SHUFFLER_{name.upper()}": value for name, value in environment.items()}
+        return read_settings(
+            ShufflerSettings, role="shuffler", file=place.config(**changes), environment=names, options={}
+        )
+
+    def test_postgres_instead_of_sqlite(self, place):
+        found = self.read(place, {"store": "postgres", "store_dsn_file": "/run/dsn"}, store="sqlite")
+        assert (found.store, found.store_folder, found.store_dsn_file) == ("postgres", None, Path("/run/dsn"))
+
+    def test_sqlite_instead_of_postgres(self, place):
+        changes = {"store": "postgres", "store_folder": None, "store_dsn_file": "dsn"}
+        found = self.read(place, {"store": "sqlite", "store_folder": "/store"}, **changes)
+        assert (found.store, found.store_folder, found.store_dsn_file) == ("sqlite", Path("/store"), None)
+
+    @pytest.mark.parametrize(
+        "environment",
+        [
+            {"store": "postgres"},
+            {"store_dsn_file": "/run/dsn"},
+            {"store": "postgres", "store_dsn_file": "/run/dsn", "store_folder": "/store"},
+        ],
+    )
+    def test_half_of_it_is_refused(self, place, environment):
+        with pytest.raises(ParameterError, match="store must be"):
+            self.read(place, environment, store="sqlite")
 
 
 def test_secrets_that_others_can_read(place, shuffledp):
@@ -169,6 +223,76 @@ class TestTokens:
         assert shuffledp("tokens", folder / "no", "--enrolment", folder, "--out", folder / "x")[0] == 1
         assert list(folder.iterdir()) == []
 
+    def test_several_at_once_lose_nothing(self, tmp_path):
+        threads = [
+            threading.Thread(
+                target=create_tokens, args=("task", 20), kwargs={"folder": tmp_path, "out": tmp_path / f"{n}.txt"}
+            )
+            for n in range(8)
+        ]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        made = [token for n in range(8) for token in (tmp_path / f"{n}.txt").read_text().split()]
+        hashes = (tmp_path / "task.tokens").read_text().split()
+        assert len(made) == 160
+        assert sorted(hashes) == sorted(token_hash(each.encode()).hex() for each in made)
+
+    def test_hashes_are_durable_before_tokens_are_there(self, tmp_path, monkeypatch):
+        steps = []
+        replace, link, sync = os.replace, os.link, os.fsync
+        monkeypatch.setattr(enrolment.os, "replace", lambda *each: (steps.append("hashes"), replace(*each)))
+        monkeypatch.setattr(enrolment.os, "link", lambda *each: (steps.append("tokens"), link(*each)))
+        monkeypatch.setattr(enrolment.os, "fsync", lambda each: (steps.append("sync"), sync(each)))
+        create_tokens("task", 2, folder=tmp_path, out=tmp_path / "out.txt")
+        monkeypatch.undo()
+        assert steps[:3] == ["sync", "hashes", "sync"]
+        assert steps[-3:] == ["sync", "tokens", "sync"]
+        assert (tmp_path / "out.txt").stat().st_mode & 0o777 == 0o600
+        assert sorted(each.name for each in tmp_path.iterdir()) == ["out.txt", "task.tokens"]
+
+    @pytest.mark.parametrize(("step", "named"), [("replace", "No token was made"), ("link", "let nobody in")])
+    def test_a_step_that_fails_is_said_in_one_line(self, place, shuffledp, monkeypatch, step, named):
+        place.task(file="task.json")
+
+        def fail(*_):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(enrolment.os, step, fail)
+        folder, out = place.folder / "enrolment", place.folder / "out.txt"
+        status, _, err = shuffledp("tokens", place.folder / "tasks" / "task.json", "--enrolment", folder, "--out", out)
+        assert (status, err.count("\n")) == (1, 1)
+        assert "No space left on device" in err
+        assert named in err
+        assert not out.exists()
+        assert len(list(folder.iterdir())) == (step == "link")
+        assert not list(place.folder.glob(".out*"))
+
+    def test_a_file_that_appeared_meanwhile_is_not_overwritten(self, tmp_path, monkeypatch):
+        out = tmp_path / "out.txt"
+        create = enrolment.create_token
+        monkeypatch.setattr(enrolment, "create_token", lambda: (out.write_text("of another"), create())[1])
+        with pytest.raises(OutputError, match="exists by now"):
+            create_tokens("task", 1, folder=tmp_path, out=out)
+        assert out.read_text() == "of another"
+
+    def test_the_mode_of_the_hashes_stays(self, tmp_path):
+        for mode in (0o644, 0o640):
+            create_tokens("task", 1, folder=tmp_path, out=tmp_path / f"{mode}.txt")
+            assert (tmp_path / "task.tokens").stat().st_mode & 0o777 == mode
+            (tmp_path / "task.tokens").chmod(0o640)
+
+    def test_which_tokens_are_known(self, tmp_path):
+        folder = TokenFolder(tmp_path)
+        create_tokens("task", 50, folder=tmp_path, out=tmp_path / "out.txt")
+        hashes = [token_hash(each.encode()) for each in (tmp_path / "out.txt").read_text().split()]
+        assert not any(folder.knows("task", each) for each in hashes)
+        folder.bring("task", lambda _: None)
+        assert all(folder.knows("task", each) for each in hashes)
+        assert not any(folder.knows("task", token_hash(each)) for each in hashes)
+        assert not folder.knows("other", hashes[0])
+
     def test_a_file_that_is_no_list_of_hashes(self, place):
         form = place.task()
         (place.folder / "enrolment" / f"{form.task_id.hex()}.tokens").write_text("a token in clear\n")
@@ -188,7 +312,12 @@ def test_the_rate_limit():
     assert rate.retry_after == 1
     assert RateLimit(0.1, 1).retry_after == 10
     unlimited = RateLimit(0.0, 1)
-    assert all(unlimited.take() for _ in range(100))
+    for each in (unlimited, unlimited.tenth()):
+        assert all(each.take() for _ in range(100))
+    tenth = RateLimit(20.0, 35, lambda: now).tenth()
+    assert [tenth.take() for _ in range(5)] == [True] * 4 + [False]
+    now = 101.0
+    assert [tenth.take() for _ in range(3)] == [True, True, False]
 
 
 def test_the_shuffler_needs_no_analyzer_to_be_imported():

@@ -22,6 +22,7 @@ import pytest
 from shuffledp.collection.store import Store, open_store
 
 _START_SECONDS = 30
+_MEMORY, _MUCH = Path("/dev/shm"), 1 << 31
 _NAMES = count()
 
 
@@ -41,15 +42,25 @@ def _programs(folder: Path) -> Path:
 def postgres_server() -> Iterator[str]:
     """The address of a PostgreSQL server, up to the database's name."""
     folder = Path(tempfile.mkdtemp(prefix="shuffledp-postgres-"))  # short: the name of a socket is limited
+    data = _data_folder(folder)
     try:
-        yield from _serve(folder)
+        yield from _serve(folder, data)
     finally:
+        shutil.rmtree(data)
         shutil.rmtree(folder)
 
 
-def _serve(folder: Path) -> Iterator[str]:
-    programs, data = _programs(folder), folder / "data"
-    data.mkdir(mode=0o700)
+def _data_folder(folder: Path) -> Path:
+    """In memory where there is room: what is tested are kills of processes, not of the machine."""
+    data = folder / "data"
+    if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _MUCH:
+        data = Path(tempfile.mkdtemp(prefix="shuffledp-postgres-", dir=_MEMORY))
+    data.mkdir(mode=0o700, exist_ok=True)
+    return data
+
+
+def _serve(folder: Path, data: Path) -> Iterator[str]:
+    programs = _programs(folder)
     settings = {"cwd": "/", "env": {"PATH": os.defpath, "LC_ALL": "C"}}
     if os.geteuid() == 0:
         folder.chmod(0o755)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from starlette.types import Receive, Scope
 
 __all__ = ["DisconnectedError", "TooLongError", "declared_length", "header", "read_body"]
@@ -29,9 +31,10 @@ def declared_length(scope: Scope) -> int | None:
     return int(value) if value is not None and value.isdigit() and len(value) <= 18 else None
 
 
-async def read_body(receive: Receive, *, most: int) -> bytes:
+async def read_body(receive: Receive, *, most: int, arrived: Callable[[int, bool], None] | None = None) -> bytes:
     """The whole body, if it has at most ``most`` bytes; reading stops with the first piece beyond.
 
+    ``arrived`` is told the size of every piece and whether more comes; what it raises ends the reading.
     Senders that never finish are dealt with by the connection: see ``connections``.
     """
     message = await receive()
@@ -39,6 +42,8 @@ async def read_body(receive: Receive, *, most: int) -> bytes:
         whole: bytes = message.get("body", b"")
         if len(whole) > most:
             raise TooLongError
+        if arrived is not None:
+            arrived(len(whole), False)
         return whole
     pieces, length = [], 0
     while True:
@@ -48,7 +53,10 @@ async def read_body(receive: Receive, *, most: int) -> bytes:
         length += len(piece)
         if length > most:
             raise TooLongError
+        more = bool(message.get("more_body", False))
+        if arrived is not None:
+            arrived(len(piece), more)
         pieces.append(piece)
-        if not message.get("more_body", False):
+        if not more:
             return b"".join(pieces)
         message = await receive()

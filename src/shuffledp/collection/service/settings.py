@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
 from shuffledp.errors import DataError, ParameterError
 
@@ -27,6 +27,9 @@ Settings = TypeVar("Settings")
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
     """What every server needs to know about its connections."""
+
+    exclusive: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    """Settings of which one stands for all: if the environment gives one, the file's others do not count."""
 
     host: str = "127.0.0.1"
     port: int
@@ -79,6 +82,9 @@ def read_settings(
     prefix = f"SHUFFLEDP_{role.upper()}_"
     told = {name.removeprefix(prefix).lower(): text for name, text in environment.items() if name.startswith(prefix)}
     _refuse_unknown(told, known, f"in the environment (names begin with {prefix})")
+    for group in getattr(kind, "exclusive", ()):
+        if any(key in told for key in group):
+            values = {key: value for key, value in values.items() if key not in group}
     values |= {key: _from_text(text, known[key], prefix + key.upper()) for key, text in told.items()}
     given = {key: value for key, value in options.items() if value is not None}
     _refuse_unknown(given, known, "among the options")

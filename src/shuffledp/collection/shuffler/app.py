@@ -21,10 +21,11 @@ def create_app(shuffler: Shuffler) -> Starlette:
     """The application of a shuffler whose store is open; its lifespan looks after the rounds."""
     reports = ReportEndpoint(
         shuffler.book,
+        shuffler.room,
         shuffler.ingest,
         shuffler.rate,
         shuffler.metrics,
-        tokens=shuffler.wants_tokens,
+        tokens=shuffler.tokens,
         full=shuffler.keeper.full,
         clock=shuffler.clock,
     )

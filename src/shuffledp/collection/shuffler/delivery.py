@@ -19,14 +19,20 @@ from urllib.parse import urlsplit
 from shuffledp.collection.shuffler.release import Batch, StoppingError
 from shuffledp.errors import DataError, ShuffledpError
 
-__all__ = ["Delivery", "DeliveryError"]
+__all__ = ["Delivery", "DeliveryError", "DeliveryRefusedError"]
 
 _MOST_ANSWER_BYTES = 1 << 20
 _DONE = ("complete", "released", "refused")
+_LATER = (408, 425, 429)
+"""Of the statuses that put the fault with the sender, those that time alone mends."""
 
 
 class DeliveryError(ShuffledpError):
     """The analyzer could not be reached or did not take the batch."""
+
+
+class DeliveryRefusedError(DeliveryError):
+    """The analyzer answered, and its answer is no: the same batch will get the same answer until somebody acts."""
 
 
 @dataclass(frozen=True)
@@ -45,18 +51,12 @@ class Delivery:
         self._connections.add(connection)
         try:
             path = f"{urlsplit(self.address).path.rstrip('/')}/v1/batches/{batch.manifest.task_id.hex()}"
-            state = self._put(connection, path, batch.signed, "application/json").get("state")
-            while state not in _DONE:
-                told = self._get(connection, path)
-                state = told.get("state")
-                if state in _DONE:
-                    break
-                missing = told.get("missing")
-                if state != "receiving" or not isinstance(missing, list) or not missing:
-                    raise DeliveryError("The analyzer says neither that it has the batch nor what it misses.")
-                for index in missing:
+            told = self._put(connection, path, batch.signed, "application/json")
+            while not (state := _finished(told, batch)):
+                for index in _missing(told, batch):
                     self._send_chunk(connection, path, batch, index)
-            return str(state)
+                told = self._get(connection, path)
+            return state
         except (OSError, http.client.HTTPException) as error:
             raise DeliveryError(f"Delivery broke off: {_reason(error)}.") from None
         finally:
@@ -69,11 +69,9 @@ class Delivery:
             with suppress(OSError, AttributeError):  # it may be closed by now
                 connection.sock.shutdown(socket.SHUT_RDWR)
 
-    def _send_chunk(self, connection: http.client.HTTPConnection, path: str, batch: Batch, index: Any) -> None:
+    def _send_chunk(self, connection: http.client.HTTPConnection, path: str, batch: Batch, index: int) -> None:
         if self.stopping():
             raise StoppingError
-        if not isinstance(index, int) or not 0 <= index < len(batch.manifest.chunks):
-            raise DeliveryError("The analyzer asks for a chunk that the batch does not have.")
         self._put(connection, f"{path}/chunks/{index}", batch.chunk(index), "application/octet-stream")
 
     def _put(self, connection: http.client.HTTPConnection, path: str, body: bytes, kind: str) -> dict[str, Any]:
@@ -101,18 +99,46 @@ def trust(certificates: Path | None) -> ssl.SSLContext:
         raise DataError(f"Cannot use the certificates {certificates}: {error.strerror or error}.") from None
 
 
+def _finished(told: dict[str, Any], batch: Batch) -> str:
+    """The state of the batch if the analyzer has all of it, else nothing; what is no such answer is an error.
+
+    Other servers than an analyzer may answer with 200 as well, and the batch is deleted because of this answer.
+    """
+    state, missing, task = told.get("state"), told.get("missing"), told.get("task", batch.manifest.task_id.hex())
+    if not isinstance(state, str) or not isinstance(missing, list) or task != batch.manifest.task_id.hex():
+        raise DeliveryError("What answers there is no analyzer: its answer does not tell the state of this batch.")
+    if state not in _DONE:
+        return ""
+    if missing:
+        raise DeliveryError("The analyzer says that it has the batch, and that it misses chunks.")
+    return state
+
+
+def _missing(told: dict[str, Any], batch: Batch) -> list[int]:
+    """The chunks that the analyzer asks for."""
+    missing: list[int] = told["missing"]
+    if told["state"] != "receiving" or not missing:
+        raise DeliveryError("The analyzer says neither that it has the batch nor what it misses.")
+    if any(type(each) is not int or not 0 <= each < len(batch.manifest.chunks) for each in missing):
+        raise DeliveryError("The analyzer asks for a chunk that the batch does not have.")
+    return missing
+
+
 def _read(connection: http.client.HTTPConnection, wanted: tuple[int, ...]) -> dict[str, Any]:
     """The JSON of a good answer; others become errors with their status and the name of the problem."""
     answer = connection.getresponse()
     content = answer.read(_MOST_ANSWER_BYTES)
     try:
-        document = json.loads(content) if content.strip() else {}
-    except ValueError:
-        document = {}
-    document = document if isinstance(document, dict) else {}
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        document = None
     if answer.status not in wanted:
-        name = str(document.get("type", "")).rpartition(":")[2][:60]
-        raise DeliveryError(f"The analyzer answered {answer.status} {name}".rstrip() + ".", status=answer.status)
+        name = str(document.get("type", "")).rpartition(":")[2][:60] if isinstance(document, dict) else ""
+        refused = 400 <= answer.status < 500 and answer.status not in _LATER
+        kind = DeliveryRefusedError if refused else DeliveryError
+        raise kind(f"The analyzer answered {answer.status} {name}".rstrip() + ".", status=answer.status)
+    if not isinstance(document, dict):
+        raise DeliveryError("What answers there is no analyzer: its answer is no JSON object.")
     return document
 
 

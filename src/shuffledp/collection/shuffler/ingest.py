@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 
 from shuffledp.collection.service.logs import event
 from shuffledp.collection.service.metrics import SIZES, Metrics
@@ -16,6 +18,7 @@ __all__ = ["Ingest"]
 _MOST_IN_A_GROUP = 512
 _MOST_BYTES_IN_A_GROUP = 1 << 23
 _CHECK_SECONDS = 1.0
+_STUCK_SECONDS = 10.0  # a group that takes longer is a sign that the store hangs
 
 _Waiting = tuple[Incoming, "asyncio.Future[Outcome]"]
 
@@ -23,12 +26,15 @@ _Waiting = tuple[Incoming, "asyncio.Future[Outcome]"]
 class Ingest:
     """The queue between requests and the store. All methods are called in the event loop's thread."""
 
-    def __init__(self, store: Store, metrics: Metrics, *, most_reports: int, most_bytes: int) -> None:
+    def __init__(self, store: Store, metrics: Metrics) -> None:
         self._store = store
-        self._most_reports, self._most_bytes = most_reports, most_bytes
-        self._reports = self._bytes = 0
         self._waiting: deque[_Waiting] = deque()
-        self._committing = False
+        self._lock = Lock()
+        self._writing = False
+        """Whether the writer is at work, or will be soon; ``_lock`` guards it together with ``_waiting``."""
+        self._begun = 0.0
+        """When the writer began with what it is at."""
+        self._undecided = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self._checked: float | None = None
@@ -38,58 +44,53 @@ class Ingest:
         self._group_sizes = metrics.histogram("commit_reports", "Reports that became durable at once", SIZES)
         self._commit_seconds = metrics.histogram("commit_seconds", "Time to make a group durable")
         self._failures = metrics.counter("store_failures", "Groups that the store could not take")
-        metrics.gauge("waiting_reports", "Reports that are read or wait to become durable").set_function(
-            lambda: self._reports
-        )
-
-    def enter(self, size: int) -> bool:
-        """Whether there is room for one more report of that many bytes; if so it is taken until ``leave``."""
-        if self._reports >= self._most_reports or (self._bytes + size > self._most_bytes and self._reports):
-            return False
-        self._reports += 1
-        self._bytes += size
-        return True
-
-    def leave(self, size: int) -> None:
-        """Give back what ``enter`` took."""
-        self._reports -= 1
-        self._bytes -= size
 
     def submit(self, incoming: Incoming) -> asyncio.Future[Outcome]:
         """What becomes of the report, once that is durable; StoreError if the store fails."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
-        self._waiting.append((incoming, future))
-        if not self._committing:
-            self._committing = True
+        if not self._undecided:
             self._idle.clear()
-            loop.call_soon(self._commit)  # after the other requests that have just arrived
+        self._undecided += 1
+        with self._lock:
+            self._waiting.append((incoming, future))
+            begin = not self._writing
+            self._writing = True
+        if begin:
+            self._begun = time.monotonic()
+            loop.call_soon(self._writer.submit, self._write, loop)  # after the other requests that have just arrived
         return future
 
-    def _commit(self) -> None:
-        """Hand a group to the writer."""
+    def _write(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Commit group after group until nobody waits; in the writer's thread, which waits for nobody in between."""
+        while group := self._next_group():
+            self._begun = started = time.monotonic()
+            outcomes: list[Outcome] = []
+            error: Exception | None = None
+            try:
+                outcomes = self._store.accept([incoming for incoming, _ in group])
+            except Exception as failure:  # noqa: BLE001  # whatever it is, those who wait must be told
+                error = failure
+            loop.call_soon_threadsafe(self._committed, group, outcomes, error, time.monotonic() - started)
+
+    def _next_group(self) -> list[_Waiting]:
         group: list[_Waiting] = []
         size = 0
-        while self._waiting and len(group) < _MOST_IN_A_GROUP and size < _MOST_BYTES_IN_A_GROUP:
-            group.append(self._waiting.popleft())
-            size += len(group[-1][0].body)
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        done = loop.run_in_executor(self._writer, self._store.accept, [incoming for incoming, _ in group])
-        done.add_done_callback(lambda finished: self._committed(group, finished, loop.time() - started))
+        with self._lock:
+            while self._waiting and len(group) < _MOST_IN_A_GROUP and size < _MOST_BYTES_IN_A_GROUP:
+                group.append(self._waiting.popleft())
+                size += len(group[-1][0].body)
+            self._writing = bool(group)
+        return group
 
-    def _committed(self, group: list[_Waiting], finished: asyncio.Future[list[Outcome]], seconds: float) -> None:
-        """Tell those who wait, and go on with the next group."""
-        if self._waiting:
-            self._commit()  # first, so that the disk works while answers are sent
-        else:
-            self._committing = False
-            self._idle.set()
-        error = finished.exception()
+    def _committed(
+        self, group: list[_Waiting], outcomes: list[Outcome], error: Exception | None, seconds: float
+    ) -> None:
+        """Tell those who wait."""
         if error is None:
             self._group_sizes.observe(len(group))
             self._commit_seconds.observe(seconds)
-            for (_, future), outcome in zip(group, finished.result(), strict=True):
+            for (_, future), outcome in zip(group, outcomes, strict=True):
                 if not future.done():
                     future.set_result(outcome)
         else:
@@ -99,6 +100,9 @@ class Ingest:
                 if not future.done():
                     future.set_exception(failure)
         self._note(error)
+        self._undecided -= len(group)
+        if not self._undecided:
+            self._idle.set()
 
     def _note(self, error: BaseException | None) -> None:
         """Log when the store begins to fail and when it works again, not each time."""
@@ -110,8 +114,10 @@ class Ingest:
         self.failing = error is not None
 
     async def is_writable(self) -> bool:
-        """Ask the store, in turn with the reports, at most once in a while: anybody may ask."""
+        """Whether the last reports became durable; if none are at it, ask the store, at most once in a while."""
         loop = asyncio.get_running_loop()
+        if self._writing:
+            return not self.failing and time.monotonic() < self._begun + _STUCK_SECONDS
         if self._checked is None or loop.time() > self._checked + _CHECK_SECONDS:
             self._checked = loop.time()
             error: BaseException | None = None

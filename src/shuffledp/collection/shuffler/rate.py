@@ -19,6 +19,10 @@ class RateLimit:
         self._per_second, self._burst, self._clock = per_second, float(burst), clock
         self._left, self._at = float(burst), clock()
 
+    def tenth(self) -> RateLimit:
+        """Another limit, of a tenth of this one; no limit if this is none."""
+        return RateLimit(self._per_second / 10, max(1, round(self._burst / 10)), self._clock)
+
     def take(self) -> bool:
         """Whether one more may come now."""
         if not self._per_second:

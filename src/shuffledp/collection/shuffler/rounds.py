@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from shuffledp.collection.service.logs import event
 from shuffledp.collection.service.metrics import Metrics
 from shuffledp.collection.shuffler.book import KnownTask, TaskBook
-from shuffledp.collection.shuffler.delivery import Delivery
+from shuffledp.collection.shuffler.delivery import Delivery, DeliveryRefusedError
 from shuffledp.collection.shuffler.enrolment import TokenFolder
 from shuffledp.collection.shuffler.release import Releaser, StoppingError
 from shuffledp.collection.store.interface import RoundState, Store, StoreError
@@ -29,6 +29,7 @@ __all__ = ["RoundKeeper"]
 
 _FINISHED = (RoundState.DELIVERED, RoundState.DESTROYED)
 _LONGEST_WAIT = 300.0
+_LONGEST_WAIT_REFUSED = 3600.0
 _THREADS, _DELIVERIES = 4, 2
 
 Value = TypeVar("Value")
@@ -43,6 +44,8 @@ class _Kept:
     failures: int = 0
     complaint: str = ""
     """What was last logged of it, so that it is said once."""
+    refused: bool = False
+    """Whether the analyzer does not want its batch; somebody has to act."""
 
 
 class RoundKeeper:
@@ -72,6 +75,8 @@ class RoundKeeper:
         self._states = metrics.gauge("rounds", "Rounds by state", ["state"])
         self._reports = metrics.gauge("round_reports", "Reports that a round accepted", ["task"])
         self._failed = metrics.counter("round_failures", "Steps of rounds that have to be tried again")
+        refused = metrics.gauge("refused_batches", "Batches that the analyzer does not want; they are kept")
+        refused.set_function(lambda: sum(each.refused for each in list(self._kept.values())))
 
     def open_rounds(self) -> None:
         """Open the rounds of all tasks that are known; for the start, before requests come."""
@@ -132,7 +137,7 @@ class RoundKeeper:
                 if await self._step(kept):
                     return
                 if kept.failures:
-                    kept.failures, kept.complaint = 0, ""
+                    kept.failures, kept.complaint, kept.refused = 0, "", False
             except StoppingError:
                 return
             except Exception as error:  # noqa: BLE001  # the keeper of a round must not die
@@ -193,18 +198,25 @@ class RoundKeeper:
         return True
 
     def _complain(self, kept: _Kept, error: Exception) -> None:
+        kept.refused = isinstance(error, DeliveryRefusedError)
         kept.failures += 1
         self._failed.inc()
-        self._say_once(kept, str(error) if isinstance(error, ShuffledpError | OSError) else type(error).__name__)
+        reason = str(error) if isinstance(error, ShuffledpError | OSError) else type(error).__name__
+        self._say_once(kept, reason)
 
     def _say_once(self, kept: _Kept, reason: str) -> None:
-        if reason != kept.complaint:
-            kept.complaint = reason
+        if reason == kept.complaint:
+            return
+        kept.complaint = reason
+        if kept.refused:
+            event("batch-refused", level=logging.ERROR, task=kept.known.name, reason=reason)
+        else:
             event("round-fails", level=logging.ERROR, task=kept.known.name, reason=reason)
 
     async def _pause(self, kept: _Kept) -> None:
         """Wait longer with every failure, and not all rounds equally long."""
-        longest = min(_LONGEST_WAIT, self._tick * 2 ** min(kept.failures, 20))
+        most = _LONGEST_WAIT_REFUSED if kept.refused else _LONGEST_WAIT
+        longest = min(most, self._tick * 2 ** min(kept.failures, 20))
         await asyncio.sleep(longest * random.uniform(0.5, 1.0))
 
     async def _call(self, function: Callable[..., Value], *arguments: Any) -> Value:

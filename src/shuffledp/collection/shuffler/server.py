@@ -16,6 +16,7 @@ from shuffledp.collection.shuffler.enrolment import TokenFolder
 from shuffledp.collection.shuffler.ingest import Ingest
 from shuffledp.collection.shuffler.rate import RateLimit
 from shuffledp.collection.shuffler.release import Releaser
+from shuffledp.collection.shuffler.room import Room
 from shuffledp.collection.shuffler.rounds import RoundKeeper
 from shuffledp.collection.shuffler.settings import ShufflerSettings
 from shuffledp.collection.store.interface import Store
@@ -45,21 +46,20 @@ class Shuffler:
         self.store = store_of(settings) if store is None else store
         self._stopping = False
         self._when_stopping: list[Callable[[], None]] = []
-        self.wants_tokens = settings.enrolment is not None
+        self.tokens = TokenFolder(settings.enrolment) if settings.enrolment is not None else None
         self.rate = RateLimit(settings.reports_per_second, settings.burst)
-        self.ingest = Ingest(
-            self.store,
-            self.metrics,
+        self.room = Room(
             most_reports=settings.waiting_reports,
             most_bytes=settings.waiting_megabytes * _MEGABYTE,
+            patience=settings.waiting_seconds,
         )
+        self.ingest = Ingest(self.store, self.metrics)
         releaser = Releaser(
             self.store, key, settings.work, settings.permutation_megabytes * _MEGABYTE, lambda: self._stopping
         )
         delivery = Delivery(settings.analyzer, settings.analyzer_ca, settings.delivery_seconds, lambda: self._stopping)
-        tokens = TokenFolder(settings.enrolment) if settings.enrolment is not None else None
         self.keeper = RoundKeeper(
-            self.book, self.store, releaser, delivery, self.metrics, tokens=tokens, clock=clock, tick=tick
+            self.book, self.store, releaser, delivery, self.metrics, tokens=self.tokens, clock=clock, tick=tick
         )
         self.keeper.open_rounds()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 from shuffledp.collection.service.settings import ServerSettings, check_positive
@@ -19,6 +21,8 @@ _STORES = "store must be 'sqlite' (with store_folder) or 'postgres' (with store_
 class ShufflerSettings(ServerSettings):
     """Where things are, and how much is taken in. Paths to secrets name files of mode 0600."""
 
+    exclusive: ClassVar[tuple[tuple[str, ...], ...]] = (("store_folder", "store_dsn_file"),)
+
     port: int = 8080
     tasks: Path
     """A folder of signed tasks, ``*.json``; new ones are noticed while the server runs."""
@@ -30,6 +34,8 @@ class ShufflerSettings(ServerSettings):
     """Address of the analyzer, such as https://analyzer.example."""
     analyzer_ca: Path | None = None
     """Certificates that the analyzer's is checked against, instead of the system's."""
+    analyzer_plain_http: str | None = None
+    """The name or address of a host, in a network that nobody else can read, to which batches may go without TLS."""
     work: Path
     """A folder for the permutation and for batches that wait to be delivered: room for two rounds."""
     store: str = "sqlite"
@@ -43,8 +49,11 @@ class ShufflerSettings(ServerSettings):
     burst: int = 1000
     """So many may come at once all the same."""
     waiting_reports: int = 4096
-    """More that wait to become durable are answered with 503."""
+    """So many may wait to become durable."""
     waiting_megabytes: int = 256
+    """So much of reports may be in memory, of those that still arrive as well."""
+    waiting_seconds: float = 1.0
+    """A report that finds too many before it is answered with 503 after this time."""
     permutation_megabytes: int = 256
     """Memory for the permutation."""
     delivery_seconds: float = 60.0
@@ -59,6 +68,12 @@ class ShufflerSettings(ServerSettings):
             raise ParameterError(f"analyzer must be an address like https://analyzer.example, not {self.analyzer!r}.")
         if address.username or address.password:
             raise ParameterError("analyzer must be an address without a user name and a password.")
+        allowed = _is_loopback(address.hostname) or (self.analyzer_plain_http or "").lower() == address.hostname
+        if address.scheme == "http" and not allowed:
+            raise ParameterError(
+                f"Batches must not go to {self.analyzer} without TLS, since it is another machine: use https, or say "
+                f'analyzer_plain_http = "{address.hostname}" if nobody else can read that network.'
+            )
         needed = {"sqlite": self.store_folder, "postgres": self.store_dsn_file}.get(self.store)
         if needed is None or (self.store_folder and self.store_dsn_file):
             raise ParameterError(f"{_STORES}, and only that; it is {self.store!r}.")
@@ -66,4 +81,12 @@ class ShufflerSettings(ServerSettings):
             raise ParameterError(f"reports_per_second must not be negative, as {self.reports_per_second} is.")
         if self.permutation_megabytes < _LEAST_MEMORY:
             raise ParameterError(f"permutation_megabytes must be at least {_LEAST_MEMORY}.")
-        check_positive(self, "burst", "waiting_reports", "waiting_megabytes", "delivery_seconds")
+        check_positive(self, "burst", "waiting_reports", "waiting_megabytes", "waiting_seconds", "delivery_seconds")
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether a host is this machine, by its name alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

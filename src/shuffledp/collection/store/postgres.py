@@ -8,7 +8,7 @@ The server's write-ahead log holds what was dropped until it is recycled; so do 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 from psycopg import Connection, Error, OperationalError, connect, sql
@@ -132,11 +132,16 @@ class PostgresStore:
         key = int.from_bytes(task_id[:8], "big", signed=True)
         with _failures():
             connection = connect(self._address, autocommit=True, connect_timeout=int(_WAIT_SECONDS))
+        mine = False
         try:
             with _failures():
                 row = connection.execute("SELECT pg_try_advisory_lock(%s)", (key,)).fetchone()
-            yield bool(row and row[0])
+            mine = bool(row and row[0])
+            yield mine
         finally:
+            if mine:
+                with suppress(Error):  # the server notices a session that has ended only after a while
+                    connection.execute("SELECT pg_advisory_unlock(%s)", (key,))
             connection.close()
 
     def advance(self, task_id: bytes, to: RoundState, note: bytes = b"") -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock, RLock
@@ -23,8 +23,18 @@ __all__ = ["SqliteStore"]
 
 _WAIT_SECONDS = 5.0
 _CACHE_KIBIBYTES = 1 << 16  # report ids are random: their index is written all over
-_LOG_PAGES = 4000
+_LOG_PAGES = 16_000  # a page of the index is written once however many of its ids came
 _COMPANIONS = ("", "-wal", "-shm", "-journal")
+
+# Many values of one length come as one parameter: ?1 has all of them, ?2 is how many they are.
+_NUMBERS = "WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < ?2)"
+_PART = "substr(?1, n * (length(?1) / ?2) + 1, length(?1) / ?2)"
+_SELECT_REPORTS = " ".join((_NUMBERS, "SELECT report_id, body FROM numbers CROSS JOIN reports ON report_id =", _PART))
+_SELECT_TOKENS = " ".join((_NUMBERS, "SELECT hash, spent FROM numbers CROSS JOIN tokens ON hash =", _PART))
+_SPEND_TOKENS = " ".join(
+    ("UPDATE tokens SET spent = 1 WHERE spent = 0 AND hash IN (", _NUMBERS, "SELECT", _PART, "FROM numbers)")
+)
+_INSERT_REPORTS = " ".join((_NUMBERS, "INSERT INTO reports SELECT", _PART, ", substr(?3, n * ?4 + 1, ?4) FROM numbers"))
 
 
 @dataclass
@@ -224,24 +234,50 @@ def _accept(here: _Round, reports: Sequence[Incoming]) -> list[Outcome]:
     connection = here.connection
     if connection is None:  # not the same as a closed round, whose devices give up
         raise StoreError("The store was closed.")
+    if len(reports) <= here.maximum - here.count and _store_all(connection, reports, here.tokens):
+        here.count += len(reports)
+        return [Outcome.NEW] * len(reports)
     with _transaction(connection):
-        known: dict[bytes, bytes] = {}
-        for each in reports:
-            for (body,) in connection.execute("SELECT body FROM reports WHERE report_id = ?", (each.report_id,)):
-                known[each.report_id] = body
-        spent = None
+        known = dict(connection.execute(_SELECT_REPORTS, _joined([each.report_id for each in reports])).fetchall())
+        spent: dict[bytes, bool] | None = None
         if here.tokens:
-            spent = {}
-            for each in reports:
-                for (is_spent,) in connection.execute("SELECT spent FROM tokens WHERE hash = ?", (each.token_hash,)):
-                    spent[each.token_hash or b""] = bool(is_spent)
+            hashes = [each.token_hash for each in reports if each.token_hash is not None]
+            spent = dict(connection.execute(_SELECT_TOKENS, _joined(hashes)).fetchall())
         outcomes = decide(reports, known=known, spent=spent, room=here.maximum - here.count)
         new = [each for each, outcome in zip(reports, outcomes, strict=True) if outcome is Outcome.NEW]
-        connection.executemany("INSERT INTO reports VALUES (?, ?)", ((each.report_id, each.body) for each in new))
-        if here.tokens:
-            connection.executemany("UPDATE tokens SET spent = 1 WHERE hash = ?", ((each.token_hash,) for each in new))
+        _store(connection, new, here.tokens)
     here.count += len(new)
     return outcomes
+
+
+def _store_all(connection: sqlite3.Connection, reports: Sequence[Incoming], tokens: bool) -> bool:
+    """Store all of them, or nothing if not every one is new; which is so rare that the others are not looked for."""
+    alone = not tokens and len({len(each.body) for each in reports}) == 1  # one statement is its own transaction
+    try:
+        with nullcontext() if alone else _transaction(connection):
+            _store(connection, reports, tokens)
+    except sqlite3.IntegrityError:
+        return False
+    return True
+
+
+def _store(connection: sqlite3.Connection, reports: Sequence[Incoming], tokens: bool) -> None:
+    """Few statements for many reports: at each one this thread has to wait for its turn to go on."""
+    if tokens:
+        hashes = [each.token_hash for each in reports if each.token_hash is not None]
+        if connection.execute(_SPEND_TOKENS, _joined(hashes)).rowcount != len(reports):
+            raise sqlite3.IntegrityError
+    sizes: dict[int, list[Incoming]] = {}
+    for each in reports:
+        sizes.setdefault(len(each.body), []).append(each)
+    for size, alike in sizes.items():  # in a round of devices there is one size
+        ids, count = _joined([each.report_id for each in alike])
+        connection.execute(_INSERT_REPORTS, (ids, count, b"".join([each.body for each in alike]), size))
+
+
+def _joined(parts: Sequence[bytes]) -> tuple[bytes, int]:
+    """Byte strings of one length as two parameters of a statement: all of them, and how many."""
+    return b"".join(parts), len(parts)
 
 
 def _read(connection: sqlite3.Connection) -> Iterator[bytes]:
