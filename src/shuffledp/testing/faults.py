@@ -59,7 +59,7 @@ def planted_faults(protocol: Any) -> dict[str, Any]:
 
 def _one_too_many(protocol: Any) -> Callable[..., Tally]:
     def tally(messages: Messages) -> Tally:
-        counted = protocol.tally(messages)
+        counted: Tally = protocol.tally(messages)
         counts = counted.counts.copy()
         counts[0] += 1
         return replace(counted, counts=counts)
