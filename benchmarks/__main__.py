@@ -15,6 +15,7 @@ from benchmarks.finding import Finding
 from benchmarks.machine import describe_machine
 
 _SUBJECTS = (
+    "keystream",
     "bernoulli",
     "histogram",
     "counts",
@@ -26,6 +27,7 @@ _SUBJECTS = (
     "amplification",
     "parquet",
     "shuffle",
+    "counting",
     "opening",
     "ingest",
 )
