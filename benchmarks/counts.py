@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from statistics import median
 
 import numpy as np
 
-from benchmarks.finding import Finding, at_most, report, seconds
+from benchmarks.finding import Finding, at_least, at_most, report, seconds
 from benchmarks.measuring import FreshRun, in_fresh_process, side_by_side
 
 __all__ = ["measure", "release"]
@@ -19,6 +20,9 @@ _SIZES = (10**5, 10**6, 2 * 10**6)
 _EPSILONS = (1.0, 0.001)  # little noise, and so much that the sampler's table is long
 _DELTA = 1e-9
 _LINEAR_WITHIN = 1.5
+_DRAWS = 10**6
+_LEAST_DRAWS = {10**6: 6, 10**9: 3}
+_RATES = (0.5, 0.01)
 
 
 def measure(quick: bool) -> Iterator[Finding]:
@@ -34,6 +38,7 @@ def measure(quick: bool) -> Iterator[Finding]:
             ", ".join(f"{name} {seconds(value)}" for name, value in parts.items()),
         )
     yield _against_numpy(repetitions=3 if quick else 7)
+    yield from _binomial(repetitions=5 if quick else 15)
     yield from _memory([in_fresh_process(release, size, _EPSILONS[0]) for size in _SIZES])
 
 
@@ -72,6 +77,28 @@ def _against_numpy(*, repetitions: int) -> Finding:
         f"{times.ratio('numpy', 'exact'):.2f}x",
         f"{per_draw:.1f} ns a draw",
     )
+
+
+def _binomial(*, repetitions: int) -> Iterator[Finding]:
+    """Draws with one table, which is made before; without the compiled kernels they are not judged."""
+    from shuffledp.native import ACTIVE
+    from shuffledp.randomness import Dyadic, binomial
+
+    generator = np.random.default_rng()
+    for trials, bound in _LEAST_DRAWS.items():
+        ratios, told = [], []
+        for rate in _RATES:
+            times = side_by_side(
+                {
+                    "exact": partial(binomial, trials, Dyadic.at_least(rate), _DRAWS),
+                    "numpy": partial(generator.binomial, trials, rate, _DRAWS),
+                },
+                repetitions=repetitions,
+            )
+            ratios.append(times.ratio("numpy", "exact"))
+            told.append(f"p={rate:g}: {times.seconds('exact') / _DRAWS * 1e9:.1f} ns, {ratios[-1]:.1f}x")
+        what, detail = f"exact binomial draws of {trials:,} trials, least over p", "; ".join(told)
+        yield at_least(what, min(ratios), bound, detail) if ACTIVE else report(what, f"{min(ratios):.2f}x", detail)
 
 
 def _memory(runs: list[FreshRun]) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.finding import Finding, at_most, report, seconds
+from benchmarks.finding import Finding, at_least, at_most, report, seconds
 from benchmarks.measuring import in_fresh_process, side_by_side
 
 if TYPE_CHECKING:
@@ -20,10 +20,14 @@ __all__ = ["measure", "one_round"]
 _USERS = 100_000
 _CATEGORIES = 100
 _EPSILON = 1.0
+_LEAST_OVER_PEER = 30
+_LEAST_OVER_PEER_IN_NUMPY = 0.5
 
 
 def measure(quick: bool) -> Iterator[Finding]:
-    """Time of one round over the fastest peer's, and the peak memory of a process that runs one."""
+    """How many times faster a round is than the fastest peer's, and the peak memory of a process that runs one."""
+    from shuffledp.native import ACTIVE
+
     indices = _indices()
     values = indices.tolist()
     protocol = _protocol()
@@ -36,22 +40,21 @@ def measure(quick: bool) -> Iterator[Finding]:
     )
     slow_peer = side_by_side({"pure-ldp": lambda: _pure_ldp(values)}, repetitions=1 if quick else 3, warm_up=False)
     peer = min((times.seconds("multi-freq-ldpy"), "multi-freq-ldpy"), (slow_peer.seconds("pure-ldp"), "pure-ldp"))
-    fastest = times.ratio("shuffledp", "multi-freq-ldpy")
+    faster = times.ratio("multi-freq-ldpy", "shuffledp")
     if peer[1] == "pure-ldp":
-        fastest = times.seconds("shuffledp") / peer[0]
+        faster = peer[0] / times.seconds("shuffledp")
     messages = round(_USERS * protocol.cost.messages_per_user)
-    yield at_most(
-        f"P^hist message by message over {peer[1]}'s unary encoding",
-        fastest,
-        2,
-        "x",
+    yield at_least(
+        f"P^hist message by message against {peer[1]}'s unary encoding",
+        faster,
+        _LEAST_OVER_PEER if ACTIVE else _LEAST_OVER_PEER_IN_NUMPY,
         f"{messages:,} messages in {seconds(times.seconds('shuffledp'))}; multi-freq-ldpy "
         f"{seconds(times.seconds('multi-freq-ldpy'))}, pure-ldp {seconds(slow_peer.seconds('pure-ldp'))}",
     )
     yield report(
         "the same in processor time",
-        f"{times.processor_ratio('shuffledp', 'multi-freq-ldpy'):.2f}x",
-        "the shuffler uses all cores, the peer one",
+        f"{times.processor_ratio('multi-freq-ldpy', 'shuffledp'):.2f}x",
+        "all cores together",
     )
     yield _stages(protocol, indices, repetitions=5 if quick else 11)
     yield at_most("peak memory of that process", in_fresh_process(one_round).peak_bytes / 1e6, 400, "MB")

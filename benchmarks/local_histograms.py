@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.finding import Finding, at_most, seconds
+from benchmarks.finding import Finding, at_least, at_most, seconds
 from benchmarks.measuring import side_by_side
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ _USERS = 100_000
 _CATEGORIES = 100
 _EPSILON = 1.0
 _SLOW_SECONDS = 2.0
+_LEAST_RESPONSES = {"multi-freq-ldpy": 10, "OpenDP": 500}
+_OPENDP_USERS = 2_000
 
 Round = Callable[["list[int]"], object]
 
@@ -34,6 +37,44 @@ def measure(quick: bool) -> Iterator[Finding]:
         slowest = max(slowest, (ours, name))
         yield at_most(f"{name} over the fastest peer's", ratio, 1, "x", detail)
     yield at_most("the slowest of these rounds", slowest[0], 1, "s", slowest[1])
+    yield from _responses(indices, repetitions=5 if quick else 11)
+
+
+def _responses(indices: NDArray[np.int64], *, repetitions: int) -> Iterator[Finding]:
+    """k-ary randomized response, local and shuffled, against the same of others; per user, as OpenDP takes long."""
+    values = indices.tolist()
+    opendp = _opendp()
+    peers = {
+        "multi-freq-ldpy": _multi_freq_ldpy("GRR"),
+        "OpenDP": lambda given: [opendp(value) for value in given],
+    }
+    for name in ("k-rr", "shuffled-k-rr"):
+        times = side_by_side(
+            {
+                "shuffledp": _round(name, indices),
+                "multi-freq-ldpy": _bound(peers["multi-freq-ldpy"], values),
+                "OpenDP": _bound(peers["OpenDP"], values[:_OPENDP_USERS]),
+            },
+            repetitions=repetitions,
+        )
+        for peer, bound in _LEAST_RESPONSES.items():
+            users = _OPENDP_USERS if peer == "OpenDP" else _USERS
+            yield at_least(
+                f"{name} per user against {peer}'s",
+                times.ratio(peer, "shuffledp") * _USERS / users,
+                bound,
+                f"{seconds(times.seconds('shuffledp') / _USERS)} against {seconds(times.seconds(peer) / users)}",
+            )
+
+
+def _opendp() -> Callable[[int], object]:
+    """Its randomized response, which tells the truth with the probability that epsilon allows."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib", "honest-but-curious")
+    truth = math.exp(_EPSILON) / (math.exp(_EPSILON) + _CATEGORIES - 1)
+    measurement: Callable[[int], object] = dp.m.make_randomized_response(list(range(_CATEGORIES)), truth)
+    return measurement
 
 
 def _compare(

@@ -1,53 +1,103 @@
-"""The exactly uniform secure permutation against numpy's insecure shuffle."""
+"""The exactly uniform secure permutation against numpy's insecure shuffle, and against copying."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks.finding import Finding, megabytes, report
+from benchmarks.finding import Finding, at_least, at_most, megabytes, report
 from benchmarks.fresh import peak_bytes
-from benchmarks.measuring import in_fresh_process, side_by_side
+from benchmarks.measuring import SideBySide, in_fresh_process, side_by_side
 
 __all__ = ["measure", "scratch_bytes"]
 
 _LARGEST = 100_000_000
-_SIZES = {1_000_000: 15, 10_000_000: 5, _LARGEST: 3}
+_SIZES = {1_000_000: 15, 10_000_000: 5, _LARGEST: 5}
+_RECORDS, _RECORD_BYTES = 1_000_000, 100
+_SCRATCH_MEGABYTES = 64 * 1.048576
 
 
 def measure(quick: bool) -> Iterator[Finding]:
-    """Speed as a multiple of ``Generator.shuffle`` on uint32, and the memory beyond the array."""
-    from shuffledp import permute
+    """Speed as a multiple of ``Generator.shuffle`` and of ``np.copyto``, and the memory beyond the array.
 
-    generator = np.random.default_rng()
+    Without the compiled kernels the ratios are told, but not judged.
+    """
+    from shuffledp.native import ACTIVE
+
     for size, repetitions in _SIZES.items():
-        if quick and size == _LARGEST:
-            continue
-        items = np.arange(size, dtype=np.uint32)
-        times = side_by_side(
-            {"permute": partial(permute, items), "numpy": partial(generator.shuffle, items)},
-            repetitions=3 if quick else repetitions,
-            warm_up=size < _LARGEST,
-        )
-        each = {name: times.seconds(name) / size * 1e9 for name in ("permute", "numpy")}
-        yield report(
-            f"permute {size:,} uint32 against Generator.shuffle",
-            f"{times.ratio('numpy', 'permute'):.2f}x",
-            f"{each['permute']:.1f} ns against {each['numpy']:.1f} ns an item; "
-            f"processor time {times.processor_ratio('numpy', 'permute'):.2f}x",
-        )
-        del items
+        if not (quick and size == _LARGEST):
+            yield from _numbers(size, 3 if quick else repetitions, judged=ACTIVE and size == _LARGEST)
+    yield from _records(5 if quick else 15, judged=ACTIVE)
     size = _LARGEST // 10 if quick else _LARGEST
     scratch = int(in_fresh_process(scratch_bytes, size).returned)
-    yield report(f"scratch memory at {size:,}", megabytes(scratch), f"the items take {megabytes(4 * size)}")
+    what, detail = f"scratch memory at {size:,}", f"the items take {megabytes(4 * size)}"
+    if ACTIVE:
+        yield at_most(what, scratch / 1e6, _SCRATCH_MEGABYTES, "MB", detail)
+    else:
+        yield report(what, megabytes(scratch), detail)
+
+
+def _numbers(size: int, repetitions: int, *, judged: bool) -> Iterator[Finding]:
+    from shuffledp import permute
+
+    items = np.arange(size, dtype=np.uint32)
+    generator = np.random.default_rng()
+    times = side_by_side(
+        {
+            "copy": partial(np.copyto, items.copy(), items),
+            "one": partial(permute, items, threads=1),
+            "two": partial(permute, items, threads=2),
+            "numpy": partial(generator.shuffle, items),
+        },
+        repetitions=repetitions,
+        warm_up=size < _LARGEST,
+    )
+    each = {name: times.seconds(name) / size * 1e9 for name in times.wall}
+    told = ", ".join(f"{name} {nanoseconds:.2f} ns" for name, nanoseconds in each.items())
+    ratio = times.ratio("numpy", "one")
+    what = f"permute {size:,} uint32 against Generator.shuffle, one thread"
+    yield at_least(what, ratio, 14, told) if judged else report(what, f"{ratio:.2f}x", told)
+    for name, threads, bound in (("one", "one thread", 14), ("two", "two threads", 9)):
+        what = f"permute {size:,} uint32 over np.copyto, {threads}"
+        yield _over_copying(what, times, name, bound if judged else None)
+
+
+def _records(repetitions: int, *, judged: bool) -> Iterator[Finding]:
+    from shuffledp import permute
+
+    records: NDArray[Any] = np.zeros(_RECORDS, dtype=f"V{_RECORD_BYTES}")
+    records.view(np.uint8)[:] = 1
+    content = records.view(np.uint8)
+    times = side_by_side(
+        {
+            "copy": partial(np.copyto, content.copy(), content),
+            "one": partial(permute, records, threads=1),
+            "two": partial(permute, records, threads=2),
+        },
+        repetitions=repetitions,
+    )
+    for name in ("one", "two"):
+        what = (
+            f"permute {_RECORDS:,} records of {_RECORD_BYTES} bytes over copying, {name} thread{'s' * (name == 'two')}"
+        )
+        yield _over_copying(what, times, name, 6 if judged else None)
+
+
+def _over_copying(what: str, times: SideBySide, name: str, bound: float | None) -> Finding:
+    ratio = times.ratio(name, "copy")
+    detail = f"processor time {times.processor_ratio(name, 'copy'):.2f}x"
+    return report(what, f"{ratio:.2f}x", detail) if bound is None else at_most(what, ratio, bound, "x", detail)
 
 
 def scratch_bytes(size: int) -> int:
     """How much more memory a permutation takes than the items themselves."""
     from shuffledp import permute
 
+    permute(np.arange(1000, dtype=np.uint32))  # what is loaded for it stays
     items = np.arange(size, dtype=np.uint32)
     before = peak_bytes()
     permute(items)

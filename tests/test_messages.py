@@ -1,12 +1,13 @@
-"""Messages as bits: every format survives packing, and bytes that packing never makes are refused."""
+"""Messages as bits: every format survives packing, and bytes that packing never makes are refused; and their counts."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shuffledp import messages
 from shuffledp.errors import DomainError, ParameterError
-from shuffledp.messages import MessageFormat, Messages
+from shuffledp.messages import MessageFormat, Messages, count_values
 
 BOUNDS = st.one_of(
     st.integers(1, 40), st.integers(1, 64).map(lambda bits: 1 << bits), st.integers(1, 1 << 64), st.just(1 << 64)
@@ -149,3 +150,93 @@ def test_mixing_forgets_who_sent_what():
     assert len(mixed) == 3
     assert mixed.offsets is None
     assert (mixed.users, mixed.secure, mixed.values.tolist()) == (2, False, [1, 2, 3])
+
+
+@pytest.fixture(params=["native", "numpy"])
+def path(request, monkeypatch) -> str:
+    """Whether the compiled kernel counts, or numpy."""
+    if request.param == "native" and not messages.ACTIVE:
+        pytest.skip("the compiled kernels are not built")
+    monkeypatch.setattr(messages, "ACTIVE", request.param == "native")
+    return request.param
+
+
+TYPES = [np.bool_, np.uint8, np.uint16, np.uint32, np.uint64, np.int8, np.int16, np.int32, np.int64, ">u4", ">i2"]
+
+
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize(("length", "bound"), [(0, 1), (1, 2), (999, 2), (999, 100), (30, 127), (50_000, 127)])
+def test_counts_are_those_of_numpy(dtype, length, bound):
+    """Few and many values against the width of the table; as they are, apart, read-only and misaligned."""
+    largest = 2 if dtype is np.bool_ else bound
+    values = np.random.default_rng().integers(largest, size=length).astype(dtype)
+    expected = np.bincount(values.astype(np.int64), minlength=bound).tolist()
+    values.flags.writeable = False
+    counts = count_values(values, bound)
+    assert counts.dtype == np.int64
+    assert counts.tolist() == expected
+    assert count_values(np.repeat(values, 3)[::3], bound).tolist() == expected
+    assert count_values(values[::-1], bound).tolist() == expected
+    room = np.zeros(values.nbytes + 1, dtype=np.uint8)
+    room[1:] = values.view(np.uint8)
+    assert count_values(room[1:].view(dtype), bound).tolist() == expected
+
+
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize("dtype", TYPES[1:], ids=str)
+@pytest.mark.parametrize("length", [1, 7, 5_000])
+def test_a_value_outside_is_never_counted(dtype, length):
+    """At the bound, the largest and the least of the type: -1 as an unsigned number is below no bound."""
+    limits = np.iinfo(np.dtype(dtype))
+    for bound in (1, 100, int(limits.max)):
+        if bound > 1 << 17:
+            continue
+        for place in {0, length // 2, length - 1}:
+            for value in {bound, limits.max, limits.min, -1}:
+                if limits.min <= value <= limits.max and not 0 <= value < bound:
+                    values = np.zeros(length, dtype=dtype)
+                    values[place] = value
+                    with pytest.raises(DomainError, match="outside its bounds"):
+                        count_values(values, bound)
+
+
+@pytest.mark.usefixtures("path")
+def test_negative_numbers_below_a_bound_that_their_type_does_not_reach():
+    for values in (np.array([-1, 5], dtype=np.int8), np.array([-1, 5], dtype=np.int16), np.array([-(2**63), 5])):
+        for bound in (128, 256, 1 << 16, 1 << 17):
+            with pytest.raises(DomainError, match="outside its bounds"):
+                count_values(values, bound)
+            assert count_values(values[1:], bound).sum() == 1
+
+
+@pytest.mark.parametrize("bound", [3, 1_000, 5_000])
+def test_threads_count_together(path, monkeypatch, bound):
+    """Three threads with tables of their own, several rounds, and tables that are too large for that."""
+    values = np.random.default_rng().integers(bound, size=40_003, dtype=np.uint16)
+    expected = np.bincount(values, minlength=bound).tolist()
+    monkeypatch.setattr(messages, "available_cores", lambda: 3)
+    monkeypatch.setattr(messages, "_LEAST_A_THREAD", 100)
+    monkeypatch.setattr(messages, "_CHUNK_VALUES", 10_000)
+    assert count_values(values, bound).tolist() == expected
+    monkeypatch.setattr(messages, "_MOST_COUNTED", 10_000)
+    assert count_values(values, bound).tolist() == expected
+    monkeypatch.setattr(messages, "_NARROW_TABLE", 2)
+    assert count_values(values, bound).tolist() == expected
+    monkeypatch.setattr(messages, "_TABLE_BYTES", 2)
+    assert count_values(values, bound).tolist() == expected
+    for place in (0, 9_999, 20_000, 40_002):
+        wrong = values.copy()
+        wrong[place] = bound
+        with pytest.raises(DomainError, match="outside its bounds"):
+            count_values(wrong, bound)
+
+
+@pytest.mark.usefixtures("path")
+def test_only_flat_whole_numbers_are_counted():
+    for values in (np.zeros((2, 2), dtype=np.uint8), np.zeros(2), np.array(["a"]), np.array([None]), np.array(1)):
+        with pytest.raises(DomainError, match="no flat whole numbers"):
+            count_values(values, 5)
+    assert count_values(np.empty(0, dtype=np.uint8), 0).tolist() == []
+    with pytest.raises(DomainError, match="outside its bounds"):
+        count_values(np.zeros(1, dtype=np.uint8), 0)

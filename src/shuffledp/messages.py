@@ -5,17 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import DomainError, ParameterError
+from shuffledp.native import ACTIVE
+from shuffledp.native.cores import available_cores
 
-__all__ = ["MessageFormat", "Messages"]
+__all__ = ["MessageFormat", "Messages", "count_values"]
 
 _CHUNK_BITS = 1 << 23
+_CHUNK_VALUES = 1 << 20
+_MOST_COUNTED = 1 << 31  # at a time: counters of 32 bits do not overflow
+_LEAST_A_THREAD = 1 << 21
+_NARROW_TABLE = 1 << 10  # four of them stay in the nearest cache
+_TABLE_BYTES = 1 << 25  # for all tables beside the result
+
+Tables = list[NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +169,84 @@ class MessageFormat:
     @property
     def _chunk(self) -> int:
         return max(1, _CHUNK_BITS // (8 * self.size))
+
+
+def count_values(values: NDArray[Any], bound: int) -> NDArray[np.int64]:
+    """How often each whole number below ``bound`` occurs; if any is negative or not below it, nothing is counted."""
+    if values.ndim != 1 or not _whole(values.dtype):
+        raise DomainError(f"Messages of shape {values.shape} and type {values.dtype} are no flat whole numbers.")
+    counts = np.zeros(bound, dtype=np.int64)
+    if not (_count_natively if ACTIVE else _count_in_chunks)(values, counts):
+        raise DomainError(f"A message is outside its bounds: a whole number from 0 to {bound - 1:,}.", bound=bound)
+    return counts
+
+
+def _count_in_chunks(values: NDArray[Any], counts: NDArray[np.int64]) -> bool:
+    """Count with numpy; whether all values are in the table."""
+    for start in range(0, len(values), _CHUNK_VALUES):
+        chunk = values[start : start + _CHUNK_VALUES]
+        if int(chunk.min()) < 0 or int(chunk.max()) >= len(counts):
+            return False
+        counts += np.bincount(chunk.astype(np.int64, copy=False), minlength=len(counts))
+    return True
+
+
+def _count_natively(values: NDArray[Any], counts: NDArray[np.int64]) -> bool:
+    """Count with the compiled kernels, which read unsigned numbers: negative ones come after all others."""
+    item_bytes = values.dtype.itemsize
+    limit = len(counts) if values.dtype.kind != "i" else min(len(counts), 1 << (8 * item_bytes - 1))
+    readable = values.flags.c_contiguous and values.flags.aligned and values.dtype.isnative
+    step = _MOST_COUNTED if readable else _CHUNK_VALUES
+    for start in range(0, len(values), step):
+        part = values[start : start + step]
+        if not readable:
+            part = np.ascontiguousarray(part, dtype=part.dtype.newbyteorder("="))
+        if not _count_part(part.view(f"u{item_bytes}"), limit, counts):
+            return False
+    return True
+
+
+def _count_part(part: NDArray[Any], limit: int, counts: NDArray[np.int64]) -> bool:
+    """Count in several threads, each with tables of its own, if it is worth the while and the tables are small."""
+    from shuffledp.native._counting import count_in_bytes
+
+    width = len(counts)
+    most_tables = _TABLE_BYTES // ((counts.itemsize + 1) * max(1, width))
+    if most_tables == 0:
+        return count_in_bytes(part, limit, np.empty(0, dtype=np.uint8), counts) >= 0
+    threads = max(1, min(available_cores(), len(part) // _LEAST_A_THREAD, most_tables))
+    cuts = [len(part) * thread // threads for thread in range(threads + 1)]
+    parts = [part[start:end] for start, end in pairwise(cuts)]
+    count = partial(_count_narrow if width <= _NARROW_TABLE else _count_wide, limit=limit, width=width)
+    for tables in map(count, parts) if threads == 1 else _in_threads(count, parts):
+        if tables is None:
+            return False
+        for table in tables:
+            counts += table
+    return True
+
+
+def _in_threads(count: Callable[[NDArray[Any]], Tables | None], parts: list[NDArray[Any]]) -> list[Tables | None]:
+    from concurrent.futures import ThreadPoolExecutor  # slow to import, and a device never gets here
+
+    with ThreadPoolExecutor(len(parts)) as pool:
+        return list(pool.map(count, parts))
+
+
+def _count_narrow(part: NDArray[Any], *, limit: int, width: int) -> Tables | None:
+    """Tables of which the sum counts; None if a value is not below the limit."""
+    from shuffledp.native._counting import count_in_four
+
+    tables = np.zeros((4, width), dtype=np.uint32)
+    return list(tables) if count_in_four(part, limit, tables) else None
+
+
+def _count_wide(part: NDArray[Any], *, limit: int, width: int) -> Tables | None:
+    from shuffledp.native._counting import count_in_bytes
+
+    low, high = np.zeros(width, dtype=np.uint8), np.zeros(width, dtype=np.int64)
+    carried = count_in_bytes(part, limit, low, high)
+    return None if carried < 0 else [low, high] if carried else [low]
 
 
 def _whole(dtype: np.dtype[Any]) -> bool:

@@ -1,7 +1,12 @@
-"""A source of randomness whose words a test chooses."""
+"""A source of randomness whose words a test chooses, and the compiled kernels and their twins in numpy in turn."""
 
 import numpy as np
 import pytest
+
+from shuffledp.native import ACTIVE
+from shuffledp.randomness import coins, inversion, samplers
+
+CHOOSING = (coins, inversion, samplers)
 
 
 class _Words:
@@ -22,3 +27,14 @@ class _Words:
 def words_source():
     """From 64-bit words to a source that hands them out one after the other."""
     return _Words
+
+
+@pytest.fixture(scope="module", params=["native", "numpy"])
+def path(request):
+    """Both ways to draw, one after the other."""
+    if request.param == "native" and not ACTIVE:
+        pytest.skip("the kernels are not built")
+    with pytest.MonkeyPatch.context() as patch:
+        for module in CHOOSING:
+            patch.setattr(module, "ACTIVE", request.param == "native")
+        yield request.param

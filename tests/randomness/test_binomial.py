@@ -14,6 +14,8 @@ from shuffledp.randomness.binomial import _cdf_bounds
 from shuffledp.randomness.inversion import CdfBounds, InversionTable
 from shuffledp.testing.statistics import ALPHA, p_value
 
+pytestmark = pytest.mark.usefixtures("path")
+
 
 def exact_cdf(trials: int, probability: Dyadic) -> list[Fraction]:
     p = probability.fraction
@@ -94,15 +96,14 @@ def test_certain_outcomes(trials, probability, value):
     assert binomial(trials, probability, 5).tolist() == [value] * 5
 
 
+def thirds(precision: int) -> CdfBounds:
+    """A law with boundaries at 1/3 and 2/3, whose leading bits alone never decide."""
+    scaled = [Fraction(k, 3) * (1 << precision) for k in (1, 2, 3)]
+    return CdfBounds(0, [int(value) for value in scaled], [-int(-value // 1) for value in scaled])
+
+
 def test_every_tie_is_decided_by_further_bits(words_source):
-    """A law with boundaries at 1/3 and 2/3, whose leading 64 bits alone do not decide."""
-    thirds = [Fraction(1, 3), Fraction(2, 3), Fraction(1)]
-
-    def bounds(precision: int) -> CdfBounds:
-        scaled = [value * (1 << precision) for value in thirds]
-        return CdfBounds(0, [int(value) for value in scaled], [-int(-value // 1) for value in scaled])
-
-    table = InversionTable(bounds)
+    table = InversionTable(thirds)
     tie = (1 << 64) // 3
     assert table.draw(1, words_source(tie - 1)).tolist() == [0]
     assert table.draw(1, words_source(tie + 1)).tolist() == [1]
@@ -111,6 +112,42 @@ def test_every_tie_is_decided_by_further_bits(words_source):
     assert table.draw(1, words_source(tie, tie, tie, tie + 1)).tolist() == [1]
     assert table.draw(1, words_source(0, 0)).tolist() == [0]
     assert table.draw(1, words_source((1 << 64) - 1, (1 << 64) - 1)).tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("further", "value"),
+    [
+        ([b"\x54\x55\x55\x55"], 0),
+        ([b"\x56\x55\x55\x55"], 1),
+        ([b"\x55\x55\x55\x55", b"\x54" + b"\x55" * 7], 0),
+        ([b"\x55\x55\x55\x55", b"\x56" + b"\x55" * 7], 1),
+        ([b"\x55\x55\x55\x55", b"\x55" * 8, b"\x56" + b"\x55" * 7], 1),
+    ],
+)
+def test_ties_of_many_draws_are_decided_by_further_bits(further, value, path):
+    """All begin with the 32 leading bits of 1/3, or 64 in numpy, and go on with the same further ones."""
+    calls = []
+
+    class Source:
+        secure = False
+
+        def fill(self, out):
+            if len(out) > 8:
+                out.fill(0x55)
+                calls.clear()
+            else:
+                out[:] = np.frombuffer(further[len(calls) % len(further)], dtype=np.uint8)
+                calls.append(len(out))
+
+    if path == "numpy":
+        further = [part for part in further if len(part) == 8]
+        if not further:
+            pytest.skip("64 bits are drawn at once")
+    table = InversionTable(thirds)
+    assert (table.draw(3000, Source()) == value).all()
+    sums = np.full(3000, 7, dtype=np.int64)
+    table.add_to(sums, Source())
+    assert (sums == value + 7).all()
 
 
 def test_the_extreme_words_reach_the_tails(words_source):

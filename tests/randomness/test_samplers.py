@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shuffledp.errors import ParameterError
-from shuffledp.randomness import SYSTEM, Dyadic, bernoulli, discrete_laplace, draw_bytes, geometric, integers
+from shuffledp.randomness import SYSTEM, Dyadic, discrete_laplace, draw_bytes, geometric, integers
 from shuffledp.testing.statistics import ALPHA, p_value
+
+pytestmark = pytest.mark.usefixtures("path")
 
 SIZE = 1_000_000
 
@@ -47,46 +49,6 @@ def test_what_is_no_probability_is_refused(value):
     for make in (Dyadic.at_least, Dyadic.of):
         with pytest.raises((ParameterError, ValueError, OverflowError)):
             make(value)
-
-
-@pytest.mark.parametrize(
-    "probability",
-    [Dyadic(1, 1), Dyadic(3, 2), Dyadic(5, 3), Dyadic(77, 8), Dyadic(1000, 13), Dyadic.at_least(0.003), Dyadic(3, 11)],
-)
-def test_bernoulli_has_its_law(probability):
-    """Enough bits for sixty thousand of the rarer kind; a probability off by five per cent must be rejected."""
-    share = float(probability)
-    size = int(60_000 / min(share, 1 - share))
-    ones = int(bernoulli(probability, size).sum())
-    assert p_value([size - ones, ones], [1 - share, share]) > ALPHA
-    wrong = share * 1.05 if share < 0.5 else share * 0.95
-    assert p_value([size - ones, ones], [1 - wrong, wrong]) < ALPHA
-
-
-def test_bernoulli_at_the_ends():
-    assert not bernoulli(Dyadic(0, 64), 1000).any()
-    assert bernoulli(Dyadic(1 << 64, 64), 1000).all()
-    assert bernoulli(Dyadic(0, 0), 3).tolist() == [False] * 3
-    assert bernoulli(Dyadic(1, 0), 3).tolist() == [True] * 3
-    assert len(bernoulli(Dyadic(1, 1), 0)) == 0
-
-
-@given(numerator=st.integers(0, (1 << 20) - 1), drawn=st.integers(0, (1 << 24) - 1))
-def test_bernoulli_compares_every_bit(numerator, drawn):
-    """The bit is exactly 'the drawn number is below the probability', however many bits that takes."""
-    source = Scripted(drawn.to_bytes(3, "big"))
-    assert bernoulli(Dyadic(numerator, 20), 1, source)[0] == (Fraction(drawn, 1 << 24) < Fraction(numerator, 1 << 20))
-
-
-def test_bernoulli_bits_are_independent_across_chunks():
-    """Pairs of neighbours over several chunks; reusing a chunk's randomness must be rejected."""
-    bits = bernoulli(Dyadic(1, 2), 1 << 21).astype(int)
-    law = np.outer([0.75, 0.25], [0.75, 0.25]).ravel()
-    assert p_value(np.bincount(2 * bits[::2] + bits[1::2], minlength=4), law) > ALPHA
-    lag = 1 << 18
-    assert p_value(np.bincount(2 * bits[:-lag:7] + bits[lag::7], minlength=4), law) > ALPHA
-    reused = np.tile(bits[:lag], 2)
-    assert p_value(np.bincount(2 * reused[:-lag:7] + reused[lag::7], minlength=4), law) < ALPHA
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 7, 10, 255, 256, 257])

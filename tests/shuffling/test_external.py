@@ -1,7 +1,8 @@
-"""The permutation through files is uniform on every path, bounded in memory, and leaves nothing behind."""
+"""The permutation through files is uniform at every level, bounded in memory, and leaves nothing behind."""
 
 import math
 import tracemalloc
+from bisect import bisect_left
 from itertools import permutations
 
 import numpy as np
@@ -17,6 +18,8 @@ from shuffledp.testing.statistics import ALPHA, p_value
 
 RECORD = 3
 
+pytestmark = pytest.mark.usefixtures("path")
+
 
 def names(folder) -> list[str]:
     return [each.name for each in folder.iterdir()]
@@ -24,7 +27,7 @@ def names(folder) -> list[str]:
 
 def memory_for(records: int, record_size: int = RECORD) -> int:
     """A limit under which just so many records are in memory at once."""
-    return records * (external._COPIES * record_size + external._BYTES_BESIDE)
+    return 1 + bisect_left(range(1, 1 << 40), records, key=lambda memory: external._records_in(memory, record_size))
 
 
 @pytest.fixture
@@ -65,28 +68,31 @@ def uniform(size: int) -> np.ndarray:
     ids=lambda number: str(number),
 )
 def test_all_permutations_are_equally_likely_at_every_level(tmp_path, size, in_memory, per_block):
-    table = permutation_table(tmp_path, size, 1_500, in_memory=in_memory, per_block=per_block)
+    table = permutation_table(tmp_path, size, 1_000, in_memory=in_memory, per_block=per_block)
     assert p_value(table, uniform(size)) > ALPHA
 
 
 @pytest.mark.usefixtures("quick")
 def test_buckets_that_are_not_permuted_are_noticed(tmp_path, monkeypatch):
     monkeypatch.setattr(external, "permute", lambda *_: None)
-    assert p_value(permutation_table(tmp_path, 4, 1_500, in_memory=2), uniform(4)) < ALPHA
+    assert p_value(permutation_table(tmp_path, 4, 1_000, in_memory=2), uniform(4)) < ALPHA
 
 
 @pytest.mark.usefixtures("quick")
 def test_labels_that_favour_a_bucket_are_noticed(tmp_path, monkeypatch):
     """A record that is always in the first bucket comes first too often, however well buckets are permuted."""
 
-    def unfair(count, source):
-        labels = external_draw(count, source)
-        labels[0] = 0
-        return labels
+    def unfair(piece, source):
+        gathered, bounds = gather(piece, source)
+        place = next((place for place, record in enumerate(gathered.tolist()) if record == bytes(RECORD)), 0)
+        if place >= bounds[1]:  # not in the first bucket of two
+            gathered[[place, bounds[1]]] = gathered[[bounds[1], place]]
+            bounds[1] += 1
+        return gathered, bounds
 
-    external_draw = external.draw_bytes
-    monkeypatch.setattr(external, "draw_bytes", unfair)
-    assert p_value(permutation_table(tmp_path, 4, 1_500, in_memory=3), uniform(4)) < ALPHA
+    gather = external._gathered
+    monkeypatch.setattr(external, "_gathered", unfair)
+    assert p_value(permutation_table(tmp_path, 4, 1_000, in_memory=3), uniform(4)) < ALPHA
 
 
 @pytest.mark.usefixtures("quick")

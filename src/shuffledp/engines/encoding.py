@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, Interval
 from shuffledp.errors import DataError
+from shuffledp.messages import count_values
 
 __all__ = ["ColumnCounts", "collect_places", "count_bits", "count_categories", "distinct_values"]
 
@@ -151,7 +152,7 @@ def _count(batches: Iterable[pa.Array], values: pa.Array) -> ColumnCounts:
     for batch in batches:
         places = pc.index_in(batch, value_set=values)
         found = places.drop_null().to_numpy()
-        result.counts += np.bincount(found, minlength=len(values))
+        result.counts += count_values(found, len(values))
         result.missing += batch.null_count
         outside = len(batch) - batch.null_count - len(found)
         if outside:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError, UnknownNameError
+from shuffledp.messages import count_values
 from shuffledp.model import check_enough_users
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def run_round(protocol: Any, values: NDArray[Any], *, estimator: str, route: str
     """The estimate of one round over users with these values (indices, or places in an interval)."""
     check_enough_users(len(values), protocol.users)
     if choose_route(protocol, len(values), route) == "counts":
-        summary = values if protocol.question == "sum" else np.bincount(values, minlength=protocol.domain_size)
+        summary = values if protocol.question == "sum" else count_values(values, protocol.domain_size)
         return protocol.estimate(protocol.sample_tally(summary, source=source), estimator=estimator)
     bag = protocol.randomize_all(values, source=source).unordered()
     return protocol.estimate(protocol.release(protocol.tally(bag), source=source), estimator=estimator)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import BIT, Categories, Interval, check_counts
 from shuffledp.errors import DomainError, ParameterError
+from shuffledp.messages import count_values
 from shuffledp.model import (
     Cost,
     CountEstimate,
@@ -106,10 +107,13 @@ class Round(ABC):
 
     def tally(self, messages: Messages) -> Tally:
         """How often each message occurred, by its code."""
-        counts = np.zeros(self.message_format.codes, dtype=np.int64)
+        form = self.message_format
+        if form.columns == 1 and messages.values.ndim == 1:
+            return Tally(count_values(messages.values, form.codes), messages.users, messages.secure)
+        counts = np.zeros(form.codes, dtype=np.int64)
         for start in range(0, len(messages), _CHUNK_MESSAGES):
-            chunk = self.message_format.check(messages.values[start : start + _CHUNK_MESSAGES])
-            counts += np.bincount(self.message_format.code(chunk), minlength=len(counts))
+            chunk = form.check(messages.values[start : start + _CHUNK_MESSAGES])
+            counts += count_values(form.code(chunk), len(counts))
         return Tally(counts, messages.users, messages.secure)
 
     def release(self, tally: Tally, *, source: RandomSource = SYSTEM) -> Tally:  # noqa: ARG002

@@ -1,6 +1,7 @@
 """Secure random bits and exact samplers; the seeded twin is for tests and studies only."""
 
 from shuffledp.randomness.binomial import binomial, binomials
+from shuffledp.randomness.coins import bernoulli, bernoulli_bits, bernoulli_indices
 from shuffledp.randomness.dyadic import Dyadic
 from shuffledp.randomness.logarithmic import logarithmic
 from shuffledp.randomness.negative_binomial import negative_binomial, scattered_negative_binomial
@@ -8,7 +9,6 @@ from shuffledp.randomness.occupancy import uniform_counts
 from shuffledp.randomness.poisson import poisson
 from shuffledp.randomness.rounding import round_randomly
 from shuffledp.randomness.samplers import (
-    bernoulli,
     discrete_laplace,
     geometric,
     integers,
@@ -29,6 +29,8 @@ __all__ = [
     "RandomSource",
     "SystemRandomness",
     "bernoulli",
+    "bernoulli_bits",
+    "bernoulli_indices",
     "binomial",
     "binomials",
     "discrete_laplace",

@@ -13,7 +13,7 @@ from shuffledp.randomness.inversion import CdfBounds, InversionTable
 from shuffledp.randomness.source import SYSTEM, RandomSource
 from shuffledp.randomness.unimodal import unimodal_bounds
 
-__all__ = ["binomial", "binomials"]
+__all__ = ["binomial", "binomials", "power_table"]
 
 _LARGEST_VARIANCE = 1 << 28  # a table is about 30 standard deviations long: at most half a million entries
 _LARGEST_POWER_VARIANCE = 1 << 24  # tables of powers of two are kept, so they are shorter
@@ -29,15 +29,10 @@ def binomial(trials: int, probability: Dyadic, size: int, source: RandomSource =
     variance = trials * float(probability) * float(probability.complement)
     parts = max(1, -(-int(variance) // _LARGEST_VARIANCE))
     share, larger_parts = divmod(trials, parts)
-    out = np.zeros(size, dtype=np.int64)
-    for part_trials, repetitions in ((share, parts - larger_parts), (share + 1, larger_parts)):
-        if not repetitions:
-            continue
-        table = _binomial_table(part_trials, probability)
+    out = _binomial_table(share, probability).draw(size, source)
+    for part_trials, repetitions in ((share, parts - larger_parts - 1), (share + 1, larger_parts)):
         for _ in range(repetitions):
-            for start in range(0, size, _CHUNK):
-                chunk = out[start : start + _CHUNK]
-                chunk += table.draw(len(chunk), source)
+            _binomial_table(part_trials, probability).add_to(out, source)
     return out
 
 
@@ -70,14 +65,15 @@ def binomials(trials: NDArray[np.int64], probability: Dyadic, source: RandomSour
             while variance * 2.0 ** (power - doublings) > _LARGEST_POWER_VARIANCE:
                 doublings += 1
             if len(entries):
-                table = _power_table(power - doublings, probability)
+                table = power_table(power - doublings, probability)
                 for _ in range(1 << doublings):
                     sums[entries] += table.draw(len(entries), source)
     return out.reshape(numbers.shape)
 
 
 @lru_cache(maxsize=256)
-def _power_table(power: int, probability: Dyadic) -> InversionTable:
+def power_table(power: int, probability: Dyadic) -> InversionTable:
+    """Draws of exactly Bin(2^power, probability)."""
     return InversionTable(lambda precision: _cdf_bounds(1 << power, probability, precision))
 
 

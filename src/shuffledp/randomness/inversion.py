@@ -5,16 +5,27 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.randomness.source import RandomSource, draw_words
+from shuffledp.native import ACTIVE
+from shuffledp.randomness.source import BUFFER_BYTES, RandomSource, draw_words, stream_of
+
+if ACTIVE:
+    from shuffledp.native import _tables
 
 __all__ = ["CdfBounds", "InversionTable"]
 
 _WORD = 64
 _GUARD = 32
+_LARGEST_GUIDE_BITS = 17  # a larger guide no longer stays in the cache beside the thresholds
+_HALVES_AFTER = 3
+_SHORT_TABLE = 1 << 15
+_MANY_DRAWS = 1 << 10
+_CHUNK = BUFFER_BYTES // 8
 
 
 @dataclass(frozen=True)
@@ -55,19 +66,87 @@ class InversionTable:
         self.last = bounds.first + len(floors) - 1
         """The largest value in the table."""
 
-    @property
-    def nbytes(self) -> int:
-        """Memory held by the table."""
-        return self._thresholds.nbytes
-
     def draw(self, size: int, source: RandomSource) -> NDArray[np.int64]:
         """``size`` independent draws."""
+        out = np.empty(size, dtype=np.int64)
+        if ACTIVE:
+            self._draw_natively(out, source, add=False)
+        else:
+            for start in range(0, size, _CHUNK):
+                chunk = out[start : start + _CHUNK]
+                chunk[:] = self._search(len(chunk), source)
+        return out
+
+    def add_to(self, sums: NDArray[np.int64], source: RandomSource) -> None:
+        """Add an independent draw to each entry of a contiguous array."""
+        if ACTIVE:
+            self._draw_natively(sums, source, add=True)
+            return
+        for start in range(0, len(sums), _CHUNK):
+            chunk = sums[start : start + _CHUNK]
+            chunk += self._search(len(chunk), source)
+
+    def _search(self, size: int, source: RandomSource) -> NDArray[np.int64]:
         words = draw_words(size, np.uint64, source)
         places = np.searchsorted(self._thresholds, words, side="right")
-        out: NDArray[np.int64] = places.astype(np.int64) + self._first
+        drawn: NDArray[np.int64] = places.astype(np.int64) + self._first
         for i in self._undecided(words, places):
-            out[i] = self._decide(int(words[i]), source)
-        return out
+            drawn[i] = self._decide(int(words[i]), source)
+        return drawn
+
+    def _draw_natively(self, out: NDArray[np.int64], source: RandomSource, *, add: bool) -> None:
+        """The kernels decide all words but those that decide nothing, at which they stop.
+
+        Many draws from a short table begin with 32 bits each, which hardly ever need to be followed by others.
+        """
+        upper, guide, unsure = self._aids
+        narrow = len(out) >= _MANY_DRAWS and len(self._thresholds) <= _SHORT_TABLE
+        buffer: NDArray[Any] = np.empty(min(len(out), _CHUNK), dtype=np.uint32 if narrow else np.uint64)
+        fill = stream_of(source, buffer.itemsize * len(out))
+        for start in range(0, len(out), _CHUNK):
+            chunk = out[start : start + _CHUNK]
+            words = buffer[: len(chunk)]
+            fill(words.view(np.uint8))
+            done = 0
+            while True:
+                rest = (self._first, add, chunk[done:])
+                if narrow:
+                    done += _tables.draw_halves(words[done:], upper, guide, self._unsure_halves, *rest)
+                else:
+                    done += _tables.draw(words[done:], self._thresholds, upper, guide, unsure, *rest)
+                if done == len(chunk):
+                    break
+                word = int(words[done])
+                drawn = self._go_on(word, source) if narrow else self._decide(word, source)
+                chunk[done] = drawn + (chunk[done] if add else 0)
+                done += 1
+        buffer.fill(0)  # they decided what was drawn
+
+    def _go_on(self, half: int, source: RandomSource) -> int:
+        """A draw that begins with these 32 bits."""
+        word = half << 32 | int(draw_words(1, np.uint32, source)[0])
+        words = np.array([word], dtype=np.uint64)
+        places = np.searchsorted(self._thresholds, words, side="right")
+        if len(self._undecided(words, places)):
+            return self._decide(word, source)
+        return self._first + int(places[0])
+
+    @cached_property
+    def _aids(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint64]]:
+        """What the kernel wants beside the thresholds: their upper halves, a guide, and further words of no decision.
+
+        The guide says how many thresholds lie below the least word with the same leading bits.
+        """
+        upper = np.append(self._thresholds >> np.uint64(32), np.full(_HALVES_AFTER, (1 << 32) - 1, dtype=np.uint64))
+        bits = min(max(4, len(self._thresholds).bit_length()), _LARGEST_GUIDE_BITS)
+        least = np.arange(1 << bits, dtype=np.uint64) << np.uint64(_WORD - bits)
+        guide = np.append(np.searchsorted(self._thresholds, least, side="left"), len(self._thresholds))
+        unsure = np.array(sorted(self._ambiguous - {0, (1 << _WORD) - 1}), dtype=np.uint64)
+        return upper.astype(np.uint32), guide.astype(np.uint32), unsure
+
+    @cached_property
+    def _unsure_halves(self) -> NDArray[np.uint32]:
+        return np.unique(self._aids[2] >> np.uint64(32)).astype(np.uint32)
 
     def _undecided(self, words: NDArray[np.uint64], places: NDArray[np.intp]) -> NDArray[np.intp]:
         """Where the 64 bits equal those of a boundary, so that they do not decide."""

@@ -25,7 +25,6 @@ _LARGEST_VARIANCE = 1 << 20
 _LEAST_LARGE_SHAPE = 16  # below it a table's length is that of its geometric tail: splitting saves nothing
 _LEAST_TABLE_COMPLEMENT = Fraction(1, 1 << 10)  # nearer to one the tail is too long for a table
 _LARGEST_MEAN = 1 << 40
-_CHUNK = 1 << 16
 _CLUSTERS_AT_ONCE = 1 << 20
 
 
@@ -47,10 +46,8 @@ def negative_binomial(shape: Fraction, ratio: Dyadic, size: int, source: RandomS
     parts = ceil(shape / largest_shape)
     table = _negative_binomial_table(shape / parts, ratio)
     out = np.zeros(size, dtype=np.int64)
-    for start in range(0, size, _CHUNK):
-        chunk = out[start : start + _CHUNK]
-        for _ in range(parts):
-            chunk += table.draw(len(chunk), source)
+    for _ in range(parts):
+        table.add_to(out, source)
     return out
 
 

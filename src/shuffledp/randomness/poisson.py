@@ -19,7 +19,6 @@ __all__ = ["poisson"]
 
 _LARGEST_TABLE_RATE = 1 << 20  # a table is about 30 standard deviations long: some thirty thousand entries
 _LARGEST_RATE = 1 << 40
-_CHUNK = 1 << 16
 
 
 def poisson(rate: Fraction | Real, size: int, source: RandomSource = SYSTEM) -> NDArray[np.int64]:
@@ -37,10 +36,8 @@ def poisson(rate: Fraction | Real, size: int, source: RandomSource = SYSTEM) -> 
         return out
     parts = max(1, ceil(highest / _LARGEST_TABLE_RATE))
     table = _poisson_table(real.share(parts))
-    for start in range(0, size, _CHUNK):
-        chunk = out[start : start + _CHUNK]
-        for _ in range(parts):
-            chunk += table.draw(len(chunk), source)
+    for _ in range(parts):
+        table.add_to(out, source)
     return out
 
 

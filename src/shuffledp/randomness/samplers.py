@@ -9,56 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
+from shuffledp.native import ACTIVE
 from shuffledp.randomness.dyadic import Dyadic
 from shuffledp.randomness.inversion import CdfBounds, InversionTable
-from shuffledp.randomness.source import SYSTEM, RandomSource, draw_bytes, draw_words
+from shuffledp.randomness.source import BUFFER_BYTES, SYSTEM, RandomSource, draw_words, stream_of
 
-__all__ = ["bernoulli", "discrete_laplace", "geometric", "integers"]
+if ACTIVE:
+    from shuffledp.native import _bits
 
-_CHUNK = 1 << 18
+__all__ = ["discrete_laplace", "geometric", "integers"]
+
 _LONGEST_GEOMETRIC_TABLE = 4096
-
-
-def bernoulli(probability: Dyadic, size: int, source: RandomSource = SYSTEM) -> NDArray[np.bool_]:
-    """``size`` independent bits, each true with exactly ``probability``.
-
-    A bit is "a uniform number lies below the probability". One random byte decides 255 of 256
-    cases; only where it equals the probability's leading byte are further bytes drawn.
-    """
-    out = np.empty(size, dtype=np.bool_)
-    if probability.numerator == 1 << probability.bits:
-        out.fill(True)
-        return out
-    width = max(1, -(-probability.bits // 8))
-    digits = (probability.numerator << (8 * width - probability.bits)).to_bytes(width, "big")
-    first, further = digits[0], digits[1:].rstrip(b"\0")  # nothing lies below a zero digit at the end
-    ties = []
-    for start in range(0, size, _CHUNK):
-        chunk = out[start : start + _CHUNK]
-        drawn = chunk.view(np.uint8)
-        source.fill(drawn)
-        if further:
-            ties.append(np.flatnonzero(drawn == first) + start)
-        np.less(drawn, first, out=chunk)
-    if ties:
-        _decide_ties(out, np.concatenate(ties), further, source)
-    return out
-
-
-def _decide_ties(out: NDArray[np.bool_], ties: NDArray[np.intp], digits: bytes, source: RandomSource) -> None:
-    """Go on with the next digits where all digits so far were equal; equal to the end is not below."""
-    for digit in digits:
-        if len(ties) == 0:
-            return
-        drawn = draw_bytes(len(ties), source)
-        out[ties] = drawn < digit
-        ties = ties[drawn == digit]
+_FEW = 1 << 10  # so few numbers are drawn as quickly without the kernel
 
 
 def integers(bound: int, size: int, source: RandomSource = SYSTEM) -> NDArray[np.uint64]:
     """``size`` independent integers, each exactly uniform on 0 .. bound - 1 (bound <= 2**64)."""
     if not 1 <= bound <= 1 << 64:
         raise ParameterError(f"The bound {bound} must lie between 1 and 2^64.", bound=bound)
+    if ACTIVE and size > _FEW and bound < 1 << 64:
+        return _integers_natively(bound, size, source)
     words: NDArray[Any] = draw_words(size, np.uint64, source)
     if bound == 1 << 64:
         return words
@@ -69,6 +39,19 @@ def integers(bound: int, size: int, source: RandomSource = SYSTEM) -> NDArray[np
         rejected = rejected[words[rejected] > largest]
     remainders: NDArray[np.uint64] = words % np.uint64(bound)
     return remainders
+
+
+def _integers_natively(bound: int, size: int, source: RandomSource) -> NDArray[np.uint64]:
+    out = np.empty(size, dtype=np.uint64)
+    fill = stream_of(source, 8 * size)
+    buffer = np.empty(min(size, BUFFER_BYTES // 8), dtype=np.uint64)
+    done = 0
+    while done < size:
+        words = buffer[: size - done]
+        fill(words.view(np.uint8))
+        done += _bits.draw_below(words, bound, out[done:])
+    buffer.fill(0)
+    return out
 
 
 def geometric(ratio: Dyadic, size: int, source: RandomSource = SYSTEM) -> NDArray[np.int64]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import TYPE_CHECKING, Any, Protocol
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +16,24 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import CipherContext
 
 __all__ = [
+    "BUFFER_BYTES",
     "SYSTEM",
     "InsecureSeededRandomness",
     "RandomSource",
     "SystemRandomness",
     "draw_bytes",
     "draw_words",
+    "stream_of",
 ]
 
-_CHUNK_BYTES = 1 << 18  # stays in the L2 cache: the keystream runs at full speed
+BUFFER_BYTES = 1 << 18
+"""How many random bytes are made at a time: they stay in the cache until they are used."""
+
+_KEY_BYTES = 32
+_CHUNK_BYTES = 1 << 16  # zeros and the keystream of a call both stay in the nearer cache
 _ZEROS = memoryview(bytes(_CHUNK_BYTES))
-_SMALL_BYTES = 1 << 12  # below this, asking the operating system is faster than keying a cipher
+_FEW_BYTES = 1 << 15  # a thread that needs no more in all asks the operating system: a device loads no cipher
+_LARGE_BYTES = 1 << 16  # from here on a key of one's own costs less than copying and overwriting
 
 
 class RandomSource(Protocol):
@@ -38,11 +48,11 @@ class RandomSource(Protocol):
 
 
 class SystemRandomness:
-    """Secure bytes: the operating system's for small requests, AES-256-CTR for large ones.
+    """Secure bytes: the operating system's for a few, AES-256-CTR keyed by it for more.
 
-    Every large request uses a fresh key from the operating system and forgets it afterwards. No
-    state outlives a call, so nothing can be shared across a fork, raced by a thread or recovered
-    later.
+    A large request has a key of its own, which is forgotten at its end. Smaller ones are served from a buffer of the
+    thread. What was handed out is no longer in it, and the key that made it is gone, so that nobody who reads the
+    memory later learns what was drawn before. A child process starts without the buffers of its parent.
     """
 
     @property
@@ -52,16 +62,25 @@ class SystemRandomness:
 
     def fill(self, out: NDArray[np.uint8]) -> None:
         """Overwrite ``out`` with secure random bytes."""
-        if out.nbytes <= _SMALL_BYTES:
-            out[:] = np.frombuffer(os.urandom(out.nbytes), dtype=np.uint8)
-        else:
-            _write_keystream(_encryptor(os.urandom(32), nonce=0), out)
+        if out.nbytes >= _LARGE_BYTES:
+            _write_keystream(_encryptor(os.urandom(_KEY_BYTES), nonce=0), out)
+            return
+        buffer = _THREAD.buffer
+        if buffer is None:
+            _THREAD.asked_bytes += out.nbytes
+            if _THREAD.asked_bytes <= _FEW_BYTES:
+                _ask_system(out)
+                return
+            buffer = _THREAD.buffer = _Buffer()
+        buffer.take(out)
 
 
 class InsecureSeededRandomness:
     """Reproducible bytes from a seed, for tests and studies. Whoever knows the seed knows the noise.
 
-    An estimate made with it says that it carries no privacy guarantee.
+    An estimate made with it says that it carries no privacy guarantee. A seed gives the same result wherever the
+    same code draws from it: the compiled kernels and their twins in numpy have the same laws, but use the bytes
+    differently, and so may versions of this package.
     """
 
     def __init__(self, seed: int) -> None:
@@ -95,7 +114,97 @@ def draw_words(count: int, dtype: type[np.unsignedinteger[Any]], source: RandomS
     return draw_bytes(count * width, source).view(dtype)
 
 
-def _encryptor(key: bytes, *, nonce: int) -> CipherContext:
+def stream_of(source: RandomSource, expected_bytes: int) -> Callable[[NDArray[np.uint8]], None]:
+    """What fills one buffer after the other for one job that needs about so many bytes.
+
+    It is ``source.fill``; but a large job of the system's source has one key, which is gone when the job lets go of
+    what is returned here. So it must not be kept, nor used in another process.
+    """
+    if type(source) is not SystemRandomness or expected_bytes < _LARGE_BYTES:
+        return source.fill
+    cipher = _encryptor(os.urandom(_KEY_BYTES), nonce=0)
+    return lambda out: _write_keystream(cipher, out)
+
+
+class _Buffer:
+    """One thread's unused keystream.
+
+    The first bytes of every buffer are the key of the next one and leave the buffer at once.
+    """
+
+    __slots__ = ("__weakref__", "_busy", "_bytes", "_gone", "_key", "_used")
+
+    def __init__(self) -> None:
+        self._key = bytearray(os.urandom(_KEY_BYTES))
+        self._bytes = np.zeros(BUFFER_BYTES, dtype=np.uint8)
+        self._used = BUFFER_BYTES
+        self._busy = self._gone = False
+        _BUFFERS.add(self)
+
+    def take(self, out: NDArray[np.uint8]) -> None:
+        """Hand out unused bytes and overwrite them; what is left over when a buffer runs low is lost."""
+        if self._busy or self._gone:  # a signal's handler draws while this thread is in here
+            _ask_system(out)
+            return
+        self._busy = True
+        try:
+            if out.nbytes > BUFFER_BYTES - self._used:
+                self._refill()
+            piece = self._bytes[self._used : self._used + out.nbytes]
+            self._used += out.nbytes
+            out[:] = piece
+            piece.fill(0)
+            if self._gone:  # such a handler forked, and this is the child
+                _ask_system(out)
+        finally:
+            self._busy = False
+
+    def _refill(self) -> None:
+        self._used = BUFFER_BYTES  # should the cipher fail, nothing is handed out twice
+        _write_keystream(_encryptor(self._key, nonce=0), self._bytes)
+        self._key[:] = self._bytes[:_KEY_BYTES].data
+        self._bytes[:_KEY_BYTES] = 0
+        self._used = _KEY_BYTES
+
+    def wipe(self) -> None:
+        """Forget everything; the key too, so that the buffer is of no further use."""
+        self._bytes.fill(0)
+        self._key[:] = bytes(_KEY_BYTES)
+        self._gone = True
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("Unused random bytes are neither copied nor pickled.")
+
+
+class _Thread(threading.local):
+    """What a thread has of its own."""
+
+    buffer: _Buffer | None = None
+    asked_bytes = 0
+
+
+_THREAD = _Thread()
+_BUFFERS: WeakSet[_Buffer] = WeakSet()
+
+
+def _forget_buffers() -> None:
+    """In a child process: the parent goes on drawing from its buffers."""
+    global _THREAD
+    _THREAD = _Thread()
+    for buffer in list(_BUFFERS):
+        buffer.wipe()
+    _BUFFERS.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_buffers)
+
+
+def _ask_system(out: NDArray[np.uint8]) -> None:
+    out[:] = np.frombuffer(os.urandom(out.nbytes), dtype=np.uint8)
+
+
+def _encryptor(key: bytes | bytearray, *, nonce: int) -> CipherContext:
     # not at import time: one user's few bytes come from the operating system
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 

@@ -19,14 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import OutputError, ParameterError
+from shuffledp.native import ACTIVE
 from shuffledp.randomness import SYSTEM, RandomSource, draw_bytes
-from shuffledp.shuffling.permutation import permute
+from shuffledp.shuffling.permutation import permute, threads_for
 
 __all__ = ["permute_file"]
 
 _BUCKETS = 256  # a power of two, at most 256: a label is some bits of a random byte
-_COPIES = 3  # of the records in memory: themselves, gathered, and what permuting takes
-_BYTES_BESIDE = 48  # of labels, keys and orders per record
+_COPIES = 3  # of the records in memory without the kernels: themselves, gathered, and what permuting takes
+_BYTES_BESIDE = 48  # of labels, keys and orders per record without the kernels
+_BUFFERS = 1 << 21  # bytes for random numbers, and for what the files hold back, with the kernels
 
 Block = bytes | bytearray | memoryview
 Records = NDArray[Any]
@@ -50,7 +52,7 @@ def permute_file(
     """
     if record_size < 1 or memory < 1:
         raise ParameterError("Records have at least one byte, and so has the memory.", record_size=record_size)
-    room = np.empty(max(1, memory // (_COPIES * record_size + _BYTES_BESIDE)), dtype=f"V{record_size}")
+    room = np.empty(_records_in(memory, record_size), dtype=f"V{record_size}")
     partial = out.with_name(f".{out.name}.partial")
     try:
         with open(partial, "wb", opener=_private) as target:
@@ -75,15 +77,14 @@ class _Scattered:
 
     file: IO[bytes]
     record_size: int
-    pieces: list[tuple[int, NDArray[np.intp]]] = field(default_factory=list)
+    pieces: list[tuple[int, NDArray[np.int64]]] = field(default_factory=list)
     """The number of records before the piece, and where its buckets begin and end within it."""
     records: int = 0
 
     def add(self, piece: Records, source: RandomSource) -> None:
         """Give every record of the piece a bucket, and write it gathered by bucket."""
-        labels = draw_bytes(len(piece), source) & np.uint8(_BUCKETS - 1)
-        self.file.write(_bytes_of(piece[np.argsort(labels, kind="stable")]))
-        bounds = np.concatenate(([0], np.cumsum(np.bincount(labels, minlength=_BUCKETS))))
+        gathered, bounds = _gathered(piece, source)
+        self.file.write(_bytes_of(gathered))
         self.pieces.append((self.records, bounds))
         self.records += len(piece)
 
@@ -110,6 +111,25 @@ class _Scattered:
         self.file.seek(place * self.record_size)
         if self.file.readinto(_bytes_of(part)) != part.nbytes:  # type: ignore[attr-defined]
             raise OSError("the scratch file is shorter than what was written to it")
+
+
+def _records_in(memory: int, record_size: int) -> int:
+    """How many records are in memory at once; the kernels need no second copy, and one label a record at most."""
+    if ACTIVE:
+        return max(1, (memory - min(memory // 4, _BUFFERS)) // (record_size + 1))
+    return max(1, memory // (_COPIES * record_size + _BYTES_BESIDE))
+
+
+def _gathered(piece: Records, source: RandomSource) -> tuple[Records, NDArray[np.int64]]:
+    """Give every record a bucket; the records gathered by bucket (in place, with the kernels), and where they begin."""
+    if ACTIVE:
+        from shuffledp.shuffling.in_place import gather
+
+        content, threads = piece.view(np.uint8), threads_for(source)
+        return piece, gather(content, piece.dtype.itemsize, _BUCKETS, source, threads)
+    labels = draw_bytes(len(piece), source) & np.uint8(_BUCKETS - 1)
+    bounds = np.concatenate(([0], np.cumsum(np.bincount(labels, minlength=_BUCKETS))))
+    return piece[np.argsort(labels, kind="stable")], bounds
 
 
 def _filled(blocks: Iterable[Block], room: Records) -> Iterator[Records]:

@@ -1,179 +1,48 @@
-"""Uniformly random permutation in place, with bounded scratch memory.
-
-Rao (1961) and Sandelius (1962): give every item an independent uniform label, gather the items by
-label, and permute each group uniformly; the result is exactly uniform. It is applied three times:
-fair coins split what is larger than the scratch memory, bytes split what is larger than the cache,
-and within a cache-sized group the labels are 32-bit keys, of which the few equal ones are decided by
-further keys.
-"""
+"""Uniformly random permutation in place, by the compiled kernels or by numpy."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
-from shuffledp.randomness import SYSTEM, RandomSource, draw_bytes, draw_words
+from shuffledp.native import ACTIVE
+from shuffledp.native.cores import available_cores
+from shuffledp.randomness import SYSTEM, RandomSource
+from shuffledp.shuffling.by_keys import permute_by_keys
 
-if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
-
-__all__ = ["permute"]
-
-_SCRATCH_BYTES = 1 << 26
-_LARGEST_GROUP = 1 << 16
-_BLOCK = 1 << 18
-_LABELS = 256
-
-Items = NDArray[Any]
+__all__ = ["permute", "threads_for"]
 
 
-def permute(items: Items, source: RandomSource = SYSTEM) -> None:
+def permute(items: NDArray[Any], source: RandomSource = SYSTEM, *, threads: int | None = None) -> None:
     """Apply a uniformly random permutation to ``items`` along its first axis, in place.
 
-    Items of any fixed size are moved as they are. Scratch memory stays under about 128 MiB however
-    large the array is. A secure source is used from several threads, a seeded one from one, so that
-    a seed gives one result.
+    Items of any fixed size are moved as they are, and are never copied as a whole: the compiled kernels take 256 KiB a
+    thread; numpy, which also serves arrays that are not contiguous, stays under about 128 MiB. At most ``threads``
+    threads are used, by default as many as there are cores, and fewer for few items. A seeded source is used
+    from one thread, so that a seed gives one result.
     """
     if not isinstance(items, np.ndarray) or items.ndim == 0 or not items.flags.writeable:
         raise ParameterError("Only a writable array of at least one dimension can be permuted in place.")
     if items.dtype.hasobject:
         raise ParameterError("Only items of a fixed size can be permuted, not Python objects.", dtype=items.dtype)
-    if len(items) <= _LARGEST_GROUP and items.nbytes <= _SCRATCH_BYTES:
-        _permute_group(items, items, source)
+    workers = threads_for(source, threads)
+    if items.nbytes == 0:
         return
-    from concurrent.futures import ThreadPoolExecutor  # slow to import, and a device never gets here
+    if ACTIVE and items.flags.c_contiguous and type(items) in (np.ndarray, np.memmap):
+        from shuffledp.shuffling.in_place import permute_in_place
 
-    workers = (os.cpu_count() or 1) if source.secure else 1
-    with ThreadPoolExecutor(workers) as pool:
-        for piece in _split_to_scratch(items, source):
-            if len(piece) <= _LARGEST_GROUP:
-                _permute_group(piece, piece, source)
-            else:
-                _permute_piece(piece, source, pool)
+        permute_in_place(items.reshape(-1).view(np.uint8), items.nbytes // len(items), source, workers)
+    else:
+        permute_by_keys(items, source, workers)
 
 
-def _block_length(items: Items) -> int:
-    """How many items are moved at a time: few bytes against the scratch memory, and the cache."""
-    item_bytes = items.nbytes // max(1, len(items))
-    return max(1, min(_BLOCK, _SCRATCH_BYTES // (16 * max(1, item_bytes))))
-
-
-def _split_to_scratch(items: Items, source: RandomSource) -> Iterator[Items]:
-    """Split by fair coins until each piece fits the scratch memory and its groups fit the cache."""
-    item_bytes = max(1, items.nbytes // max(1, len(items)))
-    largest = min(_SCRATCH_BYTES // item_bytes, _LABELS * _LARGEST_GROUP)
-    if len(items) <= max(largest, 4 * _block_length(items)):
-        yield items
-        return
-    middle = _partition_by_coins(items, source)
-    yield from _split_to_scratch(items[:middle], source)
-    yield from _split_to_scratch(items[middle:], source)
-
-
-def _partition_by_coins(items: Items, source: RandomSource) -> int:
-    """Move each item to the front or the back by its own fair coin, in place; returns the border.
-
-    Two blocks are lifted out at the start. Reading the next block from the side with less free room
-    then leaves room for a whole block on either side.
-    """
-    length = _block_length(items)
-    held = [items[:length].copy(), items[len(items) - length :].copy()]
-    read_front, read_back = length, len(items) - length
-    write_front, write_back = 0, len(items)
-    while read_back - read_front > length:
-        if read_front - write_front <= write_back - read_back:
-            block = items[read_front : read_front + length].copy()
-            read_front += length
-        else:
-            block = items[read_back - length : read_back].copy()
-            read_back -= length
-        write_front, write_back = _place_by_coins(items, block, write_front, write_back, source)
-    held.append(items[read_front:read_back].copy())
-    for block in held:
-        write_front, write_back = _place_by_coins(items, block, write_front, write_back, source)
-    return write_front
-
-
-def _place_by_coins(
-    items: Items, block: Items, write_front: int, write_back: int, source: RandomSource
-) -> tuple[int, int]:
-    coins = np.unpackbits(draw_bytes(-(-len(block) // 8), source), count=len(block)).view(np.bool_)
-    front, back = block[coins], block[~coins]
-    items[write_front : write_front + len(front)] = front
-    items[write_back - len(back) : write_back] = back
-    return write_front + len(front), write_back - len(back)
-
-
-def _permute_piece(items: Items, source: RandomSource, pool: ThreadPoolExecutor) -> None:
-    """Scatter to 256 groups by random bytes, then bring each group back permuted."""
-    labels = draw_bytes(len(items), source)
-    length = _block_length(items)
-    blocks = [slice(start, start + length) for start in range(0, len(items), length)]
-    sizes = [np.bincount(labels[block], minlength=_LABELS) for block in blocks]  # whole, it would cast to 8 bytes
-    starts = np.concatenate(([0], np.cumsum(np.sum(sizes, axis=0))))
-    scratch = np.empty_like(items)
-    room = starts[:-1].copy()
-    for block, block_sizes in zip(blocks, sizes, strict=True):
-        _scatter_block(items[block], labels[block], block_sizes, scratch, room)
-
-    def bring_back(group: int) -> None:
-        here = slice(starts[group], starts[group + 1])
-        _permute_group(scratch[here], items[here], source)
-
-    for _ in pool.map(bring_back, range(_LABELS)):
-        pass
-
-
-def _scatter_block(
-    block: Items, labels: NDArray[np.uint8], sizes: NDArray[np.intp], out: Items, room: NDArray[np.intp]
-) -> None:
-    """Append the block's items to the groups of their labels; ``room`` is where each group ends."""
-    gathered = block[np.argsort(labels, kind="stable")]
-    begin = 0
-    for group, size in enumerate(sizes.tolist()):
-        place = room[group]
-        out[place : place + size] = gathered[begin : begin + size]
-        begin += size
-    room += sizes
-
-
-def _permute_group(group: Items, out: Items, source: RandomSource) -> None:
-    """Write a uniformly random permutation of ``group`` to ``out`` (which may be the same array)."""
-    out[:] = group[_random_order(len(group), source)]
-
-
-def _random_order(size: int, source: RandomSource) -> NDArray[np.intp]:
-    """The order of independent uniform keys; equal keys are ordered by new keys.
-
-    The 32-bit key is sorted as two 16-bit digits, the lesser first, which numpy does by radix sort.
-    """
-    keys = draw_words(2 * size, np.uint16, source)
-    low, high = keys[:size], keys[size:]
-    order = np.argsort(low, kind="stable")
-    order = order[np.argsort(high[order], kind="stable")]
-    low, high = low[order], high[order]
-    same_as_next = (low[1:] == low[:-1]) & (high[1:] == high[:-1])
-    if same_as_next.any():
-        _order_ties(order, same_as_next, source)
-    return order
-
-
-def _order_ties(order: NDArray[np.intp], same_as_next: NDArray[np.bool_], source: RandomSource) -> None:
-    """Permute every run of equal keys uniformly: new 64-bit keys, drawn again if those are equal too."""
-    tied = np.zeros(len(order), dtype=np.bool_)
-    tied[:-1] |= same_as_next
-    tied[1:] |= same_as_next
-    places = np.flatnonzero(tied)
-    run = np.concatenate(([0], np.cumsum(~same_as_next)))[places]
-    while True:
-        keys = draw_words(len(places), np.uint64, source)
-        by_run = np.lexsort((keys, run))
-        sorted_keys, sorted_run = keys[by_run], run[by_run]
-        if not ((sorted_keys[1:] == sorted_keys[:-1]) & (sorted_run[1:] == sorted_run[:-1])).any():
-            break
-    order[places] = order[places][by_run]
+def threads_for(source: RandomSource, asked: int | None = None) -> int:
+    """How many threads may draw from the source: as many as were asked for, or as there are cores."""
+    if asked is not None and (not isinstance(asked, int) or asked < 1):
+        raise ParameterError(f"A permutation needs at least one thread, not {asked!r}.", threads=asked)
+    if not source.secure:
+        return 1
+    return available_cores() if asked is None else asked

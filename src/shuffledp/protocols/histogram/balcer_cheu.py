@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, check_counts, check_index, check_indices
 from shuffledp.errors import ConditionError, DomainError, ParameterError
+from shuffledp.messages import count_values
 from shuffledp.model import (
     Cost,
     ExpectedError,
@@ -28,6 +29,7 @@ from shuffledp.model import (
     Tally,
     check_enough_users,
 )
+from shuffledp.native import ACTIVE
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialHistogram
 from shuffledp.privacy.guarantee import Guarantee
@@ -36,12 +38,14 @@ from shuffledp.protocols.flow import run_round
 from shuffledp.protocols.kinds import HistogramProtocol, Round
 from shuffledp.protocols.parts.postprocessing import ESTIMATORS, SurplusAnalysis
 from shuffledp.protocols.parts.token_noise import TokenNoise
-from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, bernoulli_indices, binomial
+
+if ACTIVE:
+    from shuffledp.native import _bits
 
 __all__ = ["BalcerCheuHistogram", "theorem_12_alpha"]
 
-_CHUNK_CELLS = 1 << 20
-_CHUNK_MESSAGES = 1 << 20
+_CHUNK_CELLS = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -163,38 +167,26 @@ class BalcerCheuHistogram(Round):
         return np.concatenate((tokens, dummies))
 
     def randomize_all(self, indices: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Messages:
-        """The randomizer on many users at once, in chunks that stay in the cache."""
-        owned = check_indices(indices, self.domain_size)
+        """The randomizer on many users at once: a row of all categories each, but for what is absent."""
+        owned = np.ascontiguousarray(check_indices(indices, self.domain_size))
         width = self.domain_size + 1
         values = np.empty(len(owned) * width, dtype=self._dtype)
-        lengths = np.full(len(owned), width, dtype=np.int64)
+        offsets = np.zeros(len(owned) + 1, dtype=np.int64)
         rows = max(1, _CHUNK_CELLS // width)
-        sent = np.empty((min(rows, len(owned)), width), dtype=self._dtype)
-        sent[:, :-1] = np.arange(self.domain_size, dtype=self._dtype)
-        kept = np.ones(sent.shape, dtype=np.bool_)
+        row = np.arange(self.domain_size, dtype=self._dtype)
+        write = _bits.write_reports if ACTIVE else _write_reports
         filled = 0
         for start in range(0, len(owned), rows):
-            chunk = owned[start : start + rows]
-            absent = bernoulli(self.noise.absence, len(chunk) * self.domain_size, source).reshape(len(chunk), -1)
-            sent[: len(chunk), -1] = chunk
-            if self.padded:
-                block = sent[: len(chunk)].copy()
-                block[:, :-1][absent] = self.domain_size
-                messages = block.ravel()
-            else:
-                np.logical_not(absent, out=kept[: len(chunk), :-1])
-                messages = sent[: len(chunk)][kept[: len(chunk)]]
-                lengths[start : start + rows] -= np.count_nonzero(absent, axis=1)
-            values[filled : filled + len(messages)] = messages
-            filled += len(messages)
-        return Messages(values[:filled], len(owned), np.concatenate(([0], np.cumsum(lengths))), source.secure)
+            chunk, ends = owned[start : start + rows], offsets[start + 1 : start + rows + 1]
+            absent = bernoulli_indices(self.noise.absence, len(chunk) * self.domain_size, source)
+            write(absent, row, chunk, self.domain_size if self.padded else -1, values[filled:], ends)
+            ends += filled
+            filled = int(ends[-1])
+        return Messages(values[:filled], len(owned), offsets, source.secure)
 
     def tally(self, messages: Messages) -> Tally:
         """How often each category occurred among the messages; dummies are dropped."""
-        counts = np.zeros(self.domain_size + self.padded, dtype=np.int64)
-        for start in range(0, len(messages), _CHUNK_MESSAGES):
-            chunk = check_indices(messages.values[start : start + _CHUNK_MESSAGES], self.domain_size + self.padded)
-            counts += np.bincount(chunk, minlength=len(counts))
+        counts = count_values(messages.values, self.domain_size + self.padded)
         return Tally(counts[: self.domain_size], messages.users, messages.secure)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
@@ -271,6 +263,34 @@ class BalcerCheuHistogram(Round):
     @property
     def _dtype(self) -> np.dtype[Any]:
         return self.message_format.dtype
+
+
+def _write_reports(
+    absent: NDArray[np.int64],
+    row: NDArray[Any],
+    owned: NDArray[np.int64],
+    dummy: int,
+    values: NDArray[Any],
+    ends: NDArray[np.int64],
+) -> int:
+    """The row for each user without the absent cells (or a dummy there), then their own; and where each one's end.
+
+    The twin of the kernel of this name.
+    """
+    sent = np.empty((len(owned), len(row) + 1), dtype=row.dtype)
+    sent[:, :-1] = row
+    sent[:, -1] = owned
+    users, places = np.divmod(absent, len(row))
+    ends[:] = np.arange(1, len(owned) + 1) * sent.shape[1]
+    if dummy >= 0:
+        sent[users, places] = dummy
+        values[: sent.size] = sent.ravel()
+    else:
+        ends -= np.cumsum(np.bincount(users, minlength=len(owned)))
+        kept = np.ones(sent.shape, dtype=np.bool_)
+        kept[users, places] = False
+        values[: int(ends[-1])] = sent[kept]
+    return int(ends[-1])
 
 
 def theorem_12_alpha(users: int, epsilon: float, delta: float, beta: float, *, simultaneous: bool = False) -> float:

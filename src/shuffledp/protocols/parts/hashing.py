@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
+from shuffledp.messages import count_values
 from shuffledp.randomness import RandomSource, integers
 
 __all__ = ["AffineHashes", "least_prime"]
@@ -110,7 +111,7 @@ class AffineHashes:
             inverse = _inverse((_u64(factor[here]) + np.uint64(1)) % prime, self.prime)
             values = (residues + prime - _u64(shift[here])[:, None]) % prime * inverse[:, None] % prime
             inside = (residues < prime) & (values < np.uint64(domain_size))
-            counts += np.bincount(values[inside].astype(np.int64), minlength=domain_size)
+            counts += count_values(values[inside], domain_size)
         return counts
 
 

@@ -15,7 +15,7 @@ from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.model import Law, Tally
 from shuffledp.privacy.pure import log_ratio_above
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
-from shuffledp.randomness import Dyadic, RandomSource, bernoulli, binomials, integers, uniform_counts
+from shuffledp.randomness import Dyadic, RandomSource, bernoulli_indices, binomials, integers, uniform_counts
 
 _LARGEST_EPSILON = 40.0  # beyond, the probability of a blind answer would be too small to sample
 
@@ -68,9 +68,14 @@ def response_law(index: int, values: int, blanket: Dyadic) -> Law:
 
 def respond(owned: NDArray[np.int64], values: int, blanket: Dyadic, source: RandomSource) -> NDArray[np.int64]:
     """Each user's own value, or with probability ``blanket`` a uniform one."""
+    if 2 * blanket.numerator > 1 << blanket.bits:  # few tell the truth
+        answers = integers(values, len(owned), source).view(np.int64)
+        truthful = bernoulli_indices(blanket.complement, len(owned), source)
+        answers[truthful] = owned[truthful]
+        return answers
     answers = owned.copy()
-    blind = np.flatnonzero(bernoulli(blanket, len(owned), source))
-    answers[blind] = integers(values, len(blind), source).astype(np.int64)
+    blind = bernoulli_indices(blanket, len(owned), source)
+    answers[blind] = integers(values, len(blind), source).view(np.int64)
     return answers
 
 

@@ -1,0 +1,394 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True, language_level=3
+"""Uniform permutations in place: scattering by labels, settling what is left, and Fisher-Yates within a group.
+
+Items are ``size`` bytes each, one after the other. Every function leaves a permutation of the items it was given,
+also when it stops early. Items of 1, 2, 4 and 8 bytes are moved as numbers, others in pieces.
+"""
+
+from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+cdef extern from *:
+    """
+    #if defined(__GNUC__) || defined(__clang__)
+    #define shuffledp_will_write(address) __builtin_prefetch((address), 1)
+    #else
+    #define shuffledp_will_write(address) ((void)(address))
+    #endif
+    """
+    void shuffledp_will_write(const void *address) noexcept nogil
+
+cdef enum:
+    MOST_LABELS = 256
+    LINE = 64  # bytes that come into the cache together
+    MOST_AHEAD = 512  # bytes of a record that are asked for ahead; then the processor has noticed by itself
+    PIECE = 16  # bytes of a record that are moved together
+
+ctypedef fused number_t:
+    uint8_t
+    uint16_t
+    uint32_t
+    uint64_t
+
+cdef struct Segments:
+    Py_ssize_t count
+    Py_ssize_t head[MOST_LABELS]
+    Py_ssize_t end[MOST_LABELS]
+
+
+def scatter(
+    uint8_t[::1] items not None,
+    Py_ssize_t size,
+    int64_t[::1] heads not None,
+    const int64_t[::1] ends not None,
+    const uint8_t[::1] labels not None,
+):
+    """Give items their labels and put them to the heads of their labels' segments; how many labels were used.
+
+    Segment k is heads[k]:ends[k], all of items without a label; there are 1, 2, 4, ... or 256 of them, in ascending
+    order. One item without a label gets the next label (of which the low bits count) and goes to the head of that
+    segment, which moves on; the item that was there comes next. It ends with the labels, or when a segment is full
+    (the last one: all but one), and then before the next label is looked at.
+    """
+    cdef Py_ssize_t count = _count(items, size), before = 0, used, k
+    cdef Segments segments
+    cdef char *hand
+    segments.count = _label_count(heads.shape[0])
+    if ends.shape[0] != segments.count:
+        raise ValueError("there must be as many ends as heads")
+    for k in range(segments.count):
+        segments.head[k], segments.end[k] = heads[k], ends[k]
+        if not before <= segments.head[k] <= segments.end[k] <= count:
+            raise ValueError("the segments must be in ascending order and within the items")
+        before = segments.end[k]
+    k = segments.count - 1
+    if labels.shape[0] == 0 or segments.head[k] == segments.end[k]:
+        return 0
+    segments.end[k] -= 1  # where the item in the hand comes from, and where it goes in the end
+    hand = <char *> malloc(size)
+    if hand == NULL:
+        raise MemoryError
+    with nogil:
+        used = _scatter(<char *> &items[0], size, &segments, &labels[0], labels.shape[0], hand)
+    free(hand)
+    for k in range(segments.count):
+        heads[k] = segments.head[k]
+    return used
+
+
+def settle(
+    uint8_t[::1] items not None,
+    Py_ssize_t size,
+    const int64_t[::1] begins not None,
+    const int64_t[::1] heads not None,
+    const uint8_t[::1] labels not None,
+    int64_t[::1] bounds not None,
+):
+    """Give all other items their labels and bring each label's items together: those of k are bounds[k]:bounds[k + 1].
+
+    Items begins[s]:heads[s] have a label already: with L = len(bounds) - 1 labels and L T segments, in ascending order,
+    it is s // T. There must be just as many new labels as there are items without one.
+    """
+    cdef Py_ssize_t count = _count(items, size), moved = begins.shape[0], label_count, parts, s
+    cdef Py_ssize_t *places
+    label_count = _label_count(bounds.shape[0] - 1)
+    if heads.shape[0] != moved or moved == 0 or moved % label_count:
+        raise ValueError("every label must have as many segments, each with its begin and its head")
+    parts = moved // label_count
+    places = <Py_ssize_t *> malloc(3 * moved * sizeof(Py_ssize_t))
+    if places == NULL:
+        raise MemoryError
+    try:
+        for s in range(moved):
+            places[s], places[moved + s] = begins[s], heads[s]
+        _settle(items, size, count, places, places + moved, places + 2 * moved, parts, labels, bounds)
+    finally:
+        free(places)
+
+
+def fisher_yates(
+    uint8_t[::1] items not None,
+    Py_ssize_t size,
+    Py_ssize_t place,
+    const uint32_t[::1] words not None,
+    Py_ssize_t used,
+):
+    """Go on with a uniform permutation of the items at ``place``, with the words from ``used`` on; returns both anew.
+
+    It is done when the place is the number of items, which is below 2^32 - 1. Until then the item at the place changes
+    places with one at a uniformly random place up to there: Lemire (2019), multiplication with rejection.
+    """
+    cdef Py_ssize_t count = _count(items, size)
+    if not (0 <= place <= count < UINT32_MAX and 0 <= used <= words.shape[0]):
+        raise ValueError("a place among fewer than 2^32 - 1 items, and one among the words, are needed")
+    if place < count and used < words.shape[0]:
+        with nogil:
+            _fisher_yates(<char *> &items[0], size, count, &place, &words[0], words.shape[0], &used)
+    return place, used
+
+
+cdef Py_ssize_t _count(uint8_t[::1] items, Py_ssize_t size) except -1:
+    if size < 1 or items.shape[0] % size:
+        raise ValueError("the items must be a whole number of items of at least one byte")
+    return items.shape[0] // size
+
+
+cdef Py_ssize_t _label_count(Py_ssize_t count) except -1:
+    if not 1 <= count <= MOST_LABELS or count & (count - 1):
+        raise ValueError("there must be 1, 2, 4, ... or 256 labels")
+    return count
+
+
+cdef inline bint _is_number(const char *items, Py_ssize_t size) noexcept nogil:
+    """Whether the items can be moved as numbers: of such a size, and where such numbers lie."""
+    return (size == 1 or size == 2 or size == 4 or size == 8) and <uintptr_t> items % <uintptr_t> size == 0
+
+
+cdef inline void _exchange(char *one, char *other, Py_ssize_t size) noexcept nogil:
+    """Exchange two records; they may be the same one."""
+    cdef char kept[PIECE]
+    cdef char moved[PIECE]
+    while size >= PIECE:
+        memcpy(kept, one, PIECE)
+        memcpy(moved, other, PIECE)
+        memcpy(one, moved, PIECE)
+        memcpy(other, kept, PIECE)
+        one += PIECE
+        other += PIECE
+        size -= PIECE
+    if size >= 8:
+        memcpy(kept, one, 8)
+        memcpy(moved, other, 8)
+        memcpy(one, moved, 8)
+        memcpy(other, kept, 8)
+        one += 8
+        other += 8
+        size -= 8
+    if size >= 4:
+        memcpy(kept, one, 4)
+        memcpy(moved, other, 4)
+        memcpy(one, moved, 4)
+        memcpy(other, kept, 4)
+        one += 4
+        other += 4
+        size -= 4
+    while size > 0:
+        kept[0] = one[0]
+        one[0] = other[0]
+        other[0] = kept[0]
+        one += 1
+        other += 1
+        size -= 1
+
+
+cdef Py_ssize_t _scatter(
+    char *items, Py_ssize_t size, Segments *segments, const uint8_t *labels, Py_ssize_t count, char *hand
+) noexcept nogil:
+    """Scatter; the place behind the end of the last segment is where the hand's item is from."""
+    cdef char *hole = items + segments.end[segments.count - 1] * size
+    cdef Py_ssize_t done = 0, run, k
+    memcpy(hand, hole, size)
+    while done < count:
+        run = count - done
+        for k in range(segments.count):
+            run = min(run, segments.end[k] - segments.head[k])
+        if run == 0:
+            break
+        if not _is_number(items, size):
+            _scatter_records(items, size, segments, labels + done, run, hand)
+        elif size == 1:
+            _scatter_numbers(<uint8_t *> items, segments, labels + done, run, <uint8_t *> hand)
+        elif size == 2:
+            _scatter_numbers(<uint16_t *> items, segments, labels + done, run, <uint16_t *> hand)
+        elif size == 4:
+            _scatter_numbers(<uint32_t *> items, segments, labels + done, run, <uint32_t *> hand)
+        else:
+            _scatter_numbers(<uint64_t *> items, segments, labels + done, run, <uint64_t *> hand)
+        done += run
+    memcpy(hole, hand, size)
+    return done
+
+
+cdef void _scatter_numbers(
+    number_t *items, Segments *segments, const uint8_t *labels, Py_ssize_t run, number_t *hand
+) noexcept nogil:
+    """Scatter by so many labels; each segment has room for as many items."""
+    cdef Py_ssize_t mask = segments.count - 1, t, k, place
+    cdef number_t held = hand[0], found
+    for t in range(run):
+        k = labels[t] & mask
+        place = segments.head[k]
+        segments.head[k] = place + 1
+        shuffledp_will_write(<char *> (items + place) + LINE)
+        found = items[place]
+        items[place] = held
+        held = found
+    hand[0] = held
+
+
+cdef void _scatter_records(
+    char *items, Py_ssize_t size, Segments *segments, const uint8_t *labels, Py_ssize_t run, char *hand
+) noexcept nogil:
+    cdef Py_ssize_t mask = segments.count - 1, asked = min(size, <Py_ssize_t> MOST_AHEAD), t, k, ahead
+    cdef char *place
+    for t in range(run):
+        k = labels[t] & mask
+        place = items + segments.head[k] * size
+        segments.head[k] += 1
+        ahead = 0
+        while ahead < asked:
+            shuffledp_will_write(place + 2 * size + ahead)
+            ahead += LINE
+        _exchange(place, hand, size)
+
+
+cdef int _settle(
+    uint8_t[::1] items,
+    Py_ssize_t size,
+    Py_ssize_t count,
+    Py_ssize_t *begins,
+    Py_ssize_t *heads,
+    Py_ssize_t *targets,
+    Py_ssize_t parts,
+    const uint8_t[::1] labels,
+    int64_t[::1] bounds,
+) except -1:
+    cdef Segments free_places
+    cdef Py_ssize_t before = 0, missing = count, s, k, t
+    free_places.count = bounds.shape[0] - 1
+    for s in range(free_places.count * parts):
+        if not before <= begins[s] <= heads[s] <= count:
+            raise ValueError("the segments must be in ascending order and within the items")
+        before = heads[s]
+        missing -= heads[s] - begins[s]
+    if labels.shape[0] != missing:
+        raise ValueError("there must be a label for every item without one")
+    for k in range(free_places.count):
+        free_places.end[k] = 0
+    for t in range(missing):
+        free_places.end[labels[t] & (free_places.count - 1)] += 1
+    before = 0
+    for k in range(free_places.count):
+        bounds[k] = before
+        for s in range(k * parts, (k + 1) * parts):
+            targets[s] = before
+            before += heads[s] - begins[s]
+        free_places.head[k] = before
+        before += free_places.end[k]
+        free_places.end[k] = before
+    bounds[free_places.count] = before
+    if missing:
+        with nogil:
+            _shift(<char *> &items[0], size, begins, heads, targets, free_places.count * parts)
+            _fill(<char *> &items[0], size, &free_places, &labels[0], missing)
+    return 0
+
+
+cdef void _shift(
+    char *items, Py_ssize_t size, Py_ssize_t *begins, Py_ssize_t *heads, Py_ssize_t *targets, Py_ssize_t count
+) noexcept nogil:
+    """Move every segment to its target; the order within a segment may change.
+
+    Targets are in the order of the segments and do not overlap. Those that move up go first, from the last on, then
+    those that move down, from the first on: then no target has items of another segment.
+    """
+    cdef Py_ssize_t s, length, moved
+    for s in range(count - 1, -1, -1):
+        length = heads[s] - begins[s]
+        moved = min(length, targets[s] - begins[s])
+        if moved > 0:
+            _exchange(items + begins[s] * size, items + (targets[s] + length - moved) * size, moved * size)
+    for s in range(count):
+        length = heads[s] - begins[s]
+        moved = min(length, begins[s] - targets[s])
+        if moved > 0:
+            _exchange(items + targets[s] * size, items + (heads[s] - moved) * size, moved * size)
+
+
+cdef void _fill(
+    char *items, Py_ssize_t size, Segments *free_places, const uint8_t *labels, Py_ssize_t count
+) noexcept nogil:
+    """The item at the first free place gets the next label and goes to a free place of that label."""
+    cdef Py_ssize_t first = 0, t, k
+    for t in range(count):
+        while free_places.head[first] == free_places.end[first]:
+            first += 1
+            if first == free_places.count:
+                return
+        k = labels[t] & (free_places.count - 1)
+        if free_places.head[k] == free_places.end[k]:  # only if somebody changes the labels meanwhile
+            return
+        _exchange(items + free_places.head[first] * size, items + free_places.head[k] * size, size)
+        free_places.head[k] += 1
+
+
+cdef void _fisher_yates(
+    char *items,
+    Py_ssize_t size,
+    Py_ssize_t count,
+    Py_ssize_t *place,
+    const uint32_t *words,
+    Py_ssize_t word_count,
+    Py_ssize_t *used,
+) noexcept nogil:
+    """Fisher-Yates until the items or the words are at an end."""
+    cdef Py_ssize_t run
+    while place[0] < count and used[0] < word_count:
+        run = min(count - place[0], word_count - used[0])
+        if not _is_number(items, size):
+            run = _swap_records(items, size, place[0], words + used[0], run)
+        elif size == 1:
+            run = _swap_numbers(<uint8_t *> items, place[0], words + used[0], run)
+        elif size == 2:
+            run = _swap_numbers(<uint16_t *> items, place[0], words + used[0], run)
+        elif size == 4:
+            run = _swap_numbers(<uint32_t *> items, place[0], words + used[0], run)
+        else:
+            run = _swap_numbers(<uint64_t *> items, place[0], words + used[0], run)
+        if run < 0:  # the last word was rejected
+            used[0] += 1
+            run = ~run
+        place[0] += run
+        used[0] += run
+
+
+cdef inline bint _is_rejected(uint64_t product, uint32_t bound) noexcept nogil:
+    """Whether a word must not decide, so that all numbers below the bound are equally likely."""
+    cdef uint32_t low = <uint32_t> product
+    return low < bound and low < (0 - bound) % bound
+
+
+cdef Py_ssize_t _swap_numbers(
+    number_t *items, Py_ssize_t place, const uint32_t *words, Py_ssize_t run
+) noexcept nogil:
+    """How many items from the place on were swapped: ``run``, or the complement of those before a rejected word."""
+    cdef Py_ssize_t t, target
+    cdef uint64_t product
+    cdef uint32_t bound
+    cdef number_t kept
+    for t in range(run):
+        bound = <uint32_t> (place + t + 1)
+        product = <uint64_t> words[t] * bound
+        if _is_rejected(product, bound):
+            return ~t
+        target = <Py_ssize_t> (product >> 32)
+        kept = items[place + t]
+        items[place + t] = items[target]
+        items[target] = kept
+    return run
+
+
+cdef Py_ssize_t _swap_records(
+    char *items, Py_ssize_t size, Py_ssize_t place, const uint32_t *words, Py_ssize_t run
+) noexcept nogil:
+    cdef Py_ssize_t t
+    cdef uint64_t product
+    cdef uint32_t bound
+    for t in range(run):
+        bound = <uint32_t> (place + t + 1)
+        product = <uint64_t> words[t] * bound
+        if _is_rejected(product, bound):
+            return ~t
+        _exchange(items + (place + t) * size, items + <Py_ssize_t> (product >> 32) * size, size)
+    return run

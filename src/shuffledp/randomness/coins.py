@@ -1,0 +1,360 @@
+"""Many coins with one probability, exact to its last digit: as flags, as a bitmap, or as the places of the ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from math import isqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.errors import ParameterError
+from shuffledp.native import ACTIVE
+from shuffledp.randomness.binomial import binomial, power_table
+from shuffledp.randomness.dyadic import Dyadic
+from shuffledp.randomness.samplers import integers
+from shuffledp.randomness.source import BUFFER_BYTES, SYSTEM, RandomSource, draw_bytes, stream_of
+
+if ACTIVE:
+    from shuffledp.native import _bits
+
+__all__ = ["bernoulli", "bernoulli_bits", "bernoulli_indices"]
+
+_CHUNK = 1 << 20
+_LARGEST_SIZE = 1 << 62
+
+_FEW = 1 << 12  # so few coins are tossed as quickly without the kernels, and with fewer random bytes
+_FEW_FOR_A_TABLE = 1 << 16  # so few are tossed more quickly than a table is made
+_LARGEST_RARE = 0.06  # up to here it is faster to draw how many ones a block has, and where
+_GROUP_BITS = 9  # 512 coins are compared at once
+_GROUP_BYTES = 64
+_MOST_DIGITS = 64
+_USUAL_ROUNDS = 8  # 512 coins take about 7.5 times 512 random bits
+_TIES = 1 << 12
+_ONES_PER_BLOCK = 8
+_LARGEST_MARKED_BLOCK = 12
+_BLOCKS_AT_ONCE = 1 << 13
+_SPARE = 64  # places that may be drawn twice; more of them should a block not get done
+
+_LARGEST_SPARSE = 1 / 64  # in numpy: with more ones it is faster to toss every coin
+_HITS_PER_BLOCK = 1 << 12
+_LEAST = 2.0**-200  # no chunk has a block of so many coins
+
+
+def bernoulli(probability: Dyadic, size: int, source: RandomSource = SYSTEM) -> NDArray[np.bool_]:
+    """``size`` independent bits, each true with exactly ``probability``."""
+    _check_size(size)
+    out = np.empty(size, dtype=np.bool_)
+    if probability.numerator in (0, 1 << probability.bits):
+        out.fill(probability.numerator > 0)
+    elif ACTIVE and size > _FEW:
+        for start, bitmap in _bitmaps(probability, size, source):
+            _bits.spread_bits(bitmap, out[start : start + _CHUNK].view(np.uint8))
+    else:
+        _toss(probability, out, source)
+    return out
+
+
+def bernoulli_bits(probability: Dyadic, size: int, source: RandomSource = SYSTEM) -> NDArray[np.uint8]:
+    """The same as a bitmap: bit i mod 8 of byte i // 8, counted from the least one; bits past the last are zero.
+
+    ``np.unpackbits(bitmap, count=size, bitorder="little")`` makes flags of it.
+    """
+    _check_size(size)
+    out = np.empty(-(-size // 8), dtype=np.uint8)
+    if probability.numerator in (0, 1 << probability.bits):
+        out.fill(255 * (probability.numerator > 0))
+        _clear_after(out, size)
+    elif ACTIVE and size > _FEW:
+        for start, bitmap in _bitmaps(probability, size, source):
+            piece = out[start // 8 : (start + _CHUNK) // 8]
+            piece[:] = bitmap[: len(piece)]
+    else:
+        for start in range(0, size, _CHUNK):
+            flags = bernoulli(probability, min(_CHUNK, size - start), source)
+            out[start // 8 : (start + _CHUNK) // 8] = np.packbits(flags, bitorder="little")
+    return out
+
+
+def bernoulli_indices(
+    probability: Dyadic,
+    size: int,
+    source: RandomSource = SYSTEM,
+    *,
+    dtype: type[np.int64] | type[np.uint32] = np.int64,
+) -> NDArray[Any]:
+    """The places of the ones among ``size`` such bits, in increasing order.
+
+    Time and memory grow with their number where they are few.
+    """
+    _check_size(size)
+    if size > np.iinfo(dtype).max:
+        raise ParameterError(f"{size:,} coins cannot be numbered by {np.dtype(dtype)}.", size=size)
+    if probability.numerator == 0 or size == 0:
+        return np.zeros(0, dtype=dtype)
+    if probability.numerator == 1 << probability.bits:
+        return np.arange(size, dtype=dtype)
+    if not ACTIVE or size <= _FEW:
+        return _places_of_ones(probability, size, source).astype(dtype, copy=False)
+    places = _Places.expecting(probability, size, dtype)
+    if float(probability) <= _LARGEST_RARE and size > _FEW_FOR_A_TABLE:
+        _scatter_places(probability, size, source, places)
+    else:
+        for start, bitmap in _bitmaps(probability, size, source):
+            places.room_for(int(np.bitwise_count(bitmap).sum()))
+            places.length += _bits.list_bits(bitmap, start, places.rest)
+    return places.found
+
+
+def _check_size(size: int) -> None:
+    if not 0 <= size <= _LARGEST_SIZE:
+        raise ParameterError(f"{size} coins cannot be tossed; ask for 0 to 2^62.", size=size)
+
+
+# --- with the kernels
+
+
+@dataclass(frozen=True)
+class _Digits:
+    """The binary digits of a probability: those that the kernel compares, and the further ones as bytes."""
+
+    first: NDArray[np.uint8]
+    further: bytes
+
+    def bytes_for(self, groups: int) -> int:
+        """Random bytes for so many groups of coins: usually fewer, and one group may take all digits."""
+        return groups * _GROUP_BYTES * min(len(self.first), _USUAL_ROUNDS) + _GROUP_BYTES * len(self.first)
+
+
+@lru_cache(maxsize=256)
+def _digits(probability: Dyadic) -> _Digits:
+    zeros = (probability.numerator & -probability.numerator).bit_length() - 1
+    length = probability.bits - zeros  # nothing lies below a zero digit at the end
+    number = probability.numerator >> zeros
+    first = np.array([number >> (length - 1 - i) & 1 for i in range(min(length, _MOST_DIGITS))], dtype=np.uint8)
+    left = length - len(first)
+    width = -(-left // 8)
+    return _Digits(first, ((number & ((1 << left) - 1)) << (8 * width - left)).to_bytes(width, "big"))
+
+
+def _bitmaps(probability: Dyadic, size: int, source: RandomSource) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """Bitmaps of a chunk of coins each, with the place of its first; what is past the last coin is zero.
+
+    They are whole words, and the array is used again for the next chunk.
+    """
+    rarer = min(probability, probability.complement, key=float)
+    rare = size > _FEW_FOR_A_TABLE and float(rarer) <= _LARGEST_RARE
+    block = min(_block_bits(rarer, size), _LARGEST_MARKED_BLOCK) if rare else _GROUP_BITS
+    buffer = np.empty(-(-min(size, _CHUNK) >> block) << (block - 3), dtype=np.uint8)
+    words = _Words(source, size // 8 if rare else size)
+    for start in range(0, size, _CHUNK):
+        coins = min(_CHUNK, size - start)
+        bitmap = buffer[: -(-coins >> block) << (block - 3)]
+        if rare:
+            _scatter_bits(rarer, bitmap, block, words, source)
+            if rarer != probability:
+                np.bitwise_not(bitmap, out=bitmap)
+        else:
+            _slice_bits(_digits(probability), bitmap, words, source)
+        _clear_after(bitmap, coins)
+        yield start, bitmap
+    words.wipe()
+
+
+def _slice_bits(digits: _Digits, bitmap: NDArray[np.uint8], words: _Words, source: RandomSource) -> None:
+    """Compare digit by digit, 512 coins at once."""
+    ties = np.empty(_TIES, dtype=np.int64)
+    done = 0
+    while done < len(bitmap):
+        piece = bitmap[done:]
+        drawn = words.draw(digits.bytes_for(len(piece) // _GROUP_BYTES))
+        filled, tied = _bits.slice_bits(drawn, digits.first, not digits.further, piece, ties)
+        _decide_ties(piece, ties[:tied], digits.further, source)
+        done += filled
+
+
+def _decide_ties(bitmap: NDArray[np.uint8], ties: NDArray[np.int64], digits: bytes, source: RandomSource) -> None:
+    """Go on with the next digits where all digits so far were equal; equal to the end is not below."""
+    for digit in digits:
+        if len(ties) == 0:
+            return
+        drawn = draw_bytes(len(ties), source)
+        ones = ties[drawn < digit]
+        np.bitwise_or.at(bitmap, ones >> 3, np.left_shift(1, ones & 7).astype(np.uint8))
+        ties = ties[drawn == digit]
+
+
+def _scatter_bits(
+    probability: Dyadic, bitmap: NDArray[np.uint8], block: int, words: _Words, source: RandomSource
+) -> None:
+    """How many ones each block has is binomial, and every set of so many is equally likely."""
+    bitmap.fill(0)
+    counts = power_table(block, probability).draw(len(bitmap) >> (block - 3), source)
+    done, spare = 0, _SPARE
+    while done < len(counts):
+        drawn = words.draw(_bytes_for(int(counts[done:].sum()), block, spare))
+        more = _bits.scatter_bits(counts[done:], block, drawn, bitmap[done << (block - 3) :])
+        done += more
+        spare *= 1 if more else 4
+
+
+def _scatter_places(probability: Dyadic, size: int, source: RandomSource, places: _Places) -> None:
+    """The same, with the places of the ones in order."""
+    block = _block_bits(probability, size)
+    table = power_table(block, probability)
+    blocks = -(-size >> block)
+    words = _Words(source, 8 * blocks)
+    for start in range(0, blocks, _BLOCKS_AT_ONCE):
+        counts = table.draw(min(_BLOCKS_AT_ONCE, blocks - start), source)
+        words.at_least(_bytes_for(int(counts.max()), block, _SPARE))
+        places.room_for(int(counts.sum()))
+        done, spare = 0, _SPARE
+        while done < len(counts):
+            drawn = words.draw(_bytes_for(int(counts[done:].sum()), block, spare))
+            more, written = _bits.scatter_places(counts[done:], block, start + done << block, drawn, places.rest)
+            places.length += written
+            done += more
+            spare *= 1 if more else 4
+    places.length = int(np.searchsorted(places.found, size))  # the last block may reach past the last coin
+    words.wipe()
+
+
+def _bytes_for(ones: int, block: int, spare: int) -> int:
+    """Random bytes for so many places in blocks of 2^block, and for some that are drawn twice."""
+    return (ones + (16 * ones >> block) + spare) * next(width for width in (1, 2, 4, 8) if block <= 8 * width)
+
+
+def _block_bits(probability: Dyadic, size: int) -> int:
+    """Blocks have 2 to the power of this many coins: about four to eight ones, fewer where they are not marked."""
+    length = probability.bits - probability.numerator.bit_length()  # 2^(-length - 1) <= probability < 2^-length
+    block = length + _ONES_PER_BLOCK.bit_length() - 1
+    if block > _LARGEST_MARKED_BLOCK:
+        block = max(_LARGEST_MARKED_BLOCK, block - 1)
+    return min(block, max(_GROUP_BITS, (size - 1).bit_length()))
+
+
+class _Words:
+    """The random words of one job, drawn into one buffer again and again."""
+
+    def __init__(self, source: RandomSource, expected_bytes: int) -> None:
+        self._fill = stream_of(source, expected_bytes)
+        self._array = np.empty(0, dtype=np.uint64)
+        self._most_bytes = BUFFER_BYTES
+
+    def at_least(self, size: int) -> None:
+        """Allow a request of so many bytes. More than a buffer for one block is never seen, but possible."""
+        self._most_bytes = max(self._most_bytes, size)
+
+    def draw(self, size: int) -> NDArray[np.uint64]:
+        """Words of so many bytes, or of as many as a buffer has."""
+        number = min(size, self._most_bytes) + 7 >> 3
+        if number > len(self._array):
+            self._array = np.empty(number, dtype=np.uint64)
+        words = self._array[:number]
+        self._fill(words.view(np.uint8))
+        return words
+
+    def wipe(self) -> None:
+        """Overwrite the words: they decided what was drawn."""
+        self._array.fill(0)
+
+
+@dataclass
+class _Places:
+    """A growing list of places."""
+
+    array: NDArray[Any]
+    length: int = 0
+
+    @classmethod
+    def expecting(cls, probability: Dyadic, size: int, dtype: type[np.int64] | type[np.uint32]) -> _Places:
+        """Room for as many ones as there will hardly ever be more of; what is not used takes no memory."""
+        mean = size * probability.numerator >> probability.bits
+        return cls(np.empty(min(size, mean + 8 * isqrt(mean)) + 64, dtype=dtype))
+
+    @property
+    def found(self) -> NDArray[Any]:
+        return self.array[: self.length]
+
+    @property
+    def rest(self) -> NDArray[Any]:
+        return self.array[self.length :]
+
+    def room_for(self, more: int) -> None:
+        """Make the array longer if it has to be."""
+        needed = self.length + more
+        if needed > len(self.array):
+            longer = np.empty(needed + needed // 8, dtype=self.array.dtype)
+            longer[: self.length] = self.found
+            self.array = longer
+
+
+def _clear_after(bitmap: NDArray[np.uint8], coins: int) -> None:
+    """Set the bits past the last coin to zero."""
+    whole, rest = divmod(coins, 8)
+    if rest:
+        bitmap[whole] &= (1 << rest) - 1
+        whole += 1
+    bitmap[whole:] = 0
+
+
+# --- in numpy
+
+
+def _toss(probability: Dyadic, out: NDArray[np.bool_], source: RandomSource) -> None:
+    """A bit is "a uniform number lies below the probability".
+
+    One random byte decides 255 of 256 cases; only where it equals the probability's leading byte are further bytes
+    drawn.
+    """
+    width = max(1, -(-probability.bits // 8))
+    digits = (probability.numerator << (8 * width - probability.bits)).to_bytes(width, "big")
+    first, further = digits[0], digits[1:].rstrip(b"\0")  # nothing lies below a zero digit at the end
+    undecided = []
+    for start in range(0, len(out), _CHUNK):
+        chunk = out[start : start + _CHUNK]
+        drawn = chunk.view(np.uint8)
+        source.fill(drawn)
+        if further:
+            undecided.append(np.flatnonzero(drawn == first) + start)
+        np.less(drawn, first, out=chunk)
+    ties = np.concatenate(undecided) if undecided else np.zeros(0, dtype=np.intp)
+    for digit in further:
+        if len(ties) == 0:
+            return
+        drawn = draw_bytes(len(ties), source)
+        out[ties] = drawn < digit
+        ties = ties[drawn == digit]
+
+
+def _places_of_ones(probability: Dyadic, size: int, source: RandomSource) -> NDArray[np.int64]:
+    """The number of ones is binomial, and given it every set of so many places is equally likely."""
+    if size <= _FEW or float(probability) > _LARGEST_SPARSE:
+        starts = range(0, size, _CHUNK)
+        chunks = [bernoulli(probability, min(_CHUNK, size - start), source) for start in starts]
+        return np.concatenate([np.flatnonzero(chunk) + start for chunk, start in zip(chunks, starts, strict=True)])
+    return _some_of(size, _number_of_ones(probability, size, source), source)
+
+
+def _number_of_ones(probability: Dyadic, size: int, source: RandomSource) -> int:
+    """Bin(size, probability), as the sum over blocks of one size, whose table is short and kept."""
+    block = 1 << max(0, int(_HITS_PER_BLOCK / max(float(probability), _LEAST))).bit_length()
+    whole, rest = divmod(size, block)
+    ones = int(binomial(block, probability, whole, source).sum()) if whole else 0
+    return ones + int(binomial(rest, probability, 1, source)[0])
+
+
+def _some_of(size: int, number: int, source: RandomSource) -> NDArray[np.int64]:
+    """A uniform set of so many places: draw them one after the other, and again where one was drawn before."""
+    chosen = np.zeros(0, dtype=np.int64)
+    while len(chosen) < number:
+        more = integers(size, number - len(chosen), source).view(np.int64)
+        chosen = np.concatenate((chosen, more))
+        chosen.sort(kind="stable")  # merges what is in order already; numpy's unique is many times slower
+        new = np.ones(number, dtype=np.bool_)
+        np.not_equal(chosen[1:], chosen[:-1], out=new[1:])
+        chosen = chosen[new]
+    return chosen
