@@ -234,9 +234,18 @@ def test_threads_count_together(path, monkeypatch, bound):
 
 @pytest.mark.usefixtures("path")
 def test_only_flat_whole_numbers_are_counted():
-    for values in (np.zeros((2, 2), dtype=np.uint8), np.zeros(2), np.array(["a"]), np.array([None]), np.array(1)):
+    for values in (
+        np.zeros((2, 2), dtype=np.uint8),
+        np.zeros(2),
+        np.array(["a"]),
+        np.array([None]),
+        np.array(1),
+        np.zeros(2, "m8[s]"),
+    ):
         with pytest.raises(DomainError, match="no flat whole numbers"):
             count_values(values, 5)
     assert count_values(np.empty(0, dtype=np.uint8), 0).tolist() == []
     with pytest.raises(DomainError, match="outside its bounds"):
         count_values(np.zeros(1, dtype=np.uint8), 0)
+    with pytest.raises(ParameterError, match="below -1"):
+        count_values(np.zeros(1, dtype=np.uint8), -1)

@@ -175,9 +175,11 @@ def count_values(values: NDArray[Any], bound: int) -> NDArray[np.int64]:
     """How often each whole number below ``bound`` occurs; if any is negative or not below it, nothing is counted."""
     if values.ndim != 1 or not _whole(values.dtype):
         raise DomainError(f"Messages of shape {values.shape} and type {values.dtype} are no flat whole numbers.")
+    if bound < 0:
+        raise ParameterError(f"There are no whole numbers from 0 to below {bound}.", bound=bound)
     counts = np.zeros(bound, dtype=np.int64)
     if not (_count_natively if ACTIVE else _count_in_chunks)(values, counts):
-        raise DomainError(f"A message is outside its bounds: a whole number from 0 to {bound - 1:,}.", bound=bound)
+        raise DomainError(f"A message is outside its bounds: a whole number from 0 to below {bound:,}.", bound=bound)
     return counts
 
 
@@ -250,4 +252,4 @@ def _count_wide(part: NDArray[Any], *, limit: int, width: int) -> Tables | None:
 
 
 def _whole(dtype: np.dtype[Any]) -> bool:
-    return np.issubdtype(dtype, np.integer) or dtype == np.bool_
+    return dtype.kind in "iub"

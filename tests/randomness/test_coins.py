@@ -16,7 +16,10 @@ from shuffledp.randomness import (
     bernoulli,
     bernoulli_bits,
     bernoulli_indices,
+    binomial,
+    binomials,
     coins,
+    integers,
 )
 from shuffledp.testing.statistics import ALPHA, p_value
 
@@ -235,18 +238,41 @@ def test_blocks_that_are_nearly_full_get_done(block, path, monkeypatch):
 def test_a_seed_repeats_and_the_kernels_leave_no_words_behind(path, monkeypatch):
     kept = []
     if path == "native":
-        wipe = coins._Words.wipe
+        leave = coins._Words.__exit__
 
-        def spy(self):
-            wipe(self)
+        def spy(self, *why):
+            leave(self, *why)
             kept.append(self._array)
 
-        monkeypatch.setattr(coins._Words, "wipe", spy)
+        monkeypatch.setattr(coins._Words, "__exit__", spy)
     for rate in (0.4, 0.04):
         first, second = (bernoulli(Dyadic.at_least(rate), 200_000, InsecureSeededRandomness(3)) for _ in range(2))
         assert np.array_equal(first, second)
     assert len(kept) == (4 if path == "native" else 0)
     assert not any(array.any() for array in kept)
+
+
+def test_sizes_of_any_kind(path):
+    half = Dyadic.at_least(0.001)
+    for size in (np.uint8(200), np.int32(100_000), np.uint32(100_000), np.uint64(100_000), np.int64(100_000)):
+        assert len(bernoulli(half, size)) == size
+        assert len(bernoulli_bits(half, size)) == int(size) // 8
+        assert bernoulli_indices(half, size).dtype == np.int64
+        assert len(integers(5, size)) == len(binomial(np.int64(1000), half, size)) == size
+    for size in (-1, 1.5, "1", None, 1 << 63):
+        for draw in (bernoulli, bernoulli_bits, bernoulli_indices):
+            with pytest.raises(ParameterError, match="cannot be drawn"):
+                draw(half, size)
+        with pytest.raises(ParameterError, match="cannot be drawn"):
+            integers(5, size)
+        with pytest.raises(ParameterError, match="cannot be drawn"):
+            binomial(5, half, size)
+    with pytest.raises(ParameterError, match="cannot be drawn"):
+        binomial(-5, half, 5)
+    with pytest.raises(ParameterError, match="whole numbers"):
+        binomials(np.array([1.5]), half)
+    with pytest.raises(ParameterError, match="int64 or uint32"):
+        bernoulli_indices(half, 5, dtype=np.int32)
 
 
 @pytest.mark.skipif(not ACTIVE, reason="the numpy path makes longer arrays")

@@ -191,6 +191,63 @@ def test_a_child_has_nothing_of_its_parents_buffers(threads):
     assert child.split()[-1] != parent.split()[-1]
 
 
+FORKING_UNTOLD = """
+import ctypes, os, signal, sys
+import numpy as np
+from shuffledp.randomness import SYSTEM, draw_bytes, source
+from shuffledp.randomness.source import stream_of
+
+moment = sys.argv[1]
+fork = ctypes.CDLL(None).fork  # without Python's hooks
+if moment == "buffer":
+    for _ in range(20):
+        draw_bytes(5000, SYSTEM)
+    assert source._THREAD.buffer is not None
+    child = fork()
+    drawn = draw_bytes(5000, SYSTEM)
+elif moment == "stream":
+    fill, drawn = stream_of(SYSTEM, 1 << 20), np.empty(1 << 17, dtype=np.uint8)
+    fill(drawn)
+    child = fork()
+    fill(drawn)
+else:  # while a buffer is being made
+    children, urandom = [], os.urandom
+
+    def forking(size):
+        key = urandom(size)
+        if size == 32 and not children:
+            children.append(os.fork())
+        return key
+
+    os.urandom = forking
+    for _ in range(20):
+        drawn = draw_bytes(5000, SYSTEM)
+    child = children[0]
+if child:
+    os.waitpid(child, 0)
+os.write(1, f"{'parent' if child else 'child'} {drawn[-16:].tobytes().hex()}\\n".encode())
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no such children")
+@pytest.mark.parametrize("moment", ["buffer", "stream", "making"])
+def test_a_child_that_nobody_told_of_draws_other_bytes(moment):
+    command = [sys.executable, "-W", "ignore", "-c", FORKING_UNTOLD, moment]
+    told = dict(
+        line.split() for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    )
+    assert set(told) == {"child", "parent"}
+    assert told["child"] != told["parent"]
+
+
+def test_arrays_of_several_dimensions_are_filled_whole():
+    for given in (SYSTEM, InsecureSeededRandomness(1)):
+        out = np.zeros((1000, 1000), dtype=np.uint8)
+        given.fill(out)
+        assert (out == 0).mean() < 0.01
+
+
 def test_threads_draw_different_bytes():
     found: list[bytes] = []
     threads = [threading.Thread(target=lambda: found.append(draw_bytes(8192, SYSTEM).tobytes())) for _ in range(8)]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from shuffledp.errors import ParameterError
 from shuffledp.randomness.dyadic import Dyadic
 from shuffledp.randomness.inversion import CdfBounds, InversionTable
-from shuffledp.randomness.source import SYSTEM, RandomSource
+from shuffledp.randomness.source import SYSTEM, RandomSource, number_of_draws
 from shuffledp.randomness.unimodal import unimodal_bounds
 
 __all__ = ["binomial", "binomials", "power_table"]
@@ -23,6 +23,7 @@ _CHUNK = 1 << 16
 
 def binomial(trials: int, probability: Dyadic, size: int, source: RandomSource = SYSTEM) -> NDArray[np.int64]:
     """``size`` independent draws of exactly Bin(trials, probability)."""
+    trials, size = number_of_draws(trials), number_of_draws(size)
     if probability.numerator in (0, 1 << probability.bits) or trials == 0:
         fixed = trials if probability.numerator else 0
         return np.full(size, fixed, dtype=np.int64)
@@ -41,6 +42,8 @@ def binomials(trials: NDArray[np.int64], probability: Dyadic, source: RandomSour
 
     The trials are split into powers of two, so that a few dozen tables serve every entry.
     """
+    if np.asarray(trials).dtype.kind not in "iub" and np.size(trials):
+        raise ParameterError(f"Trials are whole numbers, not {np.asarray(trials).dtype}.")
     numbers = np.asarray(trials, dtype=np.int64)
     if numbers.size and numbers.min() < 0:
         raise ParameterError(f"{numbers.min()} trials are not possible; 0 or more are needed.", trials=numbers.min())

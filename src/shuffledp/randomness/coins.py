@@ -16,7 +16,7 @@ from shuffledp.native import ACTIVE
 from shuffledp.randomness.binomial import binomial, power_table
 from shuffledp.randomness.dyadic import Dyadic
 from shuffledp.randomness.samplers import integers
-from shuffledp.randomness.source import BUFFER_BYTES, SYSTEM, RandomSource, draw_bytes, stream_of
+from shuffledp.randomness.source import BUFFER_BYTES, SYSTEM, RandomSource, draw_bytes, number_of_draws, stream_of
 
 if ACTIVE:
     from shuffledp.native import _bits
@@ -24,7 +24,6 @@ if ACTIVE:
 __all__ = ["bernoulli", "bernoulli_bits", "bernoulli_indices"]
 
 _CHUNK = 1 << 20
-_LARGEST_SIZE = 1 << 62
 
 _FEW = 1 << 12  # so few coins are tossed as quickly without the kernels, and with fewer random bytes
 _FEW_FOR_A_TABLE = 1 << 16  # so few are tossed more quickly than a table is made
@@ -46,7 +45,7 @@ _LEAST = 2.0**-200  # no chunk has a block of so many coins
 
 def bernoulli(probability: Dyadic, size: int, source: RandomSource = SYSTEM) -> NDArray[np.bool_]:
     """``size`` independent bits, each true with exactly ``probability``."""
-    _check_size(size)
+    size = number_of_draws(size)
     out = np.empty(size, dtype=np.bool_)
     if probability.numerator in (0, 1 << probability.bits):
         out.fill(probability.numerator > 0)
@@ -63,7 +62,7 @@ def bernoulli_bits(probability: Dyadic, size: int, source: RandomSource = SYSTEM
 
     ``np.unpackbits(bitmap, count=size, bitorder="little")`` makes flags of it.
     """
-    _check_size(size)
+    size = number_of_draws(size)
     out = np.empty(-(-size // 8), dtype=np.uint8)
     if probability.numerator in (0, 1 << probability.bits):
         out.fill(255 * (probability.numerator > 0))
@@ -90,7 +89,9 @@ def bernoulli_indices(
 
     Time and memory grow with their number where they are few.
     """
-    _check_size(size)
+    size = number_of_draws(size)
+    if np.dtype(dtype) not in (np.int64, np.uint32):
+        raise ParameterError(f"Places are numbered by int64 or uint32, not {np.dtype(dtype)}.", dtype=dtype)
     if size > np.iinfo(dtype).max:
         raise ParameterError(f"{size:,} coins cannot be numbered by {np.dtype(dtype)}.", size=size)
     if probability.numerator == 0 or size == 0:
@@ -107,11 +108,6 @@ def bernoulli_indices(
             places.room_for(int(np.bitwise_count(bitmap).sum()))
             places.length += _bits.list_bits(bitmap, start, places.rest)
     return places.found
-
-
-def _check_size(size: int) -> None:
-    if not 0 <= size <= _LARGEST_SIZE:
-        raise ParameterError(f"{size} coins cannot be tossed; ask for 0 to 2^62.", size=size)
 
 
 # --- with the kernels
@@ -149,19 +145,18 @@ def _bitmaps(probability: Dyadic, size: int, source: RandomSource) -> Iterator[t
     rare = size > _FEW_FOR_A_TABLE and float(rarer) <= _LARGEST_RARE
     block = min(_block_bits(rarer, size), _LARGEST_MARKED_BLOCK) if rare else _GROUP_BITS
     buffer = np.empty(-(-min(size, _CHUNK) >> block) << (block - 3), dtype=np.uint8)
-    words = _Words(source, size // 8 if rare else size)
-    for start in range(0, size, _CHUNK):
-        coins = min(_CHUNK, size - start)
-        bitmap = buffer[: -(-coins >> block) << (block - 3)]
-        if rare:
-            _scatter_bits(rarer, bitmap, block, words, source)
-            if rarer != probability:
-                np.bitwise_not(bitmap, out=bitmap)
-        else:
-            _slice_bits(_digits(probability), bitmap, words, source)
-        _clear_after(bitmap, coins)
-        yield start, bitmap
-    words.wipe()
+    with _Words(source, size // 8 if rare else size) as words:
+        for start in range(0, size, _CHUNK):
+            coins = min(_CHUNK, size - start)
+            bitmap = buffer[: -(-coins >> block) << (block - 3)]
+            if rare:
+                _scatter_bits(rarer, bitmap, block, words, source)
+                if rarer != probability:
+                    np.bitwise_not(bitmap, out=bitmap)
+            else:
+                _slice_bits(_digits(probability), bitmap, words, source)
+            _clear_after(bitmap, coins)
+            yield start, bitmap
 
 
 def _slice_bits(digits: _Digits, bitmap: NDArray[np.uint8], words: _Words, source: RandomSource) -> None:
@@ -206,20 +201,19 @@ def _scatter_places(probability: Dyadic, size: int, source: RandomSource, places
     block = _block_bits(probability, size)
     table = power_table(block, probability)
     blocks = -(-size >> block)
-    words = _Words(source, 8 * blocks)
-    for start in range(0, blocks, _BLOCKS_AT_ONCE):
-        counts = table.draw(min(_BLOCKS_AT_ONCE, blocks - start), source)
-        words.at_least(_bytes_for(int(counts.max()), block, _SPARE))
-        places.room_for(int(counts.sum()))
-        done, spare = 0, _SPARE
-        while done < len(counts):
-            drawn = words.draw(_bytes_for(int(counts[done:].sum()), block, spare))
-            more, written = _bits.scatter_places(counts[done:], block, start + done << block, drawn, places.rest)
-            places.length += written
-            done += more
-            spare *= 1 if more else 4
+    with _Words(source, 8 * blocks) as words:
+        for start in range(0, blocks, _BLOCKS_AT_ONCE):
+            counts = table.draw(min(_BLOCKS_AT_ONCE, blocks - start), source)
+            words.at_least(_bytes_for(int(counts.max()), block, _SPARE))
+            places.room_for(int(counts.sum()))
+            done, spare = 0, _SPARE
+            while done < len(counts):
+                drawn = words.draw(_bytes_for(int(counts[done:].sum()), block, spare))
+                more, written = _bits.scatter_places(counts[done:], block, start + done << block, drawn, places.rest)
+                places.length += written
+                done += more
+                spare *= 1 if more else 4
     places.length = int(np.searchsorted(places.found, size))  # the last block may reach past the last coin
-    words.wipe()
 
 
 def _bytes_for(ones: int, block: int, spare: int) -> int:
@@ -237,12 +231,18 @@ def _block_bits(probability: Dyadic, size: int) -> int:
 
 
 class _Words:
-    """The random words of one job, drawn into one buffer again and again."""
+    """The random words of one job, drawn into one buffer again and again; in the end they are overwritten."""
 
     def __init__(self, source: RandomSource, expected_bytes: int) -> None:
         self._fill = stream_of(source, expected_bytes)
         self._array = np.empty(0, dtype=np.uint64)
         self._most_bytes = BUFFER_BYTES
+
+    def __enter__(self) -> _Words:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._array.fill(0)  # they decided what was drawn
 
     def at_least(self, size: int) -> None:
         """Allow a request of so many bytes. More than a buffer for one block is never seen, but possible."""
@@ -252,14 +252,11 @@ class _Words:
         """Words of so many bytes, or of as many as a buffer has."""
         number = min(size, self._most_bytes) + 7 >> 3
         if number > len(self._array):
+            self._array.fill(0)
             self._array = np.empty(number, dtype=np.uint64)
         words = self._array[:number]
         self._fill(words.view(np.uint8))
         return words
-
-    def wipe(self) -> None:
-        """Overwrite the words: they decided what was drawn."""
-        self._array.fill(0)
 
 
 @dataclass

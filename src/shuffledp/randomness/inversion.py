@@ -103,24 +103,26 @@ class InversionTable:
         narrow = len(out) >= _MANY_DRAWS and len(self._thresholds) <= _SHORT_TABLE
         buffer: NDArray[Any] = np.empty(min(len(out), _CHUNK), dtype=np.uint32 if narrow else np.uint64)
         fill = stream_of(source, buffer.itemsize * len(out))
-        for start in range(0, len(out), _CHUNK):
-            chunk = out[start : start + _CHUNK]
-            words = buffer[: len(chunk)]
-            fill(words.view(np.uint8))
-            done = 0
-            while True:
-                rest = (self._first, add, chunk[done:])
-                if narrow:
-                    done += _tables.draw_halves(words[done:], upper, guide, self._unsure_halves, *rest)
-                else:
-                    done += _tables.draw(words[done:], self._thresholds, upper, guide, unsure, *rest)
-                if done == len(chunk):
-                    break
-                word = int(words[done])
-                drawn = self._go_on(word, source) if narrow else self._decide(word, source)
-                chunk[done] = drawn + (chunk[done] if add else 0)
-                done += 1
-        buffer.fill(0)  # they decided what was drawn
+        try:
+            for start in range(0, len(out), _CHUNK):
+                chunk = out[start : start + _CHUNK]
+                words = buffer[: len(chunk)]
+                fill(words.view(np.uint8))
+                done = 0
+                while True:
+                    rest = (self._first, add, chunk[done:])
+                    if narrow:
+                        done += _tables.draw_halves(words[done:], upper, guide, self._unsure_halves, *rest)
+                    else:
+                        done += _tables.draw(words[done:], self._thresholds, upper, guide, unsure, *rest)
+                    if done == len(chunk):
+                        break
+                    word = int(words[done])
+                    drawn = self._go_on(word, source) if narrow else self._decide(word, source)
+                    chunk[done] = drawn + (chunk[done] if add else 0)
+                    done += 1
+        finally:
+            buffer.fill(0)  # they decided what was drawn
 
     def _go_on(self, half: int, source: RandomSource) -> int:
         """A draw that begins with these 32 bits."""

@@ -12,7 +12,7 @@ from shuffledp.errors import ParameterError
 from shuffledp.native import ACTIVE
 from shuffledp.randomness.dyadic import Dyadic
 from shuffledp.randomness.inversion import CdfBounds, InversionTable
-from shuffledp.randomness.source import BUFFER_BYTES, SYSTEM, RandomSource, draw_words, stream_of
+from shuffledp.randomness.source import BUFFER_BYTES, SYSTEM, RandomSource, draw_words, number_of_draws, stream_of
 
 if ACTIVE:
     from shuffledp.native import _bits
@@ -27,6 +27,7 @@ def integers(bound: int, size: int, source: RandomSource = SYSTEM) -> NDArray[np
     """``size`` independent integers, each exactly uniform on 0 .. bound - 1 (bound <= 2**64)."""
     if not 1 <= bound <= 1 << 64:
         raise ParameterError(f"The bound {bound} must lie between 1 and 2^64.", bound=bound)
+    size = number_of_draws(size)
     if ACTIVE and size > _FEW and bound < 1 << 64:
         return _integers_natively(bound, size, source)
     words: NDArray[Any] = draw_words(size, np.uint64, source)
@@ -46,11 +47,13 @@ def _integers_natively(bound: int, size: int, source: RandomSource) -> NDArray[n
     fill = stream_of(source, 8 * size)
     buffer = np.empty(min(size, BUFFER_BYTES // 8), dtype=np.uint64)
     done = 0
-    while done < size:
-        words = buffer[: size - done]
-        fill(words.view(np.uint8))
-        done += _bits.draw_below(words, bound, out[done:])
-    buffer.fill(0)
+    try:
+        while done < size:
+            words = buffer[: size - done]
+            fill(words.view(np.uint8))
+            done += _bits.draw_below(words, bound, out[done:])
+    finally:
+        buffer.fill(0)
     return out
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 import os
 import threading
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
+
+from shuffledp.errors import ParameterError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import CipherContext
@@ -23,6 +26,7 @@ __all__ = [
     "SystemRandomness",
     "draw_bytes",
     "draw_words",
+    "number_of_draws",
     "stream_of",
 ]
 
@@ -33,6 +37,7 @@ _KEY_BYTES = 32
 _CHUNK_BYTES = 1 << 16  # zeros and the keystream of a call both stay in the nearer cache
 _ZEROS = memoryview(bytes(_CHUNK_BYTES))
 _FEW_BYTES = 1 << 15  # a thread that needs no more in all asks the operating system: a device loads no cipher
+_MOST_DRAWS = 1 << 62
 _LARGE_BYTES = 1 << 16  # from here on a key of one's own costs less than copying and overwriting
 
 
@@ -63,7 +68,7 @@ class SystemRandomness:
     def fill(self, out: NDArray[np.uint8]) -> None:
         """Overwrite ``out`` with secure random bytes."""
         if out.nbytes >= _LARGE_BYTES:
-            _write_keystream(_encryptor(os.urandom(_KEY_BYTES), nonce=0), out)
+            stream_of(self, out.nbytes)(out)
             return
         buffer = _THREAD.buffer
         if buffer is None:
@@ -101,6 +106,17 @@ class InsecureSeededRandomness:
 SYSTEM: RandomSource = SystemRandomness()
 
 
+def number_of_draws(size: int) -> int:
+    """The size that was asked for, if so many can be drawn."""
+    try:
+        number = operator.index(size)
+    except TypeError:
+        raise ParameterError(f"{size!r} numbers cannot be drawn; a whole number is needed.", size=size) from None
+    if not 0 <= number <= _MOST_DRAWS:
+        raise ParameterError(f"{number} numbers cannot be drawn; ask for 0 to 2^62.", size=number)
+    return number
+
+
 def draw_bytes(count: int, source: RandomSource) -> NDArray[np.uint8]:
     """``count`` independent uniform bytes."""
     out = np.empty(count, dtype=np.uint8)
@@ -118,12 +134,19 @@ def stream_of(source: RandomSource, expected_bytes: int) -> Callable[[NDArray[np
     """What fills one buffer after the other for one job that needs about so many bytes.
 
     It is ``source.fill``; but a large job of the system's source has one key, which is gone when the job lets go of
-    what is returned here. So it must not be kept, nor used in another process.
+    what is returned here. So it must not be kept. In a child process it has no part in its parent's stream.
     """
     if type(source) is not SystemRandomness or expected_bytes < _LARGE_BYTES:
         return source.fill
+    owner = os.getpid()
     cipher = _encryptor(os.urandom(_KEY_BYTES), nonce=0)
-    return lambda out: _write_keystream(cipher, out)
+
+    def fill(out: NDArray[np.uint8]) -> None:
+        _write_keystream(cipher, out)
+        if os.getpid() != owner:
+            _write_keystream(_encryptor(os.urandom(_KEY_BYTES), nonce=0), out)
+
+    return fill
 
 
 class _Buffer:
@@ -132,18 +155,20 @@ class _Buffer:
     The first bytes of every buffer are the key of the next one and leave the buffer at once.
     """
 
-    __slots__ = ("__weakref__", "_busy", "_bytes", "_gone", "_key", "_used")
+    __slots__ = ("__weakref__", "_busy", "_bytes", "_gone", "_key", "_owner", "_used")
 
     def __init__(self) -> None:
-        self._key = bytearray(os.urandom(_KEY_BYTES))
+        self._busy = self._gone = False
+        self._owner = os.getpid()
+        self._key = bytearray(_KEY_BYTES)
         self._bytes = np.zeros(BUFFER_BYTES, dtype=np.uint8)
         self._used = BUFFER_BYTES
-        self._busy = self._gone = False
-        _BUFFERS.add(self)
+        _BUFFERS.add(self)  # before it has a key: a child of this moment must know that it is not its own
+        self._key[:] = os.urandom(_KEY_BYTES)
 
     def take(self, out: NDArray[np.uint8]) -> None:
         """Hand out unused bytes and overwrite them; what is left over when a buffer runs low is lost."""
-        if self._busy or self._gone:  # a signal's handler draws while this thread is in here
+        if self._busy or self._is_of_another():  # a signal's handler draws while this thread is in here
             _ask_system(out)
             return
         self._busy = True
@@ -154,10 +179,14 @@ class _Buffer:
             self._used += out.nbytes
             out[:] = piece
             piece.fill(0)
-            if self._gone:  # such a handler forked, and this is the child
+            if self._is_of_another():  # such a handler forked, and this is the child
                 _ask_system(out)
         finally:
             self._busy = False
+
+    def _is_of_another(self) -> bool:
+        """Whether this process is a child; some are made without telling Python."""
+        return self._gone or self._owner != os.getpid()
 
     def _refill(self) -> None:
         self._used = BUFFER_BYTES  # should the cipher fail, nothing is handed out twice
@@ -212,7 +241,7 @@ def _encryptor(key: bytes | bytearray, *, nonce: int) -> CipherContext:
 
 
 def _write_keystream(cipher: CipherContext, out: NDArray[np.uint8]) -> None:
-    view = out.data
+    view = out.data.cast("B")
     for start in range(0, out.nbytes, _CHUNK_BYTES):
         piece = view[start : start + _CHUNK_BYTES]
         cipher.update_into(_ZEROS[: len(piece)], piece)

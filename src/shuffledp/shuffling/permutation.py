@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from shuffledp.errors import ParameterError
 from shuffledp.native import ACTIVE
 from shuffledp.native.cores import available_cores
-from shuffledp.randomness import SYSTEM, RandomSource
+from shuffledp.randomness import SYSTEM, RandomSource, SystemRandomness
 from shuffledp.shuffling.by_keys import permute_by_keys
 
 __all__ = ["permute", "threads_for"]
@@ -21,8 +21,8 @@ def permute(items: NDArray[Any], source: RandomSource = SYSTEM, *, threads: int 
 
     Items of any fixed size are moved as they are, and are never copied as a whole: the compiled kernels take 256 KiB a
     thread; numpy, which also serves arrays that are not contiguous, stays under about 128 MiB. At most ``threads``
-    threads are used, by default as many as there are cores, and fewer for few items. A seeded source is used
-    from one thread, so that a seed gives one result.
+    threads are used, by default as many as there are cores, and fewer for few items. Any source but the
+    system's is used from one thread: a seed gives one result, and others need not know of threads.
     """
     if not isinstance(items, np.ndarray) or items.ndim == 0 or not items.flags.writeable:
         raise ParameterError("Only a writable array of at least one dimension can be permuted in place.")
@@ -43,6 +43,6 @@ def threads_for(source: RandomSource, asked: int | None = None) -> int:
     """How many threads may draw from the source: as many as were asked for, or as there are cores."""
     if asked is not None and (not isinstance(asked, int) or asked < 1):
         raise ParameterError(f"A permutation needs at least one thread, not {asked!r}.", threads=asked)
-    if not source.secure:
+    if not isinstance(source, SystemRandomness):
         return 1
     return available_cores() if asked is None else asked
