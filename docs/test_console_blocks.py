@@ -3,6 +3,8 @@
 ``plan`` and ``account`` must print exactly that; where noise is drawn, the shape must agree: the same
 text once numbers are set to 0 and spaces and table borders are levelled. Which event an audit learns is a matter of
 chance too. A command is expected to succeed unless ``$ echo $?`` after it shows another exit status.
+The first command of each page, the first with each exit status and Python programs have a process of their own; the
+others run in this one.
 """
 
 import os
@@ -80,14 +82,30 @@ STEPS = {
 }
 
 
+FIRST = {step.status: name for name, step in reversed(STEPS.items())}
+APART = {name for name, step in STEPS.items() if name.endswith("-1") or not step.command.startswith("shuffledp ")}
+APART |= set(FIRST.values())
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """What the commands read is where a reader of the repository has it."""
+    for each in ("src", "examples"):
+        (tmp_path / each).symlink_to(ROOT / each)
+    return tmp_path
+
+
 @pytest.mark.parametrize("name", STEPS)
-def test_command_prints_what_is_shown(name, tmp_path):
+def test_command_prints_what_is_shown(name, folder, shuffledp):
     step = STEPS[name]
-    for folder in ("src", "examples"):
-        (tmp_path / folder).symlink_to(ROOT / folder)
-    result = run(step, tmp_path)
-    assert result.returncode == step.status, f"{step.command}\n{result.stdout}"
-    assert agree(step.command, step.shown, result.stdout), f"{step.command}\n{result.stdout}"
+    if name in APART:
+        result = run(step, folder)
+        status, printed = result.returncode, result.stdout
+    else:
+        here = shuffledp(*shlex.split(step.command)[1:], together=True)
+        status, printed = here.status, here.out
+    assert status == step.status, f"{step.command}\n{printed}"
+    assert agree(step.command, step.shown, printed), f"{step.command}\n{printed}"
 
 
 def test_commands_are_found():

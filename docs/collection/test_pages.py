@@ -27,6 +27,7 @@ HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src" / "shuffledp" / "collection"
 PAGES = sorted(HERE.glob("*.md"))
 CHECK = "shuffledp serve analyzer --config analyzer.toml --check"
+WRITTEN = "until ls analyzer-work/releases/*.csv > /dev/null 2>&1; do sleep 0.2; done\n"
 SYBIL = Sybil(parsers=[PythonCodeBlockParser()], pattern="*.md")
 
 
@@ -247,7 +248,7 @@ def test_the_trial_on_one_machine(tmp_path):
     for role, shown in (("shuffler", "8080"), ("analyzer", "8081")):
         script = script.replace(f"--config {role}.toml 2>", f"--config {role}.toml --port {ports[shown]} 2>")
     script = script.replace("sleep 5\n", "".join(_answers(port) for port in ports.values()))
-    script = script.replace("sleep 15\n", f"until {CHECK} | grep -q released; do sleep 1; done\n")
+    script = script.replace("sleep 15\n", f"{WRITTEN}until {CHECK} | grep -q released; do sleep 1; done\n")
     folder = tmp_path / "trial"
     folder.mkdir()
     careful = "set -e\ntrap 'kill $(jobs -p); wait' EXIT\n"

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from shuffledp.datasets import COMMUTE_MODES, commute_path
 
@@ -29,17 +30,26 @@ class Outcome:
         return lines[0]
 
 
+@pytest.fixture(scope="session")
+def commands():
+    """All commands, made from their functions once: that takes longer than most of them run."""
+    from shuffledp.cli.main import app
+
+    return typer.main.get_command(app)
+
+
 @pytest.fixture
-def shuffledp(tmp_path, capfd, monkeypatch):
+def shuffledp(tmp_path, capfd, monkeypatch, commands):
     """Run a command line in an empty folder, in this process."""
-    from shuffledp.cli.main import _run
+    from shuffledp.cli import main
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(main, "app", commands)
 
     def run(*arguments: object) -> Outcome:
         capfd.readouterr()
-        status = _run([str(argument) for argument in arguments])
+        status = main._run([str(argument) for argument in arguments])
         captured = capfd.readouterr()
         return Outcome(status, captured.out, captured.err)
 

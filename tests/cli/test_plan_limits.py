@@ -132,7 +132,7 @@ def test_figures_that_cannot_be_written(shuffledp, tmp_path, path):
 @pytest.mark.parametrize(
     ("name", "users"),
     [
-        ("count/cheu", 200),
+        pytest.param("count/cheu", 200, marks=pytest.mark.slow),
         ("count/correlated-noise", 10_000),
         ("count/pure-sum", 100),
         ("count/randomized-response", 10_000),

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 
 import pytest
 
@@ -17,6 +18,14 @@ def test_one_study(shuffledp, tmp_path):
     assert (tmp_path / "studies/theorem11.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Figures are drawn elsewhere; it takes as long as the study."""
+    blank = b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
+    monkeypatch.setattr(import_module("shuffledp.figures.curves"), "render", lambda *_, **__: blank)
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_json(shuffledp, tmp_path):
     result = shuffledp("reproduce", "theorem11", "--quick", "--out", tmp_path, "--insecure-seed", "3", "--json")
     document = json.loads(result.out)
@@ -25,6 +34,7 @@ def test_json(shuffledp, tmp_path):
     assert document["studies"][0]["insecure_seed"] == 3
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_broken_bound_fails_the_command(shuffledp, tmp_path, monkeypatch):
     from shuffledp.studies import theorem11
 

@@ -9,7 +9,10 @@ from shuffledp.planning import fewest_users_for, least_epsilon_for, plan
 
 @pytest.mark.parametrize(
     ("question", "accuracy"),
-    [(sdp.Count(users=10_000), 5.0), (sdp.Histogram(users=100_000, domain_size=50), 8.0)],
+    [
+        (sdp.Count(users=10_000), 5.0),
+        pytest.param(sdp.Histogram(users=100_000, domain_size=50), 8.0, marks=pytest.mark.slow),
+    ],
 )
 def test_least_epsilon(question, accuracy):
     found = least_epsilon_for(question, accuracy=accuracy, delta=1e-6)
@@ -30,6 +33,10 @@ def test_fewest_users_for_a_mean():
 def test_limits_hold():
     found = least_epsilon_for(sdp.Count(users=10_000), accuracy=50, delta=1e-6, trust="local")
     assert found.best.model == "local"
+
+
+@pytest.mark.slow
+def test_limits_on_messages_hold():
     one = least_epsilon_for(sdp.Count(users=10_000), accuracy=5, delta=1e-6, max_messages=1)
     assert one.best.cost.messages_per_user <= 1
 

@@ -12,13 +12,15 @@ from shuffledp.domain import Interval
 from shuffledp.protocols.registry import PROTOCOLS
 
 USERS, CATEGORIES = 1500, 6
+NUMBERS = 500
+"""Users of a sum, of whom each is drawn, with many messages: fewer of them for as many rounds."""
 COUNTS = np.array([600, 400, 250, 150, 100, 0])
-PLACES = np.linspace(0.0, 1.0, USERS) ** 2
+PLACES = np.linspace(0.0, 1.0, NUMBERS) ** 2
 ALL = [(question, name) for question, named in PROTOCOLS.items() for name in named]
 
 
 def calibrated(question, name):
-    target = {"users": USERS, "epsilon": 3.0, "delta": 1e-4}
+    target = {"users": NUMBERS if question == "sum" else USERS, "epsilon": 3.0, "delta": 1e-4}
     domain = {
         "count": {},
         "histogram": {"domain_size": CATEGORIES},
@@ -34,7 +36,7 @@ def measured(protocol, question, rounds):
     elif question == "histogram":
         truth, summary, given = COUNTS.astype(float), COUNTS, {"counts": COUNTS}
     else:
-        truth, summary, given = np.array([USERS * -2.0 + 10.0 * PLACES.sum()]), PLACES, {"values": PLACES}
+        truth, summary, given = np.array([NUMBERS * -2.0 + 10.0 * PLACES.sum()]), PLACES, {"values": PLACES}
     errors = []
     for _ in range(rounds):
         estimate = protocol.estimate(protocol.sample_tally(summary))

@@ -19,8 +19,16 @@ from shuffledp.randomness import Dyadic
 TABLES = json.loads((Path(__file__).parent / "spec_tables.json").read_text())
 
 
-def rows(name: str):
-    return [pytest.param(row, id="-".join(f"{row[key]:g}" for key in ("epsilon", "delta"))) for row in TABLES[name]]
+def rows(name: str, *, every: int = 1):
+    """The rows of a table; of a dear one every so many, and the others in the slow tests."""
+    return [
+        pytest.param(
+            row,
+            id="-".join(f"{row[key]:g}" for key in ("epsilon", "delta")),
+            marks=[pytest.mark.slow] if place % every else [],
+        )
+        for place, row in enumerate(TABLES[name])
+    ]
 
 
 @pytest.mark.parametrize("row", rows("count_noise"))
@@ -65,7 +73,7 @@ def test_noise_of_a_histogram(row):
         )
 
 
-@pytest.mark.parametrize("row", rows("least_users"))
+@pytest.mark.parametrize("row", rows("least_users", every=3))
 def test_least_users(row):
     epsilon, delta = row["epsilon"], row["delta"]
     assert corollary_24_users(epsilon, delta) == row["paper_count"]

@@ -47,7 +47,11 @@ def test_solved_with_as_many_users_as_the_theory_asks_for(problem, users):
 
 @pytest.mark.parametrize(
     ("problem", "peak"),
-    [(PointerChasing(2, 10**6), 300), (PointerChasing(7, 10**6), 300), (PointerJumping(10**4, 10), 60)],
+    [
+        (PointerChasing(2, 10**6), 300),
+        pytest.param(PointerChasing(7, 10**6), 300, marks=pytest.mark.slow),
+        (PointerJumping(10**4, 10), 60),
+    ],
 )
 def test_memory_does_not_grow_with_the_domain(problem, peak):
     solve(PointerChasing(2, 5), **TARGET)  # what is loaded once is no matter

@@ -93,14 +93,14 @@ def test_released_numbers_have_the_law_of_the_noise(encoding, users):
 
 @pytest.mark.parametrize("encoding", ["signed", "unary"])
 def test_both_routes_agree(encoding):
-    """600 rounds of 5 users each way, on the difference of the signs."""
+    """600 rounds of 5 users each way, on the difference of the signs. The fault: two users answer the other way."""
     protocol = CorrelatedNoiseCount(Terms(5, 9.0, 0.9), Dyadic.of(0.5), Fraction(2), Dyadic.of(0.25), encoding)
     values, counts = np.array([1, 1, 0, 0, 0]), np.array([3, 2])
     fast = [int(protocol.observed(protocol.sample_tally(counts))[0]) for _ in range(600)]
     slow = [int(protocol.observed(protocol.tally(protocol.randomize_all(values)))[0]) for _ in range(600)]
     tables = [np.bincount(np.clip(np.array(each) + 30, 0, 60), minlength=61) for each in (fast, slow)]
     assert same_law(*tables) > ALPHA
-    assert same_law(tables[0], np.roll(tables[1], 1)) < ALPHA
+    assert same_law(tables[0], np.roll(tables[1], 4)) < ALPHA
 
 
 def test_intervals_hold_their_confidence():

@@ -82,13 +82,13 @@ def test_pure_privacy_by_brute_force(users):
 
 @pytest.mark.parametrize("bit", [0, 1])
 def test_reports_have_their_law(bit):
-    """20,000 reports; a mix off by a tenth is caught."""
+    """50,000 reports; a mix off by a tenth is caught."""
     weights = falling_weights(5, 0.6)
 
     def seen(mix):
         protocol = PureSumCount(Terms(3, 9.0, 0.0), weights, mix, certified_users=3)
-        messages = protocol.randomize_all(np.full(20_000, bit))
-        assert np.array_equal(np.diff(messages.offsets), np.full(20_000, 5))
+        messages = protocol.randomize_all(np.full(50_000, bit))
+        assert np.array_equal(np.diff(messages.offsets), np.full(50_000, 5))
         return protocol, np.bincount(messages.values.reshape(-1, 5).sum(axis=1), minlength=6)
 
     protocol, right = seen(Dyadic.at_least(0.5))

@@ -85,7 +85,7 @@ def test_routes_agree_and_swapped_probabilities_do_not():
     for _ in range(2_000):
         tables[0][tuple(protocol.tally(protocol.randomize_all(np.array([0, 0, 1]))).counts)] += 1
         tables[1][tuple(protocol.sample_tally(np.array([2, 1])).counts)] += 1
-        tables[2][tuple(protocol.sample_tally(np.array([1, 2])).counts)] += 1
+        tables[2][tuple(protocol.sample_tally(np.array([0, 3])).counts)] += 1
     assert same_law(tables[0], tables[1]) > ALPHA
     assert same_law(tables[0], tables[2]) < ALPHA
 

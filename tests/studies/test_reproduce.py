@@ -8,16 +8,20 @@ import pytest
 
 from shuffledp.errors import OutputError, UnknownNameError
 from shuffledp.figures import Curve, Panel
+from shuffledp.randomness import Dyadic, bernoulli
 from shuffledp.studies import registry, reproduce, reproduce_all
 from shuffledp.studies import reproduce as package_reproduce
 from shuffledp.studies.checks import at_most
 from shuffledp.studies.registry import STUDIES, find_study
-from shuffledp.studies.study import Outcome, Settings, Study, Table, curve_figure
+from shuffledp.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure
 
+BLANK = b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><rect fill="paper" width="9" height="9"/></svg>'
 FILES = {"small.csv", "small.svg", "small-dark.svg", "small.png", "small-dark.png", "small.html", "small.json"}
 
 
-def small(name="small", *, value=1.0, fail=None):
+def small(name="small", *, value=1.0, fail=None, drawn=True):
+    """A study of one line; where nobody looks at its figures they are not drawn, which takes longest."""
+
     def measure(settings):
         for step in settings.steps([1, 2]):
             if fail is not None and step == 2:
@@ -29,6 +33,8 @@ def small(name="small", *, value=1.0, fail=None):
             x_title="x",
             y_title="y",
         )
+        if not drawn:
+            draw = Figure("a line", lambda _, theme: BLANK.replace(b"paper", theme.background.encode()))
         rows = [{"x": 1, "y": settings.source.secure}, {"x": 10, "note": "<b>&"}]
         return Outcome(["It is `flat`."], {"": Table.of(rows)}, [draw], [at_most("flat <i>", "here", value, 1.0)])
 
@@ -38,7 +44,7 @@ def small(name="small", *, value=1.0, fail=None):
 @pytest.fixture
 def two(monkeypatch):
     """A registry of two small studies, the second of which can be replaced."""
-    found = {"first": small("first"), "second": small("second")}
+    found = {name: small(name, drawn=False) for name in ("first", "second")}
     monkeypatch.setattr(registry, "STUDIES", dict.fromkeys(found, ""))
     module = __import__("shuffledp.studies.reproduce", fromlist=["x"])
     monkeypatch.setattr(module, "STUDIES", dict.fromkeys(found, ""))
@@ -86,7 +92,7 @@ def test_nothing_half_written(tmp_path, fault):
 
 
 def test_an_earlier_page_stays_when_interrupted(tmp_path):
-    reproduce(small(), tmp_path)
+    reproduce(small(drawn=False), tmp_path)
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     with pytest.raises(KeyboardInterrupt):
         reproduce(small(value=2.0, fail=KeyboardInterrupt()), tmp_path)
@@ -107,7 +113,7 @@ def test_a_disk_that_is_full(tmp_path, monkeypatch):
     original = output._write_beside
     monkeypatch.setattr(output, "_write_beside", fails_later)
     with pytest.raises(OutputError, match="No space left"):
-        reproduce(small(), tmp_path)
+        reproduce(small(drawn=False), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -129,7 +135,7 @@ def test_all_with_an_index(tmp_path, two):
 
 
 def test_one_failure_does_not_stop_the_others_but_is_told(tmp_path, two):
-    two["first"] = small("first", value=5.0)
+    two["first"] = small("first", value=5.0, drawn=False)
     reports = reproduce_all(tmp_path)
     assert [report.holds for report in reports] == [False, True]
     assert "FAILS" in (tmp_path / "index.html").read_text()
@@ -143,7 +149,7 @@ def test_interrupted_and_resumed(tmp_path, two):
     assert not (tmp_path / "index.html").exists()
     assert not list(tmp_path.glob("second*"))
     two["first"] = small("first", fail=AssertionError("must not run again"))
-    two["second"] = small("second")
+    two["second"] = small("second", drawn=False)
     reports = reproduce_all(tmp_path, resume=True)
     assert [report.study for report in reports] == ["first", "second"]
     assert (tmp_path / "index.html").exists()
@@ -152,7 +158,7 @@ def test_interrupted_and_resumed(tmp_path, two):
 @pytest.mark.parametrize("change", ["quick", "seed", "file", "json"])
 def test_resuming_trusts_only_what_is_the_same(tmp_path, two, change):
     reproduce_all(tmp_path)
-    two["first"] = small("first", value=0.5)
+    two["first"] = small("first", value=0.5, drawn=False)
     settings = {"quick": {"quick": True}, "seed": {"seed": 1}}.get(change, {})
     if change == "file":
         (tmp_path / "first.png").unlink()
@@ -163,6 +169,21 @@ def test_resuming_trusts_only_what_is_the_same(tmp_path, two, change):
 
 
 def test_a_seed_repeats_and_says_so(tmp_path):
+    def measure(settings):
+        return Outcome(
+            ["Tossed."], {"": Table({"coin": bernoulli(Dyadic(1, 1), 100, settings.source).tolist()})}, [], []
+        )
+
+    coins = Study("coins", "Coins", "Nobody (2020)", ["Something."], ["As it is."], measure)
+    reports = [reproduce(coins, tmp_path / folder, seed=seed) for folder, seed in (("a", 7), ("b", 7), ("c", 8))]
+    first, again, other = ((tmp_path / folder / "coins.csv").read_bytes() for folder in "abc")
+    assert first == again != other
+    assert reports[1].seed == 7
+    assert "seed 7" in (tmp_path / "b/coins.html").read_text()
+
+
+@pytest.mark.slow
+def test_a_seed_repeats_a_whole_study(tmp_path):
     reproduce("theorem11", tmp_path / "a", quick=True, seed=7)
     report = reproduce("theorem11", tmp_path / "b", quick=True, seed=7)
     assert (tmp_path / "a/theorem11.csv").read_bytes() == (tmp_path / "b/theorem11.csv").read_bytes()

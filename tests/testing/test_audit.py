@@ -1,6 +1,7 @@
 """The audit exposes what is broken, and nothing else. Confidence is 1 - 1e-7: honest protocols never fail by chance."""
 
 import json
+from functools import cache
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from shuffledp.errors import ParameterError, UnknownNameError
 from shuffledp.protocols.registry import PROTOCOLS, find_qualified
 from shuffledp.testing import planted_faults
 from shuffledp.testing.audit import FAULTS, audit, plant
+from shuffledp.testing.audit import result as audit_result
 
 SURE = 1 - 1e-7
 EVERY = [f"{question}/{name}" for question, shelf in PROTOCOLS.items() for name in shelf]
@@ -24,13 +26,21 @@ def protocol(name, *, users=30, epsilon=1.0, delta=0.01, domain_size=4, **option
     return kind.calibrate(users=users, epsilon=epsilon, delta=delta, **options)
 
 
-def users_for(name):
-    return {"histogram/count-min": 600}.get(name, 30)
+NEEDED = {"histogram/count-min": {"users": 150, "epsilon": 3.0, "delta": 0.1}}
+"""What a protocol needs that has no noise for 30 users at (1, 0.01)."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def claims_are_computed_once():
+    """The epsilon that a law claims at another delta is the same whatever fault was planted; some take seconds."""
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(audit_result, "_claimed", cache(audit_result._claimed))
+        yield
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_no_honest_protocol_is_exposed(name):
-    result = audit(protocol(name, users=users_for(name)), trials=300, confidence=SURE)
+    result = audit(protocol(name, **NEEDED.get(name, {})), trials=300, confidence=SURE)
     assert not result.exposed
     assert 0 <= result.epsilon_at_least <= result.epsilon_claimed
     assert "consistent" in result.sentence()
@@ -50,7 +60,18 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("name", "fault"), [(name, fault) for name, faults in CASES.items() for fault in faults])
+LATER = ("count/balcer-cheu", "histogram/shuffled-k-rr", "histogram/k-rr", "sum/duchi")
+"""As others of their model; for the slow tests."""
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        pytest.param(name, fault, marks=[pytest.mark.slow] if name in LATER else [])
+        for name, faults in CASES.items()
+        for fault in faults
+    ],
+)
 def test_every_planted_fault_is_exposed(name, fault):
     broken = plant(protocol(name, users=100, delta=1e-3), fault)
     result = broken.audit(trials=2000, confidence=SURE)

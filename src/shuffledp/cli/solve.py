@@ -224,8 +224,7 @@ def _show(solution: Solution, theory: dict[str, Any], measured: MeasuredSampleSi
     problem, method = solution.problem, solution.method
     words = problem.words()
     say(
-        f"{words[0].upper()}{words[1:]}: {_items(problem.support_size)} held, "
-        f"of {domain_words(problem)} possible ones."
+        f"{words[0].upper()}{words[1:]}: {_items(problem.support_size)} held, of {domain_words(problem)} possible ones."
     )
     say(
         f"{solution.users:,} users with {method.protocol} ({method.model} model, {method.calibration} calibration) at "

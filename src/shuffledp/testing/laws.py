@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from shuffledp.errors import ParameterError
 from shuffledp.model import Law
 
-__all__ = ["Alphabet", "Table", "divergence", "neighbours"]
+__all__ = ["Alphabet", "Table", "divergence", "divergences", "neighbours"]
 
 _LARGEST_TABLE = 3_000_000
 
@@ -101,13 +101,16 @@ def divergence(first: Mapping[Any, Any], second: Mapping[Any, Any], epsilon: flo
 
     Outcomes that only the cut-off tail of the second may hold are left out.
     """
-    growth = math.exp(epsilon)
+    return divergences(first, second, [epsilon])[0]
+
+
+def divergences(first: Mapping[Any, Any], second: Mapping[Any, Any], epsilons: Sequence[float]) -> list[float]:
+    """The divergence at each epsilon; the two laws are laid side by side once."""
     complete = math.fsum(float(share) for share in second.values()) > 1 - 1e-13
-    return math.fsum(
-        max(float(share) - growth * float(second.get(seen, 0.0)), 0.0)
-        for seen, share in first.items()
-        if complete or seen in second
-    )
+    kept = [seen for seen in first if complete or seen in second]
+    shares = np.array([float(first[seen]) for seen in kept])
+    others = np.array([float(second.get(seen, 0.0)) for seen in kept])
+    return [math.fsum(np.maximum(shares - math.exp(epsilon) * others, 0.0).tolist()) for epsilon in epsilons]
 
 
 def neighbours(values: Sequence[Any], users: int) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:

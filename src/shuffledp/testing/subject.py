@@ -65,13 +65,44 @@ class Subject:
         return Table.joined([self.reports[value] for value in data])
 
     def released_law(self, data: tuple[Any, ...]) -> TallyLaw:
-        """The law of what is released of a round over this data."""
+        """The law of what is released of a round over this data, whose order says nothing."""
+        key = tuple(sorted(data))
+        if key not in self._released_laws:
+            self._released_laws[key] = self._enumerated(key)
+        return self._released_laws[key]
+
+    @cached_property
+    def _released_laws(self) -> dict[tuple[Any, ...], TallyLaw]:
+        return {}
+
+    @cached_property
+    def _releases(self) -> dict[int, list[tuple[tuple[int, ...], float]]]:
+        """What is released of each multiset met so far: other data meets it again."""
+        return {}
+
+    def _enumerated(self, data: tuple[Any, ...]) -> TallyLaw:
         law: dict[tuple[int, ...], float] = {}
         table = self.messages_law(data)
         for outcome, mass in zip(table.outcomes.tolist(), table.masses.tolist(), strict=True):
-            for seen, share in self.protocol.release_law(self.tally_of(outcome)).items():
-                law[seen] = law.get(seen, 0.0) + mass * float(share)
+            if outcome not in self._releases:
+                released = self.protocol.release_law(self.tally_of(outcome))
+                self._releases[outcome] = [(seen, float(share)) for seen, share in released.items()]
+            for seen, share in self._releases[outcome]:
+                law[seen] = law.get(seen, 0.0) + mass * share
         return law
+
+    def estimate_of(self, seen: tuple[int, ...]) -> NDArray[np.float64]:
+        """The numbers that are estimated from a released tally."""
+        if seen not in self._estimates:
+            released = bool(self.protocol.model == "central" or self.protocol.trusts_shuffler)
+            estimate = self.protocol.estimate(Tally(np.array(seen), self.users, released=released))
+            found = estimate.counts if hasattr(estimate, "counts") else estimate.value
+            self._estimates[seen] = np.atleast_1d(found)
+        return self._estimates[seen]
+
+    @cached_property
+    def _estimates(self) -> dict[tuple[int, ...], NDArray[np.float64]]:
+        return {}
 
     def tally_of(self, outcome: int) -> Tally:
         """The tally of a numbered multiset of messages."""
