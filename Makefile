@@ -44,12 +44,12 @@ studies: $(VENV)/.run ## every table and theorem of the literature, measured and
 
 test: $(VENV)/.dev lint ## lint, types, contracts, then all tests but the slow ones, with compiled kernels and without
 	@$(BIN)/shuffledp doctor
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow"
+	@$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 	@echo "The same without the compiled kernels"
-	@SHUFFLEDP_NATIVE=off $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow"
+	@SHUFFLEDP_NATIVE=off $(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 
 test-slow: $(VENV)/.dev ## the slow statistical tests
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m slow
+	@$(BIN)/python -m pytest -n $(WORKERS) -m slow
 
 bench: $(VENV)/.bench ## ratios measured side by side
 	@$(BIN)/python -m benchmarks

@@ -144,7 +144,6 @@ def checked_by(prelude: str) -> dict[str, tuple[list[float], float]]:
     return json.loads(done.stdout)
 
 
-@pytest.mark.xdist_group("checked by a device")  # all at once, by one worker
 @pytest.mark.parametrize("name", CHECKED)
 def test_a_device_checks_the_guarantee_without_scipy(name):
     """The same numbers as with SciPy's functions, in little time."""

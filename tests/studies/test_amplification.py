@@ -20,8 +20,6 @@ from shuffledp.studies.amplification.marks import (
 from shuffledp.studies.registry import find_study
 from shuffledp.studies.study import Settings
 
-pytestmark = pytest.mark.xdist_group("study of amplification")  # which one worker runs once
-
 
 @pytest.fixture(scope="module")
 def outcome():

@@ -21,9 +21,6 @@ def row_of_a_million(question, epsilon, delta):
     return noise_row(question, 1_000_000, epsilon, delta)
 
 
-pytestmark = pytest.mark.xdist_group("study of calibration")  # which one worker runs once
-
-
 @pytest.fixture(scope="module")
 def outcome():
     return find_study("calibration").measure(Settings(quick=True))

@@ -14,8 +14,6 @@ from shuffledp.studies import frontier
 from shuffledp.studies.registry import find_study
 from shuffledp.studies.study import Settings
 
-pytestmark = pytest.mark.xdist_group("study of frontier")  # which one worker runs once
-
 
 @pytest.fixture(scope="module")
 def outcome():

@@ -14,8 +14,6 @@ from shuffledp.studies.survey import checks as survey_checks
 from shuffledp.studies.survey import study as survey
 from shuffledp.studies.survey.rows import DELTA, ENTRIES, EPSILON, calibrated, data_of, measured
 
-pytestmark = pytest.mark.xdist_group("study of survey")  # which one worker runs once
-
 
 @pytest.fixture(scope="module")
 def outcome():

@@ -32,9 +32,6 @@ MANY = 1_000_000
 QUICK = Settings(quick=True)
 
 
-pytestmark = pytest.mark.xdist_group("study of table1")  # which one worker runs once
-
-
 @pytest.fixture(scope="module")
 def outcome() -> Outcome:
     return find_study("table1").measure(QUICK)

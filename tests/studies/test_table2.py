@@ -7,8 +7,6 @@ import pytest
 from shuffledp.studies import table2
 from shuffledp.studies.study import Settings
 
-pytestmark = pytest.mark.xdist_group("study of table2")  # which one worker runs once
-
 
 @pytest.fixture(scope="module")
 def outcome():

@@ -5,8 +5,6 @@ import pytest
 from shuffledp.studies import theorem11
 from shuffledp.studies.study import Settings
 
-pytestmark = pytest.mark.xdist_group("study of theorem11")  # which one worker runs once
-
 
 @pytest.fixture(scope="module")
 def outcome():

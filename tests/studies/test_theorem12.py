@@ -18,9 +18,6 @@ from shuffledp.studies.theorem12 import _Case, _measured
 SMALL = _Case(users=20_000, epsilon=1.0, delta=1e-6, size=50)
 
 
-pytestmark = pytest.mark.xdist_group("study of theorem12")  # which one worker runs once
-
-
 @pytest.fixture(scope="module")
 def outcome() -> Outcome:
     return find_study("theorem12").measure(Settings(quick=True))
