@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -90,7 +92,22 @@ def main() -> None:
         status = _run(sys.argv[1:])
     except KeyboardInterrupt:  # while another exception was being dealt with
         status = _fail(_INTERRUPTED, _INTERRUPT_STATUS)
+    if status == _INTERRUPT_STATUS:
+        _leave(status)
     sys.exit(status)
+
+
+def _leave(status: int) -> None:
+    """End with the status, whenever the interrupt came.
+
+    Python ends by the signal instead if it came while a string was executed, as when a dataclass is made, although
+    the interrupt was caught.
+    """
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    atexit._run_exitfuncs()
+    os._exit(status)
 
 
 def _interrupt(*_: object) -> None:
