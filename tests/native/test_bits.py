@@ -1,22 +1,19 @@
-"""The kernels of random bits and reports: whole tables, chosen words, and input that is wrong."""
+"""The kernels of random bits and places: whole tables, chosen words, and input that is wrong."""
 
-import sys
 from itertools import combinations
 from math import comb
 
 import numpy as np
 import pytest
 
-from shuffledp import BalcerCheuHistogram
 from shuffledp.native import ACTIVE
-from shuffledp.testing.statistics import ALPHA, p_value, same_law
+from shuffledp.testing.statistics import ALPHA, p_value
 
 if not ACTIVE:
     pytest.skip("the kernels are not built", allow_module_level=True)
 
 from shuffledp.native import _bits
 
-balcer_cheu = sys.modules[BalcerCheuHistogram.__module__]
 TOP = (1 << 64) - 1
 
 
@@ -271,78 +268,11 @@ def test_it_stops_where_words_or_room_run_out(bits):
         assert np.array_equal(np.bincount(np.flatnonzero(unpack(bitmap)) >> bits), counts)
 
 
-# --- whole numbers below a bound
-
-
-@pytest.mark.parametrize("bound", [1, 2, 3, 7, 100, (1 << 32) + 1, 3 << 62, (1 << 63) + 1, TOP])
-def test_numbers_below_a_bound_are_exact(bound):
-    """The upper half of the product; words are passed over where the lower half is in the part left over."""
-    words = random_words(500)
-    words[:6] = [0, 1, 2, TOP, TOP - 1, 1 << 63]
-    expected = [int(w) * bound >> 64 for w in words if int(w) * bound % (1 << 64) >= (1 << 64) % bound]
-    out = np.zeros(500, dtype=np.uint64)
-    assert _bits.draw_below(words, bound, out) == len(expected)
-    assert out[: len(expected)].tolist() == expected
-    assert _bits.draw_below(words, bound, out[:3]) == 3
-
-
-# --- reports
-
-
-def reports(absent, owned, size, padded, dtype):
-    """The messages of each user, one by one."""
-    gone = set(absent)
-    rows = []
-    for user, own in enumerate(owned):
-        cells = [place if user * size + place not in gone else size for place in range(size)]
-        rows.append([*(place for place in cells if padded or place < size), own])
-    return np.concatenate(rows).astype(dtype), np.cumsum([len(row) for row in rows])
-
-
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64])
-@pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize(("users", "size"), [(1, 1), (1, 9), (40, 1), (60, 13), (7, 200)])
-@pytest.mark.parametrize("rate", [0.0, 0.1, 1.0])
-def test_reports_are_rows_without_what_is_absent(dtype, padded, users, size, rate):
-    rng = np.random.default_rng()
-    owned = rng.integers(0, size, users)
-    absent = np.flatnonzero(rng.random(users * size) < rate)
-    values, expected_ends = reports(absent.tolist(), owned.tolist(), size, padded, dtype)
-    out, ends = np.zeros(users * (size + 1), dtype=dtype), np.zeros(users, dtype=np.int64)
-    row = np.arange(size, dtype=dtype)
-    assert _bits.write_reports(absent, row, owned, size if padded else -1, out, ends) == len(values)
-    assert np.array_equal(out[: len(values)], values)
-    assert np.array_equal(ends, expected_ends)
-
-
-@pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("size", [3, 300])
-def test_both_paths_make_reports_of_the_same_law(size, padded, monkeypatch):
-    """Copies of each category, and of how many messages a report has; a shifted row must be rejected."""
-    protocol = BalcerCheuHistogram.with_noise(users=100, absence=0.25, delta=1e-3, domain_size=size)
-    object.__setattr__(protocol, "padded", padded)
-    owned = np.arange(100_000 if size == 3 else 4000) % size
-    tables, lengths = [], []
-    for active in (True, False):
-        monkeypatch.setattr(balcer_cheu, "ACTIVE", active)
-        sent = protocol.randomize_all(owned[::-1])  # not contiguous
-        assert sent.values.dtype == protocol.message_format.dtype
-        assert sent.offsets[0] == 0
-        assert sent.offsets[-1] == len(sent.values)
-        assert np.array_equal(sent.values[sent.offsets[1:] - 1], owned[::-1])
-        tables.append(np.bincount(sent.values, minlength=size + padded))
-        lengths.append(np.bincount(np.diff(sent.offsets), minlength=size + 2))
-    assert same_law(*tables) > ALPHA
-    assert same_law(*lengths) > ALPHA
-    assert same_law(tables[0], np.append(tables[0][1:], tables[0][0] // 2)) < ALPHA
-
-
 # --- wrong input
 
 BYTES, FLAGS = np.zeros(64, dtype=np.uint8), np.ones(64, dtype=np.uint8)
 WORDS, COUNTS, PLACES = np.zeros(4096, dtype=np.uint64), np.ones(2, dtype=np.int64), np.zeros(64, dtype=np.int64)
 READ_ONLY = np.frombuffer(bytes(512), dtype=np.uint8)
-ROW, OWNED = np.arange(4, dtype=np.uint8), np.zeros(2, dtype=np.int64)
 
 
 @pytest.mark.parametrize(
@@ -376,24 +306,6 @@ ROW, OWNED = np.arange(4, dtype=np.uint8), np.zeros(2, dtype=np.int64)
         lambda: _bits.scatter_bits(9 * COUNTS, 3, WORDS, BYTES),
         lambda: _bits.scatter_bits(-COUNTS, 3, WORDS, BYTES),
         lambda: _bits.scatter_bits(COUNTS, 3, WORDS, READ_ONLY),
-        lambda: _bits.draw_below(WORDS, 0, WORDS),
-        lambda: _bits.draw_below(WORDS, -1, WORDS),
-        lambda: _bits.draw_below(WORDS, 1 << 64, WORDS),
-        lambda: _bits.draw_below(WORDS, 3, PLACES),
-        lambda: _bits.write_reports(PLACES[:0], ROW, OWNED, -1, BYTES[:9], OWNED.copy()),
-        lambda: _bits.write_reports(PLACES[:0], ROW, OWNED, -1, BYTES, PLACES[:1]),
-        lambda: _bits.write_reports(PLACES[:0], ROW[:0], OWNED, -1, BYTES, OWNED.copy()),
-        lambda: _bits.write_reports(PLACES[:0], ROW, OWNED + 4, -1, BYTES, OWNED.copy()),
-        lambda: _bits.write_reports(PLACES[:0], ROW, OWNED - 1, -1, BYTES, OWNED.copy()),
-        lambda: _bits.write_reports(PLACES[:0], ROW, OWNED, 256, BYTES, OWNED.copy()),
-        lambda: _bits.write_reports(PLACES[:0], ROW.astype(np.uint16), OWNED, -1, BYTES, OWNED.copy()),
-        lambda: _bits.write_reports(PLACES[:1] - 1, ROW, OWNED, -1, BYTES, OWNED.copy()),
-        lambda: _bits.write_reports(PLACES[:2], ROW, OWNED, -1, BYTES, OWNED.copy()),
-        lambda: _bits.write_reports(np.array([5, 3]), ROW, OWNED, -1, BYTES, OWNED.copy()),
-        lambda: _bits.write_reports(np.array([8]), ROW, OWNED, -1, BYTES, OWNED.copy()),
-        lambda: _bits.write_reports(np.array([1 << 62]), ROW, OWNED, -1, BYTES, OWNED.copy()),
-        lambda: _bits.write_reports(PLACES[:1], ROW, OWNED[:0], -1, BYTES, OWNED[:0]),
-        lambda: _bits.write_reports(PLACES[:0], ROW, OWNED, -1, READ_ONLY, OWNED.copy()),
     ],
 )
 def test_wrong_input_is_refused(call):
@@ -411,6 +323,3 @@ def test_nothing_to_do_is_done():
     assert _bits.scatter_places(0 * COUNTS, 5, 0, no_words, nothing) == (2, 0)
     assert _bits.scatter_bits(nothing, 5, WORDS, BYTES[:0]) == 0
     assert _bits.scatter_bits(COUNTS, 5, no_words, BYTES) == 0
-    assert _bits.draw_below(no_words, 5, WORDS.copy()) == 0
-    assert _bits.draw_below(WORDS, 5, no_words) == 0
-    assert _bits.write_reports(nothing, ROW, nothing, -1, BYTES[:0], nothing) == 0

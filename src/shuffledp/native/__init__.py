@@ -14,7 +14,7 @@ from pathlib import Path
 
 __all__ = ["ACTIVE", "STATUS", "NativeStatus"]
 
-_KERNELS = ("_bits", "_counting", "_permutation", "_tables")
+_KERNELS = ("_bits", "_counting", "_numbers", "_permutation", "_reports", "_tables")
 _CHOICES = ("auto", "on", "off")
 
 

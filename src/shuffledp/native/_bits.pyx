@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, language_level=3
-"""Random bits with any probability, the places of few ones among many, and what protocols write from them.
+"""Random bits with any probability, and the places of few ones among many.
 
 Random words come in, and every kernel stops where they run low. Whether it stops never depends on words that
 are then thrown away, except where said; so every law is met exactly.
@@ -37,20 +37,6 @@ cdef extern from *:
         uint64_t word;
         memcpy(&word, bytes, 8);
         return LITTLE(word);
-    }
-
-    /* The upper half of a product, and its lower half. */
-    static uint64_t MULTIPLY(uint64_t a, uint64_t b, uint64_t *low) {
-    #ifdef __SIZEOF_INT128__
-        unsigned __int128 product = (unsigned __int128)a * b;
-        *low = (uint64_t)product;
-        return (uint64_t)(product >> 64);
-    #else
-        uint64_t al = (uint32_t)a, ah = a >> 32, bl = (uint32_t)b, bh = b >> 32;
-        uint64_t lower = al * bl, middle = ah * bl + (lower >> 32), other = al * bh + (uint32_t)middle;
-        *low = other << 32 | (uint32_t)lower;
-        return ah * bh + (middle >> 32) + (other >> 32);
-    #endif
     }
 
     #define GROUP 8  /* words of 64 lanes that are compared at once */
@@ -161,7 +147,6 @@ cdef extern from *:
     void STORE(uint8_t* bytes, uint64_t word) noexcept nogil
     uint64_t LOAD(const uint8_t* bytes) noexcept nogil
     int SLICE(const uint64_t* words, const uint64_t* digits, int most, uint64_t* less, uint64_t* equal) noexcept nogil
-    uint64_t MULTIPLY(uint64_t a, uint64_t b, uint64_t* low) noexcept nogil
     enum: GROUP
 
 cdef enum:
@@ -174,12 +159,6 @@ cdef enum:
 ctypedef fused Place:
     uint32_t
     int64_t
-
-ctypedef fused Message:
-    uint8_t
-    uint16_t
-    uint32_t
-    uint64_t
 
 
 def slice_bits(
@@ -467,90 +446,3 @@ cdef inline uint64_t read(const uint8_t* raw, Py_ssize_t place, Py_ssize_t width
         return four
     memcpy(&eight, raw + 8 * place, 8)
     return eight
-
-
-def draw_below(const uint64_t[::1] words not None, uint64_t bound, uint64_t[::1] out not None):
-    """Whole numbers that are exactly uniform below a bound: the upper half of a word times the bound.
-
-    Words for which the lower half falls into the part that is left over are passed over (Lemire 2019). Returns how
-    many numbers are written: fewer than there is room for where the words run out.
-    """
-    cdef Py_ssize_t available = words.shape[0]
-    cdef Py_ssize_t size = out.shape[0]
-    cdef Py_ssize_t i = 0, filled = 0
-    cdef uint64_t left_over, high, low = 0
-    if bound == 0:
-        raise ValueError("no number lies below 0")
-    left_over = (0 - bound) % bound  # 2^64 modulo the bound
-    with nogil:
-        while i < available and filled < size:
-            high = MULTIPLY(words[i], bound, &low)
-            i += 1
-            out[filled] = high
-            filled += low >= left_over
-    return filled
-
-
-def write_reports(
-    const int64_t[::1] absent not None,
-    const Message[::1] row not None,
-    const int64_t[::1] owned not None,
-    int64_t dummy,
-    Message[::1] out not None,
-    int64_t[::1] ends not None,
-):
-    """Write the row for each user without the absent cells, then the entry of the row that they own.
-
-    A cell is ``user * len(row) + place``; absent ones come in increasing order. With a ``dummy`` of at least 0 it is
-    written in place of what is absent. ``ends`` gets the number of entries written up to each user's last one; the
-    last is returned.
-    """
-    cdef Py_ssize_t users = owned.shape[0]
-    cdef Py_ssize_t size = row.shape[0]
-    cdef Py_ssize_t missing = absent.shape[0]
-    cdef Py_ssize_t user, begin, place, at = 0, next_absent = 0
-    cdef int64_t cell = 0, gone, own
-    cdef bint wrong = False
-    if size < 1:
-        raise ValueError("a row has at least one entry")
-    if ends.shape[0] != users:
-        raise ValueError(f"{users} users do not have {ends.shape[0]} ends")
-    if users > out.shape[0] // (size + 1):
-        raise ValueError(f"{out.shape[0]} entries have no room for {users} rows of {size + 1}")
-    if dummy >= 0 and sizeof(Message) < 8 and dummy >> (8 * sizeof(Message)) % 64:
-        raise ValueError(f"the dummy {dummy} does not fit the type of the messages")
-    if users == 0:
-        if missing:
-            raise ValueError("cells are absent, but there are no users")
-        return 0
-    with nogil:
-        for user in range(users):
-            begin = 0
-            while next_absent < missing:
-                gone = absent[next_absent]
-                if gone >= cell + size:
-                    break
-                if gone < cell + begin:
-                    wrong = True
-                    break
-                place = gone - cell
-                memcpy(&out[0] + at, &row[0] + begin, (place - begin) * sizeof(Message))
-                at += place - begin
-                if dummy >= 0:
-                    out[at] = <Message>dummy
-                    at += 1
-                begin = place + 1
-                next_absent += 1
-            own = owned[user]
-            if wrong or not 0 <= own < size:
-                wrong = True
-                break
-            memcpy(&out[0] + at, &row[0] + begin, (size - begin) * sizeof(Message))
-            at += size - begin
-            out[at] = row[own]
-            at += 1
-            ends[user] = at
-            cell += size
-    if wrong or next_absent < missing:
-        raise ValueError("absent cells are not in increasing order, or an entry lies outside the row")
-    return at

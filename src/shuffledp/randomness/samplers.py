@@ -15,7 +15,7 @@ from shuffledp.randomness.inversion import CdfBounds, InversionTable
 from shuffledp.randomness.source import BUFFER_BYTES, SYSTEM, RandomSource, draw_words, number_of_draws, stream_of
 
 if ACTIVE:
-    from shuffledp.native import _bits
+    from shuffledp.native import _numbers
 
 __all__ = ["discrete_laplace", "geometric", "integers"]
 
@@ -51,7 +51,7 @@ def _integers_natively(bound: int, size: int, source: RandomSource) -> NDArray[n
         while done < size:
             words = buffer[: size - done]
             fill(words.view(np.uint8))
-            done += _bits.draw_below(words, bound, out[done:])
+            done += _numbers.draw_below(words, bound, out[done:])
     finally:
         buffer.fill(0)
     return out

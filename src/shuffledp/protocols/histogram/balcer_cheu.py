@@ -41,7 +41,7 @@ from shuffledp.protocols.parts.token_noise import TokenNoise
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, bernoulli_indices, binomial
 
 if ACTIVE:
-    from shuffledp.native import _bits
+    from shuffledp.native import _reports
 
 __all__ = ["BalcerCheuHistogram", "theorem_12_alpha"]
 
@@ -174,7 +174,7 @@ class BalcerCheuHistogram(Round):
         offsets = np.zeros(len(owned) + 1, dtype=np.int64)
         rows = max(1, _CHUNK_CELLS // width)
         row = np.arange(self.domain_size, dtype=self._dtype)
-        write = _bits.write_reports if ACTIVE else _write_reports
+        write = _reports.write_reports if ACTIVE else _write_reports
         filled = 0
         for start in range(0, len(owned), rows):
             chunk, ends = owned[start : start + rows], offsets[start + 1 : start + rows + 1]
