@@ -71,6 +71,37 @@ def test_the_next_group_does_not_wait_for_the_event_loop():
     run(work)
 
 
+def test_the_writer_begins_when_a_third_of_the_last_group_waits():
+    async def work(store, ingest):
+        store.go_on.set()
+        await asyncio.gather(*[ingest.submit(report()) for _ in range(9)])
+        store.go_on.clear()
+        futures = [ingest.submit(report()) for _ in range(2)]
+        time.sleep(0.1)
+        assert store.groups == [9]  # two are not enough before all that arrived were read
+        futures.append(ingest.submit(report()))
+        end = time.monotonic() + 30
+        while len(store.groups) < 2 and time.monotonic() < end:
+            time.sleep(0.001)  # the loop is still at reading
+        assert store.groups == [9, 3]
+        futures += [ingest.submit(report()) for _ in range(6)]
+        store.go_on.set()
+        assert await asyncio.gather(*futures) == [Outcome.NEW] * 9
+        assert store.groups == [9, 3, 6]
+
+    run(work)
+
+
+def test_fewer_than_a_third_need_not_wait_for_more():
+    async def work(store, ingest):
+        store.go_on.set()
+        await asyncio.gather(*[ingest.submit(report()) for _ in range(9)])
+        assert await asyncio.wait_for(ingest.submit(report()), 30) is Outcome.NEW
+        assert store.groups == [9, 1]
+
+    run(work)
+
+
 def test_finish_waits_for_what_was_submitted():
     async def work(store, ingest):
         future = ingest.submit(report())

@@ -17,6 +17,9 @@ __all__ = ["Ingest"]
 
 _MOST_IN_A_GROUP = 512
 _MOST_BYTES_IN_A_GROUP = 1 << 23
+_PART = 3
+"""The writer begins when a part of as many wait as were in the last group: while it is at these, requests of the others
+are read. Were all to wait first, those who send and the writer would take turns, and one of two cores would rest."""
 _CHECK_SECONDS = 1.0
 _STUCK_SECONDS = 10.0  # a group that takes longer is a sign that the store hangs
 
@@ -34,6 +37,8 @@ class Ingest:
         """Whether the writer is at work, or will be soon; ``_lock`` guards it together with ``_waiting``."""
         self._begun = 0.0
         """When the writer began with what it is at."""
+        self._enough = _MOST_IN_A_GROUP
+        """How many must wait for the writer to begin before all requests that have arrived are read."""
         self._undecided = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -54,12 +59,21 @@ class Ingest:
         self._undecided += 1
         with self._lock:
             self._waiting.append((incoming, future))
-            begin = not self._writing
-            self._writing = True
-        if begin:
-            self._begun = time.monotonic()
-            loop.call_soon(self._writer.submit, self._write, loop)  # after the other requests that have just arrived
+            number = len(self._waiting)
+        if number == 1:
+            loop.call_soon(self._begin, loop)  # if not before, then after the other requests that have just arrived
+        if number == self._enough:
+            self._begin(loop)
         return future
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Set the writer to work, unless it is, or nobody waits."""
+        with self._lock:
+            if self._writing or not self._waiting:
+                return
+            self._writing = True
+        self._begun = time.monotonic()
+        self._writer.submit(self._write, loop)
 
     def _write(self, loop: asyncio.AbstractEventLoop) -> None:
         """Commit group after group until nobody waits; in the writer's thread, which waits for nobody in between."""
@@ -81,6 +95,8 @@ class Ingest:
                 group.append(self._waiting.popleft())
                 size += len(group[-1][0].body)
             self._writing = bool(group)
+        if group:
+            self._enough = max(1, len(group) // _PART)
         return group
 
     def _committed(
