@@ -54,6 +54,19 @@ def test_create_show_verify(shuffledp, parties, tmp_path):
         assert words in " ".join(verified.out.split())
 
 
+def test_what_is_shown_can_be_copied_and_told_apart(shuffledp, parties, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    names = ["car, shared", *(f"a way that needs many words {k}" for k in range(6))]
+    (tmp_path / "names.txt").write_text("\n".join(names))
+    made = create(shuffledp, "histogram", "--domain-file", "names.txt", "--protocol", "balcer-cheu")
+    lines = made.out.splitlines()
+    assert all(len(line) <= 80 and line == line.rstrip() for line in lines)
+    assert sum(line.startswith("id ") and len(line.split()) == 2 for line in lines) == 1
+    assert '"car, shared", a way' in made.out
+    start = lines.index(next(line for line in lines if line.startswith("question")))
+    assert lines[start + 1].startswith(" " * 16 + "words")  # beside its label
+
+
 def test_json_of_verify(shuffledp, parties):
     create(shuffledp, *HISTOGRAM)
     told = shuffledp(*VERIFY, "--json").json

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from shuffledp.engines.columns import Progress
 
-__all__ = ["note", "print_json", "print_table", "progress_bar", "say", "waiting"]
+__all__ = ["note", "print_json", "print_list", "print_table", "progress_bar", "say", "waiting"]
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -42,6 +42,16 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title:
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     _console().print(table)
+
+
+def print_list(rows: Sequence[tuple[str, str]]) -> None:
+    """Labels and what belongs to each, which is wrapped beside its label."""
+    console = _console()
+    indent = max(len(label) for label, _ in rows) + 2
+    for label, content in rows:
+        for line in Text(content).wrap(console, max(20, console.width - indent)):
+            console.print(f"{label:<{indent}}{line.plain.rstrip()}", markup=False, soft_wrap=True)
+            label = ""
 
 
 def _console(*, stderr: bool = False) -> Console:

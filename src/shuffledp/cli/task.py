@@ -18,7 +18,7 @@ from shuffledp.cli.options import (
     number,
     whole_number,
 )
-from shuffledp.cli.screen import note, print_json, print_table, say, waiting
+from shuffledp.cli.screen import note, print_json, print_list, print_table, say, waiting
 from shuffledp.cli.tasks import (
     AuthorOption,
     MaxDeltaOption,
@@ -233,23 +233,21 @@ def _show(task: Task, author: str, as_json: bool) -> None:
     left = f"epsilon {guarantee.local_epsilon:.4g}" if math.isfinite(guarantee.local_epsilon) else "nothing"
     size = ReportFormat.of(task).size
     rows = [
-        ["id", task.id.hex()],
-        ["author's key", author],
-        ["population", task.population],
-        ["question", f"{task.protocol.question} {_domain(task.protocol)}".strip()],
-        ["protocol", f"{task.protocol.question}/{task.protocol.name}"],
-        ["claim", f"epsilon = {task.epsilon:g}, delta = {task.delta:g}"],
-        ["if they collude", f"{left} is left"],
-        ["users", f"{task.minimum_users:,} to {task.maximum_users:,}, {guarantee.honest_users:,} of them honest"],
-        ["open", f"{task.opens:%Y-%m-%d %H:%M:%S} to {task.closes:%Y-%m-%d %H:%M:%S} UTC"],
-        ["report", f"{task.messages_per_report:,} messages, {size:,} bytes"],
-        ["analyzer's key", task.analyzer.id],
-        ["shuffler's key", task.shuffler.id],
+        ("id", task.id.hex()),
+        ("author's key", author),
+        ("population", task.population),
+        ("question", f"{task.protocol.question} {_domain(task.protocol)}".strip()),
+        ("protocol", f"{task.protocol.question}/{task.protocol.name}"),
+        ("claim", f"epsilon = {task.epsilon:g}, delta = {task.delta:g}"),
+        ("if colluding", f"{left} is left"),
+        ("users", f"{task.minimum_users:,} to {task.maximum_users:,}, {guarantee.honest_users:,} of them honest"),
+        ("open", f"{task.opens:%Y-%m-%d %H:%M:%S} to {task.closes:%Y-%m-%d %H:%M:%S} UTC"),
+        ("report", f"{task.messages_per_report:,} messages, {size:,} bytes"),
+        ("analyzer's key", task.analyzer.id),
+        ("shuffler's key", task.shuffler.id),
     ]
-    width = max(len(label) for label, _ in rows)
     say(_plain(f"{task.name}: {task.description}" if task.description else task.name))
-    for label, content in rows:
-        say(f"{label:<{width}}  {_plain(content)}")
+    print_list([(label, _plain(content)) for label, content in rows])
 
 
 def _domain(protocol: Any) -> str:
@@ -260,7 +258,7 @@ def _domain(protocol: Any) -> str:
         return ""
     if protocol.categories is None:
         return f"of {protocol.domain_size:,} categories, numbered"
-    names = [_plain(each) for each in protocol.categories.names[:_SHOWN_NAMES]]
+    names = [f'"{each}"' if "," in each else each for each in protocol.categories.names[:_SHOWN_NAMES]]
     more = ", ..." if protocol.domain_size > _SHOWN_NAMES else ""
     return f"of {protocol.domain_size:,} categories: {', '.join(names)}{more}"
 
