@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from shuffledp.collection.keys import SigningKey
+from shuffledp.collection.wire import digest
 
 PROBLEM = "application/problem+json"
 
@@ -43,12 +44,16 @@ def test_from_the_manifest_to_the_page(client, batch):
     check_problem(client.get(path(batch)), 404, "no-batch")
     answer = client.put(path(batch), batch.signed)
     assert (answer.status, answer.json()["state"]) == (201, "receiving")
-    assert client.get(path(batch)).json() == {"state": "receiving", "missing": list(range(len(batch.chunks)))}
+    assert client.get(path(batch)).json() == {
+        "state": "receiving",
+        "manifest": digest(batch.signed).hex(),
+        "missing": list(range(len(batch.chunks))),
+    }
     for place, chunk in enumerate(batch.chunks):
         assert client.put(path(batch), batch.signed).status == 200
         assert client.put(path(batch, place), chunk).status == 201
         assert client.put(path(batch, place), chunk).status == 200
-    assert client.wait(batch) == {"state": "released", "missing": []}
+    assert client.wait(batch) == {"state": "released", "manifest": digest(batch.signed).hex(), "missing": []}
     released = client.get(f"/v1/releases/{task}")
     assert released.headers["content-type"] == "application/json"
     document = released.json()
@@ -122,7 +127,7 @@ def test_a_batch_that_cannot_be_estimated_is_refused_and_says_why_to_the_operato
     client = serve()
     analyzer = client.analyzer
     client.deliver(batch)
-    assert client.wait(batch, "refused") == {"state": "refused", "missing": []}
+    assert client.wait(batch, "refused") == {"state": "refused", "manifest": digest(batch.signed).hex(), "missing": []}
     check_problem(client.get(f"/v1/releases/{task.id.hex()}"), 404, "no-release")
     assert client.put(path(batch), batch.signed).json()["state"] == "refused"
     assert "the guarantee rests on 200" in analyzer.batches.get(task.id).reason

@@ -99,7 +99,7 @@ class FakeAnalyzer:
             before = self.manifests.setdefault(task, body)
             if before != body:
                 return 409, {"type": "urn:shuffledp:problem:another-manifest"}
-            return 201, dict(zip(("state", "missing"), self.state(task), strict=True))
+            return 201, self.told(task)
         if task not in self.manifests:
             return 404, {}
         if method == "PUT":
@@ -107,8 +107,11 @@ class FakeAnalyzer:
             assert digest(body) == self.manifest(task).chunks[index]
             self.chunks.setdefault(task, {})[index] = body
             return 201, {}
+        return 200, self.told(task)
+
+    def told(self, task: str) -> dict[str, object]:
         state, missing = self.state(task)
-        return 200, {"state": state, "missing": missing[:1000]}
+        return {"state": state, "manifest": digest(self.manifests[task]).hex(), "missing": missing[:1000]}
 
     def manifest(self, task: str) -> Manifest:
         return Manifest.from_document(json.loads(self.manifests[task])["batch"])

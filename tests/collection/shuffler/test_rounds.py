@@ -13,7 +13,7 @@ from shuffledp.collection.shuffler import release, rounds
 from shuffledp.collection.shuffler.delivery import Delivery
 from shuffledp.collection.store.interface import Incoming, RoundState
 from shuffledp.collection.store.sqlite import SqliteStore
-from shuffledp.collection.wire import Manifest
+from shuffledp.collection.wire import Manifest, digest
 from shuffledp.testing.statistics import ALPHA
 
 
@@ -192,7 +192,8 @@ def test_pauses_grow_and_are_longer_after_a_refusal(place, serve, monkeypatch):
         {"state": "complete"},
         {"state": "complete", "missing": [0]},
         {"state": "complete", "missing": None},
-        {"state": "complete", "missing": [], "task": "0" * 64},
+        {"state": "complete", "missing": [], "manifest": "0" * 64},
+        {"state": "complete", "missing": [], "manifest": None},
         {"state": ["complete"], "missing": []},
         {"state": "working", "missing": [0]},
         ["complete"],
@@ -202,7 +203,13 @@ def test_pauses_grow_and_are_longer_after_a_refusal(place, serve, monkeypatch):
 def test_an_analyzer_that_talks_nonsense(place, serve, until, answer, monkeypatch):
     form = place.task(users=3, opens=-7200, closes=-1)
     fill(place, form, 10)
-    monkeypatch.setattr(place.analyzer, "handle", lambda *_: (200, answer))
+    mine = []
+
+    def handle(_, __, body):
+        mine.append(digest(body).hex())
+        return 200, {"manifest": mine[0], **answer} if isinstance(answer, dict) else answer
+
+    monkeypatch.setattr(place.analyzer, "handle", handle)
     here = serve()
     until(lambda: len(place.analyzer.requests) >= 3)
     assert here.shuffler.store.state(form.task_id) is RoundState.SHUFFLED
@@ -213,7 +220,11 @@ def test_an_analyzer_that_talks_nonsense(place, serve, until, answer, monkeypatc
 def test_an_analyzer_that_has_it_all_already(place, serve, until, state, monkeypatch):
     form = place.task(users=3, opens=-7200, closes=-1)
     fill(place, form, 10)
-    monkeypatch.setattr(place.analyzer, "handle", lambda *_: (200, {"state": state, "missing": []}))
+    monkeypatch.setattr(
+        place.analyzer,
+        "handle",
+        lambda _, __, body: (200, {"state": state, "manifest": digest(body).hex(), "missing": []}),
+    )
     here = serve()
     until(delivered(here, form))
     assert len(place.analyzer.requests) == 1

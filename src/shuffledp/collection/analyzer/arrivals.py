@@ -165,7 +165,8 @@ class Arrivals:
         if known is None:
             return _NO_BATCH
         missing = self._batches.missing(task_id, _MOST_MISSING)
-        return json_answer({"state": known.state.value, "missing": missing}, status=status)
+        told = {"state": known.state.value, "manifest": known.manifest.hex(), "missing": missing}
+        return json_answer(told, status=status)
 
     @asynccontextmanager
     async def _body(self, request: Request, most: int) -> AsyncIterator[bytes | Answer]:

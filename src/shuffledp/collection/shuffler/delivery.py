@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from shuffledp.collection.shuffler.release import Batch, StoppingError
+from shuffledp.collection.wire import digest
 from shuffledp.errors import DataError, ShuffledpError
 
 __all__ = ["Delivery", "DeliveryError", "DeliveryRefusedError"]
@@ -104,8 +105,12 @@ def _finished(told: dict[str, Any], batch: Batch) -> str:
 
     Other servers than an analyzer may answer with 200 as well, and the batch is deleted because of this answer.
     """
-    state, missing, task = told.get("state"), told.get("missing"), told.get("task", batch.manifest.task_id.hex())
-    if not isinstance(state, str) or not isinstance(missing, list) or task != batch.manifest.task_id.hex():
+    state, missing = told.get("state"), told.get("missing")
+    if (
+        not isinstance(state, str)
+        or not isinstance(missing, list)
+        or told.get("manifest") != digest(batch.signed).hex()
+    ):
         raise DeliveryError("What answers there is no analyzer: its answer does not tell the state of this batch.")
     if state not in _DONE:
         return ""

@@ -63,7 +63,13 @@ class PostgresStore:
                 _check_durable(connection)
                 _migrate(connection)
             self._pool: ConnectionPool[Connection[Row]] = ConnectionPool(
-                address, min_size=1, max_size=_CONNECTIONS, timeout=_WAIT_SECONDS, configure=_configure, open=True
+                address,
+                min_size=1,
+                max_size=_CONNECTIONS,
+                timeout=_WAIT_SECONDS,
+                reconnect_timeout=_WAIT_SECONDS,  # pauses between attempts double: whoever waits next begins anew
+                configure=_configure,
+                open=True,
             )
 
     def open_round(self, task_id: bytes, *, maximum: int, tokens: bool) -> None:
@@ -128,7 +134,10 @@ class PostgresStore:
 
     @contextmanager
     def claim(self, task_id: bytes) -> Iterator[bool]:
-        """See the interface; the claim ends with the session, so also with the process."""
+        """See the interface; the claim ends with the session, so also with the process.
+
+        Nobody has it while a change of the round is under way: one whose connection was lost may still be committed.
+        """
         key = int.from_bytes(task_id[:8], "big", signed=True)
         with _failures():
             connection = connect(self._address, autocommit=True, connect_timeout=int(_WAIT_SECONDS))
@@ -136,8 +145,10 @@ class PostgresStore:
         try:
             with _failures():
                 row = connection.execute("SELECT pg_try_advisory_lock(%s)", (key,)).fetchone()
-            mine = bool(row and row[0])
-            yield mine
+                mine = bool(row and row[0])
+                query = "SELECT 1 FROM shuffledp.rounds WHERE task_id = %s FOR UPDATE SKIP LOCKED"
+                settled = connection.execute(query, (task_id,)).fetchone() is not None
+            yield mine and settled
         finally:
             if mine:
                 with suppress(Error):  # the server notices a session that has ended only after a while
