@@ -1,4 +1,4 @@
-"""A source of randomness whose words a test chooses, and the compiled kernels and their twins in numpy in turn."""
+"""Sources whose words or bytes a test chooses, and the compiled kernels and their twins in numpy in turn."""
 
 import numpy as np
 import pytest
@@ -23,10 +23,31 @@ class _Words:
         )
 
 
+class _Bytes:
+    """A source that hands out given bytes, then zeros."""
+
+    secure = False
+
+    def __init__(self, script: bytes):
+        self.script = script
+
+    def fill(self, out):
+        head = self.script[: len(out)]
+        out[: len(head)] = np.frombuffer(head, dtype=np.uint8)
+        out[len(head) :] = 0
+        self.script = self.script[len(out) :]
+
+
 @pytest.fixture(scope="session")
 def words_source():
     """From 64-bit words to a source that hands them out one after the other."""
     return _Words
+
+
+@pytest.fixture(scope="session")
+def bytes_source():
+    """From bytes to a source that hands them out, and then zeros."""
+    return _Bytes
 
 
 @pytest.fixture(scope="module", params=["native", "numpy"])

@@ -48,21 +48,6 @@ def flags_of_indices(probability, size, *source):
 FORMS = [bernoulli, flags_of_bits, flags_of_indices]
 
 
-class Scripted:
-    """A source that hands out given bytes, then zeros."""
-
-    secure = False
-
-    def __init__(self, script: bytes):
-        self.script = script
-
-    def fill(self, out):
-        head = self.script[: len(out)]
-        out[: len(head)] = np.frombuffer(head, dtype=np.uint8)
-        out[len(head) :] = 0
-        self.script = self.script[len(out) :]
-
-
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     "probability",
@@ -127,9 +112,9 @@ def test_sizes_and_certain_outcomes(form, size):
 
 
 @given(numerator=st.integers(0, (1 << 20) - 1), drawn=st.integers(0, (1 << 24) - 1))
-def test_few_coins_compare_every_bit(numerator, drawn):
+def test_few_coins_compare_every_bit(bytes_source, numerator, drawn):
     """The bit is exactly 'the drawn number is below the probability', however many bits that takes."""
-    source = Scripted(drawn.to_bytes(3, "big"))
+    source = bytes_source(drawn.to_bytes(3, "big"))
     assert bernoulli(Dyadic(numerator, 20), 1, source)[0] == (Fraction(drawn, 1 << 24) < Fraction(numerator, 1 << 20))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
-from shuffledp.randomness.dyadic import Dyadic
+from shuffledp.randomness.dyadic import Dyadic, Probability
 from shuffledp.randomness.inversion import CdfBounds, InversionTable
 from shuffledp.randomness.source import SYSTEM, RandomSource, number_of_draws
 from shuffledp.randomness.unimodal import unimodal_bounds
@@ -21,8 +21,9 @@ _LARGEST_TOTAL_VARIANCE = 1 << 40
 _CHUNK = 1 << 16
 
 
-def binomial(trials: int, probability: Dyadic, size: int, source: RandomSource = SYSTEM) -> NDArray[np.int64]:
+def binomial(trials: int, probability: Probability, size: int, source: RandomSource = SYSTEM) -> NDArray[np.int64]:
     """``size`` independent draws of exactly Bin(trials, probability)."""
+    probability = Dyadic.of(probability)
     trials, size = number_of_draws(trials), number_of_draws(size)
     if probability.numerator in (0, 1 << probability.bits) or trials == 0:
         fixed = trials if probability.numerator else 0
@@ -37,11 +38,12 @@ def binomial(trials: int, probability: Dyadic, size: int, source: RandomSource =
     return out
 
 
-def binomials(trials: NDArray[np.int64], probability: Dyadic, source: RandomSource = SYSTEM) -> NDArray[np.int64]:
+def binomials(trials: NDArray[np.int64], probability: Probability, source: RandomSource = SYSTEM) -> NDArray[np.int64]:
     """One draw of exactly Bin(trials[i], probability) for each entry, all independent.
 
     The trials are split into powers of two, so that a few dozen tables serve every entry.
     """
+    probability = Dyadic.of(probability)
     if np.asarray(trials).dtype.kind not in "iub" and np.size(trials):
         raise ParameterError(f"Trials are whole numbers, not {np.asarray(trials).dtype}.")
     numbers = np.asarray(trials, dtype=np.int64)

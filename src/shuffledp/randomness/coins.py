@@ -14,9 +14,17 @@ from numpy.typing import NDArray
 from shuffledp.errors import ParameterError
 from shuffledp.native import ACTIVE
 from shuffledp.randomness.binomial import binomial, power_table
-from shuffledp.randomness.dyadic import Dyadic
+from shuffledp.randomness.dyadic import Dyadic, Probability
 from shuffledp.randomness.samplers import integers
-from shuffledp.randomness.source import BUFFER_BYTES, SYSTEM, RandomSource, draw_bytes, number_of_draws, stream_of
+from shuffledp.randomness.source import (
+    BUFFER_BYTES,
+    SYSTEM,
+    RandomSource,
+    draw_bytes,
+    fill_of,
+    number_of_draws,
+    stream_of,
+)
 
 if ACTIVE:
     from shuffledp.native import _bits
@@ -43,8 +51,9 @@ _HITS_PER_BLOCK = 1 << 12
 _LEAST = 2.0**-200  # no chunk has a block of so many coins
 
 
-def bernoulli(probability: Dyadic, size: int, source: RandomSource = SYSTEM) -> NDArray[np.bool_]:
+def bernoulli(probability: Probability, size: int, source: RandomSource = SYSTEM) -> NDArray[np.bool_]:
     """``size`` independent bits, each true with exactly ``probability``."""
+    probability = Dyadic.of(probability)
     size = number_of_draws(size)
     out = np.empty(size, dtype=np.bool_)
     if probability.numerator in (0, 1 << probability.bits):
@@ -57,11 +66,12 @@ def bernoulli(probability: Dyadic, size: int, source: RandomSource = SYSTEM) -> 
     return out
 
 
-def bernoulli_bits(probability: Dyadic, size: int, source: RandomSource = SYSTEM) -> NDArray[np.uint8]:
+def bernoulli_bits(probability: Probability, size: int, source: RandomSource = SYSTEM) -> NDArray[np.uint8]:
     """The same as a bitmap: bit i mod 8 of byte i // 8, counted from the least one; bits past the last are zero.
 
     ``np.unpackbits(bitmap, count=size, bitorder="little")`` makes flags of it.
     """
+    probability = Dyadic.of(probability)
     size = number_of_draws(size)
     out = np.empty(-(-size // 8), dtype=np.uint8)
     if probability.numerator in (0, 1 << probability.bits):
@@ -79,7 +89,7 @@ def bernoulli_bits(probability: Dyadic, size: int, source: RandomSource = SYSTEM
 
 
 def bernoulli_indices(
-    probability: Dyadic,
+    probability: Probability,
     size: int,
     source: RandomSource = SYSTEM,
     *,
@@ -89,6 +99,7 @@ def bernoulli_indices(
 
     Time and memory grow with their number where they are few.
     """
+    probability = Dyadic.of(probability)
     size = number_of_draws(size)
     if np.dtype(dtype) not in (np.int64, np.uint32):
         raise ParameterError(f"Places are numbered by int64 or uint32, not {np.dtype(dtype)}.", dtype=dtype)
@@ -310,11 +321,11 @@ def _toss(probability: Dyadic, out: NDArray[np.bool_], source: RandomSource) -> 
     width = max(1, -(-probability.bits // 8))
     digits = (probability.numerator << (8 * width - probability.bits)).to_bytes(width, "big")
     first, further = digits[0], digits[1:].rstrip(b"\0")  # nothing lies below a zero digit at the end
-    undecided = []
+    undecided, fill = [], fill_of(source)
     for start in range(0, len(out), _CHUNK):
         chunk = out[start : start + _CHUNK]
         drawn = chunk.view(np.uint8)
-        source.fill(drawn)
+        fill(drawn)
         if further:
             undecided.append(np.flatnonzero(drawn == first) + start)
         np.less(drawn, first, out=chunk)

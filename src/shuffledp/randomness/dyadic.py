@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
 from shuffledp.errors import ParameterError
 
-__all__ = ["Dyadic"]
+__all__ = ["Dyadic", "Probability"]
 
 _FLOAT_BITS = 53
 _MOST_BITS = 1 << 16
@@ -43,14 +45,19 @@ class Dyadic:
         return cls(-(-numerator >> excess) << excess, bits)
 
     @classmethod
-    def of(cls, value: float | Dyadic) -> Dyadic:
-        """Exactly ``value``: every float in [0, 1] is a whole number over a power of two."""
+    def of(cls, value: Probability) -> Dyadic:
+        """Exactly ``value``: every float in [0, 1] is a whole number over a power of two, and some fractions are."""
         if isinstance(value, Dyadic):
             return value
-        if not 0 <= value <= 1:
-            raise ParameterError(f"{value} is not a probability between 0 and 1.", value=value)
-        numerator, denominator = float(value).as_integer_ratio()
-        return cls(numerator, denominator.bit_length() - 1)
+        numerator, denominator = _exact_ratio(value)
+        bits = denominator.bit_length() - 1
+        if denominator != 1 << bits or bits > _MOST_BITS:
+            raise ParameterError(
+                f"A fraction near {float(value):.6g} is no whole number over a power of two up to 2^{_MOST_BITS}; "
+                "Dyadic.at_least gives the next one above it.",
+                value=value,
+            )
+        return cls(numerator, bits)
 
     @property
     def fraction(self) -> Fraction:
@@ -67,3 +74,20 @@ class Dyadic:
 
     def __str__(self) -> str:
         return f"{float(self):.6g}"
+
+
+Probability = Dyadic | Fraction | float
+"""What samplers take for a probability, and draw with exactly: a fraction must be over a power of two."""
+
+
+def _exact_ratio(value: Fraction | float) -> tuple[int, int]:
+    """Numerator and denominator of a number between 0 and 1, of Python's or of numpy's."""
+    if not isinstance(value, int | float | Fraction | np.integer | np.floating):
+        raise ParameterError(
+            f"A probability is a number between 0 and 1, not an object of type {type(value).__name__}.", value=value
+        )
+    if not 0 <= value <= 1:  # true for a NaN too
+        raise ParameterError(f"{value} is not a probability between 0 and 1.", value=value)
+    if isinstance(value, float | np.floating):
+        return value.as_integer_ratio()
+    return int(value.numerator), int(value.denominator)

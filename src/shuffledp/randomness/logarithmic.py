@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
 from shuffledp.randomness.computable import NegativeLogarithm
-from shuffledp.randomness.dyadic import Dyadic
+from shuffledp.randomness.dyadic import Dyadic, Probability
 from shuffledp.randomness.inversion import CdfBounds, InversionTable
 from shuffledp.randomness.samplers import geometric
 from shuffledp.randomness.source import SYSTEM, RandomSource, draw_words
@@ -27,8 +27,9 @@ _NEGLIGIBLE = 1e-9  # what the table leaves to the slower route
 _CHUNK = 1 << 16
 
 
-def logarithmic(ratio: Dyadic, size: int, source: RandomSource = SYSTEM) -> NDArray[np.int64]:
+def logarithmic(ratio: Probability, size: int, source: RandomSource = SYSTEM) -> NDArray[np.int64]:
     """``size`` independent K with Pr[K = k] = ratio^k / (-k ln(1 - ratio)) exactly, for k = 1, 2, 3, ..."""
+    ratio = Dyadic.of(ratio)
     if ratio.numerator == 0 or ratio.complement.fraction < Fraction(1, 1 << LEAST_COMPLEMENT_BITS):
         raise ParameterError(
             f"The ratio {ratio} of a logarithmic law must lie above 0 and at most at 1 - 2^-{LEAST_COMPLEMENT_BITS}.",

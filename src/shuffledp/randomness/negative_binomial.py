@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
 from shuffledp.randomness.computable import NegativeLogarithm
-from shuffledp.randomness.dyadic import Dyadic
+from shuffledp.randomness.dyadic import Dyadic, Probability
 from shuffledp.randomness.inversion import CdfBounds, InversionTable
 from shuffledp.randomness.logarithmic import LEAST_COMPLEMENT_BITS, logarithmic
 from shuffledp.randomness.poisson import poisson
@@ -28,12 +28,15 @@ _LARGEST_MEAN = 1 << 40
 _CLUSTERS_AT_ONCE = 1 << 20
 
 
-def negative_binomial(shape: Fraction, ratio: Dyadic, size: int, source: RandomSource = SYSTEM) -> NDArray[np.int64]:
+def negative_binomial(
+    shape: Fraction, ratio: Probability, size: int, source: RandomSource = SYSTEM
+) -> NDArray[np.int64]:
     """``size`` independent K with Pr[K = k] = C(k + shape - 1, k) (1 - ratio)^shape ratio^k exactly.
 
     The sum of n draws of shape s is one draw of shape n s; shape 1 is the geometric law. A ratio
     above 1 - 2^-10 is drawn cluster by cluster, at a cost of -shape ln(1 - ratio) clusters each.
     """
+    ratio = Dyadic.of(ratio)
     shape = _check(shape, ratio)
     if size < 0:
         raise ParameterError(f"{size} draws are not possible; ask for 0 or more.", size=size)
@@ -52,7 +55,7 @@ def negative_binomial(shape: Fraction, ratio: Dyadic, size: int, source: RandomS
 
 
 def scattered_negative_binomial(
-    shape: Fraction, ratio: Dyadic, cells: int, source: RandomSource = SYSTEM
+    shape: Fraction, ratio: Probability, cells: int, source: RandomSource = SYSTEM
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """One draw of ``negative_binomial`` for each of ``cells`` cells, as the cells that are not zero and their values.
 
@@ -61,6 +64,7 @@ def scattered_negative_binomial(
     binomial count is a Poisson number of clusters with independent logarithmic sizes, and Poisson
     numbers of many cells are one Poisson number thrown uniformly.
     """
+    ratio = Dyadic.of(ratio)
     shape = _check(shape, ratio)
     if not 0 <= cells < 1 << 63:
         raise ParameterError(f"The number of cells {cells} must lie between 0 and 2^63 - 1.", cells=cells)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
 from shuffledp.native import ACTIVE
-from shuffledp.randomness.dyadic import Dyadic
+from shuffledp.randomness.dyadic import Dyadic, Probability
 from shuffledp.randomness.inversion import CdfBounds, InversionTable
 from shuffledp.randomness.source import BUFFER_BYTES, SYSTEM, RandomSource, draw_words, number_of_draws, stream_of
 
@@ -57,8 +57,9 @@ def _integers_natively(bound: int, size: int, source: RandomSource) -> NDArray[n
     return out
 
 
-def geometric(ratio: Dyadic, size: int, source: RandomSource = SYSTEM) -> NDArray[np.int64]:
+def geometric(ratio: Probability, size: int, source: RandomSource = SYSTEM) -> NDArray[np.int64]:
     """``size`` independent K with Pr[K = k] = (1 - ratio) ratio^k exactly, for k = 0, 1, 2, ..."""
+    ratio = Dyadic.of(ratio)
     if not 0 <= ratio.numerator < 1 << ratio.bits:
         raise ParameterError(f"The ratio {ratio} of a geometric law must be below 1.", ratio=ratio)
     table = _geometric_table(ratio)
@@ -71,7 +72,7 @@ def geometric(ratio: Dyadic, size: int, source: RandomSource = SYSTEM) -> NDArra
     return out
 
 
-def discrete_laplace(ratio: Dyadic, size: int, source: RandomSource = SYSTEM) -> NDArray[np.int64]:
+def discrete_laplace(ratio: Probability, size: int, source: RandomSource = SYSTEM) -> NDArray[np.int64]:
     """``size`` independent X with Pr[X = x] proportional to ratio^|x| exactly.
 
     With ratio = e^(-epsilon), rounded up, this is the noise that makes a count epsilon-private.

@@ -26,6 +26,7 @@ __all__ = [
     "SystemRandomness",
     "draw_bytes",
     "draw_words",
+    "fill_of",
     "number_of_draws",
     "stream_of",
 ]
@@ -117,10 +118,25 @@ def number_of_draws(size: int) -> int:
     return number
 
 
+def fill_of(source: RandomSource) -> Callable[[NDArray[np.uint8]], None]:
+    """What overwrites arrays with random bytes of the source, if it is one."""
+    if type(source) is SystemRandomness:  # the usual one, quickly
+        return source.fill
+    if isinstance(source, type):
+        given = f"the class {source.__name__}"
+    elif callable(getattr(source, "fill", None)):
+        return source.fill
+    else:
+        given = f"an object of type {type(source).__name__}"
+    raise ParameterError(
+        f"Random bits cannot come from {given}; give SYSTEM, or InsecureSeededRandomness(seed) in tests.", source=source
+    )
+
+
 def draw_bytes(count: int, source: RandomSource) -> NDArray[np.uint8]:
     """``count`` independent uniform bytes."""
     out = np.empty(count, dtype=np.uint8)
-    source.fill(out)
+    fill_of(source)(out)
     return out
 
 
@@ -137,7 +153,7 @@ def stream_of(source: RandomSource, expected_bytes: int) -> Callable[[NDArray[np
     what is returned here. So it must not be kept. In a child process it has no part in its parent's stream.
     """
     if type(source) is not SystemRandomness or expected_bytes < _LARGE_BYTES:
-        return source.fill
+        return fill_of(source)
     owner = os.getpid()
     cipher = _encryptor(os.urandom(_KEY_BYTES), nonce=0)
 

@@ -11,6 +11,7 @@ from shuffledp.errors import ParameterError
 from shuffledp.native import ACTIVE
 from shuffledp.native.cores import available_cores
 from shuffledp.randomness import SYSTEM, RandomSource, SystemRandomness
+from shuffledp.randomness.source import fill_of
 from shuffledp.shuffling.by_keys import permute_by_keys
 
 __all__ = ["permute", "threads_for"]
@@ -43,6 +44,7 @@ def threads_for(source: RandomSource, asked: int | None = None) -> int:
     """How many threads may draw from the source: as many as were asked for, or as there are cores."""
     if asked is not None and (not isinstance(asked, int) or asked < 1):
         raise ParameterError(f"A permutation needs at least one thread, not {asked!r}.", threads=asked)
+    fill_of(source)  # refuses what is no source, before anything is moved
     if not isinstance(source, SystemRandomness):
         return 1
     return available_cores() if asked is None else asked

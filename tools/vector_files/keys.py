@@ -1,0 +1,43 @@
+"""Keys that follow from labels, and sealing whose randomness does too. They are public: never use them elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from shuffledp.collection.keys import SealingKey, SigningKey
+
+__all__ = ["ANALYZER", "AUTHOR", "OTHER_ANALYZER", "SHUFFLER", "STRANGER", "seal", "secret_of"]
+
+
+def secret_of(label: str) -> bytes:
+    """32 bytes that follow from the label."""
+    return hashlib.sha256(f"shuffledp test vectors v1: {label}".encode()).digest()
+
+
+AUTHOR, STRANGER, SHUFFLER = (SigningKey(secret_of(label)) for label in ("author", "stranger", "shuffler"))
+ANALYZER, OTHER_ANALYZER = SealingKey(secret_of("analyzer")), SealingKey(secret_of("other analyzer"))
+
+
+def seal(label: str, content: bytes, info: bytes, key: SealingKey = ANALYZER) -> bytes:
+    """HPKE of RFC 9180 in base mode, written out, with an ephemeral key that follows from the label."""
+    ephemeral = X25519PrivateKey.from_private_bytes(secret_of(f"ephemeral {label}"))
+    encapsulated, public = ephemeral.public_key().public_bytes_raw(), key.public.raw
+    kem, suite = b"KEM\x00\x20", b"HPKE\x00\x20\x00\x01\x00\x01"
+
+    def extract(given: bytes, salt: bytes, name: bytes, content: bytes) -> bytes:
+        return hmac.digest(salt or bytes(32), b"HPKE-v1" + given + name + content, "sha256")
+
+    def expand(given: bytes, secret: bytes, name: bytes, info: bytes, length: int) -> bytes:
+        labelled = length.to_bytes(2, "big") + b"HPKE-v1" + given + name + info
+        return hmac.digest(secret, labelled + b"\x01", "sha256")[:length]
+
+    point = ephemeral.exchange(X25519PublicKey.from_public_bytes(public))
+    shared = expand(kem, extract(kem, b"", b"eae_prk", point), b"shared_secret", encapsulated + public, 32)
+    context = b"\x00" + extract(suite, b"", b"psk_id_hash", b"") + extract(suite, b"", b"info_hash", info)
+    secret = extract(suite, shared, b"secret", b"")
+    nonce = expand(suite, secret, b"base_nonce", context, 12)
+    return encapsulated + AESGCM(expand(suite, secret, b"key", context, 16)).encrypt(nonce, content, b"")
