@@ -156,3 +156,26 @@ def test_what_is_no_source_is_refused_in_one_line(source, words):
         with pytest.raises(ParameterError) as raised:
             draw(source)
         assert str(raised.value) == expected, name
+
+
+@pytest.mark.parametrize("bound", [2.5, 2.0, "6", None, 0, -1, (1 << 64) + 1])
+@pytest.mark.parametrize("size", [4, MANY])
+def test_the_bound_of_integers_is_a_whole_number(bound, size):
+    with pytest.raises(ParameterError, match="must be a whole number between 1 and 2"):
+        integers(bound, size)
+
+
+def test_a_bound_may_be_of_numpy():
+    assert integers(np.int32(1), 5).tolist() == [0] * 5
+
+
+@pytest.mark.parametrize(("numerator", "bits"), [(0.5, 64), (1, 64.0), ("1", 64)])
+def test_a_dyadic_number_is_made_of_whole_numbers(numerator, bits):
+    with pytest.raises(ParameterError, match=r"Dyadic\.of takes any exact number"):
+        Dyadic(numerator, bits)
+
+
+@pytest.mark.parametrize("seed", [1.5, "x", None])
+def test_a_seed_is_a_whole_number(seed):
+    with pytest.raises(ParameterError, match="cannot be a seed"):
+        InsecureSeededRandomness(seed)

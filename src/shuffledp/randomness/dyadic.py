@@ -23,6 +23,12 @@ class Dyadic:
     bits: int = 64
 
     def __post_init__(self) -> None:
+        if not isinstance(self.numerator, int) or not isinstance(self.bits, int):
+            raise ParameterError(
+                f"{self.numerator!r} and {self.bits!r} are not both whole numbers; Dyadic.of takes any exact number.",
+                numerator=self.numerator,
+                bits=self.bits,
+            )
         if not 0 <= self.bits <= _MOST_BITS or not 0 <= self.numerator <= 1 << self.bits:
             raise ParameterError(
                 f"{self.numerator}/2^{self.bits} is not a probability: "

@@ -25,8 +25,9 @@ _FEW = 1 << 10  # so few numbers are drawn as quickly without the kernel
 
 def integers(bound: int, size: int, source: RandomSource = SYSTEM) -> NDArray[np.uint64]:
     """``size`` independent integers, each exactly uniform on 0 .. bound - 1 (bound <= 2**64)."""
-    if not 1 <= bound <= 1 << 64:
-        raise ParameterError(f"The bound {bound} must lie between 1 and 2^64.", bound=bound)
+    if not isinstance(bound, int | np.integer) or not 1 <= bound <= 1 << 64:
+        raise ParameterError(f"The bound {bound!r} must be a whole number between 1 and 2^64.", bound=bound)
+    bound = int(bound)
     size = number_of_draws(size)
     if ACTIVE and size > _FEW and bound < 1 << 64:
         return _integers_natively(bound, size, source)

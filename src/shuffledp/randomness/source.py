@@ -90,6 +90,8 @@ class InsecureSeededRandomness:
     """
 
     def __init__(self, seed: int) -> None:
+        if not isinstance(seed, int | np.integer):
+            raise ParameterError(f"{seed!r} cannot be a seed; a whole number is needed.", seed=seed)
         self._key = hashlib.sha256(b"shuffledp insecure seed %d" % seed).digest()
         self._requests = 0
 
