@@ -40,6 +40,11 @@ def test_randomizing_loads_little(code):
     assert heavy == []
 
 
+def test_a_command_loads_only_what_it_needs():
+    heavy, _ = loaded_after("import shuffledp.cli.main")
+    assert heavy == ["typer", "rich"]
+
+
 def test_the_test_can_fail():
     heavy, _ = loaded_after("import scipy.special")
     assert heavy == ["scipy"]

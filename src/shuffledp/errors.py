@@ -71,5 +71,9 @@ class RefusedError(ShuffledpError):
     """A server answered, and its answer is no."""
 
 
+class StoppedError(ShuffledpError):
+    """The user broke it off; the message says what was done until then."""
+
+
 class UnreachableError(ShuffledpError):
     """A server did not answer, or asked to come back too often."""

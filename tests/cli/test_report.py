@@ -3,9 +3,11 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -145,6 +147,40 @@ def test_it_can_be_sent_without_a_value(report, place, server):
     assert report("--state", "device").status == 0
     nothing = report("--state", "other")
     assert (nothing.status, "no report to send" in nothing.error) == (2, True)
+
+
+def test_what_is_decided_stays_so_without_a_value(report, place, server):
+    place.task()
+    report(*ONE)
+    again = report("--state", "device", "--json")
+    assert (again.status, again.json["state"]) == (0, "delivered")
+    server.answers = [(410, "closed")]
+    assert report("--value", "bus", "--state", "other").status == 1
+    again = report("--state", "other")
+    assert (again.status, again.error) == (
+        1,
+        "error: The report of this device was not taken, and is not sent again: closed.",
+    )
+    assert len(server.bodies) == 2
+
+
+def test_an_interrupt_tells_what_was_sent(place, server, tmp_path):
+    task = place.task()
+    place.csv(*["bus"] * 20_000)
+    arguments = ["report", "--task", "task.json", "--author", "author.pub", "--server", server.url, *MANY, "--json"]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "shuffledp", *arguments], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 60
+    while len(server.bodies) < 50 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    running.send_signal(signal.SIGTERM)
+    out, errors = running.communicate(timeout=60)
+    told = json.loads(out)
+    assert running.returncode == 130
+    assert told["task"] == task.id.hex()
+    assert 50 <= told["delivered"] == len(server.bodies) == 20_000 - told["unsent"] < 20_000
+    assert f"interrupted; {told['delivered']:,} reports are with the shuffler" in errors.decode()
 
 
 def test_refused(report, place, server):

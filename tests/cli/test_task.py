@@ -67,6 +67,23 @@ def test_what_is_shown_can_be_copied_and_told_apart(shuffledp, parties, tmp_path
     assert lines[start + 1].startswith(" " * 16 + "words")  # beside its label
 
 
+def test_best_is_nothing_that_one_device_can_spoil(shuffledp, parties, tmp_path):
+    bounds = ("sum", "--lower", 0, "--upper", 100, "--whole")
+    best = create(shuffledp, *bounds)
+    assert best.status == 0
+    assert "sum/split-and-mix" not in best.out
+    assert "one device" not in best.err
+    named = create(shuffledp, *bounds, "--protocol", "split-and-mix", rest=[*REST[:-1], "named.json"])
+    assert named.status == 0
+    for told in (named, shuffledp("task", "show", "named.json")):
+        assert "with split-and-mix one device that breaks the rules moves the result anywhere" in told.err
+
+
+def test_a_round_that_is_over_cannot_be_made(shuffledp, parties):
+    made = create(shuffledp, *HISTOGRAM, "--opens", "2020-01-01T00:00:00Z")
+    assert (made.status, "would be over: it closes at 2020-01-01 02:00:00 UTC" in made.error) == (2, True)
+
+
 def test_json_of_verify(shuffledp, parties):
     create(shuffledp, *HISTOGRAM)
     told = shuffledp(*VERIFY, "--json").json

@@ -40,7 +40,9 @@ def test_files(kind, mask, tmp_path):
     assert mode(tmp_path / "k.pub") == 0o644 & ~mask
     assert kind.load(tmp_path / "k") == key
     assert PUBLIC[kind].load(tmp_path / "k.pub") == key.public
-    assert PUBLIC[kind].load(tmp_path / "k") == key.public  # the public part of a private file
+    with pytest.raises(DataError, match="holds a private key; give the public one"):
+        PUBLIC[kind].load(tmp_path / "k")
+    assert PUBLIC[kind].load(tmp_path / "k", of_private=True) == key.public
     assert to_base64(key.secret) not in (tmp_path / "k.pub").read_text()
 
 
@@ -90,7 +92,7 @@ def test_kinds_are_told_apart(tmp_path):
     with pytest.raises(DataError, match="no private signing key"):
         SigningKey.load(tmp_path / "public")
     with pytest.raises(ParameterError, match="sealing key is an object"):
-        SealingPublicKey.load(tmp_path / "signing")
+        SealingPublicKey.load(tmp_path / "public")
     same = bytes(range(32))
     assert VerifyingKey(same).id != SealingPublicKey(same).id
 

@@ -254,9 +254,10 @@ def test_protocols_that_trust_a_party_with_the_values(name, parties):
     [
         ({"name": ""}, "needs a name"),
         ({"population": ""}, "needs a name"),
-        ({"name": "a\nb"}, "printable"),
-        ({"description": "\x1b[31m"}, "printable"),
-        ({"description": "x" * 2001}, "at most 2,000"),
+        ({"name": "a\nb"}, r"The name of a task has the character U\+000A, which is not printable"),
+        ({"description": "\x1b[31m"}, r"The description of a task has the character U\+001B"),
+        ({"population": "a\u00a0b"}, r"The population of a task has the character U\+00A0"),
+        ({"description": "x" * 2001}, "has 2,001 characters, more than 2,000"),
         ({"maximum_users": 999}, "cannot reach its minimum"),
         ({"maximum_users": 10**9 + 1}, "larger than"),
         ({"opens": datetime(2026, 1, 1)}, "time zone"),
@@ -265,6 +266,14 @@ def test_protocols_that_trust_a_party_with_the_values(name, parties):
 def test_what_makes_no_task(change, words, parties):
     with pytest.raises(ParameterError, match=words):
         parties.task(NAMES[0], **change)
+
+
+def test_a_category_that_steers_a_terminal(parties):
+    protocol = sdp.find("histogram", "k-rr").calibrate(
+        users=1000, epsilon=2, delta=1e-6, categories=sdp.Categories(("bus", "a\x1b[2J"))
+    )
+    with pytest.raises(ParameterError, match=r"A category has the control character U\+001B"):
+        parties.around(protocol, 1)
 
 
 def test_times(parties):

@@ -14,7 +14,6 @@ from shuffledp.cli.options import whole_number
 from shuffledp.cli.screen import print_table, progress_bar, say, waiting
 from shuffledp.datasets import COMMUTE_MODES, commute_path
 from shuffledp.domain import Categories
-from shuffledp.engines.columns import read_column
 from shuffledp.errors import ParameterError, RefusedError
 from shuffledp.figures import bars, check_figure_path
 from shuffledp.output import check_writable, write_all
@@ -102,6 +101,8 @@ def demo(
 
 
 def _answers(devices: int) -> list[str]:
+    from shuffledp.engines.columns import read_column
+
     found: list[str] = []
     for batch in read_column(commute_path(), "mode"):
         found += [text for text in batch.to_pylist() if text is not None]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from shuffledp.domain import Categories
-from shuffledp.engines.local import FileColumn
 from shuffledp.errors import DomainError, ParameterError
+
+if TYPE_CHECKING:
+    from shuffledp.engines.local import FileColumn
 
 __all__ = ["ChosenDomain", "choose_domain"]
 

@@ -92,7 +92,7 @@ def _public(file: Path) -> Any:
     reason = ""
     for kind in (VerifyingKey, SealingPublicKey):
         try:
-            return kind.load(file)
+            return kind.load(file, of_private=True)
         except ParameterError as error:
             reason = reason or str(error)
     raise DataError(f"{file} holds no key: {reason}", path=str(file))

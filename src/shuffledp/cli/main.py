@@ -19,14 +19,16 @@ from shuffledp.cli.demo import demo
 from shuffledp.cli.doctor import doctor
 from shuffledp.cli.keys import keys_app
 from shuffledp.cli.plan import plan_count, plan_histogram, plan_mean, plan_sum
+from shuffledp.cli.release import release
 from shuffledp.cli.report import report
 from shuffledp.cli.reproduce import reproduce
 from shuffledp.cli.run import run_count, run_histogram
 from shuffledp.cli.run_numbers import run_mean, run_sum
+from shuffledp.cli.screen import one_line
 from shuffledp.cli.serve import serve_app
 from shuffledp.cli.solve import solve_chasing, solve_jumping, solve_support
 from shuffledp.cli.task import task_app
-from shuffledp.errors import DomainError, ParameterError, ShuffledpError
+from shuffledp.errors import DomainError, ParameterError, ShuffledpError, StoppedError
 from shuffledp.native import STATUS
 
 __all__ = ["app", "main"]
@@ -66,6 +68,7 @@ app.command()(account)
 app.command()(audit)
 app.command()(reproduce)
 app.command()(report)
+app.command()(release)
 app.command()(demo)
 app.command()(doctor)
 
@@ -126,6 +129,8 @@ def _run(arguments: list[str]) -> int:
         return _fail(message, 2) if message else 2  # no arguments at all: the help was shown
     except (ParameterError, DomainError) as error:
         return _fail(str(error), 2)
+    except StoppedError as error:
+        return _fail(str(error), _INTERRUPT_STATUS)
     except ShuffledpError as error:
         return _fail(str(error), 1)
     except (KeyboardInterrupt, typer.Abort):
@@ -143,7 +148,5 @@ def _run(arguments: list[str]) -> int:
 
 
 def _fail(message: str, status: int) -> int:
-    line = " ".join(message.split())
-    shown = "".join(each if each.isprintable() else "?" for each in line)  # bytes of a broken file stay off the screen
-    typer.echo(f"error: {shown}", err=True)
+    typer.echo(f"error: {one_line(message)}", err=True)
     return status

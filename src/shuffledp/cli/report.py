@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -13,10 +13,11 @@ from shuffledp.cli.options import JsonOption, number, whole_number
 from shuffledp.cli.report_values import read_tokens, read_values, value_of
 from shuffledp.cli.screen import note, print_json, print_table, progress_bar, say
 from shuffledp.cli.tasks import AuthorOption, naming, read_authentic, read_task_bytes, read_verifying_key
-from shuffledp.errors import ParameterError
+from shuffledp.errors import ParameterError, RefusedError, StoppedError
 
 if TYPE_CHECKING:
     from shuffledp.collection.client import Connection, Patience, Policy
+    from shuffledp.collection.task import Task
 
 __all__ = ["report"]
 
@@ -93,7 +94,8 @@ def report(
 ) -> None:
     """Verify a task, randomize a value once, seal it and send it; or do so for every row of a file.
 
-    What could not be sent is kept in --state; the same command, also without --value, sends it again unchanged.
+    What could not be sent is kept in --state; the same command, also without --value, sends it again unchanged. Devices
+    of --csv keep nothing: the same command again would report for them twice.
 
     Example: shuffledp report --task task.json --author author.key.pub --server https://shuffler.example
     --value bus --state device
@@ -121,28 +123,43 @@ def report(
     found = read_authentic(task, author)
     policy.check(found)
     values = read_values(found, csv, column, equals=equals, drop_missing=drop_missing, devices=devices)
+    _many(found, values, connections, sending, as_json)
+
+
+def _many(task: Task, values: Sequence[Any], connections: int, sending: _Sending, as_json: bool) -> None:
+    """Simulated devices, one for each value; a summary is shown also if it is broken off."""
     from shuffledp.collection.client import Devices
 
     started = time.monotonic()
+    stopped = False
     with progress_bar(f"Reporting for {len(values):,} devices") as progress:
-        summary = Devices(
-            found,
+        devices = Devices(
+            task,
             values,
-            connect=connect,
+            connect=sending.connect,
             connections=connections,
             patience=sending.patience,
             tokens=sending.tokens,
             progress=progress,
-        ).report()
-    seconds = time.monotonic() - started
+        )
+        try:
+            devices.report()
+        except KeyboardInterrupt:
+            stopped = True
+    summary, seconds = devices.summary, time.monotonic() - started
     if as_json:
-        print_json({"task": found.id.hex(), **summary.to_json(), "seconds": round(seconds, 3)})
+        print_json({"task": task.id.hex(), **summary.to_json(), "seconds": round(seconds, 3)})
     else:
         say(f"{summary.delivered:,} of {summary.devices:,} reports were delivered in {seconds:.1f} s.")
         rows = [[reason, f"{count:,}"] for reason, count in sorted(summary.refused.items())]
         rows += [["not sent", f"{summary.unsent:,}"]] if summary.unsent else []
         if rows:
             print_table(["not delivered because", "devices"], rows)
+    if stopped:
+        raise StoppedError(
+            f"interrupted; {summary.delivered:,} reports are with the shuffler. Simulated devices keep nothing: "
+            "the same command again would report for them twice."
+        )
     if summary.delivered < summary.devices:
         raise typer.Exit(1)
 
@@ -156,9 +173,11 @@ def _one(
     key, content = read_verifying_key(author), read_task_bytes(task)
     with naming(task):
         client = Client(content, author=key, state=state, policy=policy)
-    if client.state is not State.PENDING:
-        if value is None:
-            raise ParameterError(f"There is no report to send (state: {client.state.value}); give --value.")
+    if client.state is State.NONE and value is None:
+        raise ParameterError("There is no report to send; give --value.")
+    if client.state in (State.CLOSED, State.REFUSED) and value is None:
+        raise RefusedError(f"The report of this device was not taken, and is not sent again: {client.state.value}.")
+    if client.state is not State.PENDING and value is not None:
         client.report(value_of(client.task, value))
     elif value is not None:
         note("a report from before waits to be sent; it is sent unchanged, and --value is not looked at.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +15,6 @@ from shuffledp.cli.domains import ChosenDomain
 from shuffledp.cli.options import Calibration
 from shuffledp.cli.results import check_result_path, result_content
 from shuffledp.cli.screen import note, say, waiting
-from shuffledp.engines.local import run_counts, run_places
 from shuffledp.errors import ParameterError
 from shuffledp.figures import check_figure_path
 from shuffledp.output import write_all
@@ -138,11 +138,15 @@ def run_one(
     """One round over users of whom so many hold each index, or whose numbers lie at these places."""
     with waiting("Randomizing, shuffling and counting"):
         protocol = target.protocol_for(question)
-        run = ENGINES[engine][question.shelf == "sum"]
+        run = _engine(engine)[question.shelf == "sum"]
         return run(values, lambda _: protocol, estimator=estimator or "", route=route, source=_source(seed))
 
 
-ENGINES = {Engine.local: (run_counts, run_places)}
+def _engine(engine: Engine) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """What runs a round of counts, and one of places; loaded when it is needed, since it takes a while."""
+    from shuffledp.engines.local import run_counts, run_places
+
+    return {Engine.local: (run_counts, run_places)}[engine]
 
 
 def check_paths(*paths: Path | None) -> None:

@@ -40,7 +40,6 @@ from shuffledp.cli.rounds import (
     with_caveats,
 )
 from shuffledp.cli.screen import print_json, print_table, progress_bar, say
-from shuffledp.engines.local import FileColumn
 from shuffledp.planning import Count, Histogram
 
 __all__ = ["run_count", "run_histogram"]
@@ -73,6 +72,8 @@ def run_count(
 
     Example: shuffledp run count survey.csv --column smoker --epsilon 1 --delta 1e-6
     """
+    from shuffledp.engines.local import FileColumn
+
     target = Target(protocol, epsilon, delta, calibration, honest_fraction)
     check_early("count", target, estimator, confidence, out, plot)
     check_paths(data, None, out, plot)
@@ -128,6 +129,8 @@ def run_histogram(
 
     Example: shuffledp run histogram survey.csv --column mode --domain bus,bike,car --epsilon 1 --delta 1e-6
     """
+    from shuffledp.engines.local import FileColumn
+
     target = Target(protocol, epsilon, delta, calibration, honest_fraction)
     check_early("histogram", target, estimator, confidence, out, plot)
     check_paths(data, domain_file, out, plot)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -46,8 +46,10 @@ from shuffledp.cli.rounds import (
 )
 from shuffledp.cli.screen import print_json, progress_bar, say
 from shuffledp.domain import Interval
-from shuffledp.engines.local import FileColumn
 from shuffledp.planning import Mean, Sum
+
+if TYPE_CHECKING:
+    from shuffledp.engines.local import FileColumn
 
 __all__ = ["run_mean", "run_sum"]
 
@@ -79,6 +81,8 @@ def _command(statistic: str, purpose: str) -> Callable[..., None]:
         insecure_seed: SeedOption = None,
         as_json: JsonOption = False,
     ) -> None:
+        from shuffledp.engines.local import FileColumn
+
         target = Target(protocol, epsilon, delta, calibration, honest_fraction)
         interval = Interval(lower, upper, whole)
         _run_numbers(

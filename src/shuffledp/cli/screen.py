@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from shuffledp.engines.columns import Progress
+if TYPE_CHECKING:
+    from shuffledp.engines.columns import Progress
 
-__all__ = ["note", "print_json", "print_list", "print_table", "progress_bar", "say", "waiting"]
+__all__ = ["note", "one_line", "plain", "print_json", "print_list", "print_table", "progress_bar", "say", "waiting"]
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -25,6 +26,16 @@ def print_json(value: dict[str, Any]) -> None:
 def say(text: str = "") -> None:
     """A paragraph on standard output, wrapped to the terminal."""
     _console().print(text, markup=False)
+
+
+def one_line(text: str) -> str:
+    """The text on one line; what cannot be shown, such as bytes of a broken file, stays off the screen."""
+    return "".join(each if each.isprintable() else "?" for each in " ".join(text.split()))
+
+
+def plain(text: str) -> str:
+    """What others wrote must not steer the terminal."""
+    return "".join(each if each.isprintable() else "?" for each in text)
 
 
 def note(text: str) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from shuffledp.cli.options import JsonOption, whole_number
 from shuffledp.cli.screen import print_json, say
-from shuffledp.cli.serve_analyzer import serve_analyzer
+from shuffledp.cli.serve_analyzer import fail_for_each, serve_analyzer
 from shuffledp.errors import MissingPackageError
 
 if TYPE_CHECKING:
@@ -79,16 +79,20 @@ serve_app.command("analyzer")(serve_analyzer)  # it imports what opens messages 
 
 
 def _check(settings: ShufflerSettings, as_json: bool) -> None:
-    from shuffledp.collection.shuffler.server import check_shuffler
+    from shuffledp.collection.shuffler.server import check_shuffler, check_store_of
 
     key, book = check_shuffler(settings)
+    check_store_of(settings)
+    refused = [str(each) for each in book.refused]
     tasks = [{"task": each.name, "name": each.task.name, "closes": each.task.closes.isoformat()} for each in book]
     if as_json:
-        print_json({"role": "shuffler", "key": key.public.id, "tasks": tasks})
-        return
-    say(f"The shuffler with the key {key.public.id} is in order; it serves {len(tasks):,} tasks.")
-    for each in tasks:
-        say(f"{each['task'][:16]}  closes {each['closes']}  {each['name']}")
+        print_json({"role": "shuffler", "key": key.public.id, "tasks": tasks, "refused": refused})
+    else:
+        others = f", but for {len(refused):,} files of tasks" if refused else ""
+        say(f"The shuffler with the key {key.public.id} is in order{others}; it serves {len(tasks):,} tasks.")
+        for each in tasks:
+            say(f"{each['task'][:16]}  closes {each['closes']}  {each['name']}")
+    fail_for_each(refused)
 
 
 @serve_app.command("tokens")

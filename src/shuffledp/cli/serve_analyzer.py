@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from shuffledp.cli.options import JsonOption, whole_number
-from shuffledp.cli.screen import print_json, say
+from shuffledp.cli.screen import one_line, print_json, say
 
 if TYPE_CHECKING:
     from shuffledp.collection.analyzer.settings import AnalyzerSettings
 
-__all__ = ["serve_analyzer"]
+__all__ = ["fail_for_each", "serve_analyzer"]
 
 
 def serve_analyzer(
@@ -65,13 +66,24 @@ def _check(settings: AnalyzerSettings, as_json: bool) -> None:
     told = overview(settings)
     if as_json:
         print_json(told)
-        return
-    say(f"The settings are in order: {len(told['tasks']):,} tasks, {len(told['populations']):,} populations.")
-    for task in told["tasks"]:
-        say(f"{task['name']}: {_state(task)}")
-    for name, spent in told["populations"].items():
-        shown = "?" if spent["spent_epsilon"] is None else f"{spent['spent_epsilon']:.4g}"
-        say(f"{name}: epsilon {shown} of {spent['epsilon']:g} spent in {spent['releases']:,} releases.")
+    else:
+        others = f", but for {len(told['refused']):,} files of tasks" if told["refused"] else ""
+        counts = f"{len(told['tasks']):,} tasks, {len(told['populations']):,} populations"
+        say(f"The settings are in order{others}: {counts}.")
+        for task in told["tasks"]:
+            say(f"{task['name']}: {_state(task)}")
+        for name, spent in told["populations"].items():
+            shown = "?" if spent["spent_epsilon"] is None else f"{spent['spent_epsilon']:.4g}"
+            say(f"{name}: epsilon {shown} of {spent['epsilon']:g} spent in {spent['releases']:,} releases.")
+    fail_for_each(told["refused"])
+
+
+def fail_for_each(problems: Sequence[str]) -> None:
+    """One line for every problem; if there is one, end with status 1."""
+    for each in problems:
+        typer.echo(f"error: {one_line(each)}", err=True)
+    if problems:
+        raise typer.Exit(1)
 
 
 def _state(task: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +19,7 @@ from shuffledp.cli.options import (
     number,
     whole_number,
 )
-from shuffledp.cli.screen import note, print_json, print_list, print_table, say, waiting
+from shuffledp.cli.screen import note, plain, print_json, print_list, print_table, say, waiting
 from shuffledp.cli.tasks import (
     AuthorOption,
     MaxDeltaOption,
@@ -32,7 +33,7 @@ from shuffledp.cli.tasks import (
     read_verifying_key,
 )
 from shuffledp.cli.times import moment
-from shuffledp.errors import OutputError
+from shuffledp.errors import OutputError, ParameterError
 from shuffledp.output import check_writable, write_whole
 
 if TYPE_CHECKING:
@@ -139,6 +140,9 @@ def create_task(
     )
     signing = read_signing_key(author)
     start = moment(opens)
+    end = moment(closes, after=start)
+    if end <= datetime.now(UTC):
+        raise ParameterError(f"The round would be over: it closes at {end:%Y-%m-%d %H:%M:%S} UTC.")
     with waiting("Trying every protocol"):
         task = chosen_task(
             asked,
@@ -152,7 +156,7 @@ def create_task(
             description=description,
             population=population,
             opens=start,
-            closes=moment(closes, after=start),
+            closes=end,
             analyzer=read_sealing_key(analyzer),
             shuffler=read_verifying_key(shuffler),
         )
@@ -212,7 +216,7 @@ def verify_task(
             }
         )
         return
-    say(f"The key {read_verifying_key(author).id} signed the task {_plain(found.name)}, and it holds what it claims.")
+    say(f"The key {read_verifying_key(author).id} signed the task {plain(found.name)}, and it holds what it claims.")
     print_table(
         ["", "claimed", "recomputed"],
         [
@@ -246,8 +250,13 @@ def _show(task: Task, author: str, as_json: bool) -> None:
         ("analyzer's key", task.analyzer.id),
         ("shuffler's key", task.shuffler.id),
     ]
-    say(_plain(f"{task.name}: {task.description}" if task.description else task.name))
-    print_list([(label, _plain(content)) for label, content in rows])
+    say(plain(f"{task.name}: {task.description}" if task.description else task.name))
+    print_list([(label, plain(content)) for label, content in rows])
+    if task.protocol.fragile:
+        note(
+            f"with {task.protocol.name} one device that breaks the rules moves the result anywhere; "
+            "use it only where every device is yours."
+        )
 
 
 def _domain(protocol: Any) -> str:
@@ -261,8 +270,3 @@ def _domain(protocol: Any) -> str:
     names = [f'"{each}"' if "," in each else each for each in protocol.categories.names[:_SHOWN_NAMES]]
     more = ", ..." if protocol.domain_size > _SHOWN_NAMES else ""
     return f"of {protocol.domain_size:,} categories: {', '.join(names)}{more}"
-
-
-def _plain(text: str) -> str:
-    """What others wrote must not steer the terminal."""
-    return "".join(each if each.isprintable() else "?" for each in text)

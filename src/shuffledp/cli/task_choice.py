@@ -1,4 +1,4 @@
-"""Which protocol a new task uses: the one named, or the one with the least error whose reports are short enough."""
+"""Which protocol a new task uses: the one named, or the best whose reports are short, and that no device can spoil."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ from shuffledp.planning import Count, Histogram, Question, Sum, plan
 from shuffledp.protocols.registry import find
 
 __all__ = ["chosen_task", "question_of"]
+
+_ONLY_FRAGILE = (
+    "Only split-and-mix meets this target, with which one device can move the sum anywhere; "
+    "where every device is yours, name it with --protocol."
+)
 
 
 def question_of(
@@ -77,7 +82,7 @@ def chosen_task(
         if shortest is None or task.messages_per_report < shortest.messages_per_report:
             shortest = task
     if shortest is None:
-        raise ParameterError(reason)
+        raise ParameterError(reason or _ONLY_FRAGILE)
     raise InfeasibleError(
         f"A report of {shortest.protocol.name} has {shortest.messages_per_report:,} messages, more than "
         f"{max_messages:,}; allow more with --max-messages"
@@ -88,10 +93,10 @@ def chosen_task(
 def _ways(
     question: Question, protocol: str, epsilon: float, delta: float, honest_fraction: float
 ) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Protocols with the settings of their calibration, the least error first."""
+    """Protocols with the settings of their calibration, the least error first; none that one device can spoil."""
     if protocol != BEST:
         yield find(question.shelf, protocol), {}
         return
     for each in plan(question, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction).plans:
-        if not each.reference:
+        if not (each.reference or each.protocol.fragile):
             yield type(each.protocol), {"calibration": each.calibration, **each.setting}

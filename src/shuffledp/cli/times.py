@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from shuffledp.errors import ParameterError
 
-__all__ = ["moment"]
+__all__ = ["moment", "seconds_of"]
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION = re.compile(r"([0-9]{1,9})\s*([smhdw])")
@@ -31,3 +31,11 @@ def moment(text: str, *, after: datetime | None = None) -> datetime:
     if found.tzinfo is None:
         raise wrong
     return found.replace(microsecond=0).astimezone(UTC)
+
+
+def seconds_of(text: str) -> float:
+    """How many seconds a duration like 30s, 10m or 2h has."""
+    duration = _DURATION.fullmatch(text)
+    if not duration:
+        raise ParameterError(f"{text!r} is no duration, like 30s, 10m or 2h.")
+    return float(int(duration[1]) * _SECONDS[duration[2]])

@@ -74,10 +74,11 @@ class _PublicKey:
         return key
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """From a file: the public one, or a private one of which the public part is taken."""
+    def load(cls, path: str | Path, *, of_private: bool = False) -> Self:
+        """From a public file. A private one has no business where this is wanted, and is refused unless asked for."""
         document = _read(Path(path))
-        document.pop("private", None)
+        if document.pop("private", None) is not None and not of_private:
+            raise DataError(f"{path} holds a private key; give the public one, {path}.pub, and keep this one secret.")
         return cls.from_document(document)
 
     def save(self, path: str | Path) -> None:

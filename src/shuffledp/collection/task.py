@@ -48,6 +48,7 @@ _KEYS = {
     "shuffler",
 }
 _MOST_TEXT = 2000
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _LAST_DIGITS = 1e-9
 _MOST_USERS = 10**9
 
@@ -81,9 +82,12 @@ class Task:
                 f"{self.protocol.name} trusts a party with the values; a collection takes shuffled or local protocols."
             )
         check_target(self.epsilon, self.delta)
-        for text in (self.name, self.description, self.population):
-            if len(text) > _MOST_TEXT or any(not each.isprintable() for each in text):
-                raise ParameterError(f"A text of a task has at most {_MOST_TEXT:,} printable characters.")
+        _check_text("name", self.name)
+        _check_text("description", self.description)
+        _check_text("population", self.population)
+        for name in getattr(getattr(self.protocol, "categories", None), "names", ()):
+            if found := _CONTROL.search(name):
+                raise ParameterError(f"A category has the control character {_point(found[0])}; leave it out.")
         if not (self.name and self.population):
             raise ParameterError("A task needs a name and a population.")
         if not self.minimum_users <= self.maximum_users <= _MOST_USERS:
@@ -267,6 +271,19 @@ class SignedTask:
             return cls.from_bytes(Path(path).read_bytes())
         except OSError as error:
             raise DataError(f"Cannot read the task {path}: {error.strerror or error}.", path=str(path)) from None
+
+
+def _check_text(what: str, text: str) -> None:
+    """Texts are shown to people, who must be able to trust what they see."""
+    if len(text) > _MOST_TEXT:
+        raise ParameterError(f"The {what} of a task has {len(text):,} characters, more than {_MOST_TEXT:,}.")
+    for each in text:
+        if not each.isprintable():
+            raise ParameterError(f"The {what} of a task has the character {_point(each)}, which is not printable.")
+
+
+def _point(character: str) -> str:
+    return f"U+{ord(character):04X}"
 
 
 def _text(document: dict[str, Any], key: str) -> str:

@@ -56,6 +56,8 @@ class Round(ABC):
     estimators: ClassVar[tuple[str, ...]] = LINEAR_ESTIMATORS
     calibrations: ClassVar[tuple[str, ...]] = CALIBRATIONS
     """Ways to choose the noise that differ; where the paper's constants are the least ones, ``tight`` alone."""
+    fragile: ClassVar[bool] = False
+    """Whether one message that is missing or wrong moves the estimate anywhere."""
     trusts_shuffler: ClassVar[bool] = False
     """True where the shuffler must do more than shuffle, and is trusted with what it sees."""
 

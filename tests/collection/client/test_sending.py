@@ -173,6 +173,38 @@ def test_a_broken_connection_is_tried_again(server, pauses, quick):
     assert len(pauses) == 2
 
 
+@pytest.mark.parametrize(
+    "cut",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n",
+        b"HTTP/1.1 201 Created\r\nContent-Length: 5\r\n\r\n{}",
+        b"HTTP/1.1 410 Gone\r\nContent-Type: application/problem+json\r\nContent-Length: 900\r\n\r\n{",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+    ],
+)
+def test_an_answer_that_is_cut_off_is_none(cut, pauses, quick):
+    """A portal that drops the connection has not taken the report, and has not refused it for good."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    answers = [cut, b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"]
+
+    def serve():
+        for each in answers:
+            peer, _ = listener.accept()
+            with peer:
+                got = b""
+                while not got.endswith(b"report"):
+                    got += peer.recv(1 << 16)
+                peer.sendall(each)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    with Connection(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=5) as connection:
+        answer = deliver(connection, PATH, b"report", wait=pauses, patience=quick)
+    thread.join(30)
+    listener.close()
+    assert (answer.status, len(pauses)) == (201, 1)
+
+
 def test_what_is_said_before_the_end_of_a_long_report_is_heard():
     """A server that refuses a report after its headers closes the connection while the report is still coming."""
     listener = socket.create_server(("127.0.0.1", 0))

@@ -54,6 +54,8 @@ class Server:
     app: Echo
     port: int
     running: uvicorn.Server
+    refused: list[str]
+    """The names of problems that connections were refused with."""
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=30)
@@ -67,7 +69,10 @@ def serve() -> Iterator[Callable[..., Server]]:
     ended: list[Callable[[], None]] = []
 
     def run(*, most_connections: int = 100, request_seconds: float = 30, **limits: float) -> Server:
-        kind = guarded_connections(most_connections=most_connections, request_seconds=request_seconds)
+        refused: list[str] = []
+        kind = guarded_connections(
+            most_connections=most_connections, request_seconds=request_seconds, refused=refused.append
+        )
         for name, value in limits.items():
             setattr(kind, name, value)
         app = Echo()
@@ -86,7 +91,7 @@ def serve() -> Iterator[Callable[..., Server]]:
         while not server.started:
             assert thread.is_alive()
             time.sleep(0.005)
-        return Server(app, bound.getsockname()[1], server)
+        return Server(app, bound.getsockname()[1], server, refused)
 
     yield run
     for each in ended:
@@ -138,25 +143,31 @@ def test_who_never_stops_sending_is_cut_off(serve):
 
 
 @pytest.mark.parametrize(
-    ("request_bytes", "status"),
+    ("request_bytes", "status", "name"),
     [
-        (b"nonsense\r\n\r\n", 400),
-        (b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n" % (b"a" * 100_000), 431),
-        (b"GET / HTTP/1.1\r\nHost: x\r\nA: %s\r\n\r\n" % (b"a" * 100_000), 431),
-        (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: bcdefgh\r\n" * 10_000 + b"\r\n", 431),
-        (b"GET / HTTP/1.1\r\nHost: x\r\nA: %s" % (b"a" * 1_000_000), 431),
-        (b"POST / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 3\r\n\r\nabc", 400),
-        (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n\r\n", 400),
-        (b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"nonsense\r\n\r\n", 400, "not-http"),
+        (b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n" % (b"a" * 100_000), 431, "headers-too-large"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nA: %s\r\n\r\n" % (b"a" * 100_000), 431, "headers-too-large"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: bcdefgh\r\n" * 10_000 + b"\r\n", 431, "headers-too-large"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nA: %s" % (b"a" * 1_000_000), 431, "headers-too-large"),
+        (
+            b"POST / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 3\r\n\r\nabc",
+            400,
+            "no-upgrade",
+        ),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n\r\n", 400, "not-http"),
+        (b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n", 400, "not-http"),
     ],
 )
-def test_what_is_refused_gets_one_answer(serve, request_bytes, status):
-    with serve().connect() as peer:
+def test_what_is_refused_gets_one_answer(serve, request_bytes, status, name):
+    server = serve()
+    with server.connect() as peer:
         peer.sendall(request_bytes)
         answer = read_all(peer)
     assert answer.startswith(b"HTTP/1.1 %d " % status)
     assert answer.count(b"content-length: ") == 1
     assert b"connection: close" in answer
+    assert server.refused == [name]
 
 
 def test_a_large_body_in_the_same_piece_is_no_large_header(serve):
@@ -183,6 +194,7 @@ def test_only_some_requests_are_taken_ahead_of_their_answers(serve):
         peer.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 3000)
         answer = read_all(peer)
     assert 1 <= answer.count(b"HTTP/1.1 200 ") == server.app.seen <= 17
+    assert server.refused == ["too-eager"]
 
 
 def test_who_does_not_read_the_answer_is_cut_off(serve):
@@ -204,6 +216,7 @@ def test_a_request_that_does_not_arrive(serve, begun):
         peer.sendall(begun)
         assert read_all(peer).startswith(b"HTTP/1.1 408 ")
     until(lambda: server.connections() == 0)
+    assert server.refused == ["too-slow"]
 
 
 def test_one_connection_too_many(serve):
@@ -215,5 +228,6 @@ def test_one_connection_too_many(serve):
         with server.connect() as third:
             third.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             assert read_all(third).startswith(b"HTTP/1.1 503 ")
+        assert server.refused == ["overloaded"]
         first.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert first.recv(1000).startswith(b"HTTP/1.1 200 ")

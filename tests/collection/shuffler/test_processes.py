@@ -278,7 +278,12 @@ def test_over_tls(place, start, tmp_path):
     connection = http.client.HTTPSConnection("localhost", process.port, context=context, timeout=20)
     connection.request("POST", f"/v1/tasks/{form.task_id.hex()}/reports", place.report(form))
     assert connection.getresponse().status == 201
+    assert connection.sock.version() == "TLSv1.3"
+    assert not connection.sock.session.has_ticket  # it would tell which reports are of one device
     connection.close()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2  # with which a server remembers sessions by itself
+    with pytest.raises(ssl.SSLError), socket.create_connection(("localhost", process.port)) as plain:
+        context.wrap_socket(plain, server_hostname="localhost")
     assert process.stop() == 0
 
 

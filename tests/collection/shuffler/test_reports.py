@@ -294,6 +294,25 @@ def test_metrics_tell_nothing_of_a_user(place, serve):
         assert secret not in text
 
 
+def test_what_is_refused_is_counted_by_its_reason(place, serve):
+    early, form = place.task(opens=1800), place.task()
+    here = serve()
+    here.post(form, b"")
+    here.post(form, bytes(form.size + 1))
+    here.post(early, place.report(early))
+    here.get("/v1/tasks/0")
+    here.get("/nowhere")
+    here.request("DELETE", "/healthz")
+    with socket.create_connection(("127.0.0.1", here.port)) as peer:
+        peer.sendall(b"nonsense\r\n\r\n")
+        assert peer.recv(1000).startswith(b"HTTP/1.1 400 ")
+    text = here.get("/metrics").text
+    names = ("malformed", "too-long", "not-open-yet", "unknown-task", "not-found", "method-not-allowed", "not-http")
+    for name in names:
+        assert f'shuffledp_shuffler_refusals_total{{problem="{name}"}} 1.0' in text, name
+    assert text.count("shuffledp_shuffler_refusals_total{") == len(names)
+
+
 def test_problems_do_not_repeat_what_was_sent(place, serve):
     form = place.task()
     here = serve()

@@ -97,13 +97,25 @@ class Connection:
 
         A server may have closed a connection that was idle, so then it is tried once on a new one.
         """
+        return _answer(*self._twice(method, path, body, dict(headers or {}), _MOST_ANSWER))
+
+    def download(self, path: str, *, most: int) -> tuple[Answer, bytes]:
+        """What is there, if it has at most so many bytes, with the status; errors as of ``request``."""
+        response, content = self._twice("GET", path, None, {}, most)
+        if len(content) > most:
+            raise http.client.HTTPException(f"more than {most:,} bytes")
+        return _answer(response, content if response.status != 200 else b""), content
+
+    def _twice(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str], most: int
+    ) -> tuple[http.client.HTTPResponse, bytes]:
         reused = self._open is not None
         try:
-            return self._request(method, path, body, dict(headers or {}))
+            return self._request(method, path, body, headers, most)
         except (ConnectionError, http.client.BadStatusLine, ssl.SSLEOFError, ssl.SSLZeroReturnError):
             if not reused:
                 raise
-        return self._request(method, path, body, dict(headers or {}))
+        return self._request(method, path, body, headers, most)
 
     def close(self) -> None:
         """Close the connection; the next request opens another."""
@@ -111,7 +123,9 @@ class Connection:
             self._open.close()
             self._open = None
 
-    def _request(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
+    def _request(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str], most: int
+    ) -> tuple[http.client.HTTPResponse, bytes]:
         connection = self._connected()
         try:
             with _at_most(_LONGEST * self.timeout, connection.sock):
@@ -122,13 +136,15 @@ class Connection:
                         raise
                     # it may have said why before it stopped to listen, as when a report is too long
                 response = connection.getresponse()
-                content = response.read(_MOST_ANSWER + 1)
+                content = response.read(most + 1)
+                if response.length and len(content) <= most:  # cut off, which reading a part does not complain of
+                    raise http.client.IncompleteRead(content, response.length)
         except BaseException:
             self.close()
             raise
-        if response.will_close or len(content) > _MOST_ANSWER:
+        if response.will_close or len(content) > most:
             self.close()
-        return _answer(response, content)
+        return response, content
 
     def _connected(self) -> http.client.HTTPConnection:
         if self._open is None:

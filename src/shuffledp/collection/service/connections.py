@@ -8,6 +8,7 @@ read why it was refused.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import httptools
@@ -33,9 +34,13 @@ class GuardedConnection(HttpToolsProtocol):
     most_waiting: ClassVar[int] = 16
     """Requests that may follow one that is not answered yet."""
     request_seconds: ClassVar[float] = 30.0
-    """A request must have arrived within twice this time, and so must an answer at the other side."""
+    """A request must have arrived within twice this time; who takes nothing of an answer for so long is given up."""
     linger_seconds: ClassVar[float] = 2.0
     linger_bytes: ClassVar[int] = 1 << 24
+
+    @staticmethod
+    def refused(problem: str) -> None:
+        """Told the name of the problem when a connection is refused."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Refuse one too many, else watch it."""
@@ -76,6 +81,11 @@ class GuardedConnection(HttpToolsProtocol):
             return
         if self._in_headers and self._header_bytes > self.most_header_bytes:
             self._refuse(_HEADERS_TOO_LARGE)
+
+    def resume_writing(self) -> None:
+        """The other side takes what is sent, however slowly."""
+        self._stuck = False
+        super().resume_writing()
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -134,6 +144,9 @@ class GuardedConnection(HttpToolsProtocol):
 
     def _refuse(self, answer: Answer) -> None:
         """Listen no longer; let whole requests before be answered, else say why; then hang up."""
+        if self._deaf:
+            return
+        self.refused(answer.problem)
         self._deaf = True
         broken = self.cycle if self._arriving and not self._in_headers else None
         if self.pipeline and self.pipeline[0][0] is broken:
@@ -202,10 +215,15 @@ class _Guarded(asyncio.Transport):
 
 
 def guarded_connections(
-    *, most_connections: int, request_seconds: float, most_header_bytes: int = 1 << 16
+    *,
+    most_connections: int,
+    request_seconds: float,
+    most_header_bytes: int = 1 << 16,
+    refused: Callable[[str], None] = lambda _: None,
 ) -> type[GuardedConnection]:
     """The class of connections with these limits, as uvicorn wants it."""
     limits = {
+        "refused": staticmethod(refused),
         "most_connections": most_connections,
         "most_header_bytes": most_header_bytes,
         "request_seconds": request_seconds,

@@ -24,6 +24,11 @@ class Metrics:
     def __init__(self, role: str) -> None:
         self._prefix = f"shuffledp_{role}_"
         self._registry = CollectorRegistry()
+        self._refusals = self.counter("refusals", "Requests that were refused, by the name of the problem", ["problem"])
+
+    def refused(self, problem: str) -> None:
+        """Count a request that got this problem for an answer."""
+        self._refusals.labels(problem).inc()
 
     def counter(self, name: str, description: str, labels: Sequence[str] = ()) -> Counter:
         """Something that only grows."""

@@ -22,9 +22,13 @@ class Answer:
     status: int
     body: bytes = b""
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    problem: str = ""
+    """The name of the problem, if it is one; the application's metrics count them."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """Send it."""
+        if self.problem and (app := scope.get("app")) is not None:
+            app.state.metrics.refused(self.problem)
         length = (b"content-length", b"%d" % len(self.body))
         await send({"type": "http.response.start", "status": self.status, "headers": [length, *self.headers]})
         await send({"type": "http.response.body", "body": self.body})
@@ -59,7 +63,7 @@ def problem(
     if close:
         added.append((b"connection", b"close"))
     added += [(key.lower().encode("latin-1"), value.encode("latin-1")) for key, value in (headers or {}).items()]
-    return Answer(status, json.dumps(document, ensure_ascii=False).encode() + b"\n", tuple(added))
+    return Answer(status, json.dumps(document, ensure_ascii=False).encode() + b"\n", tuple(added), name)
 
 
 async def _http_exception(request: Request, error: Exception) -> Any:  # noqa: ARG001

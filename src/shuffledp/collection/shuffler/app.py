@@ -54,4 +54,5 @@ def create_app(shuffler: Shuffler) -> Starlette:
     ]
     app = Starlette(routes=routes, exception_handlers=EXCEPTION_HANDLERS, lifespan=lifespan)
     app.router.redirect_slashes = False
+    app.state.metrics = shuffler.metrics
     return app

@@ -55,6 +55,7 @@ class SplitAndMixSum(SumProtocol):
 
     name: ClassVar[str] = "split-and-mix"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
+    fragile: ClassVar[bool] = True
 
     terms: Terms
     levels: int

@@ -1,0 +1,133 @@
+"""``shuffledp release``: read what an analyzer has published."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shuffledp.cli.options import JsonOption
+from shuffledp.cli.screen import note, plain, print_json, print_table, say, waiting
+from shuffledp.cli.tasks import AuthorOption, read_authentic
+from shuffledp.cli.times import seconds_of
+from shuffledp.errors import OutputError, RefusedError, UnreachableError
+from shuffledp.output import check_writable, write_whole
+
+if TYPE_CHECKING:
+    from shuffledp.collection.client import Connection
+    from shuffledp.collection.client.release import Release
+    from shuffledp.collection.task import Task
+
+__all__ = ["release"]
+
+_SHOWN_ROWS = 50
+_PAUSES = (0.5, 10.0)  # seconds between looks, growing from the first to the second
+_GROWTH = 1.5
+
+
+def release(
+    task: Annotated[Path, typer.Option("--task", metavar="FILE", help="The signed task.")],
+    author: AuthorOption,
+    server: Annotated[str, typer.Option("--server", metavar="URL", help="The analyzer: https://analyzer.example.")],
+    wait: Annotated[
+        str, typer.Option("--wait", metavar="TIME", help="Wait so long for a release: 30s, 10m, 2h.")
+    ] = "0s",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Keep it: .json, .csv, or .html for the page."),
+    ] = None,
+    ca: Annotated[
+        Path | None, typer.Option("--ca", metavar="FILE", help="Certificates to trust instead of the system's.")
+    ] = None,
+    insecure_http: Annotated[
+        bool, typer.Option("--insecure-http", help="Allow plain HTTP to another machine.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what the analyzer published of a task: the estimate with its error bars, and the guarantee.
+
+    That it is the release of this task, with the guarantee of this task, is checked. That the numbers are right, only
+    the analyzer knows.
+
+    Example: shuffledp release --task task.json --author author.key.pub --server https://analyzer.example --wait 2h
+    """
+    from shuffledp.collection.client import Connection
+    from shuffledp.collection.client.release import FORMS, fetch_form
+
+    form = _form(out, tuple(FORMS)) if out is not None else ""
+    patience = seconds_of(wait)
+    found = read_authentic(task, author)
+    with Connection(server, insecure_http=insecure_http, authorities=ca) as connection:
+        with waiting("Waiting for the release"):
+            published = _wait_for(connection, found, patience)
+        if out is not None:
+            write_whole(out, fetch_form(connection, found, form) or b"")
+            note(f"wrote {out}")
+    if as_json:
+        print_json(published.document)
+    else:
+        _show(published)
+
+
+def _form(out: Path, forms: tuple[str, ...]) -> str:
+    form = check_writable(out).suffix.lower().removeprefix(".")
+    if form not in forms:
+        raise OutputError(f"A release can be kept as .{', .'.join(forms)}, not as {out.name}.")
+    return form
+
+
+def _wait_for(connection: Connection, task: Task, patience: float) -> Release:
+    """Look now and again until it is there; an analyzer that does not answer may be starting anew."""
+    from shuffledp.collection.client.release import fetch_release
+
+    end = time.monotonic() + patience
+    pause, longest = _PAUSES
+    while True:
+        failure: UnreachableError | None = None
+        try:
+            found = fetch_release(connection, task)
+            if found is not None:
+                return found
+        except UnreachableError as error:
+            failure = error
+        left = end - time.monotonic()
+        if left <= 0:
+            raise failure or RefusedError(
+                f"There is no release of this task, or not yet; its round closes at {task.closes:%Y-%m-%d %H:%M} UTC."
+            )
+        time.sleep(min(pause, left))
+        pause = min(longest, pause * _GROWTH)
+
+
+def _show(published: Release) -> None:
+    document, task = published.document, published.task
+    try:
+        rejected = document["messages"]["rejected"]
+        counted = f"{document['reports']:,} reports were counted, and {rejected:,} messages rejected."
+        _show_estimate(document, task.protocol.question)
+    except (KeyError, TypeError, ValueError):
+        raise RefusedError("What was answered is no release of this version; --json shows it as it is.") from None
+    say(counted)
+    say(task.guarantee.sentence())
+
+
+def _show_estimate(document: dict[str, Any], question: str) -> None:
+    confidence = f"{document['confidence']:.0%}"
+    if question != "histogram":
+        low, high = document["interval"]
+        digits = ",.0f" if question == "count" else ",.6g"
+        say(f"The {question} is {document['value']:{digits}} (give or take {document['standard_error']:,.3g}).")
+        say(f"Between {low:{digits}} and {high:{digits}} with {confidence} confidence.")
+        return
+    users = document["users"]
+    rows = [
+        [plain(str(name)), f"{count:,.0f}", f"{low:,.0f} to {high:,.0f}", f"{count / users:.2%}"]
+        for name, count, (low, high) in zip(
+            document["categories"], document["counts"], document["intervals"], strict=True
+        )
+    ]
+    print_table(["category", "users", f"{confidence} interval", "share"], rows[:_SHOWN_ROWS])
+    if len(rows) > _SHOWN_ROWS:
+        say(f"... and {len(rows) - _SHOWN_ROWS:,} more categories; --json or --out has all.")

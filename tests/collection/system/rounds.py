@@ -1,0 +1,334 @@
+"""Rounds whose release tells what was counted, and their servers as processes that are easily started and die."""
+
+import contextlib
+import json
+import multiprocessing
+import random
+import secrets
+import socket
+import sqlite3
+import threading
+import time
+from collections import defaultdict
+
+import numpy as np
+import psycopg
+
+import shuffledp as sdp
+from shuffledp.collection.client.connection import Connection
+from shuffledp.collection.client.sending import Patience, deliver, reports_path
+from shuffledp.collection.rehearsal import Rehearsal
+from shuffledp.collection.sealing import Sealer
+from shuffledp.collection.shuffler.enrolment import create_tokens
+from shuffledp.collection.wire import ReportFormat
+from shuffledp.errors import RefusedError, UnreachableError
+from shuffledp.model import Tally
+
+USERS, DEVICES = 200, 220
+THREADS = 8
+ACCEPTED = {"200", "201"}
+LOADED = [
+    "shuffledp.cli.main",
+    "shuffledp.collection.analyzer.app",
+    "shuffledp.collection.service.running",
+    "shuffledp.collection.shuffler.app",
+    "shuffledp.collection.store.postgres",
+    "shuffledp.collection.store.sqlite",
+    "encodings.idna",
+    "numpy.random",
+    "pyarrow.csv",
+    "pydantic.type_adapter",
+    "statistics",
+    "uvicorn.main",
+    "uvloop",
+]
+"""What the process has loaded that servers are forked from."""
+_SERVER = """
+import os, signal, sys, threading, time
+
+os.environ.update(environment)
+os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 2)
+left, lock, counting = steps, threading.Lock(), not late
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def die_once():  # for planted faults: in the first life alone
+    try:
+        os.mkdir(log + ".died")
+    except FileExistsError:
+        return
+    die()
+
+def step(*_):
+    global left
+    with lock:
+        left -= counting
+        if left == 0:
+            die()
+
+def begin_to_count():
+    global counting
+    counting = True
+
+def look(name, arguments):
+    if name in ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "sqlite3.connect", "shutil.rmtree"):
+        if folder in str(arguments[0]):
+            step()
+
+def synchronize(descriptor, original=os.fsync):
+    step()
+    original(descriptor)
+    step()
+
+def around(method, before, after=lambda: None):
+    def changed(self, *arguments, **settings):
+        before()
+        result = method(self, *arguments, **settings)
+        after()
+        return result
+    return changed
+
+if steps:  # die at a step of the work on files or in a database, before or after it is durable
+    sys.addaudithook(look)
+    os.fsync = synchronize
+    if shared:
+        from psycopg import Connection
+        Connection.commit, Connection.execute = (
+            around(each, step, step) for each in (Connection.commit, Connection.execute)
+        )
+if seconds:
+    timer = threading.Timer(seconds, die)
+    timer.daemon = True
+    timer.start()
+
+from shuffledp.cli.main import _run
+from shuffledp.collection.analyzer import page
+from shuffledp.collection.analyzer.server import Analyzer
+from shuffledp.collection.shuffler import release
+from shuffledp.collection.shuffler.server import Shuffler
+
+for server in (Analyzer, Shuffler):
+    server.__init__.__kwdefaults__["tick"] = 0.05  # nobody waits long, not even after a failure
+release._CHUNK_BYTES = 4000  # so that a small round has several chunks
+release.Releaser.shuffle, release.Releaser.batch = (
+    around(each, begin_to_count) for each in (release.Releaser.shuffle, release.Releaser.batch)
+)
+page._picture = lambda *_: ""  # drawing it takes longer than the whole round
+exec(fault)
+sys.exit(_run(["serve", role, "--config", config]))
+"""
+
+
+class Balancer:
+    """A connection to several servers, as through a load balancer: every request goes to the next of them."""
+
+    def __init__(self, urls: list[str]):
+        self._servers = [Connection(url, timeout=10) for url in urls]
+        self._turn = random.randrange(len(urls))
+        self.url = " or ".join(urls)
+
+    def request(self, *arguments):
+        self._turn = (self._turn + 1) % len(self._servers)
+        return self._servers[self._turn].request(*arguments)
+
+    def close(self) -> None:
+        for each in self._servers:
+            each.close()
+
+
+class Round(Rehearsal):
+    """A round whose reports all hold something else, so that the release tells which were counted, and how often.
+
+    Report i holds the category i as often as an honest report has messages at least, and dummies.
+    """
+
+    shufflers = ("shuffler",)
+    copies = 1
+    """How many reports each device has."""
+
+    @classmethod
+    def begin(cls, folder, **settings) -> "Round":
+        kind, size = sdp.find("histogram", "uniform-blanket"), {"users": USERS, "domain_size": cls.copies * DEVICES}
+        here = cls.prepare(folder, kind=kind, settings=size, epsilon=4.0, delta=0.1)
+        task = here.task.task
+        here.form, here.times = ReportFormat.of(task), 1 + task.protocol.blanket.whole
+        here.name = task.id.hex()
+        sealer = Sealer(task.analyzer, task.id, task.message_size)
+        values = np.arange(cls.copies * DEVICES, dtype=task.protocol.message_format.dtype)
+        packed = task.protocol.message_format.pack(values)
+        here.sealed = [sealer.seal([each.tobytes()] * here.times, here.form.messages) for each in packed]
+        here.reports = [here.form.build(secrets.token_bytes(16), each) for each in here.sealed]
+        here.tokens = [None] * len(here.reports)
+        here.answers = defaultdict(list)
+        here.documents = set()
+        here.processes = []
+        here.users, here.given_up = USERS, False
+        here.environments = {each: {} for each in ("analyzer", *cls.shufflers)}
+        here.urls, here.works = [here.shuffler_url], [folder / "shuffler"]
+        here.equip(**settings)
+        return here
+
+    def equip(self) -> None:
+        """Make what else the servers of this kind of round need."""
+
+    @property
+    def acknowledged(self) -> set[int]:
+        """The reports of which a shuffler said that it has them."""
+        return {place for place, answers in self.answers.items() if ACCEPTED & set(answers)}
+
+    def start(
+        self, server: str, *, seconds: float = 0.0, steps: int = 0, late: bool = False, fault: str = ""
+    ) -> multiprocessing.process.BaseProcess:
+        """A server that is killed after so many seconds or at a step of its durable work, if not 0.
+
+        ``late`` steps are those of a release alone. A ``fault`` is code that runs before the server does.
+        """
+        values = {
+            "role": server.partition("-")[0],
+            "seconds": seconds,
+            "steps": steps,
+            "late": late,
+            "shared": len(self.shufflers) > 1,
+            "environment": self.environments[server],
+            "folder": str(self.folder),
+            "config": str(self.folder / "servers.toml"),
+            "log": str(self.folder / f"{server}.log"),
+            "fault": fault,
+            "__name__": "server",
+        }
+        process = multiprocessing.get_context("forkserver").Process(target=exec, args=(_SERVER, values), daemon=True)
+        process.start()
+        self.processes.append(process)
+        return process
+
+    def devices(self, places, *, pause: float = 0.0) -> list[threading.Thread]:
+        """Threads that send some reports, about in this order."""
+        return [
+            threading.Thread(target=self.send, args=(places[i::THREADS],), kwargs={"pause": pause}, daemon=True)
+            for i in range(THREADS)
+        ]
+
+    def send(self, places, *, pause: float = 0.0) -> None:
+        """Some devices report as devices do: again and again, until they are answered."""
+        patience = Patience(attempts=1000, first_pause=0.02, longest_pause=0.1)
+        path = reports_path(self.form.task_id)
+
+        def wait(seconds: float) -> None:
+            if self.given_up:
+                raise UnreachableError("The test is over.")
+            time.sleep(min(seconds, 0.2))
+
+        with contextlib.closing(Balancer(self.urls)) as connection:
+            for place in places:
+                if self.given_up:
+                    return
+                report, token = self.reports[place], self.tokens[place]
+                answer = None
+                while answer is None:  # a refusal that was cut off by a kill does not tell its problem
+                    try:
+                        got = deliver(connection, path, report, token=token, patience=patience, wait=wait)
+                        answer = f"{got.status}"
+                    except RefusedError as refusal:
+                        answer = refusal.values["problem"]
+                    except UnreachableError:
+                        answer = "none"
+                self.answers[place].append(answer)
+                time.sleep(pause)
+
+    def look(self) -> str:
+        """How far the analyzer is, by its files; what is published is kept, to see whether it ever changes."""
+        batch, file = (
+            self.folder / "analyzer" / name for name in (f"batches/{self.name}", f"releases/{self.name}.json")
+        )
+        with contextlib.suppress(FileNotFoundError):
+            self.documents.add(file.read_bytes())
+            return "publishing" if batch.exists() else "released"
+        if not (batch / "manifest").exists():
+            return "waiting"
+        try:
+            chunks = len(json.loads((batch / "manifest").read_bytes())["batch"]["chunks"])
+        except FileNotFoundError:  # released just now
+            return self.look()
+        return "opening" if len(list(batch.glob("[0-9]*.chunk"))) == chunks else "receiving"
+
+    def events(self, role: str) -> list[dict]:
+        """What a server has logged in all its lives; the last line of a killed one may be cut."""
+        found = []
+        with contextlib.suppress(FileNotFoundError):
+            for line in (self.folder / f"{role}.log").read_text().splitlines():
+                with contextlib.suppress(json.JSONDecodeError):
+                    found.append(json.loads(line))
+        return found
+
+    def left_over(self) -> set[str]:
+        """What the shuffler still has of the round: files of reports, of the permutation, of the batch."""
+        work = {each.name for folder in self.works for each in folder.iterdir() if each.name != ".lock"}
+        return work | {each.name for each in (self.folder / "reports").glob("round-*")}
+
+    def document(self, counts: list[int]) -> dict:
+        """The part of a release that says what was counted."""
+        return {"counts": self.task.task.protocol.estimate(Tally(np.array(counts), USERS)).counts.tolist()}
+
+    def counted(self, document: dict) -> dict[int, int]:
+        """How many of each report's messages were counted: estimates are linear in counts."""
+        protocol, messages = self.task.task.protocol, USERS * self.times
+        known = np.zeros(len(self.reports), dtype=np.int64)
+        known[0] = messages
+        high, low = protocol.estimate(Tally(known, USERS)).counts[:2]
+        counts = (np.asarray(document["counts"]) - low) / (high - low) * messages
+        assert np.abs(counts - np.round(counts)).max() < 1e-6
+        return dict(enumerate(np.round(counts).astype(int).tolist()))
+
+    def check_store(self) -> None:
+        """What the store says in the end of a round that was released."""
+
+
+class EnrolledRound(Round):
+    """A round whose devices have a token each, and two reports: with either, only one may ever be accepted."""
+
+    copies = 2
+
+    def equip(self) -> None:
+        enrolment, file = self.folder / "enrolment", self.folder / "tokens.txt"
+        enrolment.mkdir()
+        create_tokens(self.name, DEVICES, folder=enrolment, out=file)
+        self.tokens = self.copies * file.read_text().split()
+        self.environments["shuffler"] = {"SHUFFLEDP_SHUFFLER_ENROLMENT": str(enrolment)}
+
+    def reports_of(self, devices) -> list[int]:
+        """The places of the reports of some devices; those of each stand together."""
+        return [device + copy * DEVICES for device in devices for copy in range(self.copies)]
+
+    def spent(self) -> tuple[int, int]:
+        """How many reports the store has, and how many tokens are spent; while no server runs."""
+        with contextlib.closing(sqlite3.connect(self.folder / "reports" / f"round-{self.name}.db")) as store:
+            tables = ("reports", "tokens WHERE spent = 1")
+            return tuple(store.execute(f"SELECT count(*) FROM {each}").fetchone()[0] for each in tables)
+
+
+class SharedRound(Round):
+    """A round of two shufflers, each with a folder of its own, on one PostgreSQL database."""
+
+    shufflers = ("shuffler-1", "shuffler-2")
+
+    def equip(self, *, address: str) -> None:
+        self.address = address
+        secret = self.folder / "address"
+        secret.touch(mode=0o600)
+        secret.write_text(address)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            ports = (self.shuffler_port, free.getsockname()[1])
+        self.urls = [f"http://127.0.0.1:{port}" for port in ports]
+        self.works = [self.folder / "shuffler", self.folder / "shuffler-2"]
+        self.works[1].mkdir(mode=0o700)
+        for server, port, work in zip(self.shufflers, ports, self.works, strict=True):
+            settings = {"PORT": port, "WORK": work, "STORE": "postgres", "STORE_DSN_FILE": secret}
+            self.environments[server] = {f"SHUFFLEDP_SHUFFLER_{key}": str(value) for key, value in settings.items()}
+
+    def check_store(self) -> None:
+        with psycopg.connect(self.address) as connection:
+            rounds = connection.execute("SELECT task_id, state, reports, kept FROM shuffledp.rounds").fetchall()
+            assert rounds == [(self.form.task_id, "delivered", self.users, False)], f"rounds: {rounds}"
+            tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'shuffledp'").fetchall()
+            assert {name for (name,) in tables} == {"checks", "layout", "rounds"}, f"tables: {tables}"
