@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from vector_files.batch import batch_file
+from vector_files.randomizers import randomizer_file
 from vector_files.report import report_file
 from vector_files.sealing import sealing_file
 from vector_files.task import task_file
@@ -24,7 +25,13 @@ TARGET = Path(__file__).parents[1] / "vectors" / "v1"
 
 def vectors() -> dict[str, bytes]:
     """The content of every file."""
-    made = {"task": task_file(), "report": report_file(), "sealing": sealing_file(), "batch": batch_file()}
+    made = {
+        "task": task_file(),
+        "randomizers": randomizer_file(),
+        "report": report_file(),
+        "sealing": sealing_file(),
+        "batch": batch_file(),
+    }
     return {
         f"{name}.json": json.dumps({"format": "shuffledp-vectors", "version": 1, **content}, indent=1).encode() + b"\n"
         for name, content in made.items()

@@ -1,7 +1,9 @@
 """A task: what its author signed, and a guarantee that everybody recomputes."""
 
 import copy
+import dataclasses
 import json
+import math
 from datetime import datetime, timedelta
 
 import pytest
@@ -14,6 +16,7 @@ from shuffledp.collection.client import authentic_task
 from shuffledp.collection.keys import SealingKey, SigningKey, to_base64
 from shuffledp.collection.task import MOST_TASK_BYTES, SignedTask, Task
 from shuffledp.errors import DataError, ParameterError
+from shuffledp.randomness import Dyadic
 
 NAMES = ("histogram/balcer-cheu", "count/correlated-noise", "sum/split-and-mix", "histogram/k-rr")
 
@@ -266,6 +269,38 @@ def test_protocols_that_trust_a_party_with_the_values(name, parties):
 def test_what_makes_no_task(change, words, parties):
     with pytest.raises(ParameterError, match=words):
         parties.task(NAMES[0], **change)
+
+
+@pytest.mark.parametrize("name", ["histogram/k-rr", "histogram/shuffled-k-rr", "histogram/balcer-cheu"])
+def test_last_digits_of_another_machine(name, tasks, parties):
+    """What is said of one report alone may differ in what a logarithm leaves open, and no further."""
+    task = tasks.get(name) or parties.task(name)
+    local = task.protocol.guarantee.local_epsilon
+    other = math.nextafter(local, 0) if math.isfinite(local) else math.inf
+    elsewhere = dataclasses.replace(task, stated_local_epsilon=other)
+    found = SignedTask.from_bytes(elsewhere.signed(parties.author).to_bytes()).verify(parties.author.public)
+    assert found.id == elsewhere.id
+    assert (found.id == task.id) == math.isinf(local)
+    for wrong in (local * (1 - 1e-6), local * 2, 0.0) if math.isfinite(local) else (5.0, 0.0):
+        lie = dataclasses.replace(task, stated_local_epsilon=wrong).signed(parties.author).to_bytes()
+        with pytest.raises(ParameterError, match="does not follow from its protocol: guarantee"):
+            SignedTask.from_bytes(lie)
+
+
+@pytest.mark.parametrize("name", [*NAMES[:3], "histogram/cheu", "histogram/uniform-blanket", "count/cheu"])
+def test_the_protocols_own_claim_has_room_for_last_digits_too(name, tasks, parties):
+    task = tasks.get(name) or parties.task(name)
+    claim = task.protocol.terms if hasattr(task.protocol, "terms") else task.protocol.noise
+    achieved = task.protocol.guarantee.delta_at(claim.epsilon)
+    assert 0.2 * task.delta < achieved < claim.delta * (1 - 5e-10)
+    assert claim.delta <= task.delta
+
+
+def test_noise_that_no_device_could_draw(tasks, parties):
+    protocol = tasks["sum/split-and-mix"].protocol
+    wide = dataclasses.replace(protocol, ratio=Dyadic((1 << 64) - (1 << 44)))
+    with pytest.raises(ParameterError, match="too wide for devices to draw"):
+        parties.around(wide, wide.messages)
 
 
 def test_a_category_that_steers_a_terminal(parties):

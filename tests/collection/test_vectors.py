@@ -77,6 +77,8 @@ def test_good_tasks(case):
     assert sealing_info(task.id).hex() == case["info"]
     assert task.analyzer == ANALYZER.public
     assert task.shuffler == SHUFFLER
+    told, tolerance = case["recomputed"], float(TASKS["tolerance"])
+    assert task.guarantee.delta_at(float(told["epsilon"])) == pytest.approx(float(told["delta"]), rel=tolerance)
 
 
 @pytest.mark.parametrize("case", named(TASKS["bad"]))

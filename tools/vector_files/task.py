@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from shuffledp.collection.canonical import canonical
 from shuffledp.collection.keys import SigningKey, to_base64
 from shuffledp.collection.sealing import sealing_info
+from shuffledp.collection.task import Task
 from shuffledp.collection.wire import ReportFormat
 from vector_files import Document
 from vector_files.examples import PROTOCOLS, TERMS, task_of
 from vector_files.keys import AUTHOR, OTHER_ANALYZER, STRANGER
+from vector_files.randomizers import TOLERANCE, six_digits
 
 __all__ = ["task_file"]
 
@@ -36,13 +39,26 @@ def task_file() -> Document:
                 "sealed_size": form.sealed_size,
                 "report_size": form.size,
                 "info": sealing_info(task.id).hex(),
+                "recomputed": _recomputed(task),
             }
         )
     return {
         "about": "Signed tasks. A device that trusts the author's key accepts the good ones and refuses the bad ones.",
         "author": {"key_id": AUTHOR.public.id, "public": AUTHOR.public.raw.hex(), "private": AUTHOR.secret.hex()},
+        "tolerance": TOLERANCE,
         "good": good,
         "bad": _bad_tasks(),
+    }
+
+
+def _recomputed(task: Task) -> Document:
+    """What a device finds from the parameters at the claimed epsilon, the cap of a report included."""
+    guarantee = task.guarantee
+    local = guarantee.local_epsilon
+    return {
+        "epsilon": repr(task.epsilon),
+        "delta": six_digits(guarantee.delta_at(task.epsilon)),
+        "local_epsilon": six_digits(local) if math.isfinite(local) else None,
     }
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -22,6 +23,8 @@ from shuffledp.collection.sealing import SUITE_NAME, sealed_size
 from shuffledp.errors import DataError, ParameterError
 from shuffledp.privacy.guarantee import Guarantee, check_target
 from shuffledp.protocols.documents import from_document, to_document
+from shuffledp.randomness import Dyadic
+from shuffledp.randomness.logarithmic import LEAST_COMPLEMENT_BITS
 
 __all__ = ["FORMAT", "MOST_TASK_BYTES", "VERSION", "SignedTask", "Task"]
 
@@ -50,6 +53,7 @@ _KEYS = {
 _MOST_TEXT = 2000
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _LAST_DIGITS = 1e-9
+_IN_SHARES = ("correlated-noise", "count-min", "split-and-mix")
 _MOST_USERS = 10**9
 
 
@@ -75,6 +79,8 @@ class Task:
     """Messages are sealed to this key."""
     shuffler: VerifyingKey
     """Batches are signed with this key."""
+    stated_local_epsilon: float | None = field(default=None, compare=False)
+    """What the task says is left of one report alone, if not computed here: last digits differ between machines."""
 
     def __post_init__(self) -> None:
         if self.protocol.model == "central" or self.protocol.trusts_shuffler:
@@ -82,6 +88,7 @@ class Task:
                 f"{self.protocol.name} trusts a party with the values; a collection takes shuffled or local protocols."
             )
         check_target(self.epsilon, self.delta)
+        _check_drawable(self.protocol)
         _check_text("name", self.name)
         _check_text("description", self.description)
         _check_text("population", self.population)
@@ -115,9 +122,9 @@ class Task:
 
         Other machines may compute the guarantee with other last digits, and must find it good all the same.
         """
-        protocol = kind.calibrate(epsilon=epsilon, delta=delta * (1 - _LAST_DIGITS), **settings)
+        protocol = _calibrated(kind, epsilon, delta, settings)
         if is_unbounded(protocol):
-            protocol = kind.calibrate(epsilon=epsilon, delta=delta * (1 - DELTA_FOR_CAP), **settings)
+            protocol = _calibrated(kind, epsilon, delta * (1 - DELTA_FOR_CAP), settings)
         cap = least_cap(protocol, users=maximum_users, epsilon=epsilon, delta=delta * DELTA_FOR_CAP)
         return cls(
             protocol=protocol,
@@ -157,7 +164,9 @@ class Task:
     def to_document(self) -> dict[str, Any]:
         """The document that is signed."""
         honest = getattr(self.protocol.guarantee, "honest_users", self.minimum_users)
-        local = self.protocol.guarantee.local_epsilon
+        local = self.stated_local_epsilon
+        if local is None:
+            local = self.protocol.guarantee.local_epsilon
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -207,9 +216,13 @@ class Task:
             messages_per_report=_whole(document, "messages_per_report"),
             analyzer=SealingPublicKey.from_document(document["analyzer"]),
             shuffler=VerifyingKey.from_document(document["shuffler"]),
+            stated_local_epsilon=math.inf if claim["local_epsilon"] is None else _number(claim, "local_epsilon"),
         )
         told, derived = portable(document), task.to_document()
         wrong = sorted(key for key in _KEYS if told[key] != derived[key])
+        stated, computed = task.stated_local_epsilon, task.protocol.guarantee.local_epsilon
+        if not math.isclose(stated or 0.0, computed, rel_tol=_LAST_DIGITS, abs_tol=_LAST_DIGITS):
+            wrong = sorted({*wrong, "guarantee"})
         if wrong:
             raise ParameterError(f"What the task says does not follow from its protocol: {', '.join(wrong)}.")
         return task
@@ -271,6 +284,25 @@ class SignedTask:
             return cls.from_bytes(Path(path).read_bytes())
         except OSError as error:
             raise DataError(f"Cannot read the task {path}: {error.strerror or error}.", path=str(path)) from None
+
+
+def _calibrated(kind: Any, epsilon: float, delta: float, settings: dict[str, Any]) -> Any:
+    """The protocol with room for other last digits: it claims the delta, and is calibrated for a little less."""
+    protocol = kind.calibrate(epsilon=epsilon, delta=delta * (1 - _LAST_DIGITS), **settings)
+    for part in ("terms", "noise"):
+        claim: Any = getattr(protocol, part, None)
+        if getattr(claim, "delta", 0.0) > 0.0:
+            return replace(protocol, **{part: replace(claim, delta=delta)})
+    return protocol
+
+
+def _check_drawable(protocol: Any) -> None:
+    """Devices draw their shares of the noise one by one, which takes the longer the wider it is."""
+    if protocol.name not in _IN_SHARES:
+        return
+    for ratio in (getattr(protocol, part, None) for part in ("ratio", "flood_ratio")):
+        if isinstance(ratio, Dyadic) and ratio.complement.fraction < Fraction(1, 1 << LEAST_COMPLEMENT_BITS):
+            raise ParameterError(f"The noise of {protocol.name} is too wide for devices to draw their shares of it.")
 
 
 def _check_text(what: str, text: str) -> None:

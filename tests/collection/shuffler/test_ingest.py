@@ -75,6 +75,7 @@ def test_the_writer_begins_when_a_third_of_the_last_group_waits():
     async def work(store, ingest):
         store.go_on.set()
         await asyncio.gather(*[ingest.submit(report()) for _ in range(9)])
+        await until(lambda: not ingest._writing)
         store.go_on.clear()
         futures = [ingest.submit(report()) for _ in range(2)]
         time.sleep(0.1)

@@ -27,7 +27,7 @@ class Answer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """Send it."""
-        if self.problem and (app := scope.get("app")) is not None:
+        if self.problem and (app := scope.get("app")) is not None and hasattr(app.state, "metrics"):
             app.state.metrics.refused(self.problem)
         length = (b"content-length", b"%d" % len(self.body))
         await send({"type": "http.response.start", "status": self.status, "headers": [length, *self.headers]})

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from shuffledp.domain import Interval, check_places
 from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.privacy.pure import log_ratio_above
 from shuffledp.protocols.kinds import SumProtocol, one_message_each
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
-from shuffledp.protocols.parts.response import blanket_for
+from shuffledp.protocols.parts.response import blanket_for, response_epsilon
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, round_randomly
 
@@ -60,9 +59,7 @@ class DuchiSum(SumProtocol):
     @cached_property
     def guarantee(self) -> Guarantee:
         """Pure local privacy: the two ends of the interval are the easiest to tell apart."""
-        fair = self.blanket.numerator
-        epsilon = log_ratio_above(fair + 2 * self.blanket.complement.numerator, fair)
-        return self.terms.local_guarantee(epsilon, theorem="exact ratio")
+        return self.terms.local_guarantee(response_epsilon(2, self.blanket), theorem="exact ratio")
 
     @property
     def cost(self) -> Cost:

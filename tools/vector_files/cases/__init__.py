@@ -1,0 +1,17 @@
+"""Small parameters of every protocol that a task can name: so small that the whole law of a report can be listed.
+
+Nearly all of them are far too small to protect anybody. Where all users together draw negative binomial noise, shapes
+and ratios are chosen such that every probability is a fraction. A few more are as in earnest, without laws.
+"""
+
+from __future__ import annotations
+
+from vector_files.cases.calibrated import CALIBRATED
+from vector_files.cases.case import Case
+from vector_files.cases.counts import COUNTS
+from vector_files.cases.histograms import HISTOGRAMS
+from vector_files.cases.sums import SUMS
+
+__all__ = ["CASES", "Case"]
+
+CASES = (*COUNTS, *HISTOGRAMS, *SUMS, *CALIBRATED)
