@@ -73,11 +73,11 @@ def compose():
     return yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
 
 
-def environment_of(service):
-    """What compose would put into the environment, with the defaults of its own variables."""
-    return {
-        name: re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", str(value)) for name, value in service.get("environment", {}).items()
-    }
+def environment_of(service, **outside):
+    """What compose would put into the environment: names without a value come from outside, or are not set."""
+    given = {name: outside.get(name) if value is None else str(value) for name, value in service["environment"].items()}
+    assert not any("$" in value for value in given.values() if value)
+    return {name: value for name, value in given.items() if value is not None}
 
 
 @pytest.mark.parametrize("role", KINDS)
@@ -170,6 +170,16 @@ def test_servers_in_containers(name):
     assert port.endswith(f":{found.port}")
     assert f":{found.port}/readyz" in service["healthcheck"]["test"][-1]
     assert int(service["stop_grace_period"].removesuffix("s")) > found.shutdown_seconds
+
+
+@pytest.mark.parametrize("name", ["shuffler", "shuffler-2"])
+def test_the_file_says_where_the_analyzer_is_unless_somebody_says_otherwise(name):
+    service = compose()["services"][name]
+    told = settings("shuffler").analyzer
+    assert settings("shuffler", environment=environment_of(service)).analyzer == told
+    trial = {"SHUFFLEDP_SHUFFLER_ANALYZER": "http://analyzer:8081"}
+    assert settings("shuffler", environment=environment_of(service, **trial)).analyzer == "http://analyzer:8081"
+    assert "SHUFFLEDP_SHUFFLER_ANALYZER=http://analyzer:8081" in (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
 
 
 def test_compose_is_whole():

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from shuffledp.collection.canonical import canonical, parse_canonical
+from shuffledp.collection.files import open_regular
 from shuffledp.collection.keys import SIGNATURE_SIZE, VerifyingKey, from_base64
 from shuffledp.collection.task import MOST_TASK_BYTES, SignedTask, Task
 from shuffledp.errors import DataError, ParameterError, ShuffledpError
@@ -42,9 +43,12 @@ def authentic_task(content: bytes, *authors: VerifyingKey) -> Task:
 
 
 def load_authentic(path: Path, authors: Sequence[VerifyingKey]) -> tuple[Task, bytes]:
-    """The task of a file that one of the authors signed, and the bytes; else a ShuffledpError that names the file."""
+    """The task of a file that one of the authors signed, and the bytes; else a ShuffledpError that names the file.
+
+    It is a DataError if the file cannot be read, and a ParameterError if it is not such a task.
+    """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             content = file.read(MOST_TASK_BYTES + 2).rstrip(b"\n")
     except OSError as error:
         raise DataError(f"Cannot read the task {path}: {error.strerror or error}.", path=str(path)) from None

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import warnings
 
 import pytest
 
@@ -16,9 +17,10 @@ def lines():
     loggers = [logging.getLogger(name) for name in names]
     before = [(list(each.handlers), each.level, each.propagate, list(each.filters)) for each in loggers]
     stream = io.StringIO()
-    logs.configure_logs(stream)
-    logs._seen.clear()
-    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    with warnings.catch_warnings():
+        logs.configure_logs(stream)
+        logs._seen.clear()
+        yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
     for each, (handlers, level, propagate, filters) in zip(loggers, before, strict=True):
         each.handlers[:], each.propagate, each.filters[:] = handlers, propagate, filters
         each.setLevel(level)
@@ -58,3 +60,18 @@ def test_one_line_for_many_bad_requests(lines):
     for _ in range(100):
         logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
     assert len(lines()) == 1
+
+
+def test_a_warning_of_python_is_a_line_like_the_others(lines, capsys):
+    """Once for each kind and place; its text stays out, since it may quote data."""
+    warnings.simplefilter("always")
+    for _ in range(3):
+        warnings.warn("a payload", RuntimeWarning, stacklevel=1)
+    warnings.warn("another", UserWarning, stacklevel=1)
+    first, second = lines()
+    assert first.pop("time")
+    where = first.pop("where")
+    assert where.startswith("test_logs.py:")
+    assert first == {"level": "warning", "event": "library", "logger": "warnings", "warning": "RuntimeWarning"}
+    assert second["warning"] == "UserWarning"
+    assert capsys.readouterr().err == ""

@@ -83,12 +83,21 @@ def test_the_environment_and_options_go_first(read):
         ('[shuffler]\nfolder = "a"\nconnections = 0\n', {}, "connections must be above 0"),
         ('[shuffler]\nfolder = "a"\nrequest_seconds = nan\n', {}, "request_seconds must be above 0"),
         ("[shuffler\n", {}, "no TOML"),
+        ('[shuffler]\nfolder = "a"\n', {"SHUFFLEDP_SHUFLER_PORT": "1"}, "Unknown name SHUFFLEDP_SHUFLER_PORT"),
+        ('[shuffler]\nfolder = "a"\n', {"SHUFFLEDP_PORT": "1"}, "with SHUFFLEDP_SHUFFLER_ or SHUFFLEDP_ANALYZER_"),
+        ('[shuffler]\nfolder = "a"\n', {"SHUFFLEDP_ANALYZER": "http://analyzer:8081"}, "Unknown name"),
     ],
 )
 def test_what_is_refused(read, text, environment, named):
     with pytest.raises(ParameterError) as caught:
         read(text, environment)
     assert named in str(caught.value)
+
+
+def test_names_in_the_environment_that_are_for_others(read):
+    names = ("NATIVE", "NATIVE_FLAGS", "TRACEBACK", "PUBLIC_SCRIPTS", "ANALYZER_PORT", "ANALYZER_COLOUR")
+    environment = {f"SHUFFLEDP_{name}": "1" for name in names} | {"SHUFFLEDPX": "1", "OTHER": "1"}
+    assert read('[shuffler]\nfolder = "a"\n', environment).port == 1
 
 
 def test_a_file_that_is_not_there(tmp_path):

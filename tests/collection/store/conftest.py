@@ -24,6 +24,8 @@ from shuffledp.collection.store import Store, open_store
 _START_SECONDS = 30
 _MEMORY, _MUCH = Path("/dev/shm"), 1 << 31
 _NAMES = count()
+GUARDED = "guarded"
+"""The user who needs a password; it is made by the tests that want one."""
 
 
 def _programs(folder: Path) -> Path:
@@ -68,6 +70,8 @@ def _serve(folder: Path, data: Path) -> Iterator[str]:
         settings |= {"user": "nobody", "group": pwd.getpwnam("nobody").pw_gid, "extra_groups": []}
     initialize = [programs / "initdb", "-D", data, "-U", "shuffledp", "-A", "trust", "-E", "UTF8", "--no-sync"]
     subprocess.run(initialize, check=True, capture_output=True, **settings)
+    rules = data / "pg_hba.conf"
+    rules.write_text(f"local all {GUARDED} scram-sha-256\n" + rules.read_text())  # all others need no password
     serve = [programs / "postgres", "-D", data, "-k", data, "-c", "listen_addresses="]
     with (folder / "log").open("wb") as log:
         server = subprocess.Popen(serve, stdout=log, stderr=log, **settings)

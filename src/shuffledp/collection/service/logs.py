@@ -9,9 +9,10 @@ import json
 import logging
 import sys
 import traceback
+import warnings
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, TextIO
 
 __all__ = ["JsonLines", "configure_logs", "event"]
 
@@ -52,8 +53,8 @@ def _place(error: BaseException) -> dict[str, str]:
     return {"error": type(error).__name__, "where": " > ".join(where)}
 
 
-def configure_logs(stream: IO[str] | None = None, *, level: str = "info") -> None:
-    """Send all logs of this process as JSON lines to ``stream``, standard error by default."""
+def configure_logs(stream: TextIO | None = None, *, level: str = "info") -> None:
+    """Send all logs and warnings of this process as JSON lines to ``stream``, standard error by default."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()
@@ -66,14 +67,33 @@ def configure_logs(stream: IO[str] | None = None, *, level: str = "info") -> Non
         logger.propagate = name != "uvicorn.access"
         logger.setLevel(logging.WARNING)
     logging.getLogger("uvicorn.error").addFilter(_once_each)
+    warnings.showwarning = _log_warning
 
 
 _seen: set[str] = set()
 
 
+def _log_warning(
+    message: Warning | str,  # noqa: ARG001  # it may quote what was sent
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,  # noqa: ARG001
+    line: str | None = None,  # noqa: ARG001
+) -> None:
+    """A warning of Python or of a library: its kind and its place, once."""
+    where = f"{Path(filename).name}:{lineno}"
+    if _is_new(f"{category.__name__} {where}"):
+        event("library", level=logging.WARNING, logger="warnings", warning=category.__name__, where=where)
+
+
 def _once_each(record: logging.LogRecord) -> bool:
     """A line per broken request would tell when requests came; one per kind is enough."""
     kind = f"{record.msg}{_place(record.exc_info[1]) if record.exc_info and record.exc_info[1] else ''}"
+    return _is_new(kind)
+
+
+def _is_new(kind: str) -> bool:
     new = kind not in _seen and len(_seen) < 1000
     _seen.add(kind) if new else None
     return new

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,7 +46,7 @@ def serve(
     stopping: Callable[[], None],
     listener: socket.socket | None = None,
 ) -> None:
-    """Serve until asked to stop (SIGTERM, SIGINT), then return.
+    """Serve a Starlette application, which has its metrics in its state, until asked to stop (SIGTERM, SIGINT).
 
     ``stopping`` is called at once when that is asked; requests under way are answered, and the application's
     lifespan ends after them.
@@ -53,7 +54,11 @@ def serve(
     bound = listener or listen(settings.host, settings.port)
     config = uvicorn.Config(
         app,
-        http=guarded_connections(most_connections=settings.connections, request_seconds=settings.request_seconds),
+        http=guarded_connections(
+            most_connections=settings.connections,
+            request_seconds=settings.request_seconds,
+            refused=app.state.metrics.refused,
+        ),
         ws="none",
         lifespan="on",
         log_config=None,
@@ -69,6 +74,8 @@ def serve(
         config.load()
     except OSError as error:
         raise DataError(f"Cannot use the TLS certificate and key: {error.strerror or error}.") from None
+    if config.ssl is not None:
+        _forget_sessions(config.ssl)
     server = _Server(config, stopping)
     scheme = "https" if settings.tls_certificate else "http"
     gc.freeze()  # what was loaded stays; the collector need not look at it while requests wait
@@ -79,6 +86,15 @@ def serve(
     finally:
         bound.close()
     event("stopped", role=role)
+
+
+def _forget_sessions(context: ssl.SSLContext) -> None:
+    """Let no session be resumed: that would tell which reports, also of several rounds, come from one device.
+
+    Before TLS 1.3 the server keeps sessions by itself, which Python cannot switch off.
+    """
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0
 
 
 class _Server(uvicorn.Server):

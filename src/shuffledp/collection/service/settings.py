@@ -18,6 +18,8 @@ from shuffledp.errors import DataError, ParameterError
 __all__ = ["ROLES", "ServerSettings", "check_positive", "read_secret", "read_settings"]
 
 ROLES = ("shuffler", "analyzer")
+_OTHER_NAMES = ("SHUFFLEDP_NATIVE", "SHUFFLEDP_NATIVE_FLAGS", "SHUFFLEDP_PUBLIC_SCRIPTS", "SHUFFLEDP_TRACEBACK")
+"""Names in the environment that are for other parts of the project."""
 _MOST_BYTES = 1 << 20
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
@@ -79,7 +81,8 @@ def read_settings(
         _refuse_unknown(table, known, f"in [{role}] of {file}")
         folder = file.absolute().parent
         values |= {key: _convert(value, known[key], f"{key} in {file}", folder) for key, value in table.items()}
-    prefix = f"SHUFFLEDP_{role.upper()}_"
+    _refuse_misspelt(environment)
+    prefix = _prefix(role)
     told = {name.removeprefix(prefix).lower(): text for name, text in environment.items() if name.startswith(prefix)}
     _refuse_unknown(told, known, f"in the environment (names begin with {prefix})")
     for group in getattr(kind, "exclusive", ()):
@@ -128,6 +131,21 @@ def _read_table(file: Path, role: str) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise ParameterError(f"{file} has no table [{role}].")
     return table
+
+
+def _prefix(role: str) -> str:
+    return f"SHUFFLEDP_{role.upper()}_"
+
+
+def _refuse_misspelt(environment: Mapping[str, str]) -> None:
+    """A name that looks like a setting and is none would have no effect; those of the other server may be here."""
+    prefixes = tuple(_prefix(role) for role in ROLES)
+    names = [name for name in environment if name.startswith("SHUFFLEDP_")]
+    unknown = sorted(name for name in names if not name.startswith(prefixes) and name not in _OTHER_NAMES)
+    if unknown:
+        raise ParameterError(
+            f"Unknown name {unknown[0]} in the environment; those of settings begin with {' or '.join(prefixes)}."
+        )
 
 
 def _refuse_unknown(given: Mapping[str, Any], known: Mapping[str, Any], where: str) -> None:

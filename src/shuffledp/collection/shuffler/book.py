@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from shuffledp.collection.authentic import load_authentic
 from shuffledp.collection.keys import VerifyingKey
-from shuffledp.collection.service.folders import WatchedFolder
+from shuffledp.collection.service.folders import RefusedFile, WatchedFolder, log_refused, reason_of
 from shuffledp.collection.service.logs import event
 from shuffledp.collection.service.problems import Answer
-from shuffledp.collection.store.interface import StoreError
 from shuffledp.collection.task import Task
 from shuffledp.collection.wire import ReportFormat
-from shuffledp.errors import ParameterError, ShuffledpError
+from shuffledp.errors import DataError, ParameterError
 
 __all__ = ["KnownTask", "TaskBook", "load_task"]
 
@@ -54,12 +52,25 @@ def load_task(path: Path, authors: Sequence[VerifyingKey], shuffler: VerifyingKe
     return KnownTask(task, wanted, wanted.size, task.opens.timestamp(), task.closes.timestamp(), answer)
 
 
+@dataclass
+class _Waiting:
+    """A task that was read and is not yet served."""
+
+    file: Path
+    known: KnownTask
+    complaint: str = ""
+    """Why not, as it was last said."""
+
+
 class TaskBook:
     """The tasks of a folder, by their ids in hexadecimal. What was once read stays known."""
 
     def __init__(self, folder: Path, authors: Sequence[VerifyingKey], shuffler: VerifyingKey) -> None:
         self._folder, self._authors, self._shuffler = WatchedFolder(folder), tuple(authors), shuffler
         self._tasks: dict[str, KnownTask] = {}
+        self._waiting: dict[str, _Waiting] = {}
+        self.refused: list[RefusedFile] = []
+        """The files that were left out at the start."""
 
     def get(self, name: str) -> KnownTask | None:
         """The task of an id."""
@@ -71,32 +82,42 @@ class TaskBook:
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def load(self) -> None:
-        """Read all files; the first that is not in order is an error."""
+    def load(self, admit: Callable[[KnownTask], None] = lambda _: None) -> None:
+        """Read all files, for the start; those that are not in order are left out. Nothing is logged of them."""
         self._folder.check()
-        for path in self._folder.changed():
-            self._add(path, lambda _: None)
+        try:
+            self.refused = self._folder.look(self._read)
+        except OSError as error:
+            raise DataError(f"Cannot read the folder of tasks: {error.strerror or error}.") from None
+        self.refused += self._admit_waiting(admit)
 
     def refresh(self, admit: Callable[[KnownTask], None]) -> None:
         """Read files that are new or changed; those that are not in order are logged and left out.
 
-        A new task is known to devices only after ``admit``, which may refuse it.
+        A new task is known to devices only after ``admit``, which may refuse it for now: it is asked again next time.
         """
-        try:
-            for path in self._folder.changed():
-                try:
-                    self._add(path, admit)
-                except Exception as error:  # noqa: BLE001  # whatever is in one file must not harm the others
-                    reason = str(error) if isinstance(error, ShuffledpError) else type(error).__name__
-                    event("task-refused", level=logging.ERROR, file=path.name, reason=reason)
-                    if isinstance(error, StoreError):
-                        self._folder.forget(path)  # try again
-        except OSError as error:
-            event("tasks-unreadable", level=logging.ERROR, reason=error.strerror or type(error).__name__)
+        self._folder.follow(self._read)
+        log_refused(self._admit_waiting(admit))
 
-    def _add(self, path: Path, admit: Callable[[KnownTask], None]) -> None:
+    def _read(self, path: Path) -> None:
         known = load_task(path, self._authors, self._shuffler)
-        if known.name not in self._tasks:
-            admit(known)
-            self._tasks[known.name] = known
-            event("task", task=known.name, closes=known.task.closes.isoformat(), report_bytes=known.size)
+        if known.name not in self._tasks and known.name not in self._waiting:
+            self._waiting[known.name] = _Waiting(path, known)
+
+    def _admit_waiting(self, admit: Callable[[KnownTask], None]) -> list[RefusedFile]:
+        """Those that were refused for another reason than the last time."""
+        refused = []
+        for name, waiting in list(self._waiting.items()):
+            try:
+                admit(waiting.known)
+            except Exception as error:  # noqa: BLE001  # one task must not harm the others
+                reason = reason_of(error)
+                if reason != waiting.complaint:
+                    refused.append(RefusedFile(waiting.file, reason))
+                waiting.complaint = reason
+                continue
+            del self._waiting[name]
+            self._tasks[name] = waiting.known
+            closes = waiting.known.task.closes.isoformat()
+            event("task", task=name, closes=closes, report_bytes=waiting.known.size)
+        return refused

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from shuffledp.collection.files import open_regular
 from shuffledp.errors import DataError, OutputError, ParameterError
 from shuffledp.output import check_writable
 
@@ -141,7 +142,8 @@ class TokenFolder:
             stamp = (found.st_mtime_ns, found.st_size)
             if self._seen.get(task_name) == stamp:
                 return
-            lines = path.read_text(encoding="ascii").split()
+            with open_regular(path) as file:
+                lines = file.read().decode("ascii").split()
         except FileNotFoundError:
             return  # no token is known, so no report is taken
         except (OSError, UnicodeDecodeError) as error:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shuffledp.collection.keys import SigningKey, VerifyingKey
-from shuffledp.collection.service.folders import FolderLock, check_folder
+from shuffledp.collection.service.certificates import check_certificate
+from shuffledp.collection.service.folders import FolderLock, check_folder, log_refused
 from shuffledp.collection.service.metrics import Metrics
 from shuffledp.collection.service.settings import read_secret
 from shuffledp.collection.shuffler.book import TaskBook
@@ -20,10 +21,10 @@ from shuffledp.collection.shuffler.room import Room
 from shuffledp.collection.shuffler.rounds import RoundKeeper
 from shuffledp.collection.shuffler.settings import ShufflerSettings
 from shuffledp.collection.store.interface import Store
-from shuffledp.collection.store.location import is_shared, open_store
+from shuffledp.collection.store.location import check_store, is_shared, open_store
 from shuffledp.errors import DataError
 
-__all__ = ["Shuffler", "check_shuffler", "store_of"]
+__all__ = ["Shuffler", "check_shuffler", "check_store_of", "store_of"]
 
 _MEGABYTE = 1 << 20
 
@@ -40,6 +41,7 @@ class Shuffler:
         tick: float = 1.0,
     ) -> None:
         key, self.book = check_shuffler(settings)
+        log_refused(self.book.refused)
         self.settings, self.clock = settings, clock
         self._lock = FolderLock(settings.work)
         self.metrics = Metrics("shuffler")
@@ -80,27 +82,42 @@ class Shuffler:
 
 
 def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey, TaskBook]:
-    """The key and the tasks, if everything that the settings name is there and in order."""
+    """The key and the tasks, if everything else that the settings name is there and in order.
+
+    Tasks that are not are left out, and known as ``refused``. Nothing is changed.
+    """
     key = SigningKey.load(settings.signing_key)
     authors = [VerifyingKey.load(path) for path in settings.authors]
     if settings.analyzer.startswith("https:"):
         trust(settings.analyzer_ca)
     if settings.store_dsn_file is not None:
         _read_address(settings.store_dsn_file)
-    if settings.tls_key is not None:
-        read_secret(settings.tls_key)
-    for folder in filter(None, (settings.work, settings.enrolment)):
-        check_folder(folder)
+    check_certificate(settings.tls_certificate, settings.tls_key)
+    check_folder(settings.work)
     book = TaskBook(settings.tasks, authors, key.public)
-    book.load()
+    if settings.enrolment is None:
+        book.load()
+    else:
+        check_folder(settings.enrolment, written=False)
+        tokens = TokenFolder(settings.enrolment)
+        book.load(lambda known: tokens.bring(known.name, lambda _: None))
     return key, book
 
 
 def store_of(settings: ShufflerSettings) -> Store:
     """The store that the settings name."""
+    return open_store(_location(settings))
+
+
+def check_store_of(settings: ShufflerSettings) -> None:
+    """Refuse a store that could not be opened, as far as that can be told without changing anything."""
+    check_store(_location(settings))
+
+
+def _location(settings: ShufflerSettings) -> str:
     if settings.store_dsn_file is not None:
-        return open_store(_read_address(settings.store_dsn_file))
-    return open_store(str(settings.store_folder))
+        return _read_address(settings.store_dsn_file)
+    return str(settings.store_folder)
 
 
 def _read_address(file: Path) -> str:

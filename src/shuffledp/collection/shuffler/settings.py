@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import ClassVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from shuffledp.collection.service.settings import ServerSettings, check_positive
 from shuffledp.errors import ParameterError
@@ -63,16 +63,12 @@ class ShufflerSettings(ServerSettings):
         super().__post_init__()
         if not self.authors:
             raise ParameterError("authors must name at least one public key: whose tasks are served?")
-        address = urlsplit(self.analyzer)
-        if address.scheme not in ("http", "https") or not address.hostname or address.query or address.fragment:
-            raise ParameterError(f"analyzer must be an address like https://analyzer.example, not {self.analyzer!r}.")
-        if address.username or address.password:
-            raise ParameterError("analyzer must be an address without a user name and a password.")
-        allowed = _is_loopback(address.hostname) or (self.analyzer_plain_http or "").lower() == address.hostname
+        address, host = _split(self.analyzer)
+        allowed = _is_loopback(host) or (self.analyzer_plain_http or "").lower() == host
         if address.scheme == "http" and not allowed:
             raise ParameterError(
                 f"Batches must not go to {self.analyzer} without TLS, since it is another machine: use https, or say "
-                f'analyzer_plain_http = "{address.hostname}" if nobody else can read that network.'
+                f'analyzer_plain_http = "{host}" if nobody else can read that network.'
             )
         needed = {"sqlite": self.store_folder, "postgres": self.store_dsn_file}.get(self.store)
         if needed is None or (self.store_folder and self.store_dsn_file):
@@ -82,6 +78,21 @@ class ShufflerSettings(ServerSettings):
         if self.permutation_megabytes < _LEAST_MEMORY:
             raise ParameterError(f"permutation_megabytes must be at least {_LEAST_MEMORY}.")
         check_positive(self, "burst", "waiting_reports", "waiting_megabytes", "waiting_seconds", "delivery_seconds")
+
+
+def _split(analyzer: str) -> tuple[SplitResult, str]:
+    """The parts of an address to which batches can go, and its host."""
+    try:
+        address = urlsplit(analyzer)
+        host, port = address.hostname, address.port
+    except ValueError as error:
+        told = "without a password" if "@" in analyzer else f"not {analyzer!r}: {error}"  # which is not shown
+        raise ParameterError(f"analyzer must be an address like https://analyzer.example, {told}.") from None
+    if address.username is not None or address.password is not None:
+        raise ParameterError("analyzer must be an address without a user name and a password.")
+    if address.scheme not in ("http", "https") or not host or address.query or address.fragment or port == 0:
+        raise ParameterError(f"analyzer must be an address like https://analyzer.example, not {analyzer!r}.")
+    return address, host
 
 
 def _is_loopback(host: str) -> bool:

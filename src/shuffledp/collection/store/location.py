@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from shuffledp.collection.store.interface import Store
 from shuffledp.errors import MissingPackageError
 
-__all__ = ["is_shared", "open_store"]
+__all__ = ["check_store", "is_shared", "open_store"]
 
 _POSTGRES = ("postgresql://", "postgres://")
 
@@ -24,5 +26,23 @@ def open_store(location: str) -> Store:
     try:
         from shuffledp.collection.store.postgres import PostgresStore
     except ImportError:
-        raise MissingPackageError("A PostgreSQL store needs psycopg: pip install 'shuffledp[postgres]'.") from None
+        raise _missing() from None
     return PostgresStore(location)
+
+
+def check_store(location: str) -> None:
+    """A StoreError if the store could not be opened, as far as that shows; nothing is made or changed."""
+    if not is_shared(location):
+        from shuffledp.collection.store.sqlite import check_folder
+
+        check_folder(Path(location))
+        return
+    try:
+        from shuffledp.collection.store.postgres import check_database
+    except ImportError:
+        raise _missing() from None
+    check_database(location)
+
+
+def _missing() -> MissingPackageError:
+    return MissingPackageError("A PostgreSQL store needs psycopg: pip install 'shuffledp[postgres]'.")

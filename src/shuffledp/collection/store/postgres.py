@@ -12,14 +12,15 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 from psycopg import Connection, Error, OperationalError, connect, sql
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg_pool import ConnectionPool
 
 from shuffledp.collection.store.deciding import decide, places_of_rounds
 from shuffledp.collection.store.interface import Incoming, Outcome, RoundState, StoreError
 from shuffledp.collection.store.migrations import POSTGRES, missing_steps
+from shuffledp.collection.store.postgres_failures import postgres_failures
 from shuffledp.collection.store.transitions import check_advance, check_destroy, check_tokens
 
-__all__ = ["PostgresStore"]
+__all__ = ["PostgresStore", "check_database"]
 
 _CONNECTIONS = 4
 _WAIT_SECONDS = 10.0
@@ -58,7 +59,7 @@ class PostgresStore:
 
     def __init__(self, address: str) -> None:
         self._address = address
-        with _failures():
+        with postgres_failures():
             with connect(address, autocommit=True, connect_timeout=int(_WAIT_SECONDS)) as connection:
                 _check_durable(connection)
                 _migrate(connection)
@@ -139,11 +140,11 @@ class PostgresStore:
         Nobody has it while a change of the round is under way: one whose connection was lost may still be committed.
         """
         key = int.from_bytes(task_id[:8], "big", signed=True)
-        with _failures():
+        with postgres_failures():
             connection = connect(self._address, autocommit=True, connect_timeout=int(_WAIT_SECONDS))
         mine = False
         try:
-            with _failures():
+            with postgres_failures():
                 row = connection.execute("SELECT pg_try_advisory_lock(%s)", (key,)).fetchone()
                 mine = bool(row and row[0])
                 query = "SELECT 1 FROM shuffledp.rounds WHERE task_id = %s FOR UPDATE SKIP LOCKED"
@@ -178,7 +179,7 @@ class PostgresStore:
     def _bodies(self, here: _Round) -> Iterator[bytes]:
         query = sql.SQL("SELECT body FROM {}").format(here.reports_table)
         with (
-            _failures(),
+            postgres_failures(),
             connect(self._address) as connection,
             connection.cursor("reports", binary=True) as cursor,
         ):
@@ -230,7 +231,7 @@ class PostgresStore:
 
     def _run(self, work: Callable[[Connection[Row]], Result]) -> Result:
         """Do it in one transaction; once more if the connection was lost, since every step may be repeated."""
-        with _failures():
+        with postgres_failures():
             try:
                 return self._once(work)
             except OperationalError:
@@ -313,6 +314,28 @@ def _check_durable(connection: Connection[Row]) -> None:
         raise StoreError("This PostgreSQL server runs with fsync = off and may lose accepted reports; turn it on.")
 
 
+def check_database(address: str) -> None:
+    """A StoreError if a store could not be opened in a database, as far as that shows; nothing is made or changed."""
+    with postgres_failures(), connect(address, connect_timeout=int(_WAIT_SECONDS)) as connection:
+        connection.read_only = True
+        _check_durable(connection)
+        if _value(connection, "SELECT to_regnamespace('shuffledp')") is None:
+            if not _value(connection, "SELECT has_database_privilege(current_database(), 'CREATE')"):
+                raise StoreError("The user of the PostgreSQL database may not create the schema shuffledp.")
+            return
+        for right in ("USAGE", "CREATE"):
+            if not _value(connection, f"SELECT has_schema_privilege('shuffledp', '{right}')"):
+                raise StoreError("The user of the PostgreSQL database may not create tables in the schema shuffledp.")
+        if _value(connection, "SELECT to_regclass('shuffledp.layout')") is not None:
+            found = _value(connection, "SELECT version FROM shuffledp.layout")
+            missing_steps(found or 0, POSTGRES, "The database")
+
+
+def _value(connection: Connection[Row], query: str) -> Any:
+    row = connection.execute(query.encode()).fetchone()
+    return None if row is None else row[0]
+
+
 def _configure(connection: Connection[Row]) -> None:
     row = connection.execute("SHOW synchronous_commit").fetchone()
     if row is not None and row[0] == "off":
@@ -335,24 +358,3 @@ def _migrate(connection: Connection[Row]) -> None:
             for statement in statements:
                 connection.execute(statement.encode())
             connection.execute("UPDATE shuffledp.layout SET version = %s", (version,))
-
-
-@contextmanager
-def _failures() -> Iterator[None]:
-    try:
-        yield
-    except PoolTimeout:
-        raise StoreError("The PostgreSQL server cannot be reached, or is too busy.") from None
-    except OperationalError as error:
-        raise StoreError(f"The PostgreSQL server cannot be used: {_first_line(error)}.") from None
-    except Error as error:
-        raise StoreError(f"PostgreSQL refused: {_first_line(error)}.") from None
-
-
-def _first_line(error: Error) -> str:
-    """What the server said, without the data that it may quote in further lines.
-
-    What the library says by itself is not repeated: it quotes parts of the address, and so of the password.
-    """
-    told = error.diag.message_primary
-    return told.splitlines()[0].rstrip(".") if told else "it cannot be reached, or its address is wrong"

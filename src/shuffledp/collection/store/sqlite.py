@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock, RLock
 
+from shuffledp.collection.files import database_version
 from shuffledp.collection.store.deciding import decide, places_of_rounds
 from shuffledp.collection.store.interface import Incoming, Outcome, RoundState, StoreError
 from shuffledp.collection.store.migrations import SQLITE_INDEX, SQLITE_ROUND, Steps, missing_steps
 from shuffledp.collection.store.transitions import check_advance, check_destroy, check_tokens
 
-__all__ = ["SqliteStore"]
+__all__ = ["SqliteStore", "check_folder"]
 
 _WAIT_SECONDS = 5.0
 _CACHE_KIBIBYTES = 1 << 16  # report ids are random: their index is written all over
@@ -62,8 +63,7 @@ class SqliteStore:
         with _failures(f"Cannot open the store {self._folder}"):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             file = self._folder / "index.db"
-            if not file.exists() and any(self._folder.glob("round-*.db")):
-                raise StoreError(f"{self._folder} has reports but no index.db, which says whose they are; restore it.")
+            _refuse_lost_index(self._folder)
             self._index = _connect(file, SQLITE_INDEX, alone=True)
             try:
                 self._load()
@@ -227,6 +227,24 @@ class SqliteStore:
     def _write_index(self, statement: str, values: tuple[object, ...]) -> None:
         with self._lock, _transaction(self._index):
             self._index.execute(statement, values)
+
+
+def check_folder(folder: Path) -> None:
+    """A StoreError if a store could not be opened in a folder, as far as that shows; it may be in use."""
+    with _failures(f"Cannot open the store {folder}"):
+        existing = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+        if not existing.is_dir() or not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
+            raise StoreError(f"Cannot open the store {folder}: {existing} is no folder that can be read and written.")
+        _refuse_lost_index(folder)
+    for pattern, steps in (("index.db", SQLITE_INDEX), ("round-*.db", SQLITE_ROUND)):
+        for file in sorted(folder.glob(pattern)):
+            with _failures(f"Cannot open {file}"):
+                missing_steps(database_version(file), steps, str(file))
+
+
+def _refuse_lost_index(folder: Path) -> None:
+    if not (folder / "index.db").exists() and any(folder.glob("round-*.db")):
+        raise StoreError(f"{folder} has reports but no index.db, which says whose they are; restore it.")
 
 
 def _accept(here: _Round, reports: Sequence[Incoming]) -> list[Outcome]:
