@@ -23,6 +23,8 @@ NUMBERS = st.floats(-1e100, 1e100)
         (-math.inf, 0),
         (0, math.inf),
         (-1e308, 1e308),
+        (0, 1e308),
+        (-1e291, 0),
     ],
 )
 def test_bounds_that_mean_nothing(lower, upper):

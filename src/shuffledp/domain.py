@@ -20,6 +20,8 @@ __all__ = ["BIT", "Bit", "Categories", "Interval", "check_counts", "check_index"
 Indices = NDArray[np.int64]
 
 _SHOWN = 3
+_LARGEST_BOUND = 1e290
+"""Leaves room for a billion users and for a billion times as much noise."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +132,11 @@ class Interval:
             raise DomainError(f"The bounds must be finite numbers, not {self.lower} and {self.upper}.")
         if not self.lower < self.upper:
             raise DomainError(f"The lower bound must lie below the upper one, not {self.lower} and {self.upper}.")
-        if not math.isfinite(self.width):
-            raise DomainError(f"The interval from {self.lower} to {self.upper} is too wide.")
+        if max(-self.lower, self.upper) > _LARGEST_BOUND:
+            raise DomainError(
+                f"The interval from {self.lower} to {self.upper} is too wide: beyond {_LARGEST_BOUND:g} a sum may be "
+                "larger than any floating-point number."
+            )
         if self.whole and not (self.lower.is_integer() and self.upper.is_integer()):
             raise DomainError(f"Whole numbers need whole bounds, not {self.lower} and {self.upper}.")
 

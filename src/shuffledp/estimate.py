@@ -61,6 +61,14 @@ class Estimate(ABC):
             "users": self.users,
         }
 
+    @abstractmethod
+    def to_document(self, confidence: float = 0.95) -> dict[str, Any]:
+        """The content of the JSON form; with arrays and tuples, which take much less memory than lists."""
+
+    def to_json(self, confidence: float = 0.95) -> dict[str, Any]:
+        """The documented JSON form."""
+        return {key: _plain(value) for key, value in self.to_document(confidence).items()}
+
     def _caption(self, confidence: float) -> list[str]:
         """The lines under a figure's title: what the bars are, the guarantee, and what it does not cover."""
         lines = [f"Lines: {confidence:.0%} confidence. {self.users:,} users, protocol {self.protocol}."]
@@ -102,8 +110,8 @@ class _NumberEstimate(Estimate):
         low, high = self.intervals(confidence)[0]
         return float(low), float(high)
 
-    def to_json(self, confidence: float = 0.95) -> dict[str, Any]:
-        """The documented JSON form."""
+    def to_document(self, confidence: float = 0.95) -> dict[str, Any]:
+        """The content of the JSON form."""
         return self._to_json() | {
             "value": self.value,
             "standard_error": self.standard_error,
@@ -205,15 +213,25 @@ class HistogramEstimate(Estimate):
             confidence = 1 - (1 - confidence) / len(self.counts)
         return self.intervals(confidence)
 
-    def to_json(self, confidence: float = 0.95) -> dict[str, Any]:
-        """The documented JSON form."""
+    def to_document(self, confidence: float = 0.95) -> dict[str, Any]:
+        """The content of the JSON form, with a tuple and arrays."""
         return self._to_json() | {
-            "categories": list(self.categories),
-            "counts": self.counts.tolist(),
-            "standard_errors": self.standard_errors.tolist(),
-            "intervals": self.interval(confidence).tolist(),
+            "categories": self.categories,
+            "counts": self.counts,
+            "standard_errors": self.standard_errors,
+            "intervals": self.interval(confidence),
             "confidence": confidence,
         }
+
+    def part(self, start: int, end: int) -> HistogramEstimate:
+        """The same of some categories that follow each other."""
+        return replace(
+            self,
+            categories=self.categories[start:end],
+            counts=self.counts[start:end],
+            standard_errors=self.standard_errors[start:end],
+            intervals=lambda confidence: self.intervals(confidence)[start:end],
+        )
 
     def to_table(self, confidence: float = 0.95) -> pa.Table:
         """The estimate as an Arrow table, one row per category."""
@@ -255,3 +273,9 @@ class HistogramEstimate(Estimate):
             value_title=f"users (of {self.users:,})",
             caption=self._caption(confidence),
         )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value

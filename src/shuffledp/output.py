@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from shuffledp.errors import OutputError
@@ -30,8 +30,11 @@ def write_whole(path: str | Path, content: bytes) -> None:
     write_all({Path(path): content})
 
 
-def write_all(contents: Mapping[Path, bytes]) -> None:
-    """Write all files or none: each to a temporary file beside its target, then all are renamed."""
+def write_all(contents: Mapping[Path, bytes | Iterable[bytes]]) -> None:
+    """Write all files or none: each to a temporary file beside its target, then all are renamed.
+
+    A content may come in pieces, of which one at a time is in memory.
+    """
     targets = [Path(os.path.realpath(check_writable(path))) for path in contents]
     temporaries: list[str] = []
     target = targets[0] if targets else Path()
@@ -48,13 +51,13 @@ def write_all(contents: Mapping[Path, bytes]) -> None:
                 os.unlink(temporary)
 
 
-def _write_beside(target: Path, content: bytes) -> str:
+def _write_beside(target: Path, content: bytes | Iterable[bytes]) -> str:
     """A temporary file with the content and the access rights that the target has or would get."""
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+            file.writelines([content] if isinstance(content, bytes) else content)
         os.chmod(name, mode)
     except BaseException:
         os.unlink(name)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import time
 from dataclasses import dataclass
 from functools import cache
 
@@ -9,11 +10,12 @@ import mpmath
 import pytest
 
 from shuffledp.errors import ParameterError
+from shuffledp.privacy import composition
 from shuffledp.privacy.amplification import clones_law
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialCount, BinomialHistogram
 from shuffledp.privacy.capping import CappedLaw
-from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, MOST_RELEASES, compose, compose_all
+from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, MOST_RELEASES, compose, compose_all, followed_by
 from shuffledp.privacy.divergence import DiscretePair, hockey_stick
 from shuffledp.privacy.guarantee import least_epsilon
 from shuffledp.privacy.pure import PureLaw
@@ -265,3 +267,59 @@ def test_an_epsilon_that_means_nothing_is_refused(epsilon):
     for law in (compose_all([Coin(0.1), Coin(0.2)]), compose_all([CappedLaw(Coin(0.1), 1, 1e-9)])):
         with pytest.raises(ParameterError):
             law.delta_at(epsilon)
+
+
+ONE_AFTER_THE_OTHER = [
+    Coin(0.1),
+    BinomialHistogram(Binomial(2000, Dyadic.of(0.2))),
+    Lopsided(),
+    Coin(0.1),
+    CappedLaw(BinomialCount(Binomial(1000, Dyadic.of(0.3))), 10, 1e-12),
+    PureLaw(0.3),
+    clones_law(1000, 1.0),
+    Coin(0.2),
+    CappedLaw(BinomialCount(Binomial(1000, Dyadic.of(0.3))), 20, 1e-12),
+    BinomialHistogram(Binomial(500, Dyadic.of(0.25))),
+    Lopsided(),
+]
+
+
+def test_one_after_the_other_or_all_at_once():
+    """From what is convolved already, or anew: the same."""
+    running = ONE_AFTER_THE_OTHER[0]
+    for place, law in enumerate(ONE_AFTER_THE_OTHER[1:], start=2):
+        running = followed_by(running, law)
+        at_once = compose_all(ONE_AFTER_THE_OTHER[:place])
+        for epsilon in (0.0, 0.5, 1.0, 3.0, 6.0):
+            assert running.delta_at(epsilon) == pytest.approx(at_once.delta_at(epsilon), rel=1e-9, abs=1e-13)
+
+
+def test_what_is_convolved_already_is_not_convolved_again(monkeypatch):
+    before = compose_all([Coin(lead / 100) for lead in range(5, 15)])
+    before.delta_at(1.0)
+    computed, true = [], composition._losses_of
+    monkeypatch.setattr(composition, "_losses_of", lambda law: computed.append(law) or true(law))
+    for law in (Coin(0.1), Coin(0.05), Coin(0.14)):
+        before = followed_by(before, law)
+        before.delta_at(1.0)
+    assert computed == [Coin(0.1), Coin(0.05), Coin(0.14)]
+
+
+@pytest.mark.parametrize("reach", [3, 40, 4000])
+def test_divergences_on_the_grid_are_those_of_the_library(reach):
+    (direction, *_) = BinomialHistogram(Binomial(300, Dyadic.of(0.2))).directions(1e-16)
+    width = 1e-3
+    masses = composition._on_grid(direction[0], width)
+    for pair in direction[1:]:
+        masses = masses.compose(composition._on_grid(pair, width))
+    expected = masses.distribution().get_delta_for_epsilon([step * width for step in range(-reach, reach + 1)])
+    assert masses.deltas(reach) == pytest.approx(expected, rel=1e-9, abs=1e-13)
+
+
+def test_fifty_different_laws_take_no_time_to_speak_of():
+    import dp_accounting.pld.privacy_loss_distribution  # noqa: F401  (its import is not what is timed)
+
+    law = compose_all([BinomialHistogram(Binomial(20_000 + 37 * step, Dyadic.of(0.01))) for step in range(50)])
+    start = time.perf_counter()
+    law.delta_at(1.0)
+    assert time.perf_counter() - start < 8

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,7 +17,7 @@ _MOST_BARS = 60
 def bars(
     suffix: str,
     *,
-    names: list[str],
+    names: Sequence[str],
     values: NDArray[np.float64],
     intervals: NDArray[np.float64],
     title: str,
@@ -44,10 +46,10 @@ def bars(
             "label": f"{values[i]:,.0f}" if abs(values[i]) >= 100 or not signed else f"{values[i]:,.4g}",
         }
         | ({} if truth is None else {"truth": float(truth[i])})
-        for i in shown
+        for i in shown.tolist()
     ]
     base = alt.Chart(alt.Data(values=rows)).encode(
-        y=alt.Y("name:N", sort=[names[i] for i in shown], title=None, axis=alt.Axis(labelLimit=260, ticks=False))
+        y=alt.Y("name:N", sort=[row["name"] for row in rows], title=None, axis=alt.Axis(labelLimit=260, ticks=False))
     )
     columns = base.mark_bar(color=LIGHT.curves[0], height={"band": 0.72}).encode(
         x=alt.X("value:Q", title=value_title, axis=alt.Axis(format=",~f" if signed else ",.0f", tickCount=6))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Any
 
@@ -17,7 +17,7 @@ from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair
 from shuffledp.privacy.guarantee import PrivacyLaw, ReleaseLaw
 from shuffledp.privacy.pure import PureLaw
 
-__all__ = ["CERTIFIED_DOWN_TO", "MOST_RELEASES", "ComposedLaw", "JointLaw", "compose", "compose_all"]
+__all__ = ["CERTIFIED_DOWN_TO", "MOST_RELEASES", "ComposedLaw", "JointLaw", "compose", "compose_all", "followed_by"]
 
 CERTIFIED_DOWN_TO = 1e-12
 """Composed deltas below this drown in the rounding of fast Fourier transforms; none smaller is claimed."""
@@ -43,6 +43,30 @@ def compose(law: PrivacyLaw, releases: int) -> PrivacyLaw:
 def compose_all(laws: Iterable[PrivacyLaw]) -> PrivacyLaw:
     """The privacy law of one independent release of each of these laws, over the same people."""
     return _released([(law, 1) for law in laws])
+
+
+def followed_by(law: PrivacyLaw, more: PrivacyLaw) -> PrivacyLaw:
+    """The same as ``compose_all`` of these two, where one of them may be that of many releases.
+
+    What was convolved for the first is taken up where both are on one grid, so that one more release costs one more
+    convolution. The bounds are the same but for the rounding that is allowed for.
+    """
+    composed = compose_all([law, more])
+    before, joint = _uncapped(law), _uncapped(composed)
+    if not (isinstance(before, JointLaw) and isinstance(joint, JointLaw)):
+        return composed
+    begun, added = before.convolved, [(_losses_of(part), times) for part, times in _parts_of(more)[0]]
+    finest = min(begun.finest, *(losses.width for losses, _ in added))
+    largest = max(begun.largest, *(losses.largest for losses, _ in added))
+    if _joint_width(finest, largest) != begun.width:
+        return composed
+    convolved = _Convolved(finest, largest, _convolve(begun.distribution, added, begun.width))
+    joint = replace(joint, known=convolved)
+    return replace(composed, law=joint) if isinstance(composed, CappedLaw) else joint
+
+
+def _uncapped(law: PrivacyLaw) -> PrivacyLaw:
+    return _uncapped(law.law) if isinstance(law, CappedLaw) else law
 
 
 def _released(laws: Iterable[tuple[PrivacyLaw, int]]) -> PrivacyLaw:
@@ -104,11 +128,42 @@ class ComposedLaw:
 
 
 @dataclass(frozen=True)
+class _Convolved:
+    """Privacy losses of several releases on one grid."""
+
+    finest: float
+    """The least width that a law asks for."""
+    largest: float
+    """The largest loss of a single release."""
+    distribution: Any
+
+    @property
+    def width(self) -> float:
+        """Of the grid."""
+        return _joint_width(self.finest, self.largest)
+
+
+def _joint_width(finest: float, largest: float) -> float:
+    """A grid that shows the finest of them, though of a bounded number of cells."""
+    return max(finest, largest / _MOST_CELLS_OF_ALL)
+
+
+def _convolve(begun: Any | None, added: Iterable[tuple[_Pairs | _Curve, int]], width: float) -> Any:
+    """What is convolved already, and then each of these so often."""
+    for losses, times in added:
+        more = losses.on_grid(width).self_compose(times)
+        begun = more if begun is None else begun.compose(more)
+    return begun
+
+
+@dataclass(frozen=True)
 class JointLaw:
     """Independent releases of different laws, all on one grid of privacy losses."""
 
     parts: tuple[tuple[PrivacyLaw, int], ...]
     """Each law, and how often it is released."""
+    known: _Convolved | None = field(default=None, compare=False, repr=False)
+    """Their losses, if they are convolved already."""
 
     @property
     def releases(self) -> int:
@@ -116,20 +171,19 @@ class JointLaw:
         return sum(times for _, times in self.parts)
 
     @cached_property
-    def _distribution(self) -> Any:
+    def convolved(self) -> _Convolved:
+        """The losses of all of them."""
+        if self.known is not None:
+            return self.known
         every = [(_losses_of(law), times) for law, times in self.parts]
         finest, largest = min(losses.width for losses, _ in every), max(losses.largest for losses, _ in every)
-        width = max(finest, largest / _MOST_CELLS_OF_ALL)
-        return reduce(
-            lambda a, b: a.compose(b),
-            [losses.on_grid(width).self_compose(times) for losses, times in every],
-        )
+        return _Convolved(finest, largest, _convolve(None, every, _joint_width(finest, largest)))
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta, not less than the resolution of the method."""
         if epsilon >= _added_epsilon(self.parts):
             return 0.0
-        return _delta_of(self._distribution, self.releases, epsilon)
+        return _delta_of(self.convolved.distribution, self.releases, epsilon)
 
 
 def _added_epsilon(parts: Iterable[tuple[PrivacyLaw, int]]) -> float:
@@ -179,10 +233,54 @@ class _Pairs:
         once = [
             reduce(lambda a, b: a.compose(b), [_on_grid(pair, width) for pair in pairs]) for pairs in self.directions
         ]
-        return once[0] if len(once) == 1 else _worst_of(once, _reach(self.directions, width), width)
+        return once[0].distribution() if len(once) == 1 else _worst_of(once, _reach(self.directions, width), width)
 
 
-def _worst_of(distributions: list[Any], reach: int, width: float) -> Any:
+@dataclass(frozen=True, eq=False)
+class _Masses:
+    """The masses of losses on a grid: the first at ``first`` widths."""
+
+    first: int
+    masses: NDArray[np.float64]
+    infinite: float
+    width: float
+
+    def compose(self, other: _Masses) -> _Masses:
+        """The losses of two independent outcomes, added."""
+        from scipy.signal import fftconvolve
+
+        masses = np.maximum(fftconvolve(self.masses, other.masses), 0.0)
+        infinite = self.infinite + other.infinite * (1 - self.infinite)
+        return _Masses(self.first + other.first, masses, infinite, self.width)
+
+    def deltas(self, reach: int) -> NDArray[np.float64]:
+        """The divergence at all multiples of the width from -reach to reach.
+
+        With T(i) the mass above cell i, the divergence D is infinite + d with d(i) = r d(i + 1) + (1 - r) T(i) for
+        r = e^-width: a sum of positive numbers, so that nothing cancels.
+        """
+        from scipy.signal import lfilter
+
+        above = np.cumsum(self.masses[::-1])[::-1]
+        first, last = min(self.first, -reach), max(self.first + len(above), reach) + 1
+        over = np.zeros(last - first)  # T of first .. last - 1
+        over[: self.first - first] = above[0]
+        over[self.first - first : self.first - first + len(above) - 1] = above[1:]
+        keep = math.exp(-self.width)
+        found = lfilter([-math.expm1(-self.width)], [1.0, -keep], over[::-1])[::-1]
+        return self.infinite + np.asarray(found[-reach - first : reach - first + 1], dtype=np.float64)
+
+    def distribution(self) -> Any:
+        """The same for dp-accounting."""
+        from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+        grid = {self.first + int(i): float(self.masses[i]) for i in np.flatnonzero(self.masses)}
+        return PrivacyLossDistribution.create_from_rounded_probability(
+            grid, self.infinite, self.width, pessimistic_estimate=True
+        )
+
+
+def _worst_of(every: list[_Masses], reach: int, width: float) -> Any:
     """One loss distribution whose every delta is the largest of the given ones.
 
     A person may be replaced in one direction in one release and in the other in the next, so the
@@ -193,7 +291,7 @@ def _worst_of(distributions: list[Any], reach: int, width: float) -> Any:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
     losses = np.arange(-reach, reach + 1)
-    deltas = np.max([distribution.get_delta_for_epsilon(losses * width) for distribution in distributions], axis=0)
+    deltas = np.max([masses.deltas(reach) for masses in every], axis=0)
     return PrivacyLossDistribution(create_pmf_pessimistic_connect_dots(width, losses, np.clip(deltas, 0.0, 1.0)))
 
 
@@ -246,16 +344,17 @@ class _Curve:
 
 def _lower_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
     """The greatest convex function at or below the points, at the points."""
-    kept: list[int] = []
-    for place in range(len(x)):
-        while len(kept) > 1 and _is_above_chord(x, y, kept[-2], kept[-1], place):
+    kept: list[tuple[float, float]] = []
+    for point in zip(x.tolist(), y.tolist(), strict=True):
+        while len(kept) > 1 and _is_above_chord(kept[-2], kept[-1], point):
             kept.pop()
-        kept.append(place)
-    return np.interp(x, x[kept], y[kept])
+        kept.append(point)
+    found: NDArray[np.float64] = np.interp(x, *np.array(kept).T)
+    return found
 
 
-def _is_above_chord(x: NDArray[np.float64], y: NDArray[np.float64], left: int, middle: int, right: int) -> bool:
-    return bool((y[middle] - y[left]) * (x[right] - x[left]) >= (y[right] - y[left]) * (x[middle] - x[left]))
+def _is_above_chord(left: tuple[float, float], middle: tuple[float, float], right: tuple[float, float]) -> bool:
+    return (middle[1] - left[1]) * (right[0] - left[0]) >= (right[1] - left[1]) * (middle[0] - left[0])
 
 
 def _reach(directions: tuple[tuple[DiscretePair, ...], ...], width: float) -> int:
@@ -281,14 +380,12 @@ def _grid_width(pair: DiscretePair) -> float:
     return max(deviation / _CELLS_PER_DEVIATION, _largest_loss(pair) / _MOST_CELLS, 1e-9)
 
 
-def _on_grid(pair: DiscretePair, width: float) -> Any:
+def _on_grid(pair: DiscretePair, width: float) -> _Masses:
     """Move each outcome to the two grid points around its loss, keeping its mass under both laws.
 
     That spreads the likelihood ratio, so every divergence becomes an upper bound (Doroshenko et al.
     2022, "Connect the dots"), with an error of second order in the width.
     """
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
     loss = pair.loss
     finite = np.isfinite(loss)
     p, loss = pair.p[finite], loss[finite]
@@ -298,7 +395,4 @@ def _on_grid(pair: DiscretePair, width: float) -> Any:
     first = int(cell.min(initial=0))
     masses = np.bincount(cell - first, weights=p * (1 - share_up), minlength=int(cell.max(initial=0)) - first + 2)
     masses += np.bincount(cell + 1 - first, weights=p * share_up, minlength=len(masses))
-    grid = {first + int(i): float(masses[i]) for i in np.flatnonzero(masses)}
-    return PrivacyLossDistribution.create_from_rounded_probability(
-        grid, infinite_mass, width, pessimistic_estimate=True
-    )
+    return _Masses(first, masses.astype(np.float64, copy=False), infinite_mass, width)

@@ -1,11 +1,19 @@
 """The analyzer over HTTP: every answer, nothing repeated of what was sent, one release."""
 
 import json
+import logging
+import os
+import re
+import socket
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from shuffledp.collection.analyzer.estimating import estimate_round
+from shuffledp.collection.analyzer.receiving import BatchState
 from shuffledp.collection.keys import SigningKey
 from shuffledp.collection.wire import digest
 
@@ -220,6 +228,79 @@ def test_a_release_that_fails_is_tried_again(client, batch, monkeypatch):
     document = client.get(f"/v1/releases/{batch.task.id.hex()}").json()
     assert document["budget"]["releases"] == 1
     assert "shuffledp_analyzer_release_failures_total 2.0" in client.get("/metrics").text
+
+
+def test_a_release_that_fails_for_good_says_why_and_spends_nothing(collection, batch, deliver, monkeypatch):
+    """An estimate that is no number can never be written down; it was tried for ever, with the budget spent."""
+    from shuffledp.collection.analyzer import releasing
+
+    def endless(*told):
+        result = estimate_round(*told)
+        return replace(result, estimate=replace(result.estimate, counts=result.estimate.counts * np.inf))
+
+    monkeypatch.setattr(releasing, "estimate_round", endless)
+    analyzer = collection.open()
+    deliver(analyzer, batch)
+    assert analyzer.releaser.release(batch.task.id) is BatchState.REFUSED
+    assert "too large for a floating-point number" in analyzer.batches.get(batch.task.id).reason
+    assert analyzer.ledger.entry(batch.task.id) is None
+    analyzer.close()
+
+
+def test_a_fault_is_told_in_words_and_without_data(client, batch, monkeypatch, caplog):
+    from shuffledp.collection.analyzer import publishing
+
+    failures = iter([ValueError("something of the data")])
+    true = publishing.write_all
+
+    def write(files):
+        if (failure := next(failures, None)) is not None:
+            raise failure
+        true(files)
+
+    monkeypatch.setattr(publishing, "write_all", write)
+    with caplog.at_level(logging.ERROR, "shuffledp.collection"):
+        client.deliver(batch)
+        client.wait(batch)
+    (told,) = [record.fields["reason"] for record in caplog.records if record.msg == "release-fails"]
+    assert re.fullmatch(r"A fault of the program: ValueError at test_app\.py, line \d+\.", told)
+
+
+def test_forms_of_a_release_as_to_their_length_and_by_head(client, batch):
+    client.deliver(batch)
+    client.wait(batch)
+    for form in ("", ".csv", "/page"):
+        address = f"/v1/releases/{batch.task.id.hex()}{form}"
+        whole, head = client.get(address), client.request("HEAD", address)
+        assert (whole.status, head.status) == (200, 200)
+        assert head.content == b""
+        assert int(whole.headers["content-length"]) == len(whole.content)
+        assert {name: value for name, value in head.headers.items() if name != "date"} == {
+            name: value for name, value in whole.headers.items() if name != "date"
+        }
+
+
+def test_readers_of_a_large_release_that_never_read_take_no_memory(client, batch):
+    client.deliver(batch)
+    client.wait(batch)
+    file = client.analyzer.releases.file(batch.task.id, "json")
+    os.truncate(file, 100 << 20)
+
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    before, readers = resident(), []
+    for _ in range(10):
+        readers.append(socket.create_connection(("127.0.0.1", client.port), timeout=30))
+        readers[-1].sendall(f"GET /v1/releases/{batch.task.id.hex()} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+    grown, deadline = 0, time.monotonic() + 2
+    while time.monotonic() < deadline:
+        grown = max(grown, resident() - before)
+        time.sleep(0.01)
+    for reader in readers:
+        assert reader.recv(12) == b"HTTP/1.1 200"
+        reader.close()
+    assert grown < 50 << 20
 
 
 def test_the_published_json_has_the_keys_of_run_and_more(client, batch):

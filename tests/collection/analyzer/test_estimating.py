@@ -1,6 +1,8 @@
 """Estimates when some do not follow the protocol: a broken report never stops what would be released without it."""
 
+import json
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -109,6 +111,30 @@ def test_messages_of_too_few_users_are_not_released(scene):
     rejected = reports * task.messages_per_report - len(few)
     with pytest.raises(NotReleasedError):
         estimate_round(task, counted_of(task, few, reports=reports, rejected=rejected), reports)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("sum/")])
+def test_sums_within_the_widest_bounds_have_numbers(shared_collection, name):
+    for domain in (Interval(0.0, 1e290), Interval(-1e290, 1e290)):
+        task = task_of(shared_collection, name, domain=domain)
+        values = honest(task, USERS)
+        result = estimate_round(task, counted_of(task, values, reports=USERS), USERS).at(0.95)
+        json.dumps(result.estimate.to_json(0.95), allow_nan=False)
+
+
+@pytest.mark.parametrize("name", ["sum/duchi", "count/balcer-cheu", "histogram/k-rr"])
+@pytest.mark.parametrize("what", ["value", "standard_error", "intervals"])
+def test_what_is_no_number_is_not_released(shared_collection, name, what):
+    task = task_of(shared_collection, name)
+    result = estimate_round(task, counted_of(task, honest(task, USERS), reports=USERS), USERS)
+    assert result.at(0.9).estimate.to_json(0.9) == result.estimate.to_json(0.9)
+    fields = {"value": "counts", "standard_error": "standard_errors"} if name.startswith("histogram") else {}
+    wrong = np.full((4, 2) if what == "intervals" else 4, np.inf) if name.startswith("histogram") else np.inf
+    change = {fields.get(what, what): (lambda _: np.atleast_2d(wrong)) if what == "intervals" else wrong}
+    if what == "intervals" and not name.startswith("histogram"):
+        change = {"intervals": lambda _: np.array([[0.0, np.inf]])}
+    with pytest.raises(NotReleasedError, match="too large for a floating-point number"):
+        replace(result, estimate=replace(result.estimate, **change)).at(0.9)
 
 
 def test_leaving_out_a_broken_report_does_not_bias_the_others(collection):

@@ -160,5 +160,5 @@ def test_requests_of_every_kind(collection, shared_collection, batch):
     for place, chunk in enumerate(batch.chunks):
         analyzer.batches.put_chunk(batch.task.id, place, chunk)
     analyzer.releaser.release(batch.task.id)
-    assert json.loads(analyzer.releases.read(batch.task.id, "json"))["reports"] == 220
+    assert json.loads(analyzer.releases.file(batch.task.id, "json").read_bytes())["reports"] == 220
     analyzer.close()

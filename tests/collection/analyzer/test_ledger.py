@@ -1,13 +1,18 @@
 """The ledger: granted once, refused for good, never more than the budget, in any order and however often asked."""
 
+import json
 import sqlite3
+import subprocess
+import sys
 import threading
 
 import pytest
 
+from shuffledp.collection.analyzer import ledger as ledger_module
 from shuffledp.collection.analyzer.ledger import Ledger, spent_in
 from shuffledp.collection.analyzer.settings import Budget
 from shuffledp.errors import DataError
+from shuffledp.privacy import composition
 from shuffledp.privacy.composition import compose_all
 from shuffledp.privacy.guarantee import least_epsilon
 
@@ -105,6 +110,146 @@ def test_asked_from_many_threads_each_task_is_reserved_once(shared_collection, t
     one_more = compose_all([task.guarantee.law for task in [*granted, tasks[0]]])
     assert one_more.delta_at(budget.epsilon) > budget.delta, "the budget is used up"
     ledger.close()
+
+
+def test_nobody_waits_while_losses_are_convolved(shared_collection, ledger, monkeypatch):
+    """A manifest arrives while a release is judged: the ledger must answer at once."""
+    first, second = tasks_of(shared_collection, *["count/balcer-cheu"] * 2)
+    ledger.reserve(first, AMPLE, BATCH)
+    judging, go_on, answers = threading.Event(), threading.Event(), []
+
+    def slowly(law, delta):
+        judging.set()
+        assert go_on.wait(60)
+        return least_epsilon(law, delta)
+
+    monkeypatch.setattr(ledger_module, "least_epsilon", slowly)
+    release = threading.Thread(target=lambda: answers.append(ledger.reserve(second, AMPLE, BATCH)))
+    request = threading.Thread(target=lambda: answers.append(ledger.manifest(first.id)))
+    release.start()
+    assert judging.wait(60)
+    request.start()
+    request.join(10)
+    assert answers == [BATCH], "it waited"
+    go_on.set()
+    release.join(60)
+    assert answers[1].granted
+
+
+@pytest.mark.parametrize("ledgers", [1, 2], ids=["one ledger", "two processes' ledgers"])
+def test_of_two_releases_at_the_same_time_only_one_passes_a_budget_for_one(
+    shared_collection, tmp_path, monkeypatch, ledgers
+):
+    tasks = tasks_of(shared_collection, *["count/balcer-cheu"] * 2)
+    opened = [Ledger(tmp_path / "ledger.db") for _ in range(ledgers)]
+    both, judged, true = threading.Barrier(2), [], ledger_module._judge
+
+    def judge(*told):
+        entry = true(*told)
+        judged.append(entry)
+        if len(judged) <= 2:
+            both.wait(60)  # both would pass by what they have read
+        return entry
+
+    monkeypatch.setattr(ledger_module, "_judge", judge)
+    found = {}
+
+    def ask(place):
+        found[place] = opened[place % ledgers].reserve(tasks[place], Budget(1.1, 1e-6), BATCH)
+
+    threads = [threading.Thread(target=ask, args=(place,)) for place in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert [entry.granted for entry in judged] == [True, True, False]
+    assert sorted(entry.granted for entry in found.values()) == [False, True]
+    assert sorted(entry.releases for entry in found.values()) == [1, 2]
+    for each in opened:
+        assert [each.entry(task.id) for task in tasks] == [found[0], found[1]]
+        each.close()
+
+
+_PROCESS = """
+import json, random, sys
+from pathlib import Path
+from shuffledp.collection.analyzer.ledger import Ledger
+from shuffledp.collection.analyzer.settings import Budget
+from shuffledp.collection.task import SignedTask
+tasks = [SignedTask.load(path).task for path in sys.argv[2:]]
+random.shuffle(tasks)
+ledger = Ledger(Path(sys.argv[1]))
+sys.stdout.write("ready\\n")
+sys.stdout.flush()
+sys.stdin.readline()
+entries = {task.id.hex(): ledger.reserve(task, Budget(1.5, 1e-6), bytes(32)) for task in tasks}
+sys.stdout.write(json.dumps({task: entry.granted for task, entry in entries.items()}))
+"""
+
+
+def test_processes_that_ask_at_the_same_time_agree_and_keep_the_budget(shared_collection, tmp_path):
+    tasks = tasks_of(shared_collection, *["count/balcer-cheu"] * 5)
+    files = []
+    for task in tasks:
+        files.append(tmp_path / f"{task.id.hex()}.json")
+        files[-1].write_bytes(task.signed(shared_collection.author).to_bytes())
+    Ledger(tmp_path / "ledger.db").close()
+    command = [sys.executable, "-c", _PROCESS, tmp_path / "ledger.db", *files]
+    running = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    for process in running:
+        assert process.stdout.readline() == "ready\n"
+    for process in running:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    told = [json.loads(process.communicate(timeout=120)[0]) for process in running]
+    assert told[0] == told[1] == told[2]
+    granted = [task for task in tasks if told[0][task.id.hex()]]
+    assert 1 < len(granted) < len(tasks)
+    assert compose_all([task.guarantee.law for task in granted]).delta_at(1.5) <= 1e-6
+    assert compose_all([task.guarantee.law for task in [*granted, tasks[0]]]).delta_at(1.5) > 1e-6
+
+
+def test_one_more_release_costs_one_more_convolution(shared_collection, tmp_path, monkeypatch):
+    tasks = tasks_of(shared_collection, *NAMES, *NAMES)
+    ledger = Ledger(tmp_path / "ledger.db")
+    for task in tasks[:-1]:
+        ledger.reserve(task, AMPLE, BATCH)
+    computed, true = [], composition._losses_of
+    monkeypatch.setattr(composition, "_losses_of", lambda law: computed.append(law) or true(law))
+    last = ledger.reserve(tasks[-1], AMPLE, BATCH)
+    assert len(computed) == 1
+    ledger.close()
+    monkeypatch.undo()
+    law = compose_all([task.guarantee.law for task in tasks])
+    assert last.spent_epsilon == pytest.approx(least_epsilon(law, AMPLE.delta), rel=1e-8)
+
+
+class FullDisk:
+    """A connection on which nothing that was inserted can be committed."""
+
+    def __init__(self, connection):
+        self._connection, self._inserted = connection, False
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+    def execute(self, statement, *rest):
+        if statement == "COMMIT" and self._inserted:
+            raise sqlite3.OperationalError("database or disk is full")
+        self._inserted |= statement.startswith("INSERT")
+        return self._connection.execute(statement, *rest)
+
+
+def test_an_entry_that_did_not_become_durable_spends_nothing(shared_collection, ledger, monkeypatch):
+    first, second = tasks_of(shared_collection, *["count/balcer-cheu"] * 2)
+    budget = Budget(1.1, 1e-6)
+    monkeypatch.setattr(ledger, "_connection", FullDisk(ledger._connection))
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        ledger.reserve(first, budget, BATCH)
+    monkeypatch.undo()
+    assert ledger.entry(first.id) is None
+    assert ledger.reserve(second, budget, BATCH).releases == 1
+    assert not ledger.reserve(first, budget, BATCH).granted
 
 
 def test_a_budget_with_too_small_a_delta_is_never_enough(shared_collection, ledger):

@@ -4,17 +4,20 @@ import csv
 import io
 import json
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
 
+from shuffledp.collection.analyzer import publishing
 from shuffledp.collection.analyzer.estimating import estimate_round
 from shuffledp.collection.analyzer.ledger import Entry
-from shuffledp.collection.analyzer.publishing import Releases, release_document
+from shuffledp.collection.analyzer.publishing import Releases, json_pieces, release_document
 from shuffledp.collection.analyzer.settings import Budget
 from shuffledp.collection.analyzer.tallying import Counted
 from shuffledp.domain import Interval
 from shuffledp.messages import Messages
+from shuffledp.model import Tally
 
 ENTRY = Entry(True, Budget(3.0, 1e-6), 2, 1.4142)
 NAMES = ("histogram/k-rr", "count/balcer-cheu", "sum/duchi")
@@ -29,19 +32,27 @@ def result_of(collection, protocol, /, users=500, **changes):
     return estimate_round(task, Counted(tally, len(messages.values), 0), users)
 
 
+def read(releases, result, kind):
+    with releases.open(result.task.id, kind) as file:
+        return file.read()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_round_gives_the_same_bytes(shared_collection, tmp_path, name):
     result = result_of(shared_collection, name)
     contents = []
     for folder in ("one", "two"):
         releases = Releases(tmp_path / folder)
-        assert releases.read(result.task.id, "json") is None
+        assert releases.open(result.task.id, "json") is None
         releases.publish(result, ENTRY, 0.95)
         releases.publish(result, ENTRY, 0.95)
-        contents.append({kind: releases.read(result.task.id, kind) for kind in ("json", "csv", "html")})
+        contents.append({kind: read(releases, result, kind) for kind in ("json", "csv", "html")})
     assert contents[0] == contents[1]
     document = json.loads(contents[0]["json"])
-    assert document == json.loads(json.dumps(release_document(result, ENTRY, 0.95)))
+    assert {key: document[key] for key in result.estimate.to_json()} == json.loads(
+        json.dumps(result.estimate.to_json())
+    )
+    assert list(document) == list(release_document(result, ENTRY, 0.95))
     assert document["budget"] == {"epsilon": 3.0, "delta": 1e-6, "spent_epsilon": 1.4142, "releases": 2}
     rows = list(csv.DictReader(io.StringIO(contents[0]["csv"].decode())))
     assert len(rows) == (4 if name.startswith("histogram") else 1)
@@ -61,7 +72,7 @@ def test_a_page_needs_nothing_and_runs_nothing(shared_collection, tmp_path):
         categories=["<script>alert(2)</script>", "javascript:alert(3)", "&amp;", "</svg>"],
     )
     Releases(tmp_path / "r").publish(result, ENTRY, 0.95)
-    page = Releases(tmp_path / "r").read(result.task.id, "html").decode()
+    page = read(Releases(tmp_path / "r"), result, "html").decode()
     assert "<script" not in page
     assert "<img src=x" not in page
     assert not re.search(r'(src|href|srcset)="(?!data:image/svg)', page)
@@ -73,8 +84,62 @@ def test_many_categories_are_cut_on_the_page_and_whole_elsewhere(shared_collecti
     result = result_of(shared_collection, "histogram/k-rr", categories=[f"c{i}" for i in range(300)])
     releases = Releases(tmp_path / "r")
     releases.publish(result, ENTRY, 0.9)
-    assert "and 100 more" in releases.read(result.task.id, "html").decode()
-    assert len(json.loads(releases.read(result.task.id, "json"))["counts"]) == 300
+    assert "and 100 more" in read(releases, result, "html").decode()
+    assert len(json.loads(read(releases, result, "json"))["counts"]) == 300
+
+
+@pytest.mark.parametrize("rows", [1, 3, 1000])
+def test_in_pieces_the_bytes_are_the_same(shared_collection, monkeypatch, rows):
+    import pyarrow as pa
+    import pyarrow.csv
+
+    monkeypatch.setattr(publishing, "_ROWS", rows)
+    for name in NAMES:
+        more = {"categories": ['"', "a,b", "", "é\u2028", "=1+1", "\\"]} if name.startswith("histogram") else {}
+        result = result_of(shared_collection, name, description="ä", **more)
+        document = release_document(result, ENTRY, 0.9)
+        plain = {key: each.tolist() if isinstance(each, np.ndarray) else each for key, each in document.items()}
+        expected = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        assert b"".join(json_pieces(document)).decode() == expected
+        table = pa.BufferOutputStream()
+        pa.csv.write_csv(result.estimate.to_table(0.9), table)
+        assert b"".join(publishing._table_pieces(result.estimate, 0.9)) == table.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("document", [{"a": np.empty(0)}, {"a": (), "b": [1, {"c": []}], "d": None}])
+def test_pieces_of_little(document):
+    plain = {key: each.tolist() if isinstance(each, np.ndarray) else each for key, each in document.items()}
+    assert json.loads(b"".join(json_pieces(document))) == json.loads(json.dumps(plain))
+
+
+@pytest.mark.parametrize("found", [np.array([1.0, np.nan]), np.array([[1.0, np.inf]]), np.inf])
+def test_no_number_is_never_written(found):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        list(json_pieces({"a": found}))
+
+
+def test_a_large_domain_costs_little_memory(shared_collection, tmp_path):
+    """Of estimating and publishing, for each category; a small release before loads what is needed."""
+    Releases(tmp_path / "r").publish(result_of(shared_collection, "histogram/k-rr"), ENTRY, 0.95)
+    size = 60_000
+    task = shared_collection.task(
+        "histogram/k-rr", publish=False, users=1_000_000, categories=None, settings={"domain_size": size}
+    )
+    tally = Tally(np.random.default_rng().multinomial(1_000_000, np.full(size, 1 / size)).astype(np.int64), 0)
+    tracemalloc.start()
+    try:
+        result = estimate_round(task, Counted(tally, 1_000_000, 0), 1_000_000).at(0.95)
+        Releases(tmp_path / "r").publish(result, ENTRY, 0.95)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 300 * size, f"{peak / size:.0f} bytes for each category"
+
+
+def test_the_page_does_not_say_that_a_round_lasted_until_its_end(shared_collection):
+    """It may have been full long before."""
+    page = publishing.release_page(result_of(shared_collection, "histogram/k-rr"), ENTRY, 0.95).decode()
+    assert "from 2026-01-01 00:00 UTC until 2026-01-02 00:00 UTC at the latest. 500 devices randomized" in page
 
 
 def test_half_written_files_of_a_killed_process_are_removed(shared_collection, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import BinaryIO
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -14,6 +15,7 @@ from shuffledp.collection.analyzer.arrivals import Arrivals, read_task_id
 from shuffledp.collection.analyzer.receiving import BatchState
 from shuffledp.collection.analyzer.releasing import ReleaseKeeper
 from shuffledp.collection.analyzer.server import Analyzer
+from shuffledp.collection.service.downloads import FileAnswer
 from shuffledp.collection.service.health import health_routes
 from shuffledp.collection.service.problems import EXCEPTION_HANDLERS, Answer, problem
 
@@ -43,20 +45,18 @@ def create_app(analyzer: Analyzer) -> Starlette:
     )
     analyzer.when_stopping(arrivals.stop)
 
-    async def show(request: Request, kind: str) -> Answer:
+    async def show(request: Request, kind: str) -> Answer | FileAnswer:
         task_id = read_task_id(request.path_params["task"])
-        content = await run_in_threadpool(_released, analyzer, task_id, kind) if task_id else None
-        if content is None:
-            return _NO_RELEASE
-        return Answer(200, content, ((b"content-type", _KINDS[kind]), *_SAFELY))
+        file = await run_in_threadpool(_released, analyzer, task_id, kind) if task_id else None
+        return FileAnswer(file, ((b"content-type", _KINDS[kind]), *_SAFELY)) if file else _NO_RELEASE
 
-    async def show_json(request: Request) -> Answer:
+    async def show_json(request: Request) -> Answer | FileAnswer:
         return await show(request, "json")
 
-    async def show_csv(request: Request) -> Answer:
+    async def show_csv(request: Request) -> Answer | FileAnswer:
         return await show(request, "csv")
 
-    async def show_page(request: Request) -> Answer:
+    async def show_page(request: Request) -> Answer | FileAnswer:
         return await show(request, "html")
 
     async def is_ready() -> bool:
@@ -81,12 +81,13 @@ def create_app(analyzer: Analyzer) -> Starlette:
     ]
     app = Starlette(routes=routes, exception_handlers=EXCEPTION_HANDLERS, lifespan=lifespan)
     app.router.redirect_slashes = False  # a redirection would repeat what the client calls this host
+    app.state.metrics = analyzer.metrics
     return app
 
 
-def _released(analyzer: Analyzer, task_id: bytes, kind: str) -> bytes | None:
+def _released(analyzer: Analyzer, task_id: bytes, kind: str) -> BinaryIO | None:
     """The form of a release, but only once it is said to be released: half of one is never shown."""
     batch = analyzer.batches.get(task_id)
     if batch is None or batch.state is not BatchState.RELEASED:
         return None
-    return analyzer.releases.read(task_id, kind)
+    return analyzer.releases.open(task_id, kind)

@@ -41,6 +41,18 @@ class Result:
         """Over how many users the estimate is."""
         return int(self.estimate.users)
 
+    def at(self, confidence: float) -> Result:
+        """The same with its intervals found, once; NotReleasedError if anything in it is no number.
+
+        To be asked before the budget is spent: what cannot be written down is not released.
+        """
+        found = self.estimate.intervals(confidence)
+        told = self.estimate.to_document(confidence).values()
+        numbers = (found, *(each for each in told if isinstance(each, float | np.ndarray)))
+        if not all(np.isfinite(each).all() for each in numbers):
+            raise NotReleasedError("The estimate is too large for a floating-point number; no other attempt can help.")
+        return replace(self, estimate=replace(self.estimate, intervals=lambda _: found))
+
 
 def estimate_round(task: Task, counted: Counted, reports: int) -> Result:
     """The estimate of a round of so many reports; NotReleasedError if there can be none."""
@@ -51,7 +63,7 @@ def estimate_round(task: Task, counted: Counted, reports: int) -> Result:
             f"The messages that could be counted come from at most {users:,} of {reports:,} users; the guarantee rests "
             f"on {task.minimum_users:,}."
         )
-    if counted.messages < reports * task.messages_per_report and _name(protocol) in _NOTHING_MAY_MISS:
+    if counted.messages < reports * task.messages_per_report and protocol.fragile:
         raise NotReleasedError(
             f"{reports * task.messages_per_report - counted.messages:,} messages are missing or wrong, and a sum of "
             f"{protocol.name} says nothing unless all are there."
@@ -149,6 +161,3 @@ _MOST_USERS: dict[str, Callable[[Any, Counted], int]] = {
 
 _ONE_FROM_EACH = ("histogram/cheu",)
 """No user sends a category twice, so that more than there are users is somebody's who sent one often."""
-
-_NOTHING_MAY_MISS = ("sum/split-and-mix",)
-"""Shares of which one is missing add up to anything."""

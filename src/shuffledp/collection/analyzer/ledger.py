@@ -3,6 +3,9 @@
 Every release is kept with the protocol's exact parameters, so that its privacy law can be computed anew. The
 privacy losses of all releases are convolved. A release that was refused stays refused. An entry belongs to one
 batch: another batch of the same task is refused, whatever else was lost.
+
+Convolving takes time, so nobody waits for it: what was released is read, judged without any lock, and entered only if
+nothing was added in between; else it is judged again.
 """
 
 from __future__ import annotations
@@ -20,11 +23,12 @@ from typing import Any
 from shuffledp.collection.analyzer.estimating import NotReleasedError
 from shuffledp.collection.analyzer.settings import Budget
 from shuffledp.collection.canonical import canonical, parse_canonical, portable
+from shuffledp.collection.files import read_database
 from shuffledp.collection.padding import capped_guarantee
 from shuffledp.collection.service.folders import private_database
 from shuffledp.collection.task import MOST_TASK_BYTES, Task
 from shuffledp.errors import DataError
-from shuffledp.privacy.composition import compose_all
+from shuffledp.privacy.composition import compose_all, followed_by
 from shuffledp.privacy.guarantee import PrivacyLaw, least_epsilon
 from shuffledp.protocols.documents import from_document, to_document
 
@@ -74,11 +78,25 @@ class Entry:
         )
 
 
+@dataclass(frozen=True)
+class _Spent:
+    """What was released about a population up to a place in the ledger."""
+
+    place: int
+    releases: int
+    law: PrivacyLaw | None
+    """Of all of it, convolved; none if nothing was released."""
+
+
+_NOTHING = _Spent(0, 0, None)
+
+
 class Ledger:
     """The ledger in one SQLite file. One process writes it."""
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
+        self._spent: dict[str, _Spent] = {}
         private_database(path)
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=60)
         self._connection.execute("PRAGMA journal_mode = WAL")
@@ -103,19 +121,48 @@ class Ledger:
         """
         with self._transaction() as connection:
             known = _find(connection, task.id)
-            if known is None:
-                return _enter(connection, task, budget, manifest)
-            if known.manifest is None:
+            if known is not None and known.manifest is None:
                 connection.execute("UPDATE releases SET manifest = ? WHERE task = ?", (manifest, task.id))
-                return replace(known, manifest=manifest)
-            if known.manifest != manifest:
-                raise NotReleasedError("The ledger has an entry of another batch of this task; there is one release.")
-            return known
+                known = replace(known, manifest=manifest)
+        known = known or self._enter(task, budget, manifest)
+        if known.manifest != manifest:
+            raise NotReleasedError("The ledger has an entry of another batch of this task; there is one release.")
+        return known
 
     def take_up(self, task: Task, budget: Budget, manifest: bytes) -> Entry:
         """Enter a release that has happened and is not here: it counts, whatever the budget says."""
+        return self._enter(task, budget, manifest, has_happened=True)
+
+    def _enter(self, task: Task, budget: Budget, manifest: bytes, *, has_happened: bool = False) -> Entry:
+        """The entry of a task, made unless there is one."""
+        while True:
+            earlier = self._spent_on(task.population)
+            law = task.guarantee.law if earlier.law is None else followed_by(earlier.law, task.guarantee.law)
+            entry = replace(_judge(law, earlier.releases + 1, budget), manifest=manifest)
+            if has_happened:
+                entry = replace(entry, granted=True)
+            with self._transaction() as connection:
+                known = _find(connection, task.id)
+                if known is not None:
+                    return known
+                if _released_after(connection, task.population, earlier.place):
+                    continue
+                place = _insert(connection, task, entry)
+            if entry.granted:  # and durable
+                self._spent[task.population] = _Spent(place, entry.releases, law)
+            return entry
+
+    def _spent_on(self, population: str) -> _Spent:
+        """What was released about a population until now; what is convolved already is not convolved again."""
         with self._transaction() as connection:
-            return _enter(connection, task, budget, manifest, has_happened=True)
+            spent = self._spent.get(population, _NOTHING)
+            added = _released_after(connection, population, spent.place)
+        if not added:
+            return spent
+        laws = [_law(content) for _, content in added]
+        law = compose_all(laws if spent.law is None else [spent.law, *laws])
+        spent = self._spent[population] = _Spent(added[-1][0], spent.releases + len(added), law)
+        return spent
 
     def entry(self, task_id: bytes) -> Entry | None:
         """What was said to the release of a task."""
@@ -137,16 +184,17 @@ class Ledger:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
+                self._connection.execute("COMMIT")
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
                 raise
-            self._connection.execute("COMMIT")
 
 
 def spent_in(path: Path, population: str, delta: float) -> tuple[int, float]:
     """How many releases a population has seen, and the epsilon of all of them at this delta; reads only."""
     with _reading(path) as connection:
-        laws = _laws(connection, population) if connection else []
+        laws = [_law(content) for _, content in _released_after(connection, population, 0)] if connection else []
     return len(laws), least_epsilon(compose_all(laws), delta) if laws else 0.0
 
 
@@ -158,6 +206,8 @@ def entries_in(path: Path) -> dict[bytes, Entry]:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version == 0:
             return {}
+        if version > _VERSION:
+            raise DataError(f"The ledger {path} has version {version}; this program reads {_VERSION}.")
         rows = connection.execute(_ALL_OF_VERSION_1 if version == 1 else _ALL)
         return {task: _entry(*rest) for task, *rest in rows}
 
@@ -167,7 +217,7 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection | None]:
     if not path.exists():
         yield None
         return
-    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=60)
+    connection = read_database(path)
     try:
         yield connection
     except sqlite3.DatabaseError as error:
@@ -187,14 +237,8 @@ def _entry(
     return Entry(bool(granted), Budget(epsilon, delta), earlier + 1, math.inf if spent is None else spent, manifest)
 
 
-def _enter(
-    connection: sqlite3.Connection, task: Task, budget: Budget, manifest: bytes, *, has_happened: bool = False
-) -> Entry:
-    earlier = _laws(connection, task.population)
-    entry = replace(_judge([*earlier, task.guarantee.law], budget), manifest=manifest)
-    if has_happened:
-        entry = replace(entry, granted=True)
-    connection.execute(
+def _insert(connection: sqlite3.Connection, task: Task, entry: Entry) -> int:
+    cursor = connection.execute(
         "INSERT INTO releases (task, population, law, granted, earlier, budget_epsilon, budget_delta, spent_epsilon, "
         "manifest) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
@@ -202,30 +246,31 @@ def _enter(
             task.population,
             canonical(_law_document(task)),
             entry.granted,
-            len(earlier),
-            budget.epsilon,
-            budget.delta,
+            entry.releases - 1,
+            entry.budget.epsilon,
+            entry.budget.delta,
             entry.spent_epsilon if math.isfinite(entry.spent_epsilon) else None,
-            manifest,
+            entry.manifest,
         ),
     )
-    return entry
+    return int(cursor.lastrowid or 0)
 
 
-def _laws(connection: sqlite3.Connection, population: str) -> list[PrivacyLaw]:
-    rows = connection.execute(
-        "SELECT law FROM releases WHERE population = ? AND granted ORDER BY place", (population,)
+def _released_after(connection: sqlite3.Connection, population: str, place: int) -> list[tuple[int, bytes]]:
+    """Places and laws of what was granted to a population after a place; entries are only ever added."""
+    return connection.execute(
+        "SELECT place, law FROM releases WHERE population = ? AND granted AND place > ? ORDER BY place",
+        (population, place),
     ).fetchall()
-    return [_law(content) for (content,) in rows]
 
 
-def _judge(laws: list[PrivacyLaw], budget: Budget) -> Entry:
-    law = compose_all(laws)
+def _judge(law: PrivacyLaw, releases: int, budget: Budget) -> Entry:
+    """Whether so many releases, which have this law together, are within the budget."""
     granted = law.delta_at(budget.epsilon) <= budget.delta
     spent = least_epsilon(law, budget.delta)
     if granted:
         spent = min(spent, budget.epsilon)  # it is found to nine digits, from above
-    return Entry(granted, budget, len(laws), spent)
+    return Entry(granted, budget, releases, spent)
 
 
 def _law_document(task: Task) -> dict[str, Any]:

@@ -29,6 +29,7 @@ def overview(settings: AnalyzerSettings) -> dict[str, Any]:
             "releases": releases,
         }
     return {
+        "refused": [str(each) for each in tasks.refused],
         "tasks": [
             {"task": task.id.hex(), "name": task.name, "population": task.population} | _state(batches.get(task.id))
             for task in tasks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -100,9 +101,9 @@ def _budget(result: Result, entry: Entry) -> str:
 def _made(result: Result) -> str:
     task = result.task
     return (
-        f"From {task.opens:%Y-%m-%d %H:%M} to {task.closes:%Y-%m-%d %H:%M} UTC, {result.reports:,} devices randomized "
-        f"their values with the protocol {task.protocol.name} and sent them sealed. A shuffler that could not read "
-        f"them mixed all messages; only then were they opened and counted."
+        f"Reports were taken from {task.opens:%Y-%m-%d %H:%M} UTC until {task.closes:%Y-%m-%d %H:%M} UTC at the "
+        f"latest. {result.reports:,} devices randomized their values with the protocol {task.protocol.name} and sent "
+        f"them sealed. A shuffler that could not read them mixed all messages; only then were they opened and counted."
     )
 
 
@@ -116,11 +117,11 @@ def _rejected(result: Result) -> str:
     return _cells(["rejected messages", "number"], rows)
 
 
-def _numbers(result: Result, confidence: float) -> tuple[list[str], Any, Any]:
+def _numbers(result: Result, confidence: float) -> tuple[Sequence[str], Any, Any]:
     """Names, values and intervals, of a histogram or a single number."""
     estimate = result.estimate
     if result.task.protocol.question == "histogram":
-        return list(estimate.categories), estimate.counts, estimate.interval(confidence)
+        return estimate.categories, estimate.counts, estimate.interval(confidence)
     name = "yes" if result.task.protocol.question == "count" else "sum"
     return [name], np.array([estimate.value]), np.array([estimate.interval(confidence)])
 

@@ -5,28 +5,34 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
 
 from shuffledp.collection.analyzer.estimating import Result
 from shuffledp.collection.analyzer.ledger import Entry
 from shuffledp.collection.analyzer.page import release_page
 from shuffledp.collection.analyzer.receiving import sync_folder
+from shuffledp.estimate import HistogramEstimate
 from shuffledp.output import write_all
 
-__all__ = ["Releases", "published_in", "release_document"]
+__all__ = ["Releases", "json_pieces", "published_in", "release_document"]
 
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _KINDS = ("json", "csv", "html")
 _ID = re.compile("[0-9a-f]{64}")
+_ROWS = 1 << 13  # of a column that are written at a time
+_BETWEEN = ",\n    "
 
 
 def release_document(result: Result, entry: Entry, confidence: float) -> dict[str, Any]:
-    """The documented JSON form: that of ``shuffledp run``, and where it comes from."""
+    """What the documented JSON form has: that of ``shuffledp run``, and where it comes from."""
     task, counted = result.task, result.counted
-    found: dict[str, Any] = result.estimate.to_json(confidence)
+    found: dict[str, Any] = result.estimate.to_document(confidence)
     return found | {
         "task": task.id.hex(),
         "name": task.name,
@@ -61,8 +67,12 @@ class Releases:
 
     def publish(self, result: Result, entry: Entry, confidence: float) -> None:
         """Write all forms, durably; they are served once the batch is said to be released."""
-        contents = _contents(result, entry, confidence)
-        files = {self.file(result.task.id, kind): content for kind, content in contents.items()}
+        contents: tuple[bytes | Iterable[bytes], ...] = (
+            json_pieces(release_document(result, entry, confidence)),
+            _table_pieces(result.estimate, confidence),
+            release_page(result, entry, confidence),
+        )
+        files = {self.file(result.task.id, kind): content for kind, content in zip(_KINDS, contents, strict=True)}
         write_all(files)
         for file in files:
             _sync(file)
@@ -77,10 +87,10 @@ class Releases:
         """Where it is in a folder."""
         return folder / f"{task_id.hex()}.{kind}"
 
-    def read(self, task_id: bytes, kind: str) -> bytes | None:
+    def open(self, task_id: bytes, kind: str) -> BinaryIO | None:
         """A form of a release, if it is there."""
         try:
-            return self.file(task_id, kind).read_bytes()
+            return self.file(task_id, kind).open("rb")
         except FileNotFoundError:
             return None
 
@@ -90,19 +100,47 @@ def published_in(folder: Path) -> set[bytes]:
     return {bytes.fromhex(file.stem) for file in folder.glob("*.json") if _ID.fullmatch(file.stem)}
 
 
-def _contents(result: Result, entry: Entry, confidence: float) -> Mapping[str, bytes]:
+def json_pieces(document: Mapping[str, Any]) -> Iterator[bytes]:
+    """The bytes of ``json.dumps`` with an indentation of 2, in pieces: long columns are never there as text at once."""
+    before = "{"
+    for key, value in document.items():
+        yield f"{before}\n  {json.dumps(key)}: ".encode()
+        if isinstance(value, tuple | np.ndarray) and len(value):
+            yield from _column_pieces(value)
+        else:
+            plain = value.tolist() if isinstance(value, np.ndarray) else value
+            text = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
+            yield text.replace("\n", "\n  ").encode()
+        before = ","
+    yield b"\n}\n"
+
+
+def _column_pieces(column: tuple[str, ...] | NDArray[Any]) -> Iterator[bytes]:
+    before = "[\n    "
+    for start in range(0, len(column), _ROWS):
+        part = column[start : start + _ROWS]
+        told = part.ravel().tolist() if isinstance(part, np.ndarray) else list(part)
+        text = json.dumps(told, ensure_ascii=False, allow_nan=False, separators=(_BETWEEN, ": "))[1:-1]
+        if isinstance(part, np.ndarray) and part.ndim == 2:
+            numbers = text.split(_BETWEEN)
+            pairs = zip(numbers[::2], numbers[1::2], strict=True)
+            text = _BETWEEN.join(f"[\n      {low},\n      {high}\n    ]" for low, high in pairs)
+        yield f"{before}{text}".encode()
+        before = _BETWEEN
+    yield b"\n  ]"
+
+
+def _table_pieces(estimate: Any, confidence: float) -> Iterator[bytes]:
+    """The table as CSV, some rows at a time."""
     import pyarrow as pa
     import pyarrow.csv
 
-    document = release_document(result, entry, confidence)
-    table = pa.BufferOutputStream()
-    pa.csv.write_csv(result.estimate.to_table(confidence), table)
-    content = (
-        json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n",
-        table.getvalue().to_pybytes(),
-        release_page(result, entry, confidence),
-    )
-    return dict(zip(_KINDS, content, strict=True))
+    starts = range(0, len(estimate.counts), _ROWS) if isinstance(estimate, HistogramEstimate) else [0]
+    for start in starts:
+        part = estimate.part(start, start + _ROWS) if isinstance(estimate, HistogramEstimate) else estimate
+        rows = pa.BufferOutputStream()
+        pa.csv.write_csv(part.to_table(confidence), rows, pa.csv.WriteOptions(include_header=start == 0))
+        yield rows.getvalue().to_pybytes()
 
 
 def _sync(file: Path) -> None:

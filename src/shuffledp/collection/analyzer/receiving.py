@@ -17,6 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from shuffledp.collection.files import read_database
 from shuffledp.collection.service.folders import private_database
 from shuffledp.collection.task import Task
 from shuffledp.collection.wire import MOST_MANIFEST_BYTES, BadSignatureError, Manifest, digest
@@ -290,9 +291,10 @@ def batches_in(folder: Path) -> dict[bytes, Batch]:
     path = folder / _DATABASE
     if not path.exists():
         return {}
-    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=60)
+    connection = read_database(path)
     try:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
+        _refuse_newer(path, version)
         rows = connection.execute(_ALL).fetchall() if version else []
     except sqlite3.DatabaseError as error:
         raise DataError(f"{path} cannot be read ({error}): restore it from the backup.", path=str(path)) from None
@@ -330,6 +332,11 @@ def _batch(row: tuple[Any, ...]) -> Batch:
     return Batch(task_id, BatchState(state), *rest)
 
 
+def _refuse_newer(path: Path, version: int) -> None:
+    if version not in (0, _VERSION):
+        raise DataError(f"{path} has version {version}; this program reads {_VERSION}.", path=str(path))
+
+
 def _open(path: Path) -> sqlite3.Connection:
     private_database(path)
     connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=60)
@@ -337,8 +344,7 @@ def _open(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA synchronous = FULL")
     with _transaction(connection):
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version not in (0, _VERSION):
-            raise DataError(f"{path} has version {version}; this program reads {_VERSION}.", path=str(path))
+        _refuse_newer(path, version)
         if version == 0:
             connection.execute(_SCHEMA)
             connection.execute(f"PRAGMA user_version = {_VERSION}")

@@ -10,10 +10,12 @@ import asyncio
 import logging
 import random
 import time
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from shuffledp.collection.analyzer.estimating import NotReleasedError, estimate_round
 from shuffledp.collection.analyzer.ledger import Ledger
@@ -47,7 +49,7 @@ class Releaser:
         """Release a complete batch, or refuse it for good; the state it has then."""
         task = self.tasks.get(task_id)
         if task is None:
-            raise ShuffledpError("The task of a batch is not in the folder of tasks any more.")
+            raise ShuffledpError("The task of a batch is not in the folder of tasks any more, or is refused.")
         known = self.batches.get(task_id)
         if known is None:
             raise ShuffledpError("There is no batch of this task.")
@@ -61,7 +63,7 @@ class Releaser:
                 progress=self.progress,
                 stopping=self.stopping,
             )
-            result = estimate_round(task, counted, reports)
+            result = estimate_round(task, counted, reports).at(self.confidence)
             entry = self.ledger.reserve(task, self.tasks.budget(task), known.manifest)
             if not entry.granted:
                 raise NotReleasedError(entry.reason)
@@ -145,7 +147,7 @@ class ReleaseKeeper:
             raise
         except Exception as error:  # noqa: BLE001  # of whatever kind: it is tried again, later each time
             self._failed.inc()
-            reason = str(error) if isinstance(error, ShuffledpError | OSError) else type(error).__name__
+            reason = str(error) if isinstance(error, ShuffledpError | OSError) else _fault(error)
             if reason != trouble.complaint:
                 event("release-fails", level=logging.ERROR, task=batch.task_id.hex(), reason=reason)
             wait = min(_LONGEST_WAIT, self.tick * 2 ** min(trouble.failures, 20)) * random.uniform(0.5, 1.0)
@@ -153,3 +155,10 @@ class ReleaseKeeper:
         else:
             self._troubles.pop(batch.task_id, None)
             self._seconds.observe(time.perf_counter() - start)
+
+
+def _fault(error: Exception) -> str:
+    """What is not foreseen, in words and without anything of the data: where it happened."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" at {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+    return f"A fault of the program: {type(error).__name__}{where}."

@@ -14,10 +14,10 @@ from shuffledp.collection.analyzer.settings import AnalyzerSettings, read_budget
 from shuffledp.collection.analyzer.tallying import Counted
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.keys import SealingKey, VerifyingKey
-from shuffledp.collection.service.folders import FolderLock, check_folder, make_private
+from shuffledp.collection.service.certificates import check_certificate
+from shuffledp.collection.service.folders import FolderLock, check_folder, log_refused, make_private
 from shuffledp.collection.service.logs import event
 from shuffledp.collection.service.metrics import Metrics
-from shuffledp.collection.service.settings import read_secret
 
 __all__ = ["Analyzer", "check_analyzer"]
 
@@ -28,6 +28,7 @@ class Analyzer:
     def __init__(self, settings: AnalyzerSettings, *, tick: float = 1.0) -> None:
         self.settings, self.tick = settings, tick
         self.tasks = check_analyzer(settings)
+        log_refused(self.tasks.refused)
         make_private(settings.work)
         self._lock = FolderLock(settings.work)
         try:
@@ -85,12 +86,14 @@ class Analyzer:
 
 
 def check_analyzer(settings: AnalyzerSettings) -> AnalyzerTasks:
-    """The tasks, if everything that the settings name is there and in order."""
+    """The tasks, if everything else that the settings name is there and in order.
+
+    Tasks that are not are left out, and known as ``refused``. Nothing is changed.
+    """
     keys = [SealingKey.load(path) for path in settings.sealing_keys]
     authors = [VerifyingKey.load(path) for path in settings.authors]
     budgets = read_budgets(settings.budgets)
-    if settings.tls_key is not None:
-        read_secret(settings.tls_key)
+    check_certificate(settings.tls_certificate, settings.tls_key)
     check_folder(settings.work)
     tasks = AnalyzerTasks(settings.tasks, authors, keys, budgets)
     tasks.load()

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from shuffledp.collection.analyzer.repeats import find_repeats
 from shuffledp.collection.keys import SealingKey
 from shuffledp.collection.opening import Opener
+from shuffledp.collection.service.logs import configure_logs
 from shuffledp.collection.task import Task
 from shuffledp.errors import DataError, ShuffledpError
 from shuffledp.messages import Messages
@@ -170,6 +171,7 @@ def opening_processes(task: Task, key: SealingKey, cores: int) -> Iterator[Proce
 def _begin(secret: bytes, document: dict[str, Any], task_id: bytes, message_size: int, sealed_size: int) -> None:
     """In a new process: remember what the pieces are of, and end if the analyzer is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the analyzer says when to stop
+    configure_logs()  # of warnings, too
     threading.Thread(target=_end_with_parent, daemon=True).start()
     opener = Opener(SealingKey(secret), task_id, message_size)
     _here.append(_Reader(from_document(document), opener, sealed_size))

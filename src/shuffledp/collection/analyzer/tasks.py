@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from shuffledp.collection.analyzer.settings import Budget
 from shuffledp.collection.authentic import load_authentic
 from shuffledp.collection.keys import SealingKey, VerifyingKey
-from shuffledp.collection.service.folders import WatchedFolder
+from shuffledp.collection.service.folders import RefusedFile, WatchedFolder
 from shuffledp.collection.service.logs import event
 from shuffledp.collection.task import Task
-from shuffledp.errors import ParameterError, ShuffledpError
+from shuffledp.errors import DataError, ParameterError
 
 __all__ = ["AnalyzerTasks"]
 
@@ -30,6 +29,8 @@ class AnalyzerTasks:
         self._folder, self._authors = WatchedFolder(folder), tuple(authors)
         self._keys, self._budgets = tuple(keys), budgets
         self._tasks: dict[bytes, Task] = {}
+        self.refused: list[RefusedFile] = []
+        """The files that were left out at the start."""
 
     def get(self, task_id: bytes) -> Task | None:
         """The task of an id."""
@@ -50,21 +51,16 @@ class AnalyzerTasks:
         return len(self._tasks)
 
     def load(self) -> None:
-        """Read all files; the first that is not in order is an error."""
+        """Read all files, for the start; those that are not in order are left out. Nothing is logged of them."""
         self._folder.check()
-        for path in self._folder.changed():
-            self._add(path)
+        try:
+            self.refused = self._folder.look(self._add)
+        except OSError as error:
+            raise DataError(f"Cannot read the folder of tasks: {error.strerror or error}.") from None
 
     def refresh(self) -> None:
         """Read files that are new or changed; those that are not in order are logged and left out."""
-        try:
-            for path in self._folder.changed():
-                try:
-                    self._add(path)
-                except ShuffledpError as error:
-                    event("task-refused", level=logging.ERROR, file=path.name, reason=str(error))
-        except OSError as error:
-            event("tasks-unreadable", level=logging.ERROR, reason=error.strerror or type(error).__name__)
+        self._folder.follow(self._add)
 
     def _add(self, path: Path) -> None:
         task, _ = load_authentic(path, self._authors)
