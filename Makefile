@@ -11,6 +11,8 @@ WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 export PIP_CONSTRAINT := constraints.txt
 
 .DEFAULT_GOAL := help
+NO_KERNELS := docs tests/privacy tests/studies $(addprefix tests/collection/,client service store system)
+
 .PHONY: help demo studies test test-slow test-sanitized bench lint format docs clean
 
 help: ## show this list
@@ -42,11 +44,11 @@ demo: $(VENV)/.run ## devices, a shuffler and an analyzer on this machine: a pri
 studies: $(VENV)/.run ## every table and theorem of the literature, measured and drawn, in build/studies
 	@$(BIN)/shuffledp reproduce all --out build/studies
 
-test: $(VENV)/.dev lint ## lint, types, contracts, then all tests but the slow ones, with compiled kernels and without
+test: $(VENV)/.dev lint ## lint, types, contracts, then all tests but the slow ones; again without compiled kernels, where they matter
 	@$(BIN)/shuffledp doctor
 	@$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
-	@echo "The same without the compiled kernels"
-	@SHUFFLEDP_NATIVE=off $(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+	@echo "The same without the compiled kernels, but for folders that call none"
+	@SHUFFLEDP_NATIVE=off $(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(addprefix --ignore=,$(NO_KERNELS))
 
 test-slow: $(VENV)/.dev ## the slow statistical tests
 	@$(BIN)/python -m pytest -n $(WORKERS) -m slow
