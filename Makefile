@@ -5,14 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/shuffledp/native/*.pyx)
+NO_KERNELS := docs tests/privacy tests/studies $(addprefix tests/collection/,client service store system)
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 # what builds the compiled kernels is pinned like everything else
 export PIP_CONSTRAINT := constraints.txt
 
 .DEFAULT_GOAL := help
-NO_KERNELS := docs tests/privacy tests/studies $(addprefix tests/collection/,client service store system)
-
 .PHONY: help demo studies test test-slow test-sanitized bench lint format docs clean
 
 help: ## show this list
