@@ -28,6 +28,7 @@ _SUBJECTS = (
     "parquet",
     "shuffle",
     "counting",
+    "mixing",
     "opening",
     "ingest",
 )

@@ -85,13 +85,13 @@ def test_the_analyzer_knows_the_exact_collisions():
 
 
 def test_the_error_is_as_predicted():
-    """Squared errors of one category over 60 rounds; four times the variance is rejected."""
+    """Squared errors of one category over 150 rounds; a quarter of the variance is rejected."""
     protocol = calibrated(users=5_000)
     values = np.arange(5_000) % 100
-    squares = [(protocol.run(values).counts[3] - 50) ** 2 for _ in range(60)]
+    squares = [(protocol.run(values).counts[3] - 50) ** 2 for _ in range(150)]
     total = sum(squares) / protocol.expected_error(counts=np.full(100, 50)).rmse ** 2
-    assert min(stats.chi2.cdf(total, 60), stats.chi2.sf(total, 60)) > ALPHA
-    assert stats.chi2.cdf(total / 4, 60) < ALPHA
+    assert min(stats.chi2.cdf(total, 150), stats.chi2.sf(total, 150)) > ALPHA
+    assert stats.chi2.cdf(total / 4, 150) < ALPHA
 
 
 def test_many_chunks_make_one_tally(monkeypatch):

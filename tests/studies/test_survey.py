@@ -41,7 +41,7 @@ def test_every_row_of_the_notes_is_measured(outcome):
         assert any(row in each["row_of_the_notes"] for each in summary)
     almost = next(each for each in summary if each["protocol"] == "sum/almost-central")
     assert almost["noted"] == "(empty)"
-    assert 1.0 < almost["rmse"] < 3.0
+    assert 0.5 < almost["rmse"] < 6.0  # of few rounds
     assert 40 < almost["messages"] < almost["messages_of_fewest_users"]
 
 

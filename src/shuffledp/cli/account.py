@@ -148,7 +148,9 @@ def _curve_points(epsilon: float) -> list[float]:
 def _shown(delta: float, releases: int) -> str:
     """What is below the resolution of several releases is not given digits."""
     resolved = releases == 1 or delta >= CERTIFIED_DOWN_TO
-    return f"{delta:.3g}" if resolved else f"< {CERTIFIED_DOWN_TO:g}"
+    if not resolved:
+        return f"< {CERTIFIED_DOWN_TO:g}"
+    return f"{delta:.3g}" if releases == 1 or delta >= 100 * CERTIFIED_DOWN_TO else f"{delta:.2g}"  # the rest is noise
 
 
 def _plain(epsilon: float) -> str:

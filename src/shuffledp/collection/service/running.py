@@ -22,6 +22,8 @@ from shuffledp.errors import DataError, OutputError
 __all__ = ["listen", "serve"]
 
 _BACKLOG = 2048
+_SEND_BYTES = 1 << 17
+"""What the system holds of an answer: who reads slowly is seen to read only when this is nearly empty."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -30,6 +32,7 @@ def listen(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)  # of its connections too
         listener.bind(address)
         listener.listen(_BACKLOG)
         listener.setblocking(False)
