@@ -88,7 +88,8 @@ def _divided(part: str) -> tuple[str, str]:
 def main(names: list[str]) -> int:
     """Refresh the named pages, or all."""
     pages = Pages()
-    every = [path for path in pages.console.PAGES if not names or path.name in names]
+    wanted = {Path(name).name for name in names}
+    every = [path for path in pages.console.PAGES if not names or path.name in wanted]
     changed = [page.name for page in every if pages.refresh(page)]
     print("Changed: " + (", ".join(changed) or "nothing"))
     for failure in pages.failures:
