@@ -22,6 +22,8 @@ location, task, start = sys.argv[1], bytes.fromhex(sys.argv[2]), int(sys.argv[3]
 store = open_store(location)
 store.open_round(task, maximum=10**9, tokens=True)
 print("ready", flush=True)
+if "told" in sys.argv:  # so that several begin together
+    sys.stdin.readline()
 outcomes, waiting = [], []
 while Outcome.CLOSED not in outcomes:
     if "anywhere" in sys.argv:
@@ -49,7 +51,7 @@ def sender() -> Iterator[Callable[..., subprocess.Popen]]:
 
     def start(location: str, task: bytes, first: int, *how: str) -> subprocess.Popen:
         command = [sys.executable, "-c", SENDER, location, task.hex(), str(first), *how]
-        processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
         assert processes[-1].stdout.readline() == "ready\n"
         return processes[-1]
 
@@ -58,6 +60,7 @@ def sender() -> Iterator[Callable[..., subprocess.Popen]]:
         process.kill()
         process.wait()
         process.stdout.close()
+        process.stdin.close()
 
 
 def acknowledged(output: str) -> list[int]:
@@ -127,7 +130,10 @@ def test_two_processes_on_one_database_accept_a_report_once(postgres_location, s
     store = open_store(postgres_location)
     store.open_round(task, maximum=10**9, tokens=True)
     store.add_tokens(task, [hashlib.sha256(number.to_bytes(16, "big")).digest() for number in range(4096)])
-    processes = [sender(postgres_location, task, 0, "anywhere") for _ in range(2)]
+    processes = [sender(postgres_location, task, 0, "anywhere", "told") for _ in range(2)]
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
     while store.count(task) < 3000:
         time.sleep(0.01)
     number = store.close_round(task)
