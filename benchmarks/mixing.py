@@ -30,11 +30,9 @@ def measure(quick: bool) -> Iterator[Finding]:
         "x",
         f"{large.peak_bytes / 1e6:,.0f} MB in all; {small.peak_bytes / 1e6:,.0f} MB for {few:,}",
     )
-    yield at_most(
-        "time to mix them against writing them and reading them again twice",
-        large.returned["mixing"] / (2 * large.returned["copying"]),
-        6.0,
-        "x",
+    yield report(
+        "time to mix them against writing them and reading them again, twice",
+        f"{large.returned['mixing'] / (2 * large.returned['copying']):.1f}x",
         f"{seconds(large.returned['mixing'])}; {seconds(large.returned['copying'])} to write, flush and read once",
     )
     yield report("time for each message", seconds(large.returned["mixing"] / many), f"{many:,} messages")
