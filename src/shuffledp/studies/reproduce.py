@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing import TimeoutError as NotYetError
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from shuffledp.studies.registry import STUDIES, find_study
 from shuffledp.studies.study import Outcome, Progress, Settings, Study, Table
 
 __all__ = ["Report", "reproduce", "reproduce_all"]
+
+_LOOK = 0.1  # seconds until an interrupt is seen, at most
 
 Picture = tuple[str, bytes, bytes]
 """A description with the figure as SVG, in light and in dark."""
@@ -164,7 +167,15 @@ def _one_by_one(jobs: Sequence[Job], progress: Progress) -> Iterator[Report]:
 def _at_once(jobs: Sequence[Job], workers: int) -> Iterator[Report]:
     """Several studies at a time; if this process is interrupted, so are they, with nothing half-written."""
     with get_context("spawn").Pool(workers, initializer=_begin_work) as pool:
-        yield from pool.imap_unordered(_reproduce, jobs)
+        results = pool.imap_unordered(_reproduce, jobs)
+        waiting = len(jobs)
+        while waiting:
+            try:
+                report = results.next(timeout=_LOOK)
+            except NotYetError:
+                continue  # a signal that another thread was given is seen here
+            waiting -= 1
+            yield report
 
 
 def _begin_work() -> None:

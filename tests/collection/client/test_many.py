@@ -1,6 +1,8 @@
 """Many simulated devices: each its own report, over a few connections; refusals counted by reason."""
 
+import signal
 import threading
+import time
 
 import pytest
 
@@ -13,9 +15,8 @@ QUICK = Patience(attempts=3, first_pause=0.001, longest_pause=0.002)
 
 def devices(task, server, count=40, **options) -> Devices:
     values = (["bus", "bike", "car", "train"] * count)[:count]
-    return Devices(
-        task, values, connect=lambda: Connection(server.url), **{"connections": 4, "patience": QUICK, **options}
-    )
+    usual = {"connect": lambda: Connection(server.url), "connections": 4, "patience": QUICK}
+    return Devices(task, values, **usual | options)
 
 
 def test_every_device_has_its_own_report(task, server):
@@ -76,24 +77,30 @@ def test_a_fault_is_told(task, server):
     assert threading.active_count() <= before + 8  # handlers of the server
 
 
-def test_an_interruption_stops_all(task, server, monkeypatch):
-    """Ctrl-C while they wait: no further report begins."""
+@pytest.mark.parametrize("whose", ["main", "worker"])
+def test_an_interruption_stops_all(whose, task, server):
+    """Ctrl-C while they wait, whichever thread the system gives it to: no further report begins."""
     server.answers = [503] * 100_000
     patience = Patience(attempts=1000, first_pause=30.0, longest_pause=30.0)
-    many = devices(task, server, count=500, patience=patience)
-    real, joined = threading.Thread.join, []
+    threads = {"main": threading.main_thread().ident}
 
-    def join(self, timeout=None):
-        if not joined:
-            joined.append(self)
-            while not server.bodies:
-                pass
-            raise KeyboardInterrupt
-        return real(self, timeout)
+    def connect() -> Connection:
+        threads["worker"] = threading.get_ident()
+        return Connection(server.url)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "join", join)
-        with pytest.raises(KeyboardInterrupt):
-            many.report()
-    assert len(server.bodies) <= 4
+    def interrupt() -> None:
+        while len(server.bodies) < 4:
+            time.sleep(0.001)
+        time.sleep(0.02)
+        signal.pthread_kill(threads[whose], signal.SIGINT)
+
+    many = devices(task, server, count=500, connect=connect, patience=patience)
+    sender = threading.Thread(target=interrupt)
+    sender.start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        many.report()
+    sender.join()
+    assert time.monotonic() - started < 20
+    assert len(server.bodies) == 4
     assert many.summary.unsent == 500

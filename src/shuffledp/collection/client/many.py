@@ -19,6 +19,7 @@ from shuffledp.errors import ParameterError, RefusedError, ShuffledpError, Unrea
 
 __all__ = ["Devices", "Summary"]
 
+_LOOK = 0.1  # seconds until an interrupt is seen, at most
 _UNREACHABLE = "unreachable"
 _ENDS_ALL = (404, 410)  # what one device is told then, all others would be told too
 
@@ -70,25 +71,22 @@ class Devices:
         self._progress = progress
         self._turns: Iterator[int] = iter(range(len(values)))
         self._lock, self._stop = threading.Lock(), threading.Event()
-        self._fault: BaseException | None = None
         self.summary = Summary(len(values))
 
     def report(self) -> Summary:
         """Send one report of every device. Once the round is closed or nobody answers, the rest is not sent."""
-        workers = [
-            threading.Thread(target=self._work, daemon=True) for _ in range(min(self._connections, len(self._values)))
-        ]
-        for worker in workers:
-            worker.start()
-        try:
-            for worker in workers:
-                worker.join()
-        finally:  # also when interrupted: no further report begins
-            self._stop.set()
-            for worker in workers:
-                worker.join()
-        if self._fault is not None:
-            raise self._fault
+        from concurrent.futures import ThreadPoolExecutor, wait  # slow to import, and a real device never gets here
+
+        workers = min(self._connections, len(self._values))
+        with ThreadPoolExecutor(max(workers, 1)) as pool:
+            try:
+                working = [pool.submit(self._work) for _ in range(workers)]
+                while wait(working, timeout=_LOOK).not_done:
+                    pass  # a signal that another thread was given is seen here
+            finally:  # also when interrupted: no further report begins
+                self._stop.set()
+        for each in working:
+            each.result()
         return self.summary
 
     def _work(self) -> None:
@@ -96,9 +94,9 @@ class Devices:
             with self._connect() as connection:
                 while (turn := self._next()) is not None:
                     self._count(*self._outcome(connection, turn))
-        except BaseException as error:  # noqa: BLE001  # told to whoever waits
-            self._fault = error
+        except BaseException:
             self._stop.set()
+            raise
 
     def _next(self) -> int | None:
         with self._lock:
