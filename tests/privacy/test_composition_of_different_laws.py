@@ -322,4 +322,4 @@ def test_fifty_different_laws_take_no_time_to_speak_of():
     law = compose_all([BinomialHistogram(Binomial(20_000 + 37 * step, Dyadic.of(0.01))) for step in range(50)])
     start = time.perf_counter()
     law.delta_at(1.0)
-    assert time.perf_counter() - start < 8
+    assert time.perf_counter() - start < 15  # 2.5 seconds on an idle machine; law after law it were 36

@@ -88,8 +88,8 @@ def _check(settings: ShufflerSettings, as_json: bool) -> None:
     if as_json:
         print_json({"role": "shuffler", "key": key.public.id, "tasks": tasks, "refused": refused})
     else:
-        others = f", but for {len(refused):,} files of tasks" if refused else ""
-        say(f"The shuffler with the key {key.public.id} is in order{others}; it serves {len(tasks):,} tasks.")
+        others = f", but for {_counted(len(refused), 'file')} of tasks" if refused else ""
+        say(f"The shuffler with the key {key.public.id} is in order{others}; it serves {_counted(len(tasks), 'task')}.")
         for each in tasks:
             say(f"{each['task'][:16]}  closes {each['closes']}  {each['name']}")
     fail_for_each(refused)
@@ -116,3 +116,7 @@ def serve_tokens(
     name = SignedTask.load(task).task.id.hex()
     create_tokens(name, count, folder=enrolment, out=out)
     say(f"{count:,} tokens for the task {name[:16]} are in {out}; each pays for one report.")
+
+
+def _counted(number: int, name: str) -> str:
+    return f"{number:,} {name}{'' if number == 1 else 's'}"

@@ -177,7 +177,7 @@ def test_a_huge_domain_is_not_listed(parties):
     sealed_report(task, "999999999")
     with pytest.raises(DomainError):
         sealed_report(task, "1000000000")
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 10  # to list them would take minutes
 
 
 def test_reports_differ(task):

@@ -106,7 +106,7 @@ class TestBadTasks:
         spoil(place)
         status, out, lines = check()
         assert status == 1
-        assert "it serves 1 tasks" in " ".join(out.split())
+        assert "it serves 1 task." in " ".join(out.split())
         assert "the good one" in out
         assert len(lines) == len(REASONS)
         for line, (file, reason) in zip(lines, sorted(REASONS.items()), strict=True):

@@ -76,7 +76,7 @@ def send_and_kill(sender, location: str, task: bytes, *how: str) -> list[int]:
         process = sender(location, task, max(said, default=0) + 1000, *how)
         time.sleep(random.uniform(0.02, 0.4))
         process.kill()
-        said += acknowledged(process.communicate()[0])
+        said += acknowledged(process.stdout.read())
     assert said
     return said
 
@@ -110,7 +110,7 @@ def test_a_token_is_spent_if_and_only_if_its_report_is_there(location, sender):
     process = sender(location, task, 0, "tokens")
     time.sleep(0.2)
     process.kill()
-    numbers = acknowledged(process.communicate()[0])
+    numbers = acknowledged(process.stdout.read())
     store = open_store(location)
     last = max(numbers, default=0) + 100
     ids = [number.to_bytes(16, "big") for number in range(last)]

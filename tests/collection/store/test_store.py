@@ -178,6 +178,7 @@ def test_what_makes_no_sense_is_refused(store, task):
     store.close_round(unknown)
     with pytest.raises(StoreError, match="wants them"):
         store.add_tokens(unknown, [token_hash(1)])
+    store.open_round(unknown, maximum=1, tokens=False)  # it collects no more: whether tokens are wanted is the same
 
 
 def test_one_claims_a_round_at_a_time(store, task):

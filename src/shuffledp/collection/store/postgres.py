@@ -82,7 +82,7 @@ class PostgresStore:
             )
             made = connection.execute(insert, (task_id, maximum, tokens)).rowcount
             here = _lock_round(connection, task_id)
-            check_tokens(here.tokens, tokens)
+            check_tokens(RoundState(here.state), here.tokens, tokens)
             if made:
                 _make_tables(connection, here)
 

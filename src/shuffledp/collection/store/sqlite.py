@@ -99,7 +99,7 @@ class SqliteStore:
         with self._lock, _failures("Cannot open the round"):
             known = self._rounds.get(task_id)
             if known is not None:
-                check_tokens(known.tokens, tokens)
+                check_tokens(known.state, known.tokens, tokens)
                 return
             file = self._file(task_id)
             connection = _connect(file, SQLITE_ROUND, alone=True)

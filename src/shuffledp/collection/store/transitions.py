@@ -29,8 +29,8 @@ def check_destroy(state: RoundState) -> RoundState:
     return RoundState.DESTROYED if state is RoundState.CLOSED else state
 
 
-def check_tokens(before: bool, now: bool) -> None:
-    """Refuse to open a round once with and once without tokens."""
-    if before != now:
+def check_tokens(state: RoundState, before: bool, now: bool) -> None:
+    """Refuse to collect for a round once with and once without tokens; for one that collects no more it is the same."""
+    if state is RoundState.COLLECTING and before != now:
         kind = "with" if before else "without"
         raise StoreError(f"This round was opened {kind} tokens; that cannot change.")
