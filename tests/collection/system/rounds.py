@@ -43,6 +43,8 @@ LOADED = [
     "uvloop",
 ]
 """What the process has loaded that servers are forked from."""
+_CHILDREN = threading.Lock()
+"""To start a process asks after all others; of two threads that ask after one, the second reads a wrong status."""
 _SERVER = """
 import os, signal, sys, threading, time
 
@@ -198,9 +200,15 @@ class Round(Rehearsal):
             "__name__": "server",
         }
         process = multiprocessing.get_context("forkserver").Process(target=exec, args=(_SERVER, values), daemon=True)
-        process.start()
+        with _CHILDREN:
+            process.start()
         self.processes.append(process)
         return process
+
+    def lives(self, process: multiprocessing.process.BaseProcess) -> bool:
+        """Whether a server still runs; to be asked this way by threads that start others meanwhile."""
+        with _CHILDREN:
+            return process.is_alive()
 
     def devices(self, places, *, pause: float = 0.0) -> list[threading.Thread]:
         """Threads that send some reports, about in this order."""

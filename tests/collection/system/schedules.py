@@ -68,11 +68,11 @@ class Keeper(threading.Thread):
         fates = deque(self.fates)
         while True:
             process = self.here.start(self.server, fault=self.fault, **(fates[0] if fates else {}))
-            while process.is_alive() and not self.over.is_set():
-                process.join(0.01)
-            if process.is_alive():
+            while self.here.lives(process) and not self.over.is_set():
+                time.sleep(0.01)
+            if self.here.lives(process):
                 process.terminate()
-                process.join(60)
+                self._wait_for_end(process)
                 self._check(process, (0, -9, -15))  # killed after all, or asked to stop before it listens
                 return
             if self._lacked_its_database(process):
@@ -84,6 +84,11 @@ class Keeper(threading.Thread):
                 fates.popleft()
             self.kills[self._phase()] += 1
             time.sleep(random.choice([0.0, random.uniform(0.0, 0.1)]))
+
+    def _wait_for_end(self, process) -> None:
+        deadline = time.monotonic() + 60
+        while self.here.lives(process) and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def _lacked_its_database(self, process) -> bool:
         return process.exitcode == 1 and self.outages is not None and UNREACHABLE in self._told()[-500:]
