@@ -256,9 +256,9 @@ class Round(Rehearsal):
             return "waiting"
         try:
             chunks = len(json.loads((batch / "manifest").read_bytes())["batch"]["chunks"])
+            return "opening" if len(list(batch.glob("[0-9]*.chunk"))) == chunks else "receiving"
         except FileNotFoundError:  # released just now
             return self.look()
-        return "opening" if len(list(batch.glob("[0-9]*.chunk"))) == chunks else "receiving"
 
     def events(self, role: str) -> list[dict]:
         """What a server has logged in all its lives; the last line of a killed one may be cut."""
