@@ -51,7 +51,7 @@ studies: $(VENV)/.run ## every table and theorem of the literature, measured and
 test: $(VENV)/.dev lint ## lint, types, contracts, then all tests but the slow ones; again without compiled kernels, where they matter
 	@$(BIN)/shuffledp doctor
 	@$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
-	@echo "The same without the compiled kernels, but for tests that call none"
+	@echo "The same without the compiled kernels, where they matter"
 	@SHUFFLEDP_NATIVE=off $(BIN)/python -m pytest -n $(WORKERS) -m "not slow" tests $(addprefix --ignore=,$(NO_KERNELS))
 
 test-slow: $(VENV)/.dev ## the slow statistical tests

@@ -100,8 +100,8 @@ def test_a_weighted_sum_is_learned_where_no_single_number_tells():
         return np.column_stack((common + shift, common + generator.integers(0, 2, 4000)))
 
     learned = learn_event(draw(3), draw(0), delta=0.0, risk=SURE, trials=4000)
-    assert learned.event.occurred(draw(3)).mean() > 0.9
-    assert learned.event.occurred(draw(0)).mean() < 0.1
+    assert learned.event.occurred(draw(3)).mean() > 0.95  # weights are off by a millionth: 0.985 to 1
+    assert learned.event.occurred(draw(0)).mean() < 0.01
 
 
 def test_events_in_words():

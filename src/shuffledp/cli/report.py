@@ -152,12 +152,12 @@ def _many(task: Task, values: Sequence[Any], connections: int, sending: _Sending
     else:
         say(f"{summary.delivered:,} of {summary.devices:,} reports were delivered in {seconds:.1f} s.")
         rows = [[reason, f"{count:,}"] for reason, count in sorted(summary.refused.items())]
-        rows += [["not sent", f"{summary.unsent:,}"]] if summary.unsent else []
+        rows += [["not sent, or interrupted", f"{summary.unsent:,}"]] if summary.unsent else []
         if rows:
             print_table(["not delivered because", "devices"], rows)
     if stopped:
         raise StoppedError(
-            f"interrupted; {summary.delivered:,} reports are with the shuffler. Simulated devices keep nothing: "
+            f"interrupted; {summary.delivered:,} reports are known to be with the shuffler. Simulated devices keep nothing: "
             "the same command again would report for them twice."
         )
     if summary.delivered < summary.devices:

@@ -173,11 +173,11 @@ def test_a_huge_domain_is_not_listed(parties):
 
     protocol = sdp.find("histogram", "k-rr").calibrate(users=1000, domain_size=10**9, epsilon=1, delta=1e-6)
     task = parties.around(protocol, 1)
-    started = time.monotonic()
+    started = time.process_time()
     sealed_report(task, "999999999")
     with pytest.raises(DomainError):
         sealed_report(task, "1000000000")
-    assert time.monotonic() - started < 10  # to list them would take minutes
+    assert time.process_time() - started < 2  # to list them would take minutes
 
 
 def test_reports_differ(task):

@@ -35,7 +35,7 @@ class Summary:
 
     @property
     def unsent(self) -> int:
-        """Devices that did not get their turn, because the round closed or nobody answered."""
+        """Devices that did not get their turn, or were interrupted before they had an answer, which few are."""
         return self.devices - self.delivered - self.refused.total()
 
     def to_json(self) -> dict[str, Any]:
