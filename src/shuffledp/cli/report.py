@@ -157,8 +157,8 @@ def _many(task: Task, values: Sequence[Any], connections: int, sending: _Sending
             print_table(["not delivered because", "devices"], rows)
     if stopped:
         raise StoppedError(
-            f"interrupted; {summary.delivered:,} reports are known to be with the shuffler. Simulated devices keep nothing: "
-            "the same command again would report for them twice."
+            f"interrupted; {summary.delivered:,} reports are known to be with the shuffler. Simulated devices keep "
+            "nothing: the same command again would report for them twice."
         )
     if summary.delivered < summary.devices:
         raise typer.Exit(1)
