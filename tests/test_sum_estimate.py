@@ -9,9 +9,11 @@ import numpy as np
 import pyarrow.csv
 import pytest
 
+import shuffledp as sdp
 from shuffledp.errors import OutputError, ParameterError
 from shuffledp.estimate import SumEstimate
 from shuffledp.protocols.terms import Terms
+from shuffledp.testing import check_protocol
 
 GUARANTEE = Terms(200, 1.0, 0.0).local_guarantee(1.0, theorem="exact ratio")
 
@@ -40,6 +42,68 @@ def test_the_mean_is_everything_divided_by_the_users():
     assert mean.users == 200
 
 
+def test_the_sum_is_reachable_from_the_mean():
+    total, back = estimate(), estimate().mean.sum
+    assert (back.statistic, back.value, back.standard_error) == ("sum", total.value, pytest.approx(40.0))
+    assert back.interval(0.5) == pytest.approx(total.interval(0.5))
+    assert total.sum is total
+
+
+MINUTES = np.linspace(20, 60, 2_000)
+"""Their mean is 40, far from their sum of 80,000."""
+
+
+@pytest.mark.parametrize("name", sdp.PROTOCOLS["sum"])
+def test_a_protocol_that_answers_a_mean_shows_a_mean_everywhere(name, tmp_path):
+    question = sdp.Mean(users=2_000, lower=0, upper=100)
+    total = sdp.find("sum", name).calibrate(**question.settings(), epsilon=1.0, delta=1e-6)
+    protocol = question.answered_by(total)
+    mean = protocol.run(MINUTES)
+    low, high = mean.interval(1 - 1e-9)
+    assert low <= 40 <= high
+    assert low <= mean.value <= high
+    assert high - low < 100  # of the sum it is 2,000 times as wide
+    assert "statistic='mean'" in repr(mean)
+    assert repr(mean.value) in repr(mean)
+    document = mean.to_json(0.9)
+    assert (document["value"], document["statistic"]) == (mean.value, "mean")
+    assert document["interval"] == list(mean.interval(0.9))
+    assert mean.to_frame(0.9).iloc[0].to_dict() == mean.to_table(0.9).to_pylist()[0]
+    assert mean.to_table(0.9).to_pylist()[0]["value"] == mean.value
+    assert "Private mean" in mean.figure(".svg").decode()
+    assert mean.sum.value == pytest.approx(2_000 * mean.value)
+    # the same protocol in every other respect
+    assert sdp.to_document(protocol) == sdp.to_document(total)
+    assert protocol.parameters() == total.parameters()
+    errors = protocol.expected_error(), total.expected_error()
+    assert errors[0].rmse * 2_000 == pytest.approx(errors[1].rmse)
+    assert errors[0].max_error * 2_000 == pytest.approx(errors[1].max_error)
+    assert mean.standard_error < errors[1].rmse / 100
+
+
+def test_what_was_asked_of_a_plan_is_what_its_best_protocol_answers():
+    asked = {"users": 2_000, "lower": 0, "upper": 100}
+    mean = sdp.plan(sdp.Mean(**asked), epsilon=1.0, delta=1e-6)
+    total = sdp.plan(sdp.Sum(**asked), epsilon=1.0, delta=1e-6)
+    assert mean.best.run(MINUTES).value == pytest.approx(40, abs=20 * mean.plans[0].expected.rmse)
+    assert total.best.run(MINUTES).value == pytest.approx(80_000, abs=20 * total.plans[0].expected.rmse)
+    assert mean.plans[0].expected == mean.best.expected_error()
+    assert [each.protocol.name for each in mean.plans] == [each.protocol.name for each in total.plans]
+    more = mean.best.run(np.concatenate([MINUTES, MINUTES]))  # a round may have more users than were planned for
+    assert more.value == pytest.approx(40, abs=20 * mean.plans[0].expected.rmse)
+
+
+def test_a_protocol_that_answers_a_mean_passes_the_conformance_kit():
+    protocol = sdp.find("sum", "duchi").calibrate(users=3, domain=sdp.Interval(-1, 3), epsilon=1.0, delta=1e-6)
+    check_protocol(protocol.answering("mean"))
+
+
+def test_a_statistic_that_is_none_is_refused():
+    protocol = sdp.find("sum", "duchi").calibrate(users=20, domain=sdp.Interval(0, 1), epsilon=1.0, delta=1e-6)
+    with pytest.raises(ParameterError, match="median"):
+        protocol.answering("median")
+
+
 def test_the_mean_of_a_mean_is_itself():
     mean = estimate().mean
     assert mean.mean is mean
@@ -66,7 +130,9 @@ def test_json_and_table():
         "standard_error",
         "interval",
         "confidence",
+        "statistic",
     }
+    assert result["statistic"] == "sum"
     assert result["interval"] == [-550.0, -350.0]
     table = estimate().mean.to_table(0.5)
     assert table.to_pylist() == [{"value": -2.5, "standard_error": 0.2, "lower": -2.75, "upper": -1.75, "secure": True}]

@@ -69,6 +69,20 @@ class Estimate(ABC):
         """The documented JSON form."""
         return {key: _plain(value) for key, value in self.to_document(confidence).items()}
 
+    @abstractmethod
+    def to_table(self, confidence: float = 0.95) -> pa.Table:
+        """The estimate as an Arrow table, one row per estimated number."""
+
+    def to_frame(self, confidence: float = 0.95) -> pd.DataFrame:
+        """The estimate as a pandas data frame, one row per estimated number (pandas must be installed)."""
+        try:
+            import pandas  # noqa: F401
+        except ImportError:
+            raise MissingPackageError(
+                "to_frame() needs pandas: pip install pandas, or use to_table() for an Arrow table."
+            ) from None
+        return self.to_table(confidence).to_pandas()
+
     def _caption(self, confidence: float) -> list[str]:
         """The lines under a figure's title: what the bars are, the guarantee, and what it does not cover."""
         lines = [f"Lines: {confidence:.0%} confidence. {self.users:,} users, protocol {self.protocol}."]
@@ -183,6 +197,23 @@ class SumEstimate(_NumberEstimate):
             intervals=lambda confidence: self.intervals(confidence) / self.users,
         )
 
+    @property
+    def sum(self) -> SumEstimate:
+        """The same release as an estimated sum: everything multiplied by the public number of users."""
+        if self.statistic == "sum":
+            return self
+        return replace(
+            self,
+            statistic="sum",
+            value=self.value * self.users,
+            standard_error=self.standard_error * self.users,
+            intervals=lambda confidence: self.intervals(confidence) * self.users,
+        )
+
+    def to_document(self, confidence: float = 0.95) -> dict[str, Any]:
+        """The content of the JSON form."""
+        return super().to_document(confidence) | {"statistic": self.statistic}
+
     def figure(self, suffix: str, *, confidence: float = 0.95, title: str | None = None) -> bytes:
         """A bar with its interval, as the content of a .png, .svg or .html file."""
         subject = f"{self.statistic} over {self.users:,} users"
@@ -249,16 +280,6 @@ class HistogramEstimate(Estimate):
                 "secure": [self.secure] * len(self.counts),
             }
         )
-
-    def to_frame(self, confidence: float = 0.95) -> pd.DataFrame:
-        """The estimate as a pandas data frame, one row per category (pandas must be installed)."""
-        try:
-            import pandas  # noqa: F401
-        except ImportError:
-            raise MissingPackageError(
-                "to_frame() needs pandas: pip install pandas, or use to_table() for an Arrow table."
-            ) from None
-        return self.to_table(confidence).to_pandas()
 
     def figure(self, suffix: str, *, confidence: float = 0.95, title: str | None = None) -> bytes:
         """A bar per category with its interval, as the content of a .png, .svg or .html file."""

@@ -97,13 +97,14 @@ class Target(NamedTuple):
         """The protocol calibrated for the question, or the best one that the planner finds."""
         if self.protocol == BEST:
             return plan(question, epsilon=self.epsilon, delta=self.delta, honest_fraction=self.honest_fraction).best
-        return find(question.shelf, self.protocol).calibrate(
+        calibrated = find(question.shelf, self.protocol).calibrate(
             **question.settings(),
             epsilon=self.epsilon,
             delta=self.delta,
             calibration=self.calibration,
             honest_fraction=self.honest_fraction,
         )
+        return question.answered_by(calibrated)
 
 
 def check_early(

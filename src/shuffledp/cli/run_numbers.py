@@ -136,8 +136,7 @@ def _run_numbers(
     question = kind(len(places), interval.lower, interval.upper, interval.whole)
     estimate = run_one(question, places, target, estimator, engine, route, seed)
     estimate = with_caveats(estimate, drop_missing=table.drop_missing, clipped=clip)
-    estimate = estimate.mean if statistic == "mean" else estimate
-    result = estimate.to_json(delivery.confidence) | {"statistic": statistic}
+    result = estimate.to_json(delivery.confidence)
     deliver(estimate, result, delivery.confidence, delivery.out, delivery.plot, f"the {statistic} of {table.column}")
     if delivery.as_json:
         print_json(result)

@@ -204,13 +204,15 @@ def candidates(
             continue
         for calibration, setting in _ways(kind, question, epsilon, delta, reference=reference):
             try:
-                protocol = kind.calibrate(
-                    **question.settings(),
-                    epsilon=epsilon,
-                    delta=delta,
-                    calibration=calibration,
-                    honest_fraction=limits.honest_fraction,
-                    **setting,
+                protocol = question.answered_by(
+                    kind.calibrate(
+                        **question.settings(),
+                        epsilon=epsilon,
+                        delta=delta,
+                        calibration=calibration,
+                        honest_fraction=limits.honest_fraction,
+                        **setting,
+                    )
                 )
                 if protocol in tried:
                     continue
@@ -225,7 +227,6 @@ def candidates(
             if expected is None:
                 yield Rejection(name, _variant(calibration, setting), reason)
             else:
-                expected = _scaled(expected, question.scale())
                 yield Plan(protocol, calibration, expected, setting, reference=reference)
 
 
@@ -261,10 +262,6 @@ def _ways(
         yield kind.calibrations[0], setting
     for calibration in kind.calibrations[1:]:
         yield calibration, {}
-
-
-def _scaled(expected: ExpectedError, factor: float) -> ExpectedError:
-    return replace(expected, rmse=expected.rmse * factor, max_error=expected.max_error * factor)
 
 
 def _variant(calibration: str, setting: Mapping[str, Any]) -> str:

@@ -29,9 +29,9 @@ class Count:
         """What a protocol's calibration needs to know of the question."""
         return {"users": self.users}
 
-    def scale(self) -> float:
-        """From the error of a protocol to the error of the answer."""
-        return 1.0
+    def answered_by(self, protocol: Any) -> Any:
+        """The protocol as it answers this question."""
+        return protocol
 
     def to_json(self) -> dict[str, Any]:
         """The documented JSON form."""
@@ -70,9 +70,9 @@ class Histogram:
         """What a protocol's calibration needs to know of the question."""
         return {"users": self.users, "domain_size": self.domain_size, "categories": self.categories}
 
-    def scale(self) -> float:
-        """From the error of a protocol to the error of the answer."""
-        return 1.0
+    def answered_by(self, protocol: Any) -> Any:
+        """The protocol as it answers this question."""
+        return protocol
 
     def to_json(self) -> dict[str, Any]:
         """The documented JSON form."""
@@ -104,9 +104,9 @@ class Sum:
         """What a protocol's calibration needs to know of the question."""
         return {"users": self.users, "domain": self.domain}
 
-    def scale(self) -> float:
-        """From the error of a protocol to the error of the answer."""
-        return 1.0
+    def answered_by(self, protocol: Any) -> Any:
+        """The protocol as it answers this question."""
+        return protocol
 
     def to_json(self) -> dict[str, Any]:
         """The documented JSON form."""
@@ -119,9 +119,9 @@ class Mean(Sum):
 
     name: ClassVar[str] = "mean"
 
-    def scale(self) -> float:
-        """A mean is off by the users' share of what the sum is off by."""
-        return 1.0 / max(1, self.users)
+    def answered_by(self, protocol: Any) -> Any:
+        """The protocol, with estimates and errors of the mean."""
+        return protocol.answering("mean")
 
 
 Question = Count | Histogram | Sum

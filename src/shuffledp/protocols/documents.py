@@ -50,7 +50,7 @@ def from_document(document: Mapping[str, Any]) -> Any:
 def public_parameters(protocol: Any) -> dict[str, Any]:
     """The parameters for a person to read: probabilities also as decimal numbers, no names of categories."""
     shown: dict[str, Any] = {}
-    for field in dataclasses.fields(protocol):
+    for field in (field for field in dataclasses.fields(protocol) if field.init):
         value = getattr(protocol, field.name)
         if isinstance(value, Categories) or value is None:
             continue

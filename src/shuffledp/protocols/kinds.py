@@ -6,12 +6,14 @@ law of its error.
 
 from __future__ import annotations
 
+import copy
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CountProtocol", "HistogramProtocol", "Round", "SumProtocol", "one_message_each"]
 
+STATISTICS = ("sum", "mean")
 _CHUNK_MESSAGES = 1 << 20
 _NUMBERS_AT_A_TIME = 1 << 22
 
@@ -260,11 +263,28 @@ class HistogramProtocol(_Linear):
         return size, named
 
 
-class SumProtocol(_Linear):
-    """The sum of numbers in an interval. Randomizers see each number's place in it, from 0.0 to 1.0."""
+@dataclass(frozen=True)
+class _Answer:
+    """What the analyzer states about the numbers; no parameter, since users send the same for a sum and a mean."""
+
+    statistic: str = field(default="sum", init=False, compare=False)
+
+
+class SumProtocol(_Answer, _Linear):
+    """The sum or mean of numbers in an interval. Randomizers see each number's place in it, from 0.0 to 1.0."""
 
     question: ClassVar[str] = "sum"
     domain: Interval
+
+    def answering(self, statistic: str) -> Self:
+        """The same protocol, with estimates and errors of the ``sum`` or of the ``mean``."""
+        if statistic not in STATISTICS:
+            raise ParameterError(
+                f"There is no statistic {statistic!r}; choose one of {', '.join(STATISTICS)}.", statistic=statistic
+            )
+        other = copy.copy(self)  # with everything that has been computed about it
+        object.__setattr__(other, "statistic", statistic)
+        return other
 
     def sample_tally(self, values: NDArray[np.float64], *, source: RandomSource = SYSTEM) -> Tally:
         """A released tally with the law of the whole round, from every user's place in the interval."""
@@ -272,13 +292,13 @@ class SumProtocol(_Linear):
         return _released(self, portions, source)
 
     def estimate(self, tally: Tally, *, estimator: str = "") -> SumEstimate:
-        """The estimated sum, in the units of the interval."""
+        """The estimated sum or mean, in the units of the interval."""
         estimator = estimator or self.estimators[0]
         analysis = self._checked(tally, estimator)
         observed = self.observed(tally)
         intervals = analysis.intervals(observed)
         start, width = tally.users * self.domain.lower, self.domain.width
-        return SumEstimate(
+        total = SumEstimate(
             protocol=self.name,
             estimator=estimator,
             users=tally.users,
@@ -288,11 +308,12 @@ class SumProtocol(_Linear):
             value=start + width * float(analysis.estimate(observed, estimator)[0]),
             standard_error=width * float(analysis.standard_errors(observed)[0]),
         )
+        return total.mean if self.statistic == "mean" else total
 
     def run(
         self, values: Iterable[Any], *, estimator: str = "", route: str = "auto", source: RandomSource = SYSTEM
     ) -> SumEstimate:
-        """The whole flow in this process, from numbers in the interval to the estimated sum."""
+        """The whole flow in this process, from numbers in the interval to the estimated sum or mean."""
         estimate: SumEstimate = run_round(
             self, self.domain.places(values), estimator=estimator or self.estimators[0], route=route, source=source
         )
@@ -301,13 +322,14 @@ class SumProtocol(_Linear):
     def expected_error(
         self, *, estimator: str = "", confidence: float = 0.95, values: NDArray[np.float64] | None = None
     ) -> ExpectedError:
-        """The predicted error of the sum in the units of the interval: at worst, or for given places in it."""
+        """The predicted error in the units of the interval: at worst, or for given places in it."""
         check_estimator(estimator or self.estimators[0], self.estimators)
         error = self.analysis(self.users).expected_error(confidence)
         variance = error.rmse**2 if values is None else self.variance(np.asarray(values, dtype=np.float64))
+        unit = self.domain.width / (self.users if self.statistic == "mean" else 1)
         return ExpectedError(
-            rmse=self.domain.width * float(np.sqrt(variance)),
-            max_error=self.domain.width * error.max_error,
+            rmse=unit * float(np.sqrt(variance)),
+            max_error=unit * error.max_error,
             confidence=confidence,
         )
 

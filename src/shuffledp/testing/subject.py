@@ -117,9 +117,10 @@ class Subject:
         return np.bincount(data, minlength=self.protocol.domain_size)
 
     def truth(self, data: tuple[Any, ...]) -> NDArray[np.float64]:
-        """What is estimated: every count, the count of ones, or the sum."""
+        """What is estimated: every count, the count of ones, the sum or the mean."""
         if self.protocol.question == "sum":
             domain = self.protocol.domain
-            return np.array([len(data) * domain.lower + domain.width * sum(data)])
+            total = len(data) * domain.lower + domain.width * sum(data)
+            return np.array([total / len(data) if getattr(self.protocol, "statistic", "sum") == "mean" else total])
         counts = np.bincount(data, minlength=self.protocol.domain_size).astype(np.float64)
         return counts[1:] if self.protocol.question == "count" else counts
