@@ -272,6 +272,7 @@ def _table(plans: list[Plan], title: str, *, model: bool = False) -> None:
             for each in plans
         ],
         title=title,
+        words=1,
     )
 
 

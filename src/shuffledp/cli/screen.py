@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -16,6 +18,11 @@ if TYPE_CHECKING:
     from shuffledp.engines.columns import Progress
 
 __all__ = ["note", "one_line", "plain", "print_json", "print_list", "print_table", "progress_bar", "say", "waiting"]
+
+_READABLE_NAME, _SHORTEST_NAME = 16, 8
+"""Names are shortened to the first before headings are wrapped, and to the second before rows become blocks."""
+_BORDER = 3  # cells between two columns: a line and a blank on each side of it
+_CHARACTERS_PER_CELL = 4  # accents take no cell of their own; more than this is no name
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -43,16 +50,118 @@ def note(text: str) -> None:
     _console(stderr=True).print(f"note: {text}", markup=False, style="yellow")
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None) -> None:
-    """A table whose first column is text and whose others are numbers."""
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None, words: int = 0
+) -> None:
+    """A table whose first column holds names and whose others hold numbers, but for the column ``words``, if given.
+
+    Numbers are never cut or wrapped: words are wrapped first, then long names are shortened, then headings are wrapped;
+    where that is not enough, every row becomes a block of lines.
+    """
     if title:
         say(title)
+    console = _console()
+    heads = [_encodable(plain(name), console) for name in columns]
+    cells = [
+        [_encodable(_name(row[0]), console), *(_encodable(plain(cell), console) for cell in row[1:])] for row in rows
+    ]
+    widths = _column_widths(heads, cells, words, console.width)
+    if widths is None:
+        _print_blocks(console, heads, cells)
+        return
     table = Table()
-    for place, name in enumerate(columns):
-        table.add_column(Text(name), justify="left" if place == 0 else "right", overflow="fold", no_wrap=place == 0)
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    _console().print(table)
+    for index, (head, width) in enumerate(zip(heads, widths, strict=True)):
+        table.add_column(
+            Text(_shortened(head, width, console) if index == 0 else head),
+            justify="left" if index == 0 else "right",
+            width=width,
+            overflow="fold",
+        )
+    for name, row in zip(_distinctly_shortened([row[0] for row in cells], widths[0], console), cells, strict=True):
+        table.add_row(Text(name), *(Text(cell) for cell in row[1:]))
+    console.print(table)
+
+
+def _name(text: str) -> str:
+    """A name as it is shown: a blank one in quotation marks, so that its row is not taken for a gap."""
+    shown = plain(text)
+    return shown if shown.strip() else f'"{shown}"'
+
+
+def _encodable(text: str, console: Console) -> str:
+    """The text with "?" for what the output's encoding lacks."""
+    return text.encode(console.encoding, "replace").decode(console.encoding)
+
+
+def _column_widths(heads: list[str], cells: list[list[str]], words: int, available: int) -> list[int] | None:
+    """The width of each column, or None where the numbers do not fit side by side."""
+    available -= _BORDER * len(heads) + 1
+    columns = [[row[index] for row in cells] for index in range(len(heads))]
+    whole = [max(map(cell_len, (head, *column))) for head, column in zip(heads, columns, strict=True)]
+    wrapped = [
+        max(_longest_word(head), *(map(_longest_word if index == words else cell_len, column)), 1)
+        for index, (head, column) in enumerate(zip(heads, columns, strict=True))
+    ]
+    if words:
+        rest = available - sum(whole) + whole[words]
+        whole[words] = min(whole[words], max(wrapped[words], rest))
+    for numbers, least in ((whole[1:], _READABLE_NAME), (wrapped[1:], _SHORTEST_NAME)):
+        rest = available - sum(numbers)
+        if rest >= min(whole[0], least):
+            return [min(whole[0], rest), *numbers]
+    return None
+
+
+def _longest_word(text: str) -> int:
+    return max(map(cell_len, text.split()), default=0)
+
+
+def _print_blocks(console: Console, heads: list[str], cells: list[list[str]]) -> None:
+    """Every row as its name, and under it a line for each number."""
+    indent = max((cell_len(head) for head in heads[1:]), default=0) + 2
+    names = _distinctly_shortened([row[0] for row in cells], max(console.width, 1), console)
+    for name, row in zip(names, cells, strict=True):
+        lines = [
+            name,
+            *(f"  {set_cell_size(head, indent)}{cell}" for head, cell in zip(heads[1:], row[1:], strict=True)),
+        ]
+        for line in lines:
+            console.print(line, markup=False, soft_wrap=True)
+
+
+def _distinctly_shortened(names: list[str], width: int, console: Console) -> list[str]:
+    """The names, each at most so wide; where shortened names become equal, their middle is left out instead."""
+    shortened = [_shortened(name, width, console) for name in names]
+    times = Counter(shortened)
+    return [
+        _without_middle(name, width, console) if times[short] > 1 and short != name else short
+        for name, short in zip(names, shortened, strict=True)
+    ]
+
+
+def _shortened(name: str, width: int, console: Console) -> str:
+    """The beginning of a name and an ellipsis, if it is wider than that. A character may take no cell, or two."""
+    if cell_len(name) <= width and len(name) <= _CHARACTERS_PER_CELL * width:
+        return name
+    sign = _ellipsis(console)
+    beginning = set_cell_size(name[: _CHARACTERS_PER_CELL * width], max(width - len(sign), 0))
+    return (beginning.rstrip() + sign)[: _CHARACTERS_PER_CELL * width]
+
+
+def _without_middle(name: str, width: int, console: Console) -> str:
+    sign = _ellipsis(console)
+    ending, taken = "", 0
+    for character in reversed(name[-_CHARACTERS_PER_CELL * width :]):
+        taken += cell_len(character)
+        if taken > (width - len(sign)) // 2:
+            break
+        ending = character + ending
+    beginning = set_cell_size(name[: _CHARACTERS_PER_CELL * width], max(width - len(sign) - cell_len(ending), 0))
+    return beginning.rstrip() + sign + ending
+
+
+def _ellipsis(console: Console) -> str:
+    return "..." if console.options.ascii_only else "…"
 
 
 def print_list(rows: Sequence[tuple[str, str]]) -> None:
