@@ -47,7 +47,8 @@ def test_create_show_verify(shuffledp, parties, tmp_path):
         assert words in shown.out
     assert "signature was not checked" in shown.err
     as_json = shuffledp("task", "show", "task.json", "--json").json
-    assert as_json == {"id": task.id.hex(), "author": parties["author"].public.id, "task": task.to_document()}
+    author = parties["author"].public.id
+    assert as_json == {"id": task.id.hex(), "author": author, "task": task.to_document(), "warnings": []}
     verified = shuffledp(*VERIFY)
     assert verified.status == 0
     for words in (parties["author"].public.id, "claimed", "recomputed", "as long as 1,000 of 1,000 users"):

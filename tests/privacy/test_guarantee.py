@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from shuffledp.errors import ParameterError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialCount
 from shuffledp.privacy.guarantee import Guarantee, check_target, least_epsilon
+from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import Dyadic
 
 
@@ -35,6 +37,35 @@ def test_the_sentence_says_what_it_rests_on(guarantee):
     assert "nothing is left" in sentence
     left = Guarantee(**{**vars(guarantee), "local_epsilon": 2.0}).sentence()
     assert "epsilon 2 is left" in left
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "users", "words"),
+    [
+        (1.0, 1e-6, 10_000, []),
+        (10.0, 1e-4, 10_000, []),  # neither is above its limit
+        (1.0, 1.01e-4, 10_000, ["delta 0.000101 is above 1/users (0.0001)"]),
+        (10.01, 1e-6, 10_000, ["epsilon 10.01 is above 10"]),
+        (12.0, 0.01, 1_000, ["delta 0.01 is above 1/users (0.001): a mechanism that publishes", "1.628e+05 times"]),
+        (math.inf, 1e-6, 1_000, []),  # the sentence says that there is no guarantee
+        (1.0, 0.0, 1_000, []),
+    ],
+)
+def test_what_a_large_delta_or_epsilon_means_is_said(guarantee, epsilon, delta, users, words):
+    one = replace(guarantee, epsilon=epsilon, delta=delta, users=users)
+    assert len(one.warnings) == len(words)
+    for warning, wanted in zip(one.warnings, words, strict=True):
+        assert wanted in warning
+        assert f"Warning: {warning}" in one.sentence()
+    assert one.to_json()["warnings"] == list(one.warnings)
+    if not words:
+        assert "Warning" not in one.sentence()
+
+
+def test_many_releases_of_a_modest_epsilon_get_the_warning():
+    one = Terms(200, 1.0, 0.0).local_guarantee(1.0, theorem="exact ratio")
+    assert not one.warnings
+    assert "epsilon 12 is above 10" in one.after(12).warnings[0]
 
 
 def test_json_has_no_infinities(guarantee):

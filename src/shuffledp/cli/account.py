@@ -18,7 +18,7 @@ from shuffledp.cli.options import (
     number,
     whole_number,
 )
-from shuffledp.cli.screen import note, print_json, print_table, say
+from shuffledp.cli.screen import note, note_warnings, print_json, print_table, say
 from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
 from shuffledp.figures import check_figure_path, curves
@@ -95,6 +95,7 @@ def account(
         note(f"wrote {plot}")
     if as_json:
         print_json(result)
+        note_warnings(total.warnings)
         return
     print_table(
         ["epsilon", "delta"],

@@ -20,7 +20,7 @@ from shuffledp.cli.options import (
     number,
     whole_number,
 )
-from shuffledp.cli.screen import note, print_json, print_table, say, waiting
+from shuffledp.cli.screen import note, note_warnings, print_json, print_table, say, waiting
 from shuffledp.errors import ParameterError
 from shuffledp.figures import check_figure_path, frontier
 from shuffledp.output import write_whole
@@ -202,6 +202,7 @@ def _plan(
         note(f"wrote {plot}")
     if as_json:
         print_json(plans.to_json())
+        note_warnings(plans.warnings)
     else:
         _show(plans, accuracy, limits["confidence"])
 
@@ -255,6 +256,7 @@ def _show(plans: Plans, accuracy: float | None, confidence: float) -> None:
     for rejection in plans.rejected:
         say(f"Rejected: {rejection.protocol} ({rejection.calibration}): {rejection.reason.rstrip('.')}.")
     say(best.protocol.guarantee.sentence())
+    note_warnings(each for each in plans.warnings if each not in best.protocol.guarantee.warnings)
 
 
 def _table(plans: list[Plan], title: str, *, model: bool = False) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from shuffledp.cli.domains import ChosenDomain
 from shuffledp.cli.options import Calibration
 from shuffledp.cli.results import check_result_path, result_content
-from shuffledp.cli.screen import note, say, waiting
+from shuffledp.cli.screen import note, note_warnings, say, waiting
 from shuffledp.errors import ParameterError
 from shuffledp.figures import check_figure_path
 from shuffledp.output import write_all
@@ -179,9 +179,11 @@ def deliver(
 
 
 def note_caveats(estimate: Any) -> None:
-    """What the guarantee does not cover, beside a JSON result."""
+    """What the guarantee does not cover, and where it is weak, beside a JSON result."""
     for caveat in estimate.caveats:
         note(caveat)
+    if estimate.secure:
+        note_warnings(estimate.guarantee.warnings)
 
 
 def say_guarantee(estimate: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,18 @@ from rich.text import Text
 if TYPE_CHECKING:
     from shuffledp.engines.columns import Progress
 
-__all__ = ["note", "one_line", "plain", "print_json", "print_list", "print_table", "progress_bar", "say", "waiting"]
+__all__ = [
+    "note",
+    "note_warnings",
+    "one_line",
+    "plain",
+    "print_json",
+    "print_list",
+    "print_table",
+    "progress_bar",
+    "say",
+    "waiting",
+]
 
 _READABLE_NAME, _SHORTEST_NAME = 16, 8
 """Names are shortened to the first before headings are wrapped, and to the second before rows become blocks."""
@@ -48,6 +59,12 @@ def plain(text: str) -> str:
 def note(text: str) -> None:
     """A remark on standard error, so that standard output stays clean."""
     _console(stderr=True).print(f"note: {text}", markup=False, style="yellow")
+
+
+def note_warnings(warnings: Iterable[str]) -> None:
+    """Why a target or a guarantee protects less than one expects of it, on standard error."""
+    for warning in warnings:
+        _console(stderr=True).print(f"warning: {warning}", markup=False, style="yellow")
 
 
 def print_table(

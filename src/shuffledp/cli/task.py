@@ -19,7 +19,7 @@ from shuffledp.cli.options import (
     number,
     whole_number,
 )
-from shuffledp.cli.screen import note, plain, print_json, print_list, print_table, say, waiting
+from shuffledp.cli.screen import note, note_warnings, plain, print_json, print_list, print_table, say, waiting
 from shuffledp.cli.tasks import (
     AuthorOption,
     MaxDeltaOption,
@@ -35,6 +35,7 @@ from shuffledp.cli.tasks import (
 from shuffledp.cli.times import moment
 from shuffledp.errors import OutputError, ParameterError
 from shuffledp.output import check_writable, write_whole
+from shuffledp.privacy.guarantee import target_warnings
 
 if TYPE_CHECKING:
     from shuffledp.collection.task import Task
@@ -215,6 +216,7 @@ def verify_task(
                 "guarantee": guarantee.to_json(),
             }
         )
+        note_warnings(guarantee.warnings)
         return
     say(f"The key {read_verifying_key(author).id} signed the task {plain(found.name)}, and it holds what it claims.")
     print_table(
@@ -229,7 +231,9 @@ def verify_task(
 
 def _show(task: Task, author: str, as_json: bool) -> None:
     if as_json:
-        print_json({"id": task.id.hex(), "author": author, "task": task.to_document()})
+        warnings = list(_warnings(task))
+        print_json({"id": task.id.hex(), "author": author, "task": task.to_document(), "warnings": warnings})
+        note_warnings(warnings)
         return
     from shuffledp.collection.wire import ReportFormat
 
@@ -252,11 +256,17 @@ def _show(task: Task, author: str, as_json: bool) -> None:
     ]
     say(plain(f"{task.name}: {task.description}" if task.description else task.name))
     print_list([(label, plain(content)) for label, content in rows])
+    note_warnings(_warnings(task))
     if task.protocol.fragile:
         note(
             f"with {task.protocol.name} one device that breaks the rules moves the result anywhere; "
             "use it only where every device is yours."
         )
+
+
+def _warnings(task: Task) -> tuple[str, ...]:
+    """About what is claimed, which ``task show`` does not check."""
+    return target_warnings(task.epsilon, task.delta, task.minimum_users)
 
 
 def _domain(protocol: Any) -> str:

@@ -11,7 +11,7 @@ from shuffledp.errors import ConditionError, InfeasibleError, MissingPackageErro
 from shuffledp.model import Cost, ExpectedError
 from shuffledp.planning.question import Question
 from shuffledp.privacy.calibration import check_users
-from shuffledp.privacy.guarantee import check_target
+from shuffledp.privacy.guarantee import check_target, target_warnings
 from shuffledp.protocols.registry import PROTOCOLS
 
 __all__ = ["MODELS", "Limits", "Plan", "Plans", "Rejection", "candidates", "plan", "trust_asked"]
@@ -129,6 +129,11 @@ class Plans:
         return self.plans[0].protocol
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why the target protects less than one expects of it, in plain words; mostly nothing."""
+        return target_warnings(self.epsilon, self.delta, self.question.users)
+
+    @property
     def frontier(self) -> tuple[Plan, ...]:
         """Of the plans to choose from, those with less error than all that send no more; fewest bytes first."""
         kept: list[Plan] = []
@@ -143,6 +148,7 @@ class Plans:
         return {
             "question": self.question.to_json(),
             "target": {"epsilon": self.epsilon, "delta": self.delta},
+            "warnings": list(self.warnings),
             "plans": [each.to_json() for each in self.plans],
             "rejected": [each.to_json() for each in self.rejected],
         }

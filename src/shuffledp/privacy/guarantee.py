@@ -9,11 +9,13 @@ from typing import Any, Protocol, runtime_checkable
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair
 
-__all__ = ["Guarantee", "PrivacyLaw", "ReleaseLaw", "check_target", "least_epsilon"]
+__all__ = ["Guarantee", "PrivacyLaw", "ReleaseLaw", "check_target", "least_epsilon", "target_warnings"]
 
 REPLACE_ONE = "replace-one"
 LEAST_EPSILON = 1e-12
 LEAST_DELTA = 1e-300
+WEAK_EPSILON = 10.0
+"""Above this a guarantee says so little about one person that it carries a warning."""
 
 
 class PrivacyLaw(Protocol):
@@ -117,8 +119,13 @@ class Guarantee:
         return (
             f"Whatever one person answered changes the probability of any outcome of {times} by a factor of "
             f"at most {math.exp(min(self.epsilon, LARGEST_EPSILON)):.4g} (epsilon = {self.epsilon:.4g}){exception}"
-            f"{self._condition()}"
+            f"{self._condition()}{''.join(f' Warning: {warning}' for warning in self.warnings)}"
         )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why these numbers protect less than one expects of them, in plain words; mostly nothing."""
+        return target_warnings(self.epsilon, self.delta, self.users)
 
     def _condition(self) -> str:
         """Who must follow the protocol, and what is left if parties work together."""
@@ -143,6 +150,7 @@ class Guarantee:
             "neighbours": self.neighbours,
             "releases": self.releases,
             "theorem": self.theorem,
+            "warnings": list(self.warnings),
         }
 
 
@@ -167,6 +175,23 @@ def check_target(epsilon: float, delta: float) -> None:
             epsilon=epsilon,
             delta=delta,
         )
+
+
+def target_warnings(epsilon: float, delta: float, users: int) -> tuple[str, ...]:
+    """What it means that delta exceeds 1/users, or that epsilon exceeds 10; nothing if neither does."""
+    warnings = []
+    if users > 0 and delta > 1 / users:
+        warnings.append(
+            f"delta {delta:.4g} is above 1/users ({1 / users:.4g}): a mechanism that publishes one random user's value "
+            "in full could satisfy this guarantee. Choose a delta well below 1/users."
+        )
+    if WEAK_EPSILON < epsilon < math.inf:
+        warnings.append(
+            f"epsilon {epsilon:.4g} is above {WEAK_EPSILON:g}: one person's value may make an outcome "
+            f"{math.exp(min(epsilon, LARGEST_EPSILON)):.4g} times as likely, which hardly protects that person. "
+            "Choose an epsilon around 1."
+        )
+    return tuple(warnings)
 
 
 def least_epsilon(law: PrivacyLaw, delta: float) -> float:
