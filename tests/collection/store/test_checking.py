@@ -93,7 +93,7 @@ def test_a_newer_database(postgres_location):
     open_store(postgres_location).close()
     check_store(postgres_location)
     run(postgres_location, "UPDATE shuffledp.layout SET version = 99")
-    with pytest.raises(StoreError, match=r"version 99 .* up to 1"):
+    with pytest.raises(StoreError, match=r"version 99 .* up to 2"):
         check_store(postgres_location)
 
 

@@ -216,7 +216,7 @@ def test_what_a_kill_left_of_a_destroyed_round_is_removed(tmp_path, monkeypatch)
     store.accept([Incoming(task, bytes(16), b"secret" * 9)])
     store.close_round(task)
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite, "_remove", lambda _: None)
+        patch.setattr(sqlite, "remove", lambda _: None)
         store.destroy(task)
     store.close()
     assert files_with(tmp_path, b"secret" * 9)
@@ -270,14 +270,13 @@ def test_only_the_owner_can_read_the_files(tmp_path):
     store.close()
 
 
-@pytest.mark.parametrize("missing", ["index", "round"])
-def test_files_that_someone_removed_are_missed(tmp_path, missing):
+def test_an_index_that_someone_removed_is_missed(tmp_path):
     folder = tmp_path / "store"
     store = open_store(str(folder))
     store.open_round(bytes(32), maximum=1, tokens=False)
     store.accept([Incoming(bytes(32), bytes(16), b"report")])
     store.close()
-    for each in folder.glob(f"{missing}*"):
+    for each in folder.glob("index*"):
         each.unlink()
     with pytest.raises(StoreError, match=r"[Rr]estore it"):
         open_store(str(folder))

@@ -55,15 +55,16 @@ def versions(folder) -> dict[str, int]:
 def test_an_older_sqlite_store_is_migrated(tmp_path, monkeypatch):
     """This version plays the old one; a made-up next version adds a column to each kind of file."""
     tasks = fill(str(tmp_path))
-    assert versions(tmp_path) == {"index": 1, "round": 1}
+    index, round_ = len(migrations.SQLITE_INDEX), len(migrations.SQLITE_ROUND)
+    assert versions(tmp_path) == {"index": index, "round": round_}
     monkeypatch.setattr(sqlite, "SQLITE_INDEX", (*migrations.SQLITE_INDEX, INDEX_STEP))
     monkeypatch.setattr(sqlite, "SQLITE_ROUND", (*migrations.SQLITE_ROUND, ROUND_STEP))
     store = open_store(str(tmp_path))
     assert list(store.reports(tasks[1])) == [b"an old report"]
     store.close()
-    assert versions(tmp_path) == {"index": 2, "round": 2}
+    assert versions(tmp_path) == {"index": index + 1, "round": round_ + 1}
     monkeypatch.undo()
-    with pytest.raises(StoreError, match=r"version 2 .* up to 1"):
+    with pytest.raises(StoreError, match=rf"version {index + 1} .* up to {index}"):
         open_store(str(tmp_path))
 
 
@@ -74,7 +75,7 @@ def test_a_step_that_fails_leaves_the_old_version(tmp_path, monkeypatch):
     with pytest.raises(StoreError, match="no such table"):
         open_store(str(tmp_path))
     monkeypatch.undo()
-    assert versions(tmp_path)["index"] == 1
+    assert versions(tmp_path)["index"] == len(migrations.SQLITE_INDEX)
     check(str(tmp_path), tasks)
 
 
@@ -100,13 +101,16 @@ def test_version_zero_is_an_empty_store(tmp_path, postgres_location):
 
 def test_an_older_database_is_migrated_and_a_newer_one_refused(postgres_location, monkeypatch):
     tasks = fill(postgres_location)
+    newest = len(migrations.POSTGRES)
     monkeypatch.setattr(postgres, "POSTGRES", (*migrations.POSTGRES, POSTGRES_STEP))
     check(postgres_location, tasks)
     with psycopg.connect(postgres_location) as connection:
         assert connection.execute("SELECT DISTINCT colour FROM shuffledp.rounds").fetchall() == [("green",)]
-        assert connection.execute("SELECT version FROM shuffledp.layout").fetchall() == [(2,)]
+        assert connection.execute("SELECT version FROM shuffledp.layout").fetchall() == [
+            (len(migrations.POSTGRES) + 1,)
+        ]
     monkeypatch.undo()
-    with pytest.raises(StoreError, match=r"version 2 .* up to 1"):
+    with pytest.raises(StoreError, match=rf"version {newest + 1} .* up to {newest}"):
         open_store(postgres_location)
 
 

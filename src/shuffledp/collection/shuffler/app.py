@@ -36,7 +36,7 @@ def create_app(shuffler: Shuffler) -> Starlette:
         return UNKNOWN_TASK if known is None else known.answer
 
     async def is_ready() -> bool:
-        return not reports.stopping and await shuffler.ingest.is_writable()
+        return not reports.stopping and not shuffler.keeper.failing and await shuffler.ingest.is_writable()
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -66,14 +66,14 @@ class Releaser:
         with self.store.claim(known.id) as mine:
             if not mine or self.store.state(known.id) is not RoundState.CLOSED:
                 return
-            self.clean(known)
+            self.clean(known.name)
             if self.store.count(known.id) < known.task.minimum_users:
                 self._destroy(known)
                 return
             try:
                 batch = self._permute(known)
             except BaseException:
-                self.clean(known)  # not after advance: if that fails, the batch may be the truth already
+                self.clean(known.name)  # not after advance: if that fails, the batch may be the truth already
                 raise
             if batch is None:
                 self._destroy(known)
@@ -87,9 +87,9 @@ class Releaser:
         file = self._batch_file(known, signed)
         return Batch(Manifest.verified(signed, self.key.public), signed, file) if file.exists() else None
 
-    def clean(self, known: KnownTask, *, keep: Path | None = None) -> None:
+    def clean(self, task_name: str, *, keep: Path | None = None) -> None:
         """Remove every file of the round but one."""
-        for pattern in (f"{known.name}.*", f".{known.name}.*"):
+        for pattern in (f"{task_name}.*", f".{task_name}.*"):
             for file in self.work.glob(pattern):
                 if file != keep:
                     file.unlink(missing_ok=True)
@@ -97,7 +97,7 @@ class Releaser:
 
     def _destroy(self, known: KnownTask) -> None:
         reports = self.store.count(known.id)
-        self.clean(known)
+        self.clean(known.name)
         self.store.destroy(known.id)
         event("destroyed", task=known.name, reports=reports, minimum=known.task.minimum_users)
 
@@ -128,7 +128,7 @@ class Releaser:
         signed = manifest.signed(self.key)
         file = self._batch_file(known, signed)
         mixed.rename(file)
-        self.clean(known, keep=file)
+        self.clean(known.name, keep=file)
         return Batch(manifest, signed, file)
 
     def _describe(self, known: KnownTask, file: Path, reports: int, messages: int) -> Manifest:

@@ -39,6 +39,7 @@ _OUTCOMES = {
     Outcome.FULL: problem(410, "full", "The round of this task is full."),
     Outcome.TOKEN_UNKNOWN: problem(403, "token-unknown", "This enrolment token is not one of the task's."),
     Outcome.TOKEN_SPENT: problem(403, "token-spent", "This enrolment token was used for another report."),
+    Outcome.UNAVAILABLE: _STORE_FAILS,
 }
 
 

@@ -1,7 +1,8 @@
 """The life of rounds: open, collect, close at the deadline or when full, mix, deliver, forget.
 
 For each round there is one coroutine, which looks where the round is and takes it one step further. It starts the same
-way whether the server has just been started or was killed in the middle of something.
+way whether the server has just been started or was killed in the middle of something. The states of all rounds are
+read at once, every tick: a round that waits costs no statement of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,20 +20,54 @@ from typing import Any, TypeVar
 from shuffledp.collection.service.logs import event
 from shuffledp.collection.service.metrics import Metrics
 from shuffledp.collection.shuffler.book import KnownTask, TaskBook
-from shuffledp.collection.shuffler.delivery import Delivery, DeliveryRefusedError
+from shuffledp.collection.shuffler.delivery import Delivery, DeliveryError, DeliveryRefusedError
 from shuffledp.collection.shuffler.enrolment import TokenFolder
 from shuffledp.collection.shuffler.release import Releaser, StoppingError
-from shuffledp.collection.store.interface import RoundState, Store, StoreError
+from shuffledp.collection.store.interface import (
+    FINISHED,
+    DamagedRoundError,
+    RoundRecord,
+    RoundState,
+    Store,
+    StoreError,
+    Survey,
+)
+from shuffledp.collection.store.transitions import check_give_up
 from shuffledp.errors import ShuffledpError
 
-__all__ = ["RoundKeeper"]
+__all__ = ["RoundKeeper", "RoundStatus"]
 
-_FINISHED = (RoundState.DELIVERED, RoundState.DESTROYED)
 _LONGEST_WAIT = 300.0
 _LONGEST_WAIT_REFUSED = 3600.0
+_LONGEST_WAIT_ELSEWHERE = 60.0
+_FAILURES_UNTIL_NOT_READY = 3
+_CLAIM_SECONDS, _CLAIM_PAUSE_SECONDS = 5.0, 0.05
 _THREADS, _DELIVERIES = 4, 2
 
 Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundStatus:
+    """What an operator sees of a round."""
+
+    task: str
+    """The task's id in hexadecimal."""
+    name: str | None
+    """The task's name; None, like the other fields of the task, if its file is missing or refused."""
+    state: str
+    reports: int
+    opens: float | None = None
+    closes: float | None = None
+    """Seconds since 1970."""
+    minimum: int | None = None
+    maximum: int | None = None
+    report_bytes: int | None = None
+    """Size of one report."""
+    failures: int = 0
+    """Attempts of the present step that failed."""
+    error: str | None = None
+    """Why the round does not go on."""
 
 
 @dataclass
@@ -40,12 +75,25 @@ class _Kept:
     """A round that is looked after."""
 
     known: KnownTask
+    record: RoundRecord | None = None
+    """From the last survey; None if the store did not have the round."""
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    full: bool = False
     failures: int = 0
     complaint: str = ""
     """What was last logged of it, so that it is said once."""
     refused: bool = False
     """Whether the analyzer does not want its batch; somebody has to act."""
+    delivering: bool = False
+    """Whether the last failure was that of a delivery, which says nothing about this server."""
+    elsewhere: int = 0
+    """How often its batch was looked for in vain."""
+
+    @property
+    def stuck(self) -> bool:
+        """Whether this server keeps failing to take the round further."""
+        damaged = self.record is not None and self.record.error is not None
+        return self.failures >= _FAILURES_UNTIL_NOT_READY and not self.delivering and not damaged
 
 
 class RoundKeeper:
@@ -70,13 +118,113 @@ class RoundKeeper:
         self._one_permutation = asyncio.Semaphore(1)  # its memory is what was allowed for
         self._kept: dict[bytes, _Kept] = {}
         self._orphans: set[bytes] = set()
+        self._damaged: dict[bytes, str] = {}
         self._workers: set[asyncio.Task[None]] = set()
         self._watcher: asyncio.Task[None] | None = None
+        self._failed_surveys = 0
         self._states = metrics.gauge("rounds", "Rounds by state", ["state"])
         self._reports = metrics.gauge("round_reports", "Reports that a round accepted", ["task"])
         self._failed = metrics.counter("round_failures", "Steps of rounds that have to be tried again")
         refused = metrics.gauge("refused_batches", "Batches that the analyzer does not want; they are kept")
         refused.set_function(lambda: sum(each.refused for each in list(self._kept.values())))
+        damaged = metrics.gauge("damaged_rounds", "Rounds whose stored reports cannot be used")
+        damaged.set_function(lambda: len(self._damaged))
+
+    def overview(self) -> list[RoundStatus]:
+        """Every round of the store, in the order of closing; may be called from any thread."""
+        survey = self._store.survey()
+        rounds = [self._status(task_id, record) for task_id, record in survey.rounds.items()]
+        return sorted(rounds, key=lambda each: (each.closes or 0.0, each.task))
+
+    def _status(self, task_id: bytes, record: RoundRecord) -> RoundStatus:
+        known, kept = self._book.get(task_id.hex()), self._kept.get(task_id)
+        error = record.error or (kept.complaint if kept is not None and kept.complaint else None)
+        if record.state in FINISHED:
+            error = None
+        elif known is None:
+            error = error or "The task of this round is missing or refused, so that nobody looks after it."
+        return RoundStatus(
+            task=task_id.hex(),
+            name=known.task.name if known else None,
+            state=record.state.value,
+            reports=record.reports,
+            opens=known.opens if known else None,
+            closes=known.closes if known else None,
+            minimum=known.task.minimum_users if known else None,
+            maximum=known.task.maximum_users if known else None,
+            report_bytes=known.size if known else None,
+            failures=kept.failures if kept else 0,
+            error=error,
+        )
+
+    def close_now(self, task: str) -> int:
+        """Close a round before its time, and return its number of reports; may be called from any thread.
+
+        A round below its minimum is refused, since closing it would destroy its reports.
+        """
+        task_id, record = self._find(task)
+        known = self._book.get(task_id.hex())
+        if known is None:
+            raise StoreError(f"The task of round {task} is missing or refused; put its file back to close the round.")
+        if record.state is not RoundState.COLLECTING:
+            raise StoreError(f"Round {task} is {record.state.value}; only a collecting round can be closed.")
+        if record.error is not None:
+            raise StoreError(record.error)
+        missing = known.task.minimum_users - record.reports
+        if missing > 0:
+            raise StoreError(
+                f"Round {task} has {record.reports:,} reports; the guarantee requires {known.task.minimum_users:,}. "
+                f"Wait for {missing:,} more, or cancel the round."
+            )
+        reports = self._store.close_round(task_id)
+        event("closed", task=task, reports=reports, operator=True)
+        return reports
+
+    def cancel(self, task: str) -> None:
+        """End a round that is not yet mixed: its reports are destroyed; may be called from any thread."""
+        task_id, record = self._find(task)
+        self._give_up(task_id, record, RoundState.CANCELLED)
+
+    def abandon(self, task: str) -> None:
+        """Give up a round that is damaged or keeps failing, or a batch that cannot be delivered any more.
+
+        What is left of it is destroyed. May be called from any thread.
+        """
+        task_id, record = self._find(task)
+        kept = self._kept.get(task_id)
+        in_order = record.error is None and (kept is not None and not kept.failures)
+        if record.state in (RoundState.COLLECTING, RoundState.CLOSED) and in_order:
+            raise StoreError(f"Round {task} is {record.state.value} and in order; to end it, cancel it.")
+        self._give_up(task_id, record, RoundState.ABANDONED)
+
+    def _find(self, task: str) -> tuple[bytes, RoundRecord]:
+        with suppress(ValueError):
+            task_id = bytes.fromhex(task)
+            record = self._store.survey().rounds.get(task_id)
+            if record is not None:
+                return task_id, record
+        raise StoreError(f"There is no round {task!r} in this store; a round is named by its task's id in hexadecimal.")
+
+    def _give_up(self, task_id: bytes, record: RoundRecord, to: RoundState) -> None:
+        if not check_give_up(record.state, to):
+            return
+        deadline = time.monotonic() + _CLAIM_SECONDS
+        while True:
+            with self._store.claim(task_id) as mine:
+                if mine:
+                    self._store.give_up(task_id, to)
+                    self._releaser.clean(task_id.hex())
+                    event(to.value, level=logging.WARNING, task=task_id.hex(), reports=record.reports)
+                    return
+            if time.monotonic() > deadline:
+                raise StoreError(f"Round {task_id.hex()} is being mixed or delivered at the moment; try again later.")
+            time.sleep(_CLAIM_PAUSE_SECONDS)
+
+    @property
+    def failing(self) -> bool:
+        """Whether rounds cannot be looked after: the store cannot be read, or steps of rounds keep failing."""
+        stuck = any(each.stuck for each in list(self._kept.values()))
+        return stuck or self._failed_surveys >= _FAILURES_UNTIL_NOT_READY
 
     def open_rounds(self) -> None:
         """Open the rounds of all tasks that are known; for the start, before requests come."""
@@ -100,35 +248,64 @@ class RoundKeeper:
 
     def full(self, known: KnownTask) -> None:
         """The round is full: close it now."""
-        if known.id in self._kept:
-            self._kept[known.id].wake.set()
+        kept = self._kept.get(known.id)
+        if kept is not None:
+            kept.full = True
+            kept.wake.set()
 
     def _open(self, known: KnownTask) -> None:
         self._store.open_round(known.id, maximum=known.task.maximum_users, tokens=self._tokens is not None)
         if self._tokens is not None and self._store.state(known.id) is RoundState.COLLECTING:
+            with suppress(DamagedRoundError):  # one damaged round must not keep the server from starting
+                self._bring_tokens(known)
+
+    def _bring_tokens(self, known: KnownTask) -> None:
+        if self._tokens is not None:
             self._tokens.bring(known.name, lambda hashes: self._store.add_tokens(known.id, hashes))
 
     async def _watch(self) -> None:
-        """Notice new tasks and count rounds by state, for ever."""
+        """Notice new tasks and how far all rounds are, for ever."""
         while True:
-            await self._call(self._book.refresh, self._open)
-            for known in self._book:
-                if known.id not in self._kept:
-                    self._kept[known.id] = _Kept(known)
-                    worker = asyncio.create_task(self._keep(self._kept[known.id]))
-                    self._workers.add(worker)
-                    worker.add_done_callback(self._workers.discard)
-            with suppress(StoreError):  # the rounds themselves will complain
-                self._count(await self._call(self._store.rounds))
+            try:
+                await self._call(self._book.refresh, self._open)
+                survey = await self._call(self._store.survey)
+            except Exception as error:  # noqa: BLE001  # it is tried again with the next tick
+                self._failed_surveys += 1
+                if self._failed_surveys == 1:
+                    event("rounds-unavailable", level=logging.ERROR, reason=_reason(error))
+            else:
+                self._apply(survey)
             await asyncio.sleep(self._tick)
 
-    def _count(self, rounds: Mapping[bytes, RoundState]) -> None:
+    def _apply(self, survey: Survey) -> None:
+        """Tell the rounds what is new about them."""
+        recovered, self._failed_surveys = self._failed_surveys > 0, 0
+        if recovered:
+            event("rounds-available-again")
+        for known in self._book:
+            if known.id not in self._kept:
+                self._kept[known.id] = _Kept(known, survey.rounds.get(known.id))
+                worker = asyncio.create_task(self._keep(self._kept[known.id]))
+                self._workers.add(worker)
+                worker.add_done_callback(self._workers.discard)
+        for task_id, kept in self._kept.items():
+            before, kept.record = kept.record, survey.rounds.get(task_id)
+            if recovered or _significant(before) != _significant(kept.record):
+                kept.wake.set()
+        self._count(survey)
+
+    def _count(self, survey: Survey) -> None:
         for state in RoundState:
-            self._states.labels(state.value).set(sum(each is state for each in rounds.values()))
-        for task_id, state in rounds.items():
-            if task_id not in self._kept and task_id not in self._orphans and state not in _FINISHED:
+            self._states.labels(state.value).set(sum(each.state is state for each in survey.rounds.values()))
+        damaged = {task_id: record.error for task_id, record in survey.rounds.items() if record.error is not None}
+        for task_id, error in damaged.items():
+            if self._damaged.get(task_id) != error:
+                event("round-damaged", level=logging.ERROR, task=task_id.hex(), reason=error)
+        self._damaged = damaged
+        for task_id, record in survey.rounds.items():
+            if task_id not in self._kept and task_id not in self._orphans and record.state not in FINISHED:
                 self._orphans.add(task_id)
-                event("round-without-task", level=logging.ERROR, task=task_id.hex(), state=state.value)
+                event("round-without-task", level=logging.ERROR, task=task_id.hex(), state=record.state.value)
 
     async def _keep(self, kept: _Kept) -> None:
         """Take a round through its states to the end, whatever fails on the way."""
@@ -142,42 +319,71 @@ class RoundKeeper:
                 return
             except Exception as error:  # noqa: BLE001  # the keeper of a round must not die
                 self._complain(kept, error)
-                await self._pause(kept)
+                await self._wait(kept, self._pause_seconds(kept))
 
     async def _step(self, kept: _Kept) -> bool:
         """One step; whether the round has come to its end."""
-        known = kept.known
-        await self._call(self._open, known)
-        state = await self._call(self._store.state, known.id)
-        self._reports.labels(known.name).set(await self._call(self._store.count, known.id))
-        if state is RoundState.COLLECTING:
-            await self._collect(kept)
-        elif state is RoundState.CLOSED:
+        known, record = kept.known, kept.record
+        if record is None:  # of a database that was emptied, say
+            await self._call(self._open, known)
+            await self._wait(kept, self._tick)
+            return False
+        if record.state in FINISHED:
+            await self._call(self._releaser.clean, known.name)
+            kept.failures, kept.complaint, kept.refused = 0, "", False
+            with suppress(KeyError):
+                self._reports.remove(known.name)
+            return True
+        self._reports.labels(known.name).set(record.reports)
+        if record.state is RoundState.SHUFFLED:
+            await self._hand_over(kept)
+        elif record.error is not None:
+            await self._wait(kept, self._tick)
+        elif record.state is RoundState.COLLECTING:
+            await self._collect(kept, record)
+        else:
             async with self._one_permutation:
                 await self._call(self._releaser.shuffle, known)
-            if await self._call(self._store.state, known.id) is RoundState.CLOSED:
-                await asyncio.sleep(self._tick)  # another process is at it
-        elif state is RoundState.SHUFFLED:
-            loop = asyncio.get_running_loop()
-            if not await loop.run_in_executor(self._deliveries, self._deliver, kept):
-                await asyncio.sleep(self._tick)
-        else:
-            await self._call(self._releaser.clean, known)
-            self._reports.remove(known.name)
-            return True
+            await self._refresh(kept)
+            if kept.record is not None and kept.record.state is RoundState.CLOSED:
+                await self._wait(kept, self._tick)  # another process is at it
         return False
 
-    async def _collect(self, kept: _Kept) -> None:
+    async def _collect(self, kept: _Kept, record: RoundRecord) -> None:
         """Close the round if it is time or full, else wait a little."""
         known = kept.known
         left = known.closes - self._clock()
-        if left <= 0 or await self._call(self._store.count, known.id) >= known.task.maximum_users:
+        if left <= 0 or kept.full or record.reports >= known.task.maximum_users:
             reports = await self._call(self._store.close_round, known.id)
             event("closed", task=known.name, reports=reports)
+            await self._refresh(kept)
             return
-        kept.wake.clear()
+        if self._tokens is not None:
+            await self._call(self._bring_tokens, known)
+        await self._wait(kept, min(left, self._tick))
+
+    async def _hand_over(self, kept: _Kept) -> None:
+        """Deliver the batch; if another process has it, look again later, and ever less often."""
+        loop = asyncio.get_running_loop()
+        delivered = await loop.run_in_executor(self._deliveries, self._deliver, kept)
+        await self._refresh(kept)
+        if delivered:
+            return
+        await self._wait(kept, min(_LONGEST_WAIT_ELSEWHERE, self._tick * 2 ** min(kept.elsewhere, 20)))
+
+    async def _refresh(self, kept: _Kept) -> None:
+        """Read how far the round is, after a step."""
+
+        def read() -> RoundRecord:
+            return RoundRecord(self._store.state(kept.known.id), self._store.count(kept.known.id))
+
+        kept.record = await self._call(read)
+
+    async def _wait(self, kept: _Kept, seconds: float) -> None:
+        """Wait until the round is woken, or so long."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(kept.wake.wait(), min(left, self._tick))
+            await asyncio.wait_for(kept.wake.wait(), seconds)
+        kept.wake.clear()
 
     def _deliver(self, kept: _Kept) -> bool:
         """Forget the reports, hand over the batch, forget it too; False if another process has it."""
@@ -188,21 +394,22 @@ class RoundKeeper:
             self._store.destroy(known.id)
             batch = self._releaser.batch(known)
             if batch is None:
+                kept.elsewhere += 1
                 self._say_once(kept, "The batch is not in this work folder; the process that has it must deliver it.")
                 return False
-            self._releaser.clean(known, keep=batch.file)
+            self._releaser.clean(known.name, keep=batch.file)
             answer = self._delivery.deliver(batch)
             self._store.advance(known.id, RoundState.DELIVERED)
-            self._releaser.clean(known)
+            self._releaser.clean(known.name)
         event("delivered", task=known.name, reports=batch.manifest.reports, analyzer=answer)
         return True
 
     def _complain(self, kept: _Kept, error: Exception) -> None:
         kept.refused = isinstance(error, DeliveryRefusedError)
+        kept.delivering = isinstance(error, DeliveryError)
         kept.failures += 1
         self._failed.inc()
-        reason = str(error) if isinstance(error, ShuffledpError | OSError) else type(error).__name__
-        self._say_once(kept, reason)
+        self._say_once(kept, _reason(error))
 
     def _say_once(self, kept: _Kept, reason: str) -> None:
         if reason == kept.complaint:
@@ -213,11 +420,19 @@ class RoundKeeper:
         else:
             event("round-fails", level=logging.ERROR, task=kept.known.name, reason=reason)
 
-    async def _pause(self, kept: _Kept) -> None:
-        """Wait longer with every failure, and not all rounds equally long."""
-        most = _LONGEST_WAIT_REFUSED if kept.refused else _LONGEST_WAIT
-        longest = min(most, self._tick * 2 ** min(kept.failures, 20))
-        await asyncio.sleep(longest * random.uniform(0.5, 1.0))
+    def _pause_seconds(self, kept: _Kept) -> float:
+        """Longer with every failure, and not the same for all rounds."""
+        longest = _LONGEST_WAIT_REFUSED if kept.refused else _LONGEST_WAIT
+        return min(longest, self._tick * 2.0 ** min(kept.failures, 20)) * random.uniform(0.5, 1.0)
 
     async def _call(self, function: Callable[..., Value], *arguments: Any) -> Value:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+
+
+def _significant(record: RoundRecord | None) -> tuple[RoundState, str | None] | None:
+    """The part of a record whose change wakes the worker of the round."""
+    return None if record is None else (record.state, record.error)
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, ShuffledpError | OSError) else type(error).__name__

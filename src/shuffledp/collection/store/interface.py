@@ -15,13 +15,33 @@ from typing import Protocol
 
 from shuffledp.errors import ShuffledpError
 
-__all__ = ["TOKEN_HASH_SIZE", "Incoming", "Outcome", "RoundState", "Store", "StoreError"]
+__all__ = [
+    "FINISHED",
+    "TOKEN_HASH_SIZE",
+    "DamagedRoundError",
+    "Incoming",
+    "Outcome",
+    "RoundRecord",
+    "RoundState",
+    "Store",
+    "StoreError",
+    "Survey",
+    "UnreachableStoreError",
+]
 
 TOKEN_HASH_SIZE = 32
 
 
 class StoreError(ShuffledpError):
     """The store cannot be opened, reached or written, or a round is not in the state that this needs."""
+
+
+class UnreachableStoreError(StoreError):
+    """The database does not answer at the moment; a later attempt may succeed without any change."""
+
+
+class DamagedRoundError(StoreError):
+    """The stored reports of one round cannot be used; other rounds may be in order."""
 
 
 class Outcome(Enum):
@@ -41,6 +61,8 @@ class Outcome(Enum):
     """The round wants tokens, and this is none of its own, or there is none."""
     TOKEN_SPENT = "token-spent"  # noqa: S105
     """Another report was accepted with this token."""
+    UNAVAILABLE = "unavailable"
+    """The storage of this round fails while that of others may work. It may or may not be durable."""
 
 
 class RoundState(Enum):
@@ -53,6 +75,35 @@ class RoundState(Enum):
     DELIVERED = "delivered"
     DESTROYED = "destroyed"
     """Never to be released."""
+    CANCELLED = "cancelled"
+    """An operator ended it before it was shuffled; its reports were destroyed."""
+    ABANDONED = "abandoned"
+    """An operator gave it up: its reports were damaged, or its batch could not be delivered."""
+
+
+FINISHED = frozenset(
+    {RoundState.DELIVERED, RoundState.DESTROYED, RoundState.CANCELLED, RoundState.ABANDONED},
+)
+"""The states that a round never leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRecord:
+    """State of one round at the time of a survey."""
+
+    state: RoundState
+    reports: int
+    error: str | None = None
+    """Why the stored reports of this round cannot be used; names the file or table and the round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """All rounds of a store, read at once."""
+
+    rounds: Mapping[bytes, RoundRecord]
+    time: float | None = None
+    """Wall-clock time of the store in seconds since 1970, if it has a clock of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +138,12 @@ class Store(Protocol):
     def rounds(self) -> Mapping[bytes, RoundState]:
         """Every round that was ever opened."""
 
+    def survey(self) -> Survey:
+        """State, number of reports and damage of every round that was ever opened, at the cost of one statement.
+
+        It also does the store's own periodic work: noticing files that were deleted or replaced.
+        """
+
     def note(self, task_id: bytes) -> bytes:
         """What was noted at the last advance: the signed manifest of a round that was shuffled, else nothing."""
 
@@ -112,6 +169,13 @@ class Store(Protocol):
         """Reports, their ids and the tokens are gone for good; the round can never open again.
 
         A CLOSED round becomes DESTROYED, a SHUFFLED or DELIVERED one keeps its state. Others are refused.
+        """
+
+    def give_up(self, task_id: bytes, to: RoundState) -> None:
+        """End a round without a release: reports and tokens are destroyed, and the new state is recorded for good.
+
+        To CANCELLED from COLLECTING or CLOSED, to ABANDONED from any state that is not finished. Works for damaged
+        rounds. Repeating it does nothing.
         """
 
     def add_tokens(self, task_id: bytes, hashes: Iterable[bytes]) -> None:

@@ -25,6 +25,10 @@ SQLITE_INDEX: Steps = (
         "CREATE TABLE checks (number INTEGER NOT NULL)",
         "INSERT INTO checks VALUES (0)",
     ),
+    (
+        # a lower bound of the reports that the file of a collecting round must hold; states cancelled and abandoned
+        "ALTER TABLE rounds ADD COLUMN stored INTEGER NOT NULL DEFAULT 0",
+    ),
 )
 
 SQLITE_ROUND: Steps = (
@@ -48,6 +52,10 @@ POSTGRES: Steps = (
         ) WITH (fillfactor = 50)""",
         "CREATE TABLE shuffledp.checks (number bigint NOT NULL)",
         "INSERT INTO shuffledp.checks VALUES (0)",
+    ),
+    (
+        # the sequence behind an identity column changes its type with it; states cancelled and abandoned
+        "ALTER TABLE shuffledp.rounds ALTER COLUMN number TYPE bigint",
     ),
 )
 

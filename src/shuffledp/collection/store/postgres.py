@@ -11,14 +11,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
-from psycopg import Connection, Error, OperationalError, connect, sql
+from psycopg import Connection, Error, OperationalError, connect, errors, sql
 from psycopg_pool import ConnectionPool
 
 from shuffledp.collection.store.deciding import decide, places_of_rounds
-from shuffledp.collection.store.interface import Incoming, Outcome, RoundState, StoreError
+from shuffledp.collection.store.interface import (
+    Incoming,
+    Outcome,
+    RoundRecord,
+    RoundState,
+    StoreError,
+    Survey,
+)
 from shuffledp.collection.store.migrations import POSTGRES, missing_steps
 from shuffledp.collection.store.postgres_failures import postgres_failures
-from shuffledp.collection.store.transitions import check_advance, check_destroy, check_tokens
+from shuffledp.collection.store.transitions import check_advance, check_destroy, check_give_up, check_tokens
 
 __all__ = ["PostgresStore", "check_database"]
 
@@ -77,11 +84,14 @@ class PostgresStore:
         """See the interface."""
 
         def work(connection: Connection[Row]) -> None:
-            insert = (
-                "INSERT INTO shuffledp.rounds (task_id, maximum, tokens) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
-            )
-            made = connection.execute(insert, (task_id, maximum, tokens)).rowcount
-            here = _lock_round(connection, task_id)
+            here = _find_round(connection, task_id)  # an INSERT would take a number of the sequence even in vain
+            made = 0
+            if here is None:
+                insert = (
+                    "INSERT INTO shuffledp.rounds (task_id, maximum, tokens) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
+                )
+                made = connection.execute(insert, (task_id, maximum, tokens)).rowcount
+                here = _lock_round(connection, task_id)
             check_tokens(RoundState(here.state), here.tokens, tokens)
             if made:
                 _make_tables(connection, here)
@@ -90,19 +100,26 @@ class PostgresStore:
 
     def accept(self, batch: Sequence[Incoming]) -> list[Outcome]:
         """See the interface."""
+        places = places_of_rounds(batch)
+        outcomes = [Outcome.CLOSED] * len(batch)
+        try:
+            decided = self._run(lambda connection: _accept_rounds(connection, batch, places))
+        except _TableError:
+            decided = {}
+            for task_id, indices in places.items():  # each by itself, so that those in order are stored
+                decided |= self._accept_alone(batch, task_id, indices)
+        for indices, results in ((places[task_id], results) for task_id, results in decided.items()):
+            for place, outcome in zip(indices, results, strict=True):
+                outcomes[place] = outcome
+        return outcomes
 
-        def work(connection: Connection[Row]) -> list[Outcome]:
-            outcomes = [Outcome.CLOSED] * len(batch)
-            for task_id, places in places_of_rounds(batch).items():
-                here = _find_round(connection, task_id, lock=True)
-                if here is None or here.state != RoundState.COLLECTING.value:
-                    continue
-                decided = _accept(connection, here, task_id, [batch[place] for place in places])
-                for place, outcome in zip(places, decided, strict=True):
-                    outcomes[place] = outcome
-            return outcomes
-
-        return self._run(work)
+    def _accept_alone(
+        self, batch: Sequence[Incoming], task_id: bytes, indices: list[int]
+    ) -> dict[bytes, list[Outcome]]:
+        try:
+            return self._run(lambda connection: _accept_rounds(connection, batch, {task_id: indices}))
+        except _TableError:
+            return {task_id: [Outcome.UNAVAILABLE] * len(indices)}
 
     def count(self, task_id: bytes) -> int:
         """See the interface."""
@@ -117,6 +134,21 @@ class PostgresStore:
         query = "SELECT task_id, state FROM shuffledp.rounds"
         rows = self._run(lambda connection: connection.execute(query).fetchall())
         return {bytes(task_id): RoundState(state) for task_id, state in rows}
+
+    def survey(self) -> Survey:
+        """See the interface."""
+        query = (
+            "SELECT task_id, state, reports, number, extract(epoch FROM clock_timestamp())::float8, "
+            "NOT kept OR to_regclass('shuffledp.reports_' || number) IS NOT NULL "
+            "AND to_regclass('shuffledp.tokens_' || number) IS NOT NULL FROM shuffledp.rounds "
+            "UNION ALL SELECT NULL, NULL, NULL, NULL, extract(epoch FROM clock_timestamp())::float8, NULL"
+        )
+        *rows, last = self._run(lambda connection: connection.execute(query).fetchall())
+        records = {
+            bytes(task_id): RoundRecord(RoundState(state), reports, None if complete else _damage(task_id, number))
+            for task_id, state, reports, number, _, complete in rows
+        }
+        return Survey(records, last[4])
 
     def note(self, task_id: bytes) -> bytes:
         """See the interface."""
@@ -178,6 +210,7 @@ class PostgresStore:
 
     def _bodies(self, here: _Round) -> Iterator[bytes]:
         query = sql.SQL("SELECT body FROM {}").format(here.reports_table)
+        number = 0
         with (
             postgres_failures(),
             connect(self._address) as connection,
@@ -187,9 +220,12 @@ class PostgresStore:
             rows = cursor.fetchmany(1)
             at_once = max(1, _READ_BYTES // max(1, len(rows[0][0]))) if rows else 1  # all have one size
             while rows:
+                number += len(rows)
                 for (body,) in rows:
                     yield body
                 rows = cursor.fetchmany(at_once)
+        if number != here.reports:
+            raise StoreError(f"The table reports_{here.number} holds {number:,} of {here.reports:,} reports.")
 
     def destroy(self, task_id: bytes) -> None:
         """See the interface."""
@@ -200,8 +236,19 @@ class PostgresStore:
             if here.kept:
                 _set_state(connection, task_id, state)
                 connection.execute("UPDATE shuffledp.rounds SET kept = false WHERE task_id = %s", (task_id,))
-                drop = sql.SQL("DROP TABLE {}, {}").format(here.reports_table, here.tokens_table)
-                connection.execute(drop)
+                _drop_tables(connection, here)
+
+        self._run(work)
+
+    def give_up(self, task_id: bytes, to: RoundState) -> None:
+        """See the interface."""
+
+        def work(connection: Connection[Row]) -> None:
+            here = _lock_round(connection, task_id)
+            if check_give_up(RoundState(here.state), to):
+                _set_state(connection, task_id, to)
+                connection.execute("UPDATE shuffledp.rounds SET kept = false WHERE task_id = %s", (task_id,))
+                _drop_tables(connection, here)
 
         self._run(work)
 
@@ -241,6 +288,37 @@ class PostgresStore:
     def _once(self, work: Callable[[Connection[Row]], Result]) -> Result:
         with self._pool.connection() as connection:
             return work(connection)
+
+
+class _TableError(Exception):
+    """The tables of a round cannot be used, while those of others may be in order."""
+
+
+def _accept_rounds(
+    connection: Connection[Row], batch: Sequence[Incoming], places: Mapping[bytes, list[int]]
+) -> dict[bytes, list[Outcome]]:
+    """Accept the reports of several rounds within one transaction."""
+    decided = {}
+    for task_id, indices in places.items():
+        here = _find_round(connection, task_id, lock=True)
+        if here is None or here.state != RoundState.COLLECTING.value:
+            continue
+        try:
+            decided[task_id] = _accept(connection, here, task_id, [batch[place] for place in indices])
+        except (errors.UndefinedTable, errors.DataCorrupted, errors.IndexCorrupted) as error:
+            raise _TableError from error
+    return decided
+
+
+def _damage(task_id: bytes, number: int) -> str:
+    return (
+        f"The reports of round {task_id.hex()} are not available: the tables reports_{number} and tokens_{number} of "
+        "the schema shuffledp are not both there. Restore them, or abandon the round."
+    )
+
+
+def _drop_tables(connection: Connection[Row], here: _Round) -> None:
+    connection.execute(sql.SQL("DROP TABLE IF EXISTS {}, {}").format(here.reports_table, here.tokens_table))
 
 
 def _accept(connection: Connection[Row], here: _Round, task_id: bytes, reports: Sequence[Incoming]) -> list[Outcome]:

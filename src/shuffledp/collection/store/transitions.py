@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shuffledp.collection.store.interface import RoundState, StoreError
+from shuffledp.collection.store.interface import FINISHED, RoundState, StoreError
 
-__all__ = ["check_advance", "check_destroy", "check_tokens"]
+__all__ = ["check_advance", "check_destroy", "check_give_up", "check_tokens"]
 
 _BEFORE = {RoundState.SHUFFLED: RoundState.CLOSED, RoundState.DELIVERED: RoundState.SHUFFLED}
 
@@ -27,6 +27,17 @@ def check_destroy(state: RoundState) -> RoundState:
     if state is RoundState.COLLECTING:
         raise StoreError("A round that is collecting cannot be destroyed; close it first.")
     return RoundState.DESTROYED if state is RoundState.CLOSED else state
+
+
+def check_give_up(state: RoundState, to: RoundState) -> bool:
+    """Whether the round has to be ended; False if it was ended this way already. Any other step is refused."""
+    if state is to:
+        return False
+    if state in FINISHED or to not in (RoundState.CANCELLED, RoundState.ABANDONED):
+        raise StoreError(f"A round that is {state.value} cannot become {to.value}.")
+    if to is RoundState.CANCELLED and state is RoundState.SHUFFLED:
+        raise StoreError("A round that is shuffled cannot be cancelled; its batch can be abandoned.")
+    return True
 
 
 def check_tokens(state: RoundState, before: bool, now: bool) -> None:
