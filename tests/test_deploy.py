@@ -135,6 +135,8 @@ def test_units_fit_the_example_settings(role):
     read = settings(role)
     assert read.work in state
     assert getattr(read, "store_folder", None) is None or read.store_folder.parent in state
+    assert found["RequiresMountsFor"] == [f"/var/lib/shuffledp-{role}"]
+    assert read.work.is_relative_to(found["RequiresMountsFor"][0])
     assert found["User"] == found["Group"] == [f"shuffledp-{role}"]
     assert f"u shuffledp-{role} " in (DEPLOY / "systemd" / "shuffledp.sysusers.conf").read_text(encoding="utf-8")
     assert f"-/etc/shuffledp/{other}" in found["InaccessiblePaths"][0]

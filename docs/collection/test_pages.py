@@ -214,6 +214,7 @@ def test_json_of_the_commands(tmp_path, monkeypatch):
     assert told(f"task create count {task} {keys} --out tasks/a.json") == shown
     assert told("task show tasks/a.json") == shown
     assert told("task verify tasks/a.json --author author.pub") == documented_json("task verify")
+    assert told("init analyzer --config servers.toml") == documented_json("init analyzer")
     for role in ("shuffler", "analyzer"):
         assert told(f"serve {role} --config servers.toml --check") == documented_json(f"serve {role} --check")
 

@@ -17,6 +17,7 @@ from shuffledp.cli.account import account
 from shuffledp.cli.audit import audit
 from shuffledp.cli.demo import demo
 from shuffledp.cli.doctor import doctor
+from shuffledp.cli.init import init_app
 from shuffledp.cli.keys import keys_app
 from shuffledp.cli.plan import plan_count, plan_histogram, plan_mean, plan_sum
 from shuffledp.cli.release import release
@@ -52,6 +53,7 @@ app.add_typer(run_app, name="run")
 app.add_typer(solve_app, name="solve")
 app.add_typer(task_app, name="task")
 app.add_typer(keys_app, name="keys")
+app.add_typer(init_app, name="init")
 app.add_typer(serve_app, name="serve")
 plan_app.command("count")(plan_count)
 plan_app.command("histogram")(plan_histogram)

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from shuffledp.collection.analyzer.directory import initialize
 from shuffledp.collection.keys import SealingKey, SigningKey, VerifyingKey
 from shuffledp.collection.task import SignedTask, Task
 from shuffledp.errors import UnreachableError
@@ -72,6 +73,7 @@ class Rehearsal:
         ).signed(author)
         for part in ("tasks", "shuffler", "reports", "analyzer"):
             (folder / part).mkdir(mode=0o700)
+        initialize(folder / "analyzer")
         (folder / "tasks" / "task.json").write_bytes(task.to_bytes())
         ports = _free_ports(2)
         (folder / "servers.toml").write_text(_settings(folder, *ports), encoding="utf-8")

@@ -20,6 +20,7 @@ import pytest
 import uvicorn
 
 from shuffledp.collection.analyzer.app import create_app
+from shuffledp.collection.analyzer.directory import initialize
 from shuffledp.collection.analyzer.server import Analyzer
 from shuffledp.collection.analyzer.settings import AnalyzerSettings
 from shuffledp.collection.keys import SealingKey, SigningKey
@@ -53,6 +54,7 @@ class Collection:
     def __post_init__(self) -> None:
         for name in ("tasks", "work"):
             (self.folder / name).mkdir(parents=True)
+        initialize(self.folder / "work")
         self.author.public.save(self.folder / "author.pub")
         self.analyzer.save(self.folder / "analyzer.key")
         self.budgets(people=(10.0, 1e-5))

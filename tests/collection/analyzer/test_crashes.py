@@ -16,6 +16,7 @@ import pytest
 
 from shuffledp.collection.analyzer import ledger as ledger_module
 from shuffledp.collection.analyzer import publishing, receiving
+from shuffledp.collection.analyzer.directory import initialize
 from shuffledp.collection.analyzer.receiving import BatchState
 
 FORMS = ("json", "csv", "html")
@@ -76,7 +77,7 @@ def test_killed_before_and_after_every_durable_step(collection, batch, deliver, 
         steps += 1
         countdown = Countdown(steps)
         shutil.rmtree(collection.folder / "work")
-        (collection.folder / "work").mkdir()
+        initialize(collection.folder / "work")
         analyzer = None
         with monkeypatch.context() as patched:
             for place, name in ((os, "fsync"), (os, "replace"), (shutil, "rmtree"), (Path, "rename")):
@@ -195,7 +196,7 @@ def test_kill_minus_nine_at_random_times(collection, batch, nursery, free_port, 
     kills = 0
     for _ in range(SCHEDULES):
         shutil.rmtree(work)
-        work.mkdir()
+        initialize(work)
         served: set[bytes] = set()
         for _ in range(random.randrange(1, 3)):
             running = start(nursery, port, config)

@@ -235,7 +235,7 @@ def test_what_is_said_and_logged(place, start, until):
     assert process.stop() == 0
     told = "".join(process.lines)
     assert [each["event"] for each in process.events if each["event"] != "library"] == [
-        "task", "listening", "closed", "shuffled", "delivered", "stopped",
+        "task", "store-created", "listening", "closed", "shuffled", "delivered", "stopped",
     ]  # fmt: skip
     for line in process.lines:
         json.loads(line)

@@ -26,12 +26,13 @@ from shuffledp.collection.analyzer.receiving import (
 )
 from shuffledp.collection.analyzer.settings import Budget
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
+from shuffledp.collection.files import database_version
 from shuffledp.collection.service.logs import event
 from shuffledp.collection.task import Task
 from shuffledp.collection.wire import digest
 from shuffledp.errors import DataError, ParameterError
 
-__all__ = ["LEDGER", "RELEASES", "check_agreement", "restore_from_releases"]
+__all__ = ["LEDGER", "RELEASES", "check_agreement", "has_ledger", "restore_from_releases"]
 
 LEDGER, RELEASES = "ledger.db", "releases"
 _HOW = "restore the backup of the whole folder, or start once with restore_from_releases = true"
@@ -90,7 +91,19 @@ def check_agreement(work: Path) -> set[bytes]:
         )
     if lost := kept.not_known():
         raise DataError(f"{work / 'analyzer.db'} lacks {len(lost):,} of the batches that are here or were: {_HOW}.")
+    if not has_ledger(work):
+        raise DataError(f"There is no ledger {work / LEDGER}, so that the budget would start anew: {_HOW}.")
     return set(kept.released - kept.published)
+
+
+def has_ledger(work: Path) -> bool:
+    """Whether there is a ledger with its tables, however few entries it has: every initialized directory has one."""
+    try:
+        return database_version(work / LEDGER) > 0
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # a damaged one: whoever opens it says so
 
 
 def restore_from_releases(work: Path, tasks: AnalyzerTasks) -> None:

@@ -86,16 +86,19 @@ class _Trouble:
 
 @dataclass
 class ReleaseKeeper:
-    """Looks for complete batches and releases one after the other, whatever fails on the way."""
+    """Two workers, each with a thread of its own: one discovers tasks, one releases complete batches in turn.
+
+    A release can take minutes. Tasks are discovered and batches are taken in meanwhile.
+    """
 
     releaser: Releaser
     metrics: Metrics
     tick: float = 1.0
     _troubles: dict[bytes, _Trouble] = field(default_factory=dict)
-    _worker: asyncio.Task[None] | None = None
+    _workers: list[asyncio.Task[None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "release")
+        self._threads = [ThreadPoolExecutor(1, name) for name in ("discovery", "release")]
         self._wake = asyncio.Event()
         self._states = self.metrics.gauge("batches", "Batches by state", ["state"])
         self._failed = self.metrics.counter("release_failures", "Releases that have to be tried again")
@@ -103,7 +106,11 @@ class ReleaseKeeper:
 
     def start(self) -> None:
         """Begin, in the running event loop."""
-        self._worker = asyncio.create_task(self._keep())
+        discovery, release = self._threads
+        self._workers = [
+            asyncio.create_task(self._repeat(discovery, self._discover, asyncio.Event())),
+            asyncio.create_task(self._repeat(release, self._release_complete, self._wake)),
+        ]
 
     def look(self) -> None:
         """A batch may be complete: look now."""
@@ -111,30 +118,36 @@ class ReleaseKeeper:
 
     async def stop(self) -> None:
         """Leave every batch where it is; what cannot be broken off is waited for."""
-        if self._worker is not None:
-            self._worker.cancel()
-            await asyncio.gather(self._worker, return_exceptions=True)
-        self._thread.shutdown(wait=True, cancel_futures=True)
+        for worker in self._workers:
+            worker.cancel()
+        await asyncio.gather(*self._workers, return_exceptions=True)
+        for thread in self._threads:
+            await asyncio.to_thread(thread.shutdown, wait=True, cancel_futures=True)
 
-    async def _keep(self) -> None:
+    async def _repeat(self, thread: ThreadPoolExecutor, step: Callable[[], None], wake: asyncio.Event) -> None:
+        """Do a step again and again: every tick, and when woken."""
         loop = asyncio.get_running_loop()
         while True:
-            self._wake.clear()
+            wake.clear()
             try:
-                await loop.run_in_executor(self._thread, self._look_once)
+                await loop.run_in_executor(thread, step)
             except StoppedError:
                 return
-            except Exception as error:  # noqa: BLE001  # the keeper must not die: it looks again
+            except Exception as error:  # noqa: BLE001  # the worker must not die: it tries again
                 event("keeper-fails", level=logging.ERROR, reason=type(error).__name__)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self.tick)
+                await asyncio.wait_for(wake.wait(), self.tick)
 
-    def _look_once(self) -> None:
+    def _discover(self) -> None:
+        """Read new tasks, and count batches by state."""
         self.releaser.tasks.refresh()
         batches = self.releaser.batches.all()
         for state in BatchState:
             self._states.labels(state.value).set(sum(batch.state is state for batch in batches))
-        for batch in batches:
+
+    def _release_complete(self) -> None:
+        """Release every complete batch, one after the other."""
+        for batch in self.releaser.batches.all():
             trouble = self._troubles.get(batch.task_id, _Trouble())
             if batch.state is BatchState.COMPLETE and time.monotonic() >= trouble.again:
                 self._release(batch, trouble)

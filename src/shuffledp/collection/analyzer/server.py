@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 
 from shuffledp.collection.analyzer.agreement import LEDGER, RELEASES, check_agreement, restore_from_releases
+from shuffledp.collection.analyzer.directory import check_initialized, mark_existing
 from shuffledp.collection.analyzer.ledger import Ledger
 from shuffledp.collection.analyzer.publishing import Releases
 from shuffledp.collection.analyzer.receiving import Batches
@@ -64,6 +65,7 @@ class Analyzer:
             restore_from_releases(settings.work, self.tasks)
         for task in sorted(check_agreement(settings.work)):
             event("release-missing", level=logging.ERROR, task=task.hex())
+        mark_existing(settings.work)
         self.ledger = Ledger(settings.work / LEDGER)
         self.batches = Batches(settings.work, self.ledger.manifest)
         self.releases = Releases(settings.work / RELEASES)
@@ -95,6 +97,7 @@ def check_analyzer(settings: AnalyzerSettings) -> AnalyzerTasks:
     budgets = read_budgets(settings.budgets)
     check_certificate(settings.tls_certificate, settings.tls_key)
     check_folder(settings.work)
+    check_initialized(settings.work)
     tasks = AnalyzerTasks(settings.tasks, authors, keys, budgets)
     tasks.load()
     return tasks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -29,6 +30,7 @@ class AnalyzerTasks:
         self._folder, self._authors = WatchedFolder(folder), tuple(authors)
         self._keys, self._budgets = tuple(keys), budgets
         self._tasks: dict[bytes, Task] = {}
+        self._one_reader = threading.Lock()
         self.refused: list[RefusedFile] = []
         """The files that were left out at the start."""
 
@@ -60,7 +62,8 @@ class AnalyzerTasks:
 
     def refresh(self) -> None:
         """Read files that are new or changed; those that are not in order are logged and left out."""
-        self._folder.follow(self._add)
+        with self._one_reader:
+            self._folder.follow(self._add)
 
     def _add(self, path: Path) -> None:
         task, _ = load_authentic(path, self._authors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from shuffledp.collection.keys import SigningKey, VerifyingKey
 from shuffledp.collection.service.certificates import check_certificate
 from shuffledp.collection.service.folders import FolderLock, check_folder, log_refused
+from shuffledp.collection.service.logs import event
 from shuffledp.collection.service.metrics import Metrics
 from shuffledp.collection.service.settings import read_secret
 from shuffledp.collection.shuffler.book import TaskBook
@@ -45,7 +47,10 @@ class Shuffler:
         self.settings, self.clock = settings, clock
         self._lock = FolderLock(settings.work)
         self.metrics = Metrics("shuffler")
+        is_new = settings.store_folder is not None and not (settings.store_folder / "index.db").exists()
         self.store = store_of(settings) if store is None else store
+        if is_new and store is None:
+            event("store-created", level=logging.WARNING)
         self._stopping = False
         self._when_stopping: list[Callable[[], None]] = []
         self.tokens = TokenFolder(settings.enrolment) if settings.enrolment is not None else None

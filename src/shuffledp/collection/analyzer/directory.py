@@ -1,0 +1,152 @@
+"""The analyzer's directory: initialized once, explicitly, so that an empty directory is never taken for a new analyzer.
+
+A volume that is not mounted looks like an empty directory. An analyzer that started there would have a new ledger, and
+with it an unspent budget. A marker file says that a directory was initialized; without it the analyzer does not start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from shuffledp.collection.analyzer.agreement import LEDGER, RELEASES, has_ledger
+from shuffledp.collection.analyzer.ledger import Ledger, entries_in
+from shuffledp.collection.analyzer.publishing import published_in
+from shuffledp.collection.analyzer.receiving import batches_in, sync_folder, tasks_with_chunks
+from shuffledp.collection.files import open_regular
+from shuffledp.collection.service.folders import FolderLock, check_folder, make_private
+from shuffledp.collection.service.logs import event
+from shuffledp.errors import DataError, OutputError
+
+__all__ = ["MARKER", "Marker", "check_initialized", "initialize", "mark_existing", "read_marker"]
+
+MARKER = "analyzer.json"
+_VERSION = 1
+_MAX_BYTES = 1 << 12
+
+
+@dataclass(frozen=True)
+class Marker:
+    """What the marker file of a directory says."""
+
+    initialized: str
+    """When, in UTC."""
+    backup: str | None = None
+    """When the backup was made, if the directory is one."""
+
+    def write(self, directory: Path) -> None:
+        """Write it durably; readers never see half of it."""
+        document = {"kind": "analyzer", "version": _VERSION, "initialized": self.initialized, "backup": self.backup}
+        part = directory / f".{MARKER}"
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(json.dumps(document).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, directory / MARKER)
+        sync_folder(directory)
+
+
+def read_marker(directory: Path) -> Marker | None:
+    """The marker of a directory; None if there is none, DataError if it cannot be understood."""
+    path = directory / MARKER
+    try:
+        with open_regular(path) as file:
+            document: Any = json.loads(file.read(_MAX_BYTES))
+        if document["kind"] != "analyzer" or type(document["version"]) is not int:
+            raise ValueError
+        if document["version"] > _VERSION:
+            raise DataError(f"{path} has version {document['version']}; this program reads {_VERSION}.", path=str(path))
+        backup = document["backup"]
+        return Marker(str(document["initialized"]), None if backup is None else str(backup))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {error.strerror or error}.", path=str(path)) from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise DataError(
+            f"{path} is not a valid marker of an analyzer directory: restore the backup.", path=str(path)
+        ) from None
+
+
+def initialize(directory: Path) -> None:
+    """Make a directory ready for a new analyzer whose populations have spent nothing; refuse one that holds anything.
+
+    The directory is created if only it is missing.
+    """
+    try:
+        directory.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"Cannot create {directory}: {error.strerror or error}.", path=str(directory)) from None
+    check_folder(directory)
+    make_private(directory)
+    lock = FolderLock(directory)
+    try:
+        _refuse_used(directory)
+        Ledger(directory / LEDGER).close()
+        Marker(_now()).write(directory)
+    finally:
+        lock.release()
+
+
+def _refuse_used(directory: Path) -> None:
+    marker = read_marker(directory)
+    if marker is not None and marker.backup is not None:
+        raise DataError(_is_backup(directory, marker), path=str(directory))
+    if marker is not None:
+        raise DataError(
+            f"{directory} was initialized at {marker.initialized}; it is never initialized again.", path=str(directory)
+        )
+    used = (
+        entries_in(directory / LEDGER)
+        or batches_in(directory)
+        or published_in(directory / RELEASES)
+        or tasks_with_chunks(directory)
+    )
+    if used:
+        raise DataError(
+            f"{directory} holds the data of an analyzer ({len(used):,} tasks); a new one needs an empty directory.",
+            path=str(directory),
+        )
+
+
+def check_initialized(directory: Path) -> None:
+    """Refuse a directory that no analyzer was initialized in, or a backup; changes nothing.
+
+    A directory of an earlier version has no marker, but a ledger: it passes, and is marked at the next start.
+    """
+    marker = read_marker(directory)
+    if marker is not None and marker.backup is not None:
+        raise DataError(_is_backup(directory, marker), path=str(directory))
+    if marker is None and not _holds_data(directory):
+        raise DataError(
+            f"{directory} has no ledger, so that the budget would start anew: mount its volume or restore the backup; "
+            "if this is a new analyzer, initialize it once with `shuffledp init analyzer`.",
+            path=str(directory),
+        )
+
+
+def mark_existing(directory: Path) -> None:
+    """Bring a directory of an earlier version, whose ledger is there, up to date."""
+    if read_marker(directory) is None:
+        Marker(_now()).write(directory)
+        event("directory-marked")
+
+
+def _holds_data(directory: Path) -> bool:
+    """Whether a directory without a marker is one of an earlier version; what is lost of it is found out later."""
+    return has_ledger(directory) or bool(batches_in(directory)) or bool(published_in(directory / RELEASES))
+
+
+def _is_backup(directory: Path, marker: Marker) -> str:
+    return (
+        f"{directory} is a backup, made at {marker.backup}: it may lack later releases. Restore it with "
+        "`shuffledp restore analyzer`."
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
