@@ -55,12 +55,19 @@ CASES = {
     "histogram/shuffled-k-rr": ("clear-last-value", "little-noise", "tenfold-users", "no-shuffle"),
     "histogram/k-rr": ("clear-last-value", "little-noise"),
     "histogram/stability": ("little-noise", "clear-release"),
+    "histogram/sample-and-threshold": ("little-noise", "clear-release"),
     "sum/duchi": ("clear-last-value", "little-noise"),
     "sum/split-and-mix": ("clear-last-value", "no-shuffle"),
 }
 
 
-LATER = ("count/balcer-cheu", "histogram/shuffled-k-rr", "histogram/k-rr", "sum/duchi")
+LATER = (
+    "count/balcer-cheu",
+    "histogram/shuffled-k-rr",
+    "histogram/k-rr",
+    "histogram/sample-and-threshold",
+    "sum/duchi",
+)
 """As others of their model; for the slow tests."""
 
 

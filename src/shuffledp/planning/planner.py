@@ -304,7 +304,7 @@ def _compared(each: Plan, best: Plan) -> str:
 def trust_asked(protocol: Any) -> str:
     """Who must be trusted with what, in a few words."""
     if protocol.trusts_shuffler:
-        return "the shuffler must count and remove small counts, and is trusted with all of them"
+        return "the shuffler must count, sample and remove small counts, and sees every value"
     return {
         "central": "whoever collects sees every value",
         "local": "nobody needs to be trusted",

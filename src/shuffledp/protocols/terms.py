@@ -95,7 +95,7 @@ class Terms:
             epsilon=self.epsilon,
             delta=self.delta,
             users=self.users,
-            honest_users=self.honest_users,
+            honest_users=1 if trust == "central" else self.honest_users,  # others are data, whatever they send
             law=law,
             theorem=theorem,
             local_epsilon=local_epsilon,

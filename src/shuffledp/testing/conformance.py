@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -208,19 +209,29 @@ def _guarantee_holds(subject: Subject) -> Found:
 
 
 def _views(subject: Subject) -> Any:
-    """Pairs of neighbours with the laws of what the least trusted party sees."""
+    """Pairs of neighbours with the distributions of what the least trusted party sees.
+
+    Dishonest users, as many as the guarantee allows, send any reports they like. Whoever sees all messages can take
+    theirs away, so that those of honest users are left; of what is released, every choice of theirs is tried.
+    """
     if subject.protocol.model == "local":
         for first in subject.values:
             for second in subject.values:
                 yield first, second, tuple(_as_mapping(subject.reports[value]) for value in (first, second))
         return
-    released = subject.protocol.model == "central" or subject.protocol.trusts_shuffler
+    honest = min(subject.users, subject.protocol.guarantee.honest_users)
+    if subject.released_only:
+        dishonest = list(combinations_with_replacement(subject.possible_reports, subject.users - honest))
+        for pair in neighbours(subject.values, honest):
+            for sent in dishonest:
+                yield *pair, tuple(subject.released_law(data, sent) for data in pair)
+        return
     known: dict[tuple[Any, ...], Any] = {}
-    for pair in neighbours(subject.values, subject.users):
+    for pair in neighbours(subject.values, honest):
         keys = [tuple(sorted(data)) for data in pair]
         for key in keys:
             if key not in known:
-                known[key] = subject.released_law(key) if released else _as_mapping(subject.messages_law(key))
+                known[key] = _as_mapping(subject.messages_law(key))
         yield *pair, tuple(known[key] for key in keys)
 
 

@@ -60,19 +60,32 @@ class Subject:
         mixed = tuple(self.values[user % len(self.values)] for user in range(self.users))
         return [mixed, (self.values[0],) * self.users, (self.values[-1],) * self.users]
 
+    @property
+    def released_only(self) -> bool:
+        """Whether a trusted party releases, and nobody else sees messages."""
+        return bool(self.protocol.model == "central" or self.protocol.trusts_shuffler)
+
+    @cached_property
+    def possible_reports(self) -> list[int]:
+        """The numbers of all reports that some value may have: what a dishonest user can send unnoticed."""
+        return sorted({outcome for table in self.reports.values() for outcome in table.outcomes.tolist()})
+
     def messages_law(self, data: tuple[Any, ...]) -> Table:
         """The law of the shuffled messages."""
         return Table.joined([self.reports[value] for value in data])
 
-    def released_law(self, data: tuple[Any, ...]) -> TallyLaw:
-        """The law of what is released of a round over this data, whose order says nothing."""
-        key = tuple(sorted(data))
+    def released_law(self, data: tuple[Any, ...], sent: tuple[int, ...] = ()) -> TallyLaw:
+        """The distribution of what is released of a round over this data, whose order says nothing.
+
+        ``sent`` are the numbers of further reports, which dishonest users chose.
+        """
+        key = tuple(sorted(data)), tuple(sorted(sent))
         if key not in self._released_laws:
-            self._released_laws[key] = self._enumerated(key)
+            self._released_laws[key] = self._enumerated(*key)
         return self._released_laws[key]
 
     @cached_property
-    def _released_laws(self) -> dict[tuple[Any, ...], TallyLaw]:
+    def _released_laws(self) -> dict[tuple[tuple[Any, ...], tuple[int, ...]], TallyLaw]:
         return {}
 
     @cached_property
@@ -80,10 +93,10 @@ class Subject:
         """What is released of each multiset met so far: other data meets it again."""
         return {}
 
-    def _enumerated(self, data: tuple[Any, ...]) -> TallyLaw:
+    def _enumerated(self, data: tuple[Any, ...], sent: tuple[int, ...]) -> TallyLaw:
         law: dict[tuple[int, ...], float] = {}
         table = self.messages_law(data)
-        for outcome, mass in zip(table.outcomes.tolist(), table.masses.tolist(), strict=True):
+        for outcome, mass in zip((table.outcomes + sum(sent)).tolist(), table.masses.tolist(), strict=True):
             if outcome not in self._releases:
                 released = self.protocol.release_law(self.tally_of(outcome))
                 self._releases[outcome] = [(seen, float(share)) for seen, share in released.items()]
@@ -94,8 +107,7 @@ class Subject:
     def estimate_of(self, seen: tuple[int, ...]) -> NDArray[np.float64]:
         """The numbers that are estimated from a released tally."""
         if seen not in self._estimates:
-            released = bool(self.protocol.model == "central" or self.protocol.trusts_shuffler)
-            estimate = self.protocol.estimate(Tally(np.array(seen), self.users, released=released))
+            estimate = self.protocol.estimate(Tally(np.array(seen), self.users, released=self.released_only))
             found = estimate.counts if hasattr(estimate, "counts") else estimate.value
             self._estimates[seen] = np.atleast_1d(found)
         return self._estimates[seen]

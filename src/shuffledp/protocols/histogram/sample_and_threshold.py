@@ -1,9 +1,12 @@
-"""Sample and threshold, Bharadwaj and Cormode (2022): privacy from taking part at random, without any noise.
+"""Sample and threshold, Bharadwaj and Cormode (2022): privacy from random sampling, without any noise.
 
-Every user sends their category with probability ps, else a dummy, and the shuffler passes on only
-categories that occurred often enough. That is more than shuffling: the raw messages are **not**
-private, and the shuffler must remove dummies and small counts before anyone sees them. In return
-no category is ever shown that nobody holds.
+Users send their category as it is. The party that counts keeps each message with probability ps and passes on only
+categories of which enough are kept. That is more than shuffling: the messages are **not** private, and this party sees
+all of them. In return no category is ever shown that nobody holds.
+
+Bharadwaj and Cormode let users toss the coins. That fails if some of them are dishonest: threshold - 1 users who
+send a category with certainty leave it to a single user's coin whether the category is shown, which is delta = ps. Where
+the counting party tosses all coins, dishonest users are ordinary data, and the guarantee is a maximum over all data.
 """
 
 from __future__ import annotations
@@ -13,14 +16,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from itertools import product
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.domain import Categories, check_counts
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.model import Law, Tally
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.thresholding import (
@@ -30,7 +34,7 @@ from shuffledp.privacy.thresholding import (
     paper_sampling,
     sampled_error,
 )
-from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
+from shuffledp.protocols.parts.clear import ClearHistogram
 from shuffledp.protocols.parts.linear import IndependentTerms
 from shuffledp.protocols.parts.thresholded import (
     THRESHOLD_ESTIMATORS,
@@ -39,22 +43,25 @@ from shuffledp.protocols.parts.thresholded import (
     check_unreleased,
 )
 from shuffledp.protocols.terms import Terms
-from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, binomials
 
 __all__ = ["SampleAndThresholdHistogram"]
 
+_LARGEST_LISTED = 100_000
+
 
 @dataclass(frozen=True)
-class SampleAndThresholdHistogram(HistogramProtocol):
+class SampleAndThresholdHistogram(ClearHistogram):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "sample-and-threshold"
+    model: ClassVar[str] = "shuffled"
     estimators: ClassVar[tuple[str, ...]] = THRESHOLD_ESTIMATORS
     trusts_shuffler: ClassVar[bool] = True
 
     terms: Terms
     sampling: Dyadic
-    """The probability of taking part."""
+    """The probability that the counting party keeps a message."""
     threshold: int
     """The least count that is released."""
     domain_size: int
@@ -93,57 +100,45 @@ class SampleAndThresholdHistogram(HistogramProtocol):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """The privacy of what the shuffler passes on; it does not rest on what other users do."""
+        """Privacy towards everybody but the counting party, whatever other users send."""
         return self.terms.guarantee(
             SampleAndThreshold(self.sampling, self.threshold),
-            theorem="certified numerically: divergence of sampled counts above a threshold; "
-            "the shuffler must remove small counts before anyone sees them",
+            theorem="certified numerically: divergence of sampled counts above a threshold, the worst of all data; "
+            "the shuffler must sample the messages and remove small counts before anyone sees them",
+            trust="central",
         )
 
-    @property
-    def cost(self) -> Cost:
-        """One category or the dummy."""
-        return Cost(1.0, 1, self.message_format.bits)
-
-    @property
-    def message_format(self) -> MessageFormat:
-        """A category's index, or one more as the dummy."""
-        return MessageFormat((self.domain_size + 1,))
-
-    def report_law(self, value: int) -> Law:
-        """The category or the dummy."""
-        owned = check_index(value, self.domain_size)
-        taken = self.sampling.fraction
-        law: dict[tuple[int, ...], Fraction] = {}
-        for sent, share in ((owned, taken), (self.domain_size, 1 - taken)):
-            law[tuple(int(place == sent) for place in range(self.domain_size + 1))] = share
-        return law
-
-    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
-        """The randomizer on many users at once."""
-        owned = check_indices(values, self.domain_size)
-        sent = np.where(bernoulli(self.sampling, len(owned), source), owned, self.domain_size)
-        return one_message_each(sent.astype(self.message_format.dtype), source)
-
-    def tally(self, messages: Messages) -> Tally:
-        """How often each category was sent; dummies are dropped."""
-        counted = super().tally(messages)
-        return Tally(counted.counts[:-1], counted.users, counted.secure)
-
-    def release(self, tally: Tally, *, source: RandomSource = SYSTEM) -> Tally:  # noqa: ARG002
-        """What the shuffler passes on: counts from the threshold on, 0 for the rest."""
+    def release(self, tally: Tally, *, source: RandomSource = SYSTEM) -> Tally:
+        """Keep each message with the sampling probability; counts below the threshold become 0."""
         check_unreleased(tally, self.domain_size)
-        shown = np.where(tally.counts >= self.threshold, tally.counts, 0)
-        return Tally(shown, tally.users, tally.secure, released=True)
+        kept = binomials(tally.counts, self.sampling, source)
+        shown = np.where(kept >= self.threshold, kept, 0)
+        return Tally(shown, tally.users, tally.secure and source.secure, released=True)
 
     def release_law(self, tally: Tally) -> Law:
-        """Nothing random is left."""
-        return {tuple(self.release(tally).counts.tolist()): Fraction(1)}
+        """Independent binomial counts above the threshold, 0 with the rest of the probability."""
+        counts = tally.counts.tolist()
+        if math.prod(max(0, count - self.threshold + 1) + 1 for count in counts) > _LARGEST_LISTED:
+            raise ParameterError("What is released has too many outcomes to list; use fewer users or a smaller domain.")
+        each = [self._shown_law(count) for count in counts]
+        return {
+            tuple(shown for shown, _ in outcome): math.prod(mass for _, mass in outcome)
+            for outcome in product(*(law.items() for law in each))
+        }
+
+    def _shown_law(self, count: int) -> dict[int, Fraction]:
+        """Exact masses of what is shown of a category that so many users sent."""
+        kept, dropped = self.sampling.fraction, self.sampling.complement.fraction
+        shown = {
+            number: math.comb(count, number) * kept**number * dropped ** (count - number)
+            for number in range(self.threshold, count + 1)
+        }
+        return {0: 1 - sum(shown.values(), Fraction(0))} | shown
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """Those of each category who take part, released."""
+        """The true counts, released."""
         true = check_counts(counts, self.domain_size)
-        return self.release(Tally(binomials(true, self.sampling, source), int(true.sum()), source.secure))
+        return self.release(Tally(true, int(true.sum()), source.secure), source=source)
 
     def check_tally(self, tally: Tally) -> None:
         """Nothing below the threshold was let through, and nobody was counted twice."""

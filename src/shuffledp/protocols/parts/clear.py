@@ -1,4 +1,4 @@
-"""Histograms in the central model: users send their category as it is, to a party that is trusted with it."""
+"""Histograms of values in the clear: users send their category as it is, to a party that is trusted with it."""
 
 from __future__ import annotations
 

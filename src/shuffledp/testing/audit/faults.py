@@ -76,9 +76,9 @@ def plant(protocol: Any, fault: str) -> Fault:
 
 
 def _possible(protocol: Any) -> list[str]:
-    if protocol.model == "central":
+    if protocol.model == "central" or getattr(protocol, "trusts_shuffler", False):
         return ["little-noise", "clear-release"]
-    if protocol.model == "local" or getattr(protocol, "trusts_shuffler", False):
+    if protocol.model == "local":
         return ["clear-last-value", "little-noise"]
     return ["clear-last-value", "little-noise", "tenfold-users", "no-shuffle"]
 
@@ -104,7 +104,7 @@ def _recalibrated(protocol: Any, **changes: Any) -> Any:
         "epsilon": guarantee.epsilon,
         "delta": guarantee.delta or 1e-6,  # pure protocols ask for one, and do not use it
     }
-    if guarantee.trust != "local":
+    if guarantee.trust == "shuffled":
         settings["honest_fraction"] = guarantee.honest_users / guarantee.users
     if protocol.question == "histogram":
         settings["domain_size"] = protocol.domain_size

@@ -75,6 +75,11 @@ class Pair:
         return self.first[self.target].item(), self.second[self.target].item()
 
 
+def _is_released(protocol: Any) -> bool:
+    """Whether a trusted party counts and releases; then dishonest users are ordinary data."""
+    return protocol.model == "central" or bool(getattr(protocol, "trusts_shuffler", False))
+
+
 def neighbouring_pairs(protocol: Any, data: tuple[Sequence[Any], Sequence[Any]] | None) -> list[Pair]:
     """The data sets to try: those given, or some that are bad for the user who is replaced."""
     if data is not None:
@@ -89,7 +94,7 @@ def neighbouring_pairs(protocol: Any, data: tuple[Sequence[Any], Sequence[Any]] 
     if protocol.model == "local":
         pairs = [(first, last), (first, values[1])] if len(values) > 2 else [(first, last)]
         return [Pair(np.array([one]), np.array([other]), 0, "a single report") for one, other in pairs]
-    rest = protocol.guarantee.honest_users - 1
+    rest = (protocol.users if _is_released(protocol) else protocol.guarantee.honest_users) - 1
     configurations = {f"all others hold {shown(value)}": [value] * rest for value in (first, last, values[1])}
     if rest > 1:
         configurations["others hold all values in turn"] = [values[place % len(values)] for place in range(rest)]
@@ -143,7 +148,7 @@ class Scene:
     @property
     def released_only(self) -> bool:
         """Whether the adversary sees no messages, but what a trusted party releases."""
-        return self.protocol.model == "central" or bool(getattr(self.protocol, "trusts_shuffler", False))
+        return _is_released(self.protocol)
 
     def labels(self, view: str, columns: int) -> list[str]:
         """A name for each number of a view."""
