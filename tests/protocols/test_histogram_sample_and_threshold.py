@@ -203,7 +203,7 @@ def test_the_conformance_kit_catches_coins_of_users(kind, honest_fraction):
     if kind is SampleAndThresholdHistogram or honest_fraction == 1:
         assert check_protocol(protocol, only=only)[0].passed
     else:
-        with pytest.raises(ConformanceError, match="delta 0.25"):
+        with pytest.raises(ConformanceError, match=r"delta 0\.25"):
             check_protocol(protocol, only=only)
 
 

@@ -1,9 +1,9 @@
 """Small counts are withheld: how private sampled counts or noisy counts above a threshold are.
 
-Two mechanisms that trust whoever withholds. ``SampleAndThreshold``: whoever counts keeps each value with a
-fixed probability and a category is shown if its sampled count reaches the threshold (Bharadwaj and
-Cormode 2022; if users sampled themselves, dishonest ones could send without a coin). ``StabilityLaw``: every non-empty category gets discrete Laplace noise and is shown if
-the noisy count reaches the threshold (Bun, Nissim and Stemmer 2016).
+Two mechanisms that trust whoever withholds. ``SampleAndThreshold``: whoever counts keeps each value with a fixed
+probability, and a category is shown if its sampled count reaches the threshold (Bharadwaj and Cormode 2022; if users
+sampled themselves, dishonest ones could send without a coin). ``StabilityLaw``: every non-empty category gets discrete
+Laplace noise and is shown if the noisy count reaches the threshold (Bun, Nissim and Stemmer 2016).
 """
 
 from __future__ import annotations

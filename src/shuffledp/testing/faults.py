@@ -45,7 +45,9 @@ def planted_faults(protocol: Any) -> dict[str, Any]:
         "a fast route without noise": _Broken(protocol, sample_tally=_noiseless(protocol)),
         "a tally with one too many": _Broken(protocol, tally=_one_too_many(protocol)),
     }
-    if protocol.model == "central" or protocol.trusts_shuffler:  # users send what they hold; noise comes with the release
+    if (
+        protocol.model == "central" or protocol.trusts_shuffler
+    ):  # users send what they hold; noise comes with the release
         faults["a release without noise"] = _Broken(
             protocol, release=lambda tally, **_: Tally(tally.counts, tally.users, released=True)
         )

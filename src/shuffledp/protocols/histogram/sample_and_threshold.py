@@ -4,9 +4,9 @@ Users send their category as it is. The party that counts keeps each message wit
 categories of which enough are kept. That is more than shuffling: the messages are **not** private, and this party sees
 all of them. In return no category is ever shown that nobody holds.
 
-Bharadwaj and Cormode let users toss the coins. That fails if some of them are dishonest: threshold - 1 users who
-send a category with certainty leave it to a single user's coin whether the category is shown, which is delta = ps. Where
-the counting party tosses all coins, dishonest users are ordinary data, and the guarantee is a maximum over all data.
+Bharadwaj and Cormode let users toss the coins. That fails if some of them are dishonest: threshold - 1 users who send
+a category with certainty leave it to a single user's coin whether the category is shown, which is delta = ps. Where the
+counting party tosses all coins, dishonest users are ordinary data, and the guarantee is a maximum over all data.
 """
 
 from __future__ import annotations
