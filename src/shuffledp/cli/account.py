@@ -30,6 +30,7 @@ from shuffledp.protocols.registry import find, find_qualified
 __all__ = ["account"]
 
 _CURVE = (0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
+_STEPS = 100
 
 
 def account(
@@ -91,7 +92,7 @@ def account(
         "curve": curve,
     }
     if plot is not None:
-        _draw(plot, chosen, once, total)
+        _draw(plot, chosen, once, total, delta)
         note(f"wrote {plot}")
     if as_json:
         print_json(result)
@@ -158,18 +159,36 @@ def _plain(epsilon: float) -> str:
     return f"{epsilon:.6g}" if math.isfinite(epsilon) else "none (no epsilon holds at this delta)"
 
 
-def _draw(plot: Path, chosen: Any, once: Guarantee, total: Guarantee) -> None:
+def _draw(plot: Path, chosen: Any, once: Guarantee, total: Guarantee, delta: float) -> None:
+    """Draw the curves as far as they are resolved, and the point at which the guarantee is stated."""
     widest = max(_curve_points(total.epsilon))
-    points = [widest * step / 80 for step in range(1, 81)]
-    lines = {"one release": [(epsilon, once.delta_at(epsilon)) for epsilon in points]}
+    lines = {"one release": _resolved(once, widest, 0.0)}
     if total.releases > 1:
-        lines[f"{total.releases} releases"] = [(epsilon, total.delta_at(epsilon)) for epsilon in points]
+        lines[f"{total.releases} releases"] = _resolved(total, widest, CERTIFIED_DOWN_TO)
+    stated = (total.epsilon, delta) if math.isfinite(total.epsilon) else (once.epsilon, once.delta)
     drawing = curves(
         plot.suffix.lower(),
         lines=lines,
         title=f"Privacy of {chosen.question}/{chosen.name}",
         x_title="epsilon",
         y_title="delta",
-        caption=[f"{once.users:,} users, {once.honest_users:,} honest; each point (epsilon, delta) holds."],
+        caption=[
+            f"{once.users:,} users, {once.honest_users:,} honest; each point (epsilon, delta) on a curve is a guarantee.",
+            "A curve ends at the smallest delta that the accountant resolves.",
+        ],
+        mark=(f"epsilon {stated[0]:.4g}, delta {stated[1]:g}", stated) if stated[1] > 0 else None,
     )
     write_whole(plot, drawing)
+
+
+def _resolved(guarantee: Guarantee, widest: float, least_delta: float) -> list[tuple[float, float]]:
+    """The curve up to where delta no longer falls: from there on it is what the accountant leaves unsummed."""
+    end = widest
+    for _ in range(2):  # again with the steps over the part that is drawn
+        points = [(end * step / _STEPS, guarantee.delta_at(end * step / _STEPS)) for step in range(_STEPS + 1)]
+        floor = max(points[-1][1], least_delta)
+        drawn = [point for point in points if point[1] > floor * (1 + 1e-9)]
+        if len(drawn) >= _STEPS // 2 or not drawn:
+            break
+        end = points[min(len(drawn), _STEPS)][0]
+    return drawn or points

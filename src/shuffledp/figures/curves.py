@@ -1,4 +1,4 @@
-"""Curves with their names at their ends: measured ones with dots and bars, formulas dashed; in one panel or several."""
+"""Curves with their names beside the panel: measured ones with dots and bars, formulas dashed; one panel or several."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from shuffledp.figures.axes import Axis
+from shuffledp.figures.colours import curve_colours
 from shuffledp.figures.labels import LABEL_HEIGHT, spread_out
 from shuffledp.figures.rendering import LIGHT, Theme, render
 
 __all__ = ["Curve", "Panel", "curves", "panels"]
 
-_KINDS = ("measured", "formula", "computed")
+_KINDS = ("measured", "formula", "computed", "mark")
 _DASH = [6, 4]
+_NEAR_EDGE = 26
+"""A curve that ends so many pixels before the right edge of its panel, or less, can have its name beside its end."""
+_MOST_SHIFT = LABEL_HEIGHT
+"""A name that had to be moved further than this from its curve's end no longer reads as its label."""
+_KEY_START, _KEY_LENGTH = 10, 24
+"""Where the line samples of a key begin, in pixels right of the panel, and how long they are."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +31,8 @@ class Curve:
     name: str
     points: Sequence[tuple[float, float]]
     kind: str = "measured"
-    """``measured`` (dots), ``computed`` (exact numbers, a plain line) or ``formula`` (a bound or a rate, dashed)."""
+    """``measured`` (dots), ``computed`` (exact numbers, a plain line), ``formula`` (a bound or a rate, dashed) or
+    ``mark`` (single points, drawn as diamonds without a line)."""
     spread: Sequence[tuple[float, float]] = ()
     """From where to where each point may be, drawn as a bar."""
     group: str = ""
@@ -54,9 +62,12 @@ def curves(
     x_title: str,
     y_title: str,
     caption: list[str],
+    mark: tuple[str, tuple[float, float]] | None = None,
 ) -> bytes:
-    """One line per name with its label at the end; the vertical axis is logarithmic."""
+    """One line per name, on a logarithmic vertical axis; ``mark`` is a named point to be seen among them."""
     drawn = [Curve(name, points, kind="computed") for name, points in lines.items()]
+    if mark is not None:
+        drawn.append(Curve(mark[0], [mark[1]], kind="mark"))
     return panels(
         suffix,
         panels=[Panel("", drawn)],
@@ -92,16 +103,11 @@ def panels(
     shown = [Panel(panel.title, [_showable(curve, x_log, y_log) for curve in panel.curves]) for panel in panels]
     upward = Axis.over(_heights(shown), size[1], log=y_log, margins=(1.5, 1.5))
     colours = _colours(shown, theme)
+    axes = [_across(panel, size[0], x_log) for panel in shown]
+    keyed = any(not _end_labels_fit(panel, across, upward) for panel, across in zip(shown, axes, strict=True))
     charts = [
-        _panel(
-            panel,
-            _across(panel, size[0], x_log),
-            upward,
-            colours,
-            theme,
-            (x_title, "" if place % columns else y_title),
-        )
-        for place, panel in enumerate(shown)
+        _panel(panel, across, upward, colours, theme, (x_title, "" if position % columns else y_title), keyed=keyed)
+        for position, (panel, across) in enumerate(zip(shown, axes, strict=True))
     ]
     if len(charts) == 1:
         return render(charts[0], suffix, title, caption, width=size[0], height=size[1], theme=theme)
@@ -129,12 +135,18 @@ def _across(panel: Panel, width: int, x_log: bool) -> Axis:
 
 
 def _colours(shown: Sequence[Panel], theme: Theme) -> dict[str, str]:
-    groups = dict.fromkeys(curve.group or curve.name for panel in shown for curve in panel.curves)
-    return {group: theme.curves[place % len(theme.curves)] for place, group in enumerate(groups)}
+    return curve_colours((curve.group or curve.name for panel in shown for curve in panel.curves), theme)
 
 
 def _panel(
-    panel: Panel, across: Axis, upward: Axis, colours: dict[str, str], theme: Theme, titles: tuple[str, str]
+    panel: Panel,
+    across: Axis,
+    upward: Axis,
+    colours: dict[str, str],
+    theme: Theme,
+    titles: tuple[str, str],
+    *,
+    keyed: bool,
 ) -> Any:
     """One layer for all marks of a kind: a layer for each curve would take seconds to draw."""
     import altair as alt
@@ -142,51 +154,93 @@ def _panel(
     x = alt.X("x:Q", title=titles[0], scale=across.scale(), axis=across.ticks())
     y = alt.Y("y:Q", title=titles[1] or None, scale=upward.scale(), axis=upward.ticks(8))
     colour = alt.Color("colour:N", scale=None)
-    dots: list[dict[str, Any]] = []
-    strokes: dict[str, list[dict[str, Any]]] = {"plain": [], "dashed": []}
-    bars: list[dict[str, Any]] = []
-    for place, curve in enumerate(panel.curves):
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in ("plain", "dashed", "bars", "dots", "diamonds")}
+    for position, curve in enumerate(panel.curves):
         shade = colours[curve.group or curve.name]
-        rows = [{"curve": place, "x": px, "y": py, "colour": shade} for px, py in curve.points]
-        strokes["dashed" if curve.kind == "formula" else "plain"] += rows
-        dots += rows if curve.kind == "measured" else []
-        bars += [
+        _add(rows, curve, [{"curve": position, "x": px, "y": py, "colour": shade} for px, py in curve.points])
+        rows["bars"] += [
             {"x": px, "y": max(low, upward.start), "y2": min(high, upward.end), "colour": shade}
             for (px, _), (low, high) in zip(curve.points, curve.spread, strict=False)
         ]
-    leaders, names = _end_labels(panel, across, upward, colours)
+    names = _key(panel, across, upward, colours, rows) if keyed else _end_labels(panel, across, upward, colours)
     marks: list[tuple[list[dict[str, Any]], str, dict[str, Any], dict[str, Any]]] = [
-        (strokes["plain"], "line", {"strokeWidth": 2}, {"detail": "curve:N"}),
-        (strokes["dashed"], "line", {"strokeWidth": 2, "strokeDash": _DASH}, {"detail": "curve:N"}),
-        (bars, "rule", {"strokeWidth": 1.5}, {"y2": "y2:Q"}),
-        (dots, "point", {"filled": True, "size": 36, "opacity": 1}, {}),
-        (leaders, "line", {"strokeWidth": 0.8, "opacity": 0.6}, {"detail": "curve:N"}),
+        (rows["plain"], "line", {"strokeWidth": 2}, {"detail": "curve:N"}),
+        (rows["dashed"], "line", {"strokeWidth": 2, "strokeDash": _DASH}, {"detail": "curve:N"}),
+        (rows["bars"], "rule", {"strokeWidth": 1.5}, {"y2": "y2:Q"}),
+        (rows["dots"], "point", {"filled": True, "size": 36, "opacity": 1}, {}),
+        (rows["diamonds"], "point", {"filled": True, "shape": "diamond", "size": 110, "opacity": 1}, {}),
         (names, "text", {"align": "left", "baseline": "middle", "dx": 5, "fontSize": 11}, {"text": "name:N"}),
     ]
     layers = [
-        getattr(alt.Chart(alt.Data(values=rows)), f"mark_{mark}")(**style).encode(x=x, y=y, color=colour, **more)
-        for rows, mark, style, more in marks
-        if rows
+        getattr(alt.Chart(alt.Data(values=values)), f"mark_{mark}")(**style).encode(x=x, y=y, color=colour, **more)
+        for values, mark, style, more in marks
+        if values
     ]
     heading = alt.TitleParams(text=panel.title, anchor="start", fontSize=13, color=theme.ink, fontWeight="normal")
     return alt.layer(*layers).properties(title=heading)
 
 
-def _end_labels(
-    panel: Panel, across: Axis, upward: Axis, colours: dict[str, str]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The names of the curves right of the panel, each at the height of its curve's end, and lines that lead there."""
-    named = [curve for curve in panel.curves if curve.points and curve.labelled]
-    wanted = [upward.pixel(curve.points[-1][1]) for curve in named]
-    placed = spread_out(wanted, LABEL_HEIGHT, LABEL_HEIGHT / 2, upward.length - LABEL_HEIGHT / 2)
-    leaders: list[dict[str, Any]] = []
+def _add(rows: dict[str, list[dict[str, Any]]], curve: Curve, points: list[dict[str, Any]]) -> None:
+    """Sort points into the layers in which a curve of this kind is drawn."""
+    if curve.kind == "mark":
+        rows["diamonds"] += points
+        return
+    rows["dashed" if curve.kind == "formula" else "plain"] += points
+    rows["dots"] += points if curve.kind == "measured" else []
+
+
+def _labelled(panel: Panel) -> list[Curve]:
+    return [curve for curve in panel.curves if curve.points and curve.labelled]
+
+
+def _end_heights(curves: Sequence[Curve], upward: Axis) -> tuple[list[float], list[float]]:
+    """Where the curves end, in pixels, and the nearest heights at which their names do not overlap."""
+    wanted = [upward.pixel(curve.points[-1][1]) for curve in curves]
+    return wanted, spread_out(wanted, LABEL_HEIGHT, LABEL_HEIGHT / 2, upward.length - LABEL_HEIGHT / 2)
+
+
+def _end_labels_fit(panel: Panel, across: Axis, upward: Axis) -> bool:
+    """Whether every name can stand beside the end of its curve, so that neither a leader nor a key is needed."""
+    curves = _labelled(panel)
+    wanted, heights = _end_heights(curves, upward)
+    near_edge = all(across.length - across.pixel(curve.points[-1][0]) <= _NEAR_EDGE for curve in curves)
+    shifts = [abs(height - end) for end, height in zip(wanted, heights, strict=True)]
+    return near_edge and all(shift <= _MOST_SHIFT for shift in shifts)
+
+
+def _end_labels(panel: Panel, across: Axis, upward: Axis, colours: dict[str, str]) -> list[dict[str, Any]]:
+    """The names of the curves right of the panel, each at the height of its curve's end."""
+    curves = _labelled(panel)
+    _, heights = _end_heights(curves, upward)
+    return [
+        {"x": across.end, "y": upward.value(height), "colour": colours[curve.group or curve.name], "name": curve.name}
+        for curve, height in zip(curves, heights, strict=True)
+    ]
+
+
+def _key(
+    panel: Panel, across: Axis, upward: Axis, colours: dict[str, str], rows: dict[str, list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """A key right of the panel, in the order in which the curves end; samples of the curves are added to ``rows``."""
+    curves = sorted(_labelled(panel), key=lambda curve: -curve.points[-1][1])
+    line_height = LABEL_HEIGHT * 1.25
+    top = upward.length - LABEL_HEIGHT / 2
+    left, right = (across.value(across.length + pixel) for pixel in (_KEY_START, _KEY_START + _KEY_LENGTH))
+    middle = across.value(across.length + _KEY_START + _KEY_LENGTH / 2)
     names: list[dict[str, Any]] = []
-    for place, (curve, height) in enumerate(zip(named, placed, strict=True)):
-        shade = colours[curve.group or curve.name]
-        end_x, end_y = curve.points[-1]
-        label = {"x": across.end, "y": upward.value(height), "colour": shade}
-        names.append(label | {"name": curve.name})
-        if across.pixel(end_x) < across.length - 3 or abs(upward.pixel(end_y) - height) > 3:
-            start = {"x": end_x, "y": end_y, "colour": shade}
-            leaders += [start | {"curve": place}, label | {"curve": place}]
-    return leaders, names
+    for position, curve in enumerate(curves):
+        sample = {"y": upward.value(top - position * line_height), "colour": colours[curve.group or curve.name]}
+        _add_sample(rows, curve, f"key {position}", [sample | {"x": x} for x in (left, middle, right)])
+        names.append(sample | {"x": right, "name": curve.name})
+    return names
+
+
+def _add_sample(
+    rows: dict[str, list[dict[str, Any]]], curve: Curve, sample: str, points: list[dict[str, Any]]
+) -> None:
+    left, middle, right = points
+    if curve.kind == "mark":
+        rows["diamonds"].append(middle)
+        return
+    rows["dashed" if curve.kind == "formula" else "plain"] += [left | {"curve": sample}, right | {"curve": sample}]
+    rows["dots"] += [middle] if curve.kind == "measured" else []

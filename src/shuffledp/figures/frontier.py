@@ -5,12 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 
 from shuffledp.figures.axes import Axis
-from shuffledp.figures.labels import LABEL_HEIGHT, LETTER_WIDTH, place_labels
+from shuffledp.figures.colours import curve_colours
+from shuffledp.figures.labels import LABEL_HEIGHT, LABEL_OVERHANG, LETTER_WIDTH, place_labels
 from shuffledp.figures.rendering import LIGHT, Theme, render
 
 __all__ = ["frontier"]
 
 _WIDTH, _HEIGHT = 700, 480
+_LEGEND_OFFSET = LABEL_OVERHANG + 12
 
 
 def frontier(
@@ -34,7 +36,7 @@ def frontier(
     points, left_out = _within_tight(points)
     if left_out:
         caption = [*caption, f"Not drawn: {left_out} with a paper's constants, which lie far outside."]
-    models = list(dict.fromkeys(model for _, model, _, _, _ in points))
+    models = curve_colours((model for _, model, _, _, _ in points), theme)
     across = Axis.over([x for *_, x, _ in points], _WIDTH)
     upward = Axis.over([y for *_, y in points], _HEIGHT)
     rows = [{"model": model, "calibration": kind, "x": x, "y": y} for _, model, kind, x, y in points]
@@ -54,12 +56,18 @@ def frontier(
     colour = alt.Color(
         "model:N",
         title="model",
-        scale=alt.Scale(domain=models, range=list(theme.curves)),
-        legend=alt.Legend(orient="bottom", symbolOpacity=1),
+        scale=alt.Scale(domain=list(models), range=list(models.values())),
+        legend=alt.Legend(orient="right", offset=_LEGEND_OFFSET, symbolOpacity=1),
     )
     shape = alt.Shape(
         "calibration:N",
-        legend=alt.Legend(orient="bottom", symbolFillColor=theme.ink, symbolStrokeColor=theme.ink, symbolOpacity=1),
+        legend=alt.Legend(
+            orient="right",
+            offset=_LEGEND_OFFSET,
+            symbolFillColor=theme.ink,
+            symbolStrokeColor=theme.ink,
+            symbolOpacity=1,
+        ),
     )
     dots = (
         alt.Chart(alt.Data(values=rows))

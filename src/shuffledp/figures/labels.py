@@ -4,33 +4,40 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["LABEL_HEIGHT", "LETTER_WIDTH", "place_labels", "spread_out"]
+__all__ = ["LABEL_HEIGHT", "LABEL_OVERHANG", "LETTER_WIDTH", "place_labels", "spread_out"]
 
 LABEL_HEIGHT, LETTER_WIDTH = 13, 6.1
 """In pixels, at the size in which labels are drawn."""
+LABEL_OVERHANG = 30
+"""How far a label may stand out over the right edge of the panel, in pixels."""
+
+_RISES = range(-5, 6)
+"""Lines of labels above and below a point that a label may be moved: a longer leader would read as data."""
 
 Label = tuple[str, str]
 Spot = tuple[float, float]
+Box = tuple[float, float, float, float]
 
 
 def place_labels(labels: dict[Label, Spot], dots: list[Spot], width: int, height: int) -> dict[Label, Spot]:
     """Where each label begins, near its point and, as far as there is room, clear of points and other labels."""
-    taken: list[tuple[float, float, float, float]] = [(x - 5, y - 5, x + 5, y + 5) for x, y in dots]
+    taken: list[Box] = [(x - 5, y - 5, x + 5, y + 5) for x, y in dots]
     placed: dict[Label, Spot] = {}
     for (name, model), (x, y) in sorted(labels.items(), key=lambda item: -item[1][1]):
         wide = LETTER_WIDTH * len(name)
         spots = [
             (x + aside, y + rise * LABEL_HEIGHT)
-            for rise in range(-12, 13)
-            for aside in (9, 25, 45, 70, 100, 140, -9 - wide, -25 - wide)
+            for rise in _RISES
+            for aside in (9, 25, 45, -9 - wide, -25 - wide, -45 - wide)
         ]
         spots.sort(key=lambda spot: _distance(spot, wide, x, y))
         inside = [
             (left, low)
             for left, low in spots
-            if left >= 0 and left + wide <= width + 30 and LABEL_HEIGHT / 2 <= low <= height - LABEL_HEIGHT / 2
+            if left >= 0 and left + wide <= width + LABEL_OVERHANG and LABEL_HEIGHT / 2 <= low <= height - LABEL_HEIGHT / 2
         ]
-        choice = next((spot for spot in inside if _is_free(spot, wide, taken)), (x + 9, y))
+        free = (spot for spot in inside if _is_free(spot, wide, taken))
+        choice = next(free, None) or min(inside, key=lambda spot: _overlap(spot, wide, taken), default=(x + 9, y))
         placed[name, model] = choice
         taken.append(_box(choice, wide))
     return placed
@@ -42,14 +49,19 @@ def _distance(spot: Spot, wide: float, x: float, y: float) -> float:
     return math.hypot(min(abs(left - x), abs(left + wide - x)), 1.5 * (low - y))
 
 
-def _box(spot: Spot, wide: float) -> tuple[float, float, float, float]:
+def _box(spot: Spot, wide: float) -> Box:
     left, low = spot
     return left - 2, low - LABEL_HEIGHT / 2, left + wide + 2, low + LABEL_HEIGHT / 2
 
 
-def _is_free(spot: Spot, wide: float, taken: list[tuple[float, float, float, float]]) -> bool:
+def _is_free(spot: Spot, wide: float, taken: list[Box]) -> bool:
     left, low, right, high = _box(spot, wide)
     return all(right <= a or c <= left or high <= b or d <= low for a, b, c, d in taken)
+
+
+def _overlap(spot: Spot, wide: float, taken: list[Box]) -> float:
+    left, low, right, high = _box(spot, wide)
+    return sum(max(min(right, c) - max(left, a), 0.0) * max(min(high, d) - max(low, b), 0.0) for a, b, c, d in taken)
 
 
 def spread_out(heights: list[float], gap: float, lowest: float, highest: float) -> list[float]:
