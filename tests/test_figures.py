@@ -8,20 +8,14 @@ import pytest
 
 from shuffledp import figures
 from shuffledp.errors import OutputError
+from shuffledp.figures.text_extent import text_boxes, text_width
 from shuffledp.output import check_writable, write_all, write_whole
 
 
 def draw(suffix, *, names=("a", "b"), **more):
-    return figures.bars(
-        suffix,
-        names=list(names),
-        values=np.array([3.0, -1.0]),
-        intervals=np.array([[2.0, 4.0], [0.0, 1.0]]),
-        title="Title",
-        value_title="users",
-        caption=["caption"],
-        **more,
-    )
+    words = {"title": "Title", "value_title": "users", "caption": ["caption"]} | more
+    values, intervals = np.array([3.0, -1.0]), np.array([[2.0, 4.0], [0.0, 1.0]])
+    return figures.bars(suffix, names=list(names), values=values, intervals=intervals, **words)
 
 
 def test_bars_with_and_without_truth():
@@ -107,3 +101,72 @@ def test_rights_and_links_are_kept(tmp_path):
     assert secret.read_bytes() == b"new"
     assert (tmp_path / "link").is_symlink()
     assert secret.stat().st_mode & 0o777 == 0o600
+
+
+LONG = "Ambulatory monitoring with maximum WWW traffic"
+
+
+def view(drawing):
+    left, _, width, _ = map(float, re.search(r'viewBox="([^"]*)"', drawing)[1].split())
+    return left, left + width
+
+
+def reach(drawing):
+    boxes = list(text_boxes(drawing))
+    return min(box[0] for box in boxes), max(box[2] for box in boxes)
+
+
+def test_no_text_of_an_svg_is_cut_in_another_font():
+    """Names and captions are as long as they can be: as it was laid out, the drawing would cut them."""
+    drawing = draw(".svg", names=(LONG[:40], "b"), title=LONG * 2, caption=[LONG * 3]).decode()
+    left, right = view(drawing)
+    low, high = reach(drawing)
+    assert left <= low < high <= right
+    narrow = drawing.replace(re.search(r'viewBox="[^"]*"', drawing)[0], 'viewBox="0 0 600 200"')
+    assert reach(narrow)[1] > view(narrow)[1], "the fault is there to be seen"
+
+
+def test_the_background_covers_the_widened_view():
+    drawing = draw(".svg", names=(LONG[:40], "b")).decode()
+    left, right = view(drawing)
+    x, width = re.search(r'<rect x="([-0-9]+)" width="([0-9]+)"', drawing).groups()
+    assert (float(x), float(x) + float(width)) == (left, right)
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "at_least"),
+    [("mmmm", 10, 38.9), ("0000", 10, 25.4), ("HHHH", 10, 30.1), ("aaaa", 10, 24.5), ("漢字", 10, 20.0)],
+)
+def test_widths_are_those_of_the_widest_fonts(text, size, at_least):
+    """Advance widths of Verdana and DejaVu Sans, the larger of the two."""
+    assert at_least <= text_width(text, size) < 1.3 * at_least
+    assert text_width(text, size, bold=True) > text_width(text, size)
+
+
+def test_a_rotated_title_is_measured_upwards():
+    drawing = (
+        '<svg xmlns="http://www.w3.org/2000/svg"><text transform="translate(50,100) rotate(-90)">aaaa</text></svg>'
+    )
+    ((left, top, right, bottom),) = text_boxes(drawing)
+    assert bottom == pytest.approx(100)
+    assert top < 80
+    assert 30 < left < right < 60
+
+
+def test_a_number_is_a_point_on_the_scale_of_its_bounds():
+    def number(interval):
+        return figures.number_line(
+            ".svg",
+            value=49.9989,
+            interval=interval,
+            bounds=(0.0, 120.0),
+            label="49.999",
+            title="t",
+            value_title="minutes",
+            caption=[],
+        ).decode()
+
+    wide, short = number((30.0, 70.0)), number((49.9988, 49.9990))
+    assert re.findall(r">(\d+)<", wide)[:7] == ["0", "20", "40", "60", "80", "100", "120"]
+    assert "enlarged" not in wide
+    assert "enlarged" in short, "too short to be seen on the scale of the bounds"

@@ -1,12 +1,13 @@
-"""Curves with their names at their ends, in panels, light and dark."""
+"""Curves with their names at their ends or in a key, in panels, light and dark."""
 
 import itertools
 import re
 
 import pytest
 
-from shuffledp.figures import DARK, LIGHT, Curve, Panel, panels
+from shuffledp.figures import DARK, LIGHT, Curve, Panel, curves, panels
 from shuffledp.figures.axes import Axis
+from shuffledp.figures.colours import curve_colours
 from shuffledp.figures.labels import spread_out
 
 
@@ -82,3 +83,51 @@ def test_labels_keep_their_distance_and_order():
     assert min(placed) >= 6
     assert max(placed) <= 294
     assert spread_out([50.0], 13, 6, 294) == [50.0]
+
+
+EARLY_END = [
+    Curve("long", [(1.0, 1.0), (10.0, 2.0), (1000.0, 3.0)], "computed"),
+    Curve("short", [(1.0, 5.0), (2.0, 6.0)], "computed"),
+]
+
+
+def test_no_leader_crosses_the_panel():
+    """A curve that ends early is named in a key; each curve has one line in the panel and one sample beside it."""
+    drawing = draw(shown=[Panel("", EARLY_END)]).decode()
+    paths = re.findall(r'<path[^>]* d="(M[^"]*)"[^>]*stroke-width="2"', drawing)
+    ends = sorted(float(re.split("[ML,]", path)[-2]) for path in paths)
+    assert len(paths) == 4
+    assert ends[0] < 200, "the short curve ends where its data end"
+    assert "0.8" not in re.findall(r'stroke-width="([^"]*)"', drawing), "leaders were drawn so thin"
+
+
+def test_names_stand_at_the_ends_where_they_fit():
+    near = [Curve("up", [(1.0, 1.0), (10.0, 90.0)]), Curve("down", [(1.0, 90.0), (10.0, 1.0)])]
+    crowded = [Curve(f"curve {i}", [(1.0, 1.0), (10.0, 50.0 + i / 10)]) for i in range(6)]
+    assert count_paths(draw(shown=[Panel("", near)])) == 2
+    assert count_paths(draw(shown=[Panel("", crowded)])) == 12, "too many names at one end: a key with samples"
+
+
+def count_paths(drawing):
+    return drawing.count(b'aria-roledescription="line mark"')
+
+
+def test_a_protocol_has_one_colour_in_all_figures():
+    first = curve_colours(["cheu [8]", "balcer-cheu Theorem 12", "Lemma 23"], LIGHT)
+    second = curve_colours(["central", "balcer-cheu", "cheu, many bits", "correlated noise (bits)"], LIGHT)
+    assert first["cheu [8]"] == second["cheu, many bits"]
+    assert first["balcer-cheu Theorem 12"] == second["balcer-cheu"]
+    assert len(set(first.values())) == 3
+    assert len(set(second.values())) == 4
+
+
+def test_colours_within_a_figure_differ_as_long_as_there_are_enough():
+    names = [*"abcdefgh", "shuffled", "local", "central", "tight"]
+    assert len(set(curve_colours(names, DARK).values())) == len(names)
+
+
+def test_a_mark_is_a_point_without_a_line():
+    plain = {"lines": {"curve": [(0.0, 1.0), (1.0, 0.1)]}, "title": "t", "x_title": "x", "y_title": "y", "caption": []}
+    marked = curves(".svg", **plain, mark=("target", (0.5, 0.3))).decode()
+    assert "target" in marked
+    assert count_paths(marked.encode()) == 2, "the curve and its sample in the key"

@@ -183,6 +183,8 @@ class SumEstimate(_NumberEstimate):
     """An estimated sum, or mean, of the users' numbers."""
 
     statistic: str = field(default="sum", kw_only=True)
+    bounds: tuple[float, float] = field(default=(-math.inf, math.inf), kw_only=True)
+    """Between which numbers the true one must lie, by the public bounds of the values."""
 
     @property
     def mean(self) -> SumEstimate:
@@ -195,6 +197,7 @@ class SumEstimate(_NumberEstimate):
             value=self.value / self.users,
             standard_error=self.standard_error / self.users,
             intervals=lambda confidence: self.intervals(confidence) / self.users,
+            bounds=(self.bounds[0] / self.users, self.bounds[1] / self.users),
         )
 
     @property
@@ -208,6 +211,7 @@ class SumEstimate(_NumberEstimate):
             value=self.value * self.users,
             standard_error=self.standard_error * self.users,
             intervals=lambda confidence: self.intervals(confidence) * self.users,
+            bounds=(self.bounds[0] * self.users, self.bounds[1] * self.users),
         )
 
     def to_document(self, confidence: float = 0.95) -> dict[str, Any]:
@@ -215,10 +219,21 @@ class SumEstimate(_NumberEstimate):
         return super().to_document(confidence) | {"statistic": self.statistic}
 
     def figure(self, suffix: str, *, confidence: float = 0.95, title: str | None = None) -> bytes:
-        """A bar with its interval, as the content of a .png, .svg or .html file."""
-        subject = f"{self.statistic} over {self.users:,} users"
-        title = title or self._title(self.statistic)
-        return self._figure(suffix, self.statistic, subject, confidence, title, signed=True)
+        """A point with its interval between the bounds, as the content of a .png, .svg or .html file."""
+        from shuffledp.figures import number_line
+
+        low, high = self.interval(confidence)
+        bounds = self.bounds if all(map(math.isfinite, self.bounds)) else (low, high)
+        return number_line(
+            suffix,
+            value=self.value,
+            interval=(low, high),
+            bounds=bounds,
+            label=f"{self.value:,.6g}",
+            title=title or self._title(self.statistic),
+            value_title=f"{self.statistic} over {self.users:,} users",
+            caption=self._caption(confidence),
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -173,7 +173,7 @@ def _draw(plot: Path, chosen: Any, once: Guarantee, total: Guarantee, delta: flo
         x_title="epsilon",
         y_title="delta",
         caption=[
-            f"{once.users:,} users, {once.honest_users:,} honest; each point (epsilon, delta) on a curve is a guarantee.",
+            f"{once.users:,} users, {once.honest_users:,} honest; every point (epsilon, delta) of a curve holds.",
             "A curve ends at the smallest delta that the accountant resolves.",
         ],
         mark=(f"epsilon {stated[0]:.4g}, delta {stated[1]:g}", stated) if stated[1] > 0 else None,

@@ -4,6 +4,7 @@ from shuffledp.figures.bars import bars
 from shuffledp.figures.curves import Curve, Panel, curves, panels
 from shuffledp.figures.frontier import frontier
 from shuffledp.figures.labels import place_labels
+from shuffledp.figures.number_line import number_line
 from shuffledp.figures.rendering import DARK, FORMATS, LIGHT, Theme, check_figure_path, picture_of
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "check_figure_path",
     "curves",
     "frontier",
+    "number_line",
     "panels",
     "picture_of",
     "place_labels",

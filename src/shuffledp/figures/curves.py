@@ -16,7 +16,7 @@ __all__ = ["Curve", "Panel", "curves", "panels"]
 
 _KINDS = ("measured", "formula", "computed", "mark")
 _DASH = [6, 4]
-_NEAR_EDGE = 26
+_NEAR_EDGE = 40
 """A curve that ends so many pixels before the right edge of its panel, or less, can have its name beside its end."""
 _MOST_SHIFT = LABEL_HEIGHT
 """A name that had to be moved further than this from its curve's end no longer reads as its label."""
@@ -209,11 +209,17 @@ def _end_labels_fit(panel: Panel, across: Axis, upward: Axis) -> bool:
 
 
 def _end_labels(panel: Panel, across: Axis, upward: Axis, colours: dict[str, str]) -> list[dict[str, Any]]:
-    """The names of the curves right of the panel, each at the height of its curve's end."""
+    """The names of the curves behind the last point of all, each at the height of its curve's end."""
     curves = _labelled(panel)
     _, heights = _end_heights(curves, upward)
+    last = max((curve.points[-1][0] for curve in curves), default=across.end)
     return [
-        {"x": across.end, "y": upward.value(height), "colour": colours[curve.group or curve.name], "name": curve.name}
+        {
+            "x": last,
+            "y": upward.value(height),
+            "colour": colours[curve.group or curve.name],
+            "name": curve.name,
+        }
         for curve, height in zip(curves, heights, strict=True)
     ]
 
@@ -235,9 +241,7 @@ def _key(
     return names
 
 
-def _add_sample(
-    rows: dict[str, list[dict[str, Any]]], curve: Curve, sample: str, points: list[dict[str, Any]]
-) -> None:
+def _add_sample(rows: dict[str, list[dict[str, Any]]], curve: Curve, sample: str, points: list[dict[str, Any]]) -> None:
     left, middle, right = points
     if curve.kind == "mark":
         rows["diamonds"].append(middle)

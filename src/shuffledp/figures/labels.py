@@ -34,7 +34,9 @@ def place_labels(labels: dict[Label, Spot], dots: list[Spot], width: int, height
         inside = [
             (left, low)
             for left, low in spots
-            if left >= 0 and left + wide <= width + LABEL_OVERHANG and LABEL_HEIGHT / 2 <= low <= height - LABEL_HEIGHT / 2
+            if left >= 0
+            and left + wide <= width + LABEL_OVERHANG
+            and LABEL_HEIGHT / 2 <= low <= height - LABEL_HEIGHT / 2
         ]
         free = (spot for spot in inside if _is_free(spot, wide, taken))
         choice = next(free, None) or min(inside, key=lambda spot: _overlap(spot, wide, taken), default=(x + 9, y))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shuffledp.errors import OutputError
+from shuffledp.figures.text_extent import with_whole_text
 from shuffledp.output import check_writable
 
 __all__ = ["DARK", "FORMATS", "LIGHT", "Theme", "check_figure_path", "picture_of", "render"]
@@ -102,12 +103,11 @@ def render(
         .configure_header(labelColor=theme.ink, titleColor=theme.ink)
     )
     specification: str = finished.to_json()
-    if suffix == ".svg":
-        drawing: str = vl_convert.vegalite_to_svg(specification)
-        return drawing.encode()
     if suffix == ".html":
         return _page(specification)
-    return picture_of(vl_convert.vegalite_to_svg(specification).encode())
+    drawing: str = vl_convert.vegalite_to_svg(specification)
+    # a PNG is drawn with the font that the text was measured with; an SVG may be shown with a wider one
+    return with_whole_text(drawing).encode() if suffix == ".svg" else picture_of(drawing.encode())
 
 
 def picture_of(drawing: bytes) -> bytes:

@@ -307,6 +307,7 @@ class SumProtocol(_Answer, _Linear):
             secure=tally.secure,
             value=start + width * float(analysis.estimate(observed, estimator)[0]),
             standard_error=width * float(analysis.standard_errors(observed)[0]),
+            bounds=(start, start + width * tally.users),
         )
         return total.mean if self.statistic == "mean" else total
 

@@ -127,22 +127,27 @@ def _numbers(result: Result, confidence: float) -> tuple[Sequence[str], Any, Any
 
 
 def _picture(result: Result, confidence: float) -> str:
-    names, values, intervals = _numbers(result, confidence)
-    summed = result.task.protocol.question == "sum"
-    light = bars(
-        ".svg",
-        names=names,
-        values=values,
-        intervals=intervals,
-        title="The estimated sum" if summed else "The estimated number of users",
-        value_title=f"sum over {result.users:,} users" if summed else f"users (of {result.users:,})",
-        caption=[f"Lines: {confidence:.0%} confidence."],
-        signed=summed,
-    )
+    light = _drawing(result, confidence)
     description = f"Estimates with {confidence:.0%} confidence intervals; the table has the numbers."
     return (
         f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{_inlined(_darkened(light))}">'
         f'<img src="{_inlined(light)}" alt="{html.escape(description)}"></picture></figure>'
+    )
+
+
+def _drawing(result: Result, confidence: float) -> bytes:
+    caption = [f"Lines: {confidence:.0%} confidence."]
+    if result.task.protocol.question == "sum":
+        return bytes(result.estimate.figure(".svg", confidence=confidence, title="The estimated sum"))
+    names, values, intervals = _numbers(result, confidence)
+    return bars(
+        ".svg",
+        names=names,
+        values=values,
+        intervals=intervals,
+        title="The estimated number of users",
+        value_title=f"users (of {result.users:,})",
+        caption=caption,
     )
 
 
