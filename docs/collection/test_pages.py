@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from sybil.parsers.markdown import PythonCodeBlockParser
 from typer.testing import CliRunner
 
 from shuffledp.cli.main import app
-from shuffledp.collection import SealingKey, SigningKey, Task
+from shuffledp.collection import SealingKey, SignedTask, SigningKey, Task
 from shuffledp.collection.analyzer.settings import AnalyzerSettings
 from shuffledp.collection.client import Patience, Policy
 from shuffledp.collection.shuffler.settings import ShufflerSettings
@@ -215,6 +216,13 @@ def test_json_of_the_commands(tmp_path, monkeypatch):
     assert told("task show tasks/a.json") == shown
     assert told("task verify tasks/a.json --author author.pub") == documented_json("task verify")
     assert told("init analyzer --config servers.toml") == documented_json("init analyzer")
+    assert told("backup analyzer --config servers.toml --out backup") == documented_json("backup analyzer")
+    shutil.rmtree("work")
+    restoring = (
+        "restore analyzer --config servers.toml --from backup --released "
+        + SignedTask.load(Path("tasks/a.json")).task.id.hex()
+    )
+    assert told(restoring) == documented_json("restore analyzer")
     for role in ("shuffler", "analyzer"):
         assert told(f"serve {role} --config servers.toml --check") == documented_json(f"serve {role} --check")
 

@@ -15,6 +15,7 @@ from typer.exceptions import TyperException
 import shuffledp
 from shuffledp.cli.account import account
 from shuffledp.cli.audit import audit
+from shuffledp.cli.backup import backup_app, restore_app
 from shuffledp.cli.demo import demo
 from shuffledp.cli.doctor import doctor
 from shuffledp.cli.init import init_app
@@ -55,6 +56,8 @@ app.add_typer(task_app, name="task")
 app.add_typer(keys_app, name="keys")
 app.add_typer(init_app, name="init")
 app.add_typer(serve_app, name="serve")
+app.add_typer(backup_app, name="backup")
+app.add_typer(restore_app, name="restore")
 plan_app.command("count")(plan_count)
 plan_app.command("histogram")(plan_histogram)
 plan_app.command("sum")(plan_sum)

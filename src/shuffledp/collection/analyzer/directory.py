@@ -22,7 +22,7 @@ from shuffledp.collection.service.folders import FolderLock, check_folder, make_
 from shuffledp.collection.service.logs import event
 from shuffledp.errors import DataError, OutputError
 
-__all__ = ["MARKER", "Marker", "check_initialized", "initialize", "mark_existing", "read_marker"]
+__all__ = ["MARKER", "Marker", "check_initialized", "initialize", "is_used", "mark_existing", "read_marker"]
 
 MARKER = "analyzer.json"
 _VERSION = 1
@@ -100,17 +100,20 @@ def _refuse_used(directory: Path) -> None:
         raise DataError(
             f"{directory} was initialized at {marker.initialized}; it is never initialized again.", path=str(directory)
         )
-    used = (
+    if is_used(directory):
+        raise DataError(
+            f"{directory} holds the data of an analyzer; a new one needs an empty directory.", path=str(directory)
+        )
+
+
+def is_used(directory: Path) -> bool:
+    """Whether a directory knows of any task, apart from its marker."""
+    return bool(
         entries_in(directory / LEDGER)
         or batches_in(directory)
         or published_in(directory / RELEASES)
         or tasks_with_chunks(directory)
     )
-    if used:
-        raise DataError(
-            f"{directory} holds the data of an analyzer ({len(used):,} tasks); a new one needs an empty directory.",
-            path=str(directory),
-        )
 
 
 def check_initialized(directory: Path) -> None:

@@ -20,10 +20,10 @@ from shuffledp.collection.analyzer.receiving import sync_folder
 from shuffledp.estimate import HistogramEstimate
 from shuffledp.output import write_all
 
-__all__ = ["Releases", "json_pieces", "published_in", "release_document"]
+__all__ = ["RELEASE_FORMS", "Releases", "json_pieces", "published_in", "release_document"]
 
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
-_KINDS = ("json", "csv", "html")
+RELEASE_FORMS = ("json", "csv", "html")
 _ID = re.compile("[0-9a-f]{64}")
 _ROWS = 1 << 13  # of a column that are written at a time
 _BETWEEN = ",\n    "
@@ -72,7 +72,9 @@ class Releases:
             _table_pieces(result.estimate, confidence),
             release_page(result, entry, confidence),
         )
-        files = {self.file(result.task.id, kind): content for kind, content in zip(_KINDS, contents, strict=True)}
+        files = {
+            self.file(result.task.id, kind): content for kind, content in zip(RELEASE_FORMS, contents, strict=True)
+        }
         write_all(files)
         for file in files:
             _sync(file)

@@ -10,8 +10,8 @@ import os
 import shutil
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -24,6 +24,7 @@ from shuffledp.collection.wire import MOST_MANIFEST_BYTES, BadSignatureError, Ma
 from shuffledp.errors import DataError
 
 __all__ = [
+    "BATCH_STATES",
     "Batch",
     "BatchState",
     "Batches",
@@ -32,6 +33,7 @@ __all__ = [
     "most_manifest_bytes",
     "put_back",
     "read_manifest",
+    "settle",
     "signed_manifest_in",
     "sync_folder",
     "tasks_with_chunks",
@@ -47,7 +49,8 @@ CREATE TABLE batches (
     reason TEXT NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID
 """
-_DATABASE, _FOLDER, _MANIFEST, _CHUNK = "analyzer.db", "batches", "manifest", ".chunk"
+BATCH_STATES = "analyzer.db"
+_FOLDER, _MANIFEST, _CHUNK = "batches", "manifest", ".chunk"
 _ALL = "SELECT task, state, manifest, chunks, reason FROM batches"
 _FEW_CHUNKS = 1 << 12
 _USUAL_CHUNK_BYTES = 1 << 16
@@ -121,7 +124,7 @@ class Batches:
         self._manifests: dict[bytes, Manifest] = {}
         self._missing: dict[bytes, set[int]] = {}
         self._entered = entered
-        self._connection = _open(folder / _DATABASE)
+        self._connection = _open(folder / BATCH_STATES)
         self._clean()
 
     def put_manifest(self, manifest: Manifest, content: bytes) -> Outcome:
@@ -288,7 +291,7 @@ class Batches:
 
 def batches_in(folder: Path) -> dict[bytes, Batch]:
     """All batches by their tasks; reads only."""
-    path = folder / _DATABASE
+    path = folder / BATCH_STATES
     if not path.exists():
         return {}
     connection = read_database(path)
@@ -316,7 +319,7 @@ def signed_manifest_in(folder: Path, task_id: bytes) -> bytes:
 
 def put_back(folder: Path, batches: Iterable[Batch]) -> None:
     """Make known again, durably, batches that were forgotten."""
-    connection = _open(folder / _DATABASE)
+    connection = _open(folder / BATCH_STATES)
     try:
         with _transaction(connection):
             connection.executemany(
@@ -325,6 +328,23 @@ def put_back(folder: Path, batches: Iterable[Batch]) -> None:
             )
     finally:
         connection.close()
+
+
+def settle(folder: Path, refused: Mapping[bytes, str]) -> None:
+    """In a copy without messages: forget unfinished batches, but for those that the ledger refused, for these reasons.
+
+    Those that are forgotten can be delivered again, if the shuffler still has them.
+    """
+    if not (folder / BATCH_STATES).exists():
+        return
+    unfinished = "state NOT IN (?, ?)"
+    final = tuple(state.value for state in BatchState if state.is_final)
+    with closing(sqlite3.connect(folder / BATCH_STATES, isolation_level=None)) as connection, _transaction(connection):
+        connection.executemany(
+            f"UPDATE batches SET state = ?, reason = ? WHERE task = ? AND {unfinished}",  # noqa: S608
+            [(BatchState.REFUSED.value, reason, task, *final) for task, reason in refused.items()],
+        )
+        connection.execute(f"DELETE FROM batches WHERE {unfinished}", final)  # noqa: S608
 
 
 def _batch(row: tuple[Any, ...]) -> Batch:

@@ -20,7 +20,7 @@ from shuffledp.collection.service.folders import FolderLock, check_folder, log_r
 from shuffledp.collection.service.logs import event
 from shuffledp.collection.service.metrics import Metrics
 
-__all__ = ["Analyzer", "check_analyzer"]
+__all__ = ["Analyzer", "check_analyzer", "tasks_of"]
 
 
 class Analyzer:
@@ -92,12 +92,16 @@ def check_analyzer(settings: AnalyzerSettings) -> AnalyzerTasks:
 
     Tasks that are not are left out, and known as ``refused``. Nothing is changed.
     """
-    keys = [SealingKey.load(path) for path in settings.sealing_keys]
-    authors = [VerifyingKey.load(path) for path in settings.authors]
-    budgets = read_budgets(settings.budgets)
+    tasks = tasks_of(settings)
     check_certificate(settings.tls_certificate, settings.tls_key)
     check_folder(settings.work)
     check_initialized(settings.work)
-    tasks = AnalyzerTasks(settings.tasks, authors, keys, budgets)
     tasks.load()
     return tasks
+
+
+def tasks_of(settings: AnalyzerSettings) -> AnalyzerTasks:
+    """The tasks, whose files are not read yet."""
+    keys = [SealingKey.load(path) for path in settings.sealing_keys]
+    authors = [VerifyingKey.load(path) for path in settings.authors]
+    return AnalyzerTasks(settings.tasks, authors, keys, read_budgets(settings.budgets))

@@ -1,0 +1,121 @@
+"""``shuffledp backup`` and ``shuffledp restore``: what has to be kept of a server."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shuffledp.cli.options import JsonOption
+from shuffledp.cli.screen import print_json, say
+from shuffledp.errors import ParameterError
+
+if TYPE_CHECKING:
+    from shuffledp.collection.analyzer.settings import AnalyzerSettings
+    from shuffledp.collection.analyzer.tasks import AnalyzerTasks
+
+__all__ = ["backup_analyzer", "backup_app", "restore_analyzer", "restore_app"]
+
+backup_app = typer.Typer(help="Back up what has to be kept of a server.", no_args_is_help=True)
+restore_app = typer.Typer(help="Restore a server from its backup.", no_args_is_help=True)
+
+_ConfigOption = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="Settings: TOML with a table [analyzer].")
+]
+
+
+@backup_app.callback()
+def _backup() -> None:
+    """Back up what has to be kept of a server."""
+
+
+@restore_app.callback()
+def _restore() -> None:
+    """Restore a server from its backup."""
+
+
+@backup_app.command("analyzer")
+def backup_analyzer(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new directory for the backup.")],
+    config: _ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy the ledger, the states of batches and the releases of an analyzer, also while it runs.
+
+    The backup has no keys and no messages.
+
+    Example: shuffledp backup analyzer --config analyzer.toml --out backup-2026-11-16
+    """
+    from shuffledp.collection.analyzer.backup import back_up
+
+    backup = back_up(_settings(config).work, out)
+    if as_json:
+        print_json({"out": str(out), "made": backup.made, "entries": backup.entries, "releases": backup.releases})
+    else:
+        say(f"Backed up {backup.entries:,} entries of the ledger and {backup.releases:,} releases to {out}.")
+
+
+@restore_app.command("analyzer")
+def restore_analyzer(
+    backup: Annotated[Path, typer.Option("--from", metavar="DIR", help="The backup.")],
+    released: Annotated[
+        list[str] | None,
+        typer.Option("--released", metavar="TASK", help="This task was, or may have been, released since the backup."),
+    ] = None,
+    unreleased: Annotated[
+        list[str] | None,
+        typer.Option("--unreleased", metavar="TASK", help="This task was certainly not released since the backup."),
+    ] = None,
+    config: _ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Restore a backup of an analyzer into its empty work directory.
+
+    Say of every task without an entry in the backup whether it was released since, by the first digits of its id.
+    Those that were count as spent, and no batch of them is released again.
+
+    Example: shuffledp restore analyzer --config analyzer.toml --from backup-2026-11-16 --released 5d1ff4a0
+    """
+    from shuffledp.collection.analyzer.backup import restore, undecided_tasks
+    from shuffledp.collection.analyzer.server import tasks_of
+
+    settings = _settings(config)
+    tasks = tasks_of(settings)
+    tasks.load()
+    decisions: dict[bytes, bool] = {}
+    for words, decision in ((released or [], True), (unreleased or [], False)):
+        for word in words:
+            task_id = _find(word, tasks)
+            if decisions.setdefault(task_id, decision) != decision:
+                raise ParameterError(f"The task {word} cannot be both --released and --unreleased.")
+    now = datetime.now(UTC)
+    if missing := [task for task in undecided_tasks(backup, tasks, now) if task.id not in decisions]:
+        names = ", ".join(f"{task.id.hex()[:16]} ({task.name})" for task in missing)
+        raise ParameterError(
+            f"{len(missing):,} tasks may have been released since the backup; say --released or --unreleased of each: "
+            f"{names}."
+        )
+    counted = restore(backup, settings.work, tasks, decisions, now=now)
+    if as_json:
+        print_json({"work": str(settings.work), "counted": [task.id.hex() for task in counted]})
+    else:
+        say(f"Restored {settings.work}; {len(counted):,} tasks count as released since the backup.")
+
+
+def _settings(config: Path | None) -> AnalyzerSettings:
+    from shuffledp.collection.analyzer.settings import AnalyzerSettings
+    from shuffledp.collection.service.settings import read_settings
+
+    return read_settings(AnalyzerSettings, role="analyzer", file=config, environment=os.environ, options={})
+
+
+def _find(word: str, tasks: AnalyzerTasks) -> bytes:
+    """The task whose id begins with some digits."""
+    matching = [task.id for task in tasks if word and task.id.hex().startswith(word.lower())]
+    if len(matching) != 1:
+        count = f"{len(matching):,} tasks have" if matching else "no task has"
+        raise ParameterError(f"{word!r} must be the first digits of one task's id; {count} an id that begins so.")
+    return matching[0]

@@ -1,0 +1,219 @@
+"""Backups of an analyzer's directory, made while the server runs, and restoring them.
+
+A backup has the ledger, the states of finished batches, and the releases. It has no key and no messages. Both databases
+are copied at one moment, at which neither can be written; so they agree, as they do in a directory in use.
+
+A restored ledger does not know what was released after the backup. Somebody has to say of every task without an entry
+whether it was released: if so it is entered as spent, and no batch of it is ever released again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from shuffledp.collection.analyzer.agreement import LEDGER, RELEASES, check_agreement
+from shuffledp.collection.analyzer.directory import Marker, check_initialized, is_used, read_marker
+from shuffledp.collection.analyzer.ledger import Ledger, entries_in
+from shuffledp.collection.analyzer.publishing import RELEASE_FORMS, Releases
+from shuffledp.collection.analyzer.receiving import BATCH_STATES, BatchState, batches_in, settle, sync_folder
+from shuffledp.collection.analyzer.tasks import AnalyzerTasks
+from shuffledp.collection.service.folders import FolderLock, check_folder, make_private
+from shuffledp.collection.task import Task
+from shuffledp.errors import DataError, OutputError
+
+__all__ = ["Backup", "back_up", "restore", "undecided_tasks"]
+
+_WAIT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Backup:
+    """What a backup holds."""
+
+    made: str
+    """When, in UTC."""
+    entries: int
+    """Entries of the ledger, granted or refused."""
+    releases: int
+    """Releases whose files are in it."""
+
+
+def back_up(work: Path, out: Path) -> Backup:
+    """Copy what has to be kept of an analyzer's directory into a new directory, whole or not at all."""
+    check_folder(work)
+    check_initialized(work)
+    if os.path.lexists(out):
+        raise OutputError(f"{out} exists; a backup is a new directory.", path=str(out))
+    if out.absolute().resolve().is_relative_to(work.resolve()):
+        raise OutputError(f"{out} lies in the directory that is backed up; name another.", path=str(out))
+    with _errors_of(out):
+        part = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+        try:
+            backup = _copy(work, part)
+            part.rename(out)
+            sync_folder(out.parent)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+    return backup
+
+
+def _copy(work: Path, part: Path) -> Backup:
+    made = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    databases = [work / LEDGER] + [work / BATCH_STATES] * (work / BATCH_STATES).exists()
+    with ExitStack() as unchanged:
+        for database in databases:
+            unchanged.enter_context(_unchanged(database))
+        for database in databases:
+            _copy_database(database, part / database.name)
+    entries = entries_in(part / LEDGER)
+    settle(part, {task: entry.reason for task, entry in entries.items() if not entry.granted})
+    released = [task for task, batch in batches_in(part).items() if batch.state is BatchState.RELEASED]
+    files = _copy_releases(work, part, released)
+    marker = read_marker(work)
+    Marker(marker.initialized if marker else made, backup=made).write(part)
+    check_agreement(part)
+    return Backup(made, len(entries), files)
+
+
+@contextmanager
+def _unchanged(database: Path) -> Iterator[None]:
+    """Let nobody write a database until the block ends; others wait."""
+    with closing(sqlite3.connect(database, isolation_level=None, timeout=_WAIT_SECONDS)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        finally:
+            connection.execute("ROLLBACK")
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    """A copy with all that was committed, also of what is still in the write-ahead log, in one file."""
+    os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    with (
+        closing(sqlite3.connect(source, timeout=_WAIT_SECONDS)) as reader,
+        closing(sqlite3.connect(target, isolation_level=None)) as writer,
+    ):
+        reader.backup(writer)
+        writer.execute("PRAGMA journal_mode = DELETE")
+        (result,) = writer.execute("PRAGMA integrity_check").fetchone()
+    if result != "ok":
+        raise DataError(f"{source} is damaged ({result}): restore the last good backup.", path=str(source))
+    _sync(target)
+
+
+def _copy_releases(work: Path, part: Path, tasks: list[bytes]) -> int:
+    """Copy the files of releases, which are never changed once their batch is released; how many were there."""
+    (part / RELEASES).mkdir(mode=0o700)
+    copied = 0
+    for task in tasks:
+        files = [Releases.file_in(Path(RELEASES), task, form) for form in RELEASE_FORMS]
+        present = [file for file in files if (work / file).exists()]
+        for file in present:
+            _copy_file(work / file, part / file)
+        copied += bool(present)
+    sync_folder(part / RELEASES)
+    return copied
+
+
+def undecided_tasks(backup: Path, tasks: AnalyzerTasks, now: datetime) -> list[Task]:
+    """The tasks that may have been released after a backup, in the order of closing."""
+    _marker_of(backup)
+    entries = entries_in(backup / LEDGER)
+    return sorted(
+        (task for task in tasks if task.opens <= now and task.id not in entries),
+        key=lambda each: (each.closes, each.id),
+    )
+
+
+def restore(
+    backup: Path, work: Path, tasks: AnalyzerTasks, released: Mapping[bytes, bool], *, now: datetime
+) -> list[Task]:
+    """Bring a backup back into an empty directory; the tasks that were counted as released since.
+
+    ``released`` says of every undecided task whether it was released after the backup.
+    """
+    marker = _marker_of(backup)
+    check_agreement(backup)
+    undecided = undecided_tasks(backup, tasks, now)
+    if missing := [task for task in undecided if task.id not in released]:
+        raise DataError(
+            f"{len(missing):,} tasks may have been released after the backup of {marker.backup}, beginning with "
+            f"{missing[0].name!r} ({missing[0].id.hex()[:16]}): decide for each whether it was."
+        )
+    counted = [task for task in undecided if released[task.id]]
+    with _errors_of(work):
+        work.mkdir(mode=0o700, exist_ok=True)
+        check_folder(work)
+        make_private(work)
+        lock = FolderLock(work)
+        try:
+            _restore(backup, work, marker, lambda ledger: _count(ledger, counted, tasks))
+        finally:
+            lock.release()
+    return counted
+
+
+def _marker_of(backup: Path) -> Marker:
+    marker = read_marker(backup)
+    if marker is None or marker.backup is None:
+        raise DataError(f"{backup} is not a backup of an analyzer.", path=str(backup))
+    return marker
+
+
+def _restore(backup: Path, work: Path, marker: Marker, count: Callable[[Ledger], None]) -> None:
+    """The marker of a backup comes first and is replaced last: killed in between, the analyzer does not start."""
+    if read_marker(work) is not None or is_used(work):
+        raise DataError(f"{work} is not empty; a backup is restored into an empty directory.", path=str(work))
+    marker.write(work)
+    for name in (LEDGER, BATCH_STATES):
+        if (backup / name).exists():
+            _copy_file(backup / name, work / name, mode=0o600)
+    (work / RELEASES).mkdir(exist_ok=True)
+    for file in sorted((backup / RELEASES).glob("[0-9a-f]*")):
+        _copy_file(file, work / RELEASES / file.name, mode=0o666)
+    sync_folder(work / RELEASES)
+    ledger = Ledger(work / LEDGER)
+    try:
+        count(ledger)
+    finally:
+        ledger.close()
+    check_agreement(work)
+    Marker(marker.initialized).write(work)
+
+
+def _count(ledger: Ledger, counted: list[Task], tasks: AnalyzerTasks) -> None:
+    for task in counted:
+        ledger.take_up(task, tasks.budget(task), b"")  # no batch has this manifest, so none is released
+
+
+def _copy_file(source: Path, target: Path, *, mode: int = 0o600) -> None:
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    with source.open("rb") as content, os.fdopen(descriptor, "wb") as copy:
+        shutil.copyfileobj(content, copy)
+        copy.flush()
+        os.fsync(copy.fileno())
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb") as written:
+        os.fsync(written.fileno())
+
+
+@contextmanager
+def _errors_of(path: Path) -> Iterator[None]:
+    """What the disk or a database refuses, in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"Cannot write {path}: {error.strerror or error}.", path=str(path)) from None
+    except sqlite3.Error as error:
+        raise DataError(f"The databases cannot be copied ({error}); try again.", path=str(path)) from None
