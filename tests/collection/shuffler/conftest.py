@@ -179,7 +179,7 @@ class Place:
         path.write_text("\n".join(lines) + "\n")
         return path
 
-    def shuffler(self, *, tick: float = 0.02, clock=time.time, store=None, **changes) -> Shuffler:
+    def shuffler(self, *, tick: float = 0.02, clock=None, store=None, **changes) -> Shuffler:
         return Shuffler(self.settings(**changes), tick=tick, clock=clock, store=store)
 
     def task(
@@ -231,7 +231,7 @@ class Place:
 
     def files(self) -> set[str]:
         """Everything in the work folder, and the stores of rounds."""
-        return {each.name for each in (self.folder / "work").iterdir() if each.name != ".lock"} | {
+        return {each.name for each in (self.folder / "work").iterdir() if each.name not in (".lock", ".clock")} | {
             each.name for each in (self.folder / "store").glob("round-*")
         }
 

@@ -76,6 +76,8 @@ def test_a_small_round_is_destroyed(place, serve, clock, until):
     reports = [place.report(form) for _ in range(4)]
     assert {here.post(form, each).status_code for each in reports} == {201}
     clock.ahead = 3601
+    until(lambda: "rounds_below_minimum 1.0" in here.get("/metrics").text)
+    clock.ahead += 3600
     until(lambda: here.shuffler.store.state(form.task_id) is RoundState.DESTROYED)
     until(lambda: not place.files())
     time.sleep(0.1)

@@ -271,7 +271,12 @@ class Round(Rehearsal):
 
     def left_over(self) -> set[str]:
         """What the shuffler still has of the round: files of reports, of the permutation, of the batch."""
-        work = {each.name for folder in self.works for each in folder.iterdir() if each.name != ".lock"}
+        work = {
+            each.name
+            for folder in self.works
+            for each in folder.iterdir()
+            if not each.name.startswith((".lock", ".clock"))
+        }
         return work | {each.name for each in (self.folder / "reports").glob("round-*")}
 
     def document(self, counts: list[int]) -> dict:

@@ -6,6 +6,7 @@ that was killed left behind is removed by the next.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -58,28 +59,27 @@ class Releaser:
     memory: int
     stopping: Callable[[], bool] = lambda: False
 
-    def shuffle(self, known: KnownTask) -> None:
-        """Take a closed round to SHUFFLED, or to DESTROYED if it is too small to be released.
+    def shuffle(self, known: KnownTask) -> RoundState | None:
+        """Take a closed round to SHUFFLED, or to DESTROYED if it is too small to be released, and return the state.
 
-        Nothing happens if another process is at it.
+        None, and nothing happens, if another process is at it.
         """
         with self.store.claim(known.id) as mine:
             if not mine or self.store.state(known.id) is not RoundState.CLOSED:
-                return
+                return None
             self.clean(known.name)
             if self.store.count(known.id) < known.task.minimum_users:
-                self._destroy(known)
-                return
+                return self._destroy(known)
             try:
                 batch = self._permute(known)
             except BaseException:
                 self.clean(known.name)  # not after advance: if that fails, the batch may be the truth already
                 raise
             if batch is None:
-                self._destroy(known)
-                return
+                return self._destroy(known)
             self.store.advance(known.id, RoundState.SHUFFLED, batch.signed)
             event("shuffled", task=known.name, reports=batch.manifest.reports, messages=batch.manifest.messages)
+            return RoundState.SHUFFLED
 
     def batch(self, known: KnownTask) -> Batch | None:
         """The batch of a round that was shuffled, if its file is here."""
@@ -95,11 +95,13 @@ class Releaser:
                     file.unlink(missing_ok=True)
         _sync_folder(self.work)
 
-    def _destroy(self, known: KnownTask) -> None:
+    def _destroy(self, known: KnownTask) -> RoundState:
         reports = self.store.count(known.id)
         self.clean(known.name)
         self.store.destroy(known.id)
-        event("destroyed", task=known.name, reports=reports, minimum=known.task.minimum_users)
+        minimum = known.task.minimum_users
+        event("destroyed", level=logging.ERROR, task=known.name, reports=reports, minimum=minimum)
+        return RoundState.DESTROYED
 
     def _permute(self, known: KnownTask) -> Batch | None:
         """The batch of all messages in uniformly random order; None if there are too few reports."""

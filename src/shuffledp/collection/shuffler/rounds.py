@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from shuffledp.collection.service.logs import event
 from shuffledp.collection.service.metrics import Metrics
 from shuffledp.collection.shuffler.book import KnownTask, TaskBook
+from shuffledp.collection.shuffler.clock import RoundClock
 from shuffledp.collection.shuffler.delivery import Delivery, DeliveryError, DeliveryRefusedError
 from shuffledp.collection.shuffler.enrolment import TokenFolder
 from shuffledp.collection.shuffler.release import Releaser, StoppingError
@@ -86,6 +87,8 @@ class _Kept:
     """Whether the analyzer does not want its batch; somebody has to act."""
     delivering: bool = False
     """Whether the last failure was that of a delivery, which says nothing about this server."""
+    below_since: float | None = None
+    """When its time was first seen to be over with too few reports; it is destroyed after the grace period."""
     elsewhere: int = 0
     """How often its batch was looked for in vain."""
 
@@ -108,11 +111,13 @@ class RoundKeeper:
         metrics: Metrics,
         *,
         tokens: TokenFolder | None,
+        grace_seconds: float = 0.0,
         tick: float = 1.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._book, self._store, self._releaser, self._delivery = book, store, releaser, delivery
-        self._tokens, self._tick, self._clock = tokens, tick, clock
+        self._tokens, self._grace_seconds, self._tick, self._clock = tokens, grace_seconds, tick, clock
+        self._steady = clock.steady if isinstance(clock, RoundClock) else clock
         self._threads = ThreadPoolExecutor(_THREADS, "rounds")
         self._deliveries = ThreadPoolExecutor(_DELIVERIES, "deliveries")  # an analyzer that hangs stops nothing else
         self._one_permutation = asyncio.Semaphore(1)  # its memory is what was allowed for
@@ -127,6 +132,9 @@ class RoundKeeper:
         self._failed = metrics.counter("round_failures", "Steps of rounds that have to be tried again")
         refused = metrics.gauge("refused_batches", "Batches that the analyzer does not want; they are kept")
         refused.set_function(lambda: sum(each.refused for each in list(self._kept.values())))
+        below = metrics.gauge("rounds_below_minimum", "Rounds past their closing time that are to be destroyed")
+        below.set_function(lambda: sum(each.below_since is not None for each in list(self._kept.values())))
+        self._destroyed = metrics.counter("destroyed_rounds", "Rounds destroyed with fewer reports than their minimum")
         damaged = metrics.gauge("damaged_rounds", "Rounds whose stored reports cannot be used")
         damaged.set_function(lambda: len(self._damaged))
 
@@ -279,6 +287,9 @@ class RoundKeeper:
 
     def _apply(self, survey: Survey) -> None:
         """Tell the rounds what is new about them."""
+        if survey.time is not None and isinstance(self._clock, RoundClock):
+            self._clock.compare(survey.time)
+        self._clock()  # a jump is noticed also if no round needs the time
         recovered, self._failed_surveys = self._failed_surveys > 0, 0
         if recovered:
             event("rounds-available-again")
@@ -330,7 +341,7 @@ class RoundKeeper:
             return False
         if record.state in FINISHED:
             await self._call(self._releaser.clean, known.name)
-            kept.failures, kept.complaint, kept.refused = 0, "", False
+            kept.failures, kept.complaint, kept.refused, kept.below_since = 0, "", False, None
             with suppress(KeyError):
                 self._reports.remove(known.name)
             return True
@@ -343,7 +354,8 @@ class RoundKeeper:
             await self._collect(kept, record)
         else:
             async with self._one_permutation:
-                await self._call(self._releaser.shuffle, known)
+                if await self._call(self._releaser.shuffle, known) is RoundState.DESTROYED:
+                    self._destroyed.inc()
             await self._refresh(kept)
             if kept.record is not None and kept.record.state is RoundState.CLOSED:
                 await self._wait(kept, self._tick)  # another process is at it
@@ -353,6 +365,10 @@ class RoundKeeper:
         """Close the round if it is time or full, else wait a little."""
         known = kept.known
         left = known.closes - self._clock()
+        if left > 0:
+            kept.below_since = None  # the clock may have been set back
+        elif not kept.full:
+            left = await self._grace_left(kept)
         if left <= 0 or kept.full or record.reports >= known.task.maximum_users:
             reports = await self._call(self._store.close_round, known.id)
             event("closed", task=known.name, reports=reports)
@@ -361,6 +377,28 @@ class RoundKeeper:
         if self._tokens is not None:
             await self._call(self._bring_tokens, known)
         await self._wait(kept, min(left, self._tick))
+
+    async def _grace_left(self, kept: _Kept) -> float:
+        """How long a round is still kept whose time is over: 0 unless it has too few reports.
+
+        It counts from when that was noticed: a machine that starts with a wrong clock can be set right.
+        """
+        known, now = kept.known, self._steady()
+        if kept.below_since is None:
+            await self._refresh(kept)  # the last survey may be older than the last report
+        if kept.record is None or kept.record.reports >= known.task.minimum_users:
+            return 0.0
+        if kept.below_since is None:
+            kept.below_since = now
+            event(
+                "round-below-minimum",
+                level=logging.ERROR,
+                task=known.name,
+                reports=kept.record.reports,
+                minimum=known.task.minimum_users,
+                grace_seconds=self._grace_seconds,
+            )
+        return self._grace_seconds - (now - kept.below_since)
 
     async def _hand_over(self, kept: _Kept) -> None:
         """Deliver the batch; if another process has it, look again later, and ever less often."""

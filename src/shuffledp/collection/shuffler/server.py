@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from shuffledp.collection.service.logs import event
 from shuffledp.collection.service.metrics import Metrics
 from shuffledp.collection.service.settings import read_secret
 from shuffledp.collection.shuffler.book import TaskBook
+from shuffledp.collection.shuffler.clock import RoundClock
 from shuffledp.collection.shuffler.delivery import Delivery, trust
 from shuffledp.collection.shuffler.enrolment import TokenFolder
 from shuffledp.collection.shuffler.ingest import Ingest
@@ -39,14 +39,17 @@ class Shuffler:
         settings: ShufflerSettings,
         *,
         store: Store | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         tick: float = 1.0,
     ) -> None:
         key, self.book = check_shuffler(settings)
         log_refused(self.book.refused)
-        self.settings, self.clock = settings, clock
+        self.settings = settings
         self._lock = FolderLock(settings.work)
         self.metrics = Metrics("shuffler")
+        self.clock = clock or RoundClock(settings.work / ".clock")
+        if isinstance(self.clock, RoundClock):
+            self.clock.export(self.metrics)
         is_new = settings.store_folder is not None and not (settings.store_folder / "index.db").exists()
         self.store = store_of(settings) if store is None else store
         if is_new and store is None:
@@ -66,7 +69,15 @@ class Shuffler:
         )
         delivery = Delivery(settings.analyzer, settings.analyzer_ca, settings.delivery_seconds, lambda: self._stopping)
         self.keeper = RoundKeeper(
-            self.book, self.store, releaser, delivery, self.metrics, tokens=self.tokens, clock=clock, tick=tick
+            self.book,
+            self.store,
+            releaser,
+            delivery,
+            self.metrics,
+            tokens=self.tokens,
+            grace_seconds=settings.grace_seconds,
+            clock=self.clock,
+            tick=tick,
         )
         self.keeper.open_rounds()
 

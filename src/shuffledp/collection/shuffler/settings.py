@@ -56,6 +56,8 @@ class ShufflerSettings(ServerSettings):
     """A report that finds too many before it is answered with 503 after this time."""
     permutation_megabytes: int = 256
     """Memory for the permutation."""
+    grace_seconds: float = 3600.0
+    """A round with fewer reports than its minimum is destroyed this long after its closing time, not at once."""
     delivery_seconds: float = 60.0
     """The analyzer has to answer in this time."""
 
@@ -75,6 +77,8 @@ class ShufflerSettings(ServerSettings):
             raise ParameterError(f"{_STORES}, and only that; it is {self.store!r}.")
         if not 0 <= self.reports_per_second < float("inf"):
             raise ParameterError(f"reports_per_second must not be negative, as {self.reports_per_second} is.")
+        if not 0 <= self.grace_seconds < float("inf"):
+            raise ParameterError(f"grace_seconds must be 0 or more, not {self.grace_seconds}.")
         if self.permutation_megabytes < _LEAST_MEMORY:
             raise ParameterError(f"permutation_megabytes must be at least {_LEAST_MEMORY}.")
         check_positive(self, "burst", "waiting_reports", "waiting_megabytes", "waiting_seconds", "delivery_seconds")

@@ -1,0 +1,182 @@
+"""Wall-clock time for rounds that does not follow jumps of the system clock.
+
+Closing a round cannot be undone, so the system clock alone does not decide it. It is compared with a clock that cannot
+be set (CLOCK_BOOTTIME, which also runs while the machine is suspended), across restarts of the process within one boot
+of the machine, and with the clock of the store if that has one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+
+from shuffledp.collection.service.logs import event
+from shuffledp.collection.service.metrics import Metrics
+
+__all__ = ["RoundClock", "boot_id", "boot_seconds"]
+
+_JUMP_SECONDS = 5.0
+_SLEW = 0.0005
+"""The fastest that a system clock is adjusted without a step, as a fraction of time."""
+_ANCHOR_SECONDS = 60.0
+_SETTLE_SECONDS = 900.0
+_DISAGREEMENT_SECONDS = 30.0
+_LOG_SECONDS = 10.0
+_READ_SECONDS, _READ_ATTEMPTS = 0.5, 3
+_STATE_BYTES = 4096
+
+
+def boot_seconds() -> float:
+    """Seconds that nobody can set; the time in which the machine is suspended counts where the system allows it."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
+
+
+def boot_id() -> str | None:
+    """What is another after every start of the machine, if the system tells."""
+    with suppress(OSError, UnicodeDecodeError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip() or None
+    return None
+
+
+class RoundClock:
+    """Calling it gives seconds since 1970. Safe to use from several threads.
+
+    A system clock that jumps by more than five seconds is not followed until it has stayed where it is for 15 minutes.
+    ``state`` is a file that remembers the time for the next process.
+    """
+
+    def __init__(
+        self,
+        state: Path | None = None,
+        *,
+        wall: Callable[[], float] = time.time,
+        steady: Callable[[], float] = boot_seconds,
+        boot: str | None = None,
+    ) -> None:
+        self._wall, self._steady, self._state = wall, steady, state
+        self._boot = boot_id() if boot is None else boot
+        self._lock = Lock()
+        self._jump: tuple[float, float] | None = None
+        """By how much the system clock is off, and since when."""
+        self._logged_at = -math.inf
+        self._behind = 0.0
+        """What the clock of the store is behind, as a negative number, if that is too much."""
+        self._disagrees = False
+        self._offset = 0.0
+        steady_now, wall_now = self._read()
+        self._anchor = self._restore(wall_now, steady_now)
+        if self._anchor == (wall_now, steady_now):
+            self._save()
+        self()
+
+    @property
+    def offset(self) -> float:
+        """The system clock minus the time that is used, in seconds; 0 unless the clock is not trusted."""
+        return self._offset - self._behind
+
+    def export(self, metrics: Metrics) -> None:
+        """Show the offset as a metric."""
+        gauge = metrics.gauge("clock_offset_seconds", "The system clock minus the time that rounds go by")
+        gauge.set_function(lambda: self.offset)
+
+    def steady(self) -> float:
+        """Seconds that nobody can set, for durations."""
+        return self._steady()
+
+    def __call__(self) -> float:
+        """The time, in seconds since 1970."""
+        with self._lock:
+            return self._trusted() + self._behind
+
+    def compare(self, reference: float) -> None:
+        """Compare with the clock of the store, which other processes use too; the earlier of the two is used."""
+        with self._lock:
+            difference = reference - self._trusted()
+            self._behind = difference if difference < -_DISAGREEMENT_SECONDS else 0.0
+            disagrees = abs(difference) > _DISAGREEMENT_SECONDS
+            if disagrees and not self._disagrees:
+                event("clock-disagrees", level=logging.ERROR, store_ahead_seconds=round(difference))
+            elif self._disagrees and not disagrees:
+                event("clock-agrees-again")
+            self._disagrees = disagrees
+
+    def _trusted(self) -> float:
+        """The time by this machine's clocks."""
+        steady, wall = self._read()
+        anchor_wall, anchor_steady = self._anchor
+        elapsed = steady - anchor_steady
+        expected = anchor_wall + elapsed
+        deviation = wall - expected
+        if abs(deviation) <= _JUMP_SECONDS + _SLEW * elapsed:
+            if self._jump is not None:
+                event("clock-back", seconds=round(self._jump[0]))
+                self._jump = None
+            if elapsed >= _ANCHOR_SECONDS:
+                self._set_anchor(wall, steady)
+            self._offset = 0.0
+            return wall
+        if self._jump is None or abs(deviation - self._jump[0]) > _JUMP_SECONDS:
+            self._jump = (deviation, steady)
+            if steady >= self._logged_at + _LOG_SECONDS:
+                event("clock-jumped", level=logging.ERROR, seconds=round(deviation))
+                self._logged_at = steady
+        elif steady - self._jump[1] >= _SETTLE_SECONDS:
+            event("clock-adopted", level=logging.ERROR, seconds=round(deviation))
+            self._jump = None
+            self._set_anchor(wall, steady)
+            self._offset = 0.0
+            return wall
+        self._offset = deviation
+        return expected
+
+    def _read(self) -> tuple[float, float]:
+        """Both clocks at one moment, even if the process is stopped between reading the one and the other."""
+        for _ in range(_READ_ATTEMPTS):
+            before, wall, after = self._steady(), self._wall(), self._steady()
+            if after - before < _READ_SECONDS:
+                break
+        return after, wall
+
+    def _set_anchor(self, wall: float, steady: float) -> None:
+        self._anchor = (wall, steady)
+        self._save()
+
+    def _restore(self, wall: float, steady: float) -> tuple[float, float]:
+        """What both clocks were when the process before this one trusted them; if unknown, what they are now."""
+        saved = self._load()
+        if saved is None:
+            return wall, steady
+        boot, saved_wall, saved_steady = saved
+        if boot == self._boot and saved_steady <= steady:
+            return saved_wall, saved_steady
+        # the machine was started anew: all that is known is that time has not gone back
+        return (saved_wall, steady) if wall < saved_wall - _JUMP_SECONDS else (wall, steady)
+
+    def _load(self) -> tuple[str | None, float, float] | None:
+        if self._state is None or self._boot is None:
+            return None
+        try:
+            with self._state.open("rb") as file:
+                document = json.loads(file.read(_STATE_BYTES))
+            boot, wall, steady = document["boot"], float(document["wall"]), float(document["steady"])
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            return None
+        return (boot, wall, steady) if math.isfinite(wall) and math.isfinite(steady) else None
+
+    def _save(self) -> None:
+        """Whole or not at all; if it cannot be written, the next process knows less."""
+        if self._state is None or self._boot is None:
+            return
+        wall, steady = self._anchor
+        temporary = self._state.with_name(f"{self._state.name}.new")
+        with suppress(OSError):
+            temporary.write_text(json.dumps({"boot": self._boot, "wall": wall, "steady": steady}), encoding="ascii")
+            temporary.replace(self._state)
