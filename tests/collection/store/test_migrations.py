@@ -122,3 +122,72 @@ def test_a_step_that_fails_leaves_the_database_as_it_was(postgres_location, monk
         open_store(postgres_location)
     monkeypatch.undo()
     check(postgres_location, tasks)
+
+
+def test_a_database_of_version_1_whose_sequence_is_used_up(postgres_location):
+    """Numbers of rounds were 32 bits wide, and taken at every look at a round."""
+    tasks = [os.urandom(32), os.urandom(32)]
+    with psycopg.connect(postgres_location) as connection:
+        connection.execute("CREATE SCHEMA shuffledp")
+        connection.execute("CREATE TABLE shuffledp.layout (version integer NOT NULL)")
+        connection.execute("INSERT INTO shuffledp.layout VALUES (1)")
+        for statement in migrations.POSTGRES[0]:
+            connection.execute(statement)
+        connection.execute("SELECT setval('shuffledp.rounds_number_seq', 2147483645)")
+        for task, state in zip(tasks, ("collecting", "closed"), strict=True):
+            insert = (
+                "INSERT INTO shuffledp.rounds (task_id, maximum, tokens, state, reports) VALUES (%s, 9, false, %s, 1)"
+            )
+            connection.execute(insert, (task, state))
+            number = connection.execute("SELECT max(number) FROM shuffledp.rounds").fetchone()[0]
+            connection.execute(f"CREATE TABLE shuffledp.reports_{number} (report_id bytea PRIMARY KEY, body bytea)")
+            connection.execute(f"INSERT INTO shuffledp.reports_{number} VALUES (%s, 'an old report')", (bytes(16),))
+            connection.execute(f"CREATE TABLE shuffledp.tokens_{number} (hash bytea PRIMARY KEY, spent boolean)")
+    assert number == 2**31 - 1
+    check(postgres_location, tasks)
+    store = open_store(postgres_location)
+    new = os.urandom(32)
+    store.open_round(new, maximum=1, tokens=False)
+    assert store.accept([Incoming(new, bytes(16), b"a new report")]) == [Outcome.NEW]
+    assert store.close_round(new) == 1
+    assert list(store.reports(new)) == [b"a new report"]
+    store.close()
+
+
+def test_a_directory_of_version_1(tmp_path):
+    tasks = [os.urandom(32), os.urandom(32), os.urandom(32)]
+    states = ("collecting", "closed", "shuffled")
+    with closing(sqlite3.connect(tmp_path / "index.db")) as connection:
+        for statement in migrations.SQLITE_INDEX[0]:
+            connection.execute(statement)
+        connection.execute("PRAGMA user_version = 1")
+        for task, state in zip(tasks, states, strict=True):
+            row = (task, state, 9, 0, None if state == "collecting" else 1)
+            connection.execute(
+                "INSERT INTO rounds (task_id, state, maximum, tokens, reports) VALUES (?, ?, ?, ?, ?)", row
+            )
+        connection.commit()
+    for task in tasks:
+        with closing(sqlite3.connect(tmp_path / f"round-{task.hex()}.db")) as connection:
+            for statement in migrations.SQLITE_ROUND[0]:
+                connection.execute(statement)
+            connection.execute("PRAGMA user_version = 1")
+            connection.execute("INSERT INTO reports VALUES (?, ?)", (bytes(16), b"an old report"))
+            connection.commit()
+    store = open_store(str(tmp_path))
+    assert [(each.state.value, each.reports, each.error) for each in store.survey().rounds.values()] == sorted_as(
+        store, tasks, states
+    )
+    assert store.accept([Incoming(tasks[0], bytes(16), b"an old report")]) == [Outcome.SAME]
+    assert list(store.reports(tasks[1])) == [b"an old report"]
+    store.give_up(tasks[2], RoundState.ABANDONED)
+    store.close()
+    again = open_store(str(tmp_path))
+    assert again.state(tasks[2]) is RoundState.ABANDONED
+    again.close()
+
+
+def sorted_as(store, tasks, states):
+    """What each round is to be, in the order of the store."""
+    known = dict(zip(tasks, states, strict=True))
+    return [(known[task], 1, None) for task in store.rounds()]

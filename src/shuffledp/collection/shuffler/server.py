@@ -122,7 +122,7 @@ def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey, TaskBook]:
 
 def store_of(settings: ShufflerSettings) -> Store:
     """The store that the settings name."""
-    return open_store(_location(settings))
+    return open_store(_location(settings), cache_bytes=settings.store_cache_megabytes * _MEGABYTE)
 
 
 def check_store_of(settings: ShufflerSettings) -> None:

@@ -42,6 +42,8 @@ class ShufflerSettings(ServerSettings):
     store_folder: Path | None = None
     store_dsn_file: Path | None = None
     """A file with the address of the PostgreSQL database, since it holds a password."""
+    store_cache_megabytes: int = 128
+    """Memory of SQLite for pages of all rounds together; the rounds that collect share it equally."""
     enrolment: Path | None = None
     """A folder with ``TASK.tokens``, the hashes of one-time tokens; if set, every report of every task needs one."""
     reports_per_second: float = 0.0
@@ -81,6 +83,7 @@ class ShufflerSettings(ServerSettings):
             raise ParameterError(f"grace_seconds must be 0 or more, not {self.grace_seconds}.")
         if self.permutation_megabytes < _LEAST_MEMORY:
             raise ParameterError(f"permutation_megabytes must be at least {_LEAST_MEMORY}.")
+        check_positive(self, "store_cache_megabytes")
         check_positive(self, "burst", "waiting_reports", "waiting_megabytes", "waiting_seconds", "delivery_seconds")
 
 

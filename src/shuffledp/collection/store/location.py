@@ -17,12 +17,15 @@ def is_shared(location: str) -> bool:
     return location.startswith(_POSTGRES)
 
 
-def open_store(location: str) -> Store:
-    """The store at ``postgresql://...``, or in a folder, which is made if it is not there."""
-    if not is_shared(location):
-        from shuffledp.collection.store.sqlite import SqliteStore
+def open_store(location: str, *, cache_bytes: int | None = None) -> Store:
+    """The store at ``postgresql://...``, or in a directory, which is made if it is not there.
 
-        return SqliteStore(location)
+    ``cache_bytes`` is the memory of SQLite for pages of all rounds; PostgreSQL has its own.
+    """
+    if not is_shared(location):
+        from shuffledp.collection.store.sqlite import CACHE_BYTES, SqliteStore
+
+        return SqliteStore(location, cache_bytes=CACHE_BYTES if cache_bytes is None else cache_bytes)
     try:
         from shuffledp.collection.store.postgres import PostgresStore
     except ImportError:

@@ -43,7 +43,7 @@ from shuffledp.collection.store.sqlite_files import (
 )
 from shuffledp.collection.store.transitions import check_advance, check_destroy, check_give_up, check_tokens
 
-__all__ = ["SqliteStore", "check_folder"]
+__all__ = ["CACHE_BYTES", "SqliteStore", "check_folder"]
 
 CACHE_BYTES = 1 << 27
 _LEAST_CACHE_BYTES = 1 << 16
