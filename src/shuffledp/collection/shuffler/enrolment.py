@@ -9,20 +9,31 @@ import re
 import secrets
 import stat
 import tempfile
+import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 from shuffledp.collection.files import open_regular
 from shuffledp.errors import DataError, OutputError, ParameterError
 from shuffledp.output import check_writable
 
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hash
+
 __all__ = ["TokenFolder", "bearer_token", "create_token", "create_tokens", "token_hash"]
 
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/=-]{16,512}) *")
-_HASH = re.compile("[0-9a-f]{64}")
+_HASH = re.compile(rb"[0-9a-f]{64}")
+_PARTS = 256
+_GROUP = 2_000
+"""Hashes that are stored in one transaction."""
+_LONGEST_PAUSE_SECONDS = 0.1
+_BLOCK_BYTES, _DIGEST_BLOCK_BYTES = 1 << 16, 1 << 20
 
 
 def create_token() -> str:
@@ -122,39 +133,122 @@ class TokenFolder:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._seen: dict[str, tuple[int, int]] = {}
-        self._known: dict[str, array[int]] = {}
-        """The first eight bytes of the hashes of each task, in order."""
+        self._files: dict[str, _TokenFile] = {}
 
     def knows(self, task_name: str, hashed: bytes) -> bool:
         """Whether a token is in the folder, spent or not. In rare cases yes for one that is not: the store decides."""
-        beginnings = self._known.get(task_name)
-        if beginnings is None:
-            return False
-        place = bisect_left(beginnings, wanted := _beginning(hashed))
-        return place < len(beginnings) and beginnings[place] == wanted
+        file = self._files.get(task_name)
+        return file is not None and hashed in file.index
 
     def bring(self, task_name: str, take: Callable[[list[bytes]], None]) -> None:
-        """Give all hashes of a task to ``take``, if its file changed since that last worked."""
+        """Give the hashes of a task that are new since that last worked to ``take``, in groups with pauses between.
+
+        If more changed than that lines were appended, all hashes of the file are given again.
+        """
         path = self._folder / f"{task_name}.tokens"
+        before = self._files.get(task_name, _TokenFile())
         try:
-            found = path.stat()
-            stamp = (found.st_mtime_ns, found.st_size)
-            if self._seen.get(task_name) == stamp:
+            status = path.stat()
+            stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
+            if before.stamp == stamp:
                 return
-            with open_regular(path) as file:
-                lines = file.read().decode("ascii").split()
+            with open_regular(path) as content:
+                hashes, file = _read_tokens(content, before, stamp, path)
         except FileNotFoundError:
             return  # no token is known, so no report is taken
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             raise DataError(f"Cannot read the tokens {path}: {error}.", path=str(path)) from None
-        for number, line in enumerate(lines, start=1):
-            if not _HASH.fullmatch(line):
-                raise DataError(f"Token {number:,} of {path} is not the SHA-256 of a token in hexadecimal.")
-        hashes = [bytes.fromhex(line) for line in lines]
-        take(hashes)
-        self._known[task_name] = array("Q", sorted(map(_beginning, hashes)))
-        self._seen[task_name] = stamp
+        parts = _sorted_parts(hashes)
+        _give([hashed for part in parts.values() for hashed in part], take)
+        file.index.add(parts)
+        self._files[task_name] = file
+
+
+class _HashIndex:
+    """The first eight bytes of hashes, in sorted parts by the first byte.
+
+    Parts are small, so that none takes long to sort, and replaced whole, so that other threads see the old or the new.
+    """
+
+    def __init__(self) -> None:
+        self._parts = [array("Q") for _ in range(_PARTS)]
+
+    def __contains__(self, hashed: bytes) -> bool:
+        part, wanted = self._parts[hashed[0]], _beginning(hashed)
+        index = bisect_left(part, wanted)
+        return index < len(part) and part[index] == wanted
+
+    def add(self, parts: Mapping[int, list[bytes]]) -> None:
+        """Add hashes that are sorted by their first byte."""
+        for first, hashes in parts.items():
+            self._parts[first] = array("Q", sorted([*self._parts[first], *map(_beginning, hashes)]))
+
+
+@dataclass(frozen=True)
+class _TokenFile:
+    """How much of a file was read, in whole lines: only what was appended since is read again."""
+
+    stamp: tuple[int, int, int] | None = None
+    length: int = 0
+    digest: bytes = hashlib.sha256().digest()
+    tokens: int = 0
+    index: _HashIndex = field(default_factory=_HashIndex)
+
+
+def _digest_before(content: BinaryIO, before: _TokenFile) -> Hash | None:
+    """The running digest of a file, read so far, if it begins with the lines that were read before; else None."""
+    running, left = hashlib.sha256(), before.length
+    while left and (block := content.read(min(left, _DIGEST_BLOCK_BYTES))):
+        running.update(block)
+        left -= len(block)
+    return running if not left and running.digest() == before.digest else None
+
+
+def _read_tokens(
+    content: BinaryIO, before: _TokenFile, stamp: tuple[int, int, int], path: Path
+) -> tuple[list[bytes], _TokenFile]:
+    """The hashes that were appended, and what is then known of the file; DataError for a line that is no hash."""
+    running = _digest_before(content, before)
+    if running is None:
+        content.seek(0)
+        before, running = _TokenFile(), hashlib.sha256()
+    hashes: list[bytes] = []
+    length, rest = before.length, b""
+    while block := content.read(_BLOCK_BYTES):
+        whole, newline, rest = (rest + block).rpartition(b"\n")
+        running.update(whole + newline)
+        length += len(whole) + len(newline)
+        _parse(whole, hashes, before.tokens, path)
+        if len(rest) > _BLOCK_BYTES:
+            raise DataError(f"{path} has a line that is too long to be the SHA-256 of a token in hexadecimal.")
+    tokens = before.tokens + len(hashes)
+    _parse(rest, hashes, before.tokens, path)  # a last line without its end is read again once there is more
+    return hashes, _TokenFile(stamp, length, running.digest(), tokens, before.index)
+
+
+def _parse(lines: bytes, hashes: list[bytes], before: int, path: Path) -> None:
+    for word in lines.split():
+        if not _HASH.fullmatch(word):
+            number = before + len(hashes) + 1
+            raise DataError(f"Token {number:,} of {path} is not the SHA-256 of a token in hexadecimal.")
+        hashes.append(bytes.fromhex(word.decode("ascii")))
+
+
+def _sorted_parts(hashes: Sequence[bytes]) -> dict[int, list[bytes]]:
+    """Hashes by their first byte, in order: neighbours are stored on one page."""
+    parts: dict[int, list[bytes]] = {}
+    for hashed in hashes:
+        parts.setdefault(hashed[0], []).append(hashed)
+    return {first: sorted(parts[first]) for first in sorted(parts)}
+
+
+def _give(hashes: Sequence[bytes], take: Callable[[list[bytes]], None]) -> None:
+    """Give hashes in groups, and let others have their turn after each: reports wait for the same lock."""
+    for start in range(0, len(hashes), _GROUP):
+        began = time.monotonic()
+        take(list(hashes[start : start + _GROUP]))
+        if start + _GROUP < len(hashes):
+            time.sleep(min(_LONGEST_PAUSE_SECONDS, time.monotonic() - began))
 
 
 def _beginning(hashed: bytes) -> int:
