@@ -5,12 +5,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/shuffledp/native/*.pyx)
-# these call no kernel, or only what other tests call more closely
-NO_KERNELS := tests/planning tests/privacy tests/studies tests/test_imports.py \
-	$(addprefix tests/collection/,client service store system) \
-	$(addprefix tests/collection/analyzer/test_,app.py crashes.py fuzz.py ledger.py processes.py) \
-	$(addprefix tests/collection/shuffler/test_,fuzz.py processes.py reports.py starting.py two_processes.py) \
-	$(addprefix tests/cli/test_,keys.py plan_account_demo.py plan_limits.py release.py report.py reproduce.py task.py)
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 # what builds the compiled kernels is pinned like everything else
@@ -48,13 +42,13 @@ demo: $(VENV)/.run ## devices, a shuffler and an analyzer on this machine: a pri
 studies: $(VENV)/.run ## every table and theorem of the literature, measured and drawn, in build/studies
 	@$(BIN)/shuffledp reproduce all --out build/studies
 
-test: $(VENV)/.dev lint ## lint, types, contracts, then all tests but the slow ones; again without compiled kernels, where they matter
+test: $(VENV)/.dev lint ## lint, types, contracts, then all tests but the slow ones; those marked "kernels" again without compiled kernels
 	@$(BIN)/shuffledp doctor
 	@$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
-	@echo "The same without the compiled kernels, where they matter"
-	@SHUFFLEDP_NATIVE=off $(BIN)/python -m pytest -n $(WORKERS) -m "not slow" tests $(addprefix --ignore=,$(NO_KERNELS))
+	@echo "What calls kernels, again without them"
+	@SHUFFLEDP_NATIVE=off $(BIN)/python -m pytest -n $(WORKERS) -m "kernels and not slow" tests
 
-test-slow: $(VENV)/.dev ## the slow statistical tests
+test-slow: $(VENV)/.dev ## the slow tests: long statistics, many kill schedules, large inputs
 	@$(BIN)/python -m pytest -n $(WORKERS) -m slow
 
 bench: $(VENV)/.bench ## ratios measured side by side

@@ -9,6 +9,8 @@ from shuffledp import messages
 from shuffledp.errors import DomainError, ParameterError
 from shuffledp.messages import MessageFormat, Messages, count_values
 
+pytestmark = pytest.mark.kernels
+
 BOUNDS = st.one_of(
     st.integers(1, 40), st.integers(1, 64).map(lambda bits: 1 << bits), st.integers(1, 1 << 64), st.just(1 << 64)
 )

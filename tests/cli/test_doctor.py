@@ -9,6 +9,8 @@ import pytest
 
 from shuffledp.native import ACTIVE
 
+pytestmark = pytest.mark.kernels
+
 
 def run(*arguments, **environment):
     return subprocess.run(

@@ -14,6 +14,8 @@ import pytest
 
 from shuffledp.datasets import COMMUTE_MODES
 
+pytestmark = pytest.mark.kernels
+
 TARGET = ("--epsilon", 1, "--delta", 1e-8)
 TRUTH = {"walk": 1428, "car": 9103, "cable car": 0, "ferry": 10}
 

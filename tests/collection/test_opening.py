@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from shuffledp.collection.opening import Recipient
 from shuffledp.collection.sealing import SUITE
 
+pytestmark = pytest.mark.kernels
+
 # RFC 9180, A.1.1: base mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM, the first encryption
 INFO = bytes.fromhex("4f6465206f6e2061204772656369616e2055726e")
 PRIVATE = bytes.fromhex("4612c550263fc8ad58375df3f557aac531d26850903e55a9f23f21d8534e8ac8")

@@ -78,6 +78,7 @@ def in_turn(names):
     return [pytest.param(name, marks=large if name.endswith("more than its shares") else []) for name in names]
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("name", in_turn(INSTANCES))
 def test_the_protocol_conforms(name):
     cheap = checks_of(name) - set(DRAWN_ONE_BY_ONE)
@@ -86,6 +87,7 @@ def test_the_protocol_conforms(name):
     assert {check.name for check in checks} >= cheap - {"estimates are right on average"}
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("name", REGISTERED)
 def test_some_draws_conform(name):
     checks = check_protocol(INSTANCES[name], only=DRAWN_ONE_BY_ONE, samples=fast_route_samples(name))

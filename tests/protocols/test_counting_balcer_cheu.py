@@ -12,6 +12,8 @@ from shuffledp.protocols.counting.balcer_cheu import theorem_11_alpha
 from shuffledp.randomness import InsecureSeededRandomness
 from shuffledp.testing.statistics import ALPHA, p_value, same_law
 
+pytestmark = pytest.mark.kernels
+
 
 def noisy(users: int = 4, absence: float = 0.25, *, padded: bool = True) -> BalcerCheuCount:
     """A protocol with much noise and few users, so that every outcome is seen."""

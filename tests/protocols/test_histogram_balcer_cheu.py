@@ -12,6 +12,8 @@ from shuffledp.protocols.flow import choose_route
 from shuffledp.protocols.histogram.balcer_cheu import theorem_12_alpha
 from shuffledp.testing.statistics import ALPHA, p_value, same_law
 
+pytestmark = pytest.mark.kernels
+
 
 def noisy(size: int, users: int = 4, absence: float = 0.25, *, padded: bool = False) -> BalcerCheuHistogram:
     """A protocol with much noise and few users, so that every outcome is seen."""

@@ -14,6 +14,8 @@ from shuffledp.randomness import InsecureSeededRandomness, integers
 from shuffledp.shuffling import permute
 from shuffledp.testing.statistics import ALPHA, p_value
 
+pytestmark = pytest.mark.kernels
+
 
 def naive_swaps(items) -> None:
     """The classic mistake: swap each place with any place."""

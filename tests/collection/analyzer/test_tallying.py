@@ -26,6 +26,8 @@ from shuffledp.collection.keys import SealingKey
 from shuffledp.errors import DataError
 from shuffledp.messages import Messages
 
+pytestmark = pytest.mark.kernels
+
 
 def file_of(tmp_path: Path, sealed: list[bytes]) -> list[tuple[Path, int]]:
     file = tmp_path / "messages"
