@@ -101,7 +101,20 @@ def test_many_draws_conform(name):
     assert [check.name for check in checks if check.passed] == list(DRAWN_ONE_BY_ONE)
 
 
-@pytest.mark.parametrize("name", REGISTERED)
+DEAR = (
+    "count/correlated-noise",
+    "histogram/correlated-noise",
+    "histogram/hadamard-blanket",
+    "sum/almost-central",
+    "sum/laplace",
+    "sum/split-and-mix",
+)
+"""Protocols whose reports take long to draw: their planted faults are for the slow tests."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in DEAR else []) for name in REGISTERED]
+)
 def test_every_planted_fault_is_caught(name):
     samples = FAULT_SAMPLES | {"a fast route without noise": fast_route_samples(name)}
     for fault, broken in planted_faults(INSTANCES[name]).items():

@@ -186,3 +186,12 @@ def test_meaningless_questions_are_refused():
         sdp.plan(sdp.Count(users=100), epsilon=1, delta=1e-6, trust="nobody")
     with pytest.raises(ParameterError):
         sdp.plan(sdp.Count(users=100), epsilon=1, delta=1e-6, honest_fraction=0)
+
+
+def test_the_same_question_is_planned_once():
+    question = sdp.Count(users=1000)
+    first = sdp.plan(question, epsilon=1, delta=1e-6)
+    assert sdp.plan(sdp.Count(users=1000), epsilon=1, delta=1e-6) is first
+    other = sdp.plan(question, epsilon=1.0, delta=1e-6)
+    assert json.dumps(other.to_json()["target"]) != json.dumps(first.to_json()["target"]), "numbers stay as given"
+    assert sdp.plan(question, epsilon=1, delta=1e-6, trust="local") is not first

@@ -66,7 +66,9 @@ LATER = (
     "histogram/shuffled-k-rr",
     "histogram/k-rr",
     "histogram/sample-and-threshold",
+    "histogram/stability",
     "sum/duchi",
+    "sum/split-and-mix",
 )
 """As others of their model; for the slow tests."""
 

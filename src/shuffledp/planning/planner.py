@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from shuffledp.errors import ConditionError, InfeasibleError, MissingPackageError, ParameterError
@@ -18,6 +19,8 @@ __all__ = ["MODELS", "Limits", "Plan", "Plans", "Rejection", "candidates", "plan
 
 MODELS = ("shuffled", "local", "central")
 _REASONS = 4
+_REMEMBERED = 16
+"""How many results of planning are kept, so that planning and then running does the work once."""
 
 
 @dataclass(frozen=True)
@@ -176,13 +179,19 @@ def plan(
     check_users(question.users, honest_fraction)
     if not 0 < confidence < 1:
         raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence:g}.", confidence=confidence)
+    return _plans(question, epsilon, delta, limits, confidence)
+
+
+@lru_cache(maxsize=_REMEMBERED, typed=True)
+def _plans(question: Question, epsilon: float, delta: float, limits: Limits, confidence: float) -> Plans:
+    """Calibrate and rank all candidates; the last few results are kept, since plans never change."""
     found = list(candidates(question, epsilon, delta, limits, confidence))
     plans = [each for each in found if isinstance(each, Plan)]
     rejected = tuple(each for each in found if isinstance(each, Rejection))
     chosen = _ranked([each for each in plans if not each.reference])
     if not chosen:
         raise InfeasibleError(
-            f"No protocol of the {trust} model meets the target. {_main_reasons(question, limits, rejected)}",
+            f"No protocol of the {limits.trust} model meets the target. {_main_reasons(question, limits, rejected)}",
             rejected=rejected,
         )
     references = _ranked([each for each in plans if each.reference])

@@ -20,7 +20,7 @@ from shuffledp.collection.analyzer.directory import initialize
 from shuffledp.collection.analyzer.receiving import BatchState
 
 FORMS = ("json", "csv", "html")
-SCHEDULES = 20
+FEW, MANY = 4, 40
 
 
 @pytest.fixture
@@ -181,7 +181,8 @@ def deliver_until(client, batch, deadline: float) -> bool:
     return False
 
 
-def test_kill_minus_nine_at_random_times(collection, batch, nursery, free_port, new_client):
+@pytest.mark.parametrize("schedules", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
+def test_kill_minus_nine_at_random_times(schedules, collection, batch, nursery, free_port, new_client):
     """Each schedule: killed once or twice while chunks arrive or are opened, a budget reserved, results written."""
     work, config, task_id = collection.folder / "work", collection.config(), batch.task.id
     port = free_port()
@@ -194,7 +195,7 @@ def test_kill_minus_nine_at_random_times(collection, batch, nursery, free_port, 
     assert json.loads(reference["json"])["rejected"] == {"cannot-be-opened": 3}
     end(running, signal.SIGTERM)
     kills = 0
-    for _ in range(SCHEDULES):
+    for _ in range(schedules):
         shutil.rmtree(work)
         initialize(work)
         served: set[bytes] = set()
@@ -212,4 +213,4 @@ def test_kill_minus_nine_at_random_times(collection, batch, nursery, free_port, 
         assert served == {reference["json"]}
         assert published(work, task_id) == reference
         check_clean(work, task_id)
-    assert kills >= SCHEDULES
+    assert kills >= schedules

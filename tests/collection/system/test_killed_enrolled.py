@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-NORMAL, MANY = 4, 108
+NORMAL, MANY = 1, 108
 SPENT_FIRST = """
 from shuffledp.collection.store import sqlite
 store, stored = sqlite._store, 0

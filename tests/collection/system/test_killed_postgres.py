@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-NORMAL, MANY = 4, 108
+NORMAL, MANY = 2, 108
 NOT_DURABLE = """
 from shuffledp.collection.store import postgres
 configure = postgres._configure
@@ -53,8 +53,17 @@ def test_an_answer_before_it_is_durable_would_be_seen(new_shared_round, schedule
         schedules.play(new_shared_round(), {}, fault=schedules.EARLY_ANSWERS, pause=0.06)
 
 
-@pytest.mark.parametrize("way", ["postmaster", "immediate", "backend"])
-@pytest.mark.parametrize("fault", ["", NOT_DURABLE], ids=["real", "not-durable"])
+@pytest.mark.parametrize(
+    ("way", "fault"),
+    [
+        pytest.param("postmaster", "", id="real-postmaster"),
+        pytest.param("immediate", "", id="real-immediate", marks=pytest.mark.slow),
+        pytest.param("backend", "", id="real-backend"),
+        pytest.param("postmaster", NOT_DURABLE, id="not-durable-postmaster", marks=pytest.mark.slow),
+        pytest.param("immediate", NOT_DURABLE, id="not-durable-immediate"),
+        pytest.param("backend", NOT_DURABLE, id="not-durable-backend", marks=pytest.mark.slow),
+    ],
+)
 def test_the_database_crashes_right_after_an_answer(new_shared_round, schedules, database, way, fault):
     """What was answered is there, so both say 200 to it; commits that may be put off would be lost, and seen to be."""
     here = new_shared_round()
