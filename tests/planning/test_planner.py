@@ -154,7 +154,7 @@ def test_json_keys():
     document = json.loads(
         json.dumps(sdp.plan(sdp.Histogram(users=20_000, domain_size=10), epsilon=1, delta=1e-6).to_json())
     )
-    assert set(document) == {"question", "target", "plans", "rejected"}
+    assert set(document) == {"question", "target", "warnings", "plans", "rejected"}
     for plan in document["plans"]:
         assert set(plan) == {
             "protocol", "model", "calibration", "setting", "reference", "guarantee", "expected", "cost", "parameters",
