@@ -1,6 +1,27 @@
-"""``python -m shuffledp``."""
+"""``python -m shuffledp`` and the ``shuffledp`` command: SIGTERM is dealt with before anything large is imported."""
 
-from shuffledp.cli.main import main
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line.
+
+    A server that is asked to stop ends with status 0, also when it has not begun to listen: until then it has nothing
+    to clean up.
+    """
+    arguments = sys.argv[1:]
+    if arguments[:2] in (["serve", "shuffler"], ["serve", "analyzer"]) and "--check" not in arguments:
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    from shuffledp.cli.main import main as run
+
+    run()
+
 
 if __name__ == "__main__":
     main()

@@ -95,7 +95,8 @@ def _options(
 
 def main() -> None:
     """Run the command line; exit with 2 for wrong usage and 1 for a failed run, saying why in one line."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    if not callable(signal.getsignal(signal.SIGTERM)):  # a server deals with it already
+        signal.signal(signal.SIGTERM, _interrupt)
     try:
         status = _run(sys.argv[1:])
     except KeyboardInterrupt:  # while another exception was being dealt with

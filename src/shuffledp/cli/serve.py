@@ -63,16 +63,17 @@ def serve_shuffler(
     if check:
         _check(settings, as_json)
         return
-    from shuffledp.collection.service.running import listen, serve
+    from shuffledp.collection.service.running import clean_stop, listen, serve
     from shuffledp.collection.shuffler.app import create_app
     from shuffledp.collection.shuffler.server import Shuffler
     from shuffledp.collection.shuffler.tuning import tune_process
 
-    tune_process()
-    configure_logs(level=settings.log_level)
-    listener = listen(settings.host, settings.port)  # before the store: who comes second should touch nothing
-    shuffler = Shuffler(settings)
-    serve(create_app(shuffler), settings, role="shuffler", stopping=shuffler.stop, listener=listener)
+    with clean_stop():
+        tune_process()
+        configure_logs(level=settings.log_level)
+        listener = listen(settings.host, settings.port)  # before the store: who comes second should touch nothing
+        shuffler = Shuffler(settings)
+        serve(create_app(shuffler), settings, role="shuffler", stopping=shuffler.stop, listener=listener)
 
 
 serve_app.command("analyzer")(serve_analyzer)  # it imports what opens messages only when it is called

@@ -52,12 +52,13 @@ def serve_analyzer(
         return
     from shuffledp.collection.analyzer.app import create_app
     from shuffledp.collection.analyzer.server import Analyzer
-    from shuffledp.collection.service.running import listen, serve
+    from shuffledp.collection.service.running import clean_stop, listen, serve
 
-    configure_logs(level=settings.log_level)
-    listener = listen(settings.host, settings.port)
-    analyzer = Analyzer(settings)
-    serve(create_app(analyzer), settings, role="analyzer", stopping=analyzer.stop, listener=listener)
+    with clean_stop():
+        configure_logs(level=settings.log_level)
+        listener = listen(settings.host, settings.port)
+        analyzer = Analyzer(settings)
+        serve(create_app(analyzer), settings, role="analyzer", stopping=analyzer.stop, listener=listener)
 
 
 def _check(settings: AnalyzerSettings, as_json: bool) -> None:

@@ -1,5 +1,7 @@
 """Connections: a refusal reaches whoever is still sending, and nobody can hold a connection or fill the memory."""
 
+import asyncio
+import http.client
 import socket
 import threading
 import time
@@ -10,16 +12,20 @@ from typing import Any
 import pytest
 import uvicorn
 
-from shuffledp.collection.service.connections import guarded_connections
+from shuffledp.collection.service.connections import SPARE_CONNECTIONS, guarded_connections
 from shuffledp.collection.service.problems import Answer, problem
 from shuffledp.collection.service.running import listen
 
 LONGEST = 1000
+CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 @dataclass
 class Echo:
-    """Tells the length of a body, refuses long ones without reading on; ``/big`` answers with much, ``/wait`` late."""
+    """Tells the length of a body, refuses long ones without reading on.
+
+    ``/big`` answers with much, ``/wait`` when it is allowed to, ``/early`` without reading.
+    """
 
     seen: int = 0
     allowed: threading.Event = field(default_factory=threading.Event)
@@ -32,6 +38,11 @@ class Echo:
             await send({"type": "lifespan.shutdown.complete"})
             return
         self.seen += 1
+        if scope["path"] == "/early":
+            await Answer(200)(scope, receive, send)
+            return
+        while scope["path"] == "/wait" and not self.allowed.is_set():
+            await asyncio.sleep(0.01)
         if scope["path"] == "/big":
             await Answer(200, bytes(1 << 24))(scope, receive, send)
             return
@@ -68,10 +79,15 @@ class Server:
 def serve() -> Iterator[Callable[..., Server]]:
     ended: list[Callable[[], None]] = []
 
-    def run(*, most_connections: int = 100, request_seconds: float = 30, **limits: float) -> Server:
+    def run(
+        *, most_connections: int = 100, request_seconds: float = 30, most_held_bytes: int = 1 << 26, **limits: float
+    ) -> Server:
         refused: list[str] = []
         kind = guarded_connections(
-            most_connections=most_connections, request_seconds=request_seconds, refused=refused.append
+            most_connections=most_connections,
+            request_seconds=request_seconds,
+            most_held_bytes=most_held_bytes,
+            refused=refused.append,
         )
         for name, value in limits.items():
             setattr(kind, name, value)
@@ -103,6 +119,14 @@ def read_all(peer: socket.socket) -> bytes:
     while piece := peer.recv(1 << 16):
         pieces.append(piece)
     return b"".join(pieces)
+
+
+def read_answer(peer: socket.socket) -> int:
+    """The status of one answer, which is read whole."""
+    with http.client.HTTPResponse(peer) as answer:
+        answer.begin()
+        answer.read()
+        return answer.status
 
 
 def send_for_a_minute(peer: socket.socket) -> None:
@@ -156,6 +180,15 @@ def test_who_never_stops_sending_is_cut_off(serve):
             "no-upgrade",
         ),
         (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n\r\n", 400, "not-http"),
+        (b"GET / HTTP/1.1\r\n" + b"a:b\r\n" * 102, 431, "headers-too-large"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nA: %s" % (b"a" * 17_000), 431, "headers-too-large"),
+        (CHUNKED + b"3\r\nabc\r\n0\r\na: b\r\n\r\n", 400, "no-trailers"),
+        (CHUNKED + b"0\r\na: b\r\nc: d\r\n", 400, "no-trailers"),
+        (CHUNKED + b"0\r\na: %s" % (b"b" * 20_000), 431, "headers-too-large"),
+        (CHUNKED + b"3;%s" % (b"a" * 20_000), 431, "headers-too-large"),
+        (CHUNKED + b"0" * 20_000, 431, "headers-too-large"),
+        (CHUNKED + b"1\r\nx\r\n" * 900 + b"1;%s\r\n" % (b"a" * 20_000), 431, "headers-too-large"),
+        (b"\r\n" * 20_000, 431, "headers-too-large"),
         (b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n", 400, "not-http"),
     ],
 )
@@ -231,3 +264,120 @@ def test_one_connection_too_many(serve):
         assert server.refused == ["overloaded"]
         first.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert first.recv(1000).startswith(b"HTTP/1.1 200 ")
+
+
+def test_connections_far_beyond_the_limit_are_closed_at_once(serve):
+    """Each that is told so lingers, and takes a descriptor: only some are told."""
+    server = serve(most_connections=2)
+    peers = [server.connect() for _ in range(2 + 2 * SPARE_CONNECTIONS)]
+    try:
+        until(lambda: len(server.refused) == 2 * SPARE_CONNECTIONS)
+        assert server.connections() <= 2 + SPARE_CONNECTIONS + 1
+        assert server.app.seen == 0
+    finally:
+        for peer in peers:
+            peer.close()
+
+
+def test_a_body_in_chunks_may_be_long(serve):
+    """Chunk sizes count, but in proportion to what comes with them."""
+    server = serve(most_header_bytes=2000)
+    for chunk, number, status in ((b"x" * 1000, 1, 200), (b"x", 40, 200), (b"x", 100, 431), (b"x" * 10_000, 1, 413)):
+        with server.connect() as peer:
+            peer.sendall(CHUNKED + b"%x\r\n%b\r\n" % (len(chunk), chunk) * number)
+            if status == 200:
+                peer.sendall(b"0\r\n\r\n")
+            assert read_answer(peer) == status
+
+
+def test_many_requests_one_after_the_other_do_not_add_up(serve):
+    server = serve(most_header_bytes=500)
+    with server.connect() as peer:
+        for request in (b"GET / HTTP/1.1\r\nA: %s\r\n\r\n" % (b"a" * 300), CHUNKED + b"3;a=b\r\nabc\r\n0\r\n\r\n\r\n"):
+            for _ in range(20):
+                peer.sendall(request)
+                assert read_answer(peer) == 200
+
+
+UNFINISHED = b"GET / HTTP/1.1\r\nHost: x\r\nA: "
+
+
+def test_what_all_connections_hold_has_a_limit(serve):
+    """Those that have been arriving for longest are given up; whoever sends a whole request is served."""
+    server = serve(most_held_bytes=100_000)
+    peers = []
+    try:
+        for _ in range(30):
+            peers.append(server.connect())
+            peers[-1].sendall(UNFINISHED + b"a" * 10_000)
+            with server.connect() as other:
+                other.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc")
+                assert other.recv(1000).startswith(b"HTTP/1.1 200 ")
+        assert 20 <= server.refused.count("overloaded") < 30
+        assert read_all(peers[0]).startswith(b"HTTP/1.1 503 ")
+        peers[-1].sendall(b"\r\n\r\n")
+        assert peers[-1].recv(1000).startswith(b"HTTP/1.1 200 ")
+    finally:
+        for peer in peers:
+            peer.close()
+
+
+def test_requests_that_wait_for_their_turn_are_held_too(serve):
+    """They are dropped if there is no more memory; the one that is being answered is answered."""
+    server = serve(most_held_bytes=100_000)
+    first = b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n"
+    waiting = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n" + bytes(900)
+    peers = [server.connect() for _ in range(30)]
+    try:
+        for number, peer in enumerate(peers, 1):
+            peer.sendall(first)
+            until(lambda number=number: server.app.seen == number)
+            peer.sendall(waiting * 10)
+        until(lambda: "overloaded" in server.refused)
+        server.app.allowed.set()
+        assert read_all(peers[0]).count(b"HTTP/1.1 200 ") == 1
+    finally:
+        server.app.allowed.set()
+        for peer in peers:
+            peer.close()
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n\r\n",
+        b"GET /early HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n",
+    ],
+)
+def test_a_connection_on_which_nothing_comes_ends(serve, begun):
+    """uvicorn forgets to end those on which something came after an answer."""
+    server = serve(request_seconds=0.3)
+    with server.connect() as peer:
+        peer.sendall(begun)
+        assert peer.recv(1000).startswith(b"HTTP/1.1 200 ")
+        peer.sendall(b"abc" if b"early" in begun else b"\r\n")
+        peer.settimeout(60)
+        assert peer.recv(1000) == b""
+    until(lambda: server.connections() == 0)
+
+
+def test_a_body_after_its_answer_is_thrown_away_but_not_for_ever(serve):
+    server = serve(linger_bytes=1 << 20)
+    with server.connect() as peer:
+        peer.sendall(b"POST /early HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n")
+        assert peer.recv(1000).startswith(b"HTTP/1.1 200 ")
+        with pytest.raises(ConnectionError):
+            send_for_a_minute(peer)
+    until(lambda: server.connections() == 0)
+
+
+def test_an_answer_is_sent_as_it_is_taken(serve):
+    """Only a piece of it is held for somebody who does not read."""
+    server = serve()
+    with server.connect() as peer:
+        peer.sendall(b"GET /big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        until(lambda: server.app.seen == 1)
+        (connection,) = server.running.server_state.connections
+        until(lambda: connection.flow.write_paused)
+        assert connection.transport._inner.get_write_buffer_size() < 1 << 18
+        assert len(read_all(peer)) > 1 << 24

@@ -14,6 +14,8 @@ from starlette.types import Receive, Scope, Send
 
 __all__ = ["EXCEPTION_HANDLERS", "Answer", "json_answer", "problem"]
 
+_PIECE = 1 << 16
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -31,7 +33,11 @@ class Answer:
             app.state.metrics.refused(self.problem)
         length = (b"content-length", b"%d" % len(self.body))
         await send({"type": "http.response.start", "status": self.status, "headers": [length, *self.headers]})
-        await send({"type": "http.response.body", "body": self.body})
+        end = max(0, len(self.body) - 1) // _PIECE * _PIECE
+        for start in range(0, end, _PIECE):  # to somebody who does not read, no more than a piece is buffered
+            piece = self.body[start : start + _PIECE]
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": self.body[end:]})
 
 
 def json_answer(document: Mapping[str, Any], *, status: int = 200) -> Answer:

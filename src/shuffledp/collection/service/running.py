@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import socket
 import ssl
@@ -15,15 +16,35 @@ from typing import Any
 import uvicorn
 
 from shuffledp.collection.service.connections import guarded_connections
+from shuffledp.collection.service.descriptors import reserve_connections
 from shuffledp.collection.service.logs import event
 from shuffledp.collection.service.settings import ServerSettings
 from shuffledp.errors import DataError, OutputError
 
-__all__ = ["listen", "serve"]
+__all__ = ["clean_stop", "listen", "serve"]
 
 _BACKLOG = 2048
 _SEND_BYTES = 1 << 17
 """What the system holds of an answer: who reads slowly is seen to read only when this is nearly empty."""
+
+
+@contextmanager
+def clean_stop() -> Iterator[None]:
+    """For a process that starts a server and serves: asked to stop by SIGTERM, it ends with status 0 at any moment.
+
+    Before ``serve`` takes over there is nothing to clean up: whatever a start leaves behind, it leaves behind when the
+    machine fails too, and the next start deals with it. After it, Python ends, and a signal must not end it otherwise.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    try:
+        yield
+    except BaseException:
+        signal.signal(signal.SIGTERM, before)
+        raise
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -58,8 +79,9 @@ def serve(
     config = uvicorn.Config(
         app,
         http=guarded_connections(
-            most_connections=settings.connections,
+            most_connections=reserve_connections(settings.connections),
             request_seconds=settings.request_seconds,
+            most_held_bytes=settings.connection_megabytes << 20,
             refused=app.state.metrics.refused,
         ),
         ws="none",

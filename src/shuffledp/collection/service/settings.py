@@ -39,7 +39,10 @@ class ServerSettings:
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     connections: int = 4096
-    """More at a time are answered with 503."""
+    """More at a time are answered with 503; fewer, if the process may not open as many files."""
+    connection_megabytes: int = 64
+    """Requests of all connections together may hold so much memory before they are processed: headers, and bodies
+    that wait. If they hold more, those that have been arriving for longest are answered with 503."""
     request_seconds: float = 30.0
     """A request has to arrive in about this time."""
     shutdown_seconds: float = 20.0
@@ -53,7 +56,7 @@ class ServerSettings:
             raise ParameterError("TLS needs both tls_certificate and tls_key.")
         if self.log_level not in ("debug", "info", "warning", "error"):
             raise ParameterError(f"log_level must be debug, info, warning or error, not {self.log_level!r}.")
-        check_positive(self, "connections", "request_seconds", "shutdown_seconds")
+        check_positive(self, "connections", "connection_megabytes", "request_seconds", "shutdown_seconds")
 
 
 def check_positive(settings: Any, *names: str) -> None:
