@@ -11,7 +11,7 @@ import typer
 
 from shuffledp.cli.options import JsonOption, whole_number
 from shuffledp.cli.screen import print_json, say
-from shuffledp.cli.serve_analyzer import fail_for_each, serve_analyzer
+from shuffledp.cli.serve_analyzer import fail_for_each, say_fewer_connections, serve_analyzer
 from shuffledp.errors import MissingPackageError
 
 if TYPE_CHECKING:
@@ -80,19 +80,23 @@ serve_app.command("analyzer")(serve_analyzer)  # it imports what opens messages 
 
 
 def _check(settings: ShufflerSettings, as_json: bool) -> None:
+    from shuffledp.collection.service.descriptors import possible_connections
     from shuffledp.collection.shuffler.server import check_shuffler, check_store_of
 
     key, book = check_shuffler(settings)
     check_store_of(settings)
+    connections = possible_connections(settings.connections)
     refused = [str(each) for each in book.refused]
     tasks = [{"task": each.name, "name": each.task.name, "closes": each.task.closes.isoformat()} for each in book]
     if as_json:
-        print_json({"role": "shuffler", "key": key.public.id, "tasks": tasks, "refused": refused})
+        told = {"role": "shuffler", "key": key.public.id, "tasks": tasks, "refused": refused}
+        print_json(told | {"connections": connections})
     else:
         others = f", but for {_counted(len(refused), 'file')} of tasks" if refused else ""
         say(f"The shuffler with the key {key.public.id} is in order{others}; it serves {_counted(len(tasks), 'task')}.")
         for each in tasks:
             say(f"{each['task'][:16]}  closes {each['closes']}  {each['name']}")
+        say_fewer_connections(settings.connections, connections)
     fail_for_each(refused)
 
 

@@ -15,7 +15,7 @@ from shuffledp.cli.screen import one_line, print_json, say
 if TYPE_CHECKING:
     from shuffledp.collection.analyzer.settings import AnalyzerSettings
 
-__all__ = ["fail_for_each", "serve_analyzer"]
+__all__ = ["fail_for_each", "say_fewer_connections", "serve_analyzer"]
 
 
 def serve_analyzer(
@@ -63,8 +63,9 @@ def serve_analyzer(
 
 def _check(settings: AnalyzerSettings, as_json: bool) -> None:
     from shuffledp.collection.analyzer.overview import overview
+    from shuffledp.collection.service.descriptors import possible_connections
 
-    told = overview(settings)
+    told = overview(settings) | {"connections": possible_connections(settings.connections)}
     if as_json:
         print_json(told)
     else:
@@ -76,7 +77,17 @@ def _check(settings: AnalyzerSettings, as_json: bool) -> None:
         for name, spent in told["populations"].items():
             shown = "?" if spent["spent_epsilon"] is None else f"{spent['spent_epsilon']:.4g}"
             say(f"{name}: epsilon {shown} of {spent['epsilon']:g} spent in {spent['releases']:,} releases.")
+        say_fewer_connections(settings.connections, told["connections"])
     fail_for_each(told["refused"])
+
+
+def say_fewer_connections(wanted: int, possible: int) -> None:
+    """A line if the limit on open files leaves fewer connections than the settings ask for."""
+    if possible < wanted:
+        say(
+            f"Only {possible:,} of {wanted:,} connections are possible: raise the hard limit on open files "
+            "(ulimit -Hn, LimitNOFILE= of systemd) or lower the setting connections."
+        )
 
 
 def fail_for_each(problems: Sequence[str]) -> None:
