@@ -270,7 +270,8 @@ def send(port: int, path: str, file: str, connections: int, seconds: float) -> d
 
 
 async def _send(port: int, path: str, body: bytes, connections: int, seconds: float) -> dict[str, Any]:
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    kind = "Content-Type: application/octet-stream\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{kind}Content-Length: {len(body)}\r\n\r\n".encode()
     sending = _Sending(head + body[: _ID.start], body[_ID.stop :], time.perf_counter() + seconds)
     loop = asyncio.get_running_loop()
     for _ in range(connections):

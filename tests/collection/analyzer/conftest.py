@@ -174,10 +174,11 @@ class Client:
     def __init__(self, port: int) -> None:
         self.port = port
 
-    def request(self, method: str, path: str, content: Any = None) -> Reply:
+    def request(self, method: str, path: str, content: Any = None, headers: dict[str, str] | None = None) -> Reply:
+        kind = "application/octet-stream" if "/chunks/" in path else "application/json"
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
-            connection.request(method, path, content)
+            connection.request(method, path, content, {"Content-Type": kind} | (headers or {}))
             return Reply(connection.getresponse())
         finally:
             connection.close()

@@ -333,3 +333,47 @@ def test_not_ready_while_nothing_can_be_written(client, monkeypatch):
     assert client.get("/readyz").status == 200
     monkeypatch.setattr(receiving, "_write", full)
     check_problem(client.get("/readyz"), 503, "not-ready")
+
+
+class TestOrigins:
+    """Web pages may read releases, and nothing else; the types of bodies are those that a page must ask for."""
+
+    PAGE = "https://survey.example"
+
+    def test_releases_are_for_every_page(self, serve, batch):
+        client = serve()
+        client.deliver(batch)
+        client.wait(batch)
+        for form in ("", ".csv", "/page"):
+            address = f"/v1/releases/{batch.task.id.hex()}{form}"
+            for origin in ({}, {"Origin": self.PAGE}):
+                answer = client.request("GET", address, headers=origin)
+                assert answer.status == 200
+                assert answer.headers["access-control-allow-origin"] == "*"
+        assert client.request("GET", f"/v1/releases/{'0' * 64}").headers["access-control-allow-origin"] == "*"
+        answer = client.request("OPTIONS", address, headers={"Origin": self.PAGE})
+        check_problem(answer, 403, "origin-not-allowed")
+
+    def test_nothing_else_is(self, serve, batch):
+        client = serve()
+        page = {"Origin": self.PAGE}
+        for method, address, content in (
+            ("PUT", path(batch), batch.signed),
+            ("PUT", path(batch, 0), batch.chunks[0]),
+            ("GET", path(batch), None),
+            ("GET", "/metrics", None),
+        ):
+            answer = client.request(method, address, content, page)
+            check_problem(answer, 403, "origin-not-allowed")
+            assert "access-control-allow-origin" not in answer.headers
+        check_problem(client.get(path(batch)), 404, "no-batch")
+
+    def test_other_types_are_refused(self, serve, batch):
+        client = serve()
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "", "application/octet-stream"):
+            check_problem(client.request("PUT", path(batch), batch.signed, {"Content-Type": kind}), 415, "wrong-type")
+        assert client.put(path(batch), batch.signed).status == 201
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "", "application/json"):
+            answer = client.request("PUT", path(batch, 0), batch.chunks[0], {"Content-Type": kind})
+            check_problem(answer, 415, "wrong-type")
+        assert client.put(path(batch, 0), batch.chunks[0]).status == 201

@@ -37,7 +37,8 @@ class Sender:
     def __init__(self, batch, place: int, length: int | None) -> None:
         self.pieces: asyncio.Queue = asyncio.Queue()
         self.asked = 0
-        headers = [] if length is None else [(b"content-length", b"%d" % length)]
+        headers = [(b"content-type", b"application/octet-stream")]
+        headers += [] if length is None else [(b"content-length", b"%d" % length)]
         parameters = {"task": batch.task.id.hex(), "index": str(place)}
         scope = {"type": "http", "method": "PUT", "headers": headers, "path_params": parameters}
         self.request = Request(scope, self._receive)

@@ -14,7 +14,7 @@ from shuffledp.collection.canonical import canonical
 from shuffledp.collection.keys import SigningKey, to_base64
 from shuffledp.errors import ParameterError
 
-KNOWN = {200, 201, 400, 403, 404, 405, 409, 413, 422}
+KNOWN = {200, 201, 400, 403, 404, 405, 409, 413, 415, 422}
 MANIFESTS, REQUESTS = 6000, 3000
 
 
@@ -90,6 +90,8 @@ async def ask(app, method: str, path: str, body: list[bytes], length: bytes | No
         sent.append(message)
 
     headers = [] if length is None else [(b"content-length", length)]
+    kind = b"application/octet-stream" if "/chunks/" in path else b"application/json"
+    headers += [(b"content-type", kind)] if random.random() < 0.9 else []
     scope = {
         "type": "http",
         "method": method,

@@ -5,6 +5,7 @@ import json
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -34,6 +35,7 @@ if not any(group.name == "serve" for group in main.app.registered_groups):
     main.app.add_typer(serve_app, name="serve")
 """
 WAIT_SECONDS = 30.0
+BINARY = {"Content-Type": "application/octet-stream"}
 
 
 @pytest.fixture(name="until")
@@ -256,6 +258,21 @@ class Reply:
         return self.content.decode()
 
 
+@pytest.fixture
+def exchange():
+    """Send bytes to a port; everything that comes back."""
+
+    def run(port: int, content: bytes) -> bytes:
+        received = b""
+        with socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS) as connection:
+            connection.sendall(content)
+            while piece := connection.recv(1 << 16):
+                received += piece
+        return received
+
+    return run
+
+
 class Served:
     """A shuffler that is served by a thread of this process."""
 
@@ -276,7 +293,7 @@ class Served:
     def request(self, method: str, path: str, content=None, headers=None) -> Reply:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_SECONDS)
         try:
-            connection.request(method, path, content, headers or {})
+            connection.request(method, path, content, BINARY | (headers or {}))
             return Reply(connection.getresponse())
         finally:
             connection.close()
@@ -349,7 +366,7 @@ class Process:
     def request(self, method: str, path: str, body: bytes | None = None, headers=None):
         connection = self.connection()
         try:
-            connection.request(method, path, body, headers or {})
+            connection.request(method, path, body, BINARY | (headers or {}))
             answer = connection.getresponse()
             return answer.status, dict(answer.headers), answer.read()
         finally:

@@ -14,6 +14,8 @@ import pytest
 from shuffledp.collection.store.interface import Incoming, RoundState
 from shuffledp.collection.store.sqlite import SqliteStore
 
+BINARY = {"Content-Type": "application/octet-stream"}
+
 
 class Devices:
     """Many devices that send a report each, over as many connections as there are threads."""
@@ -34,7 +36,7 @@ class Devices:
                 body = self.todo.pop()
             start = time.perf_counter()
             try:
-                connection.request("POST", self.path, body)
+                connection.request("POST", self.path, body, BINARY)
                 answer = connection.getresponse()
                 answer.read()
             except (OSError, ConnectionError):
@@ -276,7 +278,7 @@ def test_over_tls(place, start, tmp_path):
     import http.client
 
     connection = http.client.HTTPSConnection("localhost", process.port, context=context, timeout=20)
-    connection.request("POST", f"/v1/tasks/{form.task_id.hex()}/reports", place.report(form))
+    connection.request("POST", f"/v1/tasks/{form.task_id.hex()}/reports", place.report(form), BINARY)
     assert connection.getresponse().status == 201
     assert connection.sock.version() == "TLSv1.3"
     assert not connection.sock.session.has_ticket  # it would tell which reports are of one device
@@ -321,7 +323,8 @@ def test_slow_and_silent_and_too_many_connections(place, start):
     form = place.task()
     process = start(request_seconds=0.3, connections=5)
     address = ("127.0.0.1", process.port)
-    head = f"POST /v1/tasks/{form.task_id.hex()}/reports HTTP/1.1\r\nHost: x\r\nContent-Length: {form.size}\r\n"
+    path = f"/v1/tasks/{form.task_id.hex()}/reports"
+    head = f"POST {path} HTTP/1.1\r\nContent-Type: application/octet-stream\r\nContent-Length: {form.size}\r\n"
     for begun in (b"", b"POST /v1", head.encode(), head.encode() + b"\r\nSDPR"):
         with socket.create_connection(address, timeout=10) as connection:
             connection.sendall(begun)

@@ -10,6 +10,8 @@ import pytest
 from shuffledp.collection.shuffler import room
 from shuffledp.collection.store.interface import StoreError
 
+BINARY = "Host: x\r\nContent-Type: application/octet-stream\r\n"
+
 
 def check_problem(answer, status: int, name: str) -> None:
     assert answer.status_code == status
@@ -80,7 +82,7 @@ def test_too_long_without_saying_so_stops_early(place, serve):
     form = place.task()
     here = serve()
     with socket.create_connection(("127.0.0.1", here.port), timeout=20) as connection:
-        head = f"POST /v1/tasks/{form.task_id.hex()}/reports HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        head = f"POST /v1/tasks/{form.task_id.hex()}/reports HTTP/1.1\r\n{BINARY}Transfer-Encoding: chunked\r\n\r\n"
         connection.sendall(head.encode() + b"%x\r\n" % (form.size + 1) + b"x" * (form.size + 1) + b"\r\n")
         received = b""
         while piece := connection.recv(4096):
@@ -143,7 +145,7 @@ def test_slow_senders_take_no_room_from_quick_ones(place, serve, until):
     form = place.task(size=10)
     here = serve(waiting_reports=1, waiting_seconds=0.05)
     here.shuffler.room._most_bytes = form.size * 3 // 2
-    head = f"POST /v1/tasks/{form.task_id.hex()}/reports HTTP/1.1\r\nHost: x\r\nContent-Length: {form.size}\r\n\r\n"
+    head = f"POST /v1/tasks/{form.task_id.hex()}/reports HTTP/1.1\r\n{BINARY}Content-Length: {form.size}\r\n\r\n"
     slow = [socket.create_connection(("127.0.0.1", here.port), timeout=20) for _ in range(3)]
     for each in slow:
         each.sendall(head.encode() + b"SDPR")
@@ -160,7 +162,7 @@ def test_slow_senders_are_sent_away_when_memory_is_short(place, serve, until, mo
     form = place.task(size=10)
     here = serve()
     here.shuffler.room._most_bytes = form.size * 3 // 2
-    head = f"POST /v1/tasks/{form.task_id.hex()}/reports HTTP/1.1\r\nHost: x\r\nContent-Length: {form.size}\r\n\r\n"
+    head = f"POST /v1/tasks/{form.task_id.hex()}/reports HTTP/1.1\r\n{BINARY}Content-Length: {form.size}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", here.port), timeout=20) as slow:
         slow.sendall(head.encode() + place.report(form)[:-1])
         until(lambda: here.shuffler.room.bytes == form.size - 1)

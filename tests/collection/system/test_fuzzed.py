@@ -27,6 +27,7 @@ HEADERS = [
     b"Connection: close", b"Connection: upgrade", b"Upgrade: websocket", b"Upgrade: h2c", b"Host: \x01", b"Host:",
     b"Authorization: Bearer \xff\xfe", b"Authorization: Bearer " + b"t" * 40, b"X: " + b"x" * 5000, b"Accept: */*",
     b"Content-Type: text/html", b"Content-Encoding: gzip", b"Range: bytes=0-", b"no header at all", b" folded", b"\x00",
+    b"Origin: null",
 ]  # fmt: skip
 SHUFFLER_PATHS = ["/v1/tasks/{}", "/v1/tasks/{}/reports", "/healthz", "/readyz", "/metrics"]
 ANALYZER_PATHS = [
@@ -112,14 +113,16 @@ class Fuzzer:
 
     @staticmethod
     def put(path: str, body: bytes, method: bytes = b"PUT") -> bytes:
-        head = b"%b %b HTTP/1.1\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
-        return head % (method, path.encode(), len(body)) + body
+        kind = b"application/json" if method == b"PUT" and "/chunks/" not in path else b"application/octet-stream"
+        head = b"%b %b HTTP/1.1\r\nConnection: close\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n"
+        return head % (method, path.encode(), kind, len(body)) + body
 
     def request(self, paths: list[str]) -> tuple[bytes, bool]:
         """A request of which something is odd, mostly; and whether it is whole, so that an answer is due."""
         body, odd = self.body(), random.random() < 0.3
         method = random.choice(METHODS) if random.random() < 0.2 else random.choice(["POST", "PUT", "GET"])
         headers = [b"Host: x", b"Connection: close", *(random.sample(HEADERS, random.randint(1, 3)) if odd else ())]
+        headers.append(b"Content-Type: " + random.choice([b"application/octet-stream", b"application/json"]))
         if random.random() < 0.1:
             headers.append(b"Transfer-Encoding: chunked")
             body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)

@@ -17,6 +17,7 @@ from shuffledp.collection.analyzer.releasing import ReleaseKeeper
 from shuffledp.collection.analyzer.server import Analyzer
 from shuffledp.collection.service.downloads import FileAnswer
 from shuffledp.collection.service.health import health_routes
+from shuffledp.collection.service.origins import guard_origins
 from shuffledp.collection.service.problems import EXCEPTION_HANDLERS, Answer, problem
 
 __all__ = ["create_app"]
@@ -82,6 +83,7 @@ def create_app(analyzer: Analyzer) -> Starlette:
     app = Starlette(routes=routes, exception_handlers=EXCEPTION_HANDLERS, lifespan=lifespan)
     app.router.redirect_slashes = False  # a redirection would repeat what the client calls this host
     app.state.metrics = analyzer.metrics
+    guard_origins(app, public="/v1/releases/")
     return app
 
 

@@ -18,6 +18,7 @@ from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.service.bodies import DisconnectedError, TooLongError, declared_length, read_body
 from shuffledp.collection.service.logs import event
 from shuffledp.collection.service.metrics import Metrics
+from shuffledp.collection.service.origins import WRONG_TYPE, has_type
 from shuffledp.collection.service.problems import Answer, json_answer, problem
 from shuffledp.errors import ParameterError
 
@@ -97,6 +98,8 @@ class Arrivals:
     async def _put_manifest(self, request: Request) -> Answer:
         if self._stopping:
             return _STOPPING
+        if not has_type(request.scope, b"application/json"):
+            return _unread(request, WRONG_TYPE)
         task_id = read_task_id(request.path_params["task"])
         task = self._tasks.get(task_id) if task_id else None
         if task is None or task_id is None:
@@ -126,6 +129,8 @@ class Arrivals:
     async def _put_chunk(self, request: Request) -> Answer:
         if self._stopping:
             return _STOPPING
+        if not has_type(request.scope, b"application/octet-stream"):
+            return _unread(request, WRONG_TYPE)
         task_id = read_task_id(request.path_params["task"])
         index = _read_index(request.path_params["index"])
         if task_id is None or index is None:
@@ -207,7 +212,7 @@ def _unread(request: Request, answer: Answer) -> Answer:
     told = declared_length(request.scope)
     if (told is not None and told <= _SHORT) or _CLOSE in answer.headers:
         return answer
-    return Answer(answer.status, answer.body, (*answer.headers, _CLOSE))
+    return Answer(answer.status, answer.body, (*answer.headers, _CLOSE), answer.problem)
 
 
 async def _durably(function: Callable[..., Answer], *arguments: Any) -> Answer:

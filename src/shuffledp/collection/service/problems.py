@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 __all__ = ["EXCEPTION_HANDLERS", "Answer", "json_answer", "problem"]
 
 _PIECE = 1 << 16
+_NO_CONTENT = 204  # which has no length either
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Answer:
         """Send it."""
         if self.problem and (app := scope.get("app")) is not None and hasattr(app.state, "metrics"):
             app.state.metrics.refused(self.problem)
-        length = (b"content-length", b"%d" % len(self.body))
-        await send({"type": "http.response.start", "status": self.status, "headers": [length, *self.headers]})
+        lengths = [] if self.status == _NO_CONTENT else [(b"content-length", b"%d" % len(self.body))]
+        await send({"type": "http.response.start", "status": self.status, "headers": [*lengths, *self.headers]})
         end = max(0, len(self.body) - 1) // _PIECE * _PIECE
         for start in range(0, end, _PIECE):  # to somebody who does not read, no more than a piece is buffered
             piece = self.body[start : start + _PIECE]

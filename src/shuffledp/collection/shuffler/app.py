@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from shuffledp.collection.service.health import health_routes
+from shuffledp.collection.service.origins import guard_origins
 from shuffledp.collection.service.problems import EXCEPTION_HANDLERS, Answer
 from shuffledp.collection.shuffler.reports import UNKNOWN_TASK, ReportEndpoint
 from shuffledp.collection.shuffler.server import Shuffler
@@ -55,4 +56,5 @@ def create_app(shuffler: Shuffler) -> Starlette:
     app = Starlette(routes=routes, exception_handlers=EXCEPTION_HANDLERS, lifespan=lifespan)
     app.router.redirect_slashes = False
     app.state.metrics = shuffler.metrics
+    guard_origins(app, origins=shuffler.settings.origins)
     return app

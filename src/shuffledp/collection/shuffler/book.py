@@ -17,6 +17,12 @@ from shuffledp.errors import DataError, ParameterError
 
 __all__ = ["KnownTask", "TaskBook", "load_task"]
 
+_HEADERS = (
+    (b"content-type", b"application/json"),
+    (b"cache-control", b"no-cache"),
+    (b"x-content-type-options", b"nosniff"),
+)
+
 
 @dataclass(frozen=True)
 class KnownTask:
@@ -48,7 +54,7 @@ def load_task(path: Path, authors: Sequence[VerifyingKey], shuffler: VerifyingKe
     if task.shuffler != shuffler:
         raise ParameterError(f"The task {path} is for the shuffler's key {task.shuffler.id}, not for {shuffler.id}.")
     wanted = ReportFormat.of(task)
-    answer = Answer(200, content, ((b"content-type", b"application/json"),))
+    answer = Answer(200, content, _HEADERS)
     return KnownTask(task, wanted, wanted.size, task.opens.timestamp(), task.closes.timestamp(), answer)
 
 

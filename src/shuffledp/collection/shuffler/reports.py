@@ -9,6 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from shuffledp.collection.service.bodies import DisconnectedError, TooLongError, declared_length, header
 from shuffledp.collection.service.metrics import Metrics
+from shuffledp.collection.service.origins import WRONG_TYPE, has_type
 from shuffledp.collection.service.problems import Answer, problem
 from shuffledp.collection.shuffler.book import KnownTask, TaskBook
 from shuffledp.collection.shuffler.enrolment import TokenFolder, bearer_token, token_hash
@@ -92,6 +93,8 @@ class ReportEndpoint:
         known = self._book.get(scope["path_params"]["task"])
         if known is None:
             return UNKNOWN_TASK
+        if not has_type(scope, b"application/octet-stream"):
+            return WRONG_TYPE
         refusal = self._refuse_early(known)
         if refusal is not None:
             return refusal
@@ -147,4 +150,4 @@ def _too_long(known: KnownTask) -> Answer:
     return problem(413, "too-long", f"A report of this task has {known.size:,} bytes; this is longer.", close=True)
 
 
-_STATUSES = (200, 201, 401, 403, 404, 409, 410, 413, 422, 429, 499, 503)
+_STATUSES = (200, 201, 401, 403, 404, 409, 410, 413, 415, 422, 429, 499, 503)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -14,6 +15,7 @@ from shuffledp.errors import ParameterError
 __all__ = ["ShufflerSettings"]
 
 _LEAST_MEMORY = 16
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 _STORES = "store must be 'sqlite' (with store_folder) or 'postgres' (with store_dsn_file)"
 
 
@@ -46,6 +48,8 @@ class ShufflerSettings(ServerSettings):
     """Memory of SQLite for pages of all rounds together; the rounds that collect share it equally."""
     enrolment: Path | None = None
     """A folder with ``TASK.tokens``, the hashes of one-time tokens; if set, every report of every task needs one."""
+    origins: tuple[str, ...] = ()
+    """Origins of web pages that may report, such as https://survey.example; requests of other pages get 403."""
     reports_per_second: float = 0.0
     """More are answered with 429; 0 for any number. It is one limit for all: limits by address would need addresses."""
     burst: int = 1000
@@ -77,6 +81,8 @@ class ShufflerSettings(ServerSettings):
         needed = {"sqlite": self.store_folder, "postgres": self.store_dsn_file}.get(self.store)
         if needed is None or (self.store_folder and self.store_dsn_file):
             raise ParameterError(f"{_STORES}, and only that; it is {self.store!r}.")
+        for origin in self.origins:
+            _check_origin(origin)
         if not 0 <= self.reports_per_second < float("inf"):
             raise ParameterError(f"reports_per_second must not be negative, as {self.reports_per_second} is.")
         if not 0 <= self.grace_seconds < float("inf"):
@@ -100,6 +106,26 @@ def _split(analyzer: str) -> tuple[SplitResult, str]:
     if address.scheme not in ("http", "https") or not host or address.query or address.fragment or port == 0:
         raise ParameterError(f"analyzer must be an address like https://analyzer.example, not {analyzer!r}.")
     return address, host
+
+
+def _check_origin(origin: str) -> None:
+    """Refuse what a browser would never send as the origin of a page, or what anybody on the way could change."""
+    wrong = ParameterError(
+        f"origins must list origins such as https://survey.example, exactly as browsers send them, not {origin!r}."
+    )
+    try:
+        parts = urlsplit(origin)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise wrong from None
+    shown = f"[{host}]" if ":" in host else host
+    exact = f"{parts.scheme}://{shown}" + (f":{port}" if port is not None else "")
+    if origin != exact or parts.scheme not in _DEFAULT_PORTS or not re.fullmatch(r"[a-z0-9._:-]+", host):
+        raise wrong
+    if port is not None and (port == 0 or port == _DEFAULT_PORTS[parts.scheme]):
+        raise wrong
+    if parts.scheme == "http" and not _is_loopback(host):
+        raise ParameterError(f"Pages of {origin} could be changed on their way to users: origins must be https.")
 
 
 def _is_loopback(host: str) -> bool:
