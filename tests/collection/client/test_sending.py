@@ -8,6 +8,7 @@ import ssl
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 from cryptography import x509
@@ -15,6 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from shuffledp.collection.client import connection
 from shuffledp.collection.client.sending import Connection, Patience, deliver
 from shuffledp.errors import DataError, ParameterError, RefusedError, UnreachableError
 
@@ -65,6 +67,40 @@ def test_what_the_server_asks_for_is_waited_for(server, pauses, quick):
     send(server, pauses, patience=quick)
     assert 7 < pauses[0] < 8
     assert max(pauses[1:]) <= 2
+
+
+def test_a_date_is_waited_for(server, pauses, quick):
+    """As proxies may send it."""
+    later = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
+    server.answers = [(503, {"Retry-After": later})]
+    send(server, pauses, patience=quick)
+    assert 20 < pauses[0] < 32
+
+
+DATE = "Sun, 06 Nov 1994 08:49:37 GMT"
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        (None, None), ("", None), ("0", 0), ("120", 120), (" 120 ", 120), ("999999999999", 86_400), ("9" * 21, None),
+        ("-1", None), ("1.5", None), ("1e9", None), ("0x10", None), ("\u0661", None), ("nan", None), ("inf", None),
+        ("Sun, 06 Nov 1994 08:50:37 GMT", 60), ("Sunday, 06-Nov-94 08:50:37 GMT", 60), ("Sun Nov  6 08:50:37 1994", 60),
+        (DATE, 0), ("Sun, 06 Nov 1994 08:49:36 GMT", 0), ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 86_400), ("Fri, 31 Dec 99999 23:59:59 GMT", None),
+        ("Sun, 99 Nov 1994 08:50:37 GMT", None), ("soon", None), ("06 Nov", None),
+        ("Sun, 06 Nov 1994" + " " * 9999, None),
+    ],
+)  # fmt: skip
+def test_retry_after(header, seconds):
+    assert connection._retry_after(header, DATE) == seconds
+
+
+def test_a_date_is_compared_with_that_of_the_answer_or_with_the_clock():
+    later = format_datetime(datetime.now(UTC) + timedelta(seconds=600), usegmt=True)
+    for date in (None, "", "nonsense"):
+        assert 500 < connection._retry_after(later, date) <= 600
+    assert connection._retry_after(later, DATE) == 86_400
 
 
 def test_a_server_that_asks_for_too_much_time(server, pauses, quick):

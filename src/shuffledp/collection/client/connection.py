@@ -9,9 +9,12 @@ import re
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -24,6 +27,8 @@ _MOST_ANSWER = 1 << 16
 _PROBLEM = "urn:shuffledp:problem:"
 _PATH = re.compile("[A-Za-z0-9._~/%-]*")
 _LONGEST = 10  # times the timeout
+_LONGEST_RETRY = 86_400.0
+_LONGEST_DATE = 64
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ class Answer:
     """The name of the problem, if a server of shuffledp said it."""
     detail: str = ""
     retry_after: float | None = None
+    """Seconds until it should be asked again, if it said so."""
 
     @property
     def sentence(self) -> str:
@@ -211,7 +217,7 @@ def _answer(response: http.client.HTTPResponse, content: bytes) -> Answer:
         accepted=accepted,
         problem=kind.removeprefix(_PROBLEM) if kind.startswith(_PROBLEM) and not accepted else None,
         detail="".join(each for each in str(told)[:300] if each.isprintable()),
-        retry_after=_seconds(response.getheader("Retry-After")),
+        retry_after=_retry_after(response.getheader("Retry-After"), response.getheader("Date")),
     )
 
 
@@ -223,6 +229,27 @@ def _document(content: bytes) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _seconds(header: str | None) -> float | None:
-    """As a number of seconds, the form that the shuffler uses; a date is not understood."""
-    return float(header) if header is not None and re.fullmatch("[0-9]{1,9}", header) else None
+def _retry_after(header: str | None, date: str | None) -> float | None:
+    """Seconds until a request should be sent again: an integer, or an HTTP date as proxies send it; at most a day.
+
+    A date is compared with the answer's own, if it has one, since a device's clock may be wrong.
+    """
+    if header is None:
+        return None
+    if re.fullmatch("[0-9]{1,20}", header.strip(), re.ASCII):
+        return min(float(header), _LONGEST_RETRY)
+    then, now = _http_date(header), _http_date(date)
+    if then is None:
+        return None
+    return min(max(0.0, then - (time.time() if now is None else now)), _LONGEST_RETRY)
+
+
+def _http_date(text: str | None) -> float | None:
+    """Seconds since 1970, of any of the three forms of RFC 9110; None if it is none of them."""
+    if text is None or len(text) > _LONGEST_DATE:
+        return None
+    try:
+        date = parsedate_to_datetime(text)
+        return (date if date.tzinfo is not None else date.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
