@@ -129,7 +129,8 @@ def test_the_command_checks_and_says_what_is_wrong(collection, run):
     assert (status, complaint) == (0, "")
     assert "1 tasks" in told
     assert "commute: waiting." in told
-    assert set(json.loads(run("--config", config, "--check", "--json")[1])) == {"tasks", "populations", "refused"}
+    document = json.loads(run("--config", config, "--check", "--json")[1])
+    assert set(document) == {"tasks", "populations", "refused", "connections"}
     status, _, complaint = run("--config", config, "--check", SHUFFLEDP_ANALYZER_COLOUR="red")
     assert status == 2
     assert complaint.startswith("error: Unknown setting 'colour'")
