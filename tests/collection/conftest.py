@@ -1,7 +1,9 @@
 """The keys of a collection's parties, and tasks that they would agree on."""
 
 import dataclasses
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -64,3 +66,26 @@ class Parties:
 @pytest.fixture(scope="session")
 def parties() -> Parties:
     return Parties()
+
+
+@pytest.fixture(scope="session")
+def documented_rounds():
+    """The keys of ``rounds list --json`` on the command-line page, by the server that has them."""
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    table = re.search(r"^### JSON of `rounds list`\n(.*?)(?=^##)", page, re.MULTILINE | re.DOTALL)
+    rows = re.findall(r"^\| `([^`]+)` \| (\w+) \|", table[1], re.MULTILINE)
+    return lambda role: {key for key, of in rows if of in ("all", role)}
+
+
+@pytest.fixture(scope="session")
+def keys_of():
+    """``a.b`` for a key in an object, ``a[].b`` for a key in a list of objects."""
+
+    def leaves(value, path=""):
+        if isinstance(value, dict):
+            return set().union(*(leaves(inner, f"{path}.{key}" if path else key) for key, inner in value.items()))
+        if isinstance(value, list) and value:
+            return set().union(*(leaves(each, f"{path}[]") for each in value))
+        return {path}
+
+    return leaves

@@ -20,6 +20,7 @@ from shuffledp.cli.demo import demo
 from shuffledp.cli.doctor import doctor
 from shuffledp.cli.init import init_app
 from shuffledp.cli.keys import keys_app
+from shuffledp.cli.manage_rounds import rounds_app
 from shuffledp.cli.plan import plan_count, plan_histogram, plan_mean, plan_sum
 from shuffledp.cli.release import release
 from shuffledp.cli.report import report
@@ -56,6 +57,7 @@ app.add_typer(task_app, name="task")
 app.add_typer(keys_app, name="keys")
 app.add_typer(init_app, name="init")
 app.add_typer(serve_app, name="serve")
+app.add_typer(rounds_app, name="rounds")
 app.add_typer(backup_app, name="backup")
 app.add_typer(restore_app, name="restore")
 plan_app.command("count")(plan_count)

@@ -17,14 +17,19 @@ from shuffledp.errors import MissingPackageError
 if TYPE_CHECKING:
     from shuffledp.collection.shuffler.settings import ShufflerSettings
 
-__all__ = ["serve_app", "serve_shuffler", "serve_tokens"]
+__all__ = ["need_packages", "serve_app", "serve_shuffler", "serve_tokens"]
 
 serve_app = typer.Typer(help="The servers of a collection.", no_args_is_help=True)
 
 
 @serve_app.callback()
-def _need_packages() -> None:
+def _serve() -> None:
     """The servers of a collection."""
+    need_packages()
+
+
+def need_packages() -> None:
+    """Refuse to go on without the packages of the servers."""
     for package in ("starlette", "uvicorn", "httptools", "prometheus_client"):
         if find_spec(package) is None:
             raise MissingPackageError(f"Serving needs {package}: pip install 'shuffledp[collection]'.")

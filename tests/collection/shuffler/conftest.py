@@ -233,7 +233,8 @@ class Place:
 
     def files(self) -> set[str]:
         """Everything in the work folder, and the stores of rounds."""
-        return {each.name for each in (self.folder / "work").iterdir() if each.name not in (".lock", ".clock")} | {
+        kept = (".lock", ".clock", "operator.sock")
+        return {each.name for each in (self.folder / "work").iterdir() if each.name not in kept} | {
             each.name for each in (self.folder / "store").glob("round-*")
         }
 

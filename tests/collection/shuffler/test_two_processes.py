@@ -59,6 +59,7 @@ def test_a_report_is_accepted_once_across_both(place, pair, until):
     assert {each.name for name in ("work-1", "work-2") for each in (place.folder / name).iterdir()} == {
         ".clock",
         ".lock",
+        "operator.sock",
     }
 
 

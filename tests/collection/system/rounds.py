@@ -275,7 +275,7 @@ class Round(Rehearsal):
             each.name
             for folder in self.works
             for each in folder.iterdir()
-            if not each.name.startswith((".lock", ".clock"))
+            if not each.name.startswith((".lock", ".clock", "operator.sock"))
         }
         return work | {each.name for each in (self.folder / "reports").glob("round-*")}
 

@@ -12,11 +12,13 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from shuffledp.collection.analyzer.arrivals import Arrivals, read_task_id
+from shuffledp.collection.analyzer.overview import state_of
 from shuffledp.collection.analyzer.receiving import BatchState
 from shuffledp.collection.analyzer.releasing import ReleaseKeeper
 from shuffledp.collection.analyzer.server import Analyzer
 from shuffledp.collection.service.downloads import FileAnswer
 from shuffledp.collection.service.health import health_routes
+from shuffledp.collection.service.operator import OperatorServer
 from shuffledp.collection.service.origins import guard_origins
 from shuffledp.collection.service.problems import EXCEPTION_HANDLERS, Answer, problem
 
@@ -63,10 +65,20 @@ def create_app(analyzer: Analyzer) -> Starlette:
     async def is_ready() -> bool:
         return not analyzer.stopping and await run_in_threadpool(analyzer.batches.is_writable)
 
+    operator = OperatorServer(
+        analyzer.settings.work,
+        "analyzer",
+        lambda _: state_of(analyzer, keeper),
+        {"abandon": keeper.abandon},
+        is_ready,
+    )
+
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         keeper.start()
+        await operator.start()
         yield
+        await operator.stop()
         analyzer.stop()
         await keeper.stop()
         analyzer.close()

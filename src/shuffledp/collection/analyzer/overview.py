@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 from shuffledp.collection.analyzer.agreement import LEDGER, check_agreement
 from shuffledp.collection.analyzer.ledger import spent_in
-from shuffledp.collection.analyzer.receiving import Batch, batches_in
-from shuffledp.collection.analyzer.server import check_analyzer
-from shuffledp.collection.analyzer.settings import AnalyzerSettings, read_budgets
+from shuffledp.collection.analyzer.receiving import Batch, BatchState, batches_in
+from shuffledp.collection.analyzer.releasing import ReleaseKeeper
+from shuffledp.collection.analyzer.server import Analyzer, check_analyzer
+from shuffledp.collection.analyzer.settings import AnalyzerSettings, Budget
+from shuffledp.collection.task import Task
 
-__all__ = ["overview"]
+__all__ = ["overview", "state_of"]
 
 
 def overview(settings: AnalyzerSettings) -> dict[str, Any]:
@@ -19,15 +22,7 @@ def overview(settings: AnalyzerSettings) -> dict[str, Any]:
     tasks = check_analyzer(settings)
     check_agreement(settings.work)
     batches = batches_in(settings.work)
-    populations = {}
-    for name, budget in read_budgets(settings.budgets).items():
-        releases, spent = spent_in(settings.work / LEDGER, name, budget.delta)
-        populations[name] = {
-            "epsilon": budget.epsilon,
-            "delta": budget.delta,
-            "spent_epsilon": spent if math.isfinite(spent) else None,
-            "releases": releases,
-        }
+    populations = {name: _spent(settings.work, name, budget) for name, budget in tasks.budgets.items()}
     return {
         "refused": [str(each) for each in tasks.refused],
         "tasks": [
@@ -35,6 +30,52 @@ def overview(settings: AnalyzerSettings) -> dict[str, Any]:
             for task in tasks
         ],
         "populations": populations,
+    }
+
+
+def state_of(analyzer: Analyzer, keeper: ReleaseKeeper) -> dict[str, Any]:
+    """What the operator of a running analyzer sees: every round, also those whose task is missing, and the budgets."""
+    tasks = {task.id: task for task in analyzer.tasks}
+    batches = {batch.task_id: batch for batch in analyzer.batches.all()}
+    return {
+        "keys": analyzer.tasks.key_ids,
+        "refused_tasks": [str(each) for each in analyzer.tasks.refused],
+        "rounds": [
+            _round(task_id, tasks.get(task_id), batches.get(task_id), analyzer, keeper)
+            for task_id in [*tasks, *(each for each in batches if each not in tasks)]
+        ],
+        "populations": [
+            {"name": name} | _spent(analyzer.settings.work, name, budget)
+            for name, budget in analyzer.tasks.budgets.items()
+        ],
+    }
+
+
+def _round(
+    task_id: bytes, task: Task | None, batch: Batch | None, analyzer: Analyzer, keeper: ReleaseKeeper
+) -> dict[str, Any]:
+    failures, error = keeper.trouble(task_id)
+    released = batch is not None and batch.state is BatchState.RELEASED
+    return {
+        "task": task_id.hex(),
+        "name": task.name if task else None,
+        "population": task.population if task else None,
+        **_state(batch),
+        "chunks": batch.chunks if batch else 0,
+        "missing": analyzer.batches.count_missing(task_id),
+        "failures": failures,
+        "error": error,
+        "release": f"/v1/releases/{task_id.hex()}" if released else None,
+    }
+
+
+def _spent(work: Path, population: str, budget: Budget) -> dict[str, Any]:
+    releases, spent = spent_in(work / LEDGER, population, budget.delta)
+    return {
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "spent_epsilon": spent if math.isfinite(spent) else None,
+        "releases": releases,
     }
 
 

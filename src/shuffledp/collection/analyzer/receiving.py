@@ -209,6 +209,13 @@ class Batches:
                 return []
             return sorted(self._missing_of(task_id))[:most]
 
+    def count_missing(self, task_id: bytes) -> int:
+        """How many chunks are not here yet; 0 of a batch that is complete or unknown."""
+        with self._lock:
+            known = self.get(task_id)
+            receiving = known is not None and known.state is BatchState.RECEIVING
+            return len(self._missing_of(task_id)) if receiving else 0
+
     def _missing_of(self, task_id: bytes) -> set[int]:
         with self._lock:
             if task_id not in self._missing:
@@ -233,6 +240,14 @@ class Batches:
         self._change(
             "UPDATE batches SET state = ?, reason = ? WHERE task = ? AND state = ?",
             (state.value, reason, task_id, BatchState.COMPLETE.value),
+        )
+        self.forget(task_id)
+
+    def give_up(self, task_id: bytes, reason: str) -> None:
+        """Refuse a batch that is not finished, durably; its messages are deleted."""
+        self._change(
+            "UPDATE batches SET state = ?, reason = ? WHERE task = ? AND state IN (?, ?)",
+            (BatchState.REFUSED.value, reason, task_id, BatchState.RECEIVING.value, BatchState.COMPLETE.value),
         )
         self.forget(task_id)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -30,6 +32,8 @@ from shuffledp.errors import ShuffledpError
 __all__ = ["ReleaseKeeper", "Releaser"]
 
 _LONGEST_WAIT = 300.0
+_GIVEN_UP = "Abandoned by the operator."
+_TASK_ID = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,10 @@ class ReleaseKeeper:
     metrics: Metrics
     tick: float = 1.0
     _troubles: dict[bytes, _Trouble] = field(default_factory=dict)
+    _under_way: bytes | None = None
+    """The task whose batch is being released."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    """No batch is given up while it is released."""
     _workers: list[asyncio.Task[None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -124,6 +132,32 @@ class ReleaseKeeper:
         for thread in self._threads:
             await asyncio.to_thread(thread.shutdown, wait=True, cancel_futures=True)
 
+    def trouble(self, task_id: bytes) -> tuple[int, str | None]:
+        """How often the release of a task failed until now, and why."""
+        trouble = self._troubles.get(task_id, _Trouble())
+        return trouble.failures, trouble.complaint or None
+
+    def abandon(self, task: str) -> dict[str, str]:
+        """Give up a batch whose chunks do not come or whose release keeps failing; its messages are deleted.
+
+        The round is never released. May be called from any thread.
+        """
+        task_id = bytes.fromhex(task) if _TASK_ID.fullmatch(task) else b""
+        with self._lock:
+            batch = self.releaser.batches.get(task_id)
+            if batch is None:
+                raise ShuffledpError(f"There is no batch of a task {task!r} here; tasks are named by their whole id.")
+            if batch.state.is_final:
+                raise ShuffledpError(f"The batch of {task} is {batch.state.value} already.")
+            if self._under_way == task_id:
+                raise ShuffledpError(f"The batch of {task} is being released at the moment; try again later.")
+            if batch.state is BatchState.COMPLETE and task_id not in self._troubles:
+                raise ShuffledpError(f"The batch of {task} is complete and in order; it is about to be released.")
+            self.releaser.batches.give_up(task_id, _GIVEN_UP)
+            self._troubles.pop(task_id, None)
+        event("batch-abandoned", level=logging.WARNING, task=task)
+        return {"task": task, "state": BatchState.REFUSED.value, "reason": _GIVEN_UP}
+
     async def _repeat(self, thread: ThreadPoolExecutor, step: Callable[[], None], wake: asyncio.Event) -> None:
         """Do a step again and again: every tick, and when woken."""
         loop = asyncio.get_running_loop()
@@ -147,10 +181,23 @@ class ReleaseKeeper:
 
     def _release_complete(self) -> None:
         """Release every complete batch, one after the other."""
-        for batch in self.releaser.batches.all():
+        complete = [each for each in self.releaser.batches.all() if each.state is BatchState.COMPLETE]
+        for batch in complete:
             trouble = self._troubles.get(batch.task_id, _Trouble())
-            if batch.state is BatchState.COMPLETE and time.monotonic() >= trouble.again:
-                self._release(batch, trouble)
+            if time.monotonic() >= trouble.again and self._begin(batch.task_id):
+                try:
+                    self._release(batch, trouble)
+                finally:
+                    self._under_way = None
+
+    def _begin(self, task_id: bytes) -> bool:
+        """Whether a batch is complete, and nobody gave it up; from now on nobody can."""
+        with self._lock:
+            batch = self.releaser.batches.get(task_id)
+            if batch is None or batch.state is not BatchState.COMPLETE:
+                return False
+            self._under_way = task_id
+            return True
 
     def _release(self, batch: Batch, trouble: _Trouble) -> None:
         start = time.perf_counter()

@@ -46,6 +46,16 @@ class AnalyzerTasks:
         """What the task's population may spend."""
         return self._budgets[task.population]
 
+    @property
+    def budgets(self) -> Mapping[str, Budget]:
+        """The budgets of all populations."""
+        return self._budgets
+
+    @property
+    def key_ids(self) -> list[str]:
+        """The ids of the keys that open messages."""
+        return [key.public.id for key in self._keys]
+
     def __iter__(self) -> Iterator[Task]:
         return iter(list(self._tasks.values()))
 

@@ -10,8 +10,10 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from shuffledp.collection.service.health import health_routes
+from shuffledp.collection.service.operator import OperatorServer
 from shuffledp.collection.service.origins import guard_origins
 from shuffledp.collection.service.problems import EXCEPTION_HANDLERS, Answer
+from shuffledp.collection.shuffler.overview import actions_of, overview_of
 from shuffledp.collection.shuffler.reports import UNKNOWN_TASK, ReportEndpoint
 from shuffledp.collection.shuffler.server import Shuffler
 
@@ -39,10 +41,20 @@ def create_app(shuffler: Shuffler) -> Starlette:
     async def is_ready() -> bool:
         return not reports.stopping and not shuffler.keeper.failing and await shuffler.ingest.is_writable()
 
+    operator = OperatorServer(
+        shuffler.settings.work,
+        "shuffler",
+        lambda exact: overview_of(shuffler, exact),
+        actions_of(shuffler.keeper),
+        is_ready,
+    )
+
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         shuffler.keeper.start()
+        await operator.start()
         yield
+        await operator.stop()
         shuffler.stop()
         await shuffler.ingest.finish()
         await shuffler.keeper.stop()

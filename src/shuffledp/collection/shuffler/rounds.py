@@ -69,6 +69,8 @@ class RoundStatus:
     """Attempts of the present step that failed."""
     error: str | None = None
     """Why the round does not go on."""
+    refused: bool = False
+    """Whether the analyzer does not want its batch."""
 
 
 @dataclass
@@ -163,6 +165,7 @@ class RoundKeeper:
             report_bytes=known.size if known else None,
             failures=kept.failures if kept else 0,
             error=error,
+            refused=kept.refused if kept else False,
         )
 
     def close_now(self, task: str) -> int:

@@ -44,7 +44,7 @@ class Shuffler:
     ) -> None:
         key, self.book = check_shuffler(settings)
         log_refused(self.book.refused)
-        self.settings = settings
+        self.settings, self.key_id = settings, key.public.id
         self._lock = FolderLock(settings.work)
         self.metrics = Metrics("shuffler")
         self.clock = clock or RoundClock(settings.work / ".clock")
