@@ -184,7 +184,7 @@ def leaves(value, path=""):
     """``a.b`` for a key in an object, ``a[].b`` for a key in a list of objects."""
     if isinstance(value, dict) and path != "task":
         return set().union(*(leaves(inner, f"{path}.{key}" if path else key) for key, inner in value.items()))
-    if isinstance(value, list):
+    if isinstance(value, list) and value:
         return set().union(*(leaves(each, f"{path}[]") for each in value))
     return {path}
 

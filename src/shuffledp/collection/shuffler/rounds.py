@@ -225,7 +225,10 @@ class RoundKeeper:
                 if mine:
                     self._store.give_up(task_id, to)
                     self._releaser.clean(task_id.hex())
-                    event(to.value, level=logging.WARNING, task=task_id.hex(), reports=record.reports)
+                    if to is RoundState.CANCELLED:
+                        event("cancelled", level=logging.WARNING, task=task_id.hex(), reports=record.reports)
+                    else:
+                        event("abandoned", level=logging.WARNING, task=task_id.hex(), reports=record.reports)
                     return
             if time.monotonic() > deadline:
                 raise StoreError(f"Round {task_id.hex()} is being mixed or delivered at the moment; try again later.")
