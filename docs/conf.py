@@ -1,5 +1,8 @@
 """How Sphinx builds these pages."""
 
+from docutils.nodes import SkipNode
+from latex2mathml.converter import convert
+
 import shuffledp
 
 project = "shuffledp"
@@ -11,6 +14,8 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 myst_heading_anchors = 3
+myst_enable_extensions = ["dollarmath"]
+html_math_renderer = "mathml"
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
@@ -28,5 +33,17 @@ def escape_bars(_app, _what, _name, _obj, _options, lines):
     lines[:] = [line.replace("|", r"\|") for line in lines]
 
 
+def inline_formula(self, node):
+    """Formulas become MathML, which browsers typeset by themselves: no script, no network."""
+    self.body.append(convert(node.astext()))
+    raise SkipNode
+
+
+def displayed_formula(self, node):
+    self.body.append(f'<div class="math">{convert(node.astext(), display="block")}</div>')
+    raise SkipNode
+
+
 def setup(app):
+    app.add_html_math_renderer("mathml", (inline_formula, None), (displayed_formula, None))
     app.connect("autodoc-process-docstring", escape_bars)
