@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,13 +23,15 @@ from shuffledp.collection.shuffler.release import Releaser
 from shuffledp.collection.shuffler.room import Room
 from shuffledp.collection.shuffler.rounds import RoundKeeper
 from shuffledp.collection.shuffler.settings import ShufflerSettings
-from shuffledp.collection.store.interface import Store
+from shuffledp.collection.store.interface import Store, UnreachableStoreError
 from shuffledp.collection.store.location import check_store, is_shared, open_store
 from shuffledp.errors import DataError
 
-__all__ = ["Shuffler", "check_shuffler", "check_store_of", "store_of"]
+__all__ = ["Shuffler", "check_shuffler", "check_store_of", "open_when_reachable", "store_of"]
 
 _MEGABYTE = 1 << 20
+_LONGEST_PAUSE_SECONDS = 5.0
+_ATTEMPTS_PER_LINE = 12
 
 
 class Shuffler:
@@ -51,7 +54,7 @@ class Shuffler:
         if isinstance(self.clock, RoundClock):
             self.clock.export(self.metrics)
         is_new = settings.store_folder is not None and not (settings.store_folder / "index.db").exists()
-        self.store = store_of(settings) if store is None else store
+        self.store = open_when_reachable(settings) if store is None else store
         if is_new and store is None:
             event("store-created", level=logging.WARNING)
         self._stopping = False
@@ -123,6 +126,24 @@ def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey, TaskBook]:
 def store_of(settings: ShufflerSettings) -> Store:
     """The store that the settings name."""
     return open_store(_location(settings), cache_bytes=settings.store_cache_megabytes * _MEGABYTE)
+
+
+def open_when_reachable(settings: ShufflerSettings, *, sleep: Callable[[float], None] = time.sleep) -> Store:
+    """The store that the settings name; as long as its database does not answer, that is logged and tried again."""
+    logged, attempts = "", 0
+    while True:
+        try:
+            store = store_of(settings)
+        except UnreachableStoreError as error:
+            if str(error) != logged or attempts % _ATTEMPTS_PER_LINE == 0:
+                event("database-unreachable", level=logging.ERROR, reason=str(error), attempts=attempts + 1)
+            logged = str(error)
+            sleep(min(_LONGEST_PAUSE_SECONDS, 2.0 ** min(attempts, 10) / 4))
+            attempts += 1
+        else:
+            if attempts:
+                event("database-reachable", attempts=attempts + 1)
+            return store
 
 
 def check_store_of(settings: ShufflerSettings) -> None:

@@ -25,6 +25,7 @@ from shuffledp.collection.store.interface import (
 )
 from shuffledp.collection.store.migrations import POSTGRES, missing_steps
 from shuffledp.collection.store.postgres_failures import postgres_failures
+from shuffledp.collection.store.postgres_logs import log_pool
 from shuffledp.collection.store.transitions import check_advance, check_destroy, check_give_up, check_tokens
 
 __all__ = ["PostgresStore", "check_database"]
@@ -66,6 +67,7 @@ class PostgresStore:
 
     def __init__(self, address: str) -> None:
         self._address = address
+        log_pool()
         with postgres_failures():
             with connect(address, autocommit=True, connect_timeout=int(_WAIT_SECONDS)) as connection:
                 _check_durable(connection)
