@@ -232,6 +232,17 @@ class TestTheStore:
         assert status == 1
         assert "no index.db" in line
 
+    @pytest.mark.parametrize("harm", ["missing", "empty"])
+    def test_without_the_reports_of_a_round(self, place, check, harm):
+        form = place.task()
+        place.shuffler().close()
+        assert check()[0] == 0
+        file = place.folder / "store" / f"round-{form.task_id.hex()}.db"
+        file.unlink() if harm == "missing" else file.write_bytes(b"")
+        status, _, (line,) = check()
+        assert status == 1
+        assert str(file) in line
+
     def test_where_none_can_be(self, place, check):
         (place.folder / "file").touch()
         status, _, (line,) = check(store_folder=place.folder / "file" / "store")

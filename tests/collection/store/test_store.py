@@ -2,16 +2,19 @@
 
 import hashlib
 import os
+import sqlite3
 import threading
-from contextlib import suppress
+import time
+from contextlib import closing, suppress
 
 import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shuffledp.collection.store import Incoming, Outcome, RoundState, StoreError, open_store
+from shuffledp.collection.store import Incoming, Outcome, RoundState, StoreError, open_store, sqlite
 from shuffledp.collection.store.postgres import _check_durable
+from shuffledp.collection.store.sqlite import SqliteStore
 
 NEW, SAME, CONFLICT, CLOSED, FULL = Outcome.NEW, Outcome.SAME, Outcome.CONFLICT, Outcome.CLOSED, Outcome.FULL
 MANIFEST = b'{"batch":"signed"}'
@@ -311,3 +314,141 @@ def test_a_server_that_is_not_there_is_one_readable_line(tmp_path):
         open_store(f"postgresql://someone:secret@/nothing?host={tmp_path}")
     assert "\n" not in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def break_round(store, task: bytes) -> None:
+    """Let the stored reports of a round vanish behind the back of the store."""
+    if isinstance(store, SqliteStore):
+        store._rounds[task].file.unlink()
+        return
+    with psycopg.connect(store._address, autocommit=True) as connection:
+        query = "SELECT number FROM shuffledp.rounds WHERE task_id = %s"
+        (number,) = connection.execute(query, (task,)).fetchone()
+        connection.execute(f"DROP TABLE shuffledp.reports_{number}")
+
+
+def test_a_round_that_is_damaged_harms_no_other(store, reopen):
+    tasks = [os.urandom(32) for _ in range(3)]
+    for task in tasks:
+        store.open_round(task, maximum=100, tokens=False)
+        store.accept([report(task)])
+    break_round(store, tasks[1])
+    for number, open_again in ((1, lambda: store), (2, reopen)):
+        again = open_again()
+        outcomes = again.accept([report(task, number) for task in tasks])
+        assert outcomes == [NEW, Outcome.UNAVAILABLE, NEW]
+        rounds = again.survey().rounds
+        assert [rounds[task].error is None for task in tasks] == [True, False, True]
+        assert tasks[1].hex() in rounds[tasks[1]].error
+        assert [rounds[task].reports for task in tasks] == [number + 1, 1, number + 1]
+    for to in (RoundState.ABANDONED, RoundState.ABANDONED):
+        again.give_up(tasks[1], to)
+    last = reopen()
+    assert last.survey().rounds[tasks[1]].error is None
+    assert last.rounds()[tasks[1]] is RoundState.ABANDONED
+    assert last.accept([report(task, 3) for task in tasks]) == [NEW, CLOSED, NEW]
+    last.open_round(tasks[1], maximum=100, tokens=False)
+    assert last.state(tasks[1]) is RoundState.ABANDONED
+
+
+def test_rounds_are_given_up_once_and_for_good(store, reopen):
+    ends = {RoundState.CANCELLED: 2, RoundState.ABANDONED: 3}
+    tasks = {}
+    for end, number in ends.items():
+        for steps in range(number):
+            task = tasks[end, steps] = os.urandom(32)
+            store.open_round(task, maximum=100, tokens=True)
+            store.add_tokens(task, [token_hash(1)])
+            store.accept([report(task, token=1)])
+            store.close_round(task) if steps > 0 else None
+            store.advance(task, RoundState.SHUFFLED, MANIFEST) if steps > 1 else None
+            if steps > 1:
+                with pytest.raises(StoreError, match="can be abandoned"):
+                    store.give_up(task, RoundState.CANCELLED)
+            with pytest.raises(StoreError, match="cannot become"):
+                store.give_up(task, RoundState.DESTROYED)
+            store.give_up(task, end)
+            store.give_up(task, end)
+    for open_again in (lambda: store, reopen):
+        again = open_again()
+        for (end, _), task in tasks.items():
+            assert again.survey().rounds[task].state is end
+            assert again.count(task) == 1
+            assert again.accept([report(task, 2, token=1)]) == [CLOSED]
+            with pytest.raises(StoreError, match="cannot be read"):
+                again.reports(task)
+            for other in {RoundState.CANCELLED, RoundState.ABANDONED} - {end}:
+                with pytest.raises(StoreError, match="cannot become"):
+                    again.give_up(task, other)
+            with pytest.raises(StoreError, match="cannot become"):
+                again.advance(task, RoundState.DELIVERED)
+
+
+def test_a_survey_tells_the_time_of_a_database(store):
+    told = store.survey()
+    assert told.rounds == {}
+    assert (told.time is None) == isinstance(store, SqliteStore)
+    assert told.time is None or abs(told.time - time.time()) < 60
+
+
+def test_looking_at_a_round_takes_no_number(store, task):
+    if isinstance(store, SqliteStore):
+        pytest.skip("only PostgreSQL has numbers")
+    query = "SELECT last_value FROM shuffledp.rounds_number_seq"
+    with psycopg.connect(store._address, autocommit=True) as connection:
+        before = connection.execute(query).fetchone()
+        for _ in range(10):
+            store.open_round(task, maximum=100, tokens=False)
+        assert connection.execute(query).fetchone() == before
+
+
+def test_reports_that_are_missing_at_the_end_are_missed(store, task):
+    """A batch of fewer reports than were acknowledged is not made."""
+    store.accept([report(task, number) for number in range(5)])
+    store.close_round(task)
+    if isinstance(store, SqliteStore):
+        with closing(sqlite3.connect(store._rounds[task].file)) as connection:
+            connection.execute("DELETE FROM reports WHERE rowid = 3")
+            connection.commit()
+    else:
+        with psycopg.connect(store._address, autocommit=True) as connection:
+            connection.execute("DELETE FROM shuffledp.reports_1 WHERE report_id = %s", ((3).to_bytes(16, "big"),))
+    with pytest.raises(StoreError, match="4"):
+        list(store.reports(task))
+
+
+class Faulty:
+    """A connection of SQLite whose next statements fail."""
+
+    def __init__(self, connection, *faults: sqlite3.OperationalError):
+        self._connection, self.faults = connection, list(faults)
+
+    def execute(self, statement, *values):
+        if statement.startswith("WITH RECURSIVE") and self.faults:
+            raise self.faults.pop()
+        return self._connection.execute(statement, *values)
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+
+@pytest.mark.parametrize("later", ["accept", "close"])
+def test_an_error_of_the_disk_is_tried_again(tmp_path, monkeypatch, later):
+    """It isolates the round for a while, and not for good."""
+    store = SqliteStore(tmp_path)
+    tasks = [os.urandom(32), os.urandom(32)]
+    for task in tasks:
+        store.open_round(task, maximum=100, tokens=False)
+    fault = sqlite3.OperationalError("disk I/O error")
+    fault.sqlite_errorcode = sqlite3.SQLITE_IOERR_WRITE
+    here = store._rounds[tasks[0]]
+    here.connection = Faulty(here.connection, fault)
+    assert store.accept([report(task) for task in tasks]) == [Outcome.UNAVAILABLE, NEW]
+    assert str(here.file) in store.survey().rounds[tasks[0]].error
+    if later == "accept":
+        assert store.accept([report(task, 1) for task in tasks]) == [NEW, NEW]
+    else:
+        monkeypatch.setattr(sqlite, "_RETRY_SECONDS", 0.0)
+    assert store.survey().rounds[tasks[0]].error is None
+    assert store.close_round(tasks[0]) == (1 if later == "accept" else 0)
+    store.close()

@@ -66,16 +66,16 @@ class RoundClock:
         self._lock = Lock()
         self._jump: tuple[float, float] | None = None
         """By how much the system clock is off, and since when."""
-        self._logged_at = -math.inf
+        self._logged_at, self._is_logged = -math.inf, False
         self._behind = 0.0
         """What the clock of the store is behind, as a negative number, if that is too much."""
         self._disagrees = False
         self._offset = 0.0
         steady_now, wall_now = self._read()
         self._anchor = self._restore(wall_now, steady_now)
-        if self._anchor == (wall_now, steady_now):
-            self._save()
+        self._saved: tuple[float, float] | None = None if self._anchor == (wall_now, steady_now) else self._anchor
         self()
+        self.save()
 
     @property
     def offset(self) -> float:
@@ -108,6 +108,19 @@ class RoundClock:
                 event("clock-agrees-again")
             self._disagrees = disagrees
 
+    def save(self) -> None:
+        """Write the time for the next process if it is due; if that fails, the next process knows less."""
+        with self._lock:
+            anchor = self._anchor
+        if self._state is None or self._boot is None or anchor == self._saved:
+            return
+        temporary = self._state.with_name(f"{self._state.name}.new")
+        document = {"boot": self._boot, "wall": anchor[0], "steady": anchor[1]}
+        with suppress(OSError):
+            temporary.write_text(json.dumps(document), encoding="ascii")
+            temporary.replace(self._state)
+            self._saved = anchor
+
     def _trusted(self) -> float:
         """The time by this machine's clocks."""
         steady, wall = self._read()
@@ -120,20 +133,20 @@ class RoundClock:
                 event("clock-back", seconds=round(self._jump[0]))
                 self._jump = None
             if elapsed >= _ANCHOR_SECONDS:
-                self._set_anchor(wall, steady)
+                self._anchor = (wall, steady)
             self._offset = 0.0
             return wall
         if self._jump is None or abs(deviation - self._jump[0]) > _JUMP_SECONDS:
-            self._jump = (deviation, steady)
-            if steady >= self._logged_at + _LOG_SECONDS:
-                event("clock-jumped", level=logging.ERROR, seconds=round(deviation))
-                self._logged_at = steady
+            self._jump, self._is_logged = (deviation, steady), False
         elif steady - self._jump[1] >= _SETTLE_SECONDS:
             event("clock-adopted", level=logging.ERROR, seconds=round(deviation))
             self._jump = None
-            self._set_anchor(wall, steady)
+            self._anchor = (wall, steady)
             self._offset = 0.0
             return wall
+        if not self._is_logged and steady >= self._logged_at + _LOG_SECONDS:  # of a clock that jumps all the time, some
+            event("clock-jumped", level=logging.ERROR, seconds=round(deviation))
+            self._logged_at, self._is_logged = steady, True
         self._offset = deviation
         return expected
 
@@ -144,10 +157,6 @@ class RoundClock:
             if after - before < _READ_SECONDS:
                 break
         return after, wall
-
-    def _set_anchor(self, wall: float, steady: float) -> None:
-        self._anchor = (wall, steady)
-        self._save()
 
     def _restore(self, wall: float, steady: float) -> tuple[float, float]:
         """What both clocks were when the process before this one trusted them; if unknown, what they are now."""
@@ -170,13 +179,3 @@ class RoundClock:
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return None
         return (boot, wall, steady) if math.isfinite(wall) and math.isfinite(steady) else None
-
-    def _save(self) -> None:
-        """Whole or not at all; if it cannot be written, the next process knows less."""
-        if self._state is None or self._boot is None:
-            return
-        wall, steady = self._anchor
-        temporary = self._state.with_name(f"{self._state.name}.new")
-        with suppress(OSError):
-            temporary.write_text(json.dumps({"boot": self._boot, "wall": wall, "steady": steady}), encoding="ascii")
-            temporary.replace(self._state)

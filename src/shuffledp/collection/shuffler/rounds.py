@@ -281,8 +281,7 @@ class RoundKeeper:
         """Notice new tasks and how far all rounds are, for ever."""
         while True:
             try:
-                await self._call(self._book.refresh, self._open)
-                survey = await self._call(self._store.survey)
+                survey = await self._call(self._survey)
             except Exception as error:  # noqa: BLE001  # it is tried again with the next tick
                 self._failed_surveys += 1
                 if self._failed_surveys == 1:
@@ -291,10 +290,17 @@ class RoundKeeper:
                 self._apply(survey)
             await asyncio.sleep(self._tick)
 
+    def _survey(self) -> Survey:
+        self._book.refresh(self._open)
+        survey = self._store.survey()
+        if isinstance(self._clock, RoundClock):
+            if survey.time is not None:
+                self._clock.compare(survey.time)
+            self._clock.save()
+        return survey
+
     def _apply(self, survey: Survey) -> None:
         """Tell the rounds what is new about them."""
-        if survey.time is not None and isinstance(self._clock, RoundClock):
-            self._clock.compare(survey.time)
         self._clock()  # a jump is noticed also if no round needs the time
         recovered, self._failed_surveys = self._failed_surveys > 0, 0
         if recovered:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock, RLock
 
-from shuffledp.collection.files import database_version
+from shuffledp.collection.files import database_version, read_database
 from shuffledp.collection.store.deciding import decide, places_of_rounds
 from shuffledp.collection.store.interface import (
     DamagedRoundError,
@@ -52,6 +52,7 @@ _LOG_PAGES = 16_000  # a page of the index is written once however many of its i
 _INDEX_LOG_PAGES = 500  # less than the reserve
 _RESERVE_BYTES = 1 << 23
 _STORED_SECONDS = 10.0
+_RETRY_SECONDS = 30.0
 
 # Many values of one length come as one parameter: ?1 has all of them, ?2 is how many they are.
 _NUMBERS = "WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < ?2)"
@@ -84,20 +85,27 @@ class _Round:
     """Why its reports cannot be used at the moment."""
     damaged: bool = False
     """Whether that cannot change while the process runs."""
+    failed_at: float = 0.0
+    uncertain: bool = False
+    """Whether the last transaction may or may not have been committed, so that the reports must be counted."""
     lock: RLock = field(default_factory=RLock)
     claimed: Lock = field(default_factory=Lock)
 
     def fail(self, error: Exception) -> None:
         """Note an error of the file."""
         self.damaged = self.damaged or is_damage(error)
+        self.failed_at, self.uncertain = time.monotonic(), True
         advice = "Restore it and restart the shuffler, or abandon the round" if self.damaged else "It is tried again"
         reason = str(error).rstrip(".") if isinstance(error, DamagedFileError) else f"cannot be used: {error}"
         self.error = f"The reports of round {self.task_id.hex()} are not available: {self.file} {reason}. {advice}."
 
     def check_usable(self) -> None:
-        """Refuse a round whose file is damaged."""
+        """Refuse a round whose file is damaged; after another error, count its reports anew."""
         if self.damaged:
             raise DamagedRoundError(self.error or "The reports of this round are damaged.")
+        if self.uncertain and self.connection is not None:
+            self.count = _count(self.connection)
+            self.uncertain = False
 
 
 class SqliteStore:
@@ -230,7 +238,7 @@ class SqliteStore:
         """See the interface."""
         with self._lock:
             rounds = list(self._rounds.items())
-        with sqlite_failures("Cannot reserve disk space"):
+        with self._lock, sqlite_failures("Cannot reserve disk space"):
             self._reserve.restore()
         self._record_stored([here for _, here in rounds])
         return Survey({task_id: _inspect(here) for task_id, here in rounds})
@@ -378,6 +386,25 @@ def check_folder(folder: Path) -> None:
         for file in sorted(folder.glob(pattern)):
             with sqlite_failures(f"Cannot open {file}"):
                 missing_steps(database_version(file), steps, str(file))
+    with sqlite_failures(f"Cannot read {folder / 'index.db'}"):
+        _refuse_damaged_rounds(folder)
+
+
+def _refuse_damaged_rounds(folder: Path) -> None:
+    """Refuse files that a start would isolate; not while the store is in use, or was not closed in order."""
+    index = folder / "index.db"
+    if not index.exists() or index.with_name("index.db-wal").exists():
+        return
+    with closing(read_database(index)) as connection:
+        query = "SELECT task_id FROM rounds WHERE kept AND state IN (?, ?)"
+        rows = connection.execute(query, (RoundState.COLLECTING.value, RoundState.CLOSED.value)).fetchall()
+    for (task_id,) in rows:
+        file = folder / f"round-{task_id.hex()}.db"
+        if not file.exists() or database_version(file) == 0:
+            raise StoreError(
+                f"The reports of round {task_id.hex()} are not available: {file} is missing or empty. Restore it, or "
+                "start the shuffler, which serves the other rounds, and abandon the round."
+            )
 
 
 def _refuse_lost_index(folder: Path) -> None:
@@ -403,6 +430,8 @@ def _open_file(here: _Round) -> None:
 
 def _inspect(here: _Round) -> RoundRecord:
     with here.lock:
+        if not here.damaged and time.monotonic() > here.failed_at + _RETRY_SECONDS:
+            here.error = None  # it is tried again
         _check_files(here)
         return RoundRecord(here.state, here.count, here.error)
 
@@ -438,8 +467,7 @@ def _accept_isolated(here: _Round, reports: Sequence[Incoming]) -> list[Outcome]
     if here.damaged:
         return unavailable
     try:
-        if here.error is not None and here.connection is not None:
-            here.count = _count(here.connection)  # the last transaction may or may not have been committed
+        here.check_usable()
         outcomes = _accept(here, reports)
         here.error = None
     except sqlite3.Error as error:
