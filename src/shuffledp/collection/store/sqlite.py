@@ -468,6 +468,7 @@ def _accept_isolated(here: _Round, reports: Sequence[Incoming]) -> list[Outcome]
         return unavailable
     try:
         here.check_usable()
+        before = here.count
         outcomes = _accept(here, reports)
         here.error = None
     except sqlite3.Error as error:
@@ -476,7 +477,10 @@ def _accept_isolated(here: _Round, reports: Sequence[Incoming]) -> list[Outcome]
         here.fail(error)
         return unavailable
     _check_files(here)  # what went to a file that was deleted is not durable
-    return unavailable if here.error else outcomes
+    if here.error:
+        here.count = before
+        return unavailable
+    return outcomes
 
 
 def _accept(here: _Round, reports: Sequence[Incoming]) -> list[Outcome]:
