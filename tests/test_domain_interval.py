@@ -51,7 +51,7 @@ def test_places_lie_between_0_and_1(lower, upper, shares):
     assume(lower < upper)
     interval = Interval(lower, upper)
     values = [min(max(lower + share * (upper - lower), lower), upper) for share in shares]
-    places = interval.places([*values, lower, upper])
+    places = interval.encode_all([*values, lower, upper])
     assert places[-2:].tolist() == [0.0, 1.0]
     assert check_places(places) is places
     assert np.all(np.abs(lower + places[:-2] * interval.width - values) <= 1e-9 * max(abs(lower), abs(upper), 1e-300))
@@ -61,7 +61,7 @@ def test_places_lie_between_0_and_1(lower, upper, shares):
 def test_clipping_moves_to_the_nearer_bound(lower, upper, values):
     assume(lower < upper)
     interval = Interval(lower, upper)
-    places = interval.places(values, clip=True)
+    places = interval.encode_all(values, clip=True)
     for value, place in zip(values, places.tolist(), strict=True):
         if value <= lower:
             assert place == 0.0
@@ -75,23 +75,23 @@ def test_clipping_moves_to_the_nearer_bound(lower, upper, values):
 @pytest.mark.parametrize("before", [0, 3])
 def test_one_number_outside_is_refused(value, before):
     with pytest.raises(DomainError, match=f"1 of {before + 1} values"):
-        Interval(0, 1).places([0.5] * before + [value])
+        Interval(0, 1).encode_all([0.5] * before + [value])
 
 
 def test_nothing_moves_what_is_no_number():
     with pytest.raises(DomainError, match="nan"):
-        Interval(0, 1).places([0.5, math.nan], clip=True)
+        Interval(0, 1).encode_all([0.5, math.nan], clip=True)
 
 
 def test_infinite_numbers_are_moved_like_large_ones():
-    assert Interval(0, 10).places([math.inf, -math.inf], clip=True).tolist() == [1.0, 0.0]
+    assert Interval(0, 10).encode_all([math.inf, -math.inf], clip=True).tolist() == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("value", [0.5, 30.5, math.nan, 1e-9])
 def test_whole_numbers_are_not_rounded(value):
     for clip in (False, True):
         with pytest.raises(DomainError, match="whole numbers"):
-            Interval(0, 10, whole=True).places([1, value], clip=clip)
+            Interval(0, 10, whole=True).encode_all([1, value], clip=clip)
 
 
 @pytest.mark.parametrize(
@@ -100,19 +100,19 @@ def test_whole_numbers_are_not_rounded(value):
 )
 def test_what_is_not_one_number_from_each_user(values):
     with pytest.raises(DomainError):
-        Interval(0, 1).places(values)
+        Interval(0, 1).encode_all(values)
 
 
 def test_kinds_of_numbers():
     for values in ([True, False], np.array([1, 0], dtype=np.uint8), (1.0, 0.0), iter([1, 0]), np.float32([1, 0])):
-        assert Interval(0, 1).places(values).tolist() == [1.0, 0.0]
-    assert Interval(0, 1).places([]).tolist() == []
+        assert Interval(0, 1).encode_all(values).tolist() == [1.0, 0.0]
+    assert Interval(0, 1).encode_all([]).tolist() == []
 
 
 def test_the_narrowest_interval():
-    assert Interval(0.0, 5e-324).places([0.0, 5e-324]).tolist() == [0.0, 1.0]
-    assert Interval(1.0, math.nextafter(1, 2)).places([1.0, math.nextafter(1, 2)]).tolist() == [0.0, 1.0]
-    assert Interval(1e16, 1e16 + 2, whole=True).places([1e16 + 2]).tolist() == [1.0]
+    assert Interval(0.0, 5e-324).encode_all([0.0, 5e-324]).tolist() == [0.0, 1.0]
+    assert Interval(1.0, math.nextafter(1, 2)).encode_all([1.0, math.nextafter(1, 2)]).tolist() == [0.0, 1.0]
+    assert Interval(1e16, 1e16 + 2, whole=True).encode_all([1e16 + 2]).tolist() == [1.0]
 
 
 @pytest.mark.parametrize(
@@ -140,6 +140,6 @@ def test_places_that_are_fine():
 
 
 def test_complex_numbers_are_refused():
-    for refuse in (Interval(0, 1).places, check_places):
+    for refuse in (Interval(0, 1).encode_all, check_places):
         with pytest.raises(DomainError):
             refuse(np.array([0.5 + 3j]))

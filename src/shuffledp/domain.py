@@ -1,12 +1,24 @@
-"""The public set of possible values, and the way from a value to its index and back."""
+"""The public set of possible values, and the only rules by which a value becomes an index.
+
+``parse`` reads text as people write it, ``encode`` takes one value and ``encode_all`` many. The rules:
+
+- Spaces around text do not count. Text that is empty then, ``None`` and NaN are missing, and never a value.
+- A number or boolean reads as its text: 7 as "7", 1.0 as "1", 2.5 as "2.5", ``True`` as "true".
+- Text is the category of the same name, or else the only one that reads the same: "1.0" as "1", "TRUE" as "true".
+  So an integer is an index only where the categories are numbered.
+- Numbers are written with ASCII digits, a point and an exponent: "-1.5e3". "1_0", "0x10", "inf" and "nan" are none.
+"""
 
 from __future__ import annotations
 
 import math
 import operator
+import re
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -15,17 +27,129 @@ from numpy.typing import NDArray
 
 from shuffledp.errors import DomainError
 
-__all__ = ["BIT", "Bit", "Categories", "Interval", "check_counts", "check_index", "check_indices", "check_places"]
+__all__ = [
+    "BIT",
+    "Bit",
+    "Categories",
+    "Interval",
+    "Numbered",
+    "check_counts",
+    "check_index",
+    "check_indices",
+    "check_places",
+    "looks_missing",
+    "parse_number",
+    "reading",
+    "text_of",
+]
 
 Indices = NDArray[np.int64]
 
 _SHOWN = 3
 _LARGEST_BOUND = 1e290
 """Leaves room for a billion users and for a billion times as much noise."""
+_EXACT = 2**53
+"""Up to here every integer is a floating-point number of its own."""
+_LONGEST_INTEGER = 10**100
+_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+_ZERO_FRACTION = re.compile(r"([-+]?[0-9]+)\.0+")
+_NUMERAL = re.compile(r"0|[1-9][0-9]{0,18}")
+_BOOLEANS = ("true", "false")
+_YES = ("1", "true", "yes", "y", "t")
+_NO = ("0", "false", "no", "n", "f")
+_MISSING_MARKERS = frozenset({"na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nil", "?", "-", "."})
+
+
+def parse_number(text: str) -> float | None:
+    """The number that the text is, infinite if it exceeds every floating-point number; None if it is none."""
+    trimmed = text.strip()
+    return float(trimmed) if _NUMBER.fullmatch(trimmed) else None
+
+
+def reading(text: str) -> str:
+    """What different ways to write the same integer or boolean have in common; other text itself."""
+    trimmed = text.strip()
+    if integer := _ZERO_FRACTION.fullmatch(trimmed):
+        return "0" if integer[1] in ("-0", "+0") else integer[1]
+    lowered = trimmed.lower()
+    return lowered if lowered in _BOOLEANS else trimmed
+
+
+def looks_missing(text: str) -> bool:
+    """Whether people write this where there is no value, such as NA; it is a value all the same unless declared so."""
+    return text.strip().lower() in _MISSING_MARKERS
+
+
+def text_of(value: object) -> str | None:
+    """The value as text; None if it is missing, or neither text nor boolean nor number."""
+    if isinstance(value, str):
+        return value.strip() or None
+    if isinstance(value, (bool, np.bool_)):
+        return "true" if value else "false"
+    if isinstance(value, (int, np.integer)):
+        return str(int(value)) if abs(int(value)) < _LONGEST_INTEGER else None
+    if isinstance(value, (float, np.floating)):
+        if math.isnan(value):
+            return None
+        number = float(value)
+        return str(int(number)) if number.is_integer() and abs(number) <= _EXACT else str(value)
+    return str(value) if isinstance(value, Decimal) else None
+
+
+class _Listed(ABC):
+    """A domain whose values are categories, named or numbered."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many categories there are."""
+
+    @abstractmethod
+    def find(self, value: object) -> int | None:
+        """The index of one value; None if it is not in the domain."""
+
+    def encode(self, value: object) -> int:
+        """The index of one value."""
+        index = self.find(value)
+        if index is None:
+            raise DomainError(
+                f"{_plain(value)!r} is not one of the {len(self):,} categories.{self._advice([value])}", value=value
+            )
+        return index
+
+    def encode_all(self, values: Iterable[Any]) -> Indices:
+        """The index of each value."""
+        column = _flat(values)
+        if isinstance(column, np.ndarray):
+            distinct, inverse = np.unique(column, return_inverse=True)
+            found = self._indices(list(distinct))[inverse]
+        else:
+            found = self._indices(column)
+        outside = np.flatnonzero(found < 0)
+        if len(outside):
+            examples = _distinct(column, outside)
+            shown = ", ".join(repr(_plain(value)) for value in examples)
+            raise DomainError(
+                f"{len(outside):,} of {len(found):,} values are not in the domain (for example {shown})."
+                f"{self._advice(examples)}",
+                count=len(outside),
+            )
+        return found
+
+    def _indices(self, values: list[Any]) -> Indices:
+        found = (self.find(value) for value in values)
+        return np.fromiter((-1 if index is None else index for index in found), dtype=np.int64, count=len(values))
+
+    def _advice(self, values: list[Any]) -> str:
+        """What to do about values outside the domain, if that is likely to help."""
+        if any(text_of(value) is None or looks_missing(str(value)) for value in values):
+            return " A missing value belongs to no category: leave it out, or give it a category of its own."
+        if any(isinstance(value, (int, np.integer)) for value in values):
+            return " The categories have names, so an integer is a value and no index: give names."
+        return ""
 
 
 @dataclass(frozen=True)
-class Categories:
+class Categories(_Listed):
     """Named categories in a fixed public order."""
 
     names: tuple[str, ...]
@@ -54,33 +178,65 @@ class Categories:
         return len(self.names)
 
     @cached_property
-    def _places(self) -> dict[str, int]:
-        return {name: place for place, name in enumerate(self.names)}
+    def _by_name(self) -> dict[str, int]:
+        return {name: index for index, name in enumerate(self.names)}
 
-    def index(self, value: str) -> int:
-        """The index of one value."""
-        try:
-            return self._places[value]
-        except (KeyError, TypeError):
-            raise DomainError(f"{value!r} is not one of the {len(self):,} categories.", value=value) from None
+    @cached_property
+    def _by_reading(self) -> dict[str, int]:
+        """Only what reads like no other category."""
+        readings = [reading(name) for name in self.names]
+        often = {each for each, times in Counter(readings).items() if times > 1}
+        return {each: index for index, each in enumerate(readings) if each not in often}
 
-    def indices(self, values: Iterable[Any]) -> Indices:
-        """The index of each value; text is looked up, whole numbers are taken as indices already."""
-        if not isinstance(values, np.ndarray):
-            values = list(values)
-        if len(values) and isinstance(values[0], (int, np.integer)) and not isinstance(values[0], bool):
-            values = np.asarray(values)
-        if isinstance(values, np.ndarray) and np.issubdtype(values.dtype, np.integer):
-            return check_indices(values, len(self))
-        found = np.fromiter((self._places.get(value, -1) for value in values), dtype=np.int64)
-        outside = np.flatnonzero(found < 0)
-        if len(outside):
-            shown = ", ".join(repr(value) for value in _distinct(values, outside))
-            raise DomainError(
-                f"{len(outside):,} of {len(found):,} values are not in the domain (for example {shown}).",
-                count=len(outside),
-            )
-        return found
+    def find(self, value: object) -> int | None:
+        """The index of the category of this name, or else of the only one that reads the same; None if none does."""
+        if isinstance(value, str) and (index := self._by_name.get(value)) is not None:
+            return index
+        text = text_of(value)
+        if text is None:
+            return None
+        index = self._by_name.get(text)
+        return self._by_reading.get(reading(text)) if index is None else index
+
+    def parse(self, text: str) -> str:
+        """The name of the category that the text means."""
+        return self.names[self.encode(text)]
+
+
+@dataclass(frozen=True)
+class Numbered(_Listed):
+    """Categories 0, 1, ... without names; there may be a billion."""
+
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The numbers as text, all of them."""
+        return tuple(str(i) for i in range(self.size))
+
+    def find(self, value: object) -> int | None:
+        """The index itself, also as text or as 3.0; None if it is not below the size."""
+        text = text_of(value)
+        numeral = None if text is None else _NUMERAL.fullmatch(reading(text))
+        return int(numeral[0]) if numeral and int(numeral[0]) < self.size else None
+
+    def parse(self, text: str) -> int:
+        """The index that the text means."""
+        return self.encode(text)
+
+    def encode_all(self, values: Iterable[Any]) -> Indices:
+        """The index of each value."""
+        column = _flat(values)
+        if isinstance(column, np.ndarray) and np.issubdtype(column.dtype, np.integer):
+            return check_indices(column, self.size)
+        return super().encode_all(column)
+
+    def _advice(self, values: list[Any]) -> str:
+        advice = super()._advice([value for value in values if not isinstance(value, (int, np.integer))])
+        return f" They are numbered from 0 to {self.size - 1:,}.{advice}"
 
 
 @dataclass(frozen=True)
@@ -90,21 +246,24 @@ class Bit:
     def __len__(self) -> int:
         return 2
 
-    def index(self, value: bool | int) -> int:
-        """The index of one value."""
-        if value not in (0, 1):
-            raise DomainError(f"A count needs 0 or 1, not {value!r}.", value=value)
-        return int(value)
+    def parse(self, text: str) -> int:
+        """1 for yes, y, true, t or 1, and 0 for no, n, false, f or 0; capital letters do not matter."""
+        read = reading(text).lower()
+        if read not in _YES + _NO:
+            raise DomainError(f"A count needs yes/no, true/false or 1/0, not {text!r}.", value=text)
+        return int(read in _YES)
 
-    def indices(self, values: Iterable[Any]) -> Indices:
-        """The index of each value."""
-        array = values if isinstance(values, np.ndarray) else np.array(list(values))
+    def encode(self, value: bool | int) -> int:
+        """The index of one value: a boolean, or the number 0 or 1."""
+        return int(self.encode_all([value])[0])
+
+    def encode_all(self, values: Iterable[Any]) -> Indices:
+        """The index of each value: a boolean, or the number 0 or 1."""
+        array = _numeric(values)
         if len(array) == 0:
             return np.empty(0, dtype=np.int64)
-        if array.dtype == np.bool_:
-            return array.astype(np.int64)
-        if not np.issubdtype(array.dtype, np.number):
-            raise DomainError(f"A count needs 0 or 1 from each user, not {array.flat[0]!r}.")
+        if array.ndim != 1 or not _is_real(array.dtype):
+            raise DomainError(f"A count needs 0 or 1 from each user, not {_plain(array.flat[0])!r}.")
         wrong = (array != 0) & (array != 1)
         if wrong.any():
             raise DomainError(
@@ -150,12 +309,23 @@ class Interval:
         """For whole numbers, how many steps lead from the lower to the upper bound."""
         return round(self.width) if self.whole else None
 
-    def places(self, values: Iterable[Any], *, clip: bool = False) -> NDArray[np.float64]:
+    def parse(self, text: str) -> float:
+        """The number that the text is; whether it lies between the bounds is for ``encode`` to say."""
+        number = parse_number(text)
+        if number is None:
+            raise DomainError(f"A sum needs a number, not {text!r}.", value=text)
+        return number
+
+    def encode(self, value: float) -> float:
+        """Where one number lies, from 0.0 at the lower bound to 1.0 at the upper one."""
+        return float(self.encode_all([value])[0])
+
+    def encode_all(self, values: Iterable[Any], *, clip: bool = False) -> NDArray[np.float64]:
         """Where each number lies, from 0.0 at the lower bound to 1.0 at the upper one.
 
         Numbers outside the bounds are refused, or moved to the nearer bound with ``clip``.
         """
-        array = np.asarray(values if isinstance(values, np.ndarray) else list(values))
+        array = _numeric(values)
         if array.ndim != 1 or not (_is_real(array.dtype) or len(array) == 0):
             raise DomainError("A sum needs one number from each user.")
         numbers = array.astype(np.float64)
@@ -217,14 +387,46 @@ def check_indices(values: NDArray[Any], size: int) -> Indices:
     return values.astype(np.int64, copy=False)
 
 
-def _distinct(values: Iterable[Any], places: NDArray[np.intp]) -> list[Any]:
+def _sequence(values: Iterable[Any]) -> NDArray[Any] | list[Any]:
+    """An array or a list; columns of Arrow and pandas become what their values are."""
+    if isinstance(values, np.ma.MaskedArray):
+        return list(values.tolist())  # with None for what is masked
+    if hasattr(values, "to_pylist"):
+        return list(values.to_pylist())
+    if not isinstance(values, np.ndarray) and hasattr(values, "to_numpy"):
+        return np.asarray(values.to_numpy())
+    return values if isinstance(values, np.ndarray) else list(values)
+
+
+def _flat(values: Iterable[Any]) -> NDArray[Any] | list[Any]:
+    """Numbers or booleans of one type as an array, anything else as a list."""
+    column = _sequence(values)
+    if isinstance(column, list) and set(map(type, column)) == {int}:
+        column = np.asarray(column)
+    if isinstance(column, np.ndarray):
+        if column.ndim != 1:
+            raise DomainError(f"Values must be a flat array, not one of {column.ndim} dimensions.", ndim=column.ndim)
+        return column if _is_real(column.dtype) else list(column.tolist())
+    return column
+
+
+def _numeric(values: Iterable[Any]) -> NDArray[Any]:
+    """The array that numpy makes of the values."""
+    column = _sequence(values)
+    try:
+        return np.array(column.tolist() if isinstance(column, np.ndarray) and column.dtype == object else column)
+    except ValueError:
+        raise DomainError("The values must be one number or boolean from each user.") from None
+
+
+def _plain(value: Any) -> Any:
+    """A numpy scalar as Python shows it."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _distinct(values: NDArray[Any] | list[Any], places: NDArray[np.intp]) -> list[Any]:
     """A few distinct values at the given places, for a message."""
-    sequence: Any = values if isinstance(values, (Sequence, np.ndarray)) else list(values)
-    found: list[Any] = []
-    for place in places[:1000]:
-        value = sequence[place]
-        if value not in found:
-            found.append(value)
-        if len(found) == _SHOWN:
-            break
-    return found
+    found: dict[str, Any] = {}
+    for place in places[:1000].tolist():
+        found.setdefault(repr(values[place]), values[place])
+    return list(found.values())[:_SHOWN]

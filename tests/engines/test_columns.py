@@ -9,7 +9,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from shuffledp.domain import Categories
+from shuffledp.domain import Categories, Numbered
 from shuffledp.engines.columns import read_column
 from shuffledp.engines.encoding import count_bits, count_categories, distinct_values
 from shuffledp.errors import DataError, DomainError, ParameterError
@@ -184,16 +184,15 @@ def test_the_domain_of_the_data():
 
 def test_domains():
     domain = Categories.of(["a", "b"])
-    assert domain.indices(["b", "a", "b"]).tolist() == [1, 0, 1]
-    assert domain.indices(np.array([1, 0])).tolist() == [1, 0]
-    assert domain.index("b") == 1
+    assert domain.encode_all(["b", "a", "b"]).tolist() == [1, 0, 1]
+    assert domain.encode("b") == 1
     for names in ([], ["a", "a"], ["a", 3]):
         with pytest.raises(DomainError):
             Categories.of(names)
     for wrong in ("c", 1, None, ["a"]):
         with pytest.raises(DomainError):
-            domain.index(wrong)
+            domain.encode(wrong)
     with pytest.raises(DomainError, match="2 of 3 indices are outside"):
-        domain.indices(np.array([0, 2, -1]))
+        Numbered(2).encode_all(np.array([0, 2, -1]))
     with pytest.raises(DomainError):
-        domain.indices(np.array([[0, 1]]))
+        domain.encode_all(np.array([[0, 1]]))

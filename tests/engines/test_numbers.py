@@ -23,7 +23,7 @@ def test_numbers_of_several_batches_stay_in_order():
     assert places(["0", "10", "5"], [], ["2.5", "1e1"], ["-0"]) == [0.0, 1.0, 0.5, 0.25, 1.0, 0.0]
 
 
-@pytest.mark.parametrize("text", ["x", "1,5", "nan", "NaN", "0x10", "--1", "1e", "five", "1 2"])
+@pytest.mark.parametrize("text", ["x", "1,5", "nan", "NaN", "inf", "-Infinity", "0x10", "--1", "1e", "five", "1 2"])
 @pytest.mark.parametrize("clip", [False, True])
 def test_text_that_is_no_number(text, clip):
     with pytest.raises(DataError, match="1 value is outside") as caught:
@@ -31,7 +31,7 @@ def test_text_that_is_no_number(text, clip):
     assert repr(text) in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["-0.001", "10.001", "1e400", "inf", "-inf"])
+@pytest.mark.parametrize("text", ["-0.001", "10.001", "1e400", "-1e400"])
 def test_outside_is_refused_or_moved(text):
     with pytest.raises(DataError, match="--clip"):
         places(["1", text])

@@ -37,7 +37,7 @@ def test_by_default_rounding_is_lost_in_the_noise(users, epsilon):
 def test_whole_numbers_are_not_rounded():
     sums = protocol(domain=Interval(-3, 4, whole=True))
     assert sums.levels == 7
-    places = sums.domain.places(np.arange(-3, 5))
+    places = sums.domain.encode_all(np.arange(-3, 5))
     assert sums.randomize_all(places).values.tolist() == list(range(8))
     assert protocol(domain=Interval(0, 10**12, whole=True)).levels == 1000
 

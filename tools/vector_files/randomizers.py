@@ -80,7 +80,7 @@ def _guarantee(protocol: Any) -> Document | None:
 
 
 def _report(case: Case, protocol: Any, value: int | str, parts: tuple[Part, ...]) -> Document:
-    index = value if isinstance(value, int) else float(protocol.domain.places([float(value)])[0])
+    index = value if isinstance(value, int) else protocol.domain.encode(float(value))
     form: MessageFormat = protocol.message_format
     made: Document = {"value": value}
     if protocol.question == "sum":

@@ -54,7 +54,7 @@ def demo(
         raise ParameterError(f"The demo takes {_FEWEST:,} to {_MOST:,} devices, not {devices:,}.")
     domain = Categories.of(COMMUTE_MODES)
     answers = _answers(devices)
-    truth = np.bincount(domain.indices(answers), minlength=len(domain))
+    truth = np.bincount(domain.encode_all(answers), minlength=len(domain))
     with tempfile.TemporaryDirectory(prefix="shuffledp-demo-") as folder:
         started = time.monotonic()
         rehearsal = Rehearsal.prepare(

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from shuffledp.errors import ParameterError
+
 __all__ = [
     "Calibration",
     "CalibrationOption",
@@ -19,11 +21,13 @@ __all__ = [
     "HonestFractionOption",
     "JsonOption",
     "LowerOption",
+    "MissingOption",
     "PlotOption",
     "SeedOption",
     "UpperOption",
     "UsersOption",
     "WholeOption",
+    "missing_markers",
     "number",
     "whole_number",
 ]
@@ -46,6 +50,18 @@ def whole_number(text: str | int) -> int:
     except (ValueError, OverflowError):
         pass
     raise typer.BadParameter(f"{text!r} is not a whole number.")
+
+
+def missing_markers(listed: str | None) -> tuple[str, ...]:
+    """The values of --missing."""
+    if listed is None:
+        return ()
+    markers = tuple(value.strip() for value in listed.split(","))
+    if not all(markers):
+        raise ParameterError(
+            f"--missing {listed!r} has an empty name between its commas; an empty field is missing anyway."
+        )
+    return tuple(dict.fromkeys(markers))
 
 
 class Calibration(StrEnum):
@@ -94,6 +110,14 @@ UpperOption = Annotated[
     float, typer.Option("--upper", parser=number, metavar="U", help="No user's number is above this.")
 ]
 WholeOption = Annotated[bool, typer.Option("--whole", help="Only whole numbers occur.")]
+MissingOption = Annotated[
+    str | None,
+    typer.Option(
+        "--missing",
+        metavar="A,B",
+        help="Values of the file that mean a missing one, besides an empty field, such as NA,?.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 PlotOption = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw a figure: .png, .svg or .html.")]
 SeedOption = Annotated[

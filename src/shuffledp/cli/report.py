@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from shuffledp.cli.options import JsonOption, number, whole_number
-from shuffledp.cli.report_values import read_tokens, read_values, value_of
+from shuffledp.cli.options import JsonOption, missing_markers, number, whole_number
+from shuffledp.cli.report_values import read_tokens, read_value, read_values, value_of
 from shuffledp.cli.screen import note, print_json, print_table, progress_bar, say
 from shuffledp.cli.tasks import AuthorOption, naming, read_authentic, read_task_bytes, read_verifying_key
 from shuffledp.errors import ParameterError, RefusedError, StoppedError
@@ -36,7 +36,12 @@ def report(
     server: Annotated[str, typer.Option("--server", metavar="URL", help="The shuffler: https://shuffler.example.")],
     value: Annotated[
         str | None,
-        typer.Option("--value", metavar="V", help="This device's value; it is randomized before it is sent."),
+        typer.Option(
+            "--value",
+            metavar="V",
+            help="This device's value, randomized before it is sent; - reads it from standard input, "
+            "since other users of the machine see command lines.",
+        ),
     ] = None,
     state: Annotated[
         Path | None,
@@ -54,6 +59,10 @@ def report(
     drop_missing: Annotated[
         bool, typer.Option("--drop-missing", help="With --csv: leave out rows without a value.")
     ] = False,
+    missing: Annotated[
+        str | None,
+        typer.Option("--missing", metavar="A,B", help="With --csv: values that mean a missing one, such as NA,?."),
+    ] = None,
     devices: Annotated[
         int | None,
         typer.Option("--devices", parser=whole_number, metavar="N", help="With --csv: at most so many rows."),
@@ -110,8 +119,8 @@ def report(
     with connect():  # refuses an address that is none
         sending = _Sending(connect, Patience(attempts=attempts), read_tokens(token_file))
     if csv is None:
-        if column is not None or equals is not None or devices is not None or drop_missing:
-            raise ParameterError("--column, --equals, --devices and --drop-missing belong to --csv.")
+        if column is not None or equals is not None or devices is not None or drop_missing or missing is not None:
+            raise ParameterError("--column, --equals, --devices, --missing and --drop-missing belong to --csv.")
         if state is None:
             raise ParameterError(
                 "Give --value and --state DIR, the folder of this device, or --csv FILE and --column C."
@@ -122,7 +131,15 @@ def report(
         raise ParameterError("--csv goes with --column C, and without --value and --state: its devices are simulated.")
     found = read_authentic(task, author)
     policy.check(found)
-    values = read_values(found, csv, column, equals=equals, drop_missing=drop_missing, devices=devices)
+    values = read_values(
+        found,
+        csv,
+        column,
+        equals=equals,
+        missing=missing_markers(missing),
+        drop_missing=drop_missing,
+        devices=devices,
+    )
     _many(found, values, connections, sending, as_json)
 
 
@@ -178,7 +195,7 @@ def _one(
     if client.state in (State.CLOSED, State.REFUSED) and value is None:
         raise RefusedError(f"The report of this device was not taken, and is not sent again: {client.state.value}.")
     if client.state is not State.PENDING and value is not None:
-        client.report(value_of(client.task, value))
+        client.report(value_of(client.task, read_value() if value == "-" else value))
     elif value is not None:
         note("a report from before waits to be sent; it is sent unchanged, and --value is not looked at.")
     token = sending.tokens[0] if sending.tokens else None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shuffledp.cli.screen import note
+from shuffledp.domain import Categories, looks_missing
 from shuffledp.errors import DataError, DomainError, ParameterError
 
 if TYPE_CHECKING:
@@ -13,69 +16,85 @@ if TYPE_CHECKING:
 
     from shuffledp.collection.task import Task
 
-__all__ = ["read_tokens", "read_values", "value_of"]
+__all__ = ["read_tokens", "read_value", "read_values", "value_of"]
 
-_YES = ("1", "true", "yes", "y", "t")
-_NO = ("0", "false", "no", "n", "f")
 _MOST_TOKEN_BYTES = 1 << 30
+_MOST_VALUE_BYTES = 1 << 16
 
 
 def value_of(task: Task, text: str) -> Any:
     """A value as people write it: a category, yes or no, a number; a DomainError if the task has no such value."""
-    from shuffledp.collection.client.report import encoded
-
-    value: Any = text.strip()
-    if task.protocol.question == "count":
-        lowered = value.lower()
-        if lowered not in _YES + _NO:
-            raise DomainError(f"A count needs yes/no, true/false or 1/0, not {text!r}.")
-        value = int(lowered in _YES)
-    elif task.protocol.question == "sum":
-        try:
-            value = float(value)
-        except ValueError:
-            raise DomainError(f"A sum needs a number, not {text!r}.") from None
-    encoded(task, value)
+    domain = task.protocol.domain
+    value = domain.parse(text)
+    domain.encode(value)
     return value
 
 
+def read_value() -> str:
+    """A value from standard input: all of it, which is one line."""
+    try:
+        text = sys.stdin.buffer.read(_MOST_VALUE_BYTES + 1).decode("utf-8-sig")
+    except UnicodeError:
+        raise DataError("The value on standard input is not UTF-8 text.") from None
+    lines = text.splitlines()
+    if len(text) > _MOST_VALUE_BYTES or len(lines) > 1:
+        raise DataError("Standard input must hold one value: a single line.")
+    if not text.strip():
+        raise DataError("There is no value on standard input.")
+    return lines[0]
+
+
 def read_values(
-    task: Task, path: Path, column: str, *, equals: str | None, drop_missing: bool, devices: int | None
+    task: Task,
+    path: Path,
+    column: str,
+    *,
+    equals: str | None,
+    missing: tuple[str, ...],
+    drop_missing: bool,
+    devices: int | None,
 ) -> list[Any]:
     """The values of a column, one a device; any that is missing or outside the domain is an error."""
-    from shuffledp.engines.columns import read_column
+    from shuffledp.engines.columns import check_markers, read_column
 
     if equals is not None and task.protocol.question != "count":
         raise ParameterError(f"--equals belongs to a count; this task asks for a {task.protocol.question}.")
     if devices is not None and devices < 1:
         raise ParameterError(f"At least one device is needed, not {devices}.")
+    wanted = None if equals is None else Categories.of([equals])
+    if wanted is not None or task.protocol.question == "histogram":
+        check_markers(missing, wanted or task.protocol.domain)
 
     def texts() -> Iterator[str | None]:
-        for batch in read_column(path, column):
+        for batch in read_column(path, column, missing=missing):
             yield from batch.to_pylist()
+
+    def parsed(text: str) -> Any:
+        return value_of(task, text) if wanted is None else int(wanted.find(text) is not None)
 
     values: list[Any] = []
     known: dict[str, Any] = {}
-    wrong, missing, example = 0, 0, ""
+    wrong, absent, example, marker = 0, 0, "", ""
     for text in islice((each for each in texts() if each is not None or not drop_missing), devices):
         if text is None:
-            missing += 1
-        elif equals is not None:
-            values.append(int(text == equals))
-        elif text in known:
+            absent += 1
+            continue
+        try:
+            if text not in known:
+                known[text] = parsed(text)
             values.append(known[text])
-        else:
-            try:
-                known[text] = value_of(task, text)
-                values.append(known[text])
-            except DomainError as error:
-                wrong, example = wrong + 1, example or str(error)
+        except DomainError as error:
+            wrong, example = wrong + 1, example or str(error)
+            marker = marker or (text if looks_missing(text) else "")
     if wrong:
-        raise DataError(f"{wrong:,} rows of {path} hold no value of this task. {example}", rows=wrong)
-    if missing:
-        raise DataError(f"{missing:,} rows of {path} hold no value; --drop-missing leaves them out.", rows=missing)
+        hint = f" If {marker!r} stands for a missing value: --missing {marker}." if marker else ""
+        raise DataError(f"{wrong:,} rows of {path} hold no value of this task. {example}{hint}", rows=wrong)
+    if absent:
+        raise DataError(f"{absent:,} rows of {path} hold no value; --drop-missing leaves them out.", rows=absent)
     if not values:
         raise DataError("The column holds no rows, so there are no devices.")
+    for text in filter(looks_missing, known) if wanted is not None else ():
+        note(f"{text!r} is counted as a value; --missing {text} says that it means a missing one.")
     return values
 
 

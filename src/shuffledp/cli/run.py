@@ -17,8 +17,10 @@ from shuffledp.cli.options import (
     EstimatorOption,
     HonestFractionOption,
     JsonOption,
+    MissingOption,
     PlotOption,
     SeedOption,
+    missing_markers,
 )
 from shuffledp.cli.rounds import (
     ColumnOption,
@@ -39,7 +41,7 @@ from shuffledp.cli.rounds import (
     say_guarantee,
     with_caveats,
 )
-from shuffledp.cli.screen import print_json, print_table, progress_bar, say
+from shuffledp.cli.screen import note, print_json, print_table, progress_bar, say
 from shuffledp.planning import Count, Histogram
 
 __all__ = ["run_count", "run_histogram"]
@@ -55,6 +57,7 @@ def run_count(
     equals: Annotated[
         str | None, typer.Option("--equals", metavar="VALUE", help="Count the users who hold this value.")
     ] = None,
+    missing: MissingOption = None,
     drop_missing: DropMissingOption = False,
     protocol: ProtocolOption = "balcer-cheu",
     calibration: CalibrationOption = Calibration.tight,
@@ -78,7 +81,7 @@ def run_count(
     check_early("count", target, estimator, confidence, out, plot)
     check_paths(data, None, out, plot)
     with progress_bar(f"Reading {data.name}") as progress:
-        counts = FileColumn(data, column, drop_missing, progress).bits(equals=equals)
+        counts = FileColumn(data, column, drop_missing, progress, missing_markers(missing), note).bits(equals=equals)
     question = Count(int(counts.sum()))
     estimate = run_one(question, counts, target, estimator, engine, route, insecure_seed)
     estimate = with_caveats(estimate, drop_missing=drop_missing)
@@ -112,6 +115,7 @@ def run_histogram(
         str | None,
         typer.Option("--other", metavar="NAME", help="A category for values outside the domain, and missing ones."),
     ] = None,
+    missing: MissingOption = None,
     drop_missing: DropMissingOption = False,
     protocol: ProtocolOption = "balcer-cheu",
     calibration: CalibrationOption = Calibration.tight,
@@ -135,7 +139,7 @@ def run_histogram(
     check_early("histogram", target, estimator, confidence, out, plot)
     check_paths(data, domain_file, out, plot)
     with progress_bar(f"Reading {data.name}") as progress:
-        table = FileColumn(data, column, drop_missing, progress)
+        table = FileColumn(data, column, drop_missing, progress, missing_markers(missing), note)
         chosen = choose_domain(domain, domain_file, domain_from_data, other, table)
         counts = table.histogram(chosen.categories, other=other)
     question = Histogram(int(counts.sum()), categories=chosen.categories)

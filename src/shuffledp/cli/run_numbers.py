@@ -19,10 +19,12 @@ from shuffledp.cli.options import (
     HonestFractionOption,
     JsonOption,
     LowerOption,
+    MissingOption,
     PlotOption,
     SeedOption,
     UpperOption,
     WholeOption,
+    missing_markers,
 )
 from shuffledp.cli.rounds import (
     BEST,
@@ -68,6 +70,7 @@ def _command(statistic: str, purpose: str) -> Callable[..., None]:
         delta: DeltaOption,
         whole: WholeOption = False,
         clip: ClipOption = False,
+        missing: MissingOption = None,
         drop_missing: DropMissingOption = False,
         protocol: ProtocolOption = BEST,
         calibration: CalibrationOption = Calibration.tight,
@@ -88,7 +91,7 @@ def _command(statistic: str, purpose: str) -> Callable[..., None]:
         _run_numbers(
             statistic,
             data,
-            FileColumn(data, column, drop_missing),
+            FileColumn(data, column, drop_missing, missing=missing_markers(missing)),
             interval,
             clip,
             target,

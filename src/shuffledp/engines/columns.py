@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,33 +12,49 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
+from shuffledp.domain import Categories, Numbered
 from shuffledp.errors import DataError, ParameterError
 
-__all__ = ["Progress", "read_column"]
+__all__ = ["Progress", "check_markers", "read_column"]
 
 Progress = Callable[[float], None]
 """Called with the fraction of the file that has been read."""
 
 _BATCH_ROWS = 1 << 17
 _CSV_BLOCK_BYTES = 1 << 22
+_MOST_BLANK_BYTES = 1 << 20
+_EXACT = 2**53
 
 
-def read_column(path: str | Path, column: str, *, progress: Progress = lambda _: None) -> Iterator[pa.Array]:
+def read_column(
+    path: str | Path, column: str, *, missing: Sequence[str] = (), progress: Progress = lambda _: None
+) -> Iterator[pa.Array]:
     """The column as text without outer spaces, batch by batch; what is missing (null, NaN, empty) is null.
 
-    CSV (also compressed, as .gz, .bz2, .zst or .lz4) and Parquet are told apart by their content.
+    ``missing`` are values that are missing too. CSV (also compressed, as .gz, .bz2, .zst or .lz4) and Parquet are told
+    apart by their content. Every line of a CSV file after its header is a row, also an empty one, in which every field
+    is missing; the line break at the end of the last line begins no other.
     """
     source = Path(path)
+    markers = Categories.of(missing) if missing else None
     if not source.is_file():
         reason = "it is not a file" if source.exists() else "there is no such file"
         raise DataError(f"Cannot read {source}: {reason}.", path=str(source))
     try:
         batches = _parquet_batches if _is_parquet(source) else _csv_batches
         for batch in batches(source, column, progress):
-            yield _as_text(batch)
+            text = _as_text(batch)
+            yield _without(text, markers) if markers else text
     except (pa.ArrowException, OSError, EOFError, UnicodeError) as error:
         reason = " ".join(str(error).split())
         raise DataError(f"Cannot read {source}: {reason.rstrip('.')}.", path=str(source)) from None
+
+
+def check_markers(missing: Iterable[str], domain: Categories | Numbered) -> None:
+    """Refuse a value of the domain that is said to mean a missing one."""
+    for value in missing:
+        if domain.find(value) is not None:
+            raise ParameterError(f"{value!r} cannot be a value and mean a missing one too.", value=value)
 
 
 def _is_parquet(path: Path) -> bool:
@@ -57,35 +73,52 @@ def _parquet_batches(path: Path, column: str, progress: Progress) -> Iterator[pa
 
 
 def _csv_batches(path: Path, column: str, progress: Progress) -> Iterator[pa.Array]:
-    size = path.stat().st_size
-    if size == 0:
-        raise DataError(f"{path} is empty: there is not even a header.", path=str(path))
-    with _open_csv(path) as (_, reader):
+    start, only_header = _header(path)
+    if only_header is not None:
+        _check_column(column, _csv_reader(path, pa.py_buffer(only_header + b"\n")).schema.names, path)
+        return
+    with _open_csv(path, start) as (_, reader):
         _check_column(column, reader.schema.names, path)
     text_only = pa.csv.ConvertOptions(
         include_columns=[column], column_types={column: pa.string()}, strings_can_be_null=True, null_values=[""]
     )
-    with _open_csv(path, text_only) as (raw, reader):
+    size = path.stat().st_size
+    with _open_csv(path, start, text_only) as (raw, reader):
         for batch in reader:
             progress(min(1.0, raw.tell() / size))
             yield batch.column(0)
 
 
+def _header(path: Path) -> tuple[int, bytes | None]:
+    """How many empty lines come before the header; and the header, if nothing follows it, not even a line break."""
+    with pa.OSFile(str(path)) as raw, pa.input_stream(raw, compression=_compression(path)) as stream:
+        content = stream.read(_MOST_BLANK_BYTES).removeprefix(b"\xef\xbb\xbf")
+        ended = len(content) < _MOST_BLANK_BYTES - 3 and not stream.read(1)
+    header = content.lstrip(b"\r\n")
+    if not header:
+        what = "is empty" if not content else "has empty lines only" if ended else "begins with too many empty lines"
+        raise DataError(f"{path} {what}: there is not even a header.", path=str(path))
+    blank = content[: len(content) - len(header)]
+    alone = ended and b"\n" not in header and b"\r" not in header
+    return len(blank.replace(b"\r\n", b"\n")), header if alone else None
+
+
 @contextmanager
-def _open_csv(path: Path, convert: pa.csv.ConvertOptions | None = None) -> Iterator[tuple[Any, Any]]:
+def _open_csv(path: Path, start: int, convert: pa.csv.ConvertOptions | None = None) -> Iterator[tuple[Any, Any]]:
     """The raw file, which knows how far it is read, and a reader of batches on top of it."""
     with pa.OSFile(str(path)) as raw, pa.input_stream(raw, compression=_compression(path)) as stream:
-        yield (
-            raw,
-            pa.csv.open_csv(
-                stream,
-                read_options=pa.csv.ReadOptions(block_size=_CSV_BLOCK_BYTES),
-                parse_options=pa.csv.ParseOptions(
-                    delimiter="\t" if ".tsv" in path.suffixes else ",", newlines_in_values=True
-                ),
-                convert_options=convert,
-            ),
-        )
+        yield raw, _csv_reader(path, stream, start, convert)
+
+
+def _csv_reader(path: Path, stream: Any, start: int = 0, convert: pa.csv.ConvertOptions | None = None) -> Any:
+    return pa.csv.open_csv(
+        stream,
+        read_options=pa.csv.ReadOptions(block_size=_CSV_BLOCK_BYTES, skip_rows=start),
+        parse_options=pa.csv.ParseOptions(
+            delimiter="\t" if ".tsv" in path.suffixes else ",", newlines_in_values=True, ignore_empty_lines=False
+        ),
+        convert_options=convert,
+    )
 
 
 def _compression(path: Path) -> str | None:
@@ -102,11 +135,30 @@ def _check_column(column: str, names: list[str], path: Path) -> None:
 
 
 def _as_text(values: Any) -> pa.Array:
+    """As ``shuffledp.domain.text_of`` has it."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if pa.types.is_floating(values.type):
-        values = pc.if_else(pc.is_nan(values), None, values)
+        values = _float_text(values)
     if not pa.types.is_string(values.type):
         values = pc.cast(values, pa.string())
     trimmed = pc.utf8_trim_whitespace(values)
     return pc.if_else(pc.equal(trimmed, ""), None, trimmed)
+
+
+def _float_text(values: Any) -> pa.Array:
+    """Floating-point numbers as text, integers among them without a point, NaN as null."""
+    if pa.types.is_float16(values.type):
+        values = pc.cast(values, pa.float32())
+    values = pc.if_else(pc.is_nan(values), None, values)
+    wide = pc.cast(values, pa.float64())
+    whole = pc.and_(pc.equal(pc.floor(wide), wide), pc.less_equal(pc.abs(wide), _EXACT))
+    integers = pc.cast(pc.if_else(whole, wide, 0.0), pa.int64())
+    return pc.if_else(whole, pc.cast(integers, pa.string()), pc.cast(values, pa.string()))
+
+
+def _without(text: pa.Array, missing: Categories) -> pa.Array:
+    """The text with null for whatever means a missing value."""
+    distinct = text.dictionary_encode()
+    marked = pa.array([missing.find(value) is not None for value in distinct.dictionary.to_pylist()], type=pa.bool_())
+    return pc.if_else(pc.fill_null(marked.take(distinct.indices), False), None, text)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,16 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, Interval
-from shuffledp.errors import DataError
+from shuffledp.domain import BIT, Categories, Interval, looks_missing, parse_number
+from shuffledp.errors import DataError, DomainError
 from shuffledp.messages import count_values
 
 __all__ = ["ColumnCounts", "collect_places", "count_bits", "count_categories", "distinct_values"]
 
-_YES = ("1", "true", "yes", "y", "t")
-_NO = ("0", "false", "no", "n", "f")
 _SHOWN = 3
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 
 @dataclass
@@ -32,11 +28,21 @@ class ColumnCounts:
     missing: int = 0
     outside: int = 0
     examples: list[str] = field(default_factory=list)
+    """A few values outside the domain."""
+    markers: list[str] = field(default_factory=list)
+    """A few of them that look like missing ones, such as NA."""
 
     @property
     def users(self) -> int:
         """Rows that hold an index."""
         return int(self.counts.sum())
+
+    def add_outside(self, value: str, rows: int) -> None:
+        """So many rows hold a value outside the domain."""
+        self.outside += rows
+        for kept in (self.examples, self.markers) if looks_missing(value) else (self.examples,):
+            if len(kept) < _SHOWN and value not in kept:
+                kept.append(value)
 
 
 def count_categories(
@@ -47,11 +53,11 @@ def count_categories(
     ``other`` names the category that takes values outside the domain, and missing ones unless
     ``drop_missing`` leaves those out.
     """
-    result = _count(batches, pa.array(domain.names, type=pa.string()))
+    result = _count(batches, domain)
     if drop_missing:
         result.missing = 0
     if other is not None:
-        result.counts[domain.index(other)] += result.outside + result.missing
+        result.counts[domain.encode(other)] += result.outside + result.missing
         result.outside = result.missing = 0
     _refuse_leftovers(
         result,
@@ -64,14 +70,11 @@ def count_categories(
 def count_bits(batches: Iterable[pa.Array], *, equals: str | None = None, drop_missing: bool = False) -> ColumnCounts:
     """Count noes and yeses, or the values that differ from ``equals`` and those that do not."""
     if equals is not None:
-        result = _count(batches, pa.array([equals], type=pa.string()))
+        result = _count(batches, Categories.of([equals]))
         result.counts = np.array([result.outside, result.counts[0]], dtype=np.int64)
         result.outside = 0
     else:
-        lowered = (pc.utf8_lower(batch) for batch in batches)
-        result = _count(lowered, pa.array(_NO + _YES, type=pa.string()))
-        noes = int(result.counts[: len(_NO)].sum())
-        result.counts = np.array([noes, int(result.counts.sum()) - noes], dtype=np.int64)
+        result = _count_bits(batches)
     if drop_missing:
         result.missing = 0
     _refuse_leftovers(
@@ -99,11 +102,9 @@ def collect_places(
         if domain.whole:
             wrong |= numbers != np.floor(numbers)
         if wrong.any():
-            result.outside += int(wrong.sum())
-            for value in pc.unique(text.filter(pa.array(wrong)).slice(0, 1000)).to_pylist():
-                if value not in result.examples and len(result.examples) < _SHOWN:
-                    result.examples.append(value)
-        parts.append(domain.places(numbers[~wrong], clip=clip))
+            for value, rows in _distinct(text.filter(pa.array(wrong))):
+                result.add_outside(value, rows)
+        parts.append(domain.encode_all(numbers[~wrong], clip=clip))
     result.counts[0] = sum(map(len, parts))
     kind = "whole numbers" if domain.whole else "numbers"
     advice = "" if clip or domain.whole else "; --clip moves numbers to the nearer bound"
@@ -116,16 +117,16 @@ def collect_places(
 
 
 def _as_numbers(text: pa.Array) -> NDArray[np.float64]:
-    """Each text as a number; NaN where it is none."""
+    """Each text as a number by the rules of ``parse_number``; NaN where it is none."""
     try:
         numbers: NDArray[np.float64] = pc.cast(text, pa.float64()).to_numpy(zero_copy_only=False)
-        return numbers
     except pa.ArrowInvalid:
-        return np.array([_as_number(value) for value in text.to_pylist()], dtype=np.float64)
-
-
-def _as_number(value: str) -> float:
-    return float(value) if _NUMBER.fullmatch(value) else math.nan
+        pass
+    else:
+        if np.isfinite(numbers).all():  # Arrow takes inf and nan for numbers
+            return numbers
+    parsed = (parse_number(value) for value in text.to_pylist())
+    return np.array([math.nan if number is None else number for number in parsed], dtype=np.float64)
 
 
 def distinct_values(batches: Iterable[pa.Array]) -> Categories:
@@ -140,37 +141,51 @@ def distinct_values(batches: Iterable[pa.Array]) -> Categories:
 
 def _natural(value: str) -> tuple[float, str]:
     """Numbers by size, before anything else; the rest by name."""
-    try:
-        size = float(value)
-    except ValueError:
-        size = math.inf
-    return (math.inf if math.isnan(size) else size, value)
+    size = parse_number(value)
+    return (math.inf if size is None else size, value)
 
 
-def _count(batches: Iterable[pa.Array], values: pa.Array) -> ColumnCounts:
-    result = ColumnCounts(np.zeros(len(values), dtype=np.int64))
+def _count(batches: Iterable[pa.Array], domain: Categories) -> ColumnCounts:
+    """Arrow finds the categories by their names; what is left goes through the rules of the domain, value by value."""
+    result = ColumnCounts(np.zeros(len(domain), dtype=np.int64))
+    names = pa.array(domain.names, type=pa.string())
     for batch in batches:
-        places = pc.index_in(batch, value_set=values)
-        found = places.drop_null().to_numpy()
-        result.counts += count_values(found, len(values))
+        indices = pc.index_in(batch, value_set=names)
+        result.counts += count_values(indices.drop_null().to_numpy(), len(domain))
         result.missing += batch.null_count
-        outside = len(batch) - batch.null_count - len(found)
-        if outside:
-            result.outside += outside
-            _keep_examples(result, batch, places)
+        for value, rows in _distinct(batch.filter(pc.and_(pc.is_null(indices), pc.is_valid(batch)))):
+            index = domain.find(value)
+            if index is None:
+                result.add_outside(value, rows)
+            else:
+                result.counts[index] += rows
     return result
 
 
-def _keep_examples(result: ColumnCounts, batch: pa.Array, places: pa.Array) -> None:
-    if len(result.examples) < _SHOWN:
-        strange = pc.filter(batch, pc.and_(pc.is_null(places), pc.is_valid(batch)))
-        for value in pc.unique(strange.slice(0, 1000)).to_pylist():
-            if value not in result.examples and len(result.examples) < _SHOWN:
-                result.examples.append(value)
+def _count_bits(batches: Iterable[pa.Array]) -> ColumnCounts:
+    result = ColumnCounts(np.zeros(2, dtype=np.int64))
+    for batch in batches:
+        result.missing += batch.null_count
+        for value, rows in _distinct(batch.drop_null()):
+            try:
+                result.counts[BIT.parse(value)] += rows
+            except DomainError:
+                result.add_outside(value, rows)
+    return result
+
+
+def _distinct(values: pa.Array) -> Iterator[tuple[str, int]]:
+    """Every value and how many rows hold it."""
+    counted = pc.value_counts(values)
+    return zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True)
 
 
 def _values(count: int) -> str:
     return "1 value is" if count == 1 else f"{count:,} values are"
+
+
+def _listed(values: list[str]) -> str:
+    return " or ".join(repr(value) for value in values)
 
 
 def _refuse_leftovers(result: ColumnCounts, advice: str, missing_advice: str) -> None:
@@ -179,6 +194,10 @@ def _refuse_leftovers(result: ColumnCounts, advice: str, missing_advice: str) ->
         examples = ", ".join(repr(value[:40]) for value in result.examples)
         problems.append(f"{_values(result.outside)} outside the domain (for example {examples})")
         remedies.append(advice)
+        if result.markers:
+            remedies.append(
+                f"If {_listed(result.markers)} stands for a missing value: --missing {','.join(result.markers)}"
+            )
     if result.missing:
         problems.append(f"{_values(result.missing)} missing")
         remedies.append(missing_advice)

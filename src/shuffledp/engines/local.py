@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, Interval
-from shuffledp.engines.columns import Progress, read_column
+from shuffledp.domain import Categories, Interval, looks_missing
+from shuffledp.engines.columns import Progress, check_markers, read_column
 from shuffledp.engines.encoding import collect_places, count_bits, count_categories, distinct_values
 from shuffledp.protocols.flow import run_counted, run_round
 from shuffledp.randomness import SYSTEM, RandomSource
@@ -30,14 +30,25 @@ class FileColumn:
     column: str
     drop_missing: bool = False
     progress: Progress = lambda _: None
+    missing: tuple[str, ...] = ()
+    """Values that mean that there is none, besides an empty field."""
+    remark: Callable[[str], None] = lambda _: None
+    """Called with what the holder of the data should know about it. This is not private: do not publish it."""
 
     def bits(self, *, equals: str | None = None) -> NDArray[np.int64]:
         """How many users say no and how many yes."""
-        return count_bits(self._batches(), equals=equals, drop_missing=self.drop_missing).counts
+        if equals is not None:
+            check_markers(self.missing, Categories.of([equals]))
+        result = count_bits(self._batches(), equals=equals, drop_missing=self.drop_missing)
+        self._remark_on(result.markers)
+        return result.counts
 
     def histogram(self, domain: Categories, *, other: str | None = None) -> NDArray[np.int64]:
         """How many users hold each category of the domain."""
-        return count_categories(self._batches(), domain, other=other, drop_missing=self.drop_missing).counts
+        check_markers(self.missing, domain)
+        result = count_categories(self._batches(), domain, other=other, drop_missing=self.drop_missing)
+        self._remark_on(result.markers)
+        return result.counts
 
     def places(self, domain: Interval, *, clip: bool = False) -> NDArray[np.float64]:
         """Where each user's number lies between the bounds, from 0.0 to 1.0."""
@@ -45,10 +56,16 @@ class FileColumn:
 
     def distinct(self) -> Categories:
         """Every value that occurs. Releasing this list is not private."""
-        return distinct_values(self._batches())
+        found = distinct_values(self._batches())
+        self._remark_on([name for name in found.names if looks_missing(name)])
+        return found
 
     def _batches(self) -> Any:
-        return read_column(self.path, self.column, progress=self.progress)
+        return read_column(self.path, self.column, missing=self.missing, progress=self.progress)
+
+    def _remark_on(self, markers: list[str]) -> None:
+        for value in markers:
+            self.remark(f"{value!r} is counted as a value; --missing {value} says that it means a missing one.")
 
 
 def run_counts(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import BIT, Categories, Interval, check_counts
+from shuffledp.domain import BIT, Bit, Categories, Interval, Numbered, check_counts
 from shuffledp.errors import DomainError, ParameterError
 from shuffledp.messages import count_values
 from shuffledp.model import (
@@ -157,6 +157,7 @@ class CountProtocol(_Linear):
     """How many users hold a 1."""
 
     question: ClassVar[str] = "count"
+    domain: ClassVar[Bit] = BIT
 
     @property
     def domain_size(self) -> int:
@@ -188,7 +189,7 @@ class CountProtocol(_Linear):
     ) -> CountEstimate:
         """The whole flow in this process, from bits to the estimate."""
         estimate: CountEstimate = run_round(
-            self, BIT.indices(values), estimator=estimator or self.estimators[0], route=route, source=source
+            self, self.domain.encode_all(values), estimator=estimator or self.estimators[0], route=route, source=source
         )
         return estimate
 
@@ -213,6 +214,11 @@ class HistogramProtocol(_Linear):
         if self.categories is not None and len(self.categories) != self.domain_size:
             raise DomainError(f"{len(self.categories)} categories do not make a domain of {self.domain_size}.")
 
+    @property
+    def domain(self) -> Categories | Numbered:
+        """The possible values."""
+        return self.categories or Numbered(self.domain_size)
+
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
         """A released tally with the law of the whole round, from the true count of each category."""
         return _sample_by_messages(self, counts, source)
@@ -229,7 +235,7 @@ class HistogramProtocol(_Linear):
             guarantee=self.guarantee,
             intervals=analysis.intervals(observed),
             secure=tally.secure,
-            categories=(self.categories or Categories.numbered(self.domain_size)).names,
+            categories=self.domain.names,
             counts=analysis.estimate(observed, estimator),
             standard_errors=analysis.standard_errors(observed),
         )
@@ -237,10 +243,9 @@ class HistogramProtocol(_Linear):
     def run(
         self, values: Iterable[Any], *, estimator: str = "", route: str = "auto", source: RandomSource = SYSTEM
     ) -> HistogramEstimate:
-        """The whole flow in this process, from categories (or their indices) to the estimate."""
-        domain = self.categories or Categories.numbered(self.domain_size)
+        """The whole flow in this process, from categories (numbers where they have no names) to the estimate."""
         estimate: HistogramEstimate = run_round(
-            self, domain.indices(values), estimator=estimator or self.estimators[0], route=route, source=source
+            self, self.domain.encode_all(values), estimator=estimator or self.estimators[0], route=route, source=source
         )
         return estimate
 
@@ -316,7 +321,7 @@ class SumProtocol(_Answer, _Linear):
     ) -> SumEstimate:
         """The whole flow in this process, from numbers in the interval to the estimated sum or mean."""
         estimate: SumEstimate = run_round(
-            self, self.domain.places(values), estimator=estimator or self.estimators[0], route=route, source=source
+            self, self.domain.encode_all(values), estimator=estimator or self.estimators[0], route=route, source=source
         )
         return estimate
 

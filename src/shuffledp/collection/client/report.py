@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import Any
 
 import numpy as np
@@ -11,15 +10,13 @@ import numpy as np
 from shuffledp.collection.sealing import Sealer
 from shuffledp.collection.task import Task
 from shuffledp.collection.wire import REPORT_ID_SIZE, ReportFormat
-from shuffledp.domain import BIT, check_index
-from shuffledp.errors import DomainError, PolicyError
+from shuffledp.errors import PolicyError
 from shuffledp.randomness import SYSTEM
 from shuffledp.shuffling import permute
 
 __all__ = ["encoded", "sealed_report"]
 
 _MOST_DRAWS = 1000
-_WHOLE = re.compile("0|[1-9][0-9]{0,18}")
 
 
 def sealed_report(task: Task, value: Any) -> bytes:
@@ -38,24 +35,7 @@ def sealed_report(task: Task, value: Any) -> bytes:
 
 def encoded(task: Task, value: Any) -> Any:
     """The value as the randomizer takes it: an index, a bit, or a place in the interval; else a DomainError."""
-    protocol = task.protocol
-    if protocol.question == "sum":
-        return float(protocol.domain.places([value])[0])
-    if protocol.question == "count":
-        return int(BIT.indices([value])[0])
-    if isinstance(value, str):
-        return _category(protocol, value)
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise DomainError(f"A category is its name or its index, not {value!r}.")
-    return check_index(int(value), protocol.domain_size)
-
-
-def _category(protocol: Any, name: str) -> int:
-    if protocol.categories is not None:
-        return int(protocol.categories.index(name))
-    if not _WHOLE.fullmatch(name):  # without names, "0", "1", ... are the names: not listed, there may be 10^9
-        raise DomainError(f"{name!r} is not one of the {protocol.domain_size:,} categories, which are numbered.")
-    return check_index(int(name), protocol.domain_size)
+    return task.protocol.domain.encode(value)
 
 
 def _randomized(task: Task, value: Any) -> Any:

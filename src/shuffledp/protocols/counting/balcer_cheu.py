@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import BIT, check_counts, check_index, check_indices
+from shuffledp.domain import BIT, Bit, check_counts, check_index, check_indices
 from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.model import Cost, CountEstimate, ExpectedError, MessageFormat, Messages, Tally, check_enough_users
 from shuffledp.privacy.binomial import Binomial
@@ -38,6 +38,7 @@ class BalcerCheuCount(Round):
 
     name: ClassVar[str] = "balcer-cheu"
     question: ClassVar[str] = "count"
+    domain: ClassVar[Bit] = BIT
     estimators: ClassVar[tuple[str, ...]] = tuple(ESTIMATORS)
 
     noise: TokenNoise
@@ -174,7 +175,7 @@ class BalcerCheuCount(Round):
         source: RandomSource = SYSTEM,
     ) -> CountEstimate:
         """The whole flow in this process, from yes/no values to the estimate."""
-        indices = BIT.indices(values)
+        indices = self.domain.encode_all(values)
         estimate: CountEstimate = run_round(self, indices, estimator=estimator, route=route, source=source)
         return estimate
 

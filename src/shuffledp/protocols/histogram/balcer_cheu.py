@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.domain import Categories, Numbered, check_counts, check_index, check_indices
 from shuffledp.errors import ConditionError, DomainError, ParameterError
 from shuffledp.messages import count_values
 from shuffledp.model import (
@@ -117,6 +117,11 @@ class BalcerCheuHistogram(Round):
         """The least number of reports of a round."""
         return self.noise.users
 
+    @property
+    def domain(self) -> Categories | Numbered:
+        """The possible values."""
+        return self.categories or Numbered(self.domain_size)
+
     @cached_property
     def guarantee(self) -> Guarantee:
         """The privacy of one release, computed from the probability that is really sampled."""
@@ -209,7 +214,7 @@ class BalcerCheuHistogram(Round):
             guarantee=self.guarantee,
             intervals=analysis.intervals(surplus),
             secure=tally.secure,
-            categories=(self.categories or Categories.numbered(self.domain_size)).names,
+            categories=self.domain.names,
             counts=analysis.estimate(surplus),
             standard_errors=np.full(self.domain_size, analysis.noise.deviation),
         )
@@ -222,10 +227,9 @@ class BalcerCheuHistogram(Round):
         route: str = "auto",
         source: RandomSource = SYSTEM,
     ) -> HistogramEstimate:
-        """The whole flow in this process, from categories (or their indices) to the estimate."""
-        domain = self.categories or Categories.numbered(self.domain_size)
+        """The whole flow in this process, from categories (numbers where they have no names) to the estimate."""
         estimate: HistogramEstimate = run_round(
-            self, domain.indices(values), estimator=estimator, route=route, source=source
+            self, self.domain.encode_all(values), estimator=estimator, route=route, source=source
         )
         return estimate
 

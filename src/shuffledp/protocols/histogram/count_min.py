@@ -212,7 +212,7 @@ class CountMinHistogram(HistogramProtocol):
             guarantee=self.guarantee,
             intervals=intervals,
             secure=tally.secure,
-            categories=(self.categories or Categories.numbered(self.domain_size)).names,
+            categories=self.domain.names,
             counts=np.maximum(raw, 0.0) if estimator == "minimum" else raw,
             standard_errors=np.full(self.domain_size, math.sqrt(sketch.squared_error_alone)),
         )
