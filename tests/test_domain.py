@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 import shuffledp as sdp
-from shuffledp.domain import BIT, Categories, Interval, Numbered, looks_missing, parse_number, reading, text_of
+from shuffledp.domain import BIT, Categories, Interval, Numbered
 from shuffledp.errors import DomainError
+from shuffledp.text_values import looks_missing, parse_number, reading, text_of
 
 DIGITS = Categories.of(["1", "2", "3", "4"])
 NAMES = Categories.of(["bus", "bike", "car"])

@@ -2,11 +2,9 @@
 
 ``parse`` reads text as people write it, ``encode`` takes one value and ``encode_all`` many. The rules:
 
-- Spaces around text do not count. Text that is empty then, ``None`` and NaN are missing, and never a value.
-- A number or boolean reads as its text: 7 as "7", 1.0 as "1", 2.5 as "2.5", ``True`` as "true".
+- A value is text, or reads as text (see ``text_values``); spaces around it do not count. What is missing is no value.
 - Text is the category of the same name, or else the only one that reads the same: "1.0" as "1", "TRUE" as "true".
   So an integer is an index only where the categories are numbered.
-- Numbers are written with ASCII digits, a point and an exponent: "-1.5e3". "1_0", "0x10", "inf" and "nan" are none.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import DomainError
+from shuffledp.text_values import looks_missing, parse_number, reading, text_of
 
 __all__ = [
     "BIT",
@@ -37,10 +35,6 @@ __all__ = [
     "check_index",
     "check_indices",
     "check_places",
-    "looks_missing",
-    "parse_number",
-    "reading",
-    "text_of",
 ]
 
 Indices = NDArray[np.int64]
@@ -48,52 +42,9 @@ Indices = NDArray[np.int64]
 _SHOWN = 3
 _LARGEST_BOUND = 1e290
 """Leaves room for a billion users and for a billion times as much noise."""
-_EXACT = 2**53
-"""Up to here every integer is a floating-point number of its own."""
-_LONGEST_INTEGER = 10**100
-_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
-_ZERO_FRACTION = re.compile(r"([-+]?[0-9]+)\.0+")
 _NUMERAL = re.compile(r"0|[1-9][0-9]{0,18}")
-_BOOLEANS = ("true", "false")
 _YES = ("1", "true", "yes", "y", "t")
 _NO = ("0", "false", "no", "n", "f")
-_MISSING_MARKERS = frozenset({"na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nil", "?", "-", "."})
-
-
-def parse_number(text: str) -> float | None:
-    """The number that the text is, infinite if it exceeds every floating-point number; None if it is none."""
-    trimmed = text.strip()
-    return float(trimmed) if _NUMBER.fullmatch(trimmed) else None
-
-
-def reading(text: str) -> str:
-    """What different ways to write the same integer or boolean have in common; other text itself."""
-    trimmed = text.strip()
-    if integer := _ZERO_FRACTION.fullmatch(trimmed):
-        return "0" if integer[1] in ("-0", "+0") else integer[1]
-    lowered = trimmed.lower()
-    return lowered if lowered in _BOOLEANS else trimmed
-
-
-def looks_missing(text: str) -> bool:
-    """Whether people write this where there is no value, such as NA; it is a value all the same unless declared so."""
-    return text.strip().lower() in _MISSING_MARKERS
-
-
-def text_of(value: object) -> str | None:
-    """The value as text; None if it is missing, or neither text nor boolean nor number."""
-    if isinstance(value, str):
-        return value.strip() or None
-    if isinstance(value, (bool, np.bool_)):
-        return "true" if value else "false"
-    if isinstance(value, (int, np.integer)):
-        return str(int(value)) if abs(int(value)) < _LONGEST_INTEGER else None
-    if isinstance(value, (float, np.floating)):
-        if math.isnan(value):
-            return None
-        number = float(value)
-        return str(int(number)) if number.is_integer() and abs(number) <= _EXACT else str(value)
-    return str(value) if isinstance(value, Decimal) else None
 
 
 class _Listed(ABC):

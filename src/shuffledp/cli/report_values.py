@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shuffledp.cli.screen import note
-from shuffledp.domain import Categories, looks_missing
+from shuffledp.domain import Categories
 from shuffledp.errors import DataError, DomainError, ParameterError
+from shuffledp.text_values import looks_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

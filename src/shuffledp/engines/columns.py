@@ -14,6 +14,7 @@ import pyarrow.parquet
 
 from shuffledp.domain import Categories, Numbered
 from shuffledp.errors import DataError, ParameterError
+from shuffledp.text_values import EXACT_INTEGERS
 
 __all__ = ["Progress", "check_markers", "read_column"]
 
@@ -23,7 +24,6 @@ Progress = Callable[[float], None]
 _BATCH_ROWS = 1 << 17
 _CSV_BLOCK_BYTES = 1 << 22
 _MOST_BLANK_BYTES = 1 << 20
-_EXACT = 2**53
 
 
 def read_column(
@@ -135,7 +135,7 @@ def _check_column(column: str, names: list[str], path: Path) -> None:
 
 
 def _as_text(values: Any) -> pa.Array:
-    """As ``shuffledp.domain.text_of`` has it."""
+    """As ``shuffledp.text_values.text_of`` has it."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if pa.types.is_floating(values.type):
@@ -152,7 +152,7 @@ def _float_text(values: Any) -> pa.Array:
         values = pc.cast(values, pa.float32())
     values = pc.if_else(pc.is_nan(values), None, values)
     wide = pc.cast(values, pa.float64())
-    whole = pc.and_(pc.equal(pc.floor(wide), wide), pc.less_equal(pc.abs(wide), _EXACT))
+    whole = pc.and_(pc.equal(pc.floor(wide), wide), pc.less_equal(pc.abs(wide), EXACT_INTEGERS))
     integers = pc.cast(pc.if_else(whole, wide, 0.0), pa.int64())
     return pc.if_else(whole, pc.cast(integers, pa.string()), pc.cast(values, pa.string()))
 

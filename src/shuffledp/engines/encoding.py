@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from shuffledp.domain import BIT, Categories, Interval, looks_missing, parse_number
+from shuffledp.domain import BIT, Categories, Interval
 from shuffledp.errors import DataError, DomainError
 from shuffledp.messages import count_values
+from shuffledp.text_values import looks_missing, parse_number
 
 __all__ = ["ColumnCounts", "collect_places", "count_bits", "count_categories", "distinct_values"]
 

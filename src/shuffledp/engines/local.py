@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, Interval, looks_missing
+from shuffledp.domain import Categories, Interval
 from shuffledp.engines.columns import Progress, check_markers, read_column
 from shuffledp.engines.encoding import collect_places, count_bits, count_categories, distinct_values
 from shuffledp.protocols.flow import run_counted, run_round
 from shuffledp.randomness import SYSTEM, RandomSource
+from shuffledp.text_values import looks_missing
 
 __all__ = ["FileColumn", "run_counts", "run_places"]
 
