@@ -17,6 +17,7 @@ from vector_files import Document
 from vector_files.examples import PROTOCOLS, TERMS, task_of
 from vector_files.keys import AUTHOR, OTHER_ANALYZER, STRANGER
 from vector_files.randomizers import TOLERANCE, six_digits
+from vector_files.task_edges import edge_cases
 
 __all__ = ["task_file"]
 
@@ -48,6 +49,7 @@ def task_file() -> Document:
         "tolerance": TOLERANCE,
         "good": good,
         "bad": _bad_tasks(),
+        "edge_cases": edge_cases(),
     }
 
 
@@ -83,7 +85,7 @@ def _bad_tasks() -> list[Document]:
         "a minimum that is not the protocol's": ("inconsistent", ("minimum_users",), 10),
         "a message size that is not the protocol's": ("inconsistent", ("message_size",), 2),
         "another suite": ("inconsistent", ("suite",), "none"),
-        "fewer messages than a report has": ("bad-guarantee", ("messages_per_report",), 3),
+        "fewer messages than a report has": ("inconsistent", ("messages_per_report",), 3),
         "version 2": ("version", ("version",), 2),
         "version true": ("malformed", ("version",), True),
         "another format": ("version", ("format",), "other"),

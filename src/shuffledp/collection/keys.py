@@ -23,6 +23,15 @@ __all__ = ["KEY_SIZE", "SealingKey", "SealingPublicKey", "SigningKey", "Verifyin
 KEY_SIZE = 32
 SIGNATURE_SIZE = 64
 _MOST_BYTES = 4096
+_FIELD = 2**255 - 19
+_LOW_ORDER = {
+    0,
+    1,
+    _FIELD - 1,
+    325606250916557431795983626356110631294008115727848805560023387167927233504,
+    39382357235489614581723060781553021112529911719440698176882885853963445705823,
+}
+"""Coordinates of the points of X25519 with an order of at most 8, on the curve and on its twist."""
 
 
 def to_base64(content: bytes) -> str:
@@ -105,6 +114,12 @@ class SealingPublicKey(_PublicKey):
     """Seals messages that only the owner of the private key can open."""
 
     kind: ClassVar[str] = "sealing"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        coordinate = int.from_bytes(self.raw, "little") % (1 << 255) % _FIELD  # as RFC 7748 reads it
+        if coordinate in _LOW_ORDER:
+            raise ParameterError("This X25519 key is a point of low order: everybody could open what is sealed to it.")
 
     @property
     def public(self) -> X25519PublicKey:

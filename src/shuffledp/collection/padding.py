@@ -14,11 +14,12 @@ from shuffledp.errors import ParameterError
 from shuffledp.privacy.capping import CappedLaw
 from shuffledp.privacy.guarantee import Guarantee
 
-__all__ = ["DELTA_FOR_CAP", "capped_guarantee", "is_unbounded", "least_cap"]
+__all__ = ["DELTA_FOR_CAP", "LARGEST_CAP", "capped_guarantee", "is_unbounded", "least_cap"]
 
 DELTA_FOR_CAP = 0.01
 """The part of delta that is kept for reports that exceed the cap, where there is one."""
-_MOST_MESSAGES = 1 << 16
+LARGEST_CAP = 1 << 16
+"""Messages of a report, dummies included; a task with more is refused."""
 
 
 def is_unbounded(protocol: Any) -> bool:
@@ -35,9 +36,9 @@ def least_cap(protocol: Any, *, users: int, epsilon: float, delta: float) -> int
     high = 1
     while protocol.chance_of_more_messages(high) > allowed:
         high *= 2
-        if high > _MOST_MESSAGES:
+        if high > LARGEST_CAP:
             raise ParameterError(
-                f"A report of {protocol.name} would have to hold more than {_MOST_MESSAGES:,} messages, nearly all "
+                f"A report of {protocol.name} would have to hold more than {LARGEST_CAP:,} messages, nearly all "
                 "dummies, to hide how many there are; choose a protocol with a largest number of messages."
             )
     low = high // 2
@@ -58,7 +59,7 @@ def capped_guarantee(protocol: Any, *, cap: int, users: int, epsilon: float, del
     guarantee: Guarantee = protocol.guarantee
     most = protocol.cost.max_messages_per_user
     if most is not None and cap != most:
-        raise ParameterError(f"A report of this protocol holds {most:,} messages, not {cap:,}.")
+        raise ParameterError(f"A report of this protocol holds {most:,} messages, not {cap:,}.", reason="inconsistent")
     law = guarantee.law if most is not None else CappedLaw(guarantee.law, users, protocol.chance_of_more_messages(cap))
     achieved = law.delta_at(epsilon)
     if not achieved <= delta:
@@ -66,5 +67,6 @@ def capped_guarantee(protocol: Any, *, cap: int, users: int, epsilon: float, del
             f"The parameters give delta = {achieved:.4g} at epsilon = {epsilon:g}, more than the claimed {delta:g}.",
             achieved=achieved,
             claimed=delta,
+            reason="bad-guarantee",
         )
     return replace(guarantee, epsilon=epsilon, delta=delta, law=law)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from shuffledp.collection.keys import KEY_SIZE, SealingPublicKey
-from shuffledp.errors import ParameterError, PolicyError
+from shuffledp.errors import ParameterError
 
 __all__ = ["DUMMY", "MESSAGE", "SUITE", "SUITE_NAME", "Sealer", "sealed_size", "sealing_info"]
 
@@ -53,7 +53,4 @@ class Sealer:
             raise ParameterError(f"Every packed message of this task has {self.message_size} bytes.")
         contents += [DUMMY + bytes(self.message_size)] * (count - len(contents))
         info, public = sealing_info(self.task_id), self.key.public
-        try:
-            return [SUITE.encrypt(content, public, info=info) for content in contents]
-        except ValueError:  # a key of low order, to which everybody could open
-            raise PolicyError(f"Nothing can be sealed to the key {self.key.id}: it is no proper key.") from None
+        return [SUITE.encrypt(content, public, info=info) for content in contents]

@@ -18,9 +18,10 @@ from typing import Any, Self
 
 from shuffledp.collection.canonical import canonical, parse_canonical, portable
 from shuffledp.collection.keys import SealingPublicKey, SigningKey, VerifyingKey, from_base64, to_base64
-from shuffledp.collection.padding import DELTA_FOR_CAP, capped_guarantee, is_unbounded, least_cap
+from shuffledp.collection.padding import DELTA_FOR_CAP, LARGEST_CAP, capped_guarantee, is_unbounded, least_cap
 from shuffledp.collection.sealing import SUITE_NAME, sealed_size
-from shuffledp.errors import DataError, ParameterError
+from shuffledp.collection.texts import LONGEST_TEXT, check_categories, check_text
+from shuffledp.errors import ConditionError, DataError, ParameterError, ShuffledpError
 from shuffledp.privacy.guarantee import Guarantee, check_target
 from shuffledp.protocols.documents import from_document, to_document
 from shuffledp.randomness import Dyadic
@@ -32,6 +33,7 @@ FORMAT, VERSION = "shuffledp-task", 1
 MOST_TASK_BYTES = 1 << 24
 _SIGNED_AS = b"shuffledp task v1\n"
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
+_TIME_FORM = re.compile("[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _KEYS = {
     "format",
     "version",
@@ -50,11 +52,11 @@ _KEYS = {
     "analyzer",
     "shuffler",
 }
-_MOST_TEXT = 2000
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _LAST_DIGITS = 1e-9
+_LONGEST_SHOWN = 60
 _IN_SHARES = ("correlated-noise", "count-min", "split-and-mix")
 _MOST_USERS = 10**9
+_FIRST_TIME, _LAST_TIME = datetime(1000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -89,14 +91,16 @@ class Task:
             )
         check_target(self.epsilon, self.delta)
         _check_drawable(self.protocol)
-        _check_text("name", self.name)
-        _check_text("description", self.description)
-        _check_text("population", self.population)
-        for name in getattr(getattr(self.protocol, "categories", None), "names", ()):
-            if found := _CONTROL.search(name):
-                raise ParameterError(f"A category has the control character {_point(found[0])}; leave it out.")
-        if not (self.name and self.population):
-            raise ParameterError("A task needs a name and a population.")
+        check_text("name", self.name, least=1, most=LONGEST_TEXT)
+        check_text("description", self.description, least=0, most=LONGEST_TEXT)
+        check_text("population", self.population, least=1, most=LONGEST_TEXT)
+        check_categories(getattr(getattr(self.protocol, "categories", None), "names", ()))
+        if not 1 <= self.messages_per_report <= LARGEST_CAP:
+            raise ParameterError(
+                f"A report of a task has 1 to {LARGEST_CAP:,} messages, not {self.messages_per_report:,}; "
+                "choose a protocol that sends fewer.",
+                messages_per_report=self.messages_per_report,
+            )
         if not self.minimum_users <= self.maximum_users <= _MOST_USERS:
             raise ParameterError(
                 f"A round of at most {self.maximum_users:,} users cannot reach its minimum of {self.minimum_users:,}, "
@@ -104,6 +108,8 @@ class Task:
             )
         if any(time.tzinfo is None or time.microsecond for time in (self.opens, self.closes)):
             raise ParameterError("The times of a task are whole seconds with their time zone.")
+        if not all(_FIRST_TIME <= time <= _LAST_TIME for time in (self.opens, self.closes)):
+            raise ParameterError("The times of a task must lie in the years 1000 to 9999.")
         if not self.opens < self.closes:
             raise ParameterError(f"The round closes at {self.closes} before it opens at {self.opens}.")
 
@@ -195,9 +201,12 @@ class Task:
     def from_document(cls, document: Any) -> Self:
         """The task of a document; anything unknown, missing or inconsistent is refused."""
         if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise ParameterError("This is no task of shuffledp.")
+            raise ParameterError("This is not a task of shuffledp.", reason="version")
         if document.get("version") != VERSION:
-            raise ParameterError(f"This task has version {document.get('version')!r}; this program reads {VERSION}.")
+            raise ParameterError(
+                f"This task has version {_shown(document.get('version'))}; this program reads {VERSION}.",
+                reason="version",
+            )
         if set(document) != _KEYS:
             raise ParameterError(f"Missing or unknown in the task: {', '.join(sorted(set(document) ^ _KEYS))}.")
         claim = document["guarantee"]
@@ -218,13 +227,20 @@ class Task:
             shuffler=VerifyingKey.from_document(document["shuffler"]),
             stated_local_epsilon=math.inf if claim["local_epsilon"] is None else _number(claim, "local_epsilon"),
         )
-        told, derived = portable(document), task.to_document()
-        wrong = sorted(key for key in _KEYS if told[key] != derived[key])
-        stated, computed = task.stated_local_epsilon, task.protocol.guarantee.local_epsilon
-        if not math.isclose(stated or 0.0, computed, rel_tol=_LAST_DIGITS, abs_tol=_LAST_DIGITS):
-            wrong = sorted({*wrong, "guarantee"})
+        computed = _guarantee_of(task.protocol).local_epsilon
+        derived = task.to_document()
+        if portable(document["protocol"]) != derived["protocol"]:
+            raise ParameterError(
+                "The protocol of the task is not written in its one form: see the page on randomizers."
+            )
+        wrong = {key for key in _KEYS if document[key] != derived[key]}
+        if not math.isclose(task.stated_local_epsilon or 0.0, computed, rel_tol=_LAST_DIGITS, abs_tol=_LAST_DIGITS):
+            wrong.add("guarantee")  # infinity is close to nothing but itself
         if wrong:
-            raise ParameterError(f"What the task says does not follow from its protocol: {', '.join(wrong)}.")
+            raise ParameterError(
+                f"What the task says does not follow from its protocol: {', '.join(sorted(wrong))}.",
+                reason="inconsistent",
+            )
         return task
 
     @cached_property
@@ -268,7 +284,7 @@ class SignedTask:
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
         """Back from a file."""
-        document = parse_canonical(content.rstrip(b"\n"), most_bytes=MOST_TASK_BYTES)
+        document = parse_canonical(content.removesuffix(b"\n"), most_bytes=MOST_TASK_BYTES)
         if not isinstance(document, dict) or set(document) != {"task", "author", "signature"}:
             raise ParameterError("A signed task has the keys task, author and signature.")
         if not re.fullmatch("[0-9a-f]{16}", str(document["author"])):
@@ -305,35 +321,39 @@ def _check_drawable(protocol: Any) -> None:
             raise ParameterError(f"The noise of {protocol.name} is too wide for devices to draw their shares of it.")
 
 
-def _check_text(what: str, text: str) -> None:
-    """Texts are shown to people, who must be able to trust what they see."""
-    if len(text) > _MOST_TEXT:
-        raise ParameterError(f"The {what} of a task has {len(text):,} characters, more than {_MOST_TEXT:,}.")
-    for each in text:
-        if not each.isprintable():
-            raise ParameterError(f"The {what} of a task has the character {_point(each)}, which is not printable.")
+def _guarantee_of(protocol: Any) -> Guarantee:
+    """What its parameters give; refused if that is less than its own terms say, or if nothing is proved."""
+    try:
+        guarantee: Guarantee = protocol.guarantee
+    except ShuffledpError as error:
+        if isinstance(error, ConditionError) or "claimed" in error.values:
+            raise ParameterError(str(error), **{**error.values, "reason": "bad-guarantee"}) from None
+        raise
+    return guarantee
 
 
-def _point(character: str) -> str:
-    return f"U+{ord(character):04X}"
+def _shown(value: Any) -> str:
+    """The beginning of a value that somebody else wrote."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 def _text(document: dict[str, Any], key: str) -> str:
     if not isinstance(document[key], str):
-        raise ParameterError(f"{key} must be a text, not {document[key]!r}.")
+        raise ParameterError(f"{key} must be a string, not {_shown(document[key])}.")
     return str(document[key])
 
 
 def _whole(document: dict[str, Any], key: str) -> int:
     if not isinstance(document[key], int) or isinstance(document[key], bool):
-        raise ParameterError(f"{key} must be a whole number, not {document[key]!r}.")
+        raise ParameterError(f"{key} must be an integer, not {_shown(document[key])}.")
     return int(document[key])
 
 
 def _number(document: dict[str, Any], key: str) -> float:
     value = document[key]
     if not isinstance(value, str) or not re.fullmatch(r"[0-9.e+-]{1,40}", value):
-        raise ParameterError(f"{key} must be a number written as a string, not {value!r}.")
+        raise ParameterError(f"{key} must be a number written as a string, not {_shown(value)}.")
     try:
         number = float(value)
     except ValueError:
@@ -344,7 +364,12 @@ def _number(document: dict[str, Any], key: str) -> float:
 
 
 def _time(document: dict[str, Any], key: str) -> datetime:
+    value = document[key]
     try:
-        return datetime.strptime(str(document[key]), _TIME).replace(tzinfo=UTC)
+        if isinstance(value, str) and _TIME_FORM.fullmatch(value):  # strptime alone takes single digits too
+            return datetime.strptime(value, _TIME).replace(tzinfo=UTC)
     except ValueError:
-        raise ParameterError(f"{key} must be a time like 2026-01-31T18:00:00Z, not {document[key]!r}.") from None
+        pass
+    raise ParameterError(
+        f"{key} must be a time in the years 1000 to 9999 like 2026-01-31T18:00:00Z, not {_shown(value)}."
+    )

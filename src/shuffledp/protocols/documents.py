@@ -42,7 +42,9 @@ def from_document(document: Mapping[str, Any]) -> Any:
     if not isinstance(document, Mapping) or set(document) != {"version", "protocol", "parameters"}:
         raise ParameterError("A protocol's document has the keys version, protocol and parameters.")
     if document["version"] != VERSION:
-        raise ParameterError(f"This document has version {document['version']!r}; this program reads {VERSION}.")
+        raise ParameterError(
+            f"This document has version {document['version']!r}; this program reads {VERSION}.", reason="version"
+        )
     kind: Any = find_qualified(str(document["protocol"]))
     return _build(kind, document["parameters"])
 

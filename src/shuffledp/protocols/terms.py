@@ -27,6 +27,11 @@ class Terms:
     def __post_init__(self) -> None:
         if self.users < 1 or not 0 < self.honest_fraction <= 1:
             raise ParameterError(f"{self.users} users of whom {self.honest_fraction:g} are honest cannot hold a round.")
+        if self.honest_users < 1:
+            raise ParameterError(
+                f"{self.honest_fraction:g} of {self.users:,} users leaves no honest user; at least 1 is needed.",
+                honest_fraction=self.honest_fraction,
+            )
         if not (math.isfinite(self.epsilon) and self.epsilon >= 0 and 0 <= self.delta < 1):
             raise ParameterError(
                 f"A guarantee needs epsilon >= 0 and delta between 0 and 1, not {self.epsilon} and {self.delta}."
