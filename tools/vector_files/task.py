@@ -17,7 +17,7 @@ from vector_files import Document
 from vector_files.examples import PROTOCOLS, TERMS, task_of
 from vector_files.keys import AUTHOR, OTHER_ANALYZER, STRANGER
 from vector_files.randomizers import TOLERANCE, six_digits
-from vector_files.task_edges import edge_cases
+from vector_files.task_edges import canonical_documents, edge_cases
 
 __all__ = ["task_file"]
 
@@ -50,6 +50,7 @@ def task_file() -> Document:
         "good": good,
         "bad": _bad_tasks(),
         "edge_cases": edge_cases(),
+        "documents": canonical_documents(),
     }
 
 

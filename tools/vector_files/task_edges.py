@@ -17,7 +17,7 @@ from vector_files import Document
 from vector_files.examples import task_of
 from vector_files.keys import AUTHOR
 
-__all__ = ["GOOD", "edge_cases"]
+__all__ = ["GOOD", "canonical_documents", "edge_cases"]
 
 GOOD = "good"
 """The verdict of a task that everybody accepts; any other word is the reason for refusing it."""
@@ -58,6 +58,38 @@ def edge_cases() -> list[Document]:
     if len({name for name, _, _ in cases}) < len(cases):
         raise ValueError("Two cases have one name.")
     return [_document(*case) for case in cases]
+
+
+def canonical_documents() -> list[Document]:
+    """Documents that are no tasks: whether their bytes are canonical."""
+    cases: dict[str, tuple[str, bool]] = {
+        "a number": ("1", True),
+        "an empty object": ("{}", True),
+        "all kinds of values": ('{"a":[null,true,false,-1,"é🚗"]}', True),
+        "the largest number": ("9007199254740991", True),
+        "a larger number": ("9007199254740992", False),
+        "the least number": ("-9007199254740991", True),
+        "a lesser number": ("-9007199254740992", False),
+        "keys by code points": ('{"B":1,"a":2,"aa":3,"b":4,"~":5}', True),
+        "keys by letters": ('{"a":2,"B":1}', False),
+        "an empty key": ('{"":1}', True),
+        "the key __proto__": ('{"__proto__":1}', True),
+        "the key __proto__ twice": ('{"__proto__":1,"__proto__":1}', False),
+        "minus zero": ("-0", False),
+        "zero with an exponent": ("0e0", False),
+        "32 lists around a number": ("[" * 32 + "1" + "]" * 32, True),
+        "33 lists around a number": ("[" * 33 + "1" + "]" * 33, False),
+        "33 lists around nothing": ("[" * 33 + "]" * 33, True),
+        "34 lists around nothing": ("[" * 34 + "]" * 34, False),
+        "33 objects around nothing": ('{"":' * 32 + "{}" + "}" * 32, True),
+        "33 objects around a number": ('{"":' * 33 + "1" + "}" * 33, False),
+        "100 lists beside each other": ("[" + ",".join(["[]"] * 100) + "]", True),
+        "brackets in a string": ('"' + "[" * 100 + '"', True),
+    }
+    return [
+        {"name": name, "verdict": "good" if good else "bad", "content": content}
+        for name, (content, good) in cases.items()
+    ]
 
 
 def _document(name: str, verdict: str, content: bytes) -> Document:
@@ -281,7 +313,6 @@ def _terms() -> Iterator[Case]:
         ("0.0001 of 1,000 users are none", TOKENS, "0.0001", 0, _MALFORMED),
         ("0.0001 of 1,000 users are none, with a cap", CAPPED, "0.0001", 0, _MALFORMED),
         ("0.57 of 1,000 users are 570", CAPPED, "0.57", 570, GOOD),
-        ("0.57 of 1,000 users are not 569", CAPPED, "0.57", 569, _INCONSISTENT),
         ("0.58 of 2 users is one", LOCAL, "0.58", 1, GOOD),
         ("0.4 of 2 users are none", LOCAL, "0.4", 1, _MALFORMED),
         ("a fraction above 1", TOKENS, "1.5", 1500, _MALFORMED),
@@ -292,6 +323,15 @@ def _terms() -> Iterator[Case]:
         terms = _terms_of(task)
         changes = {(*terms, "honest_fraction"): fraction, ("guarantee", "honest_users"): honest}
         yield f"honest users: {name}", verdict, _signed(_dump(_changed(task, changes)))
+    for honest, verdict in ((910, GOOD), (909, _INCONSISTENT)):  # 0.7 * 1300 is a little less in doubles
+        changes = {
+            (*_terms_of(CAPPED), "users"): 1300,
+            ("minimum_users",): 1300,
+            (*_terms_of(CAPPED), "honest_fraction"): "0.7",
+            ("guarantee", "honest_users"): honest,
+        }
+        name = "are 910" if verdict == GOOD else "are not 909"
+        yield f"honest users: 0.7 of 1,300 users {name}", verdict, _signed(_dump(_changed(CAPPED, changes)))
     for name, task, key, value, verdict in (
         ("epsilon 0.0, which the noise does not reach", TOKENS, "epsilon", "0.0", _GUARANTEE),
         ("epsilon -0.0, which the noise does not reach", TOKENS, "epsilon", "-0.0", _GUARANTEE),

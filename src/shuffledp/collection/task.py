@@ -303,7 +303,11 @@ class SignedTask:
 
 
 def _calibrated(kind: Any, epsilon: float, delta: float, settings: dict[str, Any]) -> Any:
-    """The protocol with room for other last digits: it claims the delta, and is calibrated for a little less."""
+    """The protocol with a margin for other last digits: it claims the target, and is calibrated for a little less."""
+    check_target(epsilon, delta)
+    if kind.model == "local":  # epsilon is a logarithm, and there is no delta
+        protocol = kind.calibrate(epsilon=epsilon * (1 - _LAST_DIGITS), delta=delta, **settings)
+        return replace(protocol, terms=replace(protocol.terms, epsilon=float(epsilon)))
     protocol = kind.calibrate(epsilon=epsilon, delta=delta * (1 - _LAST_DIGITS), **settings)
     for part in ("terms", "noise"):
         claim: Any = getattr(protocol, part, None)

@@ -1,0 +1,220 @@
+"""What a device recomputes, by the formulas of docs/collection/randomizers.md: in doubles, without the library."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from scipy.stats import binom
+
+
+def one(p, q, e):
+    return float(np.maximum(p - e * q, 0).sum())
+
+
+def two(p, q, e):
+    return float(np.maximum(np.outer(p, q) - e * np.outer(q, p), 0).sum())
+
+
+def rows(p, q, copies, e):
+    """As many independent copies of the pair that ``two`` compares."""
+    ours, theirs = np.ones(1), np.ones(1)
+    for _ in range(copies):
+        ours, theirs = (
+            np.outer(np.outer(ours, first).ravel(), second).ravel()
+            for ours, first, second in ((ours, p, q), (theirs, q, p))
+        )
+    return one(ours, theirs, e)
+
+
+def masses(n, a, start=0):
+    """Bin(n, a) from ``start`` to n + 1."""
+    return binom.pmf(np.arange(start, n + 2), n, float(a))
+
+
+def shifted(n, a):
+    return np.append(0, masses(n, a)[:-1]), masses(n, a)
+
+
+def fake_rows(p, h, e):
+    flip = float(p["flip"])
+    before, here = shifted(h * p["fake_rows"], flip)
+    return two((1 - flip) * before + flip * here, flip * before + (1 - flip) * here, e)
+
+
+def blanket_messages(p, h, e, n):
+    whole = masses(h * p["blanket"]["whole"], min(Fraction(2, n), 1))
+    number = np.convolve(whole, masses(h, min(2 * p["blanket"]["rest"] / n, 1)))
+    total = 0.0
+    for t, mass in enumerate(number):
+        ways = [math.comb(t, i) for i in range(t + 1)]
+        total += mass / 2**t * sum(max(0, a - e * b) for a, b in zip([0, *ways], [*ways, 0], strict=True))
+    return total
+
+
+def privacy_blanket(b, n, h, e):
+    own, rest, none = float(b / n), float(b * (n - 2) / n), float(1 - b)
+    factorial = np.cumsum(np.log(np.arange(1, h + 1)), dtype=float)
+    factorial = np.append(0.0, factorial)  # logarithms
+    total = 0.0
+    for first in range(h + 1):
+        for second in range(h + 1 - first):
+            c = np.arange(h + 1 - first - second) if rest else np.zeros(1, dtype=int)
+            left = h - first - second - c
+            logs = factorial[h] - factorial[first] - factorial[second] - factorial[c] - factorial[left]
+            logs += (first + second) * math.log(own) + c * math.log(rest or 1.0) + left * math.log(none)
+            gain = float(n * (1 - b) / b) * (first - e * second) - (e - 1) * (first + second + c)
+            total += float(np.exp(logs) @ np.maximum(gain, 0.0))
+    return total / h
+
+
+def flipped(ones, zeros, flip):
+    return np.convolve(
+        binom.pmf(np.arange(ones + 1), ones, 1 - flip), binom.pmf(np.arange(zeros + 1), zeros, flip)
+    )  # fmt: skip
+
+
+def flipped_sum(flip, h, m, e):
+    n = (h - 1) * m
+    pairs = [(flipped(k + m, n - k, float(flip)), flipped(k, n - k + m, float(flip))) for k in range(n + 1)]
+    return max(one(p, q, e) for p, q in pairs)
+
+
+def flipped_histogram(flip, h, e):
+    pairs = [(flipped(k + 1, h - 1 - k, float(flip)), flipped(k, h - k, float(flip))) for k in range(h)]
+    return max(
+        float(np.maximum(np.outer(pairs[k][0], pairs[l][1]) - e * np.outer(pairs[k][1], pairs[l][0]), 0).sum())
+        for k in range(h)
+        for l in range(h - k)  # noqa: E741
+    )
+
+
+def negative_binomial(shape, ratio, length):
+    """Pr[K = k] for k below the length."""
+    k = np.arange(1, length)
+    logs = np.cumsum(np.log(ratio * (k - 1 + shape) / k))
+    return np.exp(np.append(0.0, logs) + shape * math.log1p(-ratio))
+
+
+def correlated_noise(p, e):
+    a = float(p["ratio"])
+    w = negative_binomial(float(p["flood_shape"]), float(p["flood_ratio"]), 4000)
+    for i in range(1, len(w)):
+        w[i] += a * a * w[i - 1]
+    before = np.append(0, w[:-1])
+    if p.get("encoding") == "signed":
+        first, second, tie = (1 - a) * w, (1 - a) * a * a * before, [a * (1 - a) / (1 + a)]
+        return one(np.concatenate((first, second, tie)), np.concatenate((second, first, tie)), e)
+    ours, theirs = np.append((1 - a) * a * before, 1 / (1 + a)), np.append((1 - a) * w, a / (1 + a))
+    return max(one(ours, theirs, e), one(theirs, ours, e)) if "encoding" in p else two(ours, theirs, e)
+
+
+def split_and_mix(p, h, e):
+    mixing = math.sqrt(p["modulus"] * (math.e / h) ** (p["messages"] - 2))
+    ratio, levels = float(p["ratio"]), p["levels"]
+    if math.log(e) >= levels * math.log(1 / ratio):
+        return mixing
+    i = np.arange(-20_000, 20_000)
+    noise = (1 - ratio) / (1 + ratio) * ratio ** np.abs(i)
+    return mixing + one(noise, (1 - ratio) / (1 + ratio) * ratio ** np.abs(i - levels), e)
+
+
+def pure(e0, e):
+    return 0.0 if math.log(e) >= e0 else (math.exp(e0) - e) / (math.exp(e0) + 1)
+
+
+def pure_sum(p, e):
+    m, mix = len(p["weights"]) - 1, float(p["mix"])
+    zero, one_ = (
+        [mix * w / 2**64 + (1 - mix) * (t == (m - 1) // 2 + x) for t, w in enumerate(p["weights"])] for x in (0, 1)
+    )
+    worst = 0.0
+    for k in range(p["certified_users"]):
+        others = np.ones(1)
+        for user in range(p["certified_users"] - 1):
+            others = np.convolve(others, one_ if user < k else zero)
+        worst = max(worst, float(np.abs(np.log(np.convolve(others, one_) / np.convolve(others, zero))).max()))
+    return pure(worst, e)
+
+
+def local_epsilon(name, p):
+    """None for nothing."""
+    size = p.get("domain_size")
+    response = lambda n: math.log(1 + n * (1 - p["blanket"]) / p["blanket"]) if n > 1 else 0.0  # noqa: E731
+    bit = lambda: math.log((1 - p["flip"]) / p["flip"])  # noqa: E731
+    if name in ("histogram/uniform-blanket", "histogram/hadamard-blanket"):
+        return 0.0 if size == 1 else None
+    formulas = {
+        "count/cheu": bit,
+        "count/pure-sum": lambda: math.log(
+            1 + 2**64 * (1 - p["mix"]) / (p["mix"] * p["weights"][len(p["weights"]) // 2])
+        ),
+        "count/randomized-response": lambda: response(2),
+        "histogram/cheu": lambda: 2 * bit(),
+        "histogram/shuffled-k-rr": lambda: response(size),
+        "histogram/solh": lambda: response(p["buckets"]),
+        "histogram/fake-users": lambda: 2 * bit() if size > 1 else 0.0,
+        "histogram/k-rr": lambda: response(size),
+        "histogram/unary": lambda: math.log(
+            p["own_one"] * (1 - p["other_one"]) / (p["other_one"] * (1 - p["own_one"]))
+        ),
+        "histogram/local-hashing": lambda: response(p["hashes"]["buckets"]),
+        "histogram/hadamard-response": lambda: response(2 * p["blocks"]),
+        "histogram/bassily-smith": lambda: response(2),
+        "sum/cheu": lambda: p["bits"] * bit(),
+        "sum/privacy-blanket": lambda: response(p["levels"] + 1),
+        "sum/duchi": lambda: response(2),
+        "sum/piecewise": lambda: math.log((1 - p["outside"]) * p["levels"] * p["step"] / (p["outside"] * p["window"])),
+        "sum/local-laplace": lambda: p["levels"] * math.log(1 / p["ratio"]),
+    }
+    return formulas[name]() if name in formulas else None
+
+
+LOCAL = {"count/randomized-response", "sum/duchi", "sum/piecewise", "sum/local-laplace"} | {
+    f"histogram/{name}" for name in ("k-rr", "unary", "local-hashing", "hadamard-response", "bassily-smith")
+}
+
+
+def delta(name, p, h, epsilon):
+    """By the page, without a cap."""
+    e, size = math.exp(epsilon), p.get("domain_size")
+    if name in LOCAL:
+        return pure(local_epsilon(name, p), e)
+    if name == "count/balcer-cheu":
+        before, here = shifted(h, p["noise"]["absence"])
+        return max(one(before, here, e), one(here, before, e))
+    if name == "histogram/balcer-cheu":
+        return two(*shifted(h, p["noise"]["absence"]), e)
+    if name == "histogram/count-min":
+        return rows(*shifted(h, p["gamma"]), len(p["hashes"]), e)
+    if name == "histogram/fake-users":
+        return fake_rows(p, h, e) if size > 1 else 0.0
+    if name in ("histogram/uniform-blanket", "histogram/hashed-blanket", "histogram/hadamard-blanket"):
+        n = p.get("buckets") or (1 << p["hashes"] if "hashes" in p else size)
+        return blanket_messages(p, h, e, n) if size > 1 or "buckets" in p else 0.0
+    if name in ("histogram/shuffled-k-rr", "histogram/solh", "sum/privacy-blanket"):
+        n = p.get("buckets") or (p["levels"] + 1 if "levels" in p else size)
+        return privacy_blanket(p["blanket"], n, h, e) if n > 1 else 0.0
+    if name in ("count/cheu", "sum/cheu"):
+        return flipped_sum(p["flip"], h, p.get("bits", 1), e)
+    if name == "histogram/cheu":
+        return flipped_histogram(p["flip"], h, e)
+    if name in ("count/correlated-noise", "histogram/correlated-noise"):
+        return correlated_noise(p, e)
+    if name == "count/pure-sum":
+        return pure_sum(p, e)
+    assert name == "sum/split-and-mix"
+    return split_and_mix(p, h, e)
+
+
+def chance_of_more(most, parts):
+    """Pr[M > most], by the page's recursion; its sums over j are kept for the next m."""
+    law = [math.prod((1 - r) ** s for s, r, _ in parts)]
+    sums = [[0.0] * w for _, _, w in parts]
+    for m in range(1, 4 * most):
+        total = 0.0
+        for (s, r, w), kept in zip(parts, sums, strict=True):
+            if m >= w:
+                kept[m % w] = r * (law[m - w] + kept[m % w])
+                total += s * w * kept[m % w]
+        law.append(total / m)
+    return sum(law[most + 1 :])
