@@ -13,7 +13,7 @@ from shuffledp.collection.rehearsal import Rehearsal
 from shuffledp.collection.task import Task
 
 DOMAINS = {
-    "histogram": {"categories": sdp.Categories.of(["bus", "a\u202eb"])},
+    "histogram": {"categories": sdp.Categories.of(["bus", "a\u0378b"])},
     "count": {},
     "sum": {"domain": sdp.Interval(0, 9)},
 }

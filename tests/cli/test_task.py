@@ -174,7 +174,7 @@ def test_categories_cannot_steer_the_terminal(shuffledp, parties, tmp_path):
         (("count", "--honest-fraction", 2), 2, "honest"),
         (("count", "--opens", "tomorrow"), 2, "neither a time with its zone"),
         (("count", "--opens", "2026-01-31T18:00:00"), 2, "neither a time with its zone"),
-        (("count", "--name", ""), 2, "needs a name"),
+        (("count", "--name", ""), 2, "name of a task must have 1 to 2,000"),
         (("count", "--author", "none.key"), 1, "No such file"),
         (("count", "--author", "author.key.pub"), 1, "can be read by others"),
         (("count", "--analyzer", "shuffler.key.pub"), 1, "sealing key is an object"),

@@ -1,12 +1,14 @@
 """Keys: files of the right mode, never overwritten, never printed."""
 
 import dataclasses
+import hashlib
 import json
 import os
 import stat
 import traceback
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from shuffledp.collection.keys import (
     SealingKey,
@@ -167,3 +169,35 @@ def test_a_damaged_private_key_is_not_quoted(tmp_path, damage):
         SigningKey.load(tmp_path / "key")
     assert secret[:20] not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+def encodings_of_low_order():
+    """Every 32 bytes that RFC 7748 reads as a point of order 1, 2, 4 or 8 of the curve or its twist."""
+    eighth = (
+        325606250916557431795983626356110631294008115727848805560023387167927233504,
+        39382357235489614581723060781553021112529911719440698176882885853963445705823,
+    )
+    prime = 2**255 - 19
+    below = [coordinate for coordinate in (0, 1, prime - 1, prime, prime + 1, *eighth) if coordinate < 2**255]
+    return [number.to_bytes(32, "little") for coordinate in below for number in (coordinate, coordinate + 2**255)]
+
+
+@pytest.mark.parametrize("raw", encodings_of_low_order(), ids=bytes.hex)
+def test_keys_of_low_order(raw):
+    """Whatever the other key, the shared secret is zeros; OpenSSL refuses to compute it."""
+    with pytest.raises(ValueError, match="shared key"):
+        X25519PrivateKey.from_private_bytes(bytes(range(32))).exchange(X25519PublicKey.from_public_bytes(raw))
+    with pytest.raises(ParameterError, match="low order"):
+        SealingPublicKey(raw)
+    identifier = hashlib.sha256(b"shuffledp sealing key\n" + raw).hexdigest()[:16]
+    with pytest.raises(ParameterError, match="low order"):
+        SealingPublicKey.from_document({"kind": "sealing", "id": identifier, "public": to_base64(raw)})
+
+
+def test_other_keys_are_not_of_low_order():
+    """Small coordinates as well as those next to the prime, with and without the highest bit."""
+    for coordinate in (*range(2, 50), *range(2**255 - 40, 2**255 - 20), *range(2**255 - 17, 2**255)):
+        for number in (coordinate, coordinate + 2**255):
+            raw = number.to_bytes(32, "little")
+            X25519PrivateKey.from_private_bytes(bytes(range(32))).exchange(X25519PublicKey.from_public_bytes(raw))
+            assert SealingPublicKey(raw).raw == raw

@@ -1,5 +1,6 @@
 """The number of sealed messages says nothing of the value: for every protocol, constant; and what a cap costs."""
 
+import dataclasses
 import math
 from collections import Counter
 from fractions import Fraction
@@ -24,6 +25,7 @@ from shuffledp.collection.wire import ReportFormat
 from shuffledp.errors import ParameterError, PolicyError
 from shuffledp.privacy.capping import CappedLaw, Share, chance_of_more
 from shuffledp.protocols.registry import PROTOCOLS
+from shuffledp.randomness import Dyadic
 from shuffledp.testing.statistics import ALPHA, p_value
 
 GROUPS = (small_counting, small_histogram_local, small_histogram_shuffled, small_histogram_more, small_summing)
@@ -252,8 +254,9 @@ def test_the_number_of_messages_after_drawing_again(parties):
 
 
 def test_a_cap_that_nothing_fits(parties):
-    protocol = SMALL["count/correlated-noise"]
-    task = parties.around(protocol, 0)
+    wide = Dyadic((1 << 10) - 1, 10)  # two users share noise of a thousand messages: one message has chance 4e-14
+    protocol = dataclasses.replace(SMALL["count/correlated-noise"], ratio=wide, flood_shape=Fraction(16))
+    task = parties.around(protocol, 1)
     with pytest.raises(PolicyError, match="nearly always sends more"):
         sealed_report(task, 1)
 

@@ -4,20 +4,33 @@ import copy
 import dataclasses
 import json
 import math
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shuffledp as sdp
+from shuffledp.collection.authentic import load_authentic
 from shuffledp.collection.canonical import canonical
 from shuffledp.collection.client import authentic_task
 from shuffledp.collection.keys import SealingKey, SigningKey, to_base64
 from shuffledp.collection.task import MOST_TASK_BYTES, SignedTask, Task
 from shuffledp.errors import DataError, ParameterError
+from shuffledp.protocols.documents import from_document
+from shuffledp.protocols.registry import PROTOCOLS
 from shuffledp.randomness import Dyadic
 
+RANDOMIZERS = json.loads((Path(__file__).parents[2] / "vectors" / "v1" / "randomizers.json").read_bytes())[
+    "randomizers"
+]
+COLLECTED = [
+    f"{question}/{name}"
+    for question, shelf in PROTOCOLS.items()
+    for name, kind in shelf.items()
+    if kind.model != "central" and not kind.trusts_shuffler
+]
 NAMES = ("histogram/balcer-cheu", "count/correlated-noise", "sum/split-and-mix", "histogram/k-rr")
 
 
@@ -255,15 +268,18 @@ def test_protocols_that_trust_a_party_with_the_values(name, parties):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"name": ""}, "needs a name"),
-        ({"population": ""}, "needs a name"),
-        ({"name": "a\nb"}, r"The name of a task has the character U\+000A, which is not printable"),
+        ({"name": ""}, "The name of a task must have 1 to 2,000 characters, not 0"),
+        ({"population": ""}, "The population of a task must have 1 to 2,000 characters, not 0"),
+        ({"name": "a\nb"}, r"The name of a task has the character U\+000A, which is not allowed"),
         ({"description": "\x1b[31m"}, r"The description of a task has the character U\+001B"),
         ({"population": "a\u00a0b"}, r"The population of a task has the character U\+00A0"),
-        ({"description": "x" * 2001}, "has 2,001 characters, more than 2,000"),
+        ({"description": "x" * 2001}, "must have 0 to 2,000 characters, not 2,001"),
         ({"maximum_users": 999}, "cannot reach its minimum"),
         ({"maximum_users": 10**9 + 1}, "larger than"),
         ({"opens": datetime(2026, 1, 1)}, "time zone"),
+        ({"opens": datetime(999, 12, 31, tzinfo=UTC)}, "years 1000 to 9999"),
+        ({"opens": datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=5)))}, "years 1000 to 9999"),
+        ({"closes": datetime(9999, 12, 31, 20, tzinfo=timezone(timedelta(hours=-5)))}, "years 1000 to 9999"),
     ],
 )
 def test_what_makes_no_task(change, words, parties):
@@ -303,12 +319,70 @@ def test_noise_that_no_device_could_draw(tasks, parties):
         parties.around(wide, wide.messages)
 
 
-def test_a_category_that_steers_a_terminal(parties):
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("bus", "a\x1b[2J"), r"The category of a task has the character U\+001B"),
+        (("bus", "sub\u202e"), r"The category of a task has the character U\+202E"),
+        (("bus", ""), "The category of a task must have 1 to 200 characters, not 0"),
+        (("bus", "b" * 201), "not 201"),
+        (("v\u00e9lo", "ve\u0301lo"), r"\(U\+0076 U\+00E9 .*look the same"),
+    ],
+)
+def test_categories_that_people_cannot_choose_between(names, words, parties):
     protocol = sdp.find("histogram", "k-rr").calibrate(
-        users=1000, epsilon=2, delta=1e-6, categories=sdp.Categories(("bus", "a\x1b[2J"))
+        users=1000, epsilon=2, delta=1e-6, categories=sdp.Categories(names)
     )
-    with pytest.raises(ParameterError, match=r"A category has the control character U\+001B"):
+    with pytest.raises(ParameterError, match=words):
         parties.around(protocol, 1)
+
+
+def test_reports_that_are_too_long_for_the_format(parties):
+    """Also where the protocol has a largest number of messages."""
+    size = 65_536
+    protocol = sdp.find("histogram", "balcer-cheu").calibrate(users=1000, epsilon=1, delta=1e-6, domain_size=size)
+    with pytest.raises(ParameterError, match="has 1 to 65,536 messages, not 65,537"):
+        parties.around(protocol, size + 1)
+    with pytest.raises(ParameterError, match="not 0"):
+        parties.around(protocol, 0)
+
+
+def test_one_line_feed_and_no_more(parties, tasks, tmp_path):
+    """Whichever way a task is read."""
+    content = tasks[NAMES[0]].signed(parties.author).to_bytes()
+    path = tmp_path / "task.json"
+    for end in (b"", b"\n"):
+        path.write_bytes(content + end)
+        assert load_authentic(path, [parties.author.public])[1] == content
+        assert SignedTask.load(path).task == tasks[NAMES[0]]
+    for end in (b"\n\n", b"\r\n", b" ", b" \n", b"\0"):
+        path.write_bytes(content + end)
+        for read in (
+            lambda: load_authentic(path, [parties.author.public]),
+            lambda: SignedTask.load(path),
+            lambda content=content + end: authentic_task(content, parties.author.public),
+        ):
+            with pytest.raises(ParameterError):
+                read()
+
+
+@pytest.mark.parametrize("name", [name for name in COLLECTED if sdp.find(*name.split("/")).model == "local"])
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, math.pi, 5.0])
+def test_local_tasks_have_a_margin_for_last_digits(name, epsilon, parties):
+    """Another machine's logarithm may be larger: hadamard-response at epsilon = pi had no margin at all."""
+    task = parties.task(name, epsilon=epsilon)
+    assert task.protocol.terms.epsilon == task.epsilon == epsilon
+    assert 5e-10 < 1 - task.protocol.guarantee.local_epsilon / epsilon < 2e-9
+
+
+@pytest.mark.parametrize("name", COLLECTED)
+def test_nobody_honest(name):
+    """Refused for every protocol, also where nothing is divided by the number of honest users."""
+    good = next(case["protocol"] for case in RANDOMIZERS if case["protocol"]["protocol"] == name and case["guarantee"])
+    part = "terms" if "terms" in good["parameters"] else "noise"
+    bad = put(good, ("parameters", part, "honest_fraction"), repr(0.5 / good["parameters"][part]["users"]))
+    with pytest.raises(ParameterError, match="no honest user"):
+        from_document(bad)
 
 
 def test_times(parties):

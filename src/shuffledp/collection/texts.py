@@ -118,11 +118,13 @@ def check_categories(names: Sequence[str]) -> None:
     seen: dict[str, str] = {}
     for name in names:
         check_text("category", name, least=1, most=LONGEST_CATEGORY)
-        if (other := seen.setdefault(comparable(name), name)) is not name:
+        key = comparable(name)
+        if key in seen:
             raise ParameterError(
-                f"The categories {_points(other)} and {_points(name)} look the same: they are equal in Unicode's "
+                f"The categories {_points(seen[key])} and {_points(name)} look the same: they are equal in Unicode's "
                 "normalization form C. Name each category once."
             )
+        seen[key] = name
 
 
 def _points(name: str) -> str:

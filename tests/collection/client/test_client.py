@@ -1,6 +1,8 @@
 """A device reports once: after restarts, crashes and races the bytes that leave it are always the same."""
 
 import dataclasses
+import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -11,8 +13,9 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
+from shuffledp.collection.canonical import canonical
 from shuffledp.collection.client import Client, Patience, Policy, State, sealed_report
-from shuffledp.collection.keys import SealingPublicKey, SigningKey
+from shuffledp.collection.keys import SigningKey, VerifyingKey, to_base64
 from shuffledp.collection.opening import Opener
 from shuffledp.collection.wire import ReportFormat
 from shuffledp.errors import (
@@ -229,11 +232,16 @@ def test_tasks_it_must_not_answer(parties, content, tmp_path):
 
 
 def test_a_key_that_anybody_could_open(parties, tmp_path):
+    """It is refused before anything is randomized, let alone sealed."""
+    envelope = json.loads(parties.task().signed(parties.author).to_bytes())
     for weak in (bytes(32), (1).to_bytes(32, "little")):
-        task = parties.task(analyzer=SealingPublicKey(weak))
-        client = Client(task.signed(parties.author).to_bytes(), author=parties.author.public, state=tmp_path / "d")
-        with pytest.raises(PolicyError, match="Nothing can be sealed"):
-            client.report("bus")
+        key = VerifyingKey(weak)  # which may be anything; a sealing key of these bytes cannot be made
+        identifier = hashlib.sha256(b"shuffledp sealing key\n" + weak).hexdigest()[:16]
+        envelope["task"]["analyzer"] = key.to_document() | {"kind": "sealing", "id": identifier}
+        signature = parties.author.sign(b"shuffledp task v1\n" + canonical(envelope["task"]))
+        content = canonical({**envelope, "signature": to_base64(signature)})
+        with pytest.raises(ParameterError, match="low order"):
+            Client(content, author=parties.author.public, state=tmp_path / "d")
 
 
 def test_tasks_do_not_get_in_each_others_way(parties, tmp_path, server):
