@@ -385,7 +385,7 @@ def _claims() -> Iterator[Case]:
         ("delta 1.5e-05", TOKENS, "1.0", "1.5e-05", GOOD),
         ("delta 1.50e-05", TOKENS, "1.0", "1.50e-05", _MALFORMED),
     ):
-        changes = {("guarantee", "epsilon"): epsilon, ("guarantee", "delta"): delta}
+        changes: dict[Path, Any] = {("guarantee", "epsilon"): epsilon, ("guarantee", "delta"): delta}
         yield f"claim: {name}", verdict, _signed(_dump(_changed(task, changes)))
     local = float(json.loads(_text(LOCAL))["guarantee"]["local_epsilon"])
     for name, value, verdict in (
