@@ -39,7 +39,7 @@ from shuffledp.privacy.atoms import (
 )
 from shuffledp.privacy.correlated_noise import flooding_of_theorem_13
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceLaw, least_ratio
-from shuffledp.privacy.divergence import DiscretePair
+from shuffledp.privacy.divergence import DiscretePair, as_delta, positive_part
 from shuffledp.privacy.guarantee import check_target
 from shuffledp.randomness import Dyadic
 
@@ -251,15 +251,15 @@ def _composed(law: AlmostCentralLaw, cells: int, *, thorough: bool) -> DiscreteP
     length = sum(len(part.masses) for part in parts)
     size = 1 << length.bit_length()
     spectrum = np.prod([np.fft.rfft(part.masses, size) for part in parts], axis=0)
-    masses = np.maximum(np.fft.irfft(spectrum, size)[:length], 0.0)
+    masses = positive_part(np.fft.irfft(spectrum, size)[:length])
     losses = (sum(part.first for part in parts) + np.arange(length)) * width
     infinite = sum(part.infinite for part in parts) + _ROUNDING
     # of the noise that stays only its pure epsilon is used: at worst, a loss of that much or as much less
     pure = DiscreteLaplaceLaw(law.ratio, law.levels).pure_epsilon
-    p = np.concatenate((masses / (1 + math.exp(-pure)), masses / (1 + math.exp(pure))))
+    p = np.concatenate((masses / (1 + math.exp(-pure)), masses * math.exp(-pure) / (1 + math.exp(-pure))))
     losses = np.concatenate((losses + pure, losses - pure))
     keep = (p > 0) & (losses > -_FARTHEST_LOSS)
-    cut = min(1.0, infinite + float(p[~keep].sum()))
+    cut = as_delta(infinite + float(p[~keep].sum()))
     return DiscretePair(p[keep], p[keep] * np.exp(-losses[keep]), cut)
 
 

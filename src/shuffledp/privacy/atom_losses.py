@@ -9,6 +9,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.errors import ConditionError
+from shuffledp.privacy.divergence import MASS_TOLERANCE, check_masses, positive_part
 from shuffledp.privacy.special import betainc
 from shuffledp.randomness import Dyadic
 
@@ -25,6 +27,11 @@ class Losses:
     masses: Floats
     first: int
     infinite: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.infinite <= 1 + MASS_TOLERANCE:
+            raise ConditionError(f"The mass of an infinite loss must lie between 0 and 1, not {self.infinite}.")
+        check_masses(self.masses, left_out=self.infinite)
 
     def and_then(self, other: Losses) -> Losses:
         """The loss of both together, if they are independent."""
@@ -84,7 +91,7 @@ def _stretches(shape: int, ratio: Dyadic, last: Floats) -> _Stretches:
     order = last[::-1]
     lower, upper = tails(shape, ratio, order)
     inner = np.where(lower[1:] < 0.5, np.diff(lower), -np.diff(upper))
-    return _Stretches(float(lower[0]), np.maximum(inner, 0.0), float(upper[-1]))
+    return _Stretches(float(lower[0]), positive_part(inner), float(upper[-1]))
 
 
 def tails(shape: int, ratio: Dyadic, k: Floats) -> tuple[Floats, Floats]:
@@ -124,7 +131,7 @@ def worst_of(candidates: list[Losses], width: float) -> Losses:
     falls = -np.diff(deltas)
     masses = np.concatenate(([1 - deltas[0]], falls / -math.expm1(-width)))
     masses[:-1] -= falls / math.expm1(width)
-    return Losses(np.maximum(masses, 0.0).astype(np.float64), first, float(deltas[-1]))
+    return Losses(positive_part(masses), first, float(deltas[-1]))
 
 
 def _curves(candidates: list[Losses], first: int, last: int, width: float) -> Extended:

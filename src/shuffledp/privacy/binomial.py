@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.errors import ParameterError
+from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.privacy.special import betainc, betaincc
 from shuffledp.randomness import Dyadic
 
@@ -20,6 +20,10 @@ __all__ = ["Binomial", "binomial_masses", "deviance", "stirling_error"]
 Floats = NDArray[np.float64]
 
 _STIRLING_FROM = 16
+MOST_TRIALS = 1 << 52
+"""Numbers of trials are exact as doubles, and so are the numbers next to them."""
+LEAST_PROBABILITY_BITS = 256
+"""Neither outcome of a trial may be rarer than 2^-256: products with the number of trials stay normal doubles."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +36,21 @@ class Binomial:
     def __post_init__(self) -> None:
         if self.trials < 1:
             raise ParameterError(f"A binomial law needs at least one trial, not {self.trials}.", trials=self.trials)
-        if not 0 < self.probability.numerator < 1 << self.probability.bits:
+        if self.trials > MOST_TRIALS:
+            raise ParameterError(
+                f"A binomial distribution is computed for at most 2^52 trials, not {self.trials:.6g}.",
+                trials=self.trials,
+            )
+        numerator, bits = self.probability.numerator, self.probability.bits
+        if not 0 < numerator < 1 << bits:
             raise ParameterError(
                 f"The probability {self.probability} must lie strictly between 0 and 1.", probability=self.probability
+            )
+        rarer = min(numerator, (1 << bits) - numerator)
+        if rarer << LEAST_PROBABILITY_BITS < 1 << bits:
+            raise ParameterError(
+                f"A binomial distribution is computed for probabilities between 2^-{LEAST_PROBABILITY_BITS} and "
+                f"1 - 2^-{LEAST_PROBABILITY_BITS}; the one given lies outside, and would not be exact as a double."
             )
 
     @cached_property
@@ -78,6 +94,7 @@ class Binomial:
         product = np.maximum(sides[0], 1) * (np.maximum(sides[1], 1) / self.trials)
         log_mass -= 0.5 * np.log(2 * math.pi * product) * (sides > 0).all(axis=0)
         mass: Floats = np.where(points == successes, np.exp(log_mass), 0.0)
+        _check_finite(mass, self.trials)
         return mass
 
     def upper_tail(self, k: NDArray[np.int64] | int) -> Floats:
@@ -91,6 +108,7 @@ class Binomial:
         else:
             tail = betaincc(others, successes, float(self.probability.complement))
         result: Floats = np.where(points <= 0, 1.0, np.where(points > self.trials, 0.0, tail))
+        _check_finite(result, self.trials)
         return result
 
     def lower_tail(self, k: NDArray[np.int64] | int) -> Floats:
@@ -134,6 +152,13 @@ class Binomial:
         return below > level if strictly else below >= level
 
 
+def _check_finite(values: Floats, trials: Any) -> None:
+    if not np.isfinite(values).all():
+        raise ConditionError(
+            "A binomial probability of these parameters cannot be computed in floating point.", trials=trials
+        )
+
+
 def binomial_masses(k: NDArray[np.int64], trials: NDArray[np.int64], f: float) -> Floats:
     """Pr[Bin(trials, f) = k] for 0 <= k <= trials, with trials an array, by Loader's saddle point."""
     others = trials - k
@@ -144,6 +169,7 @@ def binomial_masses(k: NDArray[np.int64], trials: NDArray[np.int64], f: float) -
     edge = (k > 0) & (others > 0)
     product = np.maximum(k, 1) * (np.maximum(others, 1) / np.maximum(trials, 1))
     result: Floats = np.exp(log_mass - 0.5 * np.log(2 * math.pi * product) * edge)
+    _check_finite(result, trials)
     return result
 
 

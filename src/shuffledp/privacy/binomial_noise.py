@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.binomial import Binomial
-from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair
+from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair, as_delta
 
 __all__ = ["BinomialCount", "BinomialHistogram", "count_delta", "shift_pair"]
 
@@ -61,7 +61,7 @@ class BinomialHistogram:
             if delta > 1e6 * cut:
                 break
         rounding = 2 * float(self.noise.tail_error(round(self.noise.mean + 40 * self.noise.deviation)))
-        return min(1.0, delta * (1 + rounding))
+        return as_delta(delta * (1 + rounding))
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
         """The one direction there is (the other is its mirror image), as two independent pairs."""
@@ -81,7 +81,7 @@ def count_delta(noise: Binomial, epsilon: float) -> float:
         raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
     epsilon = min(epsilon, LARGEST_EPSILON)
     worst = max(_one_sided_delta(noise, epsilon), _one_sided_delta(noise.mirrored, epsilon))
-    return min(1.0, worst + _UNDERFLOW)
+    return as_delta(worst + _UNDERFLOW)
 
 
 def _one_sided_delta(noise: Binomial, epsilon: float) -> float:
@@ -93,7 +93,7 @@ def _one_sided_delta(noise: Binomial, epsilon: float) -> float:
     error = noise.tail_error(around)
     here = noise.pmf(around) * (1 + error)
     beyond = math.expm1(epsilon) * noise.upper_tail(around + 1) * (1 - error)
-    return max(0.0, float(np.max(here - beyond)))
+    return as_delta(float(np.max(here - beyond)))
 
 
 def shift_pair(noise: Binomial, *, cut: float = _TINY_CUT) -> DiscretePair:

@@ -20,7 +20,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 
 from shuffledp.errors import ParameterError
-from shuffledp.privacy.divergence import LARGEST_EPSILON
+from shuffledp.privacy.divergence import LARGEST_EPSILON, as_delta
 from shuffledp.privacy.guarantee import PrivacyLaw
 
 __all__ = ["CappedLaw", "Share", "chance_of_more"]
@@ -71,11 +71,11 @@ class CappedLaw:
         here = self._bound(epsilon)
         if self._bound(epsilon + _STEP) >= here:  # convex in e^epsilon: if it falls here, it fell before
             here = min(here, self._bound(min(epsilon, self._best)))
-        return min(1.0, here)
+        return as_delta(here)
 
     def _bound(self, epsilon: float) -> float:
         exceeded = (1 + math.exp(epsilon)) * self.users * self.chance
-        return (self.law.delta_at(epsilon) + exceeded) * (1 + 1e-14)
+        return (as_delta(self.law.delta_at(epsilon)) + exceeded) * (1 + 1e-14)
 
     @cached_property
     def _best(self) -> float:

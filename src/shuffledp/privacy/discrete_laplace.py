@@ -9,10 +9,11 @@ from functools import cached_property
 import numpy as np
 
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.privacy.divergence import DiscretePair
+from shuffledp.privacy.binomial import LEAST_PROBABILITY_BITS
+from shuffledp.privacy.divergence import DiscretePair, as_delta
 from shuffledp.randomness import Dyadic
 
-__all__ = ["DiscreteLaplace", "DiscreteLaplaceLaw", "decay_of", "least_ratio"]
+__all__ = ["DiscreteLaplace", "DiscreteLaplaceLaw", "check_ratio", "decay_of", "least_ratio"]
 
 MOST_SENSITIVITY = 10**9
 _MOST_OUTCOMES = 1 << 22
@@ -27,7 +28,7 @@ class DiscreteLaplace:
     ratio: Dyadic
 
     def __post_init__(self) -> None:
-        _check_ratio(self.ratio)
+        check_ratio(self.ratio)
 
     @property
     def mean(self) -> float:
@@ -79,7 +80,7 @@ class DiscreteLaplaceLaw:
     coordinates: int = 1
 
     def __post_init__(self) -> None:
-        _check_ratio(self.ratio)
+        check_ratio(self.ratio)
         _check_move(self.sensitivity, self.coordinates)
 
     @cached_property
@@ -109,8 +110,8 @@ class DiscreteLaplaceLaw:
         for t in range(max(0, turning - 1), min(turning + 1, (moved - 1) // 2) + 1):
             # both terms are positive where it matters: nothing cancels
             excess = -math.expm1(epsilon - (moved - t) * decay) - ratio * math.expm1(-t * decay)
-            best = max(best, excess / (1 + ratio))
-        return min(1.0, best * (1 + _ROUNDING) + 1e-15 * self.pure_epsilon)
+            best = max(best, as_delta(excess / (1 + ratio)))
+        return as_delta(best * (1 + _ROUNDING) + 1e-15 * self.pure_epsilon)
 
     @cached_property
     def _pair(self) -> DiscretePair:
@@ -153,9 +154,14 @@ def decay_of(ratio: Dyadic) -> float:
     return -math.log1p(-float(ratio.complement)) if 2 * ratio.fraction > 1 else -math.log(float(ratio))
 
 
-def _check_ratio(ratio: Dyadic) -> None:
+def check_ratio(ratio: Dyadic) -> None:
+    """Refuse a ratio outside (0, 1), or so close to an end that a double does not hold it."""
     if not 0 < ratio.numerator < 1 << ratio.bits:
         raise ParameterError(f"The ratio {ratio} must lie strictly between 0 and 1.", ratio=ratio)
+    if min(ratio.numerator, ratio.complement.numerator) << LEAST_PROBABILITY_BITS < 1 << ratio.bits:
+        raise ParameterError(
+            f"The ratio must lie between 2^-{LEAST_PROBABILITY_BITS} and 1 - 2^-{LEAST_PROBABILITY_BITS}."
+        )
 
 
 def _check_move(sensitivity: int, coordinates: int) -> None:

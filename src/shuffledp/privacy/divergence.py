@@ -4,19 +4,60 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shuffledp.errors import ParameterError
+from shuffledp.errors import ConditionError, ParameterError
 
-__all__ = ["LARGEST_EPSILON", "DiscretePair", "hockey_stick"]
+__all__ = ["LARGEST_EPSILON", "DiscretePair", "as_delta", "check_masses", "hockey_stick", "positive_part"]
 
 Floats = NDArray[np.float64]
 
 _ROUNDING = 1e-9  # relative; the masses themselves are good to about 1e-12
 _TINIEST = 5e-324
 LARGEST_EPSILON = 700.0  # e^epsilon stays a float
+MASS_TOLERANCE = 1e-6
+"""How far the masses of a distribution may sum from 1, beyond what is stated to be left out."""
+
+
+def as_delta(value: float) -> float:
+    """``value`` clipped to [0, 1]; ConditionError if it is not a finite number.
+
+    Every accountant returns its delta through this function: ``max(0.0, nan)`` is 0.0 in Python, so that a clip alone
+    turns an undefined result into a proof of perfect privacy.
+    """
+    if not math.isfinite(value):
+        raise ConditionError(
+            f"The privacy of these parameters cannot be computed in floating point: delta came out as {value}. "
+            "Choose probabilities and numbers of users that are less extreme.",
+            delta=value,
+        )
+    return min(1.0, max(0.0, float(value)))
+
+
+def positive_part(values: ArrayLike) -> Floats:
+    """max(x, 0) of every entry; ConditionError if one of them is not a finite number."""
+    array = np.asarray(values, dtype=np.float64)
+    if not np.isfinite(array).all():
+        raise ConditionError(
+            "The privacy of these parameters cannot be computed in floating point: a term of delta is not a finite "
+            "number. Choose probabilities and numbers of users that are less extreme."
+        )
+    return np.maximum(array, 0.0)
+
+
+def check_masses(masses: NDArray[Any], *, left_out: float = 0.0, tolerance: float = MASS_TOLERANCE) -> None:
+    """ConditionError unless the masses are finite, at least 0, and sum to 1 but for ``left_out`` and the tolerance."""
+    total = float(masses.sum())  # not finite if a mass is not
+    if not (math.isfinite(total) and 1 - left_out - tolerance <= total <= 1 + tolerance and (masses >= 0).all()):
+        raise ConditionError(
+            f"The distribution of these parameters cannot be computed in floating point: its masses sum to {total}, "
+            "not to 1. Choose probabilities and numbers of users that are less extreme.",
+            sum=total,
+            left_out=left_out,
+        )
 
 
 def hockey_stick(p: ArrayLike, q: ArrayLike, epsilon: float) -> float:
@@ -39,6 +80,15 @@ class DiscretePair:
     cut: float = 0.0
     ordered: bool = False
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.cut < math.inf:
+            raise ConditionError(f"The mass that is left out must be at least 0, not {self.cut}.", cut=self.cut)
+        check_masses(self.p, left_out=self.cut)
+        if not float(self.q.sum()) <= 1 + MASS_TOLERANCE or not (self.q >= 0).all():
+            raise ConditionError(
+                f"The masses of the second distribution must be at least 0 and sum to at most 1, not {self.q.sum()}."
+            )
+
     @classmethod
     def of(cls, p: ArrayLike, q: ArrayLike) -> DiscretePair:
         """Check two lists of masses; what they lack to one is treated as cut off."""
@@ -48,7 +98,7 @@ class DiscretePair:
         for masses in (first, second):
             if not np.isfinite(masses).all() or (masses < 0).any() or math.fsum(masses) > 1 + 1e-9:
                 raise ParameterError("Masses must be at least 0 and sum to at most 1.", sum=float(masses.sum()))
-        return cls(first, second, cut=max(0.0, 1 - min(math.fsum(first), math.fsum(second))))
+        return cls(first, second, cut=as_delta(1 - min(math.fsum(first), math.fsum(second))))
 
     @property
     def loss(self) -> Floats:
@@ -90,7 +140,7 @@ class DiscretePair:
         gained = pair.q * upper_p[start]
         lost = growth * pair.p * upper_q[start]
         rounding = len(pair.p) * float(np.finfo(np.longdouble).eps) * float((gained + lost).sum())
-        return _rounded_up(float(np.maximum(gained - lost, 0.0).sum()), 2 * pair.cut + rounding)
+        return _rounded_up(float(positive_part(gained - lost).sum()), 2 * pair.cut + rounding)
 
 
 def _check_epsilon(epsilon: float) -> None:
@@ -106,4 +156,4 @@ def _upper_sums(masses: Floats) -> NDArray[np.longdouble]:
 
 
 def _rounded_up(value: float, cut: float) -> float:
-    return min(1.0, value * (1 + _ROUNDING) + cut + _TINIEST)
+    return as_delta(value * (1 + _ROUNDING) + cut + _TINIEST)

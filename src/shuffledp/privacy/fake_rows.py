@@ -15,9 +15,10 @@ from functools import lru_cache
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import shift_pair
-from shuffledp.privacy.divergence import DiscretePair
+from shuffledp.privacy.divergence import DiscretePair, as_delta
 from shuffledp.privacy.flipped_bits import LARGEST_FLIP, least_rate
 from shuffledp.privacy.guarantee import check_target
+from shuffledp.privacy.pure import log_ratio_above
 from shuffledp.randomness import Dyadic
 
 __all__ = ["FakeRows", "least_row_flip", "paper_row_flip"]
@@ -43,7 +44,7 @@ class FakeRows:
     @property
     def local_epsilon(self) -> float:
         """What holds for the two bits of the real row that change, whatever the fake rows are."""
-        return 2 * (math.log(float(self.flip.complement)) - math.log(float(self.flip)))
+        return 2 * log_ratio_above(self.flip.complement.numerator, self.flip.numerator)
 
     def delta_at(self, epsilon: float) -> float:
         """The least delta at which the histogram is (epsilon, delta)-private, from above."""
@@ -57,7 +58,7 @@ class FakeRows:
             if delta > 1e6 * cut:
                 break
         rounding = 2 * float(noise.tail_error(round(noise.mean + 40 * noise.deviation)))
-        return min(1.0, delta * (1 + rounding))
+        return as_delta(delta * (1 + rounding))
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
         """The one direction there is (the other is its mirror image), as two independent pairs."""

@@ -7,9 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 from shuffledp.errors import ParameterError
-from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair
+from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair, as_delta
 
-__all__ = ["Guarantee", "PrivacyLaw", "ReleaseLaw", "check_target", "least_epsilon", "target_warnings"]
+__all__ = [
+    "Guarantee",
+    "PrivacyLaw",
+    "ReleaseLaw",
+    "check_claim",
+    "check_target",
+    "least_epsilon",
+    "target_warnings",
+]
 
 REPLACE_ONE = "replace-one"
 LEAST_EPSILON = 1e-12
@@ -54,9 +62,21 @@ class Guarantee:
     """Which data sets are compared: those in which one user's value is replaced."""
     releases: int = 1
 
+    def __post_init__(self) -> None:
+        if not self.epsilon >= 0 or not 0 <= self.delta < 1 or not self.local_epsilon >= 0:
+            raise ParameterError(
+                "A guarantee needs epsilon >= 0, delta in [0, 1) and a local epsilon >= 0; got "
+                f"epsilon={self.epsilon}, delta={self.delta}, local_epsilon={self.local_epsilon}.",
+                epsilon=self.epsilon,
+                delta=self.delta,
+                local_epsilon=self.local_epsilon,
+            )
+        if math.isinf(self.epsilon) and self.releases == 1:
+            raise ParameterError("The epsilon of one release must be finite; got an infinite one.")
+
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta that holds with this epsilon."""
-        return self.law.delta_at(epsilon)
+        return as_delta(self.law.delta_at(epsilon))
 
     def epsilon_at(self, delta: float) -> float:
         """Upper bound on the least epsilon that holds with this delta; infinite if none does."""
@@ -194,21 +214,33 @@ def target_warnings(epsilon: float, delta: float, users: int) -> tuple[str, ...]
     return tuple(warnings)
 
 
+def check_claim(epsilon: float, delta: float) -> None:
+    """Refuse numbers that no accountant can prove: epsilon in [0, 700], delta 0 or in [1e-300, 1)."""
+    if not 0 <= epsilon <= LARGEST_EPSILON:
+        raise ParameterError(
+            f"The epsilon of a guarantee must lie between 0 and {LARGEST_EPSILON:g}, not {epsilon}.", epsilon=epsilon
+        )
+    if not (delta == 0 or LEAST_DELTA <= delta < 1):
+        raise ParameterError(
+            f"The delta of a guarantee must be 0, or at least {LEAST_DELTA:g} and below 1, not {delta}.", delta=delta
+        )
+
+
 def least_epsilon(law: PrivacyLaw, delta: float) -> float:
     """The least epsilon with law.delta_at(epsilon) <= delta, to nine digits from above."""
     if not 0 < delta < 1:
         raise ParameterError(f"delta must lie strictly between 0 and 1, not {delta}.", delta=delta)
-    if law.delta_at(0.0) <= delta:
+    if as_delta(law.delta_at(0.0)) <= delta:
         return 0.0
     high = 1e-9
-    while law.delta_at(high) > delta:
+    while as_delta(law.delta_at(high)) > delta:
         high *= 2
         if high > LARGEST_EPSILON:
             return math.inf
     low = high / 2 if high > 1e-9 else 0.0
     while high - low > 1e-9 * high:
         middle = (low + high) / 2
-        if law.delta_at(middle) <= delta:
+        if as_delta(law.delta_at(middle)) <= delta:
             high = middle
         else:
             low = middle

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.privacy.divergence import DiscretePair
+from shuffledp.privacy.discrete_laplace import check_ratio
+from shuffledp.privacy.divergence import DiscretePair, as_delta, check_masses
 from shuffledp.randomness import Dyadic
 
 __all__ = ["NegativeBinomial", "NegativeBinomialDifference", "NegativeBinomialLaw"]
@@ -22,6 +23,8 @@ _USUAL_CUT = 1e-30
 _TAIL_CUT = 1e-18
 _MOST_REACH = 1e6
 _UP = 1 + 1e-9  # for the rounding of masses
+_LEAST_SHAPE = Fraction(1, 1 << 200)
+_MOST_WINDOW = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,9 @@ class NegativeBinomial:
     def __post_init__(self) -> None:
         if not self.shape > 0:
             raise ParameterError(f"The shape must be positive, not {self.shape}.", shape=self.shape)
-        if not 0 < self.ratio.numerator < 1 << self.ratio.bits:
-            raise ParameterError(f"The ratio {self.ratio} must lie strictly between 0 and 1.", ratio=self.ratio)
+        if not _LEAST_SHAPE <= self.shape <= 1 / _LEAST_SHAPE:
+            raise ParameterError("The shape must lie between 2^-200 and 2^200, where it is a normal double.")
+        check_ratio(self.ratio)
         if self.mean + 12 * math.sqrt(self.variance) > _MOST_REACH:
             raise InfeasibleError(
                 f"Noise of mean {self.mean:.3g} and deviation {math.sqrt(self.variance):.3g} is too much to compute "
@@ -67,6 +71,13 @@ class NegativeBinomial:
             if beyond <= cut / 4:
                 break
             reach *= 2
+            if reach > _MOST_WINDOW:
+                raise InfeasibleError(
+                    f"Noise of mean {self.mean:.3g} reaches too far to compute with; use a larger epsilon.",
+                    shape=self.shape,
+                    ratio=self.ratio,
+                )
+        check_masses(masses, left_out=beyond)
         mode = int(np.argmax(masses))
         # left of the mode masses rise, so that all before an index are at most its own times their number
         rising = np.arange(1, mode + 1) * masses[:mode]
@@ -112,7 +123,7 @@ class NegativeBinomialDifference:
         """Pr[G1 - G2 >= k], from above."""
         if k <= 0:  # all but what lies below, which is counted from below
             return 1.0 - self._counted(1 - k) / _UP
-        return min(1.0, self._counted(k) * _UP + self._tables[2])
+        return as_delta(self._counted(k) * _UP + self._tables[2])
 
     def lower_tail(self, k: int) -> float:
         """Pr[G1 - G2 <= k], from above."""

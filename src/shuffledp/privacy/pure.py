@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from shuffledp.errors import ParameterError
+from shuffledp.privacy.divergence import as_delta
 
 __all__ = ["PureLaw", "log_ratio_above"]
 
@@ -28,7 +29,7 @@ class PureLaw:
             raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
         if epsilon >= self.epsilon:
             return 0.0
-        return min(1.0, -math.expm1(epsilon - self.epsilon) / (1 + math.exp(-self.epsilon)) * (1 + 1e-12))
+        return as_delta(-math.expm1(epsilon - self.epsilon) / (1 + math.exp(-self.epsilon)) * (1 + 1e-12))
 
 
 def log_ratio_above(numerator: int, denominator: int) -> float:

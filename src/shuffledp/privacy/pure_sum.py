@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.privacy.pure import log_ratio_above
+from shuffledp.privacy.pure import PureLaw, log_ratio_above
 from shuffledp.randomness import Dyadic
 
 __all__ = ["MOST_USERS", "PureSum", "falling_weights", "least_error_sum"]
@@ -115,8 +115,7 @@ class PureSum:
         """Upper bound on the least delta: that of the least private law of this pure epsilon."""
         if not epsilon >= 0:
             raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
-        pure = self.certified_epsilon
-        return 0.0 if epsilon >= pure else min(1.0, -math.expm1(epsilon - pure) / (1 + math.exp(-pure)) * (1 + 1e-12))
+        return PureLaw(self.certified_epsilon).delta_at(epsilon)
 
 
 @lru_cache(maxsize=64)

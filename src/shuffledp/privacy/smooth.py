@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shuffledp.errors import ConditionError, ParameterError
+from shuffledp.privacy.divergence import LARGEST_EPSILON
 from shuffledp.privacy.guarantee import check_target
 
 __all__ = [
@@ -38,13 +39,13 @@ def smoothness_delta(masses: ArrayLike, epsilon: float, k: int = 1) -> float:
     law = np.asarray(masses, dtype=np.float64)
     if law.ndim != 1 or len(law) == 0 or (law < 0).any() or not math.isclose(float(law.sum()), 1.0, abs_tol=1e-9):
         raise ParameterError("The masses of a law must be at least 0 and sum to 1.")
-    if k < 1 or epsilon < 0:
+    if k < 1 or not epsilon >= 0:
         raise ParameterError(f"Smoothness needs k >= 1 and epsilon >= 0, not k={k}, epsilon={epsilon}.")
     padded = np.concatenate((np.zeros(k), law, np.zeros(k)))
     worst = 0.0
     for shift in (s for s in range(-k, k + 1) if s != 0):
         shifted = padded[k + shift : k + shift + len(law)]
-        rare = (law > 0) & (law >= math.exp(abs(shift) * epsilon) * shifted)
+        rare = (law > 0) & (law >= math.exp(min(abs(shift) * epsilon, LARGEST_EPSILON)) * shifted)
         worst = max(worst, math.fsum(law[rare]))
     return worst
 

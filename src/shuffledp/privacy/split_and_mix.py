@@ -16,7 +16,7 @@ from functools import cached_property
 
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceLaw, decay_of, least_ratio
-from shuffledp.privacy.divergence import DiscretePair
+from shuffledp.privacy.divergence import DiscretePair, as_delta
 from shuffledp.privacy.guarantee import check_target
 from shuffledp.randomness import Dyadic
 
@@ -64,7 +64,7 @@ class SplitAndMixLaw:
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta at which the shares are (epsilon, delta)-private."""
-        return min(1.0, (self.ideal.delta_at(epsilon) + self.distance) * _UP)
+        return as_delta((self.ideal.delta_at(epsilon) + self.distance) * _UP)
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
         """The pair of the noisy sum; the distance of mixing counts as cut off, that is as fully distinguishing."""
@@ -81,7 +81,7 @@ def mixing_distance(honest_users: int, modulus: int, messages: int) -> float:
             f"Mixing is proven for at least {FEWEST_MESSAGES} messages per user, not {messages}.", messages=messages
         )
     logarithm = (math.log(modulus) + (messages - 2) * (1 - math.log(honest_users))) / 2
-    return min(1.0, math.exp(logarithm) * _UP)
+    return as_delta(math.exp(min(logarithm, 0.0)) * _UP)
 
 
 def least_messages(honest_users: int, modulus: int, sigma: float) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
-from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair
+from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair, as_delta, positive_part
 
 __all__ = ["TwinPower"]
 
@@ -24,6 +24,7 @@ Floats = NDArray[np.float64]
 _CELLS_PER_DEVIATION = 100
 _MOST_CELLS = 1 << 20
 _TAIL = math.log(1e16)  # of the loss, beyond either end of the circle
+_LEAST_FINITE = 1e-9  # of the mass, below which no loss is finite for practical purposes
 _TILTS = (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0)
 
 
@@ -45,12 +46,14 @@ class TwinPower:
         losses, masses, missing = self._composed
         beyond = losses > min(epsilon, LARGEST_EPSILON)
         found = float((masses[beyond] * -np.expm1(min(epsilon, LARGEST_EPSILON) - losses[beyond])).sum())
-        return min(1.0, found * (1 + 1e-6) + missing)
+        return as_delta(found * (1 + 1e-6) + missing)
 
     @cached_property
     def _composed(self) -> tuple[Floats, Floats, float]:
         """Losses, their masses from above, and a bound on mass elsewhere and on rounding."""
         sides = self.pair, self.pair.reversed
+        if any(float(side.p[side.q > 0].sum()) < _LEAST_FINITE for side in sides):  # nearly nothing is hidden
+            return np.zeros(1), np.zeros(1), 1.0
         width = min(_deviation(side) for side in sides) / _CELLS_PER_DEVIATION
         width = max(width, max(_span(side) for side in sides) * math.sqrt(2 * self.times) / _MOST_CELLS, 1e-12)
         parts = [_on_grid(side, width) for side in sides]
@@ -67,7 +70,7 @@ class TwinPower:
         finite = self.times * sum(math.log1p(-min(part.infinite, 1 - 2.0**-53)) for part in parts)
         missing = -math.expm1(finite) * (1 + 1e-12) + math.exp(-_TAIL) + rounding
         losses: Floats = np.arange(lowest, lowest + length, dtype=np.float64) * width
-        return losses, np.maximum(masses, 0.0).astype(np.float64), missing
+        return losses, positive_part(masses), missing
 
 
 @dataclass(frozen=True, eq=False)

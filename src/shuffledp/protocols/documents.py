@@ -8,7 +8,9 @@ that was planned, and recomputes its guarantee.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
+import sys
 import types
 import typing
 from collections.abc import Mapping
@@ -22,7 +24,10 @@ from shuffledp.randomness.dyadic import Dyadic
 __all__ = ["from_document", "public_parameters", "to_document"]
 
 VERSION = 1
-_FRACTION = re.compile(r"-?[0-9]{1,4000}/[0-9]{1,4000}")
+MOST_BITS = 128
+"""Of a probability in a document, and of either part of a fraction or of an integer."""
+_MANTISSA_BITS = 53
+_FRACTION = re.compile(r"-?[0-9]{1,39}/[0-9]{1,39}")  # 2^128 has 39 digits
 _SAID_ELSEWHERE = ("epsilon", "delta", "calibration")
 
 
@@ -107,7 +112,7 @@ def _build(kind: Any, content: Any) -> Any:
         return kind(**{name: _decoded(hints[name], value, name) for name, value in content.items()})
     except ShuffledpError:
         raise
-    except (TypeError, ValueError, ZeroDivisionError) as error:
+    except (TypeError, ValueError, ArithmeticError) as error:
         raise ParameterError(f"The parameters of {kind.__name__} cannot be read: {error}.") from None
 
 
@@ -136,18 +141,56 @@ def _as(kind: Any, value: Any, name: str) -> Any:
     if kind is Fraction and isinstance(value, str):
         if not _FRACTION.fullmatch(value):  # "1e99999999" would be one as well, and take hours
             raise ParameterError(f"The parameter {name} must be a fraction like 3/4, not {value[:60]!r}.")
-        return Fraction(value)
+        fraction = Fraction(value)
+        for part in map(int, value.split("/")):
+            _check_number(part, name)
+        return fraction
     if kind is Categories and isinstance(value, list):
         return Categories.of(value)
+    if kind is Dyadic:
+        return _probability(value, name)
     if dataclasses.is_dataclass(kind):
         return _build(kind, value)
     if isinstance(value, str) and kind in (int, float):
-        return _from_text(kind, value, name)
+        value = _from_text(kind, value, name)
+    if kind in (int, float) and isinstance(value, (int, float)) and not isinstance(value, bool):
+        _check_number(value, name)
     if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
     if isinstance(kind, type) and isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
         return value
     raise ParameterError(f"The parameter {name} must be {getattr(kind, '__name__', kind)}, not {value!r}.")
+
+
+def _probability(content: Any, name: str) -> Dyadic:
+    """A probability over a power of two that the accountant computes with exactly: it, or one minus it, is a double.
+
+    Only the rarer of two complementary events needs to be exact: accountants use each side as a number of its own, and
+    the larger one is right to a unit in the last place.
+    """
+    if isinstance(content, Mapping) and isinstance(bits := content.get("bits"), int) and bits > MOST_BITS:
+        raise ParameterError(f"The probability {name} has {bits:,} bits; a document has at most {MOST_BITS}.")
+    probability: Dyadic = _build(Dyadic, content)
+    sides = probability.numerator, probability.complement.numerator
+    if min(map(_significant_bits, sides)) > _MANTISSA_BITS:
+        raise ParameterError(
+            f"The probability {name}, near {float(probability):.6g}, is not exact as a double: of its numerator and "
+            f"2^bits minus its numerator, at least one must have at most {_MANTISSA_BITS} significant bits."
+        )
+    return probability
+
+
+def _significant_bits(number: int) -> int:
+    return number.bit_length() - ((number & -number).bit_length() - 1) if number else 0
+
+
+def _check_number(number: float, name: str) -> None:
+    """Finite, and neither subnormal nor beyond 128 bits."""
+    if isinstance(number, int):
+        if abs(number) > 1 << MOST_BITS:
+            raise ParameterError(f"The parameter {name} has {number.bit_length():,} bits, more than {MOST_BITS}.")
+    elif not (number == 0 or sys.float_info.min <= abs(number) < math.inf):
+        raise ParameterError(f"The parameter {name} must be 0 or a normal finite number, not {number!r}.")
 
 
 def _from_text(kind: Any, text: str, name: str) -> Any:

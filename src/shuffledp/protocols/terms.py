@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from shuffledp.errors import ParameterError, UnknownNameError
-from shuffledp.privacy.calibration import CALIBRATIONS, check_users, honest_count
-from shuffledp.privacy.guarantee import Guarantee, PrivacyLaw, check_target
+from shuffledp.privacy.calibration import CALIBRATIONS, MOST_USERS, check_users, honest_count
+from shuffledp.privacy.guarantee import Guarantee, PrivacyLaw, check_claim, check_target
 from shuffledp.privacy.pure import PureLaw
 
 __all__ = ["Terms"]
@@ -25,17 +25,17 @@ class Terms:
     calibration: str = "given"
 
     def __post_init__(self) -> None:
-        if self.users < 1 or not 0 < self.honest_fraction <= 1:
-            raise ParameterError(f"{self.users} users of whom {self.honest_fraction:g} are honest cannot hold a round.")
+        if not 1 <= self.users <= MOST_USERS or not 0 < self.honest_fraction <= 1:
+            raise ParameterError(
+                f"users must lie between 1 and {MOST_USERS:,} and honest_fraction in (0, 1]; "
+                f"got users={self.users}, honest_fraction={self.honest_fraction}."
+            )
         if self.honest_users < 1:
             raise ParameterError(
                 f"{self.honest_fraction:g} of {self.users:,} users leaves no honest user; at least 1 is needed.",
                 honest_fraction=self.honest_fraction,
             )
-        if not (math.isfinite(self.epsilon) and self.epsilon >= 0 and 0 <= self.delta < 1):
-            raise ParameterError(
-                f"A guarantee needs epsilon >= 0 and delta between 0 and 1, not {self.epsilon} and {self.delta}."
-            )
+        check_claim(self.epsilon, self.delta)
 
     @classmethod
     def of(

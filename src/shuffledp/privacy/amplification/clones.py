@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ConditionError, ParameterError
-from shuffledp.privacy.binomial import Binomial, deviance, stirling_error
-from shuffledp.privacy.divergence import LARGEST_EPSILON
+from shuffledp.privacy.binomial import MOST_TRIALS, Binomial, deviance, stirling_error
+from shuffledp.privacy.divergence import LARGEST_EPSILON, as_delta, positive_part
 from shuffledp.privacy.guarantee import check_target
 from shuffledp.privacy.special import betainc
 from shuffledp.randomness import Dyadic
@@ -71,10 +71,9 @@ class ClonesLaw:
             raise ParameterError(f"The weight must be a probability, not {self.weight}.", weight=self.weight)
         if self.sure < 0:
             raise ParameterError(f"The number of sure clones must be at least 0, not {self.sure}.", sure=self.sure)
-        if self.sure > _MOST_CLONES or any(part.exact_mean > _MOST_CLONES for part in self.clones):
+        if self.sure > _MOST_CLONES:
             # more than can be counted: as if there were fewer, which is worse
-            object.__setattr__(self, "sure", min(self.sure, _MOST_CLONES))
-            object.__setattr__(self, "clones", tuple(_fewer(part) for part in self.clones))
+            object.__setattr__(self, "sure", _MOST_CLONES)
 
     @property
     def theorem(self) -> str:
@@ -105,18 +104,13 @@ class ClonesLaw:
             delta += counts.left_out * (max(edge, 0.0) + edge_error)
             if delta > 1e6 * cut:
                 break
-        return min(1.0, self.weight * delta * (1 + 1e-12) + _TINIEST)
+        return as_delta(self.weight * delta * (1 + 1e-12) + _TINIEST)
 
     def _cuts(self, alpha: Dyadic, growth: float) -> tuple[float, ...]:
         """The masses to leave out that are worth a try: not those far above the divergence at the mean."""
         mean = self.sure + sum(part.mean for part in self.clones)
         typical = float(_two_types_delta(np.array([round(mean)]), alpha, growth)[0])
         return tuple(cut for cut in _CUTS[:-1] if typical > cut**2) + _CUTS[-1:]
-
-
-def _fewer(part: Binomial) -> Binomial:
-    """With so few trials that there are not more clones on average than can be counted."""
-    return Binomial(min(part.trials, math.floor(_MOST_CLONES / part.probability.fraction)), part.probability)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +167,7 @@ def _block_masses(part: Binomial, nodes: Integers, error: Floats) -> Floats:
     crossing = np.append(below[:-1] & ~below[1:], below[-1])
     slack = tail * error
     mass: Floats = np.diff(signed) + crossing + slack + np.append(slack[1:], 0.0) + 2.0**-50 * crossing
-    return np.maximum(mass, 0.0)
+    return positive_part(mass)
 
 
 def _convolved(first: Floats, second: Floats, slack: float, *, direct: bool) -> tuple[Floats, float]:
@@ -186,7 +180,7 @@ def _convolved(first: Floats, second: Floats, slack: float, *, direct: bool) -> 
     mass = np.fft.irfft(np.fft.rfft(first, length) * np.fft.rfft(second, length), length)[:size]
     # a fast Fourier transform errs by a few units of log2(length) relative to the Euclidean norms
     error = 10 * math.log2(length) * 2.0**-53 * float(np.linalg.norm(first) * np.linalg.norm(second))
-    return np.maximum(mass, 0.0), slack + error
+    return positive_part(mass), slack + error
 
 
 def _edge(alpha: Dyadic, growth: float) -> tuple[float, float]:
@@ -210,8 +204,7 @@ def _two_types_delta(clones: Integers, alpha: Dyadic, growth: float) -> Floats:
     mass = fair_mass(turning - 1, clones)
     gained = (max(edge, 0.0) + edge_error) * mass
     paid = (growth - 1) * _fair_upper_tails(turning, clones, mass)
-    delta: Floats = np.maximum(gained * (1 + error) - paid * (1 - error), 0.0)
-    return delta
+    return positive_part(gained * (1 + error) - paid * (1 - error))
 
 
 def fair_mass(k: Integers, trials: Integers) -> Floats:
@@ -243,7 +236,7 @@ def _fair_upper_tails(k: Integers, trials: Integers, mass: Floats) -> Floats:
     tails[:, 0] = _fair_upper_tail(k[:whole:_CHUNK], trials[:whole:_CHUNK])
     tails[:, 1:] = tails[:, :1] + np.cumsum(step[:, :-1], axis=1)
     tails -= _CHUNK * 2.0**-52 * tails.max(axis=1, keepdims=True)  # what is paid must not be overstated
-    return np.concatenate((np.maximum(tails.ravel(), 0.0), _fair_upper_tail(k[whole:], trials[whole:])))
+    return np.concatenate((positive_part(tails.ravel()), _fair_upper_tail(k[whole:], trials[whole:])))
 
 
 def _fair_upper_tail(k: Integers, trials: Integers) -> Floats:
@@ -265,8 +258,8 @@ def probability_at_most(value: float | Fraction, *, bits: int = 96) -> Dyadic:
 
 def check_local_epsilon(users: int, local_epsilon: float) -> None:
     """Refuse a number of users or a local epsilon that means nothing."""
-    if users < 1:
-        raise ParameterError(f"At least one user is needed, not {users}.", users=users)
+    if not 1 <= users <= _MOST_CLONES:
+        raise ParameterError(f"users must lie between 1 and 2^50, not {users}.", users=users)
     if not 0 < local_epsilon <= LARGEST_EPSILON:
         raise ParameterError(
             f"The local epsilon must lie above 0 and at most at {LARGEST_EPSILON:g}, not {local_epsilon}.",
@@ -291,7 +284,7 @@ def fewest_clones(others: int, rate: float | Fraction, local_epsilon: float, *, 
     if probability.numerator == 1 << probability.bits:
         return ClonesLaw((), alpha, weight, sure=others)
     some = others > 0 and probability.numerator > 0
-    return ClonesLaw((Binomial(others, probability),) if some else (), alpha, weight)
+    return ClonesLaw((Binomial(min(others, MOST_TRIALS), probability),) if some else (), alpha, weight)
 
 
 def clones_delta(epsilon: float, users: int, local_epsilon: float) -> float:

@@ -11,7 +11,7 @@ from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.privacy.amplification.clones import ClonesLaw, probability_at_most
 from shuffledp.privacy.amplification.privacy_blanket import BlanketLaw
 from shuffledp.privacy.amplification.randomized_response import RandomizedResponseLaw
-from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.binomial import MOST_TRIALS, Binomial
 from shuffledp.privacy.guarantee import PrivacyLaw, check_target
 from shuffledp.randomness import Dyadic
 
@@ -40,6 +40,8 @@ class Slots:
     rest: Dyadic
 
     def __post_init__(self) -> None:
+        if self.whole < 0:
+            raise ParameterError(f"A user adds at least 0 messages, not {self.whole}.", messages=self.whole)
         if self.whole > _MOST_MESSAGES:
             raise InfeasibleError(
                 f"Every user would have to add about {self.whole:.2g} blanket messages, more than {_MOST_MESSAGES:,}.",
@@ -67,7 +69,7 @@ class Slots:
             if rate == 1:
                 sure += trials
             elif trials > 0 and rate > 0 and (probability := probability_at_most(rate)).numerator:
-                parts.append(Binomial(trials, probability))
+                parts.append(Binomial(min(trials, MOST_TRIALS), probability))  # fewer clones are worse
         return ClonesLaw(tuple(parts), alpha=1.0, sure=sure)
 
 

@@ -13,7 +13,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.errors import ConditionError
 from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.divergence import LARGEST_EPSILON, positive_part
 from shuffledp.privacy.special import fast_length
 
 __all__ = ["Draws", "ScaledNoise", "expected_positive_part", "on_grid"]
@@ -167,10 +169,13 @@ def expected_positive_part(draws: Draws, offset: float, noise: ScaledNoise | Non
     height = sums + offset
     positive = (height > 0) & (tilt * height < 600)
     weight = height[positive] * np.exp(-tilt * height[positive])
-    total = float(((np.maximum(np.roll(tilted, -start % length)[positive], 0.0) + slack) * weight).sum())
+    total = float(((positive_part(np.roll(tilted, -start % length)[positive]) + slack) * weight).sum())
     total += 2 * math.exp(-_TAIL) / (math.e * tilt)  # what wraps around or lies beyond has at most this weight
     rounding = 1e-9 + 2.0**-50 * (draws.size(tilt) + abs(tilt * offset) + abs(log_norm))
-    return total * math.exp(log_norm + tilt * offset) * (1 + rounding)
+    exponent = log_norm + tilt * offset
+    if not exponent < LARGEST_EPSILON:
+        raise ConditionError("The privacy of these parameters cannot be computed in floating point.", exponent=exponent)
+    return total * math.exp(exponent) * (1 + rounding)
 
 
 def _moments(draws: Draws, tilt: float, noise: ScaledNoise | None) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from shuffledp.privacy.amplification.clones import check_local_epsilon, fair_mas
 from shuffledp.privacy.amplification.exact import check_channel
 from shuffledp.privacy.amplification.positive_part import Draws, ScaledNoise, expected_positive_part, on_grid
 from shuffledp.privacy.binomial import Binomial
-from shuffledp.privacy.divergence import LARGEST_EPSILON
+from shuffledp.privacy.divergence import LARGEST_EPSILON, as_delta
 from shuffledp.privacy.special import betaincc
 from shuffledp.randomness import Dyadic
 
@@ -51,9 +51,9 @@ def closed_form_delta(epsilon: float, users: int, local_epsilon: float) -> float
         return 0.0
     if epsilon == 0:
         return 1.0
-    gap, width = math.expm1(epsilon), (math.exp(epsilon) + 1) * 2 * math.sinh(local_epsilon)
-    exponent = (1 - math.exp(-2)) * users * min(math.exp(-local_epsilon), (gap / width) ** 2)
-    return min(1.0, width**2 / (4 * users * gap) * math.exp(-exponent) * (1 + 1e-9))
+    log_gap, log_width = _log_gap_and_width(epsilon, local_epsilon)
+    exponent = (1 - math.exp(-2)) * users * math.exp(min(-local_epsilon, 2 * (log_gap - log_width)))
+    return _delta_of_log(2 * log_width - log_gap - math.log(4 * users) - exponent)
 
 
 def hoeffding_delta(epsilon: float, users: int, local_epsilon: float) -> float:
@@ -63,10 +63,9 @@ def hoeffding_delta(epsilon: float, users: int, local_epsilon: float) -> float:
         return 0.0
     if epsilon == 0:
         return 1.0
-    gap, width = math.expm1(epsilon), (math.exp(epsilon) + 1) * 2 * math.sinh(local_epsilon)
-    blanket = math.exp(-local_epsilon)
-    hidden = users * math.log1p(blanket * math.expm1(-2 * (gap / width) ** 2))
-    return min(1.0, width**2 / (4 * gap * blanket * users) * math.exp(hidden) * (1 + 1e-9))
+    log_gap, log_width = _log_gap_and_width(epsilon, local_epsilon)
+    hidden = users * math.log1p(math.exp(-local_epsilon) * math.expm1(-2 * math.exp(2 * (log_gap - log_width))))
+    return _delta_of_log(2 * log_width - log_gap - math.log(4 * users) + local_epsilon + hidden)
 
 
 def bennett_delta(epsilon: float, users: int, local_epsilon: float) -> float:
@@ -78,14 +77,17 @@ def bennett_delta(epsilon: float, users: int, local_epsilon: float) -> float:
     _check(epsilon, users, local_epsilon)
     if epsilon >= local_epsilon:
         return 0.0
-    ratio, growth, blanket = math.exp(local_epsilon), math.exp(epsilon), math.exp(-local_epsilon)
-    gap, most, second = growth - 1, ratio - growth, ratio * (1 + growth**2) - 2 * growth
-    if not gap * most / second > 1e-12:
+    # all in units of e^local_epsilon, so that nothing overflows; with more than e^30 the bound says nothing
+    growth, blanket = math.exp(min(epsilon, 30.0)), math.exp(-local_epsilon)
+    gap, most = math.expm1(min(epsilon, 30.0)), -math.expm1(epsilon - local_epsilon)
+    second = 1 + growth**2 - 2 * growth * blanket
+    ratio = gap * most / second
+    if epsilon > 30 or not ratio > 1e-12:
         return 1.0  # where the bound says nothing, or cannot be told from nothing
-    front = bennett_expectation(0, gap=gap, most=most, second_moment=second)
-    each = bennett_expectation(1, gap=gap, most=most, second_moment=second) / front
-    hidden = users * math.log1p(blanket * (each - 1))
-    return min(1.0, front / (blanket * users) * math.exp(hidden) * (1 + 1e-9))
+    fall = (1 + ratio) * math.log1p(ratio) - ratio
+    each = math.expm1(-(second / most**2) * blanket * fall) if most > 1e-100 else -1.0
+    hidden = users * math.log1p(blanket * each)
+    return _delta_of_log(math.log(most) - math.log(math.log1p(ratio)) + 2 * local_epsilon - math.log(users) + hidden)
 
 
 def bennett_expectation(count: int, *, gap: float, most: float, second_moment: float) -> float:
@@ -95,7 +97,18 @@ def bennett_expectation(count: int, *, gap: float, most: float, second_moment: f
     """
     ratio = gap * most / second_moment
     fall = (1 + ratio) * math.log1p(ratio) - ratio
-    return most / math.log1p(ratio) * math.exp(-count * second_moment / most**2 * fall)
+    return most / math.log1p(ratio) * math.exp(-count * (second_moment / most / most) * fall)
+
+
+def _log_gap_and_width(epsilon: float, local_epsilon: float) -> tuple[float, float]:
+    """ln(e^epsilon - 1) and ln((e^epsilon + 1) (e^local_epsilon - e^-local_epsilon))."""
+    log_gap = epsilon + math.log(-math.expm1(-epsilon))
+    return log_gap, epsilon + math.log1p(math.exp(-epsilon)) + local_epsilon + math.log(-math.expm1(-2 * local_epsilon))
+
+
+def _delta_of_log(logarithm: float) -> float:
+    """A bound on delta from its logarithm, of any size, rounded up."""
+    return as_delta(math.exp(min(logarithm, 0.0)) * (1 + 1e-9) + _TINIEST)
 
 
 def _check(epsilon: float, users: int, local_epsilon: float) -> None:
@@ -162,7 +175,7 @@ class BlanketLaw:
             return 0.0
         sums = _ResponseSums(self, gap)
         total = sums.direct() if sums.direct_points() <= _DIRECT_POINTS else sums.on_grid(grid)
-        return min(1.0, total * (1 + 1e-9) / self.users + _TINIEST)
+        return as_delta(total * (1 + 1e-9) / self.users + _TINIEST)
 
 
 class _ResponseSums:
@@ -322,8 +335,8 @@ def blanket_delta(channel: ArrayLike, users: int, epsilon: float) -> float:
     for x in range(len(rows)):
         for other in range(len(rows)):
             if x != other:
-                worst = max(worst, _pair_delta(rows[x], rows[other], common, users, growth))
-    return min(1.0, worst * (1 + 1e-9) + _TINIEST)
+                worst = max(worst, as_delta(_pair_delta(rows[x], rows[other], common, users, growth)))
+    return as_delta(worst * (1 + 1e-9) + _TINIEST)
 
 
 def _pair_delta(first: Floats, second: Floats, common: Floats, users: int, growth: float) -> float:

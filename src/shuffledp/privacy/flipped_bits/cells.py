@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
+from shuffledp.privacy.binomial import LEAST_PROBABILITY_BITS
 from shuffledp.privacy.pure import log_ratio_above
 from shuffledp.randomness import Dyadic
 
@@ -18,12 +19,24 @@ Whole = NDArray[np.int64]
 
 LARGEST_FLIP = 0.4999
 """Beyond this flip probability nothing useful is left of a bit."""
+MOST_FLIPPED_BITS = 1 << 50
+"""Of all users together: multiples of it by the number of cells stay below 2^63."""
 
 
-def check_bits(users: int, flip: Dyadic) -> None:
-    """Refuse too few users, or a flip probability that hides nothing or turns bits around."""
+def check_bits(users: int, flip: Dyadic, bits: int = 1) -> None:
+    """Refuse too few users or too many bits, or a flip probability that hides nothing or turns bits around."""
     if users < 2:
         raise ParameterError(f"At least 2 users are needed, not {users}.", users=users)
+    if bits < 1:
+        raise ParameterError(f"A user holds at least one bit, not {bits}.", bits=bits)
+    if users * bits > MOST_FLIPPED_BITS:
+        raise ParameterError(
+            f"{users:,} users of {bits:,} bits each hold too many bits to compute with: at most 2^50.", users=users
+        )
+    if flip.numerator << LEAST_PROBABILITY_BITS < 1 << flip.bits:
+        raise ParameterError(
+            f"The flip probability must be at least 2^-{LEAST_PROBABILITY_BITS}, where doubles hold it."
+        )
     if not 0 < flip.numerator <= 1 << (flip.bits - 1):
         raise ParameterError(f"The flip probability must lie above 0 and at most at 1/2, not {flip}.", flip=flip)
 

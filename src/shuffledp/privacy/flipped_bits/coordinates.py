@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.privacy.binomial import Binomial
-from shuffledp.privacy.divergence import DiscretePair
+from shuffledp.privacy.divergence import DiscretePair, check_masses, positive_part
 from shuffledp.privacy.flipped_bits.cells import reach
 from shuffledp.randomness import Dyadic
 
@@ -30,6 +30,8 @@ class Coordinate:
     """
 
     def __init__(self, p: Floats, q: Floats, missing: float, error: Floats) -> None:
+        check_masses(p, left_out=missing)
+        check_masses(q, left_out=missing)
         self.p, self.q, self.missing, self.error = p, q, missing, error
         self.loss = np.log(p) - np.log(q)
         self.upper_p, self.upper_q = _upper_sums(p), _upper_sums(q)
@@ -42,7 +44,7 @@ class Coordinate:
         gained, lost = other.q * self.upper_p[start], grown * self.upper_q[start]
         rounding = (gained + lost) * other.error
         rounding += other.q * self.upper_error[0][start] + grown * self.upper_error[1][start]
-        found = float((np.maximum(gained - lost, 0.0) + rounding).sum())
+        found = float(positive_part(positive_part(gained - lost) + rounding).sum())
         return found + self.missing + other.missing
 
     def pair(self, cut: float) -> DiscretePair:

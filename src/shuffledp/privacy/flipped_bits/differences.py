@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.privacy.binomial import binomial_masses
+from shuffledp.privacy.divergence import positive_part
 from shuffledp.privacy.flipped_bits.cells import reach
 from shuffledp.privacy.special import betainc, betaincc
 from shuffledp.randomness import Dyadic
@@ -73,7 +74,7 @@ def divergences(
     slack = np.where((high - low > 1) & ~np.isfinite(at_low), 1.0, slack)
     error = with_ones.error(last) + with_zeros.error(last)
     aliased = np.where(with_ones.step * with_zeros.step > 1, precision.alias * (1 + growth), 0.0)
-    return np.maximum(p - growth * q, 0.0) + slack + error * (p + growth * q) + aliased + 2 * precision.cut
+    return positive_part(p - growth * q) + slack + error * (p + growth * q) + aliased + 2 * precision.cut
 
 
 def _saddle_point(ones: Whole, zeros: Whole, bits: int, f: float, epsilon: float) -> tuple[Floats, Floats, Floats]:

@@ -6,7 +6,7 @@ import heapq
 from dataclasses import dataclass
 from itertools import pairwise
 
-from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair
+from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair, as_delta
 from shuffledp.privacy.flipped_bits.cells import bit_epsilon, check_bits, check_epsilon, edges
 from shuffledp.privacy.flipped_bits.coordinates import coordinate
 from shuffledp.randomness import Dyadic
@@ -63,7 +63,7 @@ class FlippedHistogram:
             for part in parts:
                 heapq.heappush(worst_first, (-self.delta_in(part, epsilon), part))
         bound, cell = worst_first[0]
-        return min(1.0, -bound), cell
+        return as_delta(-bound), cell
 
     def delta_in(self, cell: Cell, epsilon: float) -> float:
         """Upper bound on the least delta if (K, K') lies in the cell."""

@@ -8,8 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.errors import ParameterError
-from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair
+from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair, as_delta, positive_part
 from shuffledp.privacy.flipped_bits.cells import bit_epsilon, check_bits, check_epsilon, edges
 from shuffledp.privacy.flipped_bits.coordinates import coordinate
 from shuffledp.privacy.flipped_bits.differences import FINEST, USUAL, divergences
@@ -37,9 +36,7 @@ class FlippedSum:
     bits: int
 
     def __post_init__(self) -> None:
-        check_bits(self.users, self.flip)
-        if self.bits < 1:
-            raise ParameterError(f"A user holds at least one bit, not {self.bits}.", bits=self.bits)
+        check_bits(self.users, self.flip, self.bits)
 
     @property
     def local_epsilon(self) -> float:
@@ -87,15 +84,15 @@ class FlippedSum:
             )
             bounds = np.append(np.delete(bounds, largest), parts)
         at = int(np.argmax(bounds))
-        return min(1.0, float(bounds[at])), (int(starts[at]), int(ends[at]))
+        return as_delta(float(bounds[at])), (int(starts[at]), int(ends[at]))
 
 
 def _bounds(law: FlippedSum, ones: Whole, zeros: Whole, epsilon: float) -> Floats:
     """Upper bounds on delta, one per cell."""
-    found = divergences(ones, zeros, law.bits, law.flip, epsilon, USUAL)
+    found = positive_part(divergences(ones, zeros, law.bits, law.flip, epsilon, USUAL))
     if found.max() > 1e6 * USUAL.cut:
         return found
-    return divergences(ones, zeros, law.bits, law.flip, epsilon, FINEST)
+    return positive_part(divergences(ones, zeros, law.bits, law.flip, epsilon, FINEST))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from shuffledp.errors import InfeasibleError, ParameterError, UnknownNameError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.calibration import CALIBRATIONS, check_users, honest_count, paper_noise, tight_noise
-from shuffledp.privacy.guarantee import Guarantee, ReleaseLaw, check_target, least_epsilon
+from shuffledp.privacy.guarantee import Guarantee, ReleaseLaw, check_claim, check_target, least_epsilon
 from shuffledp.randomness import Dyadic
 
 __all__ = ["TokenNoise"]
@@ -32,10 +31,7 @@ class TokenNoise:
 
     def __post_init__(self) -> None:
         check_users(self.users, self.honest_fraction)
-        if not (math.isfinite(self.epsilon) and self.epsilon >= 0 and 0 < self.delta < 1):
-            raise ParameterError(
-                f"A guarantee needs epsilon >= 0 and delta between 0 and 1, not {self.epsilon} and {self.delta}."
-            )
+        check_claim(self.epsilon, self.delta)
         if not 0 < self.absence.numerator < 1 << self.absence.bits:
             raise ParameterError(f"The absence probability {self.absence} must lie strictly between 0 and 1.")
         if honest_count(self.users, self.honest_fraction) < 1:
