@@ -56,7 +56,7 @@ def test_parameters_for_people(protocol):
 
 
 def test_probabilities_are_exact():
-    blanket = Dyadic((1 << 64) // 3 + 1)
+    blanket = Dyadic.at_least(Fraction(1, 3))
     protocol = RandomizedResponse(Terms(10, 2.0, 0.0), blanket)
     parameters = to_document(protocol)["parameters"]
     assert parameters["blanket"] == {"numerator": blanket.numerator, "bits": 64}

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.capping import CappedLaw
-from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair
+from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair, as_delta, positive_part
 from shuffledp.privacy.guarantee import PrivacyLaw, ReleaseLaw
 from shuffledp.privacy.pure import PureLaw
 
@@ -25,6 +25,7 @@ CERTIFIED_DOWN_TO = 1e-12
 MOST_RELEASES = 10_000
 
 _CUT = 1e-16
+_HIDES_NOTHING = 1 - 1e-9  # a delta above it at the largest epsilon
 _ROUNDING_PER_RELEASE = 1e-14  # of the Fourier transforms, added to delta
 _CELLS_PER_DEVIATION = 250
 _MOST_CELLS = 200_000
@@ -83,6 +84,8 @@ def _released(laws: Iterable[tuple[PrivacyLaw, int]]) -> PrivacyLaw:
         for part, times in parts:
             counts[part] = counts.get(part, 0) + releases * times
     _check_releases(sum(counts.values()))
+    if any(law.delta_at(LARGEST_EPSILON) > _HIDES_NOTHING for law in counts):
+        return PureLaw(math.inf)  # delta is 1 at every epsilon; there is no finite loss to convolve
     every = tuple(counts.items())
     joint: PrivacyLaw = JointLaw(every)
     if len(every) == 1:
@@ -197,7 +200,7 @@ def _delta_of(distribution: Any, releases: int, epsilon: float) -> float:
         raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
     found = float(distribution.get_delta_for_epsilon(min(epsilon, LARGEST_EPSILON)))
     rounding = releases * _ROUNDING_PER_RELEASE + CERTIFIED_DOWN_TO / 10
-    return min(1.0, max(0.0, found) * (1 + 1e-6 + releases * 1e-9) + rounding)
+    return as_delta(as_delta(found) * (1 + 1e-6 + releases * 1e-9) + rounding)
 
 
 def _losses_of(law: PrivacyLaw) -> _Pairs | _Curve:
@@ -249,7 +252,7 @@ class _Masses:
         """The losses of two independent outcomes, added."""
         from scipy.signal import fftconvolve
 
-        masses = np.maximum(fftconvolve(self.masses, other.masses), 0.0)
+        masses = positive_part(fftconvolve(self.masses, other.masses))
         infinite = self.infinite + other.infinite * (1 - self.infinite)
         return _Masses(self.first + other.first, masses, infinite, self.width)
 

@@ -71,8 +71,6 @@ class Guarantee:
                 delta=self.delta,
                 local_epsilon=self.local_epsilon,
             )
-        if math.isinf(self.epsilon) and self.releases == 1:
-            raise ParameterError("The epsilon of one release must be finite; got an infinite one.")
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta that holds with this epsilon."""
