@@ -49,7 +49,7 @@ def test_losing_the_infinite_losses_would_show():
     kept = TwinPower(PAIR, 2).delta_at(6.0)
     assert kept >= enumerated(PAIR, 2, 6.0) > 0.1
     with pytest.raises(ConditionError, match="masses sum to"):
-        DiscretePair(PAIR.p[PAIR.q > 0][:4], PAIR.q[PAIR.q > 0][:4])
+        TwinPower(DiscretePair(PAIR.p[:4], PAIR.q[:4]), 2).delta_at(6.0)
 
 
 def test_delta_falls_with_epsilon_and_rises_with_the_copies():

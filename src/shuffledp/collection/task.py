@@ -27,7 +27,7 @@ from shuffledp.protocols.documents import from_document, to_document
 from shuffledp.randomness import Dyadic
 from shuffledp.randomness.logarithmic import LEAST_COMPLEMENT_BITS
 
-__all__ = ["FORMAT", "MOST_TASK_BYTES", "VERSION", "SignedTask", "Task"]
+__all__ = ["FORMAT", "MOST_DRAWS_PER_REPORT", "MOST_TASK_BYTES", "VERSION", "SignedTask", "Task"]
 
 FORMAT, VERSION = "shuffledp-task", 1
 MOST_TASK_BYTES = 1 << 24
@@ -57,6 +57,8 @@ _LONGEST_SHOWN = 60
 _IN_SHARES = ("correlated-noise", "count-min", "split-and-mix")
 _MOST_USERS = 10**9
 _FIRST_TIME, _LAST_TIME = datetime(1000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+MOST_DRAWS_PER_REPORT = 1 << 24
+"""A device refuses a task whose reports take more random draws than this on average."""
 
 
 @dataclass(frozen=True)
@@ -317,7 +319,13 @@ def _calibrated(kind: Any, epsilon: float, delta: float, settings: dict[str, Any
 
 
 def _check_drawable(protocol: Any) -> None:
-    """Devices draw their shares of the noise one by one, which takes the longer the wider it is."""
+    """Refuse parameters that keep a device busy: a report takes a bounded number of draws, and so does each share."""
+    if not protocol.draws_per_report <= MOST_DRAWS_PER_REPORT:
+        raise ParameterError(
+            f"A report of {protocol.name} with these parameters takes about {protocol.draws_per_report:.3g} random "
+            f"draws; a device makes at most {MOST_DRAWS_PER_REPORT:,}.",
+            draws=protocol.draws_per_report,
+        )
     if protocol.name not in _IN_SHARES:
         return
     for ratio in (getattr(protocol, part, None) for part in ("ratio", "flood_ratio")):

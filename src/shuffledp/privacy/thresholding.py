@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
-from shuffledp.privacy.binomial import Binomial, binomial_masses
-from shuffledp.privacy.divergence import DiscretePair
+from shuffledp.privacy.binomial import LEAST_PROBABILITY_BITS, Binomial, binomial_masses
+from shuffledp.privacy.divergence import DiscretePair, as_delta, positive_part
 from shuffledp.privacy.guarantee import check_target
 from shuffledp.privacy.special import betainc
 from shuffledp.randomness import Dyadic
@@ -39,6 +39,8 @@ Whole = NDArray[np.int64]
 
 MOST_THRESHOLD = 100_000
 _MOST_SEARCHED = 1 << 13
+_MOST_COUNTS = 1 << 18
+_COUNTS_AT_ONCE = 1 << 14
 _ROUNDING = 1e-9
 _TINY = 1e-300
 _CUT = 1e-25  # mass of outcomes that are not looked at, added to delta
@@ -67,6 +69,15 @@ class SampleAndThreshold:
                 f"The threshold must lie between 1 and {MOST_THRESHOLD:,}, not {self.threshold:,}.",
                 threshold=self.threshold,
             )
+        if self.threshold > _MOST_COUNTS * self.sampling.fraction:
+            raise InfeasibleError(
+                f"A threshold of {self.threshold:,} at sampling probability {self.sampling} has too many counts below it "
+                f"to compute with: threshold / sampling must be at most {_MOST_COUNTS:,}.",
+                threshold=self.threshold,
+                sampling=self.sampling,
+            )
+        if self.sampling.complement.numerator << LEAST_PROBABILITY_BITS < 1 << self.sampling.bits:
+            raise ParameterError(f"The sampling probability must be at most 1 - 2^-{LEAST_PROBABILITY_BITS}.")
 
     @property
     def shrinkage(self) -> float:
@@ -83,7 +94,7 @@ class SampleAndThreshold:
         if not epsilon >= 0:
             raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
         epsilon = min(epsilon, 600.0)
-        return min(1.0, max(float(_first_bin(self, np.array([epsilon]))[0]), _second_bin(self, epsilon)))
+        return as_delta(max(float(_first_bin(self, np.array([epsilon]))[0]), _second_bin(self, epsilon)))
 
     def delta_add_or_remove(self, epsilon: float) -> float:
         """Upper bound on the least delta if a user is added or removed rather than replaced."""
@@ -92,7 +103,7 @@ class SampleAndThreshold:
         epsilon = min(epsilon, 600.0)
         removed = float(_first_bin(self, np.array([epsilon]))[0])
         added = 0.0 if epsilon >= self.shrinkage else -math.expm1(epsilon - self.shrinkage)
-        return min(1.0, max(removed, added) * (1 + _ROUNDING))
+        return as_delta(max(removed, added) * (1 + _ROUNDING))
 
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
@@ -109,12 +120,15 @@ def _first_bin(law: SampleAndThreshold, epsilons: Floats) -> Floats:
     turning = np.minimum(np.ceil(tau / np.maximum(share, 0.5 * p)), 1e15).astype(np.int64)
     k = np.arange(tau - 1, int(turning.max()) + 1, dtype=np.int64)
     grown = np.expm1(epsilons)[:, None]
-    at_threshold = _from_count_on(k[None, :], np.full((1, len(k)), tau), p, grown)
+    at_threshold = [
+        _from_count_on(part[None, :], np.full((1, len(part)), tau), p, grown).max(axis=1)
+        for part in np.array_split(k, -(-len(k) // _COUNTS_AT_ONCE))
+    ]
     free = np.floor(share * (turning + 1))[:, None].astype(np.int64) + np.arange(0, 3)  # rounding must not decide
     beyond = _from_count_on(turning[:, None], np.clip(free, 1, turning[:, None] + 1), p, grown)
     everything = -np.expm1(epsilons)
-    worst: Floats = np.maximum(np.maximum(at_threshold.max(axis=1), beyond.max(axis=1)), everything)
-    return np.maximum(worst, 0.0) * (1 + _ROUNDING) + _TINY
+    worst = np.maximum(np.maximum(np.max(at_threshold, axis=0), beyond.max(axis=1)), everything)
+    return positive_part(worst) * (1 + _ROUNDING) + _TINY
 
 
 def _from_count_on(k: Whole, v: Whole, p: float, grown: Floats) -> Floats:
@@ -162,7 +176,7 @@ def _second_bin(law: SampleAndThreshold, epsilon: float) -> float:
         merged = np.zeros(len(at))
         merged[some] = hidden[some] * curve.at(epsilon - np.log(hidden[some] / hidden_next[some]))
         means = np.append(shown[row], 0.0)[at] + merged
-        worst = max(worst, float(weights[keep] @ means))
+        worst = max(worst, as_delta(float(weights[keep] @ means)))
     return worst * (1 + _ROUNDING) + 3 * _CUT + 1e-28
 
 
@@ -343,7 +357,7 @@ class StabilityLaw:
     def singleton_shown(self) -> float:
         """Upper bound on Pr[1 + noise >= threshold]."""
         ratio = float(self.ratio)
-        return min(1.0, ratio ** (self.threshold - 1) / (1 + ratio) * (1 + 1e-12 * self.threshold) + _TINY)
+        return as_delta(ratio ** (self.threshold - 1) / (1 + ratio) * (1 + 1e-12 * self.threshold) + _TINY)
 
     def directions(self, cut: float = 0.0) -> tuple[tuple[DiscretePair, ...], ...]:
         """Per case of the replacement, the two independent pairs of laws of the two counts."""
@@ -370,7 +384,7 @@ class StabilityLaw:
             p, q = np.outer(first.p, second.p).ravel(), np.outer(first.q, second.q).ravel()
             excess = p - math.exp(min(epsilon, 700.0)) * (1 - 1e-15) * q
             worst = max(worst, math.fsum(excess[excess > 0]))
-        return min(1.0, worst * (1 + _ROUNDING))
+        return as_delta(worst * (1 + _ROUNDING))
 
 
 def least_threshold_for(ratio: Dyadic, epsilon: float, delta: float) -> int:

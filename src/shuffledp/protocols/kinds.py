@@ -90,6 +90,12 @@ class Round(ABC):
         """What a user sends."""
 
     @property
+    def draws_per_report(self) -> float:
+        """Expected number of random draws, and of entries of sampling tables, that randomizing one value takes."""
+        cost = self.cost
+        return max(cost.messages_per_user, cost.max_messages_per_user or 0) * self.message_format.columns
+
+    @property
     @abstractmethod
     def message_format(self) -> MessageFormat:
         """What a message consists of."""

@@ -20,6 +20,8 @@ if ACTIVE:
 __all__ = ["discrete_laplace", "geometric", "integers"]
 
 _LONGEST_GEOMETRIC_TABLE = 4096
+LEAST_GEOMETRIC_COMPLEMENT_BITS = 28
+"""A ratio must lie at least 2^-28 below one: a draw takes about mean/4096 steps, up to 65,536 of them."""
 _FEW = 1 << 10  # so few numbers are drawn as quickly without the kernel
 
 
@@ -63,6 +65,12 @@ def geometric(ratio: Probability, size: int, source: RandomSource = SYSTEM) -> N
     ratio = Dyadic.of(ratio)
     if not 0 <= ratio.numerator < 1 << ratio.bits:
         raise ParameterError(f"The ratio {ratio} of a geometric law must be below 1.", ratio=ratio)
+    if ratio.complement.numerator << LEAST_GEOMETRIC_COMPLEMENT_BITS < 1 << ratio.bits:
+        raise ParameterError(
+            f"A geometric number with a ratio above 1 - 2^-{LEAST_GEOMETRIC_COMPLEMENT_BITS} takes too long to draw; "
+            "use less noise.",
+            ratio=ratio,
+        )
     table = _geometric_table(ratio)
     out = table.draw(size, source)
     overflowing = np.flatnonzero(out == table.last)

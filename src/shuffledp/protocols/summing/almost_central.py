@@ -47,6 +47,7 @@ __all__ = ["AlmostCentralSum"]
 _MOST_LEVELS = 1000  # the accounting of more takes long
 _LEFT_OUT = 1e-5
 _TOO_RARE = 1e-7  # to be listed
+_TABLE_ENTRIES = 1 << 10  # of the tables from which the copies of one atom are drawn
 _MOST_LISTED = 4
 
 Part = tuple[tuple[int, ...], Fraction, Dyadic]
@@ -126,6 +127,11 @@ class AlmostCentralSum(SumProtocol):
         """The real message, and a user's share of all others."""
         noise = expected_noise_messages(self.noise) / self.terms.honest_users
         return Cost(1 + noise, None, self.message_format.bits)
+
+    @property
+    def draws_per_report(self) -> float:
+        """The messages, and a table for each atom."""
+        return super().draws_per_report + _TABLE_ENTRIES * len(self._parts)
 
     def chance_of_more_messages(self, most: int) -> float:
         """Upper bound on the probability that a report holds more than ``most`` messages."""

@@ -97,6 +97,11 @@ class LocalLaplaceSum(SumProtocol):
         return self.terms.local_guarantee(law.pure_epsilon, theorem="exact ratio")
 
     @property
+    def draws_per_report(self) -> float:
+        """The expected size of two geometric numbers, whose difference is the noise."""
+        return 2 / float(self.ratio.complement)
+
+    @property
     def cost(self) -> Cost:
         """One noisy level."""
         return Cost(1.0, 1, self.message_format.bits)
