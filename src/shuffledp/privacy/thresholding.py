@@ -71,8 +71,8 @@ class SampleAndThreshold:
             )
         if self.threshold > _MOST_COUNTS * self.sampling.fraction:
             raise InfeasibleError(
-                f"A threshold of {self.threshold:,} at sampling probability {self.sampling} has too many counts below it "
-                f"to compute with: threshold / sampling must be at most {_MOST_COUNTS:,}.",
+                f"A threshold of {self.threshold:,} at sampling probability {self.sampling} has too many counts below "
+                f"it to compute with: threshold / sampling must be at most {_MOST_COUNTS:,}.",
                 threshold=self.threshold,
                 sampling=self.sampling,
             )
@@ -174,7 +174,8 @@ def _second_bin(law: SampleAndThreshold, epsilon: float) -> float:
         hidden, hidden_next = np.append(0.0, below[row])[at], np.append(0.0, below_next[row])[at]
         some = hidden > 0
         merged = np.zeros(len(at))
-        merged[some] = hidden[some] * curve.at(epsilon - np.log(hidden[some] / hidden_next[some]))
+        with np.errstate(divide="ignore"):  # what underflows counts as an infinite loss
+            merged[some] = hidden[some] * curve.at(epsilon - np.log(hidden[some] / hidden_next[some]))
         means = np.append(shown[row], 0.0)[at] + merged
         worst = max(worst, as_delta(float(weights[keep] @ means)))
     return worst * (1 + _ROUNDING) + 3 * _CUT + 1e-28
