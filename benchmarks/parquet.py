@@ -92,4 +92,4 @@ def write_files(parquet: str, csv: str) -> None:
 
 def _arguments(path: Path) -> list[str]:
     target = ["--column", "choice", "--epsilon", "1", "--delta", "1e-9", "--domain", ",".join(_CATEGORIES)]
-    return ["run", "histogram", str(path), *target]
+    return ["run", "histogram", str(path), *target, "--protocol", "balcer-cheu"]

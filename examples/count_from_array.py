@@ -17,5 +17,6 @@ low, high = estimate.interval(0.95)
 print(f"Estimate: {estimate.value:.1f} users, between {low:.0f} and {high:.0f} with 95% confidence (truth: 400)")
 
 nobody = protocol.run(np.zeros(50_000, dtype=np.bool_))
-print(f"If nobody holds it, the estimate is exactly {nobody.value}.")
+print(f"If nobody holds it, the estimate is exactly {nobody.value}. That is also what a small count may read:")
+print(nobody.withheld_sentence(0.95))
 print(estimate.guarantee_sentence())

@@ -17,8 +17,8 @@ print(f"{plans.best.name}: {plans.plans[0].why}")
 
 estimate = plans.best.run(values)
 print(f"\n{'mode':<18}{'estimate':>9}{'interval':>18}{'truth':>8}")
-for name, count, (low, high) in zip(estimate.categories, estimate.counts, estimate.interval(0.95), strict=True):
-    print(f"{name:<18}{count:>9,.0f}{f'{low:,.0f} to {high:,.0f}':>18}{values.count(name):>8,}")
+for name, number in zip(estimate.categories, estimate.shown(0.95), strict=True):  # clipped to the intervals
+    print(f"{name:<18}{number.text:>9}{number.interval:>18}{values.count(name):>8,}")
 
 with TemporaryDirectory() as folder:
     picture = Path(folder) / "commute.svg"

@@ -15,7 +15,8 @@ from shuffledp.output import check_writable, write_all, write_whole
 def draw(suffix, *, names=("a", "b"), **more):
     words = {"title": "Title", "value_title": "users", "caption": ["caption"]} | more
     values, intervals = np.array([3.0, -1.0]), np.array([[2.0, 4.0], [0.0, 1.0]])
-    return figures.bars(suffix, names=list(names), values=values, intervals=intervals, **words)
+    errors = np.array([0.5, 0.5])
+    return figures.bars(suffix, names=list(names), values=values, errors=errors, intervals=intervals, users=4, **words)
 
 
 def test_bars_with_and_without_truth():

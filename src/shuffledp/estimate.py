@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.display import ShownNumber, error_sentence, show_counts, show_number, withheld_sentence
 from shuffledp.errors import MissingPackageError, ParameterError
 
 if TYPE_CHECKING:
@@ -23,8 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["CountEstimate", "Estimate", "HistogramEstimate", "SumEstimate"]
 
 Floats = NDArray[np.float64]
+_SUMMARIZED = 8  # categories in a repr
+_CAPTION_WIDTH = 110  # characters of a line under a figure's title
 Intervals = Callable[[float], Floats]
 """From a confidence to the lower and upper ends, one row per estimated number."""
+Thresholds = Callable[[float], int | None]
+"""From a confidence to the least count that is withheld with at most half of the risk; None if nothing is withheld."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +46,38 @@ class Estimate(ABC):
     """False if a seed was used: then there is no privacy."""
     caveats: tuple[str, ...] = field(default=(), kw_only=True)
     """What about this result the guarantee does not cover, in plain words."""
+    threshold_at: Thresholds | None = field(default=None, kw_only=True, repr=False)
 
     def _check_confidence(self, confidence: float) -> None:
         if not 0 < confidence < 1:
             raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence}.", confidence=confidence)
+
+    def withheld_below(self, confidence: float = 0.95) -> int | None:
+        """The estimator withholds small counts, as estimates of 0; None if it does not.
+
+        A count of at least this many users is withheld with a probability of at most half of 1 - confidence.
+        """
+        self._check_confidence(confidence)
+        return None if self.threshold_at is None else self.threshold_at(confidence)
+
+    @abstractmethod
+    def shown(self, confidence: float = 0.95) -> list[ShownNumber]:
+        """The estimated numbers as they are written for people: clipped to their intervals, digits as the error."""
+
+    @property
+    def withheld(self) -> Any:
+        """Whether each count was too small to be told from the noise; then its estimate is 0."""
+        return False
+
+    def withheld_sentence(self, confidence: float = 0.95) -> str:
+        """What it means that a count was withheld; empty if none was."""
+        return withheld_sentence(self.withheld_below(confidence), confidence) if np.any(self.withheld) else ""
+
+    def _summary(self, *parts: str) -> str:
+        """What a repr shows."""
+        privacy = f"epsilon = {self.guarantee.epsilon:.4g}, delta = {self.guarantee.delta:.2g}"
+        privacy = privacy if self.secure else "NOT PRIVATE: seeded"
+        return f"{type(self).__name__}({'; '.join(parts)}; {self.users:,} users; {self.protocol}, {privacy})"
 
     def guarantee_sentence(self) -> str:
         """The guarantee in plain words, or that there is none because the noise came from a seed."""
@@ -86,17 +120,38 @@ class Estimate(ABC):
     def _caption(self, confidence: float) -> list[str]:
         """The lines under a figure's title: what the bars are, the guarantee, and what it does not cover."""
         lines = [f"Lines: {confidence:.0%} confidence. {self.users:,} users, protocol {self.protocol}."]
+        withheld = textwrap.wrap(self.withheld_sentence(confidence), _CAPTION_WIDTH)
         if not self.secure:
-            return [*lines, self.guarantee_sentence()]
+            return [*lines, *withheld, self.guarantee_sentence()]
         factor = math.exp(min(self.guarantee.epsilon, 700.0))
         lines.append(
             f"Differentially private in the {self.guarantee.trust} model: epsilon = {self.guarantee.epsilon:.4g} "
             f"(any outcome at most {factor:.3g} times likelier), delta = {self.guarantee.delta:.2g}."
         )
-        return [*lines, *self.caveats]
+        return [*lines, *withheld, *self.caveats]
 
     def _title(self, subject: str) -> str:
         return f"{'Private' if self.secure else 'NOT PRIVATE'} {subject}"
+
+    def _bars(
+        self, suffix: str, names: Sequence[str], numbers: tuple[Floats, Floats, Floats], confidence: float, title: str
+    ) -> bytes:
+        """Counts, their errors and intervals as bars."""
+        from shuffledp.figures import bars
+
+        values, errors, intervals = numbers
+        return bars(
+            suffix,
+            names=names,
+            values=values,
+            errors=errors,
+            intervals=intervals,
+            withheld_below=self.withheld_below(confidence),
+            users=self.users,
+            title=title,
+            value_title=f"users (of {self.users:,})",
+            caption=self._caption(confidence),
+        )
 
     def plot(self, path: str | Path, *, confidence: float = 0.95, title: str | None = None) -> None:
         """Draw the estimate with its intervals (.png, .svg or .html)."""
@@ -111,18 +166,28 @@ class Estimate(ABC):
         """The drawing as the content of a file with that suffix."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _NumberEstimate(Estimate):
     """One estimated number."""
 
     value: float
     standard_error: float
+    statistic: str = field(default="", kw_only=True)
+
+    def __repr__(self) -> str:
+        (number,) = self.shown()
+        estimate = f"{self.statistic} {number.text}, standard error {number.error}"
+        return self._summary(estimate, f"{number.interval} with 95% confidence")
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """An interval that holds the true number with at least this confidence, whatever it is."""
         self._check_confidence(confidence)
         low, high = self.intervals(confidence)[0]
         return float(low), float(high)
+
+    def shown(self, confidence: float = 0.95) -> list[ShownNumber]:
+        """The number as it is written for people."""
+        return [show_number(self.value, self.standard_error, self.interval(confidence))]
 
     def to_document(self, confidence: float = 0.95) -> dict[str, Any]:
         """The content of the JSON form."""
@@ -144,26 +209,28 @@ class _NumberEstimate(Estimate):
     def _more_columns(self) -> dict[str, Any]:
         return {}
 
-    def _figure(
-        self, suffix: str, name: str, unit: str, confidence: float, title: str, *, signed: bool = False
-    ) -> bytes:
-        from shuffledp.figures import bars
 
-        return bars(
-            suffix,
-            names=[name],
-            values=np.array([self.value]),
-            intervals=np.array([self.interval(confidence)]),
-            title=title,
-            value_title=unit,
-            caption=self._caption(confidence),
-            signed=signed,
-        )
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CountEstimate(_NumberEstimate):
     """An estimated number of users who hold a 1."""
+
+    statistic: str = field(default="count", kw_only=True)
+
+    @property
+    def withheld(self) -> bool:
+        """Whether the count was too small to be told from the noise; then the value is 0."""
+        return self.value == 0 and self.withheld_below() is not None
+
+    def shown(self, confidence: float = 0.95) -> list[ShownNumber]:
+        """The count as it is written for people."""
+        below = self.withheld_below(confidence)
+        numbers = [self.value], [self.standard_error], [self.interval(confidence)]
+        return show_counts(*numbers, users=self.users, withheld_below=below)
+
+    def to_document(self, confidence: float = 0.95) -> dict[str, Any]:
+        """The content of the JSON form."""
+        below = self.withheld_below(confidence)
+        return super().to_document(confidence) | {"withheld": self.withheld, "withheld_below": below}
 
     @property
     def fraction(self) -> float:
@@ -171,14 +238,15 @@ class CountEstimate(_NumberEstimate):
         return self.value / self.users
 
     def _more_columns(self) -> dict[str, Any]:
-        return {"fraction": [self.fraction]}
+        return {"fraction": [self.fraction], "withheld": [self.withheld]}
 
     def figure(self, suffix: str, *, confidence: float = 0.95, title: str | None = None) -> bytes:
         """A bar with its interval among all users, as the content of a .png, .svg or .html file."""
-        return self._figure(suffix, "yes", f"users (of {self.users:,})", confidence, title or self._title("count"))
+        numbers = np.array([self.value]), np.array([self.standard_error]), np.array([self.interval(confidence)])
+        return self._bars(suffix, ["yes"], numbers, confidence, title or self._title("count"))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SumEstimate(_NumberEstimate):
     """An estimated sum, or mean, of the users' numbers."""
 
@@ -222,27 +290,48 @@ class SumEstimate(_NumberEstimate):
         """A point with its interval between the bounds, as the content of a .png, .svg or .html file."""
         from shuffledp.figures import number_line
 
-        low, high = self.interval(confidence)
+        (number,), (low, high) = self.shown(confidence), self.interval(confidence)
         bounds = self.bounds if all(map(math.isfinite, self.bounds)) else (low, high)
         return number_line(
             suffix,
-            value=self.value,
+            value=number.value,
             interval=(low, high),
             bounds=bounds,
-            label=f"{self.value:,.6g}",
+            label=number.text,
             title=title or self._title(self.statistic),
             value_title=f"{self.statistic} over {self.users:,} users",
             caption=self._caption(confidence),
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class HistogramEstimate(Estimate):
     """Estimated numbers of users per category."""
 
     categories: tuple[str, ...]
     counts: Floats
     standard_errors: Floats
+
+    def __repr__(self) -> str:
+        first = self.part(0, _SUMMARIZED)
+        counts = [f"{name!r}: {number.text}" for name, number in zip(first.categories, first.shown(), strict=True)]
+        more = [f"... {len(self.counts) - _SUMMARIZED:,} more"] if len(self.counts) > _SUMMARIZED else []
+        return self._summary(f"{{{', '.join(counts + more)}}}")
+
+    @property
+    def withheld(self) -> NDArray[np.bool_]:
+        """Which counts were too small to be told from the noise; their estimates are 0."""
+        return np.asarray((self.counts == 0) & (self.withheld_below() is not None), dtype=np.bool_)
+
+    def shown(self, confidence: float = 0.95) -> list[ShownNumber]:
+        """The counts as they are written for people."""
+        below = self.withheld_below(confidence)
+        numbers = (numbers.tolist() for numbers in (self.counts, self.standard_errors, self.interval(confidence)))
+        return show_counts(*numbers, users=self.users, withheld_below=below)
+
+    def error_sentence(self) -> str:
+        """By how much counts are off."""
+        return error_sentence(self.standard_errors.tolist(), self.counts.tolist(), self.withheld_below())
 
     @property
     def frequencies(self) -> Floats:
@@ -267,6 +356,8 @@ class HistogramEstimate(Estimate):
             "standard_errors": self.standard_errors,
             "intervals": self.interval(confidence),
             "confidence": confidence,
+            "withheld": self.withheld,
+            "withheld_below": self.withheld_below(confidence),
         }
 
     def part(self, start: int, end: int) -> HistogramEstimate:
@@ -292,23 +383,15 @@ class HistogramEstimate(Estimate):
                 "lower": low,
                 "upper": high,
                 "frequency": self.frequencies,
+                "withheld": self.withheld,
                 "secure": [self.secure] * len(self.counts),
             }
         )
 
     def figure(self, suffix: str, *, confidence: float = 0.95, title: str | None = None) -> bytes:
         """A bar per category with its interval, as the content of a .png, .svg or .html file."""
-        from shuffledp.figures import bars
-
-        return bars(
-            suffix,
-            names=list(self.categories),
-            values=self.counts,
-            intervals=self.interval(confidence),
-            title=title or self._title("histogram"),
-            value_title=f"users (of {self.users:,})",
-            caption=self._caption(confidence),
-        )
+        numbers = self.counts, self.standard_errors, self.interval(confidence)
+        return self._bars(suffix, self.categories, numbers, confidence, title or self._title("histogram"))
 
 
 def _plain(value: Any) -> Any:

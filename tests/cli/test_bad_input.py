@@ -74,7 +74,7 @@ def test_a_wrong_column(shuffledp):
 )
 def test_files_that_cannot_be_used(shuffledp, tmp_path, name, content, words):
     (tmp_path / name).write_bytes(content)
-    done = shuffledp("run", "count", name, "--column", "c", *TARGET)
+    done = shuffledp("run", "count", name, "--column", "c", *TARGET, "--protocol", "balcer-cheu")
     assert done.status in (1, 2)
     assert words in done.error
 
@@ -198,12 +198,12 @@ def test_a_fault_of_ours_is_one_line_too(shuffledp, data, monkeypatch):
         raise RuntimeError("planted")
 
     monkeypatch.setattr("shuffledp.cli.rounds.find", broken)
-    done = shuffledp("run", "count", "bits.csv", "--column", "c", *TARGET)
+    done = shuffledp("run", "count", "bits.csv", "--column", "c", *TARGET, "--protocol", "cheu")
     assert done.status == 1
     assert "RuntimeError: planted" in done.error
     monkeypatch.setenv("SHUFFLEDP_TRACEBACK", "1")
     with pytest.raises(RuntimeError):
-        shuffledp("run", "count", "bits.csv", "--column", "c", *TARGET)
+        shuffledp("run", "count", "bits.csv", "--column", "c", *TARGET, "--protocol", "cheu")
 
 
 def test_a_process_of_its_own_says_the_same(shuffledp_process):

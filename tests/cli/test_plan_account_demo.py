@@ -1,5 +1,7 @@
 """``plan``, ``account``, ``demo`` and the help."""
 
+import re
+
 import pytest
 
 
@@ -134,12 +136,27 @@ def test_demo(shuffledp, tmp_path):
     picture, page = tmp_path / "picture.png", tmp_path / "page.html"
     done = shuffledp("demo", "--devices", 1000, "--plot", picture, "--page", page)
     assert done.status == 0, done.err
+    assert not re.search(r"│ +-\d+ │ +0 to", done.out)  # of the estimates; an error may be negative
     told = " ".join(done.out.split())
     for words in ("1,000 reports of 2 sealed messages", "0 messages were refused", "private estimate", "truth"):
         assert words in told
     assert picture.stat().st_size > 10_000
     assert "worked from home" in page.read_text()
     assert {file.name for file in tmp_path.iterdir()} == {"picture.png", "page.html"}
+    result = shuffledp("demo", "--devices", 1000, "--plot", picture, "--page", page, "--json").json
+    assert sum(result["truth"]) == result["users"] == 1000
+    assert {"counts", "intervals", "standard_errors", "withheld_below", "guarantee", "seconds"} <= set(result)
+
+
+def test_every_command_takes_json(commands):
+    """What a command prints for people, a program can read."""
+
+    def without(command, name):
+        if hasattr(command, "commands"):
+            return [found for part, each in command.commands.items() for found in without(each, f"{name} {part}")]
+        return [] if any("--json" in option.opts for option in command.params) else [name]
+
+    assert without(commands, "shuffledp") == []
 
 
 @pytest.mark.parametrize("devices", [10, 1_000_000])

@@ -2,10 +2,12 @@
 
 import csv
 import json
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +18,8 @@ from shuffledp.datasets import COMMUTE_MODES
 
 pytestmark = pytest.mark.kernels
 
-TARGET = ("--epsilon", 1, "--delta", 1e-8)
+BEST = ("--epsilon", 1, "--delta", 1e-8)
+TARGET = (*BEST, "--protocol", "balcer-cheu")  # spares the time to compare all protocols
 TRUTH = {"walk": 1428, "car": 9103, "cable car": 0, "ferry": 10}
 
 
@@ -35,6 +38,65 @@ def test_histogram_json(shuffledp, commute, modes):
     assert abs(found["car"] - TRUTH["car"]) < 60
     for name, (low, high) in zip(result["categories"], result["intervals"], strict=True):
         assert low <= found[name] <= high
+
+
+def test_the_best_protocol_is_taken_if_none_is_named(shuffledp, commute, modes):
+    histogram = shuffledp("run", "histogram", commute, "--column", "mode", *BEST, "--domain-file", modes, "--json").json
+    count = shuffledp("run", "count", commute, "--column", "owns_car", *BEST, "--json").json
+    assert (histogram["protocol"], count["protocol"]) == ("correlated-noise", "correlated-noise")
+    assert max(histogram["standard_errors"]) < 4
+    assert (histogram["withheld_below"], any(histogram["withheld"])) == (None, False)
+    assert (count["withheld_below"], count["withheld"]) == (None, False)
+
+
+def test_an_estimator_that_the_best_protocol_lacks(shuffledp, commute, modes):
+    done = shuffledp(
+        "run", "histogram", commute, "--column", "mode", *BEST, "--domain-file", modes, "--estimator", "threshold"
+    )
+    assert done.status == 2, done.out
+    for words in ("threshold", "correlated-noise", "unbiased, clipped", "--protocol"):
+        assert words in done.error
+
+
+def test_small_counts_are_shown_as_withheld(shuffledp, commute, modes):
+    arguments = ("run", "histogram", commute, "--column", "mode", *TARGET, "--domain-file", modes)
+    done = shuffledp(*arguments, "--out", "result.csv", "--plot", "picture.svg")
+    assert done.status == 0, done.err
+    told = " ".join(done.out.split())
+    (row,) = [line for line in done.out.splitlines() if "cable car" in line]
+    assert "│ < 79 │" in " ".join(row.split())
+    assert "│ < 0.316% │" in " ".join(row.split())
+    assert "of a withheld one up to 50." in told
+    assert 'shown as "< 79": one of 79 or more is withheld with a probability of at most 2.5%.' in told
+    with Path("result.csv").open(newline="") as file:
+        rows = {row["category"]: row for row in csv.DictReader(file)}
+    assert (rows["cable car"]["count"], rows["cable car"]["withheld"]) == ("0", "true")
+    assert float(rows["cable car"]["standard_error"]) > 40
+    assert (rows["car"]["withheld"], round(float(rows["car"]["standard_error"]), 1)) == ("false", 7.9)
+    assert "&lt; 79" in Path("picture.svg").read_text()
+    result = shuffledp(*arguments, "--json", "--confidence", 0.5).json
+    assert result["withheld"][COMMUTE_MODES.index("cable car")]
+    assert 60 < result["withheld_below"] < 79
+
+
+def test_a_withheld_count(shuffledp, commute):
+    done = shuffledp("run", "count", commute, "--column", "mode", "--equals", "cable car", *TARGET)
+    told = " ".join(done.out.split())
+    assert told.startswith("< ")
+    assert "of 25,000 users (standard error 3" in told or "of 25,000 users (standard error 4" in told
+    assert "Counts too small to be told from the noise are withheld" in told
+
+
+def test_no_negative_counts_on_the_screen_but_in_the_json(shuffledp, tmp_path):
+    """An empty category of an unbiased estimator is below 0 half of the time: of 40, all are not with 2^-40 < 1e-11."""
+    names = [f"c{number}" for number in range(40)]
+    (tmp_path / "data.csv").write_text("c,n\n" + "all,1\n" * 1000)
+    arguments = ("run", "histogram", "data.csv", "--column", "c", "--domain", ",".join(["all", *names]), *BEST)
+    arguments = (*arguments, "--protocol", "balcer-cheu", "--estimator", "unbiased", "--insecure-seed", 3)
+    assert min(shuffledp(*arguments, "--json").json["counts"]) < 0
+    shown = shuffledp(*arguments, "--plot", "picture.svg").out
+    assert not re.search(r"-\d", shown)
+    assert not re.search(r">[-\u2212]\d", Path("picture.svg").read_text())
 
 
 def test_count_json(shuffledp, commute):

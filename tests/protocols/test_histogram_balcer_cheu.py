@@ -184,7 +184,8 @@ def test_names_come_back():
     assert estimate.categories == ("bus", "bike", "car")
     assert estimate.counts[1] == 0
     frame = estimate.to_frame()
-    assert list(frame.columns) == ["category", "count", "standard_error", "lower", "upper", "frequency", "secure"]
+    numbers = ["count", "standard_error", "lower", "upper", "frequency"]
+    assert list(frame.columns) == ["category", *numbers, "withheld", "secure"]
     assert frame["category"].tolist() == ["bus", "bike", "car"]
     assert estimate.to_table().num_rows == 3
 

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from shuffledp.cli.options import whole_number
-from shuffledp.cli.screen import print_table, progress_bar, say, waiting
+from shuffledp.cli.options import JsonOption, whole_number
+from shuffledp.cli.screen import note, print_json, print_table, progress_bar, say, waiting
 from shuffledp.datasets import COMMUTE_MODES, commute_path
+from shuffledp.display import ShownNumber, show_counts
 from shuffledp.domain import Categories
 from shuffledp.errors import ParameterError, RefusedError
 from shuffledp.figures import bars, check_figure_path
@@ -36,6 +37,7 @@ def demo(
     plot: Annotated[Path, typer.Option("--plot", metavar="FILE", help="Where to draw the figure.")] = Path(
         "shuffledp-demo.png"
     ),
+    as_json: JsonOption = False,
 ) -> None:
     """Collect how people commute from some thousand simulated devices, through a real shuffler and analyzer.
 
@@ -68,7 +70,8 @@ def demo(
         )
         task = rehearsal.task.verify(rehearsal.author)
         Policy(max_epsilon=_EPSILON, max_delta=_DELTA).check(task)
-        say(
+        tell = note if as_json else say
+        tell(
             f"{devices:,} devices each hold an answer: how did you get to work today? The signature of the task was "
             "verified and its guarantee computed anew, as every device does."
         )
@@ -78,16 +81,25 @@ def demo(
                 release = rehearsal.release()
                 content = rehearsal.published("/page")
         seconds = time.monotonic() - started
-    say(
+    tell(
         f"{devices:,} reports of {task.messages_per_report} sealed messages of {task.sealed_size} bytes were stored, "
         f"mixed and opened in {seconds:.0f} s; {release['messages']['rejected']:,} messages were refused."
     )
-    _show(release, truth)
+    numbers = show_counts(
+        release["counts"],
+        release["standard_errors"],
+        release["intervals"],
+        users=release["users"],
+        withheld_below=release["withheld_below"],
+    )
     picture = bars(
         plot.suffix.lower(),
         names=release["categories"],
         values=np.array(release["counts"]),
+        errors=np.array(release["standard_errors"]),
         intervals=np.array(release["intervals"]),
+        withheld_below=release["withheld_below"],
+        users=release["users"],
         truth=truth.astype(np.float64),
         title=f"How {devices:,} people got to work, privately",
         value_title=f"users (of {devices:,})",
@@ -97,7 +109,11 @@ def demo(
         ],
     )
     write_all({plot: picture, page: content})
-    say(f"Picture: {plot}. The page that was published: {page}")
+    if as_json:
+        print_json(release | {"truth": truth.tolist(), "seconds": round(seconds, 3)})
+    else:
+        _show(release, numbers, truth.tolist())
+    tell(f"Picture: {plot}. The page that was published: {page}")
 
 
 def _answers(devices: int) -> list[str]:
@@ -123,18 +139,12 @@ def _report(rehearsal: Any, devices: Any, connection: Any, answers: list[str]) -
         raise RefusedError(f"Only {summary.delivered:,} of {summary.devices:,} reports were taken: {summary.refused}.")
 
 
-def _show(release: dict[str, Any], truth: Any) -> None:
+def _show(release: dict[str, Any], numbers: list[ShownNumber], truth: list[int]) -> None:
     print_table(
         ["mode", "private estimate", "95% interval", "truth", "off by"],
         [
-            [name, f"{count:,}", f"{low:,.0f} to {high:,.0f}", f"{true:,}", f"{count - true:+,}"]
-            for name, count, (low, high), true in zip(
-                release["categories"],
-                map(round, release["counts"]),
-                release["intervals"],
-                truth.tolist(),
-                strict=True,
-            )
+            [name, number.text, number.interval, f"{true:,}", f"{round(number.value) - true:+,}"]
+            for name, number, true in zip(release["categories"], numbers, truth, strict=True)
         ],
     )
     guarantee = release["guarantee"]

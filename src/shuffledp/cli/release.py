@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shuffledp.cli.options import JsonOption
-from shuffledp.cli.screen import note, plain, print_json, print_table, say, waiting
+from shuffledp.cli.screen import note, print_json, print_table, say, waiting
 from shuffledp.cli.tasks import AuthorOption, read_authentic
 from shuffledp.cli.times import seconds_of
+from shuffledp.display import error_sentence, show_counts, show_number, withheld_sentence
 from shuffledp.errors import OutputError, RefusedError, UnreachableError
 from shuffledp.output import check_writable, write_whole
 
@@ -107,27 +108,36 @@ def _show(published: Release) -> None:
         rejected = document["messages"]["rejected"]
         counted = f"{document['reports']:,} reports were counted, and {rejected:,} messages rejected."
         _show_estimate(document, task.protocol.question)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise RefusedError("What was answered is no release of this version; --json shows it as it is.") from None
     say(counted)
     say(task.guarantee.sentence())
 
 
 def _show_estimate(document: dict[str, Any], question: str) -> None:
-    confidence = f"{document['confidence']:.0%}"
-    if question != "histogram":
-        low, high = document["interval"]
-        digits = ",.0f" if question == "count" else ",.6g"
-        say(f"The {question} is {document['value']:{digits}} (give or take {document['standard_error']:,.3g}).")
-        say(f"Between {low:{digits}} and {high:{digits}} with {confidence} confidence.")
+    confidence = float(document["confidence"])
+    withheld_below = document.get("withheld_below")
+    if question == "sum":
+        number = show_number(document["value"], document["standard_error"], document["interval"])
+        say(f"The sum is {number.text} (standard error {number.error}).")
+        say(f"Between {number.low} and {number.high} with {confidence:.0%} confidence.")
         return
     users = document["users"]
-    rows = [
-        [plain(str(name)), f"{count:,.0f}", f"{low:,.0f} to {high:,.0f}", f"{count / users:.2%}"]
-        for name, count, (low, high) in zip(
-            document["categories"], document["counts"], document["intervals"], strict=True
-        )
-    ]
-    print_table(["category", "users", f"{confidence} interval", "share"], rows[:_SHOWN_ROWS])
-    if len(rows) > _SHOWN_ROWS:
-        say(f"... and {len(rows) - _SHOWN_ROWS:,} more categories; --json or --out has all.")
+    if question == "count":
+        names, counts, errors = [""], [document["value"]], [document["standard_error"]]
+        intervals = [document["interval"]]
+    else:
+        names, counts, errors = document["categories"], document["counts"], document["standard_errors"]
+        intervals = document["intervals"]
+    numbers = show_counts(counts, errors, intervals, users=users, withheld_below=withheld_below)
+    if question == "count":
+        say(f"The count is {numbers[0].text} of {users:,} users (standard error {numbers[0].error}).")
+        say(f"Between {numbers[0].low} and {numbers[0].high} with {confidence:.0%} confidence.")
+    else:
+        rows = [[str(name), each.text, each.interval, each.share] for name, each in zip(names, numbers, strict=True)]
+        print_table(["category", "users", f"{confidence:.0%} interval", "share"], rows[:_SHOWN_ROWS])
+        if len(rows) > _SHOWN_ROWS:
+            say(f"... and {len(rows) - _SHOWN_ROWS:,} more categories; --json or --out has all.")
+        say(error_sentence(errors, counts, withheld_below))
+    if withheld_below is not None and 0 in counts:
+        say(withheld_sentence(withheld_below, confidence))

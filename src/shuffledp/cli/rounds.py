@@ -22,7 +22,7 @@ from shuffledp.planning import Question, plan
 from shuffledp.privacy.calibration import check_users
 from shuffledp.privacy.guarantee import check_target
 from shuffledp.protocols.parts.linear import check_estimator
-from shuffledp.protocols.registry import find
+from shuffledp.protocols.registry import PROTOCOLS, find
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness, RandomSource
 
 __all__ = [
@@ -119,8 +119,12 @@ def check_early(
         kind = find(shelf, target.protocol)
         if estimator is not None:
             check_estimator(estimator, kind.estimators)
-    elif target.calibration is not Calibration.tight:
-        raise ParameterError("--protocol best chooses the calibration too; name a protocol to use the paper's.")
+    else:
+        if target.calibration is not Calibration.tight:
+            raise ParameterError("--protocol best chooses the calibration too; name a protocol to use the paper's.")
+        if estimator is not None:
+            kinds = (find(shelf, name) for name in PROTOCOLS[shelf])
+            check_estimator(estimator, tuple(dict.fromkeys(name for kind in kinds for name in kind.estimators)))
     if out is not None:
         check_result_path(out)
     if plot is not None:
@@ -139,6 +143,11 @@ def run_one(
     """One round over users of whom so many hold each index, or whose numbers lie at these places."""
     with waiting("Randomizing, shuffling and counting"):
         protocol = target.protocol_for(question)
+        if target.protocol == BEST and estimator is not None and estimator not in protocol.estimators:
+            raise ParameterError(
+                f"There is no estimator {estimator!r} of {protocol.name}, the best protocol, which has "
+                f"{', '.join(protocol.estimators)}. Choose one of these, or name a protocol (--protocol)."
+            )
         run = _engine(engine)[question.shelf == "sum"]
         return run(values, lambda _: protocol, estimator=estimator or "", route=route, source=_source(seed))
 

@@ -23,6 +23,7 @@ from shuffledp.cli.options import (
     missing_markers,
 )
 from shuffledp.cli.rounds import (
+    BEST,
     ColumnOption,
     DataArgument,
     DropMissingOption,
@@ -59,7 +60,7 @@ def run_count(
     ] = None,
     missing: MissingOption = None,
     drop_missing: DropMissingOption = False,
-    protocol: ProtocolOption = "balcer-cheu",
+    protocol: ProtocolOption = BEST,
     calibration: CalibrationOption = Calibration.tight,
     honest_fraction: HonestFractionOption = 1.0,
     estimator: EstimatorOption = None,
@@ -91,9 +92,11 @@ def run_count(
         print_json(result)
         note_caveats(estimate)
         return
-    low, high = estimate.interval(confidence)
-    say(f"{estimate.value:,.0f} of {estimate.users:,} users (give or take {estimate.standard_error:,.1f}).")
-    say(f"Between {low:,.0f} and {high:,.0f} with {confidence:.0%} confidence.")
+    (number,) = estimate.shown(confidence)
+    say(f"{number.text} of {estimate.users:,} users (standard error {number.error}).")
+    say(f"Between {number.low} and {number.high} with {confidence:.0%} confidence, by {estimate.protocol}.")
+    if estimate.withheld:
+        say(estimate.withheld_sentence(confidence))
     say_guarantee(estimate)
 
 
@@ -117,7 +120,7 @@ def run_histogram(
     ] = None,
     missing: MissingOption = None,
     drop_missing: DropMissingOption = False,
-    protocol: ProtocolOption = "balcer-cheu",
+    protocol: ProtocolOption = BEST,
     calibration: CalibrationOption = Calibration.tight,
     honest_fraction: HonestFractionOption = 1.0,
     estimator: EstimatorOption = None,
@@ -156,13 +159,14 @@ def run_histogram(
 
 def _show_histogram(estimate: Any, confidence: float, column: str) -> None:
     rows = [
-        [name, f"{count:,.0f}", f"{low:,.0f} to {high:,.0f}", f"{share:.2%}"]
-        for name, count, (low, high), share in zip(
-            estimate.categories, estimate.counts, estimate.interval(confidence), estimate.frequencies, strict=True
-        )
+        [name, number.text, number.interval, number.share]
+        for name, number in zip(estimate.categories, estimate.part(0, _SHOWN_ROWS).shown(confidence), strict=False)
     ]
-    print_table([column, "users", f"{confidence:.0%} interval", "share"], rows[:_SHOWN_ROWS])
-    if len(rows) > _SHOWN_ROWS:
-        say(f"... and {len(rows) - _SHOWN_ROWS:,} more categories; --json or --out has all.")
-    say(f"{estimate.users:,} users; the noise on each count is about {estimate.standard_errors[0]:,.1f} users.")
+    print_table([column, "users", f"{confidence:.0%} interval", "share"], rows)
+    left = len(estimate.categories) - len(rows)
+    if left > 0:
+        say(f"... and {left:,} more categories; --json or --out has all.")
+    say(f"{estimate.users:,} users, by {estimate.protocol}. {estimate.error_sentence()}")
+    if withheld := estimate.withheld_sentence(confidence):
+        say(withheld)
     say_guarantee(estimate)

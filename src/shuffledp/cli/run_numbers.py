@@ -145,12 +145,12 @@ def _run_numbers(
         print_json(result)
         note_caveats(estimate)
         return
-    low, high = estimate.interval(delivery.confidence)
+    (number,) = estimate.shown(delivery.confidence)
     say(
-        f"The {statistic} of {table.column} over {estimate.users:,} users is {estimate.value:,.6g} "
-        f"(give or take {estimate.standard_error:,.3g})."
+        f"The {statistic} of {table.column} over {estimate.users:,} users is {number.text} "
+        f"(standard error {number.error})."
     )
-    say(f"Between {low:,.6g} and {high:,.6g} with {delivery.confidence:.0%} confidence, by {estimate.protocol}.")
+    say(f"Between {number.low} and {number.high} with {delivery.confidence:.0%} confidence, by {estimate.protocol}.")
     say_guarantee(estimate)
 
 

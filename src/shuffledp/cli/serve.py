@@ -113,6 +113,7 @@ def serve_tokens(
     ],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="A new file for the tokens, one a line.")],
     count: Annotated[int, typer.Option("--count", parser=whole_number, metavar="N", help="How many.")] = 1,
+    as_json: JsonOption = False,
 ) -> None:
     """Make one-time enrolment tokens: devices get the tokens, the shuffler only their hashes.
 
@@ -125,7 +126,10 @@ def serve_tokens(
 
     name = SignedTask.load(task).task.id.hex()
     create_tokens(name, count, folder=enrolment, out=out)
-    say(f"{count:,} tokens for the task {name[:16]} are in {out}; each pays for one report.")
+    if as_json:
+        print_json({"task": name, "tokens": count, "out": str(out)})
+    else:
+        say(f"{count:,} tokens for the task {name[:16]} are in {out}; each pays for one report.")
 
 
 def _counted(number: int, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Bars with their intervals: a histogram, or numbers next to each other."""
+"""Bars with their intervals: estimated numbers of users."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.display import show_counts
 from shuffledp.figures.rendering import LIGHT, render
 
 __all__ = ["bars"]
@@ -19,15 +20,18 @@ def bars(
     *,
     names: Sequence[str],
     values: NDArray[np.float64],
+    errors: NDArray[np.float64],
     intervals: NDArray[np.float64],
+    users: int,
     title: str,
     value_title: str,
     caption: list[str],
     truth: NDArray[np.float64] | None = None,
-    signed: bool = False,
+    withheld_below: int | None = None,
 ) -> bytes:
     """One horizontal bar per name with its interval; with ``truth``, a mark where the true value lies.
 
+    Values are drawn clipped to their intervals; a count that was withheld has an interval but no bar.
     Beyond sixty names only the largest are drawn, and the caption says so.
     """
     import altair as alt
@@ -36,23 +40,25 @@ def bars(
     if len(names) > _MOST_BARS:
         shown = np.argsort(-values, kind="stable")[:_MOST_BARS]
         caption = [*caption, f"The {_MOST_BARS} largest of {len(names):,} categories."]
+    chosen = values[shown].tolist(), errors[shown].tolist(), intervals[shown].tolist()
+    numbers = show_counts(*chosen, users=users, withheld_below=withheld_below)
     rows = [
         {
             "name": names[i],
-            "value": float(values[i]) if signed else max(float(values[i]), 0.0),
+            "value": number.value,
             "low": float(intervals[i, 0]),
             "high": float(intervals[i, 1]),
             "end": max(float(intervals[i, 1]), 0.0),
-            "label": f"{values[i]:,.0f}" if abs(values[i]) >= 100 or not signed else f"{values[i]:,.4g}",
+            "label": number.text,
         }
         | ({} if truth is None else {"truth": float(truth[i])})
-        for i in shown.tolist()
+        for i, number in zip(shown.tolist(), numbers, strict=True)
     ]
     base = alt.Chart(alt.Data(values=rows)).encode(
         y=alt.Y("name:N", sort=[row["name"] for row in rows], title=None, axis=alt.Axis(labelLimit=260, ticks=False))
     )
     columns = base.mark_bar(color=LIGHT.curves[0], height={"band": 0.72}).encode(
-        x=alt.X("value:Q", title=value_title, axis=alt.Axis(format=",~f" if signed else ",.0f", tickCount=6))
+        x=alt.X("value:Q", title=value_title, axis=alt.Axis(format=",.0f", tickCount=6))
     )
     lines = base.mark_errorbar(
         color=LIGHT.ink, ticks={"color": LIGHT.ink, "size": 13, "thickness": 1.5}, rule={"size": 2}

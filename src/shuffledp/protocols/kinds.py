@@ -188,6 +188,7 @@ class CountProtocol(_Linear):
             secure=tally.secure,
             value=float(analysis.estimate(observed, estimator)[0]),
             standard_error=float(analysis.standard_errors(observed)[0]),
+            threshold_at=analysis.withheld_below,
         )
 
     def run(
@@ -244,6 +245,7 @@ class HistogramProtocol(_Linear):
             categories=self.domain.names,
             counts=analysis.estimate(observed, estimator),
             standard_errors=analysis.standard_errors(observed),
+            threshold_at=analysis.withheld_below,
         )
 
     def run(

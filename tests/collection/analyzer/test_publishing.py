@@ -1,10 +1,13 @@
 """What is published: the same bytes for the same round, nothing that a browser would run, for every question."""
 
+import base64
 import csv
+import html
 import io
 import json
 import re
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -78,6 +81,38 @@ def test_a_page_needs_nothing_and_runs_nothing(shared_collection, tmp_path):
     assert not re.search(r'(src|href|srcset)="(?!data:image/svg)', page)
     assert page.count("data:image/svg+xml;base64,") == 2
     assert "prefers-color-scheme: dark" in page
+
+
+def test_small_counts_are_withheld_on_the_page(shared_collection):
+    """Only the first two of the categories are held; that the others are empty is not shown as a number of users."""
+    result = result_of(shared_collection, "histogram/balcer-cheu")
+    limit = result.estimate.withheld_below(0.95)
+    assert result.estimate.withheld[2:].all()
+    page = publishing.release_page(result, ENTRY, 0.95).decode()
+    assert page.count(f"<td>&lt; {limit}</td>") == result.estimate.withheld.sum()
+    assert "withheld with a probability of at most 2.5%" in page
+    assert f"&lt; {limit}" in _first_drawing(page)
+    document = release_document(result, ENTRY, 0.95)
+    assert document["withheld_below"] == limit
+    assert document["withheld"].tolist() == result.estimate.withheld.tolist()
+
+
+def test_the_page_clips_estimates_and_the_json_does_not(shared_collection):
+    result = result_of(shared_collection, "histogram/k-rr")
+    counts = np.array([*result.estimate.counts[:-1], -17.25])
+    found = replace(result.estimate, counts=counts, intervals=lambda _: np.array([[0.0, 21.5]] * len(counts)))
+    result = replace(result, estimate=found)
+    page = publishing.release_page(result, ENTRY, 0.95).decode()
+    cells = [re.findall("<td>(.*?)</td>", row) for row in re.findall("<tr>(.*?)</tr>", page)]
+    (last,) = [row for row in cells if row and row[0] == html.escape(result.estimate.categories[-1])]
+    assert (last[1], last[3], float(last[4].rstrip("%"))) == ("0", "0 to 22", 0.0)
+    assert not re.search(r"<td>-\d", page)
+    assert not re.search(r">[-\u2212]\d", _first_drawing(page))
+    assert release_document(result, ENTRY, 0.95)["counts"][-1] == -17.25
+
+
+def _first_drawing(page):
+    return base64.b64decode(re.search("base64,([A-Za-z0-9+/=]+)", page)[1]).decode()
 
 
 def test_many_categories_are_cut_on_the_page_and_whole_elsewhere(shared_collection, tmp_path):

@@ -181,7 +181,12 @@ class TestTokens:
             assert (status, err) == (0, "")
             assert out.stat().st_mode & 0o777 == 0o600
             made += out.read_text().split()
-        assert len(set(made)) == 5
+        out = place.folder / "c.txt"
+        arguments = ("--enrolment", place.folder / "enrolment", "--out", out, "--json")
+        _, told, _ = shuffledp("tokens", place.folder / "tasks" / "task.json", *arguments)
+        assert json.loads(told) == {"task": form.task_id.hex(), "tokens": 1, "out": str(out)}
+        made += out.read_text().split()
+        assert len(set(made)) == 6
         assert hashes.read_text().split() == [token_hash(each.encode()).hex() for each in made]
         assert not any(each in hashes.read_text() for each in made)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
-import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +15,7 @@ from shuffledp.figures import DARK, LIGHT, bars
 __all__ = ["release_page"]
 
 _MOST_ROWS = 200
+_WITHHELD_ERROR = "The standard error of such a count is the largest that any count as small as this can have."
 _REASONS = {
     "cannot-be-opened": "not sealed to this analyzer and task",
     "malformed": "neither a message nor a dummy",
@@ -117,15 +116,6 @@ def _rejected(result: Result) -> str:
     return _cells(["rejected messages", "number"], rows)
 
 
-def _numbers(result: Result, confidence: float) -> tuple[Sequence[str], Any, Any]:
-    """Names, values and intervals, of a histogram or a single number."""
-    estimate = result.estimate
-    if result.task.protocol.question == "histogram":
-        return estimate.categories, estimate.counts, estimate.interval(confidence)
-    name = "yes" if result.task.protocol.question == "count" else "sum"
-    return [name], np.array([estimate.value]), np.array([estimate.interval(confidence)])
-
-
 def _picture(result: Result, confidence: float) -> str:
     light = _drawing(result, confidence)
     description = f"Estimates with {confidence:.0%} confidence intervals; the table has the numbers."
@@ -136,18 +126,25 @@ def _picture(result: Result, confidence: float) -> str:
 
 
 def _drawing(result: Result, confidence: float) -> bytes:
-    caption = [f"Lines: {confidence:.0%} confidence."]
+    estimate = result.estimate
     if result.task.protocol.question == "sum":
-        return bytes(result.estimate.figure(".svg", confidence=confidence, title="The estimated sum"))
-    names, values, intervals = _numbers(result, confidence)
+        return bytes(estimate.figure(".svg", confidence=confidence, title="The estimated sum"))
+    if result.task.protocol.question == "histogram":
+        values, errors, intervals = estimate.counts, estimate.standard_errors, estimate.interval(confidence)
+    else:
+        values, errors = np.array([estimate.value]), np.array([estimate.standard_error])
+        intervals = np.array([estimate.interval(confidence)])
     return bars(
         ".svg",
-        names=names,
+        names=_names(result),
         values=values,
+        errors=errors,
         intervals=intervals,
+        withheld_below=estimate.withheld_below(confidence),
+        users=result.users,
         title="The estimated number of users",
         value_title=f"users (of {result.users:,})",
-        caption=caption,
+        caption=[f"Lines: {confidence:.0%} confidence."],
     )
 
 
@@ -163,22 +160,27 @@ def _inlined(drawing: bytes) -> str:
 
 
 def _table(result: Result, confidence: float) -> str:
-    names, values, intervals = _numbers(result, confidence)
-    head = ["", "estimate", f"{confidence:.0%} interval"]
-    rows = [
-        [name, _shown(value), f"{_shown(low)} to {_shown(high)}"]
-        for name, value, (low, high) in zip(names[:_MOST_ROWS], values, intervals, strict=False)
-    ]
+    estimate, names = result.estimate, _names(result)
+    if result.task.protocol.question == "histogram":
+        estimate = estimate.part(0, _MOST_ROWS)
+    numbers = estimate.shown(confidence)
+    head = ["", "estimate", "standard error", f"{confidence:.0%} interval"]
+    rows = [[name, each.text, each.error, each.interval] for name, each in zip(names, numbers, strict=False)]
     if result.task.protocol.question != "sum":
         head.append("share")
-        rows = [[*row, f"{value / result.users:.2%}"] for row, value in zip(rows, values, strict=False)]
+        rows = [[*row, each.share] for row, each in zip(rows, numbers, strict=True)]
     left = len(names) - len(rows)
     more = f'<p class="soft">... and {left:,} more; the JSON and CSV forms have all.</p>' if left > 0 else ""
-    return _cells(head, rows) + more
+    withheld = html.escape(result.estimate.withheld_sentence(confidence))
+    return _cells(head, rows) + more + (f"<p>{withheld} {_WITHHELD_ERROR}</p>" if withheld else "")
 
 
-def _shown(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 or not math.isfinite(value) else f"{value:,.4g}"
+def _names(result: Result) -> Sequence[str]:
+    """Of what is estimated: the categories of a histogram, or the single number."""
+    if result.task.protocol.question == "histogram":
+        categories: Sequence[str] = result.estimate.categories
+        return categories
+    return ["yes" if result.task.protocol.question == "count" else "sum"]
 
 
 def _cells(head: list[str], rows: list[list[str]]) -> str:

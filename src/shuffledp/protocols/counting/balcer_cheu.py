@@ -163,7 +163,8 @@ class BalcerCheuCount(Round):
             intervals=analysis.intervals(surplus),
             secure=tally.secure,
             value=float(analysis.estimate(surplus)[0]),
-            standard_error=analysis.noise.deviation,
+            standard_error=float(analysis.standard_errors(surplus)[0]),
+            threshold_at=analysis.withheld_below,
         )
 
     def run(

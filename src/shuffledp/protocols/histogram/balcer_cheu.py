@@ -216,7 +216,8 @@ class BalcerCheuHistogram(Round):
             secure=tally.secure,
             categories=self.domain.names,
             counts=analysis.estimate(surplus),
-            standard_errors=np.full(self.domain_size, analysis.noise.deviation),
+            standard_errors=analysis.standard_errors(surplus),
+            threshold_at=analysis.withheld_below,
         )
 
     def run(

@@ -210,6 +210,10 @@ class LinearAnalysis:
         """The standard deviation of each estimate, at the truth that is estimated."""
         return np.sqrt(self.error.variance(self.estimate(observed, "clipped")))
 
+    def withheld_below(self, confidence: float) -> int | None:  # noqa: ARG002
+        """The least count that is surely enough not withheld; None, since every count is estimated."""
+        return None
+
     def intervals(self, observed: NDArray[Any]) -> Callable[[float], Floats]:
         """From a confidence to intervals [low, high] that hold it for every truth."""
         estimate = self.estimate(observed, "unbiased")

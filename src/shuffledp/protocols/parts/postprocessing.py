@@ -20,6 +20,7 @@ from shuffledp.privacy.binomial import Binomial
 
 __all__ = ["ESTIMATORS", "SurplusAnalysis"]
 
+_PLAUSIBLY_WITHHELD = 0.025  # as in an interval of 95 % confidence
 _TUNING_RISK = 0.05  # what the last two estimators take to be likely
 
 Floats = NDArray[np.float64]
@@ -87,6 +88,50 @@ class SurplusAnalysis:
             "relaxed-threshold": lambda: np.where(surplus > -self._likely_noise[0], np.minimum(unbiased, users), 0.0),
         }
         return rules[self.estimator]()
+
+    def standard_errors(self, surplus: Counts) -> Floats:
+        """The root mean squared error of the estimator at the count that is estimated.
+
+        For a count that is withheld (see ``withheld_below``): the largest at any count that is withheld with more than
+        2.5 %, as an interval of 95 % confidence allows. Cutting an estimate to the possible counts can only bring it
+        nearer to the truth, and is not accounted for.
+        """
+        if self._kept_from is None:
+            bias = self._middle - self.noise.mean if self.estimator == "midpoint" else 0.0
+            return np.full(len(surplus), math.hypot(self.noise.deviation, bias))
+        estimate = self.estimate(surplus)
+        shown = np.sqrt(self._squared_errors(np.rint(estimate).astype(np.int64)))
+        if np.all(estimate > 0):
+            return shown
+        least_noise = int(self._noise_table[0][0])
+        most = min(self._withheld_at_most(_PLAUSIBLY_WITHHELD), self.noise.trials)
+        # below the first of these every count is withheld, and errs by itself: the largest of them errs most
+        counts = np.arange(max(0, min(least_noise - self._kept_from, most)), most + 1, dtype=np.int64)
+        return np.where(estimate > 0, shown, math.sqrt(float(np.max(self._squared_errors(counts)))))
+
+    @cached_property
+    def _kept_from(self) -> int | None:
+        """A count c is withheld if the noise is at least c plus this; None if the estimator withholds nothing."""
+        return {"threshold": 0, "relaxed-threshold": self._likely_noise[0]}.get(self.estimator)
+
+    def _squared_errors(self, counts: Counts) -> Floats:
+        """E (estimate - count)^2 at each count, summed over the exact distribution of the noise."""
+        points, mass = self._noise_table
+        squares = np.append(0.0, np.cumsum(mass * (points - self.noise.mean) ** 2))
+        withheld = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
+        shown_noise = np.clip(counts + (self._kept_from or 0) - points[0], 0, len(points))  # so many points are below
+        errors: Floats = squares[shown_noise] + counts.astype(np.float64) ** 2 * withheld[shown_noise]
+        return errors
+
+    def _withheld_at_most(self, risk: float) -> int:
+        """The largest count that is withheld with more than the risk; 0 always is."""
+        return max(0, self._upper_quantile(risk) - (self._kept_from or 0))
+
+    def withheld_below(self, confidence: float) -> int | None:
+        """The least count that is withheld with at most half of the risk; None if nothing is withheld."""
+        if self._kept_from is None:
+            return None
+        return min(self._withheld_at_most((1 - confidence) / 2), self.noise.trials) + 1
 
     def intervals(self, surplus: Counts) -> Callable[[float], Floats]:
         """From a confidence to intervals [low, high] that hold it for every true count.
@@ -159,7 +204,7 @@ class SurplusAnalysis:
             return self.categories * (above + below)
         if self.estimator in ("clipped", "midpoint"):
             return occupied * (above + below) + empty * below
-        kept_from = self._likely_noise[0] if self.estimator == "relaxed-threshold" else 0
+        kept_from = self._kept_from or 0
         zeroed = float(self.noise.upper_tail(math.floor(radius) + 1 + kept_from))
         missed = float(self.noise.lower_tail(min(kept_from, math.ceil(centre - radius)) - 1))
         return occupied * (max(above, zeroed) + below) + empty * missed

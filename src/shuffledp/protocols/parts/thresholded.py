@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +20,8 @@ __all__ = ["THRESHOLD_ESTIMATORS", "ThresholdAnalysis", "Withholding", "check_re
 Floats = NDArray[np.float64]
 
 THRESHOLD_ESTIMATORS = ("threshold",)
+_PLAUSIBLY_WITHHELD = 0.025  # as in an interval of 95 % confidence
+_NEVER_WITHHELD = 1e-12
 
 
 class Withholding(Protocol):
@@ -42,9 +45,34 @@ class ThresholdAnalysis(LinearAnalysis):
         return np.where(observed > 0, super().estimate(observed, "unbiased"), 0.0)
 
     def standard_errors(self, observed: NDArray[Any]) -> Floats:
-        """As if the estimate were true; for what is withheld, a count that is so every other time."""
-        shown = np.sqrt(self.error.variance(self.estimate(observed, "threshold")))
-        return np.where(observed > 0, shown, float(self.hidden(0.5)))
+        """The root mean squared error at the count that is estimated, withholding included.
+
+        For what is withheld: the largest at any count that its 95% interval allows.
+        """
+        estimate = np.rint(self.estimate(observed, "threshold")).astype(np.int64)
+        distinct, place = np.unique(estimate, return_inverse=True)
+        squares = self.error.variance(distinct.astype(np.float64))
+        near = distinct <= self.hidden(_NEVER_WITHHELD)
+        squares[near] = self.withholding.squared_errors(distinct[near])
+        shown = np.sqrt(squares)[place]
+        return np.where(observed > 0, shown, self._withheld_error if np.any(observed == 0) else 0.0)
+
+    @cached_property
+    def _withheld_error(self) -> float:
+        """The largest root mean squared error at a count that is withheld with more than 2.5 %.
+
+        It rises with the count as long as nearly all are withheld, and then falls: a coarse search is refined.
+        """
+        most = self.hidden(_PLAUSIBLY_WITHHELD)
+        step = max(1, most // 256)
+        coarse = np.unique(np.append(np.arange(0, most + 1, step), most))
+        best = int(coarse[np.argmax(self.withholding.squared_errors(coarse))])
+        fine = np.arange(max(best - step, 0), min(best + step, most) + 1)
+        return math.sqrt(float(np.max(self.withholding.squared_errors(fine))))
+
+    def withheld_below(self, confidence: float) -> int | None:
+        """The least count that is withheld with at most half of the risk."""
+        return self.hidden((1 - confidence) / 2) + 1
 
     def intervals(self, observed: NDArray[Any]) -> Callable[[float], Floats]:
         """Half of the risk for what is shown, half for being withheld."""

@@ -1,0 +1,158 @@
+"""How estimates are written for people: terminal, pages, figures and reprs all use this.
+
+Digits follow the error, interval ends are rounded outward, an estimate is shown clipped to its own interval, and a
+count that was withheld is shown as "< 64" rather than as 0. JSON and tables keep the estimator's raw numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["ShownNumber", "decimals_of", "error_sentence", "show_counts", "show_number", "withheld_sentence"]
+
+_SIGNIFICANT = 2  # digits of the error
+_MOST_DECIMALS = 12
+_MOST_PERCENT_DECIMALS = 6
+_LARGEST_WRITTEN_OUT = 1e15
+_MOST_DIGITS = 17  # of a floating-point number
+
+
+@dataclass(frozen=True)
+class ShownNumber:
+    """One estimated number, as it is written and drawn."""
+
+    value: float
+    """The estimate clipped to its interval; 0 if it was withheld."""
+    text: str
+    low: str
+    high: str
+    error: str
+    share: str = ""
+    """Of all users; empty where that makes no sense."""
+
+    @property
+    def interval(self) -> str:
+        """Both ends."""
+        return f"{self.low} to {self.high}"
+
+
+def show_counts(
+    counts: Sequence[float],
+    errors: Sequence[float],
+    intervals: Sequence[Sequence[float]],
+    *,
+    users: int,
+    withheld_below: int | None = None,
+) -> list[ShownNumber]:
+    """Estimated numbers of users. With ``withheld_below``, an estimate of 0 is of a count that was withheld."""
+    usable = [float(error) for error in errors if math.isfinite(error) and error > 0]
+    percent = min(decimals_of(100 * min(usable) / users) if usable and users else 2, _MOST_PERCENT_DECIMALS)
+    return [
+        _shown_count(float(count), float(error), interval, users, percent, withheld_below)
+        for count, error, interval in zip(counts, errors, intervals, strict=True)
+    ]
+
+
+def _shown_count(
+    count: float, error: float, interval: Sequence[float], users: int, percent: int, withheld_below: int | None
+) -> ShownNumber:
+    """Users are whole, and so are the numbers shown of them."""
+    low, high = (float(end) for end in interval)
+    ends = {"low": _rounded(low, 0, math.floor), "high": _rounded(high, 0, math.ceil), "error": _error(error)}
+    if withheld_below is not None and count == 0:
+        share = _rounded(100 * withheld_below / users, percent, math.ceil) if users else "?"
+        return ShownNumber(value=0.0, text=f"< {withheld_below:,}", share=f"< {share}%", **ends)
+    value = _clipped(count, low, high)
+    share = _rounded(100 * value / users, percent, round) if users else "?"
+    return ShownNumber(value=value, text=_rounded(value, 0, round), share=f"{share}%", **ends)
+
+
+def show_number(value: float, error: float, interval: Sequence[float]) -> ShownNumber:
+    """An estimated sum or mean: two digits of its error, and everything else with as many decimals."""
+    low, high = (float(end) for end in interval)
+    value = _clipped(float(value), low, high)
+    width = high - low
+    scale = error if math.isfinite(error) and error > 0 else width / 4 if math.isfinite(width) and width > 0 else 0.0
+    decimals = decimals_of(scale)
+    if scale == 0 or decimals > _MOST_DECIMALS or max(abs(value), abs(low), abs(high)) >= _LARGEST_WRITTEN_OUT:
+        text, lowest, highest = (_in_digits(number, scale) for number in (value, low, high))
+    else:
+        text = _rounded(value, decimals, round)
+        lowest, highest = _rounded(low, decimals, math.floor), _rounded(high, decimals, math.ceil)
+    return ShownNumber(value, text, lowest, highest, _error(error))
+
+
+def decimals_of(error: float) -> int:
+    """How many decimals show two significant digits of the error; none if it is 10 or more, or unknown."""
+    if not (math.isfinite(error) and error > 0):
+        return 0
+    leading = math.floor(math.log10(error))
+    if float(f"{error:.{_SIGNIFICANT - 1}e}") >= 10.0 ** (leading + 1):  # 0.0999 is written 0.10
+        leading += 1
+    return max(0, _SIGNIFICANT - 1 - leading)
+
+
+def withheld_sentence(withheld_below: int | None, confidence: float) -> str:
+    """What "< 64" means; empty where nothing can be withheld."""
+    if withheld_below is None:
+        return ""
+    return (
+        f'Counts too small to be told from the noise are withheld and shown as "< {withheld_below:,}": one of '
+        f"{withheld_below:,} or more is withheld with a probability of at most {_percent((1 - confidence) / 2)}."
+    )
+
+
+def error_sentence(errors: Sequence[float], counts: Sequence[float], withheld_below: int | None) -> str:
+    """By how much counts are off, as a root mean square: those shown, and those withheld."""
+    withheld = [error for error, count in zip(errors, counts, strict=True) if withheld_below is not None and count == 0]
+    shown = [error for error, count in zip(errors, counts, strict=True) if withheld_below is None or count != 0]
+    parts = []
+    if shown:
+        least, most = _error(min(shown)), _error(max(shown))
+        parts.append(f"The standard error of each count is {least if least == most else f'{least} to {most}'} users")
+    if withheld:
+        of = "of a withheld one" if shown else "The standard error of a withheld count is"
+        parts.append(f"{of} up to {_error(max(withheld))}")
+    return ", ".join(parts) + "." if parts else ""
+
+
+def _clipped(value: float, low: float, high: float) -> float:
+    return min(max(value, low), high) if low <= high else value
+
+
+def _rounded(value: float, decimals: int, direction: Any) -> str:
+    """With so many decimals, rounded in a direction; a number that has them exactly stays as it is."""
+    if not math.isfinite(value):
+        return str(value)
+    if abs(value) >= _LARGEST_WRITTEN_OUT:
+        return _in_digits(value, 0.0)
+    nearest = f"{value:,.{decimals}f}"
+    scaled = value * 10.0**decimals
+    near = abs(scaled - round(scaled)) <= 1e-9 * max(1.0, abs(scaled))  # 2.3 is not exactly 2.3
+    if direction is not round and not near:
+        nearest = f"{direction(scaled) / 10.0**decimals:,.{decimals}f}"
+    return nearest.removeprefix("-") if float(nearest.replace(",", "")) == 0 else nearest
+
+
+def _in_digits(value: float, error: float) -> str:
+    """So many significant digits that the error shows, at most those a floating-point number has."""
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    if error <= 0:
+        return f"{value:,.10g}"
+    digits = math.floor(math.log10(abs(value))) - math.floor(math.log10(error)) + _SIGNIFICANT
+    return f"{value:,.{min(max(digits, _SIGNIFICANT), _MOST_DIGITS)}g}"
+
+
+def _error(error: float) -> str:
+    if not math.isfinite(error) or error <= 0:
+        return f"{error:g}"
+    decimals = decimals_of(error)
+    return f"{error:,.{decimals}f}" if decimals <= _MOST_DECIMALS and error < _LARGEST_WRITTEN_OUT else f"{error:.2g}"
+
+
+def _percent(probability: float) -> str:
+    return f"{100 * probability:.6g}%"
