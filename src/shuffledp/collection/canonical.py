@@ -50,7 +50,9 @@ def parse_canonical(content: bytes, *, most_bytes: int) -> Any:
     except ValueError as error:
         raise ParameterError(f"The document is no JSON of the expected form: {error}.") from None
     if canonical(document) != content:
-        raise ParameterError("The document is not in canonical form: sorted keys, UTF-8, no white space before, inside or after it.")
+        raise ParameterError(
+            "The document is not in canonical form: sorted keys, UTF-8, no white space before, inside or after it."
+        )
     return document
 
 
