@@ -47,7 +47,7 @@ REFUSED: tuple[tuple[int, int], ...] = (
     (0xF0000, 0xFFFFD),
     (0x100000, 0x10FFFD),
 )
-"""Cc, Cf, Cs, Co, Zl, Zp, and Zs but the space, as of Unicode 15; what is unassigned there is not refused."""
+"""Cc, Cf, Cs, Co, Zl, Zp, and Zs but the space, as of Unicode 15 to 17; what is unassigned there is not refused."""
 
 NORMALIZED: tuple[tuple[int, int], ...] = (
     (0x0000, 0x0377),
