@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -91,14 +90,13 @@ def restore_analyzer(
             task_id = _find(word, tasks)
             if decisions.setdefault(task_id, decision) != decision:
                 raise ParameterError(f"The task {word} cannot be both --released and --unreleased.")
-    now = datetime.now(UTC)
-    if missing := [task for task in undecided_tasks(backup, tasks, now) if task.id not in decisions]:
+    if missing := [task for task in undecided_tasks(backup, tasks) if task.id not in decisions]:
         names = ", ".join(f"{task.id.hex()[:16]} ({task.name})" for task in missing)
         raise ParameterError(
             f"{len(missing):,} tasks may have been released since the backup; say --released or --unreleased of each: "
             f"{names}."
         )
-    counted = restore(backup, settings.work, tasks, decisions, now=now)
+    counted = restore(backup, settings.work, tasks, decisions)
     if as_json:
         print_json({"work": str(settings.work), "counted": [task.id.hex() for task in counted]})
     else:

@@ -8,7 +8,6 @@ import stat
 import threading
 import time
 from contextlib import closing
-from datetime import UTC, datetime
 from functools import partial
 
 import numpy as np
@@ -69,7 +68,7 @@ def restored(collection):
         tasks = tasks_of(settings)
         tasks.load()
         released = {batch.task.id: decision == "released" for decision, each in decisions.items() for batch in each}
-        restore(backup, settings.work, tasks, released, now=datetime.now(UTC))
+        restore(backup, settings.work, tasks, released)
         return settings
 
     return run
@@ -317,9 +316,9 @@ def test_a_backup_is_restored_into_an_empty_directory_alone(collection, work, re
     back_up(work, collection.folder / "backup")
     tasks = tasks_of(collection.settings())
     with pytest.raises(DataError, match="is not empty"):
-        restore(collection.folder / "backup", work, tasks, {}, now=datetime.now(UTC))
+        restore(collection.folder / "backup", work, tasks, {})
     with pytest.raises(DataError, match="is not a backup"):
-        undecided_tasks(work, tasks, datetime.now(UTC))
+        undecided_tasks(work, tasks)
 
 
 def test_killed_while_restoring(collection, work, release, new_batch, restored, monkeypatch):
@@ -398,6 +397,9 @@ def test_decisions_are_needed_in_the_library_too(collection, work, new_batch):
     tasks = tasks_of(collection.settings())
     tasks.load()
     with pytest.raises(DataError, match="decide for each"):
-        restore(collection.folder / "backup", collection.folder / "new", tasks, {}, now=datetime.now(UTC))
-    early = datetime(2025, 1, 1, tzinfo=UTC)
-    assert undecided_tasks(collection.folder / "backup", tasks, early) == [], "it had not opened yet"
+        restore(collection.folder / "backup", collection.folder / "new", tasks, {})
+    (collection.folder / "tasks" / "damaged.json").write_text("{")  # it may be of a task that was released
+    tasks = tasks_of(collection.settings())
+    tasks.load()
+    with pytest.raises(DataError, match=r"1 files of tasks are refused.*damaged\.json"):
+        restore(collection.folder / "backup", collection.folder / "new", tasks, {})

@@ -124,26 +124,30 @@ def _copy_releases(work: Path, part: Path, tasks: list[bytes]) -> int:
     return copied
 
 
-def undecided_tasks(backup: Path, tasks: AnalyzerTasks, now: datetime) -> list[Task]:
-    """The tasks that may have been released after a backup, in the order of closing."""
+def undecided_tasks(backup: Path, tasks: AnalyzerTasks) -> list[Task]:
+    """The tasks that may have been released after a backup, in the order of closing.
+
+    They are all that have no entry: when a task opens says nothing, since the clock of a new machine may be wrong. A
+    file of a task that is refused could hide one, so there must be none.
+    """
     _marker_of(backup)
+    if tasks.refused:
+        raise DataError(
+            f"{len(tasks.refused):,} files of tasks are refused, and may be of tasks that were released after the "
+            f"backup; mend or remove them: {tasks.refused[0]}"
+        )
     entries = entries_in(backup / LEDGER)
-    return sorted(
-        (task for task in tasks if task.opens <= now and task.id not in entries),
-        key=lambda each: (each.closes, each.id),
-    )
+    return sorted((task for task in tasks if task.id not in entries), key=lambda each: (each.closes, each.id))
 
 
-def restore(
-    backup: Path, work: Path, tasks: AnalyzerTasks, released: Mapping[bytes, bool], *, now: datetime
-) -> list[Task]:
+def restore(backup: Path, work: Path, tasks: AnalyzerTasks, released: Mapping[bytes, bool]) -> list[Task]:
     """Bring a backup back into an empty directory; the tasks that were counted as released since.
 
     ``released`` says of every undecided task whether it was released after the backup.
     """
     marker = _marker_of(backup)
     check_agreement(backup)
-    undecided = undecided_tasks(backup, tasks, now)
+    undecided = undecided_tasks(backup, tasks)
     if missing := [task for task in undecided if task.id not in released]:
         raise DataError(
             f"{len(missing):,} tasks may have been released after the backup of {marker.backup}, beginning with "
