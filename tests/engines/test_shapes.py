@@ -1,0 +1,312 @@
+"""One nasty column in every shape of file: the same counts, the same errors, the same devices."""
+
+import bz2
+import csv
+import gzip
+import io
+import random
+from functools import cache
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import shuffledp as sdp
+from shuffledp.cli.report_values import read_values
+from shuffledp.domain import Categories, Interval
+from shuffledp.engines import columns
+from shuffledp.engines.columns import read_column
+from shuffledp.engines.local import FileColumn
+from shuffledp.errors import ShuffledpError
+
+NASTY = [None, "a", None, "b", None, None, "a", "NA", "c, d", 'say "e"', "two\nlines", "\u00e9", "1", "b", None]
+"""The first and the last are missing, and two in a row."""
+NUMBERS = [None, 1.0, 2.0, None, 3.0, 1.0, None]
+BOOLEANS = [True, None, False, True, None]
+
+
+def as_csv(values, *, columns=1, end="\n", quoted=False, blank=False, before="", final=True, delimiter=","):
+    """The file by hand: a missing value is an empty field, or with ``blank`` an empty line."""
+
+    def field(value):
+        text = "" if value is None else value
+        if (quoted and (text or quoted == "all")) or any(each in text for each in '",\r\n\t'):
+            return '"' + text.replace('"', '""') + '"'
+        return text
+
+    rest = [str(number) for number in range(columns - 1)]
+    lines = [delimiter.join(["m", *(f"other{number}" for number in rest)])]
+    for value in values:
+        lines.append("" if value is None and blank else delimiter.join([field(value), *rest]))
+    return (before + end.join(lines) + (end if final else "")).encode()
+
+
+def as_python_csv(values, **dialect):
+    """As the standard library writes it."""
+    text = io.StringIO(newline="")
+    csv.writer(text, **dialect).writerows([["m"], *([value] for value in values)])
+    return text.getvalue().encode()
+
+
+def as_parquet(array, **options):
+    file = io.BytesIO()
+    pa.parquet.write_table(pa.table({"m": array, "n": pa.nulls(len(array))}), file, **options)
+    return file.getvalue()
+
+
+def text_shapes(values):
+    strings = pa.array(values, type=pa.string())
+    return {
+        "one.csv": as_csv(values),
+        "one-crlf.csv": as_csv(values, end="\r\n"),
+        "one-cr.csv": as_csv(values, end="\r"),
+        "one-quoted.csv": as_csv(values, quoted=True),
+        "one-quoted-empty.csv": as_csv(values, quoted="all"),
+        "one-windows.csv": b"\xef\xbb\xbf" + as_csv(values, end="\r\n", quoted="all"),
+        "one-python.csv": as_python_csv(values),
+        "one-python-quoted.csv": as_python_csv(values, quoting=csv.QUOTE_ALL, lineterminator="\n"),
+        "one-blank-first.csv": as_csv(values, before="\n\n\n"),
+        "one-blank-first-windows.csv": b"\xef\xbb\xbf" + as_csv(values, before="\r\n\r\n", end="\r\n"),
+        "one.csv.gz": gzip.compress(as_csv(values)),
+        "one.csv.bz2": bz2.compress(as_csv(values, end="\r\n")),
+        "two.csv": as_csv(values, columns=2),
+        "two-crlf.csv": as_csv(values, columns=2, end="\r\n", quoted="all"),
+        "two-blank.csv": as_csv(values, columns=2, blank=True),
+        "three-blank-crlf.csv": as_csv(values, columns=3, blank=True, end="\r\n", before="\r\n"),
+        "no-end.csv": as_csv(values, columns=2, final=False),
+        "no-end-quoted.csv": as_csv(values, quoted="all", final=False),
+        "two.tsv": as_csv(values, columns=2, delimiter="\t"),
+        "null.parquet": as_parquet(strings),
+        "empty.parquet": as_parquet(pa.array([each or "" for each in values])),
+        "spaces.parquet": as_parquet(pa.array([f" {each} " if each else " \t" for each in values])),
+        "large.parquet": as_parquet(strings.cast(pa.large_string())),
+        "dictionary.parquet": as_parquet(strings.dictionary_encode()),
+        "groups.parquet": as_parquet(strings, row_group_size=2),
+    }
+
+
+def column_of(folder, name, content):
+    path = folder / name
+    path.write_bytes(content)
+    return path
+
+
+def outcome(action):
+    """What came of it; an error as its words, without the file."""
+    try:
+        result = action()
+    except ShuffledpError as error:
+        return type(error).__name__, str(error)
+    return result.names if isinstance(result, Categories) else result.tolist()
+
+
+DOMAIN = Categories.of(["a", "b", "c, d", 'say "e"', "two\nlines", "\u00e9", "1", "other"])
+WITH_NA = Categories.of([*DOMAIN.names, "NA"])
+
+
+def outcomes(path):
+    """Everything that a column can become, with every way to deal with what is missing or outside."""
+    found = {"rows": [value for batch in read_column(path, "m") for value in batch.to_pylist()]}
+    for drop in (False, True):
+        for missing in ((), ("NA",), ("NA", "a")):
+            table = FileColumn(path, "m", drop, missing=missing)
+            found[drop, missing] = [
+                outcome(lambda table=table: table.histogram(DOMAIN)),
+                outcome(lambda table=table: table.histogram(WITH_NA)),
+                outcome(lambda table=table: table.histogram(DOMAIN, other="other")),
+                outcome(lambda table=table: table.bits()),
+                outcome(lambda table=table: table.bits(equals="b")),
+                outcome(lambda table=table: table.places(Interval(0, 1))),
+                outcome(table.distinct),
+            ]
+    return found
+
+
+def test_the_column_is_the_same_in_every_shape(tmp_path):
+    shapes = text_shapes(NASTY)
+    wanted = outcomes(column_of(tmp_path, "null.parquet", shapes["null.parquet"]))
+    assert wanted["rows"] == NASTY
+    assert wanted[False, ()][0] == (
+        "DataError",
+        "1 value is outside the domain (for example 'NA') and 5 values are missing. Use --other NAME to put them into "
+        "a category of their own. If 'NA' stands for a missing value: --missing NA. Use --other NAME to count missing "
+        "ones too, or --drop-missing to leave them out.",
+    )
+    assert wanted[True, ()][1] == [2, 2, 1, 1, 1, 1, 1, 0, 1]
+    assert wanted[True, ("NA",)][0] == [2, 2, 1, 1, 1, 1, 1, 0]
+    assert wanted[False, ()][2] == [2, 2, 1, 1, 1, 1, 1, 6]
+    assert wanted[True, ()][4] == [8, 2]
+    assert wanted[False, ("NA",)][1] == ("ParameterError", "'NA' cannot be a value and mean a missing one too.")
+    for name, content in shapes.items():
+        assert outcomes(column_of(tmp_path, name, content)) == wanted, name
+
+
+@pytest.mark.parametrize("block", [48, 51, 64, 1 << 22])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_empty_lines_survive_the_ends_of_blocks(tmp_path, monkeypatch, block, end):
+    """Arrow parses a file in blocks: a line break, or an empty line, may lie across two of them."""
+    monkeypatch.setattr(columns, "_CSV_BLOCK_BYTES", block)
+    draw = random.Random(block)
+    for number in range(40):
+        values = [draw.choice([None, None, "a", "bb", "x y"]) for _ in range(draw.randrange(40))]
+        for blank, many in ((False, 1), (False, 2), (True, 3)):
+            content = as_csv(values, end=end, columns=many, blank=blank, before=end * (number % 3))
+            path = column_of(tmp_path, "blocks.csv", content)
+            assert [each for batch in read_column(path, "m") for each in batch.to_pylist()] == values
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        (b"m\na\n\nb\n\na\n", ["a", None, "b", None, "a"]),  # as reported: 3 users, and not a word
+        (b"m\na\n", ["a"]),
+        (b"m\na", ["a"]),
+        (b"m\na\n\n", ["a", None]),
+        (b"m\n\n", [None]),
+        (b"m\n", []),
+        (b"m", []),
+        (b"\n\nm", []),
+        (b"\xef\xbb\xbfm\r\n\r\n", [None]),
+        (b"m,n\na,1\n\n", ["a", None]),
+    ],
+)
+def test_which_lines_are_rows(tmp_path, content, rows):
+    path = column_of(tmp_path, "lines.csv", content)
+    assert [each for batch in read_column(path, "m") for each in batch.to_pylist()] == rows
+    if not rows:
+        told = outcome(FileColumn(path, "m").bits)
+        assert told == ("DataError", "The column holds no rows, so there are no users.")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"", "is empty"), (b"\n\r\n", "has empty lines only"), (b"\n" * (1 << 21), "too many empty lines")],
+)
+def test_files_without_a_header(tmp_path, content, words):
+    told = outcome(FileColumn(column_of(tmp_path, "blank.csv", content), "m").bits)
+    assert told[0] == "DataError"
+    assert words in told[1]
+    assert "there is not even a header" in told[1]
+
+
+def number_shapes(values):
+    texts = [None if each is None else f"{each:g}" for each in values]
+    pointed = [None if each is None else f"{each:.1f}" for each in values]
+    return {
+        "whole.csv": as_csv(texts),
+        "pointed.csv": as_csv(pointed),
+        "pointed-two.csv": as_csv(pointed, columns=2),
+        "many-zeros.csv": as_csv([each and f"{each}00" for each in pointed]),
+        "int64.parquet": as_parquet(pa.array([each and int(each) for each in values], type=pa.int64())),
+        "int8.parquet": as_parquet(pa.array([each and int(each) for each in values], type=pa.int8())),
+        "double.parquet": as_parquet(pa.array(values, type=pa.float64())),
+        "nan.parquet": as_parquet(pa.array([float("nan") if each is None else each for each in values])),
+        "float.parquet": as_parquet(pa.array(values, type=pa.float32())),
+        "decimal.parquet": as_parquet(pa.array(values, type=pa.float64()).cast(pa.decimal128(5, 2))),
+        "text.parquet": as_parquet(pa.array(pointed)),
+        "dictionary.parquet": as_parquet(pa.array(values).dictionary_encode()),
+    }
+
+
+@pytest.mark.parametrize("domain", [["1", "2", "3"], ["1.0", "2.0", "3.0"]])
+def test_whole_numbers_meet_their_categories_however_they_are_stored(tmp_path, domain):
+    for name, content in number_shapes(NUMBERS).items():
+        table = FileColumn(column_of(tmp_path, name, content), "m", drop_missing=True)
+        assert table.histogram(Categories.of(domain)).tolist() == [2, 1, 1], name
+        assert table.bits(equals=domain[2]).tolist() == [3, 1], name
+        assert table.places(Interval(1, 3, whole=True)).tolist() == [0.0, 0.5, 1.0, 0.0], name
+        without = FileColumn(table.path, "m", drop_missing=True, missing=(domain[0],))
+        assert without.places(Interval(1, 3)).tolist() == [0.5, 1.0], name
+
+
+def boolean_shapes(values):
+    def written(yes, no):
+        return as_csv([None if each is None else yes if each else no for each in values])
+
+    return {
+        "arrow.csv": written("true", "false"),
+        "python.csv": written("True", "False"),
+        "r.csv": written("TRUE", "FALSE"),
+        "bool.parquet": as_parquet(pa.array(values)),
+        "text.parquet": as_parquet(pa.array([None if each is None else str(each) for each in values])),
+    }
+
+
+def test_booleans_meet_their_categories_however_they_are_stored(tmp_path):
+    for name, content in boolean_shapes(BOOLEANS).items():
+        table = FileColumn(column_of(tmp_path, name, content), "m", drop_missing=True)
+        for domain in (["True", "False"], ["true", "false"], ["TRUE", "FALSE"]):
+            assert table.histogram(Categories.of(domain)).tolist() == [2, 1], name
+            assert table.bits(equals=domain[0]).tolist() == [1, 2], name
+        assert table.bits().tolist() == [1, 2], name
+
+
+@pytest.mark.parametrize("text", ["1_0", "\uff11\uff10", "0x10", "inf", "nan", "1e", "1,5"])
+def test_what_is_no_number_is_none_for_run_and_report(tmp_path, text):
+    path = column_of(tmp_path, "numbers.csv", as_csv(["1", text]))
+    for clip in (False, True):
+        told = outcome(lambda clip=clip: FileColumn(path, "m").places(Interval(0, 100), clip=clip))
+        assert told[0] == "DataError"
+        assert repr(text) in told[1]
+    with pytest.raises(ShuffledpError, match="A sum needs a number"):
+        read_values(task("sum"), path, "m", equals=None, missing=(), drop_missing=False, devices=None)
+
+
+def test_a_domain_from_data_is_sorted_by_the_same_numbers(tmp_path):
+    path = column_of(tmp_path, "sorted.csv", as_csv(["9", "1_0", "10", "inf", "-1", "nan", "1e1"]))
+    assert FileColumn(path, "m").distinct().names == ("-1", "9", "10", "1e1", "1_0", "inf", "nan")
+
+
+@cache
+def task(question):
+    """What ``read_values`` asks of a task."""
+    settings = {
+        "count": {},
+        "histogram": {"categories": [name for name in DOMAIN.names if name != "other"]},
+        "sum": {"domain": Interval(0, 100)},
+    }[question]
+    protocol = sdp.find(question, {"count": "cheu", "histogram": "k-rr", "sum": "duchi"}[question])
+    return SimpleNamespace(protocol=protocol.calibrate(users=1000, epsilon=1.0, delta=1e-6, **settings))
+
+
+@pytest.mark.parametrize("devices", [None, 3, 9])
+def test_devices_are_the_same_in_every_shape(tmp_path, devices):
+    """Also the first few of them: a row that is missing keeps its place."""
+    wanted = None
+    for name, content in text_shapes(NASTY).items():
+        path = column_of(tmp_path, name, content)
+        found = []
+        for drop in (False, True):
+            for missing in ((), ("NA",)):
+                for question, equals in (("histogram", None), ("count", "b"), ("count", None)):
+                    options = {"equals": equals, "missing": missing, "drop_missing": drop, "devices": devices}
+                    try:
+                        found.append(read_values(task(question), path, "m", **options))
+                    except ShuffledpError as error:
+                        found.append(str(error).replace(str(path), "FILE"))
+        wanted = wanted or found
+        assert found == wanted, name
+    assert any("5 rows of FILE hold no value" in str(each) or devices for each in wanted)
+
+
+def test_values_that_look_missing_are_pointed_out(tmp_path):
+    """Refused ones in the error, counted ones in a remark; those that the domain names are meant."""
+    path = column_of(tmp_path, "markers.csv", as_csv(["a", "NA", "a", "?", "a"]))
+    domain, remarks = Categories.of(["a", "other"]), []
+    told = outcome(lambda: FileColumn(path, "m").histogram(domain))
+    assert "If 'NA' or '?' stands for a missing value: --missing NA,?." in told[1]
+    table = FileColumn(path, "m", remark=remarks.append)
+    assert table.histogram(domain, other="other").tolist() == [3, 2]
+    assert [each.split(" is counted")[0] for each in remarks] == ["'NA'", "'?'"]
+    remarks.clear()
+    table.bits(equals="a")
+    assert len(remarks) == 2
+    remarks.clear()
+    table.histogram(Categories.of(["a", "NA", "?"]))
+    assert remarks == []
+    table.distinct()
+    assert len(remarks) == 2
+    remarks.clear()
+    FileColumn(path, "m", drop_missing=True, missing=("NA", "?"), remark=remarks.append).histogram(domain)
+    assert remarks == []
