@@ -1,5 +1,6 @@
 """``shuffledp report``: one device that reports once, or many simulated ones, against a real shuffler."""
 
+import io
 import json
 import os
 import re
@@ -301,6 +302,78 @@ def test_missing_values(report, place):
     assert "no rows" in report(*MANY, "--drop-missing").error
     place.csv("bus")
     assert "At least one connection" in report(*MANY, "--connections", 0).error
+
+
+def test_the_same_rules_as_run(report, place, server):
+    place.task("sum/cheu")
+    for text in ("1_0", "\uff11\uff10", "inf", "nan", "0x10"):
+        place.csv("5", text)
+        assert "A sum needs a number" in report(*MANY).error
+        done = report("--value", text, "--state", "device")
+        assert (done.status, "A sum needs a number" in done.error) == (2, True)
+    place.task()
+    place.csv("bus", "NA", "car")
+    assert "If 'NA' stands for a missing value: --missing NA." in report(*MANY).error
+    assert "1 rows of data.csv hold no value; --drop-missing" in report(*MANY, "--missing", "NA").error
+    assert "cannot be a value and mean a missing one" in report(*MANY, "--missing", "NA,bus").error
+    assert "an empty name" in report(*MANY, "--missing", "NA,").error
+    assert server.bodies == []
+    done = report(*MANY, "--missing", "NA", "--drop-missing", "--json")
+    assert (done.json["devices"], done.json["delivered"]) == (2, 2)
+    assert "belong to --csv" in report(*ONE, "--missing", "NA").error
+
+
+def test_an_empty_line_is_a_device_without_a_value(report, place):
+    place.task()
+    (place.folder / "data.csv").write_text("mode\nbus\n\ncar\n\nbus\n")
+    assert "2 rows of data.csv hold no value; --drop-missing" in report(*MANY).error
+    assert report(*MANY, "--drop-missing", "--json").json["devices"] == 3
+
+
+def test_what_looks_missing_and_is_counted_is_pointed_out(report, place):
+    place.task("count/cheu")
+    place.csv("bus", "NA", "car")
+    done = report(*MANY, "--equals", "bus", "--json")
+    assert done.json["delivered"] == 3
+    assert "'NA' is counted as a value; --missing NA" in done.err
+
+
+@pytest.fixture
+def stdin(monkeypatch):
+    """What standard input holds."""
+
+    def hold(content):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+    return hold
+
+
+@pytest.mark.parametrize("content", [b"bike", b"bike\n", b" bike \r\n", b"\xef\xbb\xbfbike\n"])
+def test_a_value_from_standard_input(report, place, server, stdin, content):
+    """A command line is visible to other users of the machine."""
+    place.task()
+    stdin(content)
+    assert report("--value", "-", "--state", "device").status == 0
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "no value on standard input"),
+        (b" \n", "no value on standard input"),
+        (b"bus\nbike\n", "one value: a single line"),
+        (b"x" * 100_000, "one value: a single line"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"plane\n", "'plane' is not one of the 3 categories"),
+        (b"-\n", "'-' is not one of the 3 categories"),
+    ],
+)
+def test_what_is_no_value_on_standard_input(report, place, server, stdin, content, words):
+    place.task()
+    stdin(content)
+    assert words in report("--value", "-", "--state", "device").error
+    assert server.bodies == []
 
 
 def test_help_has_an_example(shuffledp):
