@@ -92,7 +92,11 @@ def publish(tmp_path, analyzer):
             shuffler=SigningKey.create().public,
         )
         (tmp_path / "task.json").write_bytes(task.signed(author).to_bytes())
-        values = [3.5] * 1000 if question == "sum" else [0] * 600 + [1] * 400
+        values = {
+            "histogram": ["bus"] * 600 + ["a\u0378b"] * 400,
+            "count": [0] * 600 + [1] * 400,
+            "sum": [3.5] * 1000,
+        }[question]
         document = task.protocol.run(values).to_json(0.95)
         document["guarantee"] |= {"epsilon": 1.0, "delta": 1e-6}
         document |= {"task": task.id.hex(), "reports": 1000, "messages": {"rejected": 7}} | changes
@@ -117,6 +121,29 @@ def test_it_is_shown(question, publish, release):
     assert release("--json").json == document
 
 
+def test_negative_and_withheld_counts(publish, release):
+    numbers = {"standard_errors": [9.0, 9.0], "intervals": [[0, 11], [580, 620]], "withheld_below": None}
+    publish(counts=[-6.2, 601.0], **numbers)
+    told = " ".join(release().out.split())
+    assert "│ 0 │ 0 to 11 │ 0.00% │" in told
+    assert "│ 601 │ 580 to 620 │ 60.10% │" in told
+    publish(counts=[0.0, 601.0], **numbers | {"withheld_below": 64, "standard_errors": [50.0, 9.0]})
+    told = " ".join(release().out.split())
+    assert "│ < 64 │ 0 to 11 │ < 6.40% │" in told
+    assert "is withheld with a probability of at most 2.5%" in told
+    assert "up to 50" in told
+
+
+def test_an_older_analyzer_withholds_nothing(publish, release, analyzer):
+    document = publish()
+    for key in ("withheld", "withheld_below"):
+        del document[key]
+    analyzer.contents[""] = json.dumps(document).encode()
+    done = release()
+    assert done.status == 0, done.err
+    assert "withheld" not in done.out
+
+
 @pytest.mark.parametrize(("name", "content"), [("r.csv", b"a,b\n"), ("r.html", b"<html>"), ("r.json", None)])
 def test_it_is_kept(name, content, publish, release, analyzer, tmp_path):
     publish()
@@ -133,6 +160,11 @@ def test_it_is_kept(name, content, publish, release, analyzer, tmp_path):
         ({"guarantee": None}, "not have the guarantee of this task"),
         ({"counts": [1]}, "no release of this version"),
         ({"messages": 3}, "no release of this version"),
+        ({"withheld_below": "\x1b[2J", "counts": [0, 1]}, "no release of this version"),
+        ({"counts": [10**400, 1]}, "no release of this version"),
+        ({"standard_errors": ["a", None]}, "no release of this version"),
+        ({"intervals": [[1], [2, 3, 4]]}, "no release of this version"),
+        ({"users": "many"}, "no release of this version"),
     ],
 )
 def test_what_is_no_release_of_the_task(changes, words, publish, release):
