@@ -381,3 +381,14 @@ def test_an_answer_is_sent_as_it_is_taken(serve):
         until(lambda: connection.flow.write_paused)
         assert connection.transport._inner.get_write_buffer_size() < 1 << 18
         assert len(read_all(peer)) > 1 << 24
+
+
+def test_what_nobody_has_read_of_a_body_is_dropped_with_the_answer(serve):
+    server = serve()
+    with server.connect() as peer:
+        peer.sendall(b"POST /early HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n" + bytes(50_000))
+        assert read_answer(peer) == 200
+        (connection,) = server.running.server_state.connections
+        assert len(connection.cycle.body) == 0
+        peer.sendall(bytes(10_000) + b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert read_answer(peer) == 200

@@ -23,6 +23,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from shuffledp.collection.service.problems import Answer, problem
+from shuffledp.collection.service.tls import LimitedContext
 
 __all__ = ["SPARE_CONNECTIONS", "GuardedConnection", "HeldBytes", "guarded_connections"]
 
@@ -99,6 +100,8 @@ class GuardedConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Refuse one too many, else watch it."""
         super().connection_made(_Guarded(transport, self))
+        if hasattr(transport, "set_read_buffer_limits"):  # of TLS, which reads on for a while when it is to pause
+            transport.set_read_buffer_limits(high=_PIECE_BYTES)
         self._number, self._watched, self._watched_idle = 0, -1, -1
         self._arriving = self._in_headers = self._deaf = self._stuck = False
         self._other_bytes = self._body_bytes = self._thrown_away = 0
@@ -122,6 +125,9 @@ class GuardedConnection(HttpToolsProtocol):
         """Stop watching; whoever waits for the rest of a request need not."""
         if self._watch is not None:
             self._watch.cancel()
+        tls = self.transport.get_extra_info("ssl_object")
+        if tls is not None and isinstance(tls.context, LimitedContext):
+            tls.context.forget(tls)
         if self._running is not None and self._running is not self.cycle:
             self._running.disconnected = True
             self._running.message_event.set()
@@ -242,6 +248,12 @@ class GuardedConnection(HttpToolsProtocol):
         self._arriving = False
         self._ended_in_piece = True
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """An answer is sent: what the application has not read of the request's body is of no use any more."""
+        if self._running is not None:
+            self._running.body = bytearray()
+        super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002
         """What uvicorn says to something that the parser does not take."""

@@ -6,7 +6,6 @@ import gc
 import os
 import signal
 import socket
-import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,11 +14,12 @@ from typing import Any
 
 import uvicorn
 
-from shuffledp.collection.service.connections import guarded_connections
+from shuffledp.collection.service.connections import SPARE_CONNECTIONS, guarded_connections
 from shuffledp.collection.service.descriptors import reserve_connections
 from shuffledp.collection.service.logs import event
 from shuffledp.collection.service.settings import ServerSettings
-from shuffledp.errors import DataError, OutputError
+from shuffledp.collection.service.tls import server_context
+from shuffledp.errors import OutputError
 
 __all__ = ["clean_stop", "listen", "serve"]
 
@@ -76,10 +76,11 @@ def serve(
     lifespan ends after them.
     """
     bound = listener or listen(settings.host, settings.port)
+    connections = reserve_connections(settings.connections)
     config = uvicorn.Config(
         app,
         http=guarded_connections(
-            most_connections=reserve_connections(settings.connections),
+            most_connections=connections,
             request_seconds=settings.request_seconds,
             most_held_bytes=settings.connection_megabytes << 20,
             refused=app.state.metrics.refused,
@@ -91,16 +92,13 @@ def serve(
         server_header=False,
         proxy_headers=False,  # addresses of users are not wanted here, from whoever
         timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)),
-        ssl_certfile=settings.tls_certificate,
-        ssl_keyfile=settings.tls_key,
         backlog=_BACKLOG,
     )
-    try:
-        config.load()
-    except OSError as error:
-        raise DataError(f"Cannot use the TLS certificate and key: {error.strerror or error}.") from None
-    if config.ssl is not None:
-        _forget_sessions(config.ssl)
+    config.load()
+    if settings.tls_certificate is not None and settings.tls_key is not None:
+        config.ssl = server_context(
+            settings.tls_certificate, settings.tls_key, most_connections=connections + SPARE_CONNECTIONS
+        )
     server = _Server(config, stopping)
     scheme = "https" if settings.tls_certificate else "http"
     gc.freeze()  # what was loaded stays; the collector need not look at it while requests wait
@@ -111,15 +109,6 @@ def serve(
     finally:
         bound.close()
     event("stopped", role=role)
-
-
-def _forget_sessions(context: ssl.SSLContext) -> None:
-    """Let no session be resumed: that would tell which reports, also of several rounds, come from one device.
-
-    Before TLS 1.3 the server keeps sessions by itself, which Python cannot switch off.
-    """
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.num_tickets = 0
 
 
 class _Server(uvicorn.Server):

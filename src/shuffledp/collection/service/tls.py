@@ -1,0 +1,66 @@
+"""TLS of a server that ends it itself: TLS 1.3, no session is ever resumed, and a limit on handshakes."""
+
+from __future__ import annotations
+
+import gc
+import ssl
+import time
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+from shuffledp.errors import DataError
+
+__all__ = ["LimitedContext", "server_context"]
+
+_COLLECT_SECONDS = 1.0
+
+
+class LimitedContext(ssl.SSLContext):
+    """Refuses a handshake while there are too many connections, also such whose handshake is not finished.
+
+    The event loop tells a server of a connection when its handshake is finished, and waits a minute for that: without
+    this limit, connections on which nothing is sent would be as many as there can be open files, at 50 kB each.
+    """
+
+    most_connections: int
+    _live: WeakSet[ssl.SSLObject]
+    _collected: float
+
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        """The TLS side of a connection that was just accepted; SSLError if it is one too many."""
+        if len(self._live) >= self.most_connections:
+            self._collect()
+        if len(self._live) >= self.most_connections:
+            raise ssl.SSLError("too many connections")
+        made = super().wrap_bio(*arguments, **options)
+        self._live.add(made)
+        return made
+
+    def forget(self, ended: ssl.SSLObject) -> None:
+        """A connection has ended."""
+        self._live.discard(ended)
+
+    def _collect(self) -> None:
+        """Handshakes that have failed may wait for the collector of cycles; it need not look for them often."""
+        now = time.monotonic()
+        if now - self._collected >= _COLLECT_SECONDS:
+            self._collected = now
+            gc.collect()
+
+
+def server_context(certificate: Path, key: Path, *, most_connections: int) -> LimitedContext:
+    """The context of a server with this certificate.
+
+    A session that is resumed would tell which reports, also of several rounds, come from one device. Before TLS 1.3 the
+    server keeps sessions by itself, which Python cannot switch off.
+    """
+    context = LimitedContext(ssl.PROTOCOL_TLS_SERVER)
+    context.most_connections, context._live, context._collected = most_connections, WeakSet(), 0.0
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0
+    try:
+        context.load_cert_chain(certificate, key)
+    except OSError as error:
+        raise DataError(f"Cannot use the TLS certificate and key: {error.strerror or error}.") from None
+    return context
