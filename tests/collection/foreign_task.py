@@ -112,6 +112,7 @@ class Reader:
     normalized = pattern(ranges_of("Names that look the same"), "+")
     most_messages = 65536
     most_users = 10**9
+    most_bits = 128
 
     def __init__(self, author):
         self.author = author
@@ -284,7 +285,8 @@ class Reader:
         return type(value) is int
 
     def is_number(self, value):
-        return shortest(value) is not None
+        number = shortest(value)
+        return number is not None and (number == 0 or abs(number) >= 2.0**-1022)
 
     def is_flag(self, value):
         return type(value) is bool
@@ -296,6 +298,8 @@ class Reader:
         if not isinstance(value, str) or not re.fullmatch("-?[0-9]+/[0-9]+", value) or value.endswith("/0"):
             return False
         fraction = Fraction(value)
+        if max(abs(fraction.numerator), fraction.denominator) > 2**128:
+            return False
         return f"{fraction.numerator}/{fraction.denominator}" == value
 
     def is_names(self, value):
@@ -305,10 +309,11 @@ class Reader:
         terms = p.get("terms") or p["noise"]
         need(terms["users"] >= 1 and 0 < terms["honest_fraction"] <= 1, "users")
         need(self.honest(p, raw) >= 1, "honest")
-        need(terms["epsilon"] >= 0 and 0 <= terms["delta"] < 1, "terms")
+        need(0 <= terms["epsilon"] <= 700, "terms")
+        need(terms["delta"] == 0 or 1e-300 <= terms["delta"] < 1, "terms")
         need(p.get("domain_size", 1) >= 1, "domain size")
         if name == "histogram/balcer-cheu":
-            need(terms["users"] >= 2 and terms["delta"] > 0, "terms")
+            need(terms["users"] >= 2, "terms")
         if name == "count/correlated-noise":
             need(p["encoding"] in ("signed", "unary") and p["flood_shape"] > 0, "noise")
             for shape, ratio in ((1, p["ratio"]), (p["flood_shape"], p["flood_ratio"])):
@@ -322,7 +327,8 @@ class Reader:
 
     def check_probability(self, document, name):
         bits, numerator = client.read(document["bits"]), client.read(document["numerator"])
-        need(0 <= bits <= 65536 and 0 < numerator <= 1 << bits, "probability")
+        need(0 <= bits <= self.most_bits and 0 < numerator <= 1 << bits, "probability")
+        need(min(significant(numerator), significant((1 << bits) - numerator)) <= 53, "exact")
         need(numerator < 1 << bits or name == "histogram/k-rr", "probability")
 
     def honest(self, p, raw):
@@ -370,6 +376,11 @@ class Reader:
             chance = chance_of(key, honest, task["messages_per_report"])
             found += (1 + math.exp(epsilon)) * task["maximum_users"] * chance
         need(found <= delta, "claim", "bad-guarantee")
+
+
+def significant(number):
+    """The bits of an integer without the zeros at its end."""
+    return number.bit_length() - (number & -number).bit_length() + 1 if number else 0
 
 
 def numbers(raw):

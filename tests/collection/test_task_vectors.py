@@ -142,6 +142,7 @@ FAULTS = {
     "zeros alone": {"check_sealing_key": lambda raw: foreign.need(any(raw), "zeros")},
     "no largest report": {"most_messages": 2**53},
     "no largest round": {"most_users": 2**53},
+    "probabilities of any size": {"most_bits": 65536},
     "infinity is close to everything": {"close": relative},
     "a wide tolerance": {"close": lambda told, computed: told == computed or abs(told - computed) < 1e-7},
     "no tolerance": {"close": lambda told, computed: told == computed},

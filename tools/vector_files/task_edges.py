@@ -284,7 +284,7 @@ def _users() -> Iterator[Case]:
 
 
 def _probabilities() -> Iterator[Case]:
-    large = hex((1 << 65537) // 20 | 1)
+    exact = 0xD6BD091E8D90E00  # over 2^64, and with 53 significant bits
     for name, bits, numerator, verdict in (
         ("1/16 over 2^8", 8, 16, GOOD),
         ("a probability that is not in lowest terms", 9, 26, GOOD),
@@ -300,9 +300,21 @@ def _probabilities() -> Iterator[Case]:
         ("a negative numerator", 64, -5, _MALFORMED),
         ("negative bits", -1, 0, _MALFORMED),
         ("bits that are true", True, 1, _MALFORMED),
-        ("65,537 bits", 65537, large, _MALFORMED),
+        ("128 bits", 128, hex(exact << 64), GOOD),
+        ("129 bits", 129, hex(exact << 65), _MALFORMED),
+        ("65,536 bits", 65536, hex(exact << 65472), _MALFORMED),
+        ("1 over 2^128", 128, 1, _GUARANTEE),
+        ("more digits than a double has", 64, hex(exact + 1), _MALFORMED),
     ):
         yield f"absence: {name}", verdict, _edited(TOKENS, _ABSENCE, {"bits": bits, "numerator": numerator})
+    for name, numerator, verdict in (
+        ("more digits than a double has, but not in its complement", 2**64 - 3, GOOD),
+        ("more digits than a double has, also in its complement", 2**63 - 2**60 - 1, _MALFORMED),
+        ("1", 2**64, GOOD),
+    ):
+        blanket = {"bits": 64, "numerator": hex(numerator)}
+        changes = {(*_PARAMETERS, "blanket"): blanket, ("guarantee", "local_epsilon"): "0.0"}
+        yield f"blanket: {name}", verdict, _signed(_dump(_changed(LOCAL, changes)))
 
 
 def _terms() -> Iterator[Case]:
@@ -339,9 +351,14 @@ def _terms() -> Iterator[Case]:
         ("epsilon 0.5, which a local protocol does not reach", LOCAL, "epsilon", "0.5", _GUARANTEE),
         ("epsilon 0.5, which capped noise does not reach", CAPPED, "epsilon", "0.5", _GUARANTEE),
         ("epsilon 2.0, a weaker one than is claimed", TOKENS, "epsilon", "2.0", GOOD),
+        ("epsilon 700.0", TOKENS, "epsilon", "700.0", GOOD),
+        ("epsilon 701.0", TOKENS, "epsilon", "701.0", _MALFORMED),
+        ("epsilon 1e-310, which is not normal", TOKENS, "epsilon", "1e-310", _MALFORMED),
         ("epsilon 1e400", TOKENS, "epsilon", "1e400", _MALFORMED),
         ("epsilon inf", TOKENS, "epsilon", "inf", _MALFORMED),
         ("epsilon -1.0", TOKENS, "epsilon", "-1.0", _MALFORMED),
+        ("delta 0.0, which the noise does not reach", TOKENS, "delta", "0.0", _GUARANTEE),
+        ("delta 1e-301", TOKENS, "delta", "1e-301", _MALFORMED),
         ("delta 1e-12, which the noise does not reach", TOKENS, "delta", "1e-12", _GUARANTEE),
         ("delta 0.5, a weaker one than is claimed", TOKENS, "delta", "0.5", GOOD),
         ("delta 1.0", TOKENS, "delta", "1.0", _MALFORMED),
@@ -414,6 +431,14 @@ def _parameters() -> Iterator[Case]:
         ("an integer for a fraction", CAPPED, (*_PARAMETERS, "flood_shape"), "17", _MALFORMED),
         ("a fraction over 1", CAPPED, (*_PARAMETERS, "flood_shape"), "17/1", GOOD),
         ("a fraction with a leading zero", CAPPED, (*_PARAMETERS, "flood_shape"), "017/1", _MALFORMED),
+        ("a fraction of large integers", CAPPED, (*_PARAMETERS, "flood_shape"), f"{17 * 2**100 + 1}/{2**100}", GOOD),
+        (
+            "a fraction of integers beyond 2^128",
+            CAPPED,
+            (*_PARAMETERS, "flood_shape"),
+            f"{17 * 2**130 + 1}/{2**130}",
+            _MALFORMED,
+        ),
         ("a fraction of 0", CAPPED, (*_PARAMETERS, "flood_shape"), "0/1", _MALFORMED),
         ("a fraction over 0", CAPPED, (*_PARAMETERS, "flood_shape"), "17/0", _MALFORMED),
         ("a negative fraction", CAPPED, (*_PARAMETERS, "flood_shape"), "-17/1", _MALFORMED),
