@@ -3,6 +3,7 @@
 The verdicts are written by hand in tools/vector_files; neither of the two decides them.
 """
 
+import functools
 import importlib.util
 import json
 import math
@@ -11,6 +12,8 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shuffledp.collection import authentic
 from shuffledp.collection import task as task_module
@@ -31,6 +34,7 @@ CASES = [
     *({**case, "verdict": "bad"} for case in TASKS["bad"]),
     *({**case, "verdict": "good", "reason": None} for case in TASKS["good"]),
 ]
+READER = foreign.Reader(AUTHOR.raw)
 EACH = [pytest.param(case, id=case["name"].replace(" ", "-")) for case in CASES]
 
 
@@ -91,13 +95,32 @@ def test_canonical_documents(case):
             parse_canonical(content, most_bytes=1000)
 
 
+@functools.cache
+def parsed(content):
+    """What a reader without faults makes of the bytes: the document, or why it is refused."""
+    try:
+        return READER.document(content), None
+    except foreign.BadError as error:
+        return None, error.reason
+
+
 class FaultyReader(foreign.Reader):
     """A reader without one of its checks."""
 
     def __init__(self, fault):
         super().__init__(AUTHOR.raw)
+        self.parses_itself = bool(fault.keys() & {"check_canonical", "deepest"})
         for name, value in fault.items():
             setattr(self, name, value)
+
+    def document(self, content):
+        """Each is parsed once for all faults elsewhere, which saves most of the time."""
+        if self.parses_itself:
+            return super().document(content)
+        document, reason = parsed(content)
+        if reason:
+            raise foreign.BadError(reason)
+        return document
 
 
 def utf16(self):
@@ -122,7 +145,6 @@ def last_wins(content):
     return json.loads(content.decode("utf-8-sig"))
 
 
-READER = foreign.Reader(AUTHOR.raw)
 FAULTS = {
     "strip() before parsing": {"without_line_feed": bytes.strip},
     "any number of line feeds": {"without_line_feed": lambda content: content.rstrip(b"\n")},
@@ -187,6 +209,24 @@ def test_a_fault_in_the_library_is_seen(monkeypatch):
         if case["verdict"] == "bad" and librarys(case["content"].encode())[0] is None
     ]
     assert {"two final line feeds", "a space at the end", "a final carriage return and line feed"} <= set(accepted)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_the_shortest_decimal(number):
+    """As vectors/README.md spells it out, it is Python's repr; no other decimal of the number is read."""
+    text = repr(number)
+    assert foreign.shortest(text) == number
+    others = {f"{number:.17g}", f"{number:.16e}", f"{number:f}", f"+{text}", f"{text}0", text.replace("e-0", "e-")}
+    for other in others - {text}:
+        assert foreign.shortest(other) is None or repr(float(other)) == other, other
+
+
+def test_the_decimals_of_the_page():
+    readme = (ROOT / "vectors" / "README.md").read_text(encoding="utf-8")
+    paragraph = re.search(r"The shortest decimal has.*?\n\n", readme, re.DOTALL)[0]
+    examples = re.findall('`"([^"]+)"`', paragraph)
+    assert len(examples) >= 7
+    assert all(repr(float(each)) == each and foreign.shortest(each) == float(each) for each in examples)
 
 
 def test_the_reasons_are_those_of_the_table():
