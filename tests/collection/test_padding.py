@@ -105,7 +105,7 @@ def test_real_reports_are_as_long_as_the_task_says(name, parties):
             parties.task(name, users=2000, epsilon=2.0, delta=1e-5)
         return
     task = parties.task(name, users=2000, epsilon=2.0, delta=1e-5)
-    for value in (0.5, -1.0, 4.0) if task.protocol.question == "sum" else (0, 1):
+    for value in {"sum": (0.5, -1.0, 4.0), "count": (0, 1), "histogram": ("bus", "train")}[task.protocol.question]:
         assert len(sealed_report(task, value)) == ReportFormat.of(task).size
     if not is_unbounded(task.protocol):
         with pytest.raises(ParameterError, match="messages, not"):
