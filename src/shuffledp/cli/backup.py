@@ -93,8 +93,7 @@ def restore_analyzer(
     if missing := [task for task in undecided_tasks(backup, tasks) if task.id not in decisions]:
         names = ", ".join(f"{task.id.hex()[:16]} ({task.name})" for task in missing)
         raise ParameterError(
-            f"{len(missing):,} tasks may have been released since the backup; say --released or --unreleased of each: "
-            f"{names}."
+            f"These tasks may have been released since the backup; say --released or --unreleased of each: {names}."
         )
     counted = restore(backup, settings.work, tasks, decisions)
     if as_json:

@@ -69,11 +69,13 @@ def list_rounds(
         print_json(overview)
         return
     ready = "is ready" if overview["ready"] else "is not ready"
-    say(f"The {server.value} {ready}; {len(overview['rounds']):,} rounds.")
+    count = len(overview["rounds"])
+    say(f"The {server.value} {ready}; {count:,} round{'' if count == 1 else 's'}.")
     for each in overview["rounds"]:
-        say(f"{each['task'][:16]}  {each['state']}  {_progress(each)}  {plain(each['name'] or '(task missing)')}")
-        if problem := each["error"] or each.get("reason"):
-            say(f"    {plain(problem)}")
+        say(f"{each['task'][:16]}  {each['state']}  {plain(each['name'] or '(task missing)')}")
+        for line in (_progress(each), each["error"], each.get("reason")):
+            if line:
+                say(f"    {plain(line)}")
     for each in overview.get("populations", []):
         shown = "?" if each["spent_epsilon"] is None else f"{each['spent_epsilon']:.4g}"
         say(f"{plain(each['name'])}: epsilon {shown} of {each['epsilon']:g} spent in {each['releases']:,} releases.")
@@ -185,9 +187,11 @@ def _only_role(config: Path | None) -> Server:
 
 
 def _progress(each: dict[str, Any]) -> str:
-    """How far a round is, in few words."""
-    if "reports" in each:
+    """How far a round is, in few words; nothing if there is nothing to wait for."""
+    if each["state"] == "collecting":
         needed = "" if each["minimum_users"] is None else f" of {each['minimum_users']:,} needed"
-        closes = f", closes {each['closes']}" if each["closes"] else ""
+        closes = f"; closes {each['closes']}" if each["closes"] else ""
         return f"{each['reports']:,} reports{needed}{closes}"
-    return f"{each['chunks'] - each['missing']:,} of {each['chunks']:,} chunks" if each["chunks"] else "no batch"
+    if each["state"] == "receiving":
+        return f"{each['chunks'] - each['missing']:,} of {each['chunks']:,} chunks are here"
+    return ""

@@ -66,8 +66,8 @@ def test_what_is_listed(place, serve, rounds, round_of, documented_rounds, keys_
     told = round_of(form)
     assert (told["reports"], told["reached_minimum"]) == (6, True)
     shown = " ".join(rounds("list")[1].split())
-    assert "The shuffler is ready; 1 rounds." in shown
-    assert f"{form.task_id.hex()[:16]} collecting 6 reports of 5 needed, closes 20" in shown
+    assert "The shuffler is ready; 1 round." in shown
+    assert f"{form.task_id.hex()[:16]} collecting commuting 6 reports of 5 needed; closes 20" in shown
     path = place.folder / "work" / SOCKET
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert here.get("/operator/v1/overview").status_code == 404, "it is not on the port"
