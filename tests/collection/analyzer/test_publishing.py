@@ -130,7 +130,7 @@ def test_in_pieces_the_bytes_are_the_same(shared_collection, monkeypatch, rows):
 
     monkeypatch.setattr(publishing, "_ROWS", rows)
     for name in NAMES:
-        more = {"categories": ['"', "a,b", "", "é\u2028", "=1+1", "\\"]} if name.startswith("histogram") else {}
+        more = {"categories": ['"', "a,b", "a b", "é", "=1+1", "\\"]} if name.startswith("histogram") else {}
         result = result_of(shared_collection, name, description="ä", **more)
         document = release_document(result, ENTRY, 0.9)
         plain = {key: each.tolist() if isinstance(each, np.ndarray) else each for key, each in document.items()}
