@@ -96,6 +96,22 @@ def _bad_tasks() -> list[Document]:
         "a time without its zone": ("malformed", ("opens",), "2026-01-31T06:00:00"),
         "a key with another's id": ("malformed", ("analyzer", "id"), OTHER_ANALYZER.public.id),
         "no such protocol": ("malformed", ("protocol", "protocol"), "histogram/nothing"),
+        "noise that underflows: a probability of 1,100 bits": (
+            "malformed",
+            ("protocol", "parameters", "noise", "absence"),
+            {"bits": 1100, "numerator": 1},
+        ),
+        "a probability of 129 bits": (
+            "malformed",
+            ("protocol", "parameters", "noise", "absence"),
+            {"bits": 129, "numerator": hex(1 << 123)},
+        ),
+        "a probability of 64 significant bits": (
+            "malformed",
+            ("protocol", "parameters", "noise", "absence"),
+            {"bits": 64, "numerator": hex((1 << 63) + 1)},
+        ),
+        "more users than can be counted": ("malformed", ("protocol", "parameters", "noise", "users"), 10**15 + 1),
         "an unknown parameter": ("malformed", ("protocol", "parameters", "more"), 1),
         "a name with a line break": ("malformed", ("name",), "a\nb"),
         "an unknown key": ("malformed", ("more",), 1),
@@ -109,6 +125,9 @@ def _bad_tasks() -> list[Document]:
     ]
     stranger = _signed_anew(envelope, STRANGER)
     central = _changed(envelope, ("task", "protocol"), _central())
+    ratio = {"bits": 40, "numerator": (1 << 40) - 1}
+    local = json.loads(task_of("sum/local-laplace").signed(AUTHOR).to_bytes())
+    busy = _changed(local, ("task", "protocol", "parameters", "ratio"), ratio)
     cases += [
         ("a key is missing", "malformed", canonical(_signed_anew(_without(envelope, "population")))),
         ("signed by somebody else", "unknown-author", canonical(stranger)),
@@ -117,6 +136,7 @@ def _bad_tasks() -> list[Document]:
             "bad-signature",
             canonical({**stranger, "author": AUTHOR.public.id}),
         ),
+        ("a report that takes too many draws", "malformed", canonical(_signed_anew(busy))),
         ("a protocol that trusts who collects", "malformed", canonical(_signed_anew(central))),
         (
             "a cap that reports exceed too often",

@@ -91,7 +91,7 @@ def _released(laws: Iterable[tuple[PrivacyLaw, int]]) -> PrivacyLaw:
     if len(every) == 1:
         law, releases = every[0]
         joint = law if releases == 1 else ComposedLaw(law, releases)
-    return CappedLaw(joint, 1, min(1.0, slack * (1 + 1e-12))) if slack else joint
+    return CappedLaw(joint, 1, as_delta(slack * (1 + 1e-12))) if slack else joint
 
 
 def _parts_of(law: PrivacyLaw) -> tuple[tuple[tuple[PrivacyLaw, int], ...], float]:

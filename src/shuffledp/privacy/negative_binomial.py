@@ -98,7 +98,8 @@ class NegativeBinomial:
             logs[1:] = np.log(float(self.ratio) * (k + shape) / (k + 1))
         else:  # Pr[k + 1] / Pr[k] - 1, which is small where masses are large
             centre = float(self.ratio.fraction * self.shape - 1)
-            logs[1:] = np.log1p((centre - rest * k) / (k + 1))
+            with np.errstate(divide="ignore"):  # of the first, which is replaced
+                logs[1:] = np.log1p((centre - rest * k) / (k + 1))
             logs[1] = math.log(float(self.ratio) * shape)  # near -1 it would not be accurate
         return np.exp(np.cumsum(logs, dtype=np.longdouble).astype(np.float64))
 

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
-from shuffledp.privacy.binomial import LEAST_PROBABILITY_BITS, Binomial, binomial_masses
+from shuffledp.privacy.binomial import Binomial, binomial_masses
+from shuffledp.privacy.discrete_laplace import check_ratio
 from shuffledp.privacy.divergence import DiscretePair, as_delta, positive_part
 from shuffledp.privacy.guarantee import check_target
 from shuffledp.privacy.special import betainc
@@ -40,6 +41,7 @@ Whole = NDArray[np.int64]
 MOST_THRESHOLD = 100_000
 _MOST_SEARCHED = 1 << 13
 _MOST_COUNTS = 1 << 18
+_LEAST_COMPLEMENT_BITS = 40  # of the sampling probability: one minus it keeps ten digits
 _COUNTS_AT_ONCE = 1 << 14
 _ROUNDING = 1e-9
 _TINY = 1e-300
@@ -76,8 +78,8 @@ class SampleAndThreshold:
                 threshold=self.threshold,
                 sampling=self.sampling,
             )
-        if self.sampling.complement.numerator << LEAST_PROBABILITY_BITS < 1 << self.sampling.bits:
-            raise ParameterError(f"The sampling probability must be at most 1 - 2^-{LEAST_PROBABILITY_BITS}.")
+        if self.sampling.complement.numerator << _LEAST_COMPLEMENT_BITS < 1 << self.sampling.bits:
+            raise ParameterError(f"The sampling probability must be at most 1 - 2^-{_LEAST_COMPLEMENT_BITS}.")
 
     @property
     def shrinkage(self) -> float:
@@ -349,8 +351,7 @@ class StabilityLaw:
     threshold: int
 
     def __post_init__(self) -> None:
-        if not 0 < self.ratio.numerator < 1 << self.ratio.bits:
-            raise ParameterError(f"The ratio must lie strictly between 0 and 1, not {self.ratio}.", ratio=self.ratio)
+        check_ratio(self.ratio)
         if self.threshold < 1:
             raise ParameterError(f"The threshold must be at least 1, not {self.threshold}.", threshold=self.threshold)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
 from shuffledp.model import Law
+from shuffledp.privacy.divergence import LARGEST_EPSILON
 
 __all__ = ["Alphabet", "Table", "divergence", "divergences", "neighbours"]
 
@@ -110,7 +111,13 @@ def divergences(first: Mapping[Any, Any], second: Mapping[Any, Any], epsilons: S
     kept = [seen for seen in first if complete or seen in second]
     shares = np.array([float(first[seen]) for seen in kept])
     others = np.array([float(second.get(seen, 0.0)) for seen in kept])
-    return [math.fsum(np.maximum(shares - math.exp(epsilon) * others, 0.0).tolist()) for epsilon in epsilons]
+    return [math.fsum(_excess(shares, others, epsilon).tolist()) for epsilon in epsilons]
+
+
+def _excess(shares: NDArray[np.float64], others: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
+    if epsilon > LARGEST_EPSILON:  # e^epsilon times any double above 0 is taken to exceed 1
+        return np.where(others > 0, 0.0, shares)
+    return np.maximum(shares - math.exp(epsilon) * others, 0.0)
 
 
 def neighbours(values: Sequence[Any], users: int) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:

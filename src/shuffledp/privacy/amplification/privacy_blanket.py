@@ -18,7 +18,7 @@ from shuffledp.errors import ParameterError
 from shuffledp.privacy.amplification.clones import check_local_epsilon, fair_mass, probability_at_most
 from shuffledp.privacy.amplification.exact import check_channel
 from shuffledp.privacy.amplification.positive_part import Draws, ScaledNoise, expected_positive_part, on_grid
-from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.binomial import LEAST_PROBABILITY_BITS, Binomial
 from shuffledp.privacy.divergence import LARGEST_EPSILON, as_delta
 from shuffledp.privacy.special import betaincc
 from shuffledp.randomness import Dyadic
@@ -81,7 +81,7 @@ def bennett_delta(epsilon: float, users: int, local_epsilon: float) -> float:
     growth, blanket = math.exp(min(epsilon, 30.0)), math.exp(-local_epsilon)
     gap, most = math.expm1(min(epsilon, 30.0)), -math.expm1(epsilon - local_epsilon)
     second = 1 + growth**2 - 2 * growth * blanket
-    ratio = gap * most / second
+    ratio = gap * most / second if second > 0 else 0.0
     if epsilon > 30 or not ratio > 1e-12:
         return 1.0  # where the bound says nothing, or cannot be told from nothing
     fall = (1 + ratio) * math.log1p(ratio) - ratio
@@ -133,6 +133,12 @@ class BlanketLaw:
             raise ParameterError(f"At least one user is needed, not {self.users}.", users=self.users)
         if self.values < 1:
             raise ParameterError(f"At least one value is needed, not {self.values}.", values=self.values)
+        for side in (self.blanket.numerator, self.blanket.complement.numerator):
+            if 0 < side << LEAST_PROBABILITY_BITS < 1 << self.blanket.bits:
+                raise ParameterError(
+                    f"The blanket must be 0, 1, or at least 2^-{LEAST_PROBABILITY_BITS} away from both, where doubles "
+                    "hold it."
+                )
 
     @property
     def theorem(self) -> str:
@@ -240,7 +246,8 @@ class _ResponseSums:
             return height
         left = (self.users - pairs).astype(np.float64)
         rate = float(self.third)
-        most = np.floor(np.minimum(height / self.gap, left))
+        with np.errstate(over="ignore"):
+            most = np.floor(np.minimum(height / self.gap, left))
         some = np.maximum(left, 1.0)
         inside = np.where(most >= left, 1.0, betaincc(most + 1, np.maximum(left - most, 0.5), rate))
         fewer = np.where(

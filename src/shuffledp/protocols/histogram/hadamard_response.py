@@ -34,6 +34,7 @@ __all__ = ["HadamardResponse", "check_total", "odd_parity", "sample_from_sets", 
 
 Floats = NDArray[np.float64]
 
+_MOST_OUTPUTS = 1 << 62
 _BLOCK_SHARE = 0.1  # of the risk of an interval: that a block holds more users than is assumed
 
 
@@ -55,6 +56,10 @@ class HadamardResponse(HistogramProtocol):
         super().__post_init__()
         if self.blocks < 1 or self.blocks & (self.blocks - 1):
             raise ParameterError(f"The number of blocks must be a power of two, not {self.blocks}.", blocks=self.blocks)
+        if self.blocks * self.width > _MOST_OUTPUTS:
+            raise ParameterError(
+                f"{self.blocks:,} blocks of {self.width:,} columns are more than 2^62 messages.", blocks=self.blocks
+            )
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
