@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import json
 import math
+import time
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -16,10 +17,12 @@ from shuffledp.collection.authentic import load_authentic
 from shuffledp.collection.canonical import canonical
 from shuffledp.collection.client import authentic_task
 from shuffledp.collection.keys import SealingKey, SigningKey, to_base64
-from shuffledp.collection.task import MOST_TASK_BYTES, SignedTask, Task
+from shuffledp.collection.task import MOST_DRAWS_PER_REPORT, MOST_TASK_BYTES, SignedTask, Task
 from shuffledp.errors import DataError, ParameterError
 from shuffledp.protocols.documents import from_document
 from shuffledp.protocols.registry import PROTOCOLS
+from shuffledp.protocols.summing.local_laplace import LocalLaplaceSum
+from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import Dyadic
 
 RANDOMIZERS = json.loads((Path(__file__).parents[2] / "vectors" / "v1" / "randomizers.json").read_bytes())[
@@ -317,6 +320,36 @@ def test_noise_that_no_device_could_draw(tasks, parties):
     wide = dataclasses.replace(protocol, ratio=Dyadic((1 << 64) - (1 << 44)))
     with pytest.raises(ParameterError, match="too wide for devices to draw"):
         parties.around(wide, wide.messages)
+
+
+def test_parameters_that_keep_a_device_busy_are_refused(parties):
+    """The noise of local-laplace is drawn step by step: a ratio of 1 - 2^-40 took a device more than 12 seconds."""
+    busy = LocalLaplaceSum(Terms(100, 1.0, 0.0), 1, Dyadic(1, 40).complement, 1 << 50, sdp.Interval(0, 1))
+    with pytest.raises(ParameterError, match=f"at most {MOST_DRAWS_PER_REPORT:,}"):
+        parties.around(busy, 1)
+    allowed = dataclasses.replace(busy, ratio=Dyadic(1, 23).complement)
+    assert allowed.draws_per_report == MOST_DRAWS_PER_REPORT
+    before = time.process_time()
+    parties.around(allowed, 1).protocol.randomize(0.5)
+    assert time.process_time() - before < 20
+
+
+@pytest.mark.parametrize(
+    "absence",
+    [
+        {"bits": 1100, "numerator": 1},
+        {"bits": 64_000, "numerator": 1},
+        {"bits": 129, "numerator": 1},
+        {"bits": 128, "numerator": 1},
+        {"bits": 64, "numerator": "0x8000000000000001"},
+    ],
+)
+def test_a_signed_task_without_noise_is_refused(absence, parties, envelopes):
+    """A probability that underflows in the accountant must not verify, whoever signed it."""
+    envelope = copy.deepcopy(envelopes["histogram/balcer-cheu"])
+    envelope["task"]["protocol"]["parameters"]["noise"]["absence"] = absence
+    with pytest.raises(ParameterError):
+        authentic_task(signed_anew(envelope, parties.author), parties.author.public)
 
 
 @pytest.mark.parametrize(

@@ -125,9 +125,7 @@ def _bad_tasks() -> list[Document]:
     ]
     stranger = _signed_anew(envelope, STRANGER)
     central = _changed(envelope, ("task", "protocol"), _central())
-    ratio = {"bits": 40, "numerator": (1 << 40) - 1}
-    local = json.loads(task_of("sum/local-laplace").signed(AUTHOR).to_bytes())
-    busy = _changed(local, ("task", "protocol", "parameters", "ratio"), ratio)
+    busy = _changed(envelope, ("task", "protocol"), _busy())
     cases += [
         ("a key is missing", "malformed", canonical(_signed_anew(_without(envelope, "population")))),
         ("signed by somebody else", "unknown-author", canonical(stranger)),
@@ -159,6 +157,21 @@ def _bad_tasks() -> list[Document]:
         ("no envelope", "malformed", canonical(envelope["task"])),
     ]
     return [{"name": name, "reason": reason, "content": content.decode()} for name, reason, content in cases]
+
+
+def _busy() -> Document:
+    """Noise of about 2^40 in size, drawn step by step."""
+    return {
+        "version": 1,
+        "protocol": "sum/local-laplace",
+        "parameters": {
+            "terms": {**TERMS, "delta": "0.0"},
+            "levels": 1,
+            "ratio": {"numerator": (1 << 40) - 1, "bits": 40},
+            "margin": 1 << 50,
+            "domain": {"lower": "0.0", "upper": "1.0", "whole": False},
+        },
+    }
 
 
 def _central() -> Document:

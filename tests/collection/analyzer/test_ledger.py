@@ -1,6 +1,7 @@
 """The ledger: granted once, refused for good, never more than the budget, in any order and however often asked."""
 
 import json
+import math
 import sqlite3
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from shuffledp.collection.analyzer import ledger as ledger_module
 from shuffledp.collection.analyzer.ledger import Ledger, spent_in
 from shuffledp.collection.analyzer.settings import Budget
+from shuffledp.collection.canonical import canonical
 from shuffledp.errors import DataError
 from shuffledp.privacy import composition
 from shuffledp.privacy.composition import compose_all
@@ -175,6 +177,7 @@ import json, random, sys
 from pathlib import Path
 from shuffledp.collection.analyzer.ledger import Ledger
 from shuffledp.collection.analyzer.settings import Budget
+from shuffledp.collection.canonical import canonical
 from shuffledp.collection.task import SignedTask
 tasks = [SignedTask.load(path).task for path in sys.argv[2:]]
 random.shuffle(tasks)
@@ -272,3 +275,22 @@ def _unit():
     from shuffledp.domain import Interval
 
     return Interval(0.0, 1.0)
+
+
+def test_a_release_that_cannot_be_verified_spends_everything(shared_collection, tmp_path):
+    """Entered by an earlier version: a task without noise, whose probability of 1,100 bits underflowed to a proof."""
+    first, second = tasks_of(shared_collection, *["count/balcer-cheu"] * 2)
+    ledger = Ledger(tmp_path / "ledger.db")
+    assert ledger.reserve(first, AMPLE, BATCH).granted
+    ledger.close()
+    with sqlite3.connect(tmp_path / "ledger.db") as connection:
+        (content,) = connection.execute("SELECT law FROM releases").fetchone()
+        document = json.loads(content)
+        document["protocol"]["parameters"]["noise"]["absence"] = {"bits": 1100, "numerator": 1}
+        connection.execute("UPDATE releases SET law = ?", (canonical(document),))
+    assert spent_in(tmp_path / "ledger.db", "people", AMPLE.delta) == (1, math.inf)
+    ledger = Ledger(tmp_path / "ledger.db")
+    refused = ledger.reserve(second, AMPLE, BATCH)
+    ledger.close()
+    assert not refused.granted
+    assert refused.spent_epsilon == math.inf

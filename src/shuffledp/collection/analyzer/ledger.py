@@ -27,9 +27,10 @@ from shuffledp.collection.files import read_database
 from shuffledp.collection.padding import capped_guarantee
 from shuffledp.collection.service.folders import private_database
 from shuffledp.collection.task import MOST_TASK_BYTES, Task
-from shuffledp.errors import DataError
+from shuffledp.errors import DataError, ShuffledpError
 from shuffledp.privacy.composition import compose_all, followed_by
 from shuffledp.privacy.guarantee import PrivacyLaw, least_epsilon
+from shuffledp.privacy.pure import PureLaw
 from shuffledp.protocols.documents import from_document, to_document
 
 __all__ = ["Entry", "Ledger", "entries_in", "spent_in"]
@@ -286,11 +287,16 @@ def _law_document(task: Task) -> dict[str, Any]:
 
 @lru_cache(maxsize=256)
 def _law(content: bytes) -> PrivacyLaw:
+    """The privacy curve of a release; one of an earlier version that cannot be verified has no finite epsilon."""
     document = parse_canonical(content, most_bytes=MOST_TASK_BYTES)
-    return capped_guarantee(
-        from_document(document["protocol"]),
-        cap=document["messages_per_report"],
-        users=document["maximum_users"],
-        epsilon=float(document["epsilon"]),
-        delta=float(document["delta"]),
-    ).law
+    try:
+        guarantee = capped_guarantee(
+            from_document(document["protocol"]),
+            cap=document["messages_per_report"],
+            users=document["maximum_users"],
+            epsilon=float(document["epsilon"]),
+            delta=float(document["delta"]),
+        )
+    except ShuffledpError:
+        return PureLaw(math.inf)
+    return guarantee.law
