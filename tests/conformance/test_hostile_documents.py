@@ -118,10 +118,11 @@ def judged(document: dict[str, Any], draw: random.Random) -> str:
             claims = [protocol.guarantee.delta_at(epsilon) for epsilon in (*EPSILONS, 50.0, math.inf)]
             json.dumps(protocol.guarantee.to_json(), allow_nan=False)
             take_part(protocol, draw)
+            small = is_small(protocol)
     except ShuffledpError:
         return "refused"
     assert all(0 <= claim <= 1 for claim in claims), claims
-    if not is_small(protocol) or protocol.guarantee.epsilon > LARGEST_COMPARED:
+    if not small or protocol.guarantee.epsilon > LARGEST_COMPARED:
         return "accepted"
     try:
         with processor_seconds(ENUMERATION_SECONDS):
