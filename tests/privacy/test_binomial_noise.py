@@ -201,3 +201,10 @@ def test_blocks_of_outcomes_only_overestimate(monkeypatch):
 def test_negative_epsilon_is_refused(law):
     with pytest.raises(ParameterError):
         law(Binomial(10, Dyadic(1, 1))).delta_at(-0.1)
+
+
+@pytest.mark.parametrize("users", [200_000, 800_000, 5_000_000])
+def test_masses_that_are_rounded_up_are_no_error(users):
+    """Gathered into blocks, the masses of wide noise sum to a millionth more than 1: calibration meets them."""
+    noise = Binomial(users, Dyadic.at_least(0.5))
+    assert 0 < BinomialHistogram(noise).delta_at(0.02) < 1
