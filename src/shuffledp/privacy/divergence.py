@@ -53,7 +53,9 @@ def positive_part(values: ArrayLike) -> Floats:
 def check_masses(masses: NDArray[Any], *, left_out: float = 0.0, tolerance: float = MASS_TOLERANCE) -> None:
     """ConditionError unless the masses are finite, at least 0, and sum to 1 but for ``left_out`` and the tolerance."""
     total = float(masses.sum())  # not finite if a mass is not
-    if not (math.isfinite(total) and 1 - left_out - tolerance <= total <= 1 + SURPLUS_TOLERANCE and (masses >= 0).all()):
+    if not (
+        math.isfinite(total) and 1 - left_out - tolerance <= total <= 1 + SURPLUS_TOLERANCE and (masses >= 0).all()
+    ):
         raise ConditionError(
             f"The distribution of these parameters cannot be computed in floating point: its masses sum to {total}, "
             "not to 1. Choose probabilities and numbers of users that are less extreme.",
