@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import random
 import re
 import shutil
 import socket
@@ -11,6 +12,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
@@ -21,8 +23,10 @@ from shuffledp.collection import SealingKey, SignedTask, SigningKey, Task
 from shuffledp.collection.analyzer.settings import AnalyzerSettings
 from shuffledp.collection.client import Patience, Policy
 from shuffledp.collection.shuffler.settings import ShufflerSettings
+from shuffledp.errors import ParameterError
+from shuffledp.messages import Messages
 from shuffledp.planning import Count, Histogram, Sum
-from shuffledp.protocols.registry import find
+from shuffledp.protocols.registry import PROTOCOLS, find
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src" / "shuffledp" / "collection"
@@ -143,19 +147,62 @@ def _task(question, name):
     )
 
 
-ROWS = re.findall(r"^\| `(\w+)/([\w-]+)` \| (\d+) \| \S+ \| (\S+) \|", page("threat-model"), re.MULTILINE)
+ROWS = re.findall(r"^\| `(\w+)/([\w-]+)` \| (\d+) \| (\S+) \| (\S+) \|", page("threat-model"), re.MULTILINE)
+NEVER_PADDED = {("sum", "almost-central")}
+"""Its reports would need more messages than a report may have, to hide how many there are."""
 
 
-@pytest.mark.parametrize(("question", "name", "messages", "left"), ROWS, ids=lambda each: each)
-def test_messages_of_a_report_and_what_is_left(question, name, messages, left):
+def _contributions(protocol):
+    """What one message of any kind adds to the number that the first estimate is linear in; none or more."""
+    form, generator = protocol.message_format, random.Random(1)
+    if form.codes <= 20_000:
+        messages = form.message(np.arange(form.codes))
+    else:  # kinds that matter are common: a bit set or not, a bucket hit or missed
+        values = np.array([0.0, 1.0] * 500) if protocol.question == "sum" else np.arange(4000) % protocol.domain_size
+        messages = protocol.randomize_all(values).values
+        messages = messages[generator.sample(range(len(messages)), min(len(messages), 3000))]
+
+    def observed(some):
+        tally = protocol.tally(Messages(some, 1))
+        return float((protocol.observed(tally) if hasattr(protocol, "observed") else tally.counts)[0])
+
+    nothing = observed(messages[:0])
+    return [observed(messages[place : place + 1]) - nothing for place in range(len(messages))]
+
+
+def _moved_by_one_report(task):
+    """The largest minus the smallest estimate that one report can cause, all of its messages being alike."""
+    protocol = task.protocol
+    added = _contributions(protocol)
+    least = min(added) if task.messages_per_report == 1 else min(0.0, *added)  # dummies add nothing
+    width = protocol.domain.width if protocol.question == "sum" else 1.0
+    slope = protocol.analysis(protocol.users).slope if hasattr(protocol, "analysis") else 1.0
+    return task.messages_per_report * (max(added) - least) / slope * width
+
+
+@pytest.mark.parametrize(("question", "name", "messages", "moved", "left"), ROWS, ids=lambda each: each)
+def test_messages_of_a_report_what_they_move_and_what_is_left(question, name, messages, moved, left):
     task = _task(question, name)
     assert task.messages_per_report == int(messages)
+    if moved == "**anything**":
+        assert task.protocol.fragile
+    else:
+        assert float(moved.replace(",", "")) == pytest.approx(_moved_by_one_report(task), rel=0.005)
     local = task.protocol.guarantee.local_epsilon
     assert left == "nothing" if local == float("inf") else float(left) == pytest.approx(local, rel=0.01)
 
 
-def test_rows_are_found():
-    assert len(ROWS) >= 15
+def test_every_protocol_that_a_task_may_have_is_listed():
+    allowed = {
+        (question, name)
+        for question, shelf in PROTOCOLS.items()
+        for name, kind in shelf.items()
+        if kind.model != "central" and not kind.trusts_shuffler
+    }
+    assert {(question, name) for question, name, *_ in ROWS} == allowed - NEVER_PADDED
+    for question, name in NEVER_PADDED:
+        with pytest.raises(ParameterError, match="would have to hold more than"):
+            _task(question, name)
 
 
 def test_local_links_lead_somewhere():

@@ -89,6 +89,7 @@ def account(
         "exact_epsilon": exact_epsilon if math.isfinite(exact_epsilon) else None,
         "releases": releases,
         "composed": total.to_json(),
+        "least_delta": total.least_delta,
         "curve": curve,
     }
     if plot is not None:

@@ -1,18 +1,24 @@
-"""Several releases over the same people: privacy losses convolved, never epsilons added."""
+"""Several releases over the same people: the best of several bounds, each of which holds.
+
+The privacy losses are convolved, from pairs of distributions or, where these are unknown or looser, from the curve of
+deltas; that of capped reports includes what the cap costs. Proved pairs (epsilon, delta) are also added. Each of these
+is an upper bound at every epsilon, and so is the least of them.
+"""
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
-from typing import Any
+from functools import cached_property, lru_cache, reduce
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
-from shuffledp.privacy.capping import CappedLaw
 from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair, as_delta, positive_part
 from shuffledp.privacy.guarantee import PrivacyLaw, ReleaseLaw
 from shuffledp.privacy.pure import PureLaw
@@ -32,7 +38,13 @@ _MOST_CELLS = 200_000
 _MOST_CELLS_OF_ALL = 30_000  # where pairs differ much in how far their losses spread
 _CURVE_REACH = 60.0
 _CURVE_POINTS = 1000
-_CURVE_NODES = 100
+_CURVE_NODES = 32
+_MOST_CURVE_NODES = 160
+_TRIED = 12
+_CURVE_ERROR = 0.01  # relative, of a chord above the curve
+_SHARES_OF_DELTA = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12)
+_DOWN = 1 - 2e-15  # so that rounded parts of an epsilon do not come to more than it
+_PLAUSIBLE = 1.1  # added pairs are computed exactly where they may be the least bound
 
 
 def compose(law: PrivacyLaw, releases: int) -> PrivacyLaw:
@@ -53,55 +65,45 @@ def followed_by(law: PrivacyLaw, more: PrivacyLaw) -> PrivacyLaw:
     convolution. The bounds are the same but for the rounding that is allowed for.
     """
     composed = compose_all([law, more])
-    before, joint = _uncapped(law), _uncapped(composed)
-    if not (isinstance(before, JointLaw) and isinstance(joint, JointLaw)):
+    if not (isinstance(law, JointLaw) and isinstance(composed, JointLaw)):
         return composed
-    begun, added = before.convolved, [(_losses_of(part), times) for part, times in _parts_of(more)[0]]
+    return replace(composed, known=_continued(law.convolved, _parts_of(more)))
+
+
+def _continued(begun: _Convolved, parts: _Parts) -> _Convolved | None:
+    """What is convolved already, and these; none if that needs another grid."""
+    added = [(_losses_of(part), times) for part, times in parts]
     finest = min(begun.finest, *(losses.width for losses, _ in added))
     largest = max(begun.largest, *(losses.largest for losses, _ in added))
     if _joint_width(finest, largest) != begun.width:
-        return composed
-    convolved = _Convolved(finest, largest, _convolve(begun.distribution, added, begun.width))
-    joint = replace(joint, known=convolved)
-    return replace(composed, law=joint) if isinstance(composed, CappedLaw) else joint
-
-
-def _uncapped(law: PrivacyLaw) -> PrivacyLaw:
-    return _uncapped(law.law) if isinstance(law, CappedLaw) else law
+        return None
+    return _Convolved(finest, largest, _convolve(begun.distribution, added, begun.width))
 
 
 def _released(laws: Iterable[tuple[PrivacyLaw, int]]) -> PrivacyLaw:
-    """Each law so often; equal ones are taken together.
-
-    What caps do is added up, not convolved: total variations of independent releases add, so that all together
-    differ from releases without caps like one user whose report is drawn again with the sum of all chances.
-    """
+    """Each law so often; equal ones are taken together."""
     counts: dict[PrivacyLaw, int] = {}
-    slack = 0.0
     for law, releases in laws:
-        parts, exceeded = _parts_of(law)
-        slack += releases * exceeded
-        for part, times in parts:
+        for part, times in _parts_of(law):
             counts[part] = counts.get(part, 0) + releases * times
     _check_releases(sum(counts.values()))
     if any(law.delta_at(LARGEST_EPSILON) > _HIDES_NOTHING for law in counts):
         return PureLaw(math.inf)  # delta is 1 at every epsilon; there is no finite loss to convolve
-    every = tuple(counts.items())
-    joint: PrivacyLaw = JointLaw(every)
-    if len(every) == 1:
-        law, releases = every[0]
-        joint = law if releases == 1 else ComposedLaw(law, releases)
-    return CappedLaw(joint, 1, as_delta(slack * (1 + 1e-12))) if slack else joint
+    return _joined(tuple(counts.items()))
 
 
-def _parts_of(law: PrivacyLaw) -> tuple[tuple[tuple[PrivacyLaw, int], ...], float]:
-    """The laws that are released, how often, and by how much caps change what is seen, in total variation."""
-    if isinstance(law, CappedLaw):
-        parts, exceeded = _parts_of(law.law)
-        return parts, exceeded + law.users * law.chance
+def _joined(parts: _Parts) -> PrivacyLaw:
+    if len(parts) > 1:
+        return JointLaw(parts)
+    law, releases = parts[0]
+    return law if releases == 1 else ComposedLaw(law, releases)
+
+
+def _parts_of(law: PrivacyLaw) -> _Parts:
+    """The laws that are released, and how often."""
     if isinstance(law, ComposedLaw):
-        return ((law.law, law.releases),), 0.0
-    return (law.parts if isinstance(law, JointLaw) else ((law, 1),)), 0.0
+        return ((law.law, law.releases),)
+    return law.parts if isinstance(law, JointLaw) else ((law, 1),)
 
 
 def _check_releases(releases: int) -> None:
@@ -109,6 +111,9 @@ def _check_releases(releases: int) -> None:
         raise ParameterError(
             f"The number of releases must lie between 1 and {MOST_RELEASES:,}, not {releases:,}.", releases=releases
         )
+
+
+_Parts = tuple[tuple["PrivacyLaw", int], ...]
 
 
 @dataclass(frozen=True)
@@ -123,11 +128,76 @@ class ComposedLaw:
         losses = _losses_of(self.law)
         return losses.on_grid(losses.width).self_compose(self.releases)
 
+    @cached_property
+    def _added(self) -> _AddedPairs:
+        return _AddedPairs(((self.law, self.releases),))
+
     def delta_at(self, epsilon: float) -> float:
-        """Upper bound on the least delta, not less than the resolution of the method."""
+        """Upper bound on the least delta: the least of several, none below the resolution of its method."""
+        _check_epsilon(epsilon)
         if epsilon >= _added_epsilon([(self.law, self.releases)]):
             return 0.0
-        return _delta_of(self._distribution, self.releases, epsilon)
+        convolved = _delta_of(self._distribution, self.releases, epsilon)
+        return _least_bound(convolved, self._added, epsilon)
+
+
+def _least_bound(convolved: float, added: _AddedPairs, epsilon: float) -> float:
+    """The least of both bounds; added pairs are computed exactly only where they may be that."""
+    if added.rough(epsilon) > _PLAUSIBLE * convolved:
+        return convolved
+    return min(convolved, max(as_delta(added.exact(epsilon)), CERTIFIED_DOWN_TO / 10))
+
+
+class _AddedPairs:
+    """Basic composition: (epsilon_i, delta_i) of all releases add up to (sum epsilon_i, sum delta_i).
+
+    Every division of epsilon is valid. It is divided in proportion to the epsilons that the laws have at one delta,
+    with some deltas tried.
+    """
+
+    def __init__(self, parts: _Parts) -> None:
+        self._parts = parts
+
+    @cached_property
+    def _curves(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """Per law, about its curve: increasing e^epsilon and deltas."""
+        return [_points_of(cast("Hashable", law)) for law, _ in self._parts]
+
+    @cached_property
+    def _divisions(self) -> list[list[float]]:
+        """Which part of epsilon each single release gets."""
+        divisions = [[1 / sum(times for _, times in self._parts)] * len(self._parts)]
+        for share in _SHARES_OF_DELTA if len(self._parts) > 1 else ():
+            epsilons = []
+            for growths, deltas in self._curves:
+                reached = np.flatnonzero(deltas <= max(share, 1.01 * float(deltas[-1])))
+                epsilons.append(math.log(growths[reached[0]]))
+            total = math.fsum(each * times for each, (_, times) in zip(epsilons, self._parts, strict=True))
+            if total > 0:
+                divisions.append([each / total for each in epsilons])
+        return divisions
+
+    def _rough(self, division: Sequence[float], epsilon: float) -> float:
+        """About the bound with one division."""
+        total = 0.0
+        for part, (_, times), points in zip(division, self._parts, self._curves, strict=True):
+            total += times * float(np.interp(math.exp(part * epsilon), *points))
+        return total
+
+    def rough(self, epsilon: float) -> float:
+        """About the bound with the best division."""
+        epsilon = min(epsilon, LARGEST_EPSILON)
+        return min(self._rough(division, epsilon) for division in self._divisions)
+
+    def exact(self, epsilon: float) -> float:
+        """The bound, with the best division."""
+        epsilon = min(epsilon, LARGEST_EPSILON)
+        division = min(self._divisions, key=lambda each: self._rough(each, epsilon))
+        deltas = [
+            times * law.delta_at(part * epsilon * _DOWN)
+            for part, (law, times) in zip(division, self._parts, strict=True)
+        ]
+        return min(1.0, math.fsum(deltas) * (1 + 1e-15 * len(deltas)))
 
 
 @dataclass(frozen=True)
@@ -163,7 +233,7 @@ def _convolve(begun: Any | None, added: Iterable[tuple[_Pairs | _Curve, int]], w
 class JointLaw:
     """Independent releases of different laws, all on one grid of privacy losses."""
 
-    parts: tuple[tuple[PrivacyLaw, int], ...]
+    parts: _Parts
     """Each law, and how often it is released."""
     known: _Convolved | None = field(default=None, compare=False, repr=False)
     """Their losses, if they are convolved already."""
@@ -176,17 +246,25 @@ class JointLaw:
     @cached_property
     def convolved(self) -> _Convolved:
         """The losses of all of them."""
-        if self.known is not None:
-            return self.known
-        every = [(_losses_of(law), times) for law, times in self.parts]
-        finest, largest = min(losses.width for losses, _ in every), max(losses.largest for losses, _ in every)
-        return _Convolved(finest, largest, _convolve(None, every, _joint_width(finest, largest)))
+        return _convolved(self.parts) if self.known is None else self.known
+
+    @cached_property
+    def _added(self) -> _AddedPairs:
+        return _AddedPairs(self.parts)
 
     def delta_at(self, epsilon: float) -> float:
-        """Upper bound on the least delta, not less than the resolution of the method."""
+        """Upper bound on the least delta: the least of several, none below the resolution of its method."""
+        _check_epsilon(epsilon)
         if epsilon >= _added_epsilon(self.parts):
             return 0.0
-        return _delta_of(self.convolved.distribution, self.releases, epsilon)
+        convolved = _delta_of(self.convolved.distribution, self.releases, epsilon)
+        return _least_bound(convolved, self._added, epsilon)
+
+
+def _convolved(parts: _Parts) -> _Convolved:
+    losses = [(_losses_of(law), times) for law, times in parts]
+    finest, largest = min(each.width for each, _ in losses), max(each.largest for each, _ in losses)
+    return _Convolved(finest, largest, _convolve(None, losses, _joint_width(finest, largest)))
 
 
 def _added_epsilon(parts: Iterable[tuple[PrivacyLaw, int]]) -> float:
@@ -195,12 +273,27 @@ def _added_epsilon(parts: Iterable[tuple[PrivacyLaw, int]]) -> float:
     return math.fsum(epsilons) * (1 + 1e-15)
 
 
-def _delta_of(distribution: Any, releases: int, epsilon: float) -> float:
+def _check_epsilon(epsilon: float) -> None:
     if not epsilon >= 0:
         raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+
+
+def _delta_of(distribution: Any, releases: int, epsilon: float) -> float:
     found = float(distribution.get_delta_for_epsilon(min(epsilon, LARGEST_EPSILON)))
     rounding = releases * _ROUNDING_PER_RELEASE + CERTIFIED_DOWN_TO / 10
     return as_delta(as_delta(found) * (1 + 1e-6 + releases * 1e-9) + rounding)
+
+
+@lru_cache(maxsize=256)
+def _curve_of(law: Hashable) -> _Curve:
+    """Points of a curve take long to compute; they are kept."""
+    return _Curve(cast("PrivacyLaw", law))
+
+
+@lru_cache(maxsize=1024)
+def _points_of(law: Hashable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """About the deltas of one release, at increasing e^epsilon from 1 on."""
+    return _losses_of(cast("PrivacyLaw", law)).points()
 
 
 def _losses_of(law: PrivacyLaw) -> _Pairs | _Curve:
@@ -208,7 +301,10 @@ def _losses_of(law: PrivacyLaw) -> _Pairs | _Curve:
         truth = 1 / (1 + math.exp(-law.epsilon))
         lie = truth * math.exp(-law.epsilon)  # 1 - truth, also where that would round to 0
         return _Pairs(((DiscretePair.of([truth, lie], [lie, truth]),),))
-    return _Pairs(law.directions(_CUT)) if isinstance(law, ReleaseLaw) else _Curve(law)
+    if not isinstance(law, ReleaseLaw):
+        return _curve_of(cast("Hashable", law))
+    directions = law.directions(_CUT)
+    return _Pairs(directions, _curve_of(cast("Hashable", law)) if len(directions) > 1 else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,6 +312,8 @@ class _Pairs:
     """The privacy losses of one release of which the pairs of laws are known."""
 
     directions: tuple[tuple[DiscretePair, ...], ...]
+    alone: _Curve | None = None
+    """The curve of deltas, where pairs that cover several data sets may be looser than it."""
 
     @cached_property
     def _every(self) -> list[DiscretePair]:
@@ -236,7 +334,16 @@ class _Pairs:
         once = [
             reduce(lambda a, b: a.compose(b), [_on_grid(pair, width) for pair in pairs]) for pairs in self.directions
         ]
-        return once[0].distribution() if len(once) == 1 else _worst_of(once, _reach(self.directions, width), width)
+        if len(once) == 1:
+            return once[0].distribution()
+        return _worst_of(once, _reach(self.directions, width), width, self.alone)
+
+    def points(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """About the deltas of one release, at increasing e^epsilon from 1 on: not above them by what the grid adds."""
+        reach = max(math.fsum(map(_largest_loss, pairs)) for pairs in self.directions) + self.width
+        epsilons = np.linspace(0.0, min(reach, LARGEST_EPSILON), _CURVE_POINTS)
+        deltas = self.on_grid(self.width).get_delta_for_epsilon(epsilons + 2 * self.width)
+        return np.exp(epsilons), np.asarray(deltas, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,19 +390,23 @@ class _Masses:
         )
 
 
-def _worst_of(every: list[_Masses], reach: int, width: float) -> Any:
+def _worst_of(every: list[_Masses], reach: int, width: float, alone: _Curve | None) -> Any:
     """One loss distribution whose every delta is the largest of the given ones.
 
     A person may be replaced in one direction in one release and in the other in the next, so the
     worst of the pure sequences is not enough. The largest of several privacy curves is again one
-    (Zhu, Dong and Wang 2022), and its distribution is found by connecting the dots.
+    (Zhu, Dong and Wang 2022), and its distribution is found by connecting the dots. Where the curve is known from
+    elsewhere and is smaller, it is used.
     """
     from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
     losses = np.arange(-reach, reach + 1)
-    deltas = np.max([masses.deltas(reach) for masses in every], axis=0)
-    return PrivacyLossDistribution(create_pmf_pessimistic_connect_dots(width, losses, np.clip(deltas, 0.0, 1.0)))
+    deltas: NDArray[np.float64] = np.clip(np.max([masses.deltas(reach) for masses in every], axis=0), 0.0, 1.0)
+    if alone is not None and alone.is_below(np.asarray(losses[reach:] * width, dtype=np.float64), deltas[reach:]):
+        growth = np.exp(losses * width)
+        deltas = _lower_hull(growth, np.minimum(deltas, alone.both_ways(growth)))
+    return PrivacyLossDistribution(create_pmf_pessimistic_connect_dots(width, losses, deltas))
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,10 +419,10 @@ class _Curve:
     def largest(self) -> float:
         """Beyond this loss there is next to nothing."""
         reach = _CURVE_REACH
-        while reach < LARGEST_EPSILON / 2 and self.law.delta_at(reach) > _CUT:
+        while reach < LARGEST_EPSILON / 2 and self._delta(reach) > _CUT:
             reach *= 2
-        least = max(_CUT, 1.001 * self.law.delta_at(reach))  # bounds that allow for rounding stay above 0
-        while reach > 1e-6 and self.law.delta_at(reach / 2) <= least:
+        least = max(_CUT, 1.001 * self._delta(reach))  # bounds that allow for rounding stay above 0
+        while reach > 1e-6 and self._delta(reach / 2) <= least:
             reach /= 2
         return reach
 
@@ -322,16 +433,61 @@ class _Curve:
 
     @cached_property
     def _nodes(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The curve at few points: it is convex in e^epsilon, so that chords between them lie above it."""
-        nodes = np.arange(0, _CURVE_POINTS + 1, _CURVE_POINTS // _CURVE_NODES) * self.width
-        return np.exp(nodes), np.array([self.law.delta_at(epsilon) for epsilon in nodes.tolist()])
+        """The curve at some points: it is convex in e^epsilon, so that chords between them lie above it.
+
+        Points are added where the last one showed the chord far above the curve.
+        """
+        step = _CURVE_POINTS // _CURVE_NODES
+        places = [*range(0, _CURVE_POINTS, step), _CURVE_POINTS]
+        found = {place: self._delta(place * self.width) for place in places}
+        gaps = [(-math.inf, left, right) for left, right in itertools.pairwise(places)]
+        while gaps and len(found) < _MOST_CURVE_NODES:
+            error, left, right = heapq.heappop(gaps)
+            if -error < _CURVE_ERROR:
+                break
+            middle = (left + right) // 2
+            if middle == left or found[left] <= 10 * _CUT:
+                continue
+            found[middle] = self._delta(middle * self.width)
+            x, a, b = (math.exp(place * self.width) for place in (middle, left, right))
+            chord = (found[left] * (b - x) + found[right] * (x - a)) / (b - a)
+            off = chord / max(found[middle], _CUT) - 1
+            for gap in ((left, middle), (middle, right)):
+                heapq.heappush(gaps, (-off, *gap))
+        nodes = np.array(sorted(found))
+        return np.exp(nodes * self.width), np.array([found[place] for place in nodes.tolist()])
+
+    def _delta(self, epsilon: float) -> float:
+        return as_delta(self.law.delta_at(epsilon))
+
+    def is_below(self, epsilons: NDArray[np.float64], deltas: NDArray[np.float64]) -> bool:
+        """Whether the curve lies clearly below these increasing epsilons' deltas, by a few of them."""
+        telling = np.flatnonzero((deltas > 1e-13) & (deltas < 0.5))
+        if len(telling) == 0:
+            return False
+        tried = telling[np.linspace(0, len(telling) - 1, _TRIED).astype(np.int64)]
+        return any(self._delta(float(epsilons[place])) < (1 - _CURVE_ERROR) * deltas[place] for place in tried)
+
+    def both_ways(self, growth: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Upper bounds at e^epsilon for increasing epsilons that lie about 0, as many below as above.
+
+        The curve covers both directions, and so does its mirror image at negative epsilons.
+        """
+        points = len(growth) // 2
+        ahead = np.interp(growth[points:], *self._nodes) * (1 + 1e-12)
+        behind = 1 - growth[:points] * (1 - ahead[:0:-1])  # H(P||Q) at -epsilon from H(Q||P) at epsilon
+        return np.clip(np.concatenate((behind, ahead)), 0.0, 1.0)
+
+    def points(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """About the deltas of one release, at increasing e^epsilon from 1 on: not above them by what chords add."""
+        growths, deltas = self._nodes
+        return growths, np.interp(growths * math.exp(2 * self.width), growths, deltas)
 
     def on_grid(self, width: float) -> Any:
         """A loss distribution on multiples of the width that dominates.
 
         Any two outcomes' laws have a curve that is convex in e^epsilon, so the lower convex hull of upper
-        bounds on it is an upper bound still; its distribution is found by connecting the dots. The
-        curve covers both directions, and so does its mirror image at negative epsilons.
+        bounds on it is an upper bound still; its distribution is found by connecting the dots.
         """
         from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots
         from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -339,9 +495,7 @@ class _Curve:
         points = math.ceil(self.largest / width * (1 - 1e-12))
         steps = np.arange(-points, points + 1)
         growth = np.exp(steps * width)
-        ahead = np.interp(growth[points:], *self._nodes) * (1 + 1e-12)
-        behind = 1 - growth[:points] * (1 - ahead[:0:-1])  # H(P||Q) at -epsilon from H(Q||P) at epsilon
-        deltas = _lower_hull(growth, np.clip(np.concatenate((behind, ahead)), 0.0, 1.0))
+        deltas = _lower_hull(growth, self.both_ways(growth))
         return PrivacyLossDistribution(create_pmf_pessimistic_connect_dots(width, steps, deltas))
 
 

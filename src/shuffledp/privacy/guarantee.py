@@ -15,8 +15,10 @@ __all__ = [
     "ReleaseLaw",
     "check_claim",
     "check_target",
+    "least_delta",
     "least_epsilon",
     "target_warnings",
+    "where_an_epsilon_holds",
 ]
 
 REPLACE_ONE = "replace-one"
@@ -80,10 +82,16 @@ class Guarantee:
         """Upper bound on the least epsilon that holds with this delta; infinite if none does."""
         return least_epsilon(self.law, delta)
 
+    @property
+    def least_delta(self) -> float:
+        """Upper bound on the least delta at which any epsilon holds, if a large one."""
+        return least_delta(self.law)
+
     def after(self, releases: int, *, delta: float | None = None) -> Guarantee:
         """The guarantee of this many independent releases over the same people, at the same delta or another.
 
-        The privacy losses are convolved; epsilons are not added, unless there is no delta at all.
+        The privacy losses are convolved, and proved pairs of epsilon and delta are added; the less is taken.
+        Where no epsilon holds at this delta, epsilon is infinite; ``least_delta`` says from which delta on one does.
         """
         from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, compose
 
@@ -132,7 +140,10 @@ class Guarantee:
         """The guarantee in plain words."""
         times = "the release" if self.releases == 1 else f"the {self.releases} releases together"
         if not math.isfinite(self.epsilon):
-            return f"No epsilon holds for {times} with delta = {self.delta:.2g}: there is no guarantee."
+            return (
+                f"No epsilon holds for {times} with delta = {self.delta:.2g}: there is no guarantee. "
+                f"{where_an_epsilon_holds(self.least_delta)}"
+            )
         exception = f", except with probability {self.delta:.2g} (delta)" if self.delta > 0 else ""
         return (
             f"Whatever one person answered changes the probability of any outcome of {times} by a factor of "
@@ -232,9 +243,9 @@ def least_epsilon(law: PrivacyLaw, delta: float) -> float:
         return 0.0
     high = 1e-9
     while as_delta(law.delta_at(high)) > delta:
-        high *= 2
-        if high > LARGEST_EPSILON:
+        if high >= LARGEST_EPSILON:
             return math.inf
+        high = min(2 * high, LARGEST_EPSILON)
     low = high / 2 if high > 1e-9 else 0.0
     while high - low > 1e-9 * high:
         middle = (low + high) / 2
@@ -243,3 +254,18 @@ def least_epsilon(law: PrivacyLaw, delta: float) -> float:
         else:
             low = middle
     return high
+
+
+def least_delta(law: PrivacyLaw) -> float:
+    """Upper bound on the least delta for which ``least_epsilon`` is finite."""
+    return as_delta(law.delta_at(LARGEST_EPSILON))
+
+
+def where_an_epsilon_holds(delta: float) -> str:
+    """One sentence: from which delta on there is an epsilon, rounded up to two digits."""
+    if delta >= 1:
+        return "None holds at any delta below 1."
+    if delta <= 0:
+        return "One holds at every delta above 0."
+    unit = 10.0 ** (math.floor(math.log10(delta)) - 1)
+    return f"One holds from delta = {math.ceil(delta / unit * (1 - 1e-9)) * unit:.2g} on."

@@ -263,6 +263,14 @@ def test_a_budget_with_too_small_a_delta_is_never_enough(shared_collection, ledg
     assert ledger.entry(task.id) == entry
 
 
+def test_twelve_releases_of_capped_noise_have_an_epsilon(shared_collection, ledger):
+    """It was infinite when what caps cost was added outside the convolution, and every later release was refused."""
+    tasks = tasks_of(shared_collection, *["histogram/correlated-noise"] * 12, epsilon=1.0, delta=1e-8)
+    spent = [ledger.reserve(task, Budget(12.0, 1e-6), BATCH) for task in tasks]
+    assert all(entry.granted for entry in spent)
+    assert 10.5 < spent[-1].spent_epsilon < 10.8
+
+
 def test_a_ledger_of_another_version_is_refused(tmp_path):
     Ledger(tmp_path / "ledger.db").close()
     with sqlite3.connect(tmp_path / "ledger.db") as connection:

@@ -73,6 +73,11 @@ class Entry:
     @property
     def reason(self) -> str:
         """Why it is refused, in one line."""
+        if math.isinf(self.spent_epsilon):
+            return (
+                f"With this release, {self.releases:,} in all, no epsilon would hold at delta = {self.budget.delta:g}, "
+                "the delta of the population's budget."
+            )
         return (
             f"With this release, {self.releases:,} in all, epsilon = {self.spent_epsilon:.4g} would be spent at "
             f"delta = {self.budget.delta:g}; the budget of the population is {self.budget.epsilon:g}."
