@@ -102,3 +102,47 @@ def test_a_server_whose_rounds_cannot_go_on_is_not_ready(place, serve, until, st
     store.steps = frozenset()
     until(lambda: here.get("/readyz").status_code == 200)
     until(lambda: store.state(form.task_id) is RoundState.DELIVERED)
+
+
+def test_a_bad_list_of_tokens_concerns_one_round_only(place, serve, until, caplog):
+    """The round still closes in time, and the server is ready."""
+    caplog.set_level(logging.INFO, "shuffledp.collection")
+    form = place.task(users=3)
+    now = [0.0]
+    here = serve(enrolment=place.folder / "enrolment", clock=lambda: time.time() + now[0], grace_seconds=0.0)
+    (place.folder / "enrolment" / f"{form.task_id.hex()}.tokens").write_text("not a hash\n")
+
+    def failures() -> float:
+        (line,) = [
+            each
+            for each in here.get("/metrics").text.splitlines()
+            if each.startswith("shuffledp_shuffler_round_failures_total ")
+        ]
+        return float(line.split()[1])
+
+    until(lambda: failures() >= 5)
+    assert [each.msg for each in caplog.records].count("round-fails") == 1
+    assert here.get("/readyz").status_code == 200
+    now[0] = 3601.0
+    until(lambda: here.shuffler.store.state(form.task_id) is RoundState.DESTROYED)
+
+
+def test_a_survey_that_is_older_than_a_step_is_not_believed(place, serve, until, caplog):
+    """A round is closed once, and said to be, although surveys take long."""
+    caplog.set_level(logging.INFO, "shuffledp.collection")
+
+    class Slow(SqliteStore):
+        def survey(self):
+            told = super().survey()
+            time.sleep(0.3)
+            return told
+
+    form = place.task(users=3, maximum=5)
+    here = serve(store=Slow(place.folder / "store"))
+    until(lambda: here.shuffler.keeper._kept)
+    assert {here.post(form, place.report(form)).status_code for _ in range(5)} == {201}
+    assert here.post(form, place.report(form)).status_code == 410
+    until(lambda: here.shuffler.store.state(form.task_id) is RoundState.DELIVERED)
+    time.sleep(0.5)
+    events = [each.msg for each in caplog.records]
+    assert [events.count(name) for name in ("closed", "shuffled", "delivered")] == [1, 1, 1]

@@ -34,7 +34,7 @@ from shuffledp.collection.store.interface import (
     Survey,
 )
 from shuffledp.collection.store.transitions import check_give_up
-from shuffledp.errors import ShuffledpError
+from shuffledp.errors import DataError, ShuffledpError
 
 __all__ = ["RoundKeeper", "RoundStatus"]
 
@@ -87,8 +87,10 @@ class _Kept:
     """What was last logged of it, so that it is said once."""
     refused: bool = False
     """Whether the analyzer does not want its batch; somebody has to act."""
-    delivering: bool = False
-    """Whether the last failure was that of a delivery, which says nothing about this server."""
+    confined: bool = False
+    """Whether the last failure says nothing about this server: a delivery, a damaged round, a list of tokens."""
+    refreshed_at: float = 0.0
+    """When the record was last read by itself; a survey that began before is older."""
     below_since: float | None = None
     """When its time was first seen to be over with too few reports; it is destroyed after the grace period."""
     elsewhere: int = 0
@@ -98,7 +100,7 @@ class _Kept:
     def stuck(self) -> bool:
         """Whether this server keeps failing to take the round further."""
         damaged = self.record is not None and self.record.error is not None
-        return self.failures >= _FAILURES_UNTIL_NOT_READY and not self.delivering and not damaged
+        return self.failures >= _FAILURES_UNTIL_NOT_READY and not self.confined and not damaged
 
 
 class RoundKeeper:
@@ -280,6 +282,7 @@ class RoundKeeper:
     async def _watch(self) -> None:
         """Notice new tasks and how far all rounds are, for ever."""
         while True:
+            started = time.monotonic()
             try:
                 survey = await self._call(self._survey)
             except Exception as error:  # noqa: BLE001  # it is tried again with the next tick
@@ -287,7 +290,7 @@ class RoundKeeper:
                 if self._failed_surveys == 1:
                     event("rounds-unavailable", level=logging.ERROR, reason=_reason(error))
             else:
-                self._apply(survey)
+                self._apply(survey, started)
             await asyncio.sleep(self._tick)
 
     def _survey(self) -> Survey:
@@ -299,8 +302,8 @@ class RoundKeeper:
             self._clock.save()
         return survey
 
-    def _apply(self, survey: Survey) -> None:
-        """Tell the rounds what is new about them."""
+    def _apply(self, survey: Survey, started: float) -> None:
+        """Tell the rounds what is new about them; ``started`` is when the survey began."""
         self._clock()  # a jump is noticed also if no round needs the time
         recovered, self._failed_surveys = self._failed_surveys > 0, 0
         if recovered:
@@ -312,6 +315,8 @@ class RoundKeeper:
                 self._workers.add(worker)
                 worker.add_done_callback(self._workers.discard)
         for task_id, kept in self._kept.items():
+            if kept.refreshed_at >= started and not recovered:
+                continue
             before, kept.record = kept.record, survey.rounds.get(task_id)
             if recovered or _significant(before) != _significant(kept.record):
                 kept.wake.set()
@@ -387,7 +392,13 @@ class RoundKeeper:
             await self._refresh(kept)
             return
         if self._tokens is not None:
-            await self._call(self._bring_tokens, known)
+            try:
+                await self._call(self._bring_tokens, known)
+            except DataError as error:  # the round goes on with the tokens that it has
+                self._failed.inc()
+                self._say_once(kept, str(error))
+            else:
+                kept.complaint = ""
         await self._wait(kept, min(left, self._tick))
 
     async def _grace_left(self, kept: _Kept) -> float:
@@ -427,7 +438,9 @@ class RoundKeeper:
         def read() -> RoundRecord:
             return RoundRecord(self._store.state(kept.known.id), self._store.count(kept.known.id))
 
+        now = time.monotonic()
         kept.record = await self._call(read)
+        kept.refreshed_at = now
 
     async def _wait(self, kept: _Kept, seconds: float) -> None:
         """Wait until the round is woken, or so long."""
@@ -456,7 +469,7 @@ class RoundKeeper:
 
     def _complain(self, kept: _Kept, error: Exception) -> None:
         kept.refused = isinstance(error, DeliveryRefusedError)
-        kept.delivering = isinstance(error, DeliveryError)
+        kept.confined = isinstance(error, DeliveryError | DamagedRoundError)
         kept.failures += 1
         self._failed.inc()
         self._say_once(kept, _reason(error))
