@@ -2,6 +2,7 @@
 
 import importlib.util
 import logging
+import threading
 import time
 from pathlib import Path
 
@@ -128,21 +129,33 @@ def test_a_bad_list_of_tokens_concerns_one_round_only(place, serve, until, caplo
 
 
 def test_a_survey_that_is_older_than_a_step_is_not_believed(place, serve, until, caplog):
-    """A round is closed once, and said to be, although surveys take long."""
+    """A round is closed once, although a survey from before arrives when its batch is being offered."""
     caplog.set_level(logging.INFO, "shuffledp.collection")
+    armed, surveyed, go_on = threading.Event(), threading.Event(), threading.Event()
 
     class Slow(SqliteStore):
         def survey(self):
             told = super().survey()
-            time.sleep(0.3)
+            if armed.is_set():
+                surveyed.set()
+                go_on.wait(30)
             return told
+
+    def said(name: str) -> int:
+        return [each.msg for each in caplog.records].count(name)
 
     form = place.task(users=3, maximum=5)
     here = serve(store=Slow(place.folder / "store"))
     until(lambda: here.shuffler.keeper._kept)
-    assert {here.post(form, place.report(form)).status_code for _ in range(5)} == {201}
-    assert here.post(form, place.report(form)).status_code == 410
-    until(lambda: here.shuffler.store.state(form.task_id) is RoundState.DELIVERED)
-    time.sleep(0.5)
-    events = [each.msg for each in caplog.records]
-    assert [events.count(name) for name in ("closed", "shuffled", "delivered")] == [1, 1, 1]
+    assert {here.post(form, place.report(form)).status_code for _ in range(4)} == {201}
+    armed.set()
+    assert surveyed.wait(30)
+    place.analyzer.refuse = {"PUT": 503}
+    assert [here.post(form, place.report(form)).status_code for _ in range(2)] == [201, 410]
+    until(lambda: said("round-fails"))
+    armed.clear()
+    go_on.set()
+    until(lambda: len(place.analyzer.requests) >= 4)
+    place.analyzer.refuse = {}
+    until(lambda: said("delivered"))
+    assert [said(name) for name in ("closed", "shuffled", "delivered")] == [1, 1, 1]
