@@ -1,5 +1,6 @@
 """The tables of numbers on the accuracy page are what the library computes."""
 
+import math
 import re
 from pathlib import Path
 
@@ -51,6 +52,39 @@ def test_histogram_table(row):
     means = mean_noise(paper), mean_noise(tight)
     exact = paper.guarantee.epsilon_at(delta)
     assert row[2:] == [f"{means[0]:.1f}", f"{means[1]:.1f}", f"{means[0] / means[1]:.1f}", f"{exact:.4f}"]
+
+
+def conditioned_error(categories, epsilon):
+    """Of discrete Laplace noise for half of epsilon per category, given that it adds up to 0.
+
+    The positive and the negative parts have one total T, which has a probability proportional to (C(T + d - 1, d - 1)
+    a^T)^2. Both are then uniform compositions of T into d parts, of variance T (T + d)(d - 1) / (d^2 (d + 1)) each.
+    """
+    d = categories
+    totals = range(20 * d + 400)
+    logs = [2 * (math.lgamma(t + d) - math.lgamma(d) - math.lgamma(t + 1)) - epsilon * t for t in totals]
+    masses = [math.exp(each - max(logs)) for each in logs]
+    squares = (2 * mass * t * (t + d) * (d - 1) / (d**2 * (d + 1)) for t, mass in zip(totals, masses, strict=True))
+    return math.sqrt(math.fsum(squares) / math.fsum(masses))
+
+
+@pytest.mark.parametrize("row", rows("Against the central model"), ids=" ".join)
+def test_central_table(row):
+    protocol = sdp.find("histogram", "discrete-laplace").calibrate(
+        users=10**6, domain_size=int(row[0]), epsilon=1.0, delta=1e-6
+    )
+    ours = protocol.expected_error().rmse
+    assert row[1:] == [f"{ours:.3f}", f"{conditioned_error(int(row[0]), 1.0):.3f}"]
+
+
+def test_ratios_to_the_central_model():
+    settings = {"users": 10**6, "epsilon": 1.0, "delta": 1e-6}
+    ours = sdp.find("histogram", "correlated-noise").calibrate(domain_size=1000, **settings).expected_error().rmse
+    central = sdp.find("histogram", "discrete-laplace").calibrate(domain_size=1000, **settings).expected_error().rmse
+    assert f"{ours:.2f} {ours / central:.3f}" == "3.12 1.113"
+    assert f"{ours / conditioned_error(12, 1.0):.2f} {ours / conditioned_error(1000, 1.0):.3f}" == "1.24 1.115"
+    added = sdp.find("histogram", "discrete-laplace").calibrate(domain_size=1000, **settings | {"epsilon": 2.0})
+    assert f"{added.expected_error().rmse:.2f}" == "1.36"
 
 
 @pytest.mark.parametrize("row", rows("The fewest users"), ids=" ".join)

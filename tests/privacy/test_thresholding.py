@@ -110,6 +110,11 @@ def test_thresholds_as_printed(p, printed, needed):
     )
 
 
+def test_a_published_threshold_is_improved():
+    """A deployment with p = 0.105 at (1, 1e-8) uses 20."""
+    assert least_threshold(Dyadic.of(0.105), 1.0, 1e-8) == 11
+
+
 def test_a_single_number_of_holders_is_not_enough():
     """The planted fault: k = threshold - 1 only, or the first bin only, lies below the truth."""
     law = SampleAndThreshold(Dyadic.of(0.25), 3)
