@@ -2,6 +2,8 @@
 
 import ast
 import math
+import subprocess
+import sys
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 import shuffledp
 from shuffledp.errors import ConditionError, ParameterError, ShuffledpError
+from shuffledp.privacy.almost_central import AlmostCentralLaw
 from shuffledp.privacy.amplification import (
     METHODS,
     RandomizedResponseLaw,
@@ -30,6 +33,7 @@ from shuffledp.privacy.fake_rows import FakeRows
 from shuffledp.privacy.flipped_bits import FlippedCount, FlippedHistogram, FlippedSum
 from shuffledp.privacy.guarantee import Guarantee, least_epsilon
 from shuffledp.privacy.pure import PureLaw
+from shuffledp.privacy.pure_sum import PureSum, falling_weights
 from shuffledp.privacy.sketch_rows import SketchRows
 from shuffledp.privacy.split_and_mix import SplitAndMixLaw
 from shuffledp.privacy.thresholding import SampleAndThreshold, StabilityLaw
@@ -275,3 +279,51 @@ def test_a_clip_by_hand_is_seen(tmp_path, monkeypatch):
     monkeypatch.setattr(f"{__name__}.SOURCES", tmp_path)
     (tmp_path / "law.py").write_text("def delta_at(x):\n    return max(0.0, min(x, 1.0))\n")
     assert clips(tmp_path / "law.py") == {("law.py", "delta_at")}
+
+
+# --- bounded work -----------------------------------------------------------------------------------------------------
+
+MOST_SECONDS, MOST_MEGABYTES = 120, 1500
+"""Of processor time and memory, for four of the most expensive accountants together; about 7 and 500 were seen."""
+
+EXPENSIVE = """
+import resource
+from fractions import Fraction
+from shuffledp.privacy.amplification import RandomizedResponseLaw
+from shuffledp.privacy.correlated_noise import CorrelatedNoiseLaw
+from shuffledp.privacy.flipped_bits import FlippedSum
+from shuffledp.privacy.thresholding import SampleAndThreshold
+from shuffledp.randomness import Dyadic
+
+resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
+near_one = Dyadic(1, 15).complement
+for law in (
+    CorrelatedNoiseLaw(near_one, Fraction(1), near_one, "histogram"),
+    RandomizedResponseLaw(10**15, Dyadic(1, 1), 2),
+    FlippedSum(1 << 30, Dyadic(1, 40), 1 << 20),
+    SampleAndThreshold(Dyadic(1, 10), 256),
+):
+    assert 0 <= law.delta_at(0.001) <= law.delta_at(0.0) <= 1
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+""".replace("MOST_SECONDS", str(MOST_SECONDS))
+
+
+def test_the_most_expensive_parameters_take_bounded_time_and_memory():
+    done = subprocess.run([sys.executable, "-c", EXPENSIVE], check=True, capture_output=True, text=True)
+    assert int(done.stdout) < MOST_MEGABYTES
+
+
+@pytest.mark.parametrize(
+    "construct",
+    [
+        lambda: CorrelatedNoiseLaw(Dyadic(1, 18).complement, Fraction(1), Dyadic(1, 1), "count"),
+        lambda: PureSum(250, falling_weights(999, 0.05), Dyadic(1, 2)),
+        lambda: AlmostCentralLaw(1, Dyadic(1, 1), 10**9, 0.5, 1.0),
+        lambda: SampleAndThreshold(Dyadic(1, 40), 3),
+        lambda: FlippedSum(10**15, Dyadic(1, 2), 1000),
+        lambda: Binomial(1 << 53, Dyadic(1, 1)),
+    ],
+)
+def test_what_takes_too_long_to_account_for_is_refused(construct):
+    with pytest.raises(ShuffledpError):
+        construct()

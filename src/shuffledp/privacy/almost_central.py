@@ -63,6 +63,7 @@ _CELLS_IN_SEARCH = 5
 _ROUNDING = 5e-13  # of the Fourier transforms, added to delta
 _SPARE_PER_REST = 2.0  # with 1, counting larger losses as infinite costs a sixth more messages
 _FARTHEST_LOSS = 600.0
+_MOST_SHAPE = 1000
 _SHAPES = (8, 11, 15, 20, 28, 40)
 _CLOSE = 0.1  # of delta below the target, relative: a step less than the largest by a fraction of it
 _USUAL_POWER = 8.0  # delta grows about so with the step
@@ -88,8 +89,10 @@ class AlmostCentralLaw:
 
     def __post_init__(self) -> None:
         check_levels(self.levels)
-        if self.shape < 2:
-            raise ParameterError(f"The shape must be a whole number from 2 on, not {self.shape}.", shape=self.shape)
+        if not 2 <= self.shape <= _MOST_SHAPE:
+            raise ParameterError(
+                f"The shape must be an integer between 2 and {_MOST_SHAPE:,}, not {self.shape}.", shape=self.shape
+            )
         if not 0 < self.step < 1:
             raise ParameterError(f"The step must lie strictly between 0 and 1, not {self.step}.", step=self.step)
         if not 0 < self.spare < math.inf:

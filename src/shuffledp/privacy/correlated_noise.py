@@ -50,6 +50,7 @@ _USUAL_CUT = 1e-30
 _TINY_CUT = 1e-290
 _TABLE_CUT = 1e-17
 _MOST_TABLE_WORK = 2e10
+_MOST_OUTCOMES = 1 << 22  # memory for about a gigabyte
 _SHAPE_STEPS = 1000  # shapes are whole multiples of 1/1000
 _MOST_SHAPE = 1e7
 
@@ -124,7 +125,14 @@ def _gathered_pair(law: CorrelatedNoiseLaw, cut: float) -> DiscretePair:
     """
     a = float(law.ratio)
     _, masses, left_out = law.flooding.window(cut)
-    below = _with_geometric_tail(masses, a * a, cut)
+    more = math.ceil(math.log(cut / 1e3) / math.log(a * a)) + 1
+    if len(masses) + more > _MOST_OUTCOMES:
+        raise InfeasibleError(
+            f"Noise of ratios {law.ratio} and {law.flood_ratio} has more than {_MOST_OUTCOMES:,} outcomes that matter; "
+            "use a larger epsilon or delta.",
+            ratio=law.ratio,
+        )
+    below = _with_geometric_tail(masses, a * a, more)
     left_out += float(below[-1]) * a * a  # W past the end, which falls by a^2 from there
     before = np.concatenate(([0.0], below[:-1]))  # W(m - 1)
     rest = float(law.ratio.complement)
@@ -138,9 +146,8 @@ def _gathered_pair(law: CorrelatedNoiseLaw, cut: float) -> DiscretePair:
     return pair.sorted_by_loss() if law.view == "histogram" else pair
 
 
-def _with_geometric_tail(masses: Floats, shrinkage: float, cut: float) -> Floats:
-    """W(m) = sum over j of shrinkage^j masses[m - j], continued until W is below the cut; positive terms only."""
-    more = math.ceil(math.log(cut / 1e3) / math.log(shrinkage)) + 1
+def _with_geometric_tail(masses: Floats, shrinkage: float, more: int) -> Floats:
+    """W(m) = sum over j of shrinkage^j masses[m - j], for ``more`` outcomes past the last; positive terms only."""
     sums = np.concatenate((masses, np.zeros(more)))
     distance, factor = 1, shrinkage
     while distance < len(sums) and factor > 0:

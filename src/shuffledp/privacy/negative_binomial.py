@@ -24,7 +24,7 @@ _TAIL_CUT = 1e-18
 _MOST_REACH = 1e6
 _UP = 1 + 1e-9  # for the rounding of masses
 _LEAST_SHAPE = Fraction(1, 1 << 200)
-_MOST_WINDOW = 1 << 24
+_MOST_WINDOW = 1 << 23
 
 
 @dataclass(frozen=True)

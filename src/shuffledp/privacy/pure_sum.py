@@ -37,6 +37,7 @@ _DECAYS = (0.75, 0.82, 0.88, 0.93)  # in epsilons
 _MORE = (1.0, 1.03, 1.06, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0)
 _MOST_MIX = 0.6
 _MOST_OUTCOMES = 4_600
+_MOST_CERTIFIED = 1 << 14  # users times weights; certifying takes the square of it
 _LEAST_EPSILON, _MOST_EPSILON = 0.25, 8.0
 _SAFE = 1e-9  # relative: sums of positive terms in extended precision are far better than this
 
@@ -70,6 +71,12 @@ class PureSum:
         if not 2 <= self.users <= MOST_USERS:
             raise ParameterError(
                 f"Between 2 and {MOST_USERS} users can be certified, not {self.users:,}.", users=self.users
+            )
+        if self.users * len(self.weights) > _MOST_CERTIFIED:
+            raise ParameterError(
+                f"{self.users:,} users of {len(self.weights) - 1:,} messages have too many outcomes to certify: the "
+                f"product must stay below {_MOST_CERTIFIED:,}.",
+                users=self.users,
             )
         if len(self.weights) % 2 or min(self.weights, default=0) < 1 or sum(self.weights) != 1 << _BITS:
             raise ParameterError("The weights must be positive, of even number, and sum to 2^64.")
