@@ -197,7 +197,7 @@ class _AddedPairs:
             times * law.delta_at(part * epsilon * _DOWN)
             for part, (law, times) in zip(division, self._parts, strict=True)
         ]
-        return min(1.0, math.fsum(deltas) * (1 + 1e-15 * len(deltas)))
+        return as_delta(math.fsum(deltas) * (1 + 1e-15 * len(deltas)))
 
 
 @dataclass(frozen=True)
