@@ -119,6 +119,8 @@ def test_published_epsilons_of_programs_are_reproduced_or_improved():
     variation-ratio program 0.0071840, for randomized response of 100 values; all at delta 1e-6."""
     assert least_epsilon(clones_law(10**5, 4.0), 1e-6) == pytest.approx(0.16977, abs=1e-5)
     assert METHODS["stronger-clones"](10**4, 1.0, 1e-6) == pytest.approx(0.043206, abs=1e-6)  # printed: 0.043207
+    names = ("clones-closed", "stronger-clones-closed", "clones", "stronger-clones")  # as on the page of errata
+    assert [f"{METHODS[name](10**4, 1.0, 1e-6):.3g}" for name in names] == ["0.214", "0.18", "0.053", "0.0432"]
     blanket = Dyadic.at_least(100 / (math.e + 99))
     for users, printed, ours in ((10**3, 0.02685, 0.02547), (10**4, 0.0071840, 0.0071833)):
         found = least_epsilon(RandomizedResponseLaw(users, blanket, 100), 1e-6)
