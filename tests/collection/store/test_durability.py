@@ -74,9 +74,10 @@ def send_and_kill(sender, location: str, task: bytes, *how: str) -> list[int]:
     said: list[int] = []
     for _ in range(4):
         process = sender(location, task, max(said, default=0) + 1000, *how)
-        time.sleep(random.uniform(0.02, 0.4))
+        first = process.stdout.readline()
+        time.sleep(random.uniform(0.0, 0.4))
         process.kill()
-        said += acknowledged(process.stdout.read())
+        said += acknowledged(first + process.stdout.read())
     assert said
     return said
 
@@ -97,12 +98,17 @@ def test_nothing_acknowledged_is_lost_by_kill_9(location, sender):
 
 
 def test_an_acknowledgement_that_comes_early_is_noticed(location, sender):
-    task = os.urandom(32)
-    said = send_and_kill(sender, location, task, "tokens", "early")
-    store = open_store(location)
-    store.close_round(task)
-    assert {body(number) for number in said} - set(store.reports(task))
-    store.close()
+    """A kill between a commit and the next acknowledgement hides the fault: each try escapes with a small chance."""
+    for _ in range(8):
+        task = os.urandom(32)
+        said = send_and_kill(sender, location, task, "tokens", "early")
+        store = open_store(location)
+        store.close_round(task)
+        lost = {body(number) for number in said} - set(store.reports(task))
+        store.close()
+        if lost:
+            return
+    pytest.fail("reports that were acknowledged too early were never lost")
 
 
 def test_a_token_is_spent_if_and_only_if_its_report_is_there(location, sender):
