@@ -41,7 +41,7 @@ class Slots:
 
     def __post_init__(self) -> None:
         if self.whole < 0:
-            raise ParameterError(f"A user cannot add {self.whole} messages; at least 0 are needed.", messages=self.whole)
+            raise ParameterError(f"A user cannot add {self.whole} messages.", messages=self.whole)
         if self.whole > _MOST_MESSAGES:
             raise InfeasibleError(
                 f"Every user would have to add about {self.whole:.2g} blanket messages, more than {_MOST_MESSAGES:,}.",
