@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from shuffledp.display import decimals_of, error_sentence, show_counts, show_number, withheld_sentence
+from shuffledp.display import decimals_of, error_sentence, percent, show_counts, show_number, withheld_sentence
 
 
 @pytest.mark.parametrize(
@@ -73,3 +73,10 @@ def test_what_is_no_number_is_shown_without_failing(bad):
     assert show_number(1.0, bad, (0.0, 2.0)).text
     assert show_number(1.0, 1.0, (bad, bad)).text
     assert show_counts([bad], [bad], [(bad, bad)], users=0)[0].text
+
+
+@pytest.mark.parametrize(
+    ("confidence", "text"), [(0.95, "95%"), (0.999, "99.9%"), (0.995, "99.5%"), (0.29, "29%"), (1 - 1e-6, "99.9999%")]
+)
+def test_a_confidence_below_1_is_never_100_percent(confidence, text):
+    assert percent(confidence) == text

@@ -1,6 +1,8 @@
 """How a value becomes an index: the same rules for Python values, arrays, columns and text."""
 
 import math
+import re
+from datetime import date
 from decimal import Decimal
 
 import numpy as np
@@ -238,3 +240,59 @@ def test_markers_of_missing_values():
         assert looks_missing(text)
     for text in ("", "no", "nobody", "0", "x"):
         assert not looks_missing(text)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [date(2024, 1, 1)],
+        np.array(["2024-01-01"], dtype="datetime64[ns]"),
+        pd.Series(pd.to_datetime(["2024-01-01"])),
+        [b"bus"],
+        [("bus",)],
+    ],
+)
+def test_an_object_that_is_no_value_is_not_called_missing(values):
+    with pytest.raises(DomainError, match="A value is a string, a number or a boolean, not an object of type") as told:
+        NAMES.encode_all(values)
+    assert "missing" not in str(told.value)
+
+
+def test_a_date_is_shown_as_one():
+    """numpy makes an integer of one with nanoseconds."""
+    with pytest.raises(DomainError, match="'2024-01-01T"):
+        NAMES.encode_all(np.array(["2024-01-01"], dtype="datetime64[ns]"))
+
+
+def test_a_boolean_is_not_called_an_integer():
+    with pytest.raises(DomainError, match="for example True, False") as told:
+        NAMES.encode_all([True, False])
+    assert "integer" not in str(told.value)
+
+
+@pytest.mark.parametrize("domain", [BIT, Interval(0, 3)])
+@pytest.mark.parametrize(
+    ("values", "wrong"),
+    [
+        ([1, None, 0], "None; leave missing values out"),
+        (pd.Series([True, None], dtype="boolean"), "<NA>; leave missing values out"),
+        ([True, "x"], "'x'"),
+        ([1, 0, "1"], "'1'"),
+    ],
+)
+def test_an_error_names_the_value_that_is_no_number(domain, values, wrong):
+    """It named the first value, which was one."""
+    with pytest.raises(DomainError, match=re.escape(f"from each user, not {wrong}.")):
+        domain.encode_all(values)
+
+
+def test_decimal_numbers_and_large_integers_are_numbers():
+    decimals = pa.array([Decimal("1.00"), Decimal("0.00")])
+    assert BIT.encode_all(decimals).tolist() == [1, 0]
+    assert Interval(0, 4).encode_all(decimals).tolist() == [0.25, 0.0]
+    for large in (10**30, 10**400):
+        with pytest.raises(DomainError, match="1 of 2 values are not numbers from 0 to 4"):
+            Interval(0, 4).encode_all([1, large])
+        assert Interval(0, 4).encode_all([1, large, -large], clip=True).tolist() == [0.25, 1.0, 0.0]
+    with pytest.raises(DomainError, match="nan"):
+        Interval(0, 4).encode_all([Decimal("sNaN")], clip=True)

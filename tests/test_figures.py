@@ -2,6 +2,7 @@
 
 import os
 import re
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -171,3 +172,20 @@ def test_a_number_is_a_point_on_the_scale_of_its_bounds():
     assert re.findall(r">(\d+)<", wide)[:7] == ["0", "20", "40", "60", "80", "100", "120"]
     assert "enlarged" not in wide
     assert "enlarged" in short, "too short to be seen on the scale of the bounds"
+
+
+@pytest.mark.parametrize("character", ["\x00", "\x0b", "\x1b", "\ufffe", "\ud800"])
+def test_characters_that_xml_lacks_are_drawn_as_others(character):
+    """The renderer aborted the process, after the noise was drawn and before anything was written."""
+    for place in ({"names": (f"a{character}", "b")}, {"title": character}, {"caption": [character]}):
+        ElementTree.fromstring(draw(".svg", **place))
+        assert draw(".png", **place).startswith(b"\x89PNG")
+
+
+def test_long_names_that_differ_at_their_end_have_different_labels():
+    drawing = draw(".svg", names=(LONG + "x", LONG + "y")).decode()
+    labels = [label for label in re.findall(r"<text[^>]*>([^<]*)</text>", drawing) if "…" in label]
+    assert len(set(labels)) == 2
+    assert {label[-1] for label in labels} == {"x", "y"}
+    same_ends = draw(".svg", names=(LONG * 3 + "x" + LONG * 3, LONG * 3 + "y" + LONG * 3)).decode()
+    assert same_ends.count('aria-roledescription="bar"') == 2, "a bar each, whatever its label"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ShownNumber", "decimals_of", "error_sentence", "show_counts", "show_number", "withheld_sentence"]
+__all__ = ["ShownNumber", "decimals_of", "error_sentence", "percent", "show_counts", "show_number", "withheld_sentence"]
 
 _SIGNIFICANT = 2  # digits of the error
 _MOST_DECIMALS = 12
@@ -101,7 +101,7 @@ def withheld_sentence(withheld_below: int | None, confidence: float) -> str:
         return ""
     return (
         f'Counts too small to be told from the noise are withheld and shown as "< {withheld_below:,}": one of '
-        f"{withheld_below:,} or more is withheld with a probability of at most {_percent((1 - confidence) / 2)}."
+        f"{withheld_below:,} or more is withheld with a probability of at most {percent((1 - confidence) / 2)}."
     )
 
 
@@ -154,5 +154,6 @@ def _error(error: float) -> str:
     return f"{error:,.{decimals}f}" if decimals <= _MOST_DECIMALS and error < _LARGEST_WRITTEN_OUT else f"{error:.2g}"
 
 
-def _percent(probability: float) -> str:
-    return f"{100 * probability:.6g}%"
+def percent(probability: float) -> str:
+    """A probability in percent with all of its digits: 0.999 is 99.9%, not 100%."""
+    return f"{100 * probability:.10g}%"

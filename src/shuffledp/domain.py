@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -45,6 +46,7 @@ _LARGEST_BOUND = 1e290
 _NUMERAL = re.compile(r"0|[1-9][0-9]{0,18}")
 _YES = ("1", "true", "yes", "y", "t")
 _NO = ("0", "false", "no", "n", "f")
+_ALL_NUMBERS = object()
 
 
 class _Listed(ABC):
@@ -92,9 +94,14 @@ class _Listed(ABC):
 
     def _advice(self, values: list[Any]) -> str:
         """What to do about values outside the domain, if that is likely to help."""
-        if any(text_of(value) is None or looks_missing(str(value)) for value in values):
+        if any(map(_is_missing, values)):
             return " A missing value belongs to no category: leave it out, or give it a category of its own."
-        if any(isinstance(value, (int, np.integer)) for value in values):
+        if others := [value for value in values if not isinstance(value, (str, Decimal)) and not _is_number(value)]:
+            return (
+                " A value is a string, a number or a boolean, not an object of type "
+                f"{type(others[0]).__name__}: give it as the category is written."
+            )
+        if any(isinstance(value, (int, np.integer)) and not isinstance(value, bool) for value in values):
             return " The categories have names, so an integer is a value and no index: give names."
         return ""
 
@@ -214,7 +221,7 @@ class Bit:
         if len(array) == 0:
             return np.empty(0, dtype=np.int64)
         if array.ndim != 1 or not _is_real(array.dtype):
-            raise DomainError(f"A count needs 0 or 1 from each user, not {_plain(array.flat[0])!r}.")
+            raise DomainError(f"A count needs 0 or 1 from each user{_first_other(values)}.")
         wrong = (array != 0) & (array != 1)
         if wrong.any():
             raise DomainError(
@@ -278,7 +285,7 @@ class Interval:
         """
         array = _numeric(values)
         if array.ndim != 1 or not (_is_real(array.dtype) or len(array) == 0):
-            raise DomainError("A sum needs one number from each user.")
+            raise DomainError(f"A sum needs one number from each user{_first_other(values)}.")
         numbers = array.astype(np.float64)
         wrong = np.isnan(numbers) if clip else ~((numbers >= self.lower) & (numbers <= self.upper))
         if self.whole:
@@ -357,21 +364,56 @@ def _flat(values: Iterable[Any]) -> NDArray[Any] | list[Any]:
     if isinstance(column, np.ndarray):
         if column.ndim != 1:
             raise DomainError(f"Values must be a flat array, not one of {column.ndim} dimensions.", ndim=column.ndim)
-        return column if _is_real(column.dtype) else list(column.tolist())
+        return column if _is_real(column.dtype) else list(column if column.dtype.kind in "mM" else column.tolist())
     return column
 
 
 def _numeric(values: Iterable[Any]) -> NDArray[Any]:
-    """The array that numpy makes of the values."""
+    """The array that numpy makes of the values; decimal numbers and large integers become floating-point numbers."""
     column = _sequence(values)
     try:
-        return np.array(column.tolist() if isinstance(column, np.ndarray) and column.dtype == object else column)
+        array = np.array(column.tolist() if isinstance(column, np.ndarray) and column.dtype == object else column)
     except ValueError:
         raise DomainError("The values must be one number or boolean from each user.") from None
+    if array.dtype == object and all(isinstance(value, Decimal) or _is_number(value) for value in array.flat):
+        array = np.array([_as_float(value) for value in array.flat], dtype=np.float64).reshape(array.shape)
+    return array
+
+
+def _as_float(value: Any) -> float:
+    """The number, infinite if it exceeds every floating-point number."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    except ValueError:  # a signalling NaN of decimal
+        return math.nan
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating))
+
+
+def _is_missing(value: object) -> bool:
+    """Whether there is no value, or what people write where there is none."""
+    if isinstance(value, str):
+        return not value.strip() or looks_missing(value)
+    return text_of(value) is None and not isinstance(value, int) and str(value) in ("None", "nan", "<NA>", "NaT")
+
+
+def _first_other(values: Iterable[Any]) -> str:
+    """The first value that is not a number, for a message; empty if all are."""
+    column = _sequence(values)
+    other = next((value for value in column if not isinstance(value, Decimal) and not _is_number(value)), _ALL_NUMBERS)
+    if other is _ALL_NUMBERS:
+        return ""
+    return f", not {_plain(other)!r}{'; leave missing values out' if _is_missing(other) else ''}"
 
 
 def _plain(value: Any) -> Any:
     """A numpy scalar as Python shows it."""
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return str(value)  # as an item, one with nanoseconds is an integer
     return value.item() if isinstance(value, np.generic) else value
 
 

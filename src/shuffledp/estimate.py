@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.display import ShownNumber, error_sentence, show_counts, show_number, withheld_sentence
+from shuffledp.display import ShownNumber, error_sentence, percent, show_counts, show_number, withheld_sentence
 from shuffledp.errors import MissingPackageError, ParameterError
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Estimate(ABC):
 
     def _caption(self, confidence: float) -> list[str]:
         """The lines under a figure's title: what the bars are, the guarantee, and what it does not cover."""
-        lines = [f"Lines: {confidence:.0%} confidence. {self.users:,} users, protocol {self.protocol}."]
+        lines = [f"Lines: {percent(confidence)} confidence. {self.users:,} users, protocol {self.protocol}."]
         withheld = textwrap.wrap(self.withheld_sentence(confidence), _CAPTION_WIDTH)
         if not self.secure:
             return [*lines, *withheld, self.guarantee_sentence()]

@@ -353,3 +353,16 @@ def test_ten_million_rows(tmp_path, shuffledp_process):
     assert done.status == 0
     assert time.perf_counter() - start < 15
     assert done.json["users"] == 10_000_000
+
+
+@pytest.mark.parametrize(("confidence", "text"), [(0.999, "99.9%"), (0.995, "99.5%")])
+def test_a_high_confidence_is_not_shown_as_100_percent(shuffledp, commute, tmp_path, confidence, text):
+    level = ("--confidence", confidence, "--plot", "p.svg")
+    shown = [
+        shuffledp("run", "histogram", commute, "--column", "mode", *TARGET, "--domain-from-data", *level).out,
+        shuffledp("run", "count", commute, "--column", "owns_car", *TARGET, *level).out,
+        (tmp_path / "p.svg").read_text(),
+    ]
+    for each in shown:
+        assert text in each
+        assert "100%" not in each

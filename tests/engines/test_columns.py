@@ -182,6 +182,14 @@ def test_the_domain_of_the_data():
         distinct_values(arrays(None))
 
 
+def test_values_that_read_the_same_are_one_category_of_the_data():
+    """They are one category of a given domain, so too where the data gives it."""
+    column = arrays("1", "1.0", "TRUE", "True", "2.0", "2.00", "01")
+    domain = distinct_values(column)
+    assert domain.names == ("01", "1", "2.0", "TRUE")
+    assert count_categories(column, domain).counts.tolist() == [1, 2, 2, 2]
+
+
 def test_domains():
     domain = Categories.of(["a", "b"])
     assert domain.encode_all(["b", "a", "b"]).tolist() == [1, 0, 1]

@@ -175,7 +175,7 @@ def _draw(plot: Path, chosen: Any, once: Guarantee, total: Guarantee, delta: flo
         y_title="delta",
         caption=[
             f"{once.users:,} users, {once.honest_users:,} honest; every point (epsilon, delta) of a curve holds.",
-            "A curve ends at the smallest delta that the accountant resolves.",
+            "A curve ends where delta falls no further: no epsilon has a smaller one, or none that is resolved.",
         ],
         mark=(f"epsilon {stated[0]:.4g}, delta {stated[1]:g}", stated) if stated[1] > 0 else None,
     )
@@ -183,7 +183,7 @@ def _draw(plot: Path, chosen: Any, once: Guarantee, total: Guarantee, delta: flo
 
 
 def _resolved(guarantee: Guarantee, widest: float, least_delta: float) -> list[tuple[float, float]]:
-    """The curve up to where delta no longer falls: from there on it is what the accountant leaves unsummed."""
+    """The curve up to where delta no longer falls: at the limit of the protocol, or of what the accountant resolves."""
     end = widest
     for _ in range(2):  # again with the steps over the part that is drawn
         points = [(end * step / _STEPS, guarantee.delta_at(end * step / _STEPS)) for step in range(_STEPS + 1)]

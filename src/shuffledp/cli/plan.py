@@ -21,6 +21,7 @@ from shuffledp.cli.options import (
     whole_number,
 )
 from shuffledp.cli.screen import note, note_warnings, print_json, print_table, say, waiting
+from shuffledp.display import percent
 from shuffledp.errors import ParameterError
 from shuffledp.figures import check_figure_path, frontier
 from shuffledp.output import write_whole
@@ -240,7 +241,7 @@ def _show(plans: Plans, accuracy: float | None, confidence: float) -> None:
     target = f"epsilon = {plans.epsilon:.4g}, delta = {plans.delta:g}"
     _table(chosen, f"{question.name} of {question.users:,} users at {target}")
     say(
-        f"Errors are in {question.unit}: typical, and the largest of all with {confidence:.0%} confidence. "
+        f"Errors are in {question.unit}: typical, and the largest of all with {percent(confidence)} confidence. "
         "Messages and bytes are per user."
     )
     best = chosen[0]

@@ -12,7 +12,7 @@ from shuffledp.cli.options import JsonOption
 from shuffledp.cli.screen import note, print_json, print_table, say, waiting
 from shuffledp.cli.tasks import AuthorOption, read_authentic
 from shuffledp.cli.times import seconds_of
-from shuffledp.display import error_sentence, show_counts, show_number, withheld_sentence
+from shuffledp.display import error_sentence, percent, show_counts, show_number, withheld_sentence
 from shuffledp.errors import OutputError, RefusedError, UnreachableError
 from shuffledp.output import check_writable, write_whole
 
@@ -120,7 +120,7 @@ def _show_estimate(document: dict[str, Any], question: str) -> None:
     if question == "sum":
         number = show_number(document["value"], document["standard_error"], document["interval"])
         say(f"The sum is {number.text} (standard error {number.error}).")
-        say(f"Between {number.low} and {number.high} with {confidence:.0%} confidence.")
+        say(f"Between {number.low} and {number.high} with {percent(confidence)} confidence.")
         return
     users = document["users"]
     if question == "count":
@@ -132,10 +132,10 @@ def _show_estimate(document: dict[str, Any], question: str) -> None:
     numbers = show_counts(counts, errors, intervals, users=users, withheld_below=withheld_below)
     if question == "count":
         say(f"The count is {numbers[0].text} of {users:,} users (standard error {numbers[0].error}).")
-        say(f"Between {numbers[0].low} and {numbers[0].high} with {confidence:.0%} confidence.")
+        say(f"Between {numbers[0].low} and {numbers[0].high} with {percent(confidence)} confidence.")
     else:
         rows = [[str(name), each.text, each.interval, each.share] for name, each in zip(names, numbers, strict=True)]
-        print_table(["category", "users", f"{confidence:.0%} interval", "share"], rows[:_SHOWN_ROWS])
+        print_table(["category", "users", f"{percent(confidence)} interval", "share"], rows[:_SHOWN_ROWS])
         if len(rows) > _SHOWN_ROWS:
             say(f"... and {len(rows) - _SHOWN_ROWS:,} more categories; --json or --out has all.")
         say(error_sentence(errors, counts, withheld_below))

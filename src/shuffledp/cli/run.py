@@ -43,6 +43,7 @@ from shuffledp.cli.rounds import (
     with_caveats,
 )
 from shuffledp.cli.screen import note, print_json, print_table, progress_bar, say
+from shuffledp.display import percent
 from shuffledp.planning import Count, Histogram
 
 __all__ = ["run_count", "run_histogram"]
@@ -94,7 +95,7 @@ def run_count(
         return
     (number,) = estimate.shown(confidence)
     say(f"{number.text} of {estimate.users:,} users (standard error {number.error}).")
-    say(f"Between {number.low} and {number.high} with {confidence:.0%} confidence, by {estimate.protocol}.")
+    say(f"Between {number.low} and {number.high} with {percent(confidence)} confidence, by {estimate.protocol}.")
     if estimate.withheld:
         say(estimate.withheld_sentence(confidence))
     say_guarantee(estimate)
@@ -162,7 +163,7 @@ def _show_histogram(estimate: Any, confidence: float, column: str) -> None:
         [name, number.text, number.interval, number.share]
         for name, number in zip(estimate.categories, estimate.part(0, _SHOWN_ROWS).shown(confidence), strict=False)
     ]
-    print_table([column, "users", f"{confidence:.0%} interval", "share"], rows)
+    print_table([column, "users", f"{percent(confidence)} interval", "share"], rows)
     left = len(estimate.categories) - len(rows)
     if left > 0:
         say(f"... and {left:,} more categories; --json or --out has all.")

@@ -47,6 +47,7 @@ from shuffledp.cli.rounds import (
     with_caveats,
 )
 from shuffledp.cli.screen import print_json, progress_bar, say
+from shuffledp.display import percent
 from shuffledp.domain import Interval
 from shuffledp.planning import Mean, Sum
 
@@ -150,7 +151,8 @@ def _run_numbers(
         f"The {statistic} of {table.column} over {estimate.users:,} users is {number.text} "
         f"(standard error {number.error})."
     )
-    say(f"Between {number.low} and {number.high} with {delivery.confidence:.0%} confidence, by {estimate.protocol}.")
+    level = percent(delivery.confidence)
+    say(f"Between {number.low} and {number.high} with {level} confidence, by {estimate.protocol}.")
     say_guarantee(estimate)
 
 

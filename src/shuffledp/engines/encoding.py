@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from shuffledp.domain import BIT, Categories, Interval
 from shuffledp.errors import DataError, DomainError
 from shuffledp.messages import count_values
-from shuffledp.text_values import looks_missing, parse_number
+from shuffledp.text_values import looks_missing, parse_number, reading
 
 __all__ = ["ColumnCounts", "collect_places", "count_bits", "count_categories", "distinct_values"]
 
@@ -131,13 +131,19 @@ def _as_numbers(text: pa.Array) -> NDArray[np.float64]:
 
 
 def distinct_values(batches: Iterable[pa.Array]) -> Categories:
-    """All values of the column, sorted: a domain that depends on the data and so is not private."""
+    """All values of the column, sorted: a domain that depends on the data and so is not private.
+
+    Of values that read the same, such as "1" and "1.0", the first is the category of them all.
+    """
     found: set[str] = set()
     for batch in batches:
         found.update(value for value in pc.unique(batch).to_pylist() if value is not None)
     if not found:
         raise DataError("The column holds no value at all.")
-    return Categories.of(sorted(found, key=_natural))
+    names: dict[str, str] = {}
+    for value in sorted(found, key=_natural):
+        names.setdefault(reading(value), value)
+    return Categories.of(names.values())
 
 
 def _natural(value: str) -> tuple[float, str]:

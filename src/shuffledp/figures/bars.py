@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,10 +10,12 @@ from numpy.typing import NDArray
 
 from shuffledp.display import show_counts
 from shuffledp.figures.rendering import LIGHT, render
+from shuffledp.figures.text_extent import text_width
 
 __all__ = ["bars"]
 
 _MOST_BARS = 60
+_LABEL_WIDTH, _LABEL_SIZE = 260, 12  # pixels
 
 
 def bars(
@@ -42,9 +45,10 @@ def bars(
         caption = [*caption, f"The {_MOST_BARS} largest of {len(names):,} categories."]
     chosen = values[shown].tolist(), errors[shown].tolist(), intervals[shown].tolist()
     numbers = show_counts(*chosen, users=users, withheld_below=withheld_below)
+    labels_of = _distinct_labels([names[i] for i in shown.tolist()])
     rows = [
         {
-            "name": names[i],
+            "name": label,
             "value": number.value,
             "low": float(intervals[i, 0]),
             "high": float(intervals[i, 1]),
@@ -52,10 +56,15 @@ def bars(
             "label": number.text,
         }
         | ({} if truth is None else {"truth": float(truth[i])})
-        for i, number in zip(shown.tolist(), numbers, strict=True)
+        for i, label, number in zip(shown.tolist(), labels_of, numbers, strict=True)
     ]
     base = alt.Chart(alt.Data(values=rows)).encode(
-        y=alt.Y("name:N", sort=[row["name"] for row in rows], title=None, axis=alt.Axis(labelLimit=260, ticks=False))
+        y=alt.Y(
+            "name:N",
+            sort=[row["name"] for row in rows],
+            title=None,
+            axis=alt.Axis(labelLimit=_LABEL_WIDTH, ticks=False),
+        )
     )
     columns = base.mark_bar(color=LIGHT.curves[0], height={"band": 0.72}).encode(
         x=alt.X("value:Q", title=value_title, axis=alt.Axis(format=",.0f", tickCount=6))
@@ -72,3 +81,27 @@ def bars(
             )
         )
     return render(alt.layer(*layers), suffix, title, caption, height=max(120, 26 * len(rows)))
+
+
+def _distinct_labels(names: list[str]) -> list[str]:
+    """The names; of those that differ only beyond the width of a label, the middle is left out instead of the end."""
+    beginnings = [_fitting(name, _LABEL_WIDTH) for name in names]
+    times = Counter(beginnings)
+    shortened = [
+        _without_middle(name) if times[beginning] > 1 and beginning != name else name
+        for name, beginning in zip(names, beginnings, strict=True)
+    ]
+    return shortened if len(set(shortened)) == len(names) else names  # a bar each, whatever its label
+
+
+def _without_middle(name: str) -> str:
+    ending = _fitting(name[::-1], _LABEL_WIDTH / 2)[::-1]
+    return f"{_fitting(name, _LABEL_WIDTH / 2 - _LABEL_SIZE)}…{ending}"
+
+
+def _fitting(text: str, width: float) -> str:
+    """As much of the beginning as surely fits."""
+    end = 0
+    while end < len(text) and text_width(text[: end + 1], _LABEL_SIZE) <= width:
+        end += 1
+    return text[:end]

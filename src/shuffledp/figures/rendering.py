@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,12 @@ from shuffledp.output import check_writable
 __all__ = ["DARK", "FORMATS", "LIGHT", "Theme", "check_figure_path", "picture_of", "render"]
 
 FORMATS = (".png", ".svg", ".html")
+
+_DRAWABLE = (
+    {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"}  # a picture of each, such as ␛
+    | dict.fromkeys([*range(0xD800, 0xE000), 0xFFFE, 0xFFFF], 0xFFFD)
+)
+"""For every character that XML does not have, one to draw instead; the renderer would abort the whole process."""
 
 
 def check_figure_path(path: str | Path) -> Path:
@@ -102,12 +109,21 @@ def render(
         .configure_legend(labelColor=theme.ink, titleColor=theme.ink)
         .configure_header(labelColor=theme.ink, titleColor=theme.ink)
     )
-    specification: str = finished.to_json()
+    specification = json.dumps(_drawable(finished.to_dict()))
     if suffix == ".html":
         return _page(specification)
     drawing: str = vl_convert.vegalite_to_svg(specification)
     # a PNG is drawn with the font that the text was measured with; an SVG may be shown with a wider one
     return with_whole_text(drawing).encode() if suffix == ".svg" else picture_of(drawing.encode())
+
+
+def _drawable(value: Any) -> Any:
+    """The same specification with text that can be drawn."""
+    if isinstance(value, str):
+        return value.translate(_DRAWABLE)
+    if isinstance(value, list):
+        return [_drawable(item) for item in value]
+    return {key: _drawable(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def picture_of(drawing: bytes) -> bytes:

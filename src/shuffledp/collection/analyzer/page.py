@@ -10,6 +10,7 @@ import numpy as np
 
 from shuffledp.collection.analyzer.estimating import Result
 from shuffledp.collection.analyzer.ledger import Entry
+from shuffledp.display import percent
 from shuffledp.figures import DARK, LIGHT, bars
 
 __all__ = ["release_page"]
@@ -118,7 +119,7 @@ def _rejected(result: Result) -> str:
 
 def _picture(result: Result, confidence: float) -> str:
     light = _drawing(result, confidence)
-    description = f"Estimates with {confidence:.0%} confidence intervals; the table has the numbers."
+    description = f"Estimates with {percent(confidence)} confidence intervals; the table has the numbers."
     return (
         f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{_inlined(_darkened(light))}">'
         f'<img src="{_inlined(light)}" alt="{html.escape(description)}"></picture></figure>'
@@ -144,7 +145,7 @@ def _drawing(result: Result, confidence: float) -> bytes:
         users=result.users,
         title="The estimated number of users",
         value_title=f"users (of {result.users:,})",
-        caption=[f"Lines: {confidence:.0%} confidence."],
+        caption=[f"Lines: {percent(confidence)} confidence."],
     )
 
 
@@ -164,7 +165,7 @@ def _table(result: Result, confidence: float) -> str:
     if result.task.protocol.question == "histogram":
         estimate = estimate.part(0, _MOST_ROWS)
     numbers = estimate.shown(confidence)
-    head = ["", "estimate", "standard error", f"{confidence:.0%} interval"]
+    head = ["", "estimate", "standard error", f"{percent(confidence)} interval"]
     rows = [[name, each.text, each.error, each.interval] for name, each in zip(names, numbers, strict=False)]
     if result.task.protocol.question != "sum":
         head.append("share")
