@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -279,6 +280,7 @@ def _least_falling(delta_of: Callable[[int], float], delta: float, *, below: int
     return None if high > _MOST_SEARCHED else high
 
 
+@lru_cache(maxsize=4096)
 def sampled_error(sampling: Dyadic, threshold: int, count: int) -> float:
     """The root mean squared error of the estimate of a category that ``count`` users hold, 0 if it is not shown."""
     if count == 0:

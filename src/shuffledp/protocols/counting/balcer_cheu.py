@@ -25,7 +25,7 @@ from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.smooth import corollary_24_mean
 from shuffledp.protocols.flow import run_round
 from shuffledp.protocols.kinds import Round
-from shuffledp.protocols.parts.postprocessing import ESTIMATORS, SurplusAnalysis
+from shuffledp.protocols.parts.postprocessing import ESTIMATORS, SurplusAnalysis, surplus_analysis
 from shuffledp.protocols.parts.token_noise import TokenNoise
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial
 
@@ -200,7 +200,7 @@ class BalcerCheuCount(Round):
             )
 
     def _analysis(self, users: int, estimator: str, risk: float = 0.05) -> SurplusAnalysis:
-        return SurplusAnalysis(Binomial(users, self.noise.absence), 1, estimator, risk)
+        return surplus_analysis(Binomial(users, self.noise.absence), 1, estimator, risk)
 
 
 def theorem_11_alpha(users: int, epsilon: float, delta: float, beta: float) -> float:

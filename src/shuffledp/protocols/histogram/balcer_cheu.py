@@ -36,7 +36,7 @@ from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.counting.balcer_cheu import theorem_11_alpha
 from shuffledp.protocols.flow import run_round
 from shuffledp.protocols.kinds import HistogramProtocol, Round
-from shuffledp.protocols.parts.postprocessing import ESTIMATORS, SurplusAnalysis
+from shuffledp.protocols.parts.postprocessing import ESTIMATORS, SurplusAnalysis, surplus_analysis
 from shuffledp.protocols.parts.token_noise import TokenNoise
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, bernoulli_indices, binomial
 
@@ -263,7 +263,7 @@ class BalcerCheuHistogram(Round):
             raise ParameterError(f"{sent:,} messages cannot come from {tally.users:,} users who follow the protocol.")
 
     def _analysis(self, users: int, estimator: str, risk: float = 0.05) -> SurplusAnalysis:
-        return SurplusAnalysis(Binomial(users, self.noise.absence), self.domain_size, estimator, risk)
+        return surplus_analysis(Binomial(users, self.noise.absence), self.domain_size, estimator, risk)
 
     @property
     def _dtype(self) -> np.dtype[Any]:

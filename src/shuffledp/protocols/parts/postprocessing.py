@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from shuffledp.errors import ParameterError, UnknownNameError
 from shuffledp.model import ExpectedError
 from shuffledp.privacy.binomial import Binomial
 
-__all__ = ["ESTIMATORS", "SurplusAnalysis"]
+__all__ = ["ESTIMATORS", "SurplusAnalysis", "surplus_analysis"]
 
 _PLAUSIBLY_WITHHELD = 0.025  # as in an interval of 95 % confidence
 _TUNING_RISK = 0.05  # what the last two estimators take to be likely
@@ -208,3 +208,9 @@ class SurplusAnalysis:
         zeroed = float(self.noise.upper_tail(math.floor(radius) + 1 + kept_from))
         missed = float(self.noise.lower_tail(min(kept_from, math.ceil(centre - radius)) - 1))
         return occupied * (max(above, zeroed) + below) + empty * missed
+
+
+@lru_cache(maxsize=64)
+def surplus_analysis(noise: Binomial, categories: int, estimator: str, risk: float = 0.05) -> SurplusAnalysis:
+    """The analysis with what it has computed already: rounds of one protocol share it."""
+    return SurplusAnalysis(noise, categories, estimator, risk)

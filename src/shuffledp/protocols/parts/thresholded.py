@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,7 +25,9 @@ _NEVER_WITHHELD = 1e-12
 
 
 class Withholding(Protocol):
-    """What the threshold does to a true count. A count of 0 is always withheld, so that it has no error."""
+    """What the threshold does to a true count; hashable. A count of 0 is always withheld, so that it has no error."""
+
+    def __hash__(self) -> int: ...
 
     def withheld(self, count: int) -> float:
         """The probability that a category with so many users is withheld; falls with their number."""
@@ -55,20 +57,9 @@ class ThresholdAnalysis(LinearAnalysis):
         near = distinct <= self.hidden(_NEVER_WITHHELD)
         squares[near] = self.withholding.squared_errors(distinct[near])
         shown = np.sqrt(squares)[place]
-        return np.where(observed > 0, shown, self._withheld_error if np.any(observed == 0) else 0.0)
-
-    @cached_property
-    def _withheld_error(self) -> float:
-        """The largest root mean squared error at a count that is withheld with more than 2.5 %.
-
-        It rises with the count as long as nearly all are withheld, and then falls: a coarse search is refined.
-        """
-        most = self.hidden(_PLAUSIBLY_WITHHELD)
-        step = max(1, most // 256)
-        coarse = np.unique(np.append(np.arange(0, most + 1, step), most))
-        best = int(coarse[np.argmax(self.withholding.squared_errors(coarse))])
-        fine = np.arange(max(best - step, 0), min(best + step, most) + 1)
-        return math.sqrt(float(np.max(self.withholding.squared_errors(fine))))
+        if np.all(observed > 0):
+            return shown
+        return np.where(observed > 0, shown, _withheld_error(self.withholding, self.hidden(_PLAUSIBLY_WITHHELD)))
 
     def withheld_below(self, confidence: float) -> int | None:
         """The least count that is withheld with at most half of the risk."""
@@ -109,13 +100,32 @@ class ThresholdAnalysis(LinearAnalysis):
 
     def hidden(self, risk: float) -> int:
         """The largest true count that is withheld with more than the risk."""
-        low, high = 0, 1
-        while high <= self.largest and self.withholding.withheld(high) > risk:
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.withholding.withheld(middle) > risk else (low, middle)
-        return min(low, int(self.largest))
+        return _most_withheld(self.withholding, risk, int(self.largest))
+
+
+@lru_cache(maxsize=1024)
+def _most_withheld(withholding: Withholding, risk: float, largest: int) -> int:
+    """The largest true count up to ``largest`` that is withheld with more than the risk."""
+    low, high = 0, 1
+    while high <= largest and withholding.withheld(high) > risk:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if withholding.withheld(middle) > risk else (low, middle)
+    return min(low, largest)
+
+
+@lru_cache(maxsize=256)
+def _withheld_error(withholding: Withholding, most: int) -> float:
+    """The largest root mean squared error at a count of at most ``most``.
+
+    It rises with the count as long as nearly all are withheld, and then falls: a coarse search is refined.
+    """
+    step = max(1, most // 256)
+    coarse = np.unique(np.append(np.arange(0, most + 1, step), most))
+    best = int(coarse[np.argmax(withholding.squared_errors(coarse))])
+    fine = np.arange(max(best - step, 0), min(best + step, most) + 1)
+    return math.sqrt(float(np.max(withholding.squared_errors(fine))))
 
 
 def check_unreleased(tally: Tally, categories: int) -> None:
