@@ -63,7 +63,8 @@ def conditioned_error(categories, epsilon):
     d = categories
     totals = range(20 * d + 400)
     logs = [2 * (math.lgamma(t + d) - math.lgamma(d) - math.lgamma(t + 1)) - epsilon * t for t in totals]
-    masses = [math.exp(each - max(logs)) for each in logs]
+    largest = max(logs)
+    masses = [math.exp(each - largest) for each in logs]
     squares = (2 * mass * t * (t + d) * (d - 1) / (d**2 * (d + 1)) for t, mass in zip(totals, masses, strict=True))
     return math.sqrt(math.fsum(squares) / math.fsum(masses))
 
