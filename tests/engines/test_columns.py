@@ -204,3 +204,34 @@ def test_domains():
         Numbered(2).encode_all(np.array([0, 2, -1]))
     with pytest.raises(DomainError):
         domain.encode_all(np.array([[0, 1]]))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("one.csv", 'm\na\n"b\na\na\n'),
+        ("no-line-break.csv", 'm\na\n"b\na\na'),
+        ("own.csv", 'id,m\n1,a\n2,"b\n3,a\n'),
+        ("crlf.csv", 'id,m\r\n1,a\r\n2,"b\r\n3,a\r\n'),
+        ("later.csv", 'm,note\na,fine\nb,"not closed\na,fine\n'),
+        ("twice.csv", 'm,note\na,fine\nb,"not closed""\na,fine\n'),
+        ("tabs.tsv", 'm\tnote\na\tfine\nb\t"not closed\na\tfine\n'),
+        ("packed.csv.gz", 'm,note\na,fine\nb,"not closed\na,fine\n'),
+    ],
+)
+def test_a_quotation_mark_that_is_never_closed_swallows_no_rows(tmp_path, name, content):
+    """The rows after it vanished: three users were two, without an error."""
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content.encode()) if name.endswith(".gz") else content.encode())
+    with pytest.raises(DataError, match="ends within a quoted field"):
+        list(read_column(path, "m"))
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "\r\n", "\r", "\n\n"])
+def test_closed_quotation_marks_and_what_looks_like_the_end_are_values(tmp_path, ending):
+    path = tmp_path / "closed.csv"
+    for last in ('"b\n""c"""', 'b"', '""', "end of file\x1a", '"x\nend of file\x1a"'):
+        path.write_bytes(f"m,n\na,{last}\n{last},a{ending}".encode())
+        rows = [value for batch in read_column(path, "m") for value in batch.to_pylist()]
+        assert rows[0] == "a"
+        assert len(rows) == 2 + (ending == "\n\n")

@@ -24,6 +24,8 @@ Progress = Callable[[float], None]
 _BATCH_ROWS = 1 << 17
 _CSV_BLOCK_BYTES = 1 << 22
 _MOST_BLANK_BYTES = 1 << 20
+_END_OF_FILE = "end of file\x1a"
+"""Read after a CSV file: if it is not the last row, the file ends within a quoted field that swallowed rows."""
 
 
 def read_column(
@@ -78,15 +80,27 @@ def _csv_batches(path: Path, column: str, progress: Progress) -> Iterator[pa.Arr
         _check_column(column, _csv_reader(path, pa.py_buffer(only_header + b"\n")).schema.names, path)
         return
     with _open_csv(path, start) as (_, reader):
-        _check_column(column, reader.schema.names, path)
+        names = reader.schema.names
+        _check_column(column, names, path)
     text_only = pa.csv.ConvertOptions(
         include_columns=[column], column_types={column: pa.string()}, strings_can_be_null=True, null_values=[""]
     )
     size = path.stat().st_size
-    with _open_csv(path, start, text_only) as (raw, reader):
+    last_line = _delimiter(path).join([_END_OF_FILE] * len(names)).encode()
+    last = pa.array([], type=pa.string())
+    with _open_csv(path, start, text_only, last_line) as (raw, reader):
         for batch in reader:
             progress(min(1.0, raw.tell() / size))
-            yield batch.column(0)
+            if len(batch):
+                yield last
+                last = batch.column(0)
+    if not len(last) or last[-1].as_py() != _END_OF_FILE:
+        raise DataError(
+            f"{path} ends within a quoted field: a quotation mark that opens one is never closed, so the rows after it "
+            "are lost in that field. Close it.",
+            path=str(path),
+        )
+    yield last[:-1]
 
 
 def _header(path: Path) -> tuple[int, bytes | None]:
@@ -104,10 +118,38 @@ def _header(path: Path) -> tuple[int, bytes | None]:
 
 
 @contextmanager
-def _open_csv(path: Path, start: int, convert: pa.csv.ConvertOptions | None = None) -> Iterator[tuple[Any, Any]]:
-    """The raw file, which knows how far it is read, and a reader of batches on top of it."""
+def _open_csv(
+    path: Path, start: int, convert: pa.csv.ConvertOptions | None = None, last_line: bytes = b""
+) -> Iterator[tuple[Any, Any]]:
+    """The raw file, which knows how far it is read, and a reader of batches of it and of a last line, if given."""
     with pa.OSFile(str(path)) as raw, pa.input_stream(raw, compression=_compression(path)) as stream:
-        yield raw, _csv_reader(path, stream, start, convert)
+        yield raw, _csv_reader(path, _WithLastLine(stream, last_line) if last_line else stream, start, convert)
+
+
+class _WithLastLine:
+    """A stream of lines and one line more, which a reader finds as a row of its own unless a quoted field holds it."""
+
+    closed = False
+
+    def __init__(self, stream: Any, line: bytes) -> None:
+        self._stream, self._line, self._ended, self._last = stream, line, False, b"\n"
+
+    def read(self, size: int) -> bytes:
+        """As many bytes as asked for, until the end: Arrow stops at a block that is just the second half of CR LF."""
+        content = b""
+        while len(content) < size and not self._ended:
+            more = self._stream.read(size - len(content))
+            content += more
+            self._last = more[-1:] or self._last
+            if not more:
+                self._ended = True
+                self._line = self._line if self._last in (b"\n", b"\r") else b"\n" + self._line
+        rest = size - len(content)
+        content, self._line = content + self._line[:rest], self._line[rest:]
+        return content
+
+    def close(self) -> None:
+        self.closed = True
 
 
 def _csv_reader(path: Path, stream: Any, start: int = 0, convert: pa.csv.ConvertOptions | None = None) -> Any:
@@ -115,10 +157,14 @@ def _csv_reader(path: Path, stream: Any, start: int = 0, convert: pa.csv.Convert
         stream,
         read_options=pa.csv.ReadOptions(block_size=_CSV_BLOCK_BYTES, skip_rows=start),
         parse_options=pa.csv.ParseOptions(
-            delimiter="\t" if ".tsv" in path.suffixes else ",", newlines_in_values=True, ignore_empty_lines=False
+            delimiter=_delimiter(path), newlines_in_values=True, ignore_empty_lines=False
         ),
         convert_options=convert,
     )
+
+
+def _delimiter(path: Path) -> str:
+    return "\t" if ".tsv" in path.suffixes else ","
 
 
 def _compression(path: Path) -> str | None:
