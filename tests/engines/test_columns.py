@@ -10,6 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from shuffledp.domain import Categories, Numbered
+from shuffledp.engines import columns
 from shuffledp.engines.columns import read_column
 from shuffledp.engines.encoding import count_bits, count_categories, distinct_values
 from shuffledp.errors import DataError, DomainError, ParameterError
@@ -235,3 +236,15 @@ def test_closed_quotation_marks_and_what_looks_like_the_end_are_values(tmp_path,
         rows = [value for batch in read_column(path, "m") for value in batch.to_pylist()]
         assert rows[0] == "a"
         assert len(rows) == 2 + (ending == "\n\n")
+
+
+@pytest.mark.parametrize("block", [48, 51, 64])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_quoted_line_breaks_survive_the_ends_of_blocks(tmp_path, monkeypatch, block, end):
+    """Arrow lost the line feed of a quoted CR LF that lay across two blocks, and with it the category."""
+    monkeypatch.setattr(columns, "_CSV_BLOCK_BYTES", block)
+    path = tmp_path / "blocks.csv"
+    for before in range(block):
+        values = ["x" * (before % 7), "l\r\nm", "x" * (before // 7), *["l\r\nm"] * 9, "a"]
+        path.write_bytes(end.join(["m,n", *(f'"{value}",1' for value in values), ""]).encode())
+        assert [each or "" for batch in read_column(path, "m") for each in batch.to_pylist()] == values

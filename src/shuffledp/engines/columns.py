@@ -133,10 +133,11 @@ class _WithLastLine:
 
     def __init__(self, stream: Any, line: bytes) -> None:
         self._stream, self._line, self._ended, self._last = stream, line, False, b"\n"
+        self._held = b""
 
     def read(self, size: int) -> bytes:
-        """As many bytes as asked for, until the end: Arrow stops at a block that is just the second half of CR LF."""
-        content = b""
+        """At most so many bytes, never ending between CR and LF: Arrow would lose that LF, even in a quoted field."""
+        content, self._held = self._held, b""
         while len(content) < size and not self._ended:
             more = self._stream.read(size - len(content))
             content += more
@@ -146,6 +147,8 @@ class _WithLastLine:
                 self._line = self._line if self._last in (b"\n", b"\r") else b"\n" + self._line
         rest = size - len(content)
         content, self._line = content + self._line[:rest], self._line[rest:]
+        if len(content) > 1 and content.endswith(b"\r"):
+            content, self._held = content[:-1], b"\r"
         return content
 
     def close(self) -> None:
