@@ -321,6 +321,38 @@ def test_a_backup_is_restored_into_an_empty_directory_alone(collection, work, re
         undecided_tasks(work, tasks)
 
 
+@pytest.mark.parametrize("name", ["ledger.db", "analyzer.db"])
+def test_a_directory_with_an_unused_database_is_left_as_it_is(collection, work, release, new_batch, restored, name):
+    release(new_batch())
+    back_up(work, collection.folder / "backup")
+    target = collection.folder / "restored"
+    target.mkdir()
+    (target / name).touch()
+    with pytest.raises(DataError, match="is not empty"):
+        restored(collection.folder / "backup")
+    (target / name).unlink()
+    restored(collection.folder / "backup")
+
+
+def test_files_of_a_backup_that_are_no_releases(collection, work, release, new_batch, restored):
+    """What is not named like a release is left out; a pipe named like one would never end."""
+    batch = new_batch()
+    release(batch)
+    backup = collection.folder / "backup"
+    back_up(work, backup)
+    os.mkfifo(backup / "releases" / "abc")
+    (backup / "releases" / f"{'a' * 64}.exe").touch()
+    (backup / "releases" / "a\n..json").mkdir()
+    settings = restored(backup)
+    assert published(settings.work) == published(work)
+    shutil.rmtree(settings.work)
+    page = backup / "releases" / f"{batch.task.id.hex()}.html"
+    page.unlink()
+    os.mkfifo(page)
+    with pytest.raises(DataError, match="no regular file"):
+        restored(backup)
+
+
 def test_killed_while_restoring(collection, work, release, new_batch, restored, monkeypatch):
     """At every file: the analyzer does not start in what is there then."""
 

@@ -239,6 +239,16 @@ def test_a_socket_that_cannot_be_made_does_not_stop_the_server(collection, serve
     assert [record.msg for record in caplog.records].count("operator-unavailable") == 1
 
 
+def test_a_socket_that_cannot_be_removed_does_not_keep_the_server_from_stopping(collection, serve):
+    here = serve()
+    path = collection.folder / "work" / SOCKET
+    path.unlink()
+    path.mkdir()
+    here.close()
+    here.close = lambda: None
+    collection.open().close()  # the directory was let go of
+
+
 def test_answers_that_are_none(collection):
     work = collection.folder / "work"
     for content, error in ((b"hello", DataError), (b'{"title": "no"}', RefusedError), (b"", UnreachableError)):

@@ -1,6 +1,7 @@
 """Batches as they arrive: in any order, again and again, at the same time, after a restart, with a broken disk."""
 
 import random
+import shutil
 import sqlite3
 import threading
 
@@ -162,3 +163,50 @@ def test_a_newer_version_of_the_file_is_refused(collection):
         connection.execute("PRAGMA user_version = 9")
     with pytest.raises(DataError, match="version 9"):
         Batches(collection.folder / "work")
+
+
+def lose_folder(folder):
+    shutil.rmtree(folder)
+
+
+def lose_manifest(folder):
+    (folder / "manifest").unlink()
+
+
+def damage_manifest(folder):
+    (folder / "manifest").write_bytes(b"junk")
+
+
+@pytest.mark.parametrize("harm", [lose_folder, lose_manifest, damage_manifest])
+@pytest.mark.parametrize("restarted", [False, True], ids=["running", "restarted"])
+def test_a_manifest_that_is_lost_is_taken_again(collection, batch, harm, restarted):
+    work, task_id = collection.folder / "work", batch.task.id
+    batches = Batches(work)
+    batches.put_manifest(batch.manifest, batch.signed)
+    batches.put_chunk(task_id, 0, batch.chunks[0])
+    harm(work / "batches" / task_id.hex())
+    if restarted:
+        batches.close()
+        batches = Batches(work)
+        assert batches.count_missing(task_id) == len(batch.chunks)
+        assert batches.missing(task_id, 2) == [0, 1]
+    assert batches.put_manifest(batch.manifest, batch.signed) is Outcome.SAME
+    assert batches.missing(task_id, 1) == ([0] if harm is lose_folder else [1])
+    for place, chunk in enumerate(batch.chunks):
+        batches.put_chunk(task_id, place, chunk)
+    assert batches.get(task_id).state is BatchState.COMPLETE
+    assert b"".join(file.read_bytes() for file, _ in batches.chunk_files(task_id)) == b"".join(batch.chunks)
+    batches.close()
+
+
+def test_a_batch_whose_folder_is_lost_can_be_given_up(collection, batch):
+    work, task_id = collection.folder / "work", batch.task.id
+    batches = Batches(work)
+    batches.put_manifest(batch.manifest, batch.signed)
+    batches.close()
+    lose_folder(work / "batches" / task_id.hex())
+    batches = Batches(work)
+    batches.give_up(task_id, "lost")
+    assert batches.get(task_id).state is BatchState.REFUSED
+    assert batches.count_missing(task_id) == 0
+    batches.close()

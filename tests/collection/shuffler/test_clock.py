@@ -1,6 +1,7 @@
 """A system clock that jumps closes and destroys no round."""
 
 import logging
+import os
 import time
 
 import pytest
@@ -163,11 +164,21 @@ class TestRestart:
             b'{"boot": "first", "wall": "x", "steady": null}',
             b'{"boot": "first", "wall": NaN, "steady": 0.0}',
             b'{"boot": "first", "wall": Infinity, "steady": 0.0}',
+            b'{"boot": "first", "wall": 1%s, "steady": 0.0}' % (b"0" * 400),
+            b'{"boot": "first", "wall": 1e15, "steady": 0.0}',
+            b'{"boot": "before", "wall": 1e300, "steady": 0.0}',
+            b'{"boot": "first", "wall": -1e15, "steady": 0.0}',
+            b'{"boot": "first", "wall": 1700000000.0, "steady": -1e15}',
             b"\xff" * 9000,
         ],
     )
     def test_with_a_file_that_is_no_good(self, machine, tmp_path, content):
         (tmp_path / ".clock").write_bytes(content)
+        assert machine.clock(tmp_path / ".clock")() == machine.wall()
+
+    def test_with_a_pipe_in_place_of_the_file(self, machine, tmp_path):
+        """Whoever opened it would wait for ever."""
+        os.mkfifo(tmp_path / ".clock")
         assert machine.clock(tmp_path / ".clock")() == machine.wall()
 
     def test_where_nothing_can_be_written(self, machine, tmp_path):

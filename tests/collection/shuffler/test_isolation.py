@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from shuffledp.collection.store.interface import Incoming, RoundState, StoreError
+from shuffledp.collection.store.interface import Incoming, Outcome, RoundState, StoreError
 from shuffledp.collection.store.sqlite import SqliteStore
 
 
@@ -123,7 +123,11 @@ def test_enrolment_does_not_stop_the_start_for_a_damaged_round(place, serve):
     assert status(again, form).error is not None
 
 
-@pytest.mark.parametrize("harm", [delete, replace, lambda file: delete(file.with_name(file.name + "-wal"))])
+def of_log(harm):
+    return lambda file: harm(file.with_name(file.name + "-wal"))
+
+
+@pytest.mark.parametrize("harm", [delete, replace, empty, of_log(delete), of_log(empty), of_log(cut)])
 def test_a_file_that_is_deleted_in_use_is_noticed_at_the_next_report(place, serve, until, logged, harm):
     """A report that went to a deleted file is not acknowledged."""
     bad, good = place.task(users=3), place.task(users=3)
@@ -133,6 +137,33 @@ def test_a_file_that_is_deleted_in_use_is_noticed_at_the_next_report(place, serv
     assert here.post(bad, place.report(bad)).status_code == 503
     assert here.post(good, place.report(good)).status_code == 201
     assert str(file_of(place, bad)) in status(here, bad).error
+
+
+def test_what_lies_in_the_place_of_a_new_round_harms_no_other(place, serve, until, logged):
+    bad, good = place.task(users=3, name="bad"), place.task(users=3, name="good")
+    fill(place, good, 1)
+    overwrite(file_of(place, bad))
+    here = serve()
+    assert here.post(good, place.report(good)).status_code == 201
+    assert here.post(bad, place.report(bad)).status_code == 404
+    (told,) = logged("task-refused")
+    assert str(file_of(place, bad)) in told["reason"]
+    file_of(place, bad).unlink()
+    until(lambda: here.post(bad, place.report(bad)).status_code == 201)
+
+
+def test_a_long_round_is_not_taken_for_truncated(place):
+    """The log is written to the database, and begun anew, many times."""
+    store = SqliteStore(place.folder / "store")
+    task_id = bytes(32)
+    store.open_round(task_id, maximum=10**6, tokens=False)
+    store._round(task_id).connection.execute("PRAGMA wal_autocheckpoint = 10")
+    for number in range(300):
+        (outcome,) = store.accept([Incoming(task_id, number.to_bytes(16, "big"), os.urandom(3000))])
+        assert outcome is Outcome.NEW
+    assert store.survey().rounds[task_id].error is None
+    assert store.close_round(task_id) == 300
+    store.close()
 
 
 def test_a_file_that_is_deleted_in_use_is_noticed_without_a_report(place, serve, until, logged):

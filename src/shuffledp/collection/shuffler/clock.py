@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
+from shuffledp.collection.files import open_regular
 from shuffledp.collection.service.logs import event
 from shuffledp.collection.service.metrics import Metrics
 
@@ -30,6 +31,8 @@ _DISAGREEMENT_SECONDS = 30.0
 _LOG_SECONDS = 10.0
 _READ_SECONDS, _READ_ATTEMPTS = 0.5, 3
 _STATE_BYTES = 4096
+_LATEST = 253_402_300_799.0
+"""The end of the year 9999: a saved time beyond it is damaged."""
 
 
 def boot_seconds() -> float:
@@ -173,9 +176,9 @@ class RoundClock:
         if self._state is None or self._boot is None:
             return None
         try:
-            with self._state.open("rb") as file:
+            with open_regular(self._state) as file:
                 document = json.loads(file.read(_STATE_BYTES))
             boot, wall, steady = document["boot"], float(document["wall"]), float(document["steady"])
-        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return None
-        return (boot, wall, steady) if math.isfinite(wall) and math.isfinite(steady) else None
+        return (boot, wall, steady) if 0 <= wall <= _LATEST and 0 <= steady <= _LATEST else None
