@@ -75,6 +75,7 @@ class TaskBook:
         self._folder, self._authors, self._shuffler = WatchedFolder(folder), tuple(authors), shuffler
         self._tasks: dict[str, KnownTask] = {}
         self._waiting: dict[str, _Waiting] = {}
+        self._files: dict[str, Path] = {}
         self.refused: list[RefusedFile] = []
         """The files that were left out at the start."""
 
@@ -105,6 +106,12 @@ class TaskBook:
         self._folder.follow(self._read)
         log_refused(self._admit_waiting(admit))
 
+    def postpone(self, known: KnownTask, reason: str) -> None:
+        """Serve a task no longer, for the start: it is asked for again with every ``refresh``."""
+        del self._tasks[known.name]
+        self._waiting[known.name] = _Waiting(self._files[known.name], known, reason)
+        log_refused([RefusedFile(self._files[known.name], reason)])
+
     def _read(self, path: Path) -> None:
         known = load_task(path, self._authors, self._shuffler)
         if known.name not in self._tasks and known.name not in self._waiting:
@@ -123,7 +130,7 @@ class TaskBook:
                 waiting.complaint = reason
                 continue
             del self._waiting[name]
-            self._tasks[name] = waiting.known
+            self._tasks[name], self._files[name] = waiting.known, waiting.file
             closes = waiting.known.task.closes.isoformat()
             event("task", task=name, closes=closes, report_bytes=waiting.known.size)
         return refused

@@ -245,7 +245,10 @@ class RoundKeeper:
     def open_rounds(self) -> None:
         """Open the rounds of all tasks that are known; for the start, before requests come."""
         for known in self._book:
-            self._open(known)
+            try:
+                self._open(known)
+            except DamagedRoundError as error:  # the others go on
+                self._book.postpone(known, str(error))
 
     def start(self) -> None:
         """Begin to look after rounds, in the running event loop."""

@@ -171,7 +171,7 @@ class SqliteStore:
                 check_tokens(known.state, known.tokens, tokens)
                 return
             file = self._file(task_id)
-            connection = connect(file, SQLITE_ROUND, create=True, alone=True, log_pages=_LOG_PAGES)
+            connection = _create_file(file)
             try:
                 if _count(connection):  # a file that was made just before the process ended is empty
                     raise StoreError(f"{file} has reports of a round that index.db does not know; restore index.db.")
@@ -412,6 +412,18 @@ def _refuse_lost_index(folder: Path) -> None:
         raise StoreError(f"{folder} has reports but no index.db, which says whose they are; restore it.")
 
 
+def _create_file(file: Path) -> sqlite3.Connection:
+    """Make the file of a new round; a DamagedRoundError if something is in its place that cannot be used."""
+    try:
+        return connect(file, SQLITE_ROUND, create=True, alone=True, log_pages=_LOG_PAGES)
+    except sqlite3.Error as error:
+        if is_locked(error) or not is_confined(error):
+            raise
+        raise DamagedRoundError(
+            f"The round cannot be opened: {file}, which index.db does not know, cannot be used: {error}. Remove it."
+        ) from None
+
+
 def _open_file(here: _Round) -> None:
     """Open the file of a round that collects, or see that there is one for a round that is closed."""
     if here.state is RoundState.COLLECTING:
@@ -464,6 +476,7 @@ def _isolated(here: _Round) -> Iterator[None]:
 def _accept_isolated(here: _Round, reports: Sequence[Incoming]) -> list[Outcome]:
     """Accept reports of one round; UNAVAILABLE if its file fails, for whatever reason that is not the whole disk's."""
     unavailable = [Outcome.UNAVAILABLE] * len(reports)
+    _check_files(here)  # a log that was truncated has its old length again after the next report
     if here.damaged:
         return unavailable
     try:

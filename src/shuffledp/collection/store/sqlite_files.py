@@ -140,29 +140,38 @@ def _code(error: Exception) -> int:
 
 
 class FileIdentity:
-    """Notices that a database was deleted or replaced while a connection still writes to the file it was."""
+    """Notices that a database was deleted, replaced or truncated while a connection still writes to the file it was.
+
+    SQLite shortens neither file while the connection is open: the database is never vacuumed, and its log is reused.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file, self._log = file, file.with_name(f"{file.name}-wal")
-        self._of_file, self._of_log = _identity(file), _identity(self._log)
+        self._of_file, self._size = _identity(file)
+        self._of_log, self._log_size = _identity(self._log)
 
     def check(self) -> None:
-        """A DamagedFileError if the names lead to other files than at first, or to none."""
-        if _identity(self._file) != self._of_file:
+        """A DamagedFileError if the names lead to other files than at first, to shorter ones, or to none."""
+        of_file, size = _identity(self._file)
+        if of_file != self._of_file:
             raise DamagedFileError("was deleted or replaced while it was in use")
-        of_log = _identity(self._log)
+        of_log, log_size = _identity(self._log)
         if self._of_log is None:
             self._of_log = of_log  # SQLite makes it when it first writes, and keeps it while the connection is open
         elif of_log != self._of_log:
             raise DamagedFileError("lost its write-ahead log while it was in use")
+        if size < self._size or log_size < self._log_size:
+            raise DamagedFileError("was truncated while it was in use")
+        self._size, self._log_size = size, log_size
 
 
-def _identity(file: Path) -> tuple[int, int] | None:
+def _identity(file: Path) -> tuple[tuple[int, int] | None, int]:
+    """Which file a name leads to, if any, and its size."""
     try:
         status = file.stat()
     except FileNotFoundError:
-        return None
-    return status.st_dev, status.st_ino
+        return None, 0
+    return (status.st_dev, status.st_ino), status.st_size
 
 
 class DiskReserve:
