@@ -6,11 +6,12 @@ SQLite file says how far each batch is. Everything can be sent again without har
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -137,6 +138,7 @@ class Batches:
             known = self.get(task_id)
             if known is not None:
                 if known.manifest == digest(content):
+                    self._mend_manifest(known, content)
                     return Outcome.SAME
                 return Outcome.GONE if known.state.is_final else Outcome.CONFLICT
             folder = self._folder / task_id.hex()
@@ -149,6 +151,20 @@ class Batches:
                 (task_id, BatchState.RECEIVING.value, digest(content), len(manifest.chunks)),
             )
             return Outcome.NEW
+
+    def _mend_manifest(self, known: Batch, content: bytes) -> None:
+        """Keep the manifest of an unfinished batch again if it was lost on the disk."""
+        if known.state.is_final:
+            return
+        self._manifests.pop(known.task_id, None)
+        with suppress(FileNotFoundError):
+            self.manifest(known.task_id)
+            return
+        folder = self._folder / known.task_id.hex()
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _write(folder / _MANIFEST, content)
+        sync_folder(self._folder)
+        self._missing.pop(known.task_id, None)
 
     def put_chunk(self, task_id: bytes, index: int, content: bytes) -> Outcome:
         """Keep a chunk, durably, if it is what the manifest says."""
@@ -190,10 +206,13 @@ class Batches:
         return [_batch(row) for row in rows]
 
     def manifest(self, task_id: bytes) -> Manifest:
-        """The manifest of a batch that is not yet finished."""
+        """The manifest of a batch that is not yet finished; FileNotFoundError if it is lost or damaged."""
         with self._lock:
             if task_id not in self._manifests:
-                content = (self._folder / task_id.hex() / _MANIFEST).read_bytes()
+                path = self._folder / task_id.hex() / _MANIFEST
+                content, known = path.read_bytes(), self.get(task_id)
+                if known is None or known.manifest != digest(content):
+                    raise FileNotFoundError(errno.ENOENT, "The manifest of the batch is damaged", str(path))
                 self._manifests[task_id] = Manifest.unverified(content)
             return self._manifests[task_id]
 
@@ -207,14 +226,22 @@ class Batches:
             known = self.get(task_id)
             if known is None or known.state is not BatchState.RECEIVING:
                 return []
-            return sorted(self._missing_of(task_id))[:most]
+            return sorted(self._missing_or_all(known))[:most]
 
     def count_missing(self, task_id: bytes) -> int:
         """How many chunks are not here yet; 0 of a batch that is complete or unknown."""
         with self._lock:
             known = self.get(task_id)
-            receiving = known is not None and known.state is BatchState.RECEIVING
-            return len(self._missing_of(task_id)) if receiving else 0
+            if known is None or known.state is not BatchState.RECEIVING:
+                return 0
+            return len(self._missing_or_all(known))
+
+    def _missing_or_all(self, known: Batch) -> Collection[int]:
+        """As ``_missing_of``; all chunks if the manifest is lost, which the shuffler sends again before them."""
+        try:
+            return self._missing_of(known.task_id)
+        except FileNotFoundError:
+            return range(known.chunks)
 
     def _missing_of(self, task_id: bytes) -> set[int]:
         with self._lock:
@@ -290,7 +317,7 @@ class Batches:
                 for file in folder.glob(".*"):
                     file.unlink(missing_ok=True)
         for batch in self.all():
-            if batch.state is BatchState.RECEIVING and not self._missing_of(batch.task_id):
+            if batch.state is BatchState.RECEIVING and not self.count_missing(batch.task_id):
                 self._advance(batch.task_id, BatchState.RECEIVING, BatchState.COMPLETE)
 
     def _chunk_file(self, task_id: bytes, index: int) -> Path:
