@@ -10,6 +10,7 @@ whether it was released: if so it is entered as spent, and no batch of it is eve
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -18,6 +19,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from shuffledp.collection.analyzer.agreement import LEDGER, RELEASES, check_agreement
 from shuffledp.collection.analyzer.directory import Marker, check_initialized, is_used, read_marker
@@ -25,6 +27,7 @@ from shuffledp.collection.analyzer.ledger import Ledger, entries_in
 from shuffledp.collection.analyzer.publishing import RELEASE_FORMS, Releases
 from shuffledp.collection.analyzer.receiving import BATCH_STATES, BatchState, batches_in, settle, sync_folder
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
+from shuffledp.collection.files import open_regular
 from shuffledp.collection.service.folders import FolderLock, check_folder, make_private
 from shuffledp.collection.task import Task
 from shuffledp.errors import DataError, OutputError
@@ -32,6 +35,7 @@ from shuffledp.errors import DataError, OutputError
 __all__ = ["Backup", "back_up", "restore", "undecided_tasks"]
 
 _WAIT_SECONDS = 60.0
+_RELEASE = re.compile(rf"[0-9a-f]{{64}}\.({'|'.join(RELEASE_FORMS)})")
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,8 @@ def _marker_of(backup: Path) -> Marker:
 
 def _restore(backup: Path, work: Path, marker: Marker, count: Callable[[Ledger], None]) -> None:
     """The marker of a backup comes first and is replaced last: killed in between, the analyzer does not start."""
-    if read_marker(work) is not None or is_used(work):
+    here = any(os.path.lexists(work / name) for name in (LEDGER, BATCH_STATES))
+    if here or read_marker(work) is not None or is_used(work):
         raise DataError(f"{work} is not empty; a backup is restored into an empty directory.", path=str(work))
     marker.write(work)
     for name in (LEDGER, BATCH_STATES):
@@ -183,7 +188,8 @@ def _restore(backup: Path, work: Path, marker: Marker, count: Callable[[Ledger],
             _copy_file(backup / name, work / name, mode=0o600)
     (work / RELEASES).mkdir(exist_ok=True)
     for file in sorted((backup / RELEASES).glob("[0-9a-f]*")):
-        _copy_file(file, work / RELEASES / file.name, mode=0o666)
+        if _RELEASE.fullmatch(file.name):
+            _copy_file(file, work / RELEASES / file.name, mode=0o666)
     sync_folder(work / RELEASES)
     ledger = Ledger(work / LEDGER)
     try:
@@ -201,10 +207,17 @@ def _count(ledger: Ledger, counted: list[Task], tasks: AnalyzerTasks) -> None:
 
 def _copy_file(source: Path, target: Path, *, mode: int = 0o600) -> None:
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    with source.open("rb") as content, os.fdopen(descriptor, "wb") as copy:
+    with os.fdopen(descriptor, "wb") as copy, _open_source(source) as content:
         shutil.copyfileobj(content, copy)
         copy.flush()
         os.fsync(copy.fileno())
+
+
+def _open_source(source: Path) -> BinaryIO:
+    try:
+        return open_regular(source)
+    except OSError as error:
+        raise DataError(f"Cannot read {source}: {error.strerror or error}.", path=str(source)) from None
 
 
 def _sync(file: Path) -> None:
