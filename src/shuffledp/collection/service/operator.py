@@ -80,7 +80,8 @@ class OperatorServer:
         """Listen no more."""
         if self._server is not None:
             self._server.close()
-            self._path.unlink(missing_ok=True)
+            with suppress(OSError):  # of a disk that became read-only: stopping goes on
+                self._path.unlink(missing_ok=True)
 
     async def _show(self, request: Request) -> Answer:
         exact = request.query_params.get("exact") == "true"
