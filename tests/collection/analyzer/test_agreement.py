@@ -4,6 +4,7 @@ import json
 import logging
 import shutil
 import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -249,6 +250,16 @@ def test_a_damaged_file_is_said_in_one_line(collection, work, release, new_batch
     (work / name).write_bytes(b"not a database at all" * 100)
     for restore in (False, True):
         with pytest.raises(DataError, match=f"{name} cannot be read.*restore it"):
+            collection.open(restore_from_releases=restore)
+
+
+def test_a_state_that_no_batch_has_is_said_in_one_line(collection, work, release, new_batch):
+    release(new_batch())
+    with closing(sqlite3.connect(work / "analyzer.db")) as connection:
+        connection.execute("UPDATE batches SET state = 'unheard of'")
+        connection.commit()
+    for restore in (False, True):
+        with pytest.raises(DataError, match=r"analyzer.db is damaged.*restore it"):
             collection.open(restore_from_releases=restore)
 
 

@@ -155,6 +155,8 @@ def test_a_ledger_that_is_gone_is_noticed_before_the_first_release(collection, w
         if truncate:
             (work / "ledger.db").touch()
         refuse_to_start(collection, r"There is no ledger .*restore")
+        with pytest.raises(DataError, match=r"There is no ledger .*restore the backup"):
+            collection.open(restore_from_releases=True)  # there is nothing to restore it from
 
 
 @pytest.mark.parametrize(

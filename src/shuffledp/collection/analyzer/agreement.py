@@ -92,8 +92,15 @@ def check_agreement(work: Path) -> set[bytes]:
     if lost := kept.not_known():
         raise DataError(f"{work / 'analyzer.db'} lacks {len(lost):,} of the batches that are here or were: {_HOW}.")
     if not has_ledger(work):
-        raise DataError(f"There is no ledger {work / LEDGER}, so that the budget would start anew: {_HOW}.")
+        raise DataError(_no_ledger(work))
     return set(kept.released - kept.published)
+
+
+def _no_ledger(work: Path) -> str:
+    return (
+        f"There is no ledger {work / LEDGER}, and no release that tells what was in it, so that the budget would start "
+        "anew: restore the backup of the whole folder."
+    )
 
 
 def has_ledger(work: Path) -> bool:
@@ -111,6 +118,8 @@ def restore_from_releases(work: Path, tasks: AnalyzerTasks) -> None:
     kept = _Kept.in_folder(work)
     _refuse_contradictory(kept, work)
     lost = kept.not_entered()
+    if not lost and not has_ledger(work):
+        raise DataError(_no_ledger(work))
     documents = {task: _document(Releases.file_in(work / RELEASES, task, "json")) for task in lost & kept.published}
     needed = {task: _task(tasks, task) for task in lost | (kept.not_known() & kept.chunks)}
     ledger = Ledger(work / LEDGER)

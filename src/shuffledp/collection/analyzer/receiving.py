@@ -345,7 +345,10 @@ def batches_in(folder: Path) -> dict[bytes, Batch]:
         raise DataError(f"{path} cannot be read ({error}): restore it from the backup.", path=str(path)) from None
     finally:
         connection.close()
-    return {row[0]: _batch(row) for row in rows}
+    try:
+        return {row[0]: _batch(row) for row in rows}
+    except ValueError as error:
+        raise DataError(f"{path} is damaged ({error}): restore it from the backup.", path=str(path)) from None
 
 
 def tasks_with_chunks(folder: Path) -> set[bytes]:
