@@ -152,6 +152,29 @@ def test_what_lies_in_the_place_of_a_new_round_harms_no_other(place, serve, unti
     until(lambda: here.post(bad, place.report(bad)).status_code == 201)
 
 
+def test_a_round_that_cannot_be_deleted_harms_no_other(place, serve):
+    bad, good = place.task(users=3, name="bad"), place.task(users=3, name="good")
+    fill(place, bad, 5)
+    delete(file_of(place, bad))
+    (file_of(place, bad) / "directory").mkdir(parents=True)
+    here = serve()
+    with pytest.raises(StoreError, match="Is a directory"):
+        here.shuffler.keeper.abandon(bad.task_id.hex())
+    with pytest.raises(StoreError, match="Is a directory"):  # it is not said to be done
+        here.shuffler.keeper.abandon(bad.task_id.hex())
+    here.close()
+    here.close = lambda: None
+    again = serve()
+    assert again.post(good, place.report(good)).status_code == 201
+    record = again.shuffler.store.survey().rounds[bad.task_id]
+    assert record.state is RoundState.ABANDONED
+    assert str(file_of(place, bad)) in record.error
+    (file_of(place, bad) / "directory").rmdir()
+    file_of(place, bad).rmdir()
+    again.shuffler.keeper.abandon(bad.task_id.hex())
+    assert again.shuffler.store.survey().rounds[bad.task_id].error is None
+
+
 def test_a_long_round_is_not_taken_for_truncated(place):
     """The log is written to the database, and begun anew, many times."""
     store = SqliteStore(place.folder / "store")

@@ -219,14 +219,15 @@ class RoundKeeper:
         raise StoreError(f"There is no round {task!r} in this store; a round is named by its task's id in hexadecimal.")
 
     def _give_up(self, task_id: bytes, record: RoundRecord, to: RoundState) -> None:
-        if not check_give_up(record.state, to):
-            return
+        is_new = check_give_up(record.state, to)
         deadline = time.monotonic() + _CLAIM_SECONDS
         while True:
             with self._store.claim(task_id) as mine:
                 if mine:
                     self._store.give_up(task_id, to)
                     self._releaser.clean(task_id.hex())
+                    if not is_new:
+                        return
                     if to is RoundState.CANCELLED:
                         event("cancelled", level=logging.WARNING, task=task_id.hex(), reports=record.reports)
                     else:

@@ -7,6 +7,7 @@ its reports get UNAVAILABLE, its survey names the file, and the other rounds go 
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import time
@@ -144,7 +145,7 @@ class SqliteStore:
             here.stored = stored
             self._rounds[task_id] = here
             if not kept:
-                remove(here.file)  # the process ended between saying so and doing it
+                _remove_again(here)  # the process ended between saying so and doing it
                 continue
             try:
                 _open_file(here)
@@ -326,6 +327,9 @@ class SqliteStore:
         with here.lock, sqlite_failures("Cannot give up the round"):
             if check_give_up(here.state, to):
                 self._discard(here, to)
+            else:
+                remove(here.file)  # that may have failed the last time
+                here.error = None
         self._share_cache()
 
     def _discard(self, here: _Round, state: RoundState) -> None:
@@ -410,6 +414,15 @@ def _refuse_damaged_rounds(folder: Path) -> None:
 def _refuse_lost_index(folder: Path) -> None:
     if not (folder / "index.db").exists() and any(folder.glob("round-*.db")):
         raise StoreError(f"{folder} has reports but no index.db, which says whose they are; restore it.")
+
+
+def _remove_again(here: _Round) -> None:
+    """Delete what is left of a finished round; if that fails, the round says so, and the others go on."""
+    try:
+        remove(here.file)
+    except OSError as error:
+        here.error = f"The reports of round {here.task_id.hex()} cannot be deleted: {error}. Delete {here.file}."
+        here.failed_at = math.inf  # it is not tried again by itself
 
 
 def _create_file(file: Path) -> sqlite3.Connection:
