@@ -31,7 +31,7 @@ class ColumnCounts:
     examples: list[str] = field(default_factory=list)
     """A few values outside the domain."""
     markers: list[str] = field(default_factory=list)
-    """A few of them that look like missing ones, such as NA."""
+    """All of them that look like missing ones, such as NA."""
 
     @property
     def users(self) -> int:
@@ -41,9 +41,10 @@ class ColumnCounts:
     def add_outside(self, value: str, rows: int) -> None:
         """So many rows hold a value outside the domain."""
         self.outside += rows
-        for kept in (self.examples, self.markers) if looks_missing(value) else (self.examples,):
-            if len(kept) < _SHOWN and value not in kept:
-                kept.append(value)
+        if len(self.examples) < _SHOWN and value not in self.examples:
+            self.examples.append(value)
+        if looks_missing(value) and value not in self.markers:  # a few dozen at most: they are listed for --missing
+            self.markers.append(value)
 
 
 def count_categories(
