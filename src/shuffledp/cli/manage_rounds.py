@@ -180,7 +180,7 @@ def _only_role(config: Path | None) -> Server:
         try:
             tables = tomllib.loads(config.read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            tables = {each.value: {} for each in Server}
+            return Server.shuffler  # whoever reads the settings next says what is wrong with the file
         if len(roles := [each for each in Server if each.value in tables]) == 1:
             return roles[0]
     raise ParameterError("Say which server is meant: --role shuffler or --role analyzer.")

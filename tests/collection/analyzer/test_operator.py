@@ -283,3 +283,5 @@ def test_which_server_is_meant(collection, serve, rounds, capsys):
         assert main._run(["rounds", "list", *words]) == 2
         assert "--role shuffler or --role analyzer" in capsys.readouterr().err
     assert rounds("list", "--role", "shuffler")[0] == 2
+    assert main._run(["rounds", "list", "--config", str(file.with_name("missing.toml"))]) != 0
+    assert "missing.toml" in capsys.readouterr().err
