@@ -117,7 +117,7 @@ def _exact_pair(noise: Binomial, first: int, last: int, cut: float) -> DiscreteP
     # outcome k is N = k - 1 with the user's token and N = k without it
     points = np.arange(first, last + 2, dtype=np.int64)
     with_user = noise.pmf(points - 1)
-    without_user = with_user * (1 + _ratio_less_one(noise, np.maximum(points, 1)))
+    without_user = with_user * _ratio(noise, np.maximum(points, 1))
     if first == 0:
         without_user[0] = noise.pmf(0)
     if last == noise.trials:
@@ -139,7 +139,7 @@ def _spread_pair(noise: Binomial, first: int, last: int, cut: float) -> Discrete
     with_user = np.zeros(len(nodes))
     with_user[1:] += mass * to_next
     with_user[:-1] += mass * (1 - to_next)
-    return DiscretePair(with_user, with_user * (1 + ratio), cut)
+    return DiscretePair(with_user, with_user * _ratio(noise, nodes), cut)
 
 
 def _ratio_less_one(noise: Binomial, k: NDArray[np.int64]) -> Floats:
@@ -148,6 +148,15 @@ def _ratio_less_one(noise: Binomial, k: NDArray[np.int64]) -> Floats:
     whole, rest = divmod(centre.numerator, centre.denominator)
     distance = (whole - k) + rest / centre.denominator
     result: Floats = distance / (k * float(noise.probability.complement))
+    return result
+
+
+def _ratio(noise: Binomial, k: NDArray[np.int64]) -> Floats:
+    """Pr[N = k] / Pr[N = k - 1], which is (n + 1 - k) q / (k (1 - q)), accurate near 1 and near 0."""
+    less_one = _ratio_less_one(noise, k)
+    odds = float(noise.probability) / float(noise.probability.complement)
+    small = np.maximum(noise.trials + 1 - k, 0) * (odds / k)
+    result: Floats = np.where(less_one > -0.5, 1 + less_one, small)
     return result
 
 

@@ -26,6 +26,7 @@ from shuffledp.privacy.guarantee import PrivacyLaw
 __all__ = ["CappedLaw", "Share", "chance_of_more"]
 
 _STEP = 1e-3
+_PRECISION = 1e-4  # relative, of the epsilon where the bound is least
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _UP = 1 + 1e-9  # for rounding: a mass is off by at most (shares + 5) 2^-53 for each message, below 4e-10 in all
 _NEGLIGIBLE = 1e-40
@@ -70,7 +71,8 @@ class CappedLaw:
         epsilon = min(epsilon, LARGEST_EPSILON)
         here = self._bound(epsilon)
         if self._bound(epsilon + _STEP) >= here:  # convex in e^epsilon: if it falls here, it fell before
-            here = min(here, self._bound(min(epsilon, self._best)))
+            best, least = self._best
+            here = least if epsilon >= best else max(here, least)
         return as_delta(here)
 
     def _bound(self, epsilon: float) -> float:
@@ -78,13 +80,25 @@ class CappedLaw:
         return (as_delta(self.law.delta_at(epsilon)) + exceeded) * (1 + 1e-14)
 
     @cached_property
-    def _best(self) -> float:
-        """Where the bound is least, by golden sections."""
-        low, high = 0.0, LARGEST_EPSILON
-        while high - low > 1e-7 * max(high, 1e-3):
-            left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-            low, high = (low, right) if self._bound(left) <= self._bound(right) else (left, high)
-        return low
+    def _best(self) -> tuple[float, float]:
+        """Where the bound is least, and what it is there: the least of what golden sections look at.
+
+        Few places are looked at, because a law may take long to compute. From e^epsilon = 1 / (users chance) on the
+        bound is above 1.
+        """
+        low, high = 0.0, min(LARGEST_EPSILON, max(0.0, -math.log(self.users * self.chance)))
+        seen = {place: self._bound(place) for place in (low, high)}
+        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+        while high - low > _PRECISION * max(high, _PRECISION):
+            for place in (left, right):
+                if place not in seen:
+                    seen[place] = self._bound(place)
+            if seen[left] <= seen[right]:
+                high, left, right = right, right - _GOLDEN * (right - low), left
+            else:
+                low, left, right = left, right, left + _GOLDEN * (high - left)
+        best = min(seen, key=seen.__getitem__)
+        return best, seen[best]
 
 
 @dataclass(frozen=True)

@@ -455,7 +455,8 @@ class _Curve:
             for gap in ((left, middle), (middle, right)):
                 heapq.heappush(gaps, (-off, *gap))
         nodes = np.array(sorted(found))
-        return np.exp(nodes * self.width), np.array([found[place] for place in nodes.tolist()])
+        deltas = np.array([found[place] for place in nodes.tolist()])
+        return np.exp(nodes * self.width), np.minimum.accumulate(deltas)  # what holds at a smaller epsilon holds here
 
     def _delta(self, epsilon: float) -> float:
         return as_delta(self.law.delta_at(epsilon))

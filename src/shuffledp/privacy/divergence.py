@@ -16,6 +16,8 @@ __all__ = ["LARGEST_EPSILON", "DiscretePair", "as_delta", "check_masses", "hocke
 Floats = NDArray[np.float64]
 
 _ROUNDING = 1e-9  # relative; the masses themselves are good to about 1e-12
+_UNIT = 2e-15
+"""Relative, of each product and ratio: where p is nearly e^epsilon q, rounding must not make the difference vanish."""
 _TINIEST = 5e-324
 LARGEST_EPSILON = 700.0  # e^epsilon stays a float
 MASS_TOLERANCE = 1e-6
@@ -110,6 +112,13 @@ class DiscretePair:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.log(self.p) - np.log(self.q)
 
+    @property
+    def _error_of_loss(self) -> Floats:
+        """Upper bound on the rounding of finite losses."""
+        with np.errstate(divide="ignore"):
+            size = np.abs(np.log(self.p)) + np.abs(np.log(self.q))
+        return _UNIT * (1 + np.where(np.isfinite(size), size, 0.0))
+
     def sorted_by_loss(self) -> DiscretePair:
         """Outcomes in increasing order of p/q; those with neither mass are dropped."""
         keep = (self.p > 0) | (self.q > 0)
@@ -126,7 +135,7 @@ class DiscretePair:
         """Upper bound on the hockey-stick divergence of ``p`` from ``q``."""
         _check_epsilon(epsilon)
         with np.errstate(over="ignore", under="ignore"):
-            excess = self.p - math.exp(min(epsilon, LARGEST_EPSILON)) * self.q
+            excess = self.p - _growth_below(epsilon) * self.q
         return _rounded_up(math.fsum(excess[excess > 0]), self.cut)
 
     def delta_with_reversed_twin(self, epsilon: float) -> float:
@@ -138,18 +147,24 @@ class DiscretePair:
         """
         _check_epsilon(epsilon)
         pair = self if self.ordered else self.sorted_by_loss()
-        growth = math.exp(min(epsilon, LARGEST_EPSILON))
         upper_p, upper_q = _upper_sums(pair.p), _upper_sums(pair.q)
-        start = np.searchsorted(pair.loss, pair.loss + min(epsilon, LARGEST_EPSILON), side="right")
+        loss, error = pair.loss, pair._error_of_loss
+        start = np.searchsorted(loss, loss - error + min(epsilon, LARGEST_EPSILON), side="right")
         gained = pair.q * upper_p[start]
-        lost = growth * pair.p * upper_q[start]
+        lost = _growth_below(epsilon) * pair.p * upper_q[start]
         rounding = len(pair.p) * float(np.finfo(np.longdouble).eps) * float((gained + lost).sum())
+        rounding += float((error * gained).sum())  # what counts though its ratio lies below by the error
         return _rounded_up(float(positive_part(gained - lost).sum()), 2 * pair.cut + rounding)
 
 
 def _check_epsilon(epsilon: float) -> None:
     if not epsilon >= 0:
         raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+
+
+def _growth_below(epsilon: float) -> float:
+    """e^epsilon, rounded down."""
+    return math.exp(min(epsilon, LARGEST_EPSILON)) * (1 - _UNIT)
 
 
 def _upper_sums(masses: Floats) -> NDArray[np.longdouble]:

@@ -126,10 +126,17 @@ class Guarantee:
 
         if releases < 1:
             raise ParameterError(f"The number of releases must be at least 1, not {releases}.", releases=releases)
+        if not as_delta(self.law.delta_at(self.epsilon)) == 0:
+            raise ParameterError(
+                f"No epsilon is proved with delta = 0: this guarantee holds at delta = {self.delta:g}. Give a delta "
+                "above 0.",
+                delta=self.delta,
+            )
         total = releases * self.epsilon
         return replace(
             self,
             epsilon=total,
+            delta=0.0,
             law=PureLaw(total) if releases > 1 else self.law,
             theorem=f"{self.theorem}; {releases} releases added up" if releases > 1 else self.theorem,
             local_epsilon=releases * self.local_epsilon,

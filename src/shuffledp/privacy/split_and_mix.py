@@ -36,6 +36,7 @@ FEWEST_MESSAGES = 4
 MOST_MESSAGES = 1000
 WRAP_RISK = 1e-12
 _UP = 1 + 1e-12
+_TINIEST = 1e-300  # a distance that is no float is not 0
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def mixing_distance(honest_users: int, modulus: int, messages: int) -> float:
             f"Mixing is proven for at least {FEWEST_MESSAGES} messages per user, not {messages}.", messages=messages
         )
     logarithm = (math.log(modulus) + (messages - 2) * (1 - math.log(honest_users))) / 2
-    return as_delta(math.exp(min(logarithm, 0.0)) * _UP)
+    return as_delta(max(math.exp(min(logarithm, 0.0)), _TINIEST) * _UP)
 
 
 def least_messages(honest_users: int, modulus: int, sigma: float) -> int:
