@@ -11,9 +11,11 @@ from shuffledp import BalcerCheuCount
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.amplification import RandomizedResponseLaw
 from shuffledp.privacy.amplification.privacy_blanket import bennett_delta
+from shuffledp.privacy.atom_losses import Losses
 from shuffledp.privacy.capping import CappedLaw
 from shuffledp.privacy.composition import compose, compose_all
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceLaw
+from shuffledp.privacy.divergence import DiscretePair
 from shuffledp.privacy.fake_rows import FakeRows
 from shuffledp.privacy.pure import PureLaw
 from shuffledp.privacy.split_and_mix import mixing_distance
@@ -110,6 +112,17 @@ def test_distributions_that_hardly_differ_are_not_taken_for_equal(users, bits):
     ratio = 1 - rest
     distance = (1 - ratio**2) / (1 + ratio) ** 2  # of (0, 1) and (1, 0), each with discrete Laplace noise
     assert DiscreteLaplaceLaw(Dyadic(1, bits).complement, 1, 2).delta_at(0.0) >= distance
+
+
+@pytest.mark.parametrize("missing", [1e-10, 1e-8, 9e-7])
+def test_mass_that_is_missing_counts_as_fully_distinguishing(missing):
+    whole, less = np.array([0.5, 0.5]), np.array([0.5, 0.5 - missing])
+    assert DiscretePair(less, whole).delta(1.0) >= missing * (1 - 1e-4)
+    assert DiscretePair(less, less).delta_with_reversed_twin(1.0) >= 2 * missing * (1 - 1e-4)
+    assert DiscretePair(whole, less).delta_with_reversed_twin(1.0) >= missing * (1 - 1e-4)
+    assert DiscretePair(whole, less).reversed.delta(1.0) >= missing * (1 - 1e-4)
+    assert DiscretePair(whole, whole).delta(1.0) < 1e-300
+    assert Losses(less, 0, 0.0).infinite >= missing * (1 - 1e-4)
 
 
 def test_a_distance_too_small_for_a_float_is_not_zero():

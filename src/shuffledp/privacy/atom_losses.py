@@ -31,7 +31,9 @@ class Losses:
     def __post_init__(self) -> None:
         if not 0 <= self.infinite <= 1 + MASS_TOLERANCE:
             raise ConditionError(f"The mass of an infinite loss must lie between 0 and 1, not {self.infinite}.")
-        check_masses(self.masses, left_out=self.infinite)
+        missing = check_masses(self.masses, left_out=self.infinite)
+        if missing > 0:
+            object.__setattr__(self, "infinite", self.infinite + missing)
 
     def and_then(self, other: Losses) -> Losses:
         """The loss of both together, if they are independent."""

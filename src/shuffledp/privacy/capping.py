@@ -86,7 +86,9 @@ class CappedLaw:
         Few places are looked at, because a law may take long to compute. From e^epsilon = 1 / (users chance) on the
         bound is above 1.
         """
-        low, high = 0.0, min(LARGEST_EPSILON, max(0.0, -math.log(self.users * self.chance)))
+        if self.users * self.chance >= 1:
+            return 0.0, self._bound(0.0)
+        low, high = 0.0, min(LARGEST_EPSILON, -math.log(self.users * self.chance))
         seen = {place: self._bound(place) for place in (low, high)}
         left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
         while high - low > _PRECISION * max(high, _PRECISION):

@@ -22,6 +22,8 @@ _TINIEST = 5e-324
 LARGEST_EPSILON = 700.0  # e^epsilon stays a float
 MASS_TOLERANCE = 1e-6
 """How far below 1 the masses of a distribution may sum, beyond what is stated to be left out."""
+_ROUNDING_OF_SUMS = 1e-11
+"""Masses of all distributions were seen to sum to 1 - 1e-14 or more."""
 SURPLUS_TOLERANCE = 1e-5
 """How far above 1 they may sum: some masses are rounded up on purpose, which only raises a divergence."""
 
@@ -52,8 +54,11 @@ def positive_part(values: ArrayLike) -> Floats:
     return np.maximum(array, 0.0)
 
 
-def check_masses(masses: NDArray[Any], *, left_out: float = 0.0, tolerance: float = MASS_TOLERANCE) -> None:
-    """ConditionError unless the masses are finite, at least 0, and sum to 1 but for ``left_out`` and the tolerance."""
+def check_masses(masses: NDArray[Any], *, left_out: float = 0.0, tolerance: float = MASS_TOLERANCE) -> float:
+    """ConditionError unless the masses are finite, at least 0, and sum to 1 but for ``left_out`` and the tolerance.
+
+    Returned is what is missing beyond ``left_out`` and rounding, mostly nothing: it counts as left out too.
+    """
     total = float(masses.sum())  # not finite if a mass is not
     if not (
         math.isfinite(total) and 1 - left_out - tolerance <= total <= 1 + SURPLUS_TOLERANCE and (masses >= 0).all()
@@ -64,6 +69,13 @@ def check_masses(masses: NDArray[Any], *, left_out: float = 0.0, tolerance: floa
             sum=total,
             left_out=left_out,
         )
+    return _missing(total, left_out)
+
+
+def _missing(total: float, left_out: float) -> float:
+    """What a sum of masses lacks to 1 beyond what was left out, unless rounding explains it."""
+    lacking = 1 - left_out - total
+    return lacking if lacking > _ROUNDING_OF_SUMS else 0.0
 
 
 def hockey_stick(p: ArrayLike, q: ArrayLike, epsilon: float) -> float:
@@ -78,7 +90,8 @@ def hockey_stick(p: ArrayLike, q: ArrayLike, epsilon: float) -> float:
 class DiscretePair:
     """Two laws on the same finitely many outcomes: the masses ``p`` and ``q`` of each outcome.
 
-    ``cut`` bounds the mass of either law on outcomes that were left out; it is added to every divergence.
+    ``cut`` bounds the mass of either law on outcomes that were left out; it is added to every divergence. Mass of the
+    first law that is missing beyond it is added to it.
     """
 
     p: Floats
@@ -89,7 +102,9 @@ class DiscretePair:
     def __post_init__(self) -> None:
         if not 0 <= self.cut < math.inf:
             raise ConditionError(f"The mass that is left out must be at least 0, not {self.cut}.", cut=self.cut)
-        check_masses(self.p, left_out=self.cut)
+        missing = check_masses(self.p, left_out=self.cut)
+        if missing > 0:
+            object.__setattr__(self, "cut", self.cut + missing)
         if not float(self.q.sum()) <= 1 + SURPLUS_TOLERANCE or not (self.q >= 0).all():
             raise ConditionError(
                 f"The masses of the second distribution must be at least 0 and sum to at most 1, not {self.q.sum()}."
@@ -154,7 +169,8 @@ class DiscretePair:
         lost = _growth_below(epsilon) * pair.p * upper_q[start]
         rounding = len(pair.p) * float(np.finfo(np.longdouble).eps) * float((gained + lost).sum())
         rounding += float((error * gained).sum())  # what counts though its ratio lies below by the error
-        return _rounded_up(float(positive_part(gained - lost).sum()), 2 * pair.cut + rounding)
+        missing = _missing(float(pair.q.sum()), pair.cut)  # both laws are the first one of a coordinate
+        return _rounded_up(float(positive_part(gained - lost).sum()), 2 * pair.cut + missing + rounding)
 
 
 def _check_epsilon(epsilon: float) -> None:

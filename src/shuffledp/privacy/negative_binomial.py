@@ -77,7 +77,7 @@ class NegativeBinomial:
                     shape=self.shape,
                     ratio=self.ratio,
                 )
-        check_masses(masses, left_out=beyond)
+        beyond += check_masses(masses, left_out=beyond)
         mode = int(np.argmax(masses))
         # left of the mode masses rise, so that all before an index are at most its own times their number
         rising = np.arange(1, mode + 1) * masses[:mode]

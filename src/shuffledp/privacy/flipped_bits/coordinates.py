@@ -30,8 +30,8 @@ class Coordinate:
     """
 
     def __init__(self, p: Floats, q: Floats, missing: float, error: Floats) -> None:
-        check_masses(p, left_out=missing)
-        check_masses(q, left_out=missing)
+        missing += check_masses(p, left_out=missing)
+        missing += check_masses(q, left_out=missing)
         self.p, self.q, self.missing, self.error = p, q, missing, error
         self.loss = np.log(p) - np.log(q)
         self.upper_p, self.upper_q = _upper_sums(p), _upper_sums(q)
