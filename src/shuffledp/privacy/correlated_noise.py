@@ -116,7 +116,7 @@ class CorrelatedNoiseLaw:
         return _table_pair(self)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)  # each may take 130 megabytes
 def _gathered_pair(law: CorrelatedNoiseLaw, cut: float) -> DiscretePair:
     """Geometric noise: outcomes with the same smaller count, on the same side of the diagonal, as one.
 

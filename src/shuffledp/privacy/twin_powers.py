@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 
 _CELLS_PER_DEVIATION = 100
 _MOST_CELLS = 1 << 20
+_MOST_CELLS_OF_ONE = 1 << 17  # where rare losses lie thousands of deviations apart, which next to no noise makes
 _TAIL = math.log(1e16)  # of the loss, beyond either end of the circle
 _LEAST_FINITE = 1e-9  # of the mass, below which no loss is finite for practical purposes
 _TILTS = (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0)
@@ -56,6 +57,7 @@ class TwinPower:
             return np.zeros(1), np.zeros(1), 1.0
         width = min(_deviation(side) for side in sides) / _CELLS_PER_DEVIATION
         width = max(width, max(_span(side) for side in sides) * math.sqrt(2 * self.times) / _MOST_CELLS, 1e-12)
+        width = max(width, max(_range(side) for side in sides) / _MOST_CELLS_OF_ONE)
         parts = [_on_grid(side, width) for side in sides]
         lowest, highest = _ends(parts, self.times)
         length = 1 << max(4, (highest - lowest).bit_length())
@@ -138,6 +140,12 @@ def _deviation(pair: DiscretePair) -> float:
     weights = pair.p[finite]
     mean = float(np.average(loss[finite], weights=weights))
     return math.sqrt(float(np.average((loss[finite] - mean) ** 2, weights=weights)))
+
+
+def _range(pair: DiscretePair) -> float:
+    """From the least finite loss to the largest."""
+    loss = pair.loss[np.isfinite(pair.loss)]
+    return float(np.ptp(loss)) if len(loss) else 0.0
 
 
 def _span(pair: DiscretePair) -> float:
