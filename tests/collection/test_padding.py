@@ -241,7 +241,7 @@ def test_drawing_again_costs_no_more_than_is_added(most):
 def test_the_number_of_messages_after_drawing_again(parties):
     """The law of what a device draws is the law of short reports; a device that cuts its report is found out."""
     protocol = SMALL["count/correlated-noise"]
-    most, rounds = 3, 1000
+    most, rounds, rounds_to_see = 3, 1000, 6000
     task = parties.around(protocol, most)
     law: Counter = Counter()
     for outcome, mass in capped(protocol.report_law(1), most).items():
@@ -249,7 +249,7 @@ def test_the_number_of_messages_after_drawing_again(parties):
     expected = np.array([law[length] for length in range(most + 1)])
     drawn = Counter(len(client_report._randomized(task, 1)) for _ in range(rounds))
     assert p_value([drawn[length] for length in range(most + 1)], expected) > ALPHA
-    cut = Counter(min(most, len(protocol.randomize(1))) for _ in range(rounds))
+    cut = Counter(min(most, len(protocol.randomize(1))) for _ in range(rounds_to_see))
     assert p_value([cut[length] for length in range(most + 1)], expected) < ALPHA
 
 
