@@ -215,14 +215,16 @@ def test_noise_that_underflows_is_refused(name, key):
 
 @pytest.mark.parametrize("name", ["count/balcer-cheu", "histogram/balcer-cheu", "histogram/fake-users"])
 def test_the_planted_fault_is_seen(name, monkeypatch):
-    """A document of any length, and ``max(0, nan)`` as delta: the enumeration finds a claim that is false."""
+    """A document of any length, masses of 0/0, and ``max(0, nan)`` as delta: the enumeration finds a false claim."""
     monkeypatch.setattr(documents, "MOST_BITS", 1 << 16)
     monkeypatch.setattr(binomial, "LEAST_PROBABILITY_BITS", 1 << 16)
     monkeypatch.setattr(binomial, "_check_finite", lambda *_: None)
+    monkeypatch.setattr(binomial.Binomial, "pmf", lambda _, k: np.full(np.shape(k), np.nan))
     for module in ("binomial_noise", "divergence", "fake_rows"):
         monkeypatch.setattr(f"shuffledp.privacy.{module}.as_delta", lambda value: min(1.0, max(0.0, value)))
     monkeypatch.setattr("shuffledp.privacy.divergence.positive_part", lambda values: np.nan_to_num(values).clip(0))
     monkeypatch.setattr("shuffledp.privacy.divergence.check_masses", lambda *_, **__: None)
+    monkeypatch.setattr("shuffledp.privacy.divergence._missing", lambda *_: 0.0)
     monkeypatch.setattr(binomial_noise.DiscretePair, "__post_init__", lambda _: None)
     document = noiseless(name, "absence" if "noise" in document_of(name)["parameters"] else "flip")
     with np.errstate(all="ignore"), pytest.raises(AssertionError, match=GUARANTEE):

@@ -258,3 +258,23 @@ def test_every_marker_of_a_missing_value_is_named():
     result = count_categories(column, Categories.of(["a", "other"]), other="other")
     assert result.markers == ["NA", "?", "NULL", "n/a", "nan"]
     assert len(result.examples) == 3
+
+
+@pytest.mark.parametrize(
+    ("header", "column"),
+    [('"a\nb",n', "a\nb"), ('"a ""x"" b",n', 'a "x" b'), ('a"b,n', 'a"b'), ("n,m", "m"), ('"n","m,\r\no"', "m,\r\no")],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_headers_with_quotation_marks_and_line_breaks(tmp_path, header, column, end):
+    path = tmp_path / "header.csv"
+    path.write_bytes(f"{header}{end}x,x{end}".encode())
+    assert [value for batch in read_column(path, column) for value in batch.to_pylist()] == ["x"]
+    path.write_bytes(header.encode())
+    assert not [value for batch in read_column(path, column) for value in batch.to_pylist()]
+
+
+def test_a_header_without_end_is_refused(tmp_path):
+    path = tmp_path / "header.csv"
+    path.write_bytes(b'"m,n\n' + b"x,y\n" * (1 << 18))
+    with pytest.raises(DataError, match="longer than 1,048,576 bytes"):
+        list(read_column(path, "m"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,8 @@ Progress = Callable[[float], None]
 
 _BATCH_ROWS = 1 << 17
 _CSV_BLOCK_BYTES = 1 << 22
-_MOST_BLANK_BYTES = 1 << 20
+_MOST_HEADER_BYTES = 1 << 20
+"""Of the header of a CSV file and the empty lines before it."""
 _END_OF_FILE = "end of file\x1a"
 """Read after a CSV file: if it is not the last row, the file ends within a quoted field that swallowed rows."""
 
@@ -75,13 +77,11 @@ def _parquet_batches(path: Path, column: str, progress: Progress) -> Iterator[pa
 
 
 def _csv_batches(path: Path, column: str, progress: Progress) -> Iterator[pa.Array]:
-    start, only_header = _header(path)
-    if only_header is not None:
-        _check_column(column, _csv_reader(path, pa.py_buffer(only_header + b"\n")).schema.names, path)
+    start, header, alone = _header(path)
+    names = _csv_reader(path, pa.py_buffer(header + b"\n")).schema.names
+    _check_column(column, names, path)
+    if alone:
         return
-    with _open_csv(path, start) as (_, reader):
-        names = reader.schema.names
-        _check_column(column, names, path)
     text_only = pa.csv.ConvertOptions(
         include_columns=[column], column_types={column: pa.string()}, strings_can_be_null=True, null_values=[""]
     )
@@ -103,27 +103,55 @@ def _csv_batches(path: Path, column: str, progress: Progress) -> Iterator[pa.Arr
     yield last[:-1]
 
 
-def _header(path: Path) -> tuple[int, bytes | None]:
-    """How many empty lines come before the header; and the header, if nothing follows it, not even a line break."""
+def _header(path: Path) -> tuple[int, bytes, bool]:
+    """How many empty lines come before the header; the header; and whether nothing follows it, not even a line break.
+
+    It is taken from the first bytes of the file: a reader that is left after its first block may still be reading in
+    a thread of its own when the file is closed and opened again, and would take bytes of the second reader.
+    """
     with pa.OSFile(str(path)) as raw, pa.input_stream(raw, compression=_compression(path)) as stream:
-        content = stream.read(_MOST_BLANK_BYTES).removeprefix(b"\xef\xbb\xbf")
-        ended = len(content) < _MOST_BLANK_BYTES - 3 and not stream.read(1)
-    header = content.lstrip(b"\r\n")
-    if not header:
+        content = stream.read(_MOST_HEADER_BYTES).removeprefix(b"\xef\xbb\xbf")
+        ended = len(content) < _MOST_HEADER_BYTES - 3 and not stream.read(1)
+    rest = content.lstrip(b"\r\n")
+    if not rest:
         what = "is empty" if not content else "has empty lines only" if ended else "begins with too many empty lines"
         raise DataError(f"{path} {what}: there is not even a header.", path=str(path))
-    blank = content[: len(content) - len(header)]
-    alone = ended and b"\n" not in header and b"\r" not in header
-    return len(blank.replace(b"\r\n", b"\n")), header if alone else None
+    blank = content[: len(content) - len(rest)]
+    end = _end_of_record(rest, _delimiter(path).encode())
+    if end is None and not ended:
+        raise DataError(f"The header of {path} is longer than {_MOST_HEADER_BYTES:,} bytes.", path=str(path))
+    return len(blank.replace(b"\r\n", b"\n")), rest[:end], end is None
+
+
+def _end_of_record(content: bytes, delimiter: bytes) -> int | None:
+    """Where the first line break outside of a quoted field is; a quotation mark opens a field only at its start."""
+    quoted, at_start, position = False, True, 0
+    while position < len(content):
+        character = content[position : position + 1]
+        if quoted:
+            if character == b'"':
+                if content[position + 1 : position + 2] == b'"':
+                    position += 1
+                else:
+                    quoted = False
+        elif character in (b"\n", b"\r"):
+            return position
+        elif character == b'"' and at_start:
+            quoted = True
+        at_start = character == delimiter and not quoted
+        position += 1
+    return None
 
 
 @contextmanager
-def _open_csv(
-    path: Path, start: int, convert: pa.csv.ConvertOptions | None = None, last_line: bytes = b""
-) -> Iterator[tuple[Any, Any]]:
-    """The raw file, which knows how far it is read, and a reader of batches of it and of a last line, if given."""
+def _open_csv(path: Path, start: int, convert: pa.csv.ConvertOptions, last_line: bytes) -> Iterator[tuple[Any, Any]]:
+    """The raw file, which knows how far it is read, and a reader of batches of it and of a last line."""
     with pa.OSFile(str(path)) as raw, pa.input_stream(raw, compression=_compression(path)) as stream:
-        yield raw, _csv_reader(path, _WithLastLine(stream, last_line) if last_line else stream, start, convert)
+        lines = _WithLastLine(stream, last_line)
+        try:
+            yield raw, _csv_reader(path, lines, start, convert)
+        finally:
+            lines.end()  # before the file is closed: the reader has a thread that reads ahead
 
 
 class _WithLastLine:
@@ -134,9 +162,14 @@ class _WithLastLine:
     def __init__(self, stream: Any, line: bytes) -> None:
         self._stream, self._line, self._ended, self._last = stream, line, False, b"\n"
         self._held = b""
+        self._lock = threading.Lock()
 
     def read(self, size: int) -> bytes:
         """At most so many bytes, never ending between CR and LF: Arrow would lose that LF, even in a quoted field."""
+        with self._lock:
+            return self._read(size)
+
+    def _read(self, size: int) -> bytes:
         content, self._held = self._held, b""
         while len(content) < size and not self._ended:
             more = self._stream.read(size - len(content))
@@ -150,6 +183,11 @@ class _WithLastLine:
         if len(content) > 1 and content.endswith(b"\r"):
             content, self._held = content[:-1], b"\r"
         return content
+
+    def end(self) -> None:
+        """Give nothing more; waits for a read that is under way."""
+        with self._lock:
+            self._ended, self._line, self._held = True, b"", b""
 
     def close(self) -> None:
         self.closed = True
