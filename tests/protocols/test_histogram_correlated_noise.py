@@ -118,7 +118,8 @@ def test_messages_are_fast_and_in_the_order_of_the_users():
     protocol = CorrelatedNoiseHistogram.calibrate(users=100_000, domain_size=100, **TARGET)
     indices = np.arange(100_000) % 100
     messages = protocol.randomize_all(indices)
-    assert len(messages) == pytest.approx(100_000 * protocol.cost.messages_per_user, rel=0.02)
+    # the standard deviation is 1.2 %
+    assert len(messages) == pytest.approx(100_000 * protocol.cost.messages_per_user, rel=0.07)
     for user in range(100):
         report = messages.values[messages.offsets[user] : messages.offsets[user + 1]]
         assert [indices[user], 0] in report.tolist()
