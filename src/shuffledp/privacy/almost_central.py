@@ -39,7 +39,7 @@ from shuffledp.privacy.atoms import (
 )
 from shuffledp.privacy.correlated_noise import flooding_of_theorem_13
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceLaw, least_ratio
-from shuffledp.privacy.divergence import DiscretePair, as_delta, positive_part
+from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair, as_delta, positive_part
 from shuffledp.privacy.guarantee import check_target
 from shuffledp.randomness import Dyadic
 
@@ -95,8 +95,11 @@ class AlmostCentralLaw:
             )
         if not 0 < self.step < 1:
             raise ParameterError(f"The step must lie strictly between 0 and 1, not {self.step}.", step=self.step)
-        if not 0 < self.spare < math.inf:
-            raise ParameterError(f"The spare epsilon must be positive, not {self.spare}.", spare=self.spare)
+        if not 0 < self.spare <= LARGEST_EPSILON:
+            raise ParameterError(
+                f"The spare epsilon must be above 0 and at most {LARGEST_EPSILON:g}, not {self.spare}.",
+                spare=self.spare,
+            )
 
     def flood_ratio(self, reach: int) -> Dyadic:
         """The ratio of the number of copies of an atom of this reach."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ConditionError
-from shuffledp.privacy.divergence import MASS_TOLERANCE, check_masses, positive_part
+from shuffledp.privacy.divergence import LARGEST_EPSILON, MASS_TOLERANCE, check_masses, positive_part
 from shuffledp.privacy.special import betainc
 from shuffledp.randomness import Dyadic
 
@@ -66,7 +66,8 @@ def _last_above(shape: int, ratio: Dyadic, copies: int, edges: Floats) -> Floats
     slope = copies * math.log1p(-float(ratio.complement))
     excess = edges - slope
     possible = excess > 0
-    low = np.floor(copies / np.expm1(np.where(possible, excess, 1.0) / (shape - 1))) + copies - shape - 2
+    growth = np.minimum(np.where(possible, excess, 1.0) / (shape - 1), LARGEST_EPSILON)  # beyond it, the floor is 0
+    low = np.floor(copies / np.expm1(growth)) + copies - shape - 2
     low = np.maximum(low, copies - 1)  # below ``copies`` the loss is infinite
     high = low + shape + 5
     factors = np.arange(1, shape, dtype=np.float64)[:, None]
@@ -116,7 +117,8 @@ def _in_cells(first: Floats, second: Floats, width: float) -> Floats:
     """Masses under the first law at the edges, from the masses of each cell under both laws."""
     cells = len(first) // 2
     lower = np.arange(-cells, cells) * width
-    to_upper = np.clip((first - second * np.exp(lower)) / -math.expm1(-width), 0.0, first)
+    ratio = np.exp(np.minimum(lower, LARGEST_EPSILON))  # a smaller one moves mass upward
+    to_upper = np.clip((first - second * ratio) / -math.expm1(-width), 0.0, first)
     masses = np.zeros(2 * cells + 1)
     masses[1:] += to_upper
     masses[:-1] += first - to_upper
