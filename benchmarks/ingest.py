@@ -246,7 +246,7 @@ def _port(process: subprocess.Popen[bytes], log: Path) -> int:
 
 def serve(mode: str, config: str) -> None:
     """A shuffler; without a store every report is answered at once, after all checks."""
-    from shuffledp.cli.main import app
+    from shuffledp.cli.main import command_line
     from shuffledp.collection.shuffler import ingest
     from shuffledp.collection.store.interface import Outcome
 
@@ -259,7 +259,7 @@ def serve(mode: str, config: str) -> None:
         setattr(ingest.Ingest, "submit", answer_at_once)  # noqa: B010  (types forbid the plain form)
     elif mode == "one commit each":
         ingest._MOST_IN_A_GROUP = 1
-    app(["serve", "shuffler", "--config", config], standalone_mode=False)
+    command_line("serve")(["serve", "shuffler", "--config", config], standalone_mode=False)
 
 
 def send(port: int, path: str, file: str, connections: int, seconds: float) -> dict[str, Any]:

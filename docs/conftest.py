@@ -21,9 +21,9 @@ class Printed:
 @pytest.fixture(scope="session")
 def commands():
     """All commands, made from their functions once: that takes longer than most of them run."""
-    from shuffledp.cli.main import app
+    from shuffledp.cli.main import command_line
 
-    return typer.main.get_command(app)
+    return typer.main.get_command(command_line())
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def shuffledp(tmp_path, tmp_path_factory, monkeypatch, commands):
     """
     from shuffledp.cli import main
 
-    monkeypatch.setattr(main, "app", commands)
+    monkeypatch.setattr(main, "command_line", lambda _: commands)
     written = tmp_path_factory.mktemp("written")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from shuffledp.cli.main import app
+from shuffledp.cli.main import command_line
 
 PAGE = (Path(__file__).parent / "command-line.md").read_text(encoding="utf-8")
 
@@ -22,7 +22,7 @@ def commands(command, name="shuffledp"):
     return found
 
 
-COMMANDS = commands(get_command(app))
+COMMANDS = commands(get_command(command_line()))
 HEADING = re.compile(r"^## `(shuffledp .+)`$", re.MULTILINE)
 
 
@@ -60,6 +60,6 @@ def test_every_command_has_its_section_and_no_other():
 
 
 def test_options_of_the_program_itself():
-    for parameter in get_command(app).params:
+    for parameter in get_command(command_line()).params:
         assert f"`{parameter.opts[0]}`" in PAGE
     assert "`--help`" in PAGE

@@ -41,8 +41,10 @@ def test_randomizing_loads_little(code):
 
 
 def test_a_command_loads_only_what_it_needs():
-    heavy, _ = loaded_after("import shuffledp.cli.main")
+    heavy, _ = loaded_after("from shuffledp.cli.main import command_line; command_line()")
     assert heavy == ["typer", "rich"]
+    other = "; import sys; assert 'shuffledp.cli.plan' not in sys.modules"
+    loaded_after("from shuffledp.cli.main import command_line; command_line('keys')" + other)
 
 
 def test_the_test_can_fail():

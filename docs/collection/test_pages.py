@@ -18,7 +18,7 @@ from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
 from typer.testing import CliRunner
 
-from shuffledp.cli.main import app
+from shuffledp.cli.main import command_line
 from shuffledp.collection import SealingKey, SignedTask, SigningKey, Task
 from shuffledp.collection.analyzer.settings import AnalyzerSettings
 from shuffledp.collection.client import Patience, Policy
@@ -250,7 +250,7 @@ def test_json_of_the_commands(tmp_path, monkeypatch):
     )
 
     def told(command):
-        result = CliRunner().invoke(app, [*command.split(), "--json"], catch_exceptions=False)
+        result = CliRunner().invoke(command_line(), [*command.split(), "--json"], catch_exceptions=False)
         assert result.exit_code == 0, result.output
         return leaves(json.loads(result.stdout))
 

@@ -33,9 +33,9 @@ class Outcome:
 @pytest.fixture(scope="session")
 def commands():
     """All commands, made from their functions once: that takes longer than most of them run."""
-    from shuffledp.cli.main import app
+    from shuffledp.cli.main import command_line
 
-    return typer.main.get_command(app)
+    return typer.main.get_command(command_line())
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def shuffledp(tmp_path, capfd, monkeypatch, commands):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(main, "app", commands)
+    monkeypatch.setattr(main, "command_line", lambda _: commands)
 
     def run(*arguments: object) -> Outcome:
         capfd.readouterr()

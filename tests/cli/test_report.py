@@ -390,9 +390,6 @@ def test_an_early_task_is_not_answered(report, place):
 SHUFFLER = """
 import sys
 from shuffledp.cli import main
-from shuffledp.cli.serve import serve_app
-if not any(group.name == "serve" for group in main.app.registered_groups):
-    main.app.add_typer(serve_app, name="serve")
 main.main()
 """
 

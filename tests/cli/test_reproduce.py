@@ -90,7 +90,9 @@ def test_killed_in_the_middle(tmp_path, how):
 
 def test_an_interrupt_while_a_string_is_executed_has_the_same_status():
     """Python notes such an interrupt, and would end by the signal although it was caught."""
-    program = "from shuffledp.cli import main; main.app = lambda *_, **__: exec('raise KeyboardInterrupt'); main.main()"
+    program = (
+        "from shuffledp.cli import main; main.command_line = lambda _: exec('raise KeyboardInterrupt'); main.main()"
+    )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert result.returncode == 130
     assert result.stderr == "error: interrupted; nothing half-written is left.\n"

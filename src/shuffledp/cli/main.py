@@ -7,77 +7,63 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from importlib import import_module
 from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
 import shuffledp
-from shuffledp.cli.account import account
-from shuffledp.cli.audit import audit
-from shuffledp.cli.backup import backup_app, restore_app
-from shuffledp.cli.demo import demo
-from shuffledp.cli.doctor import doctor
-from shuffledp.cli.init import init_app
-from shuffledp.cli.keys import keys_app
-from shuffledp.cli.manage_rounds import rounds_app
-from shuffledp.cli.plan import plan_count, plan_histogram, plan_mean, plan_sum
-from shuffledp.cli.release import release
-from shuffledp.cli.report import report
-from shuffledp.cli.reproduce import reproduce
-from shuffledp.cli.run import run_count, run_histogram
-from shuffledp.cli.run_numbers import run_mean, run_sum
 from shuffledp.cli.screen import one_line
-from shuffledp.cli.serve import serve_app
-from shuffledp.cli.solve import solve_chasing, solve_jumping, solve_support
-from shuffledp.cli.task import task_app
 from shuffledp.errors import DomainError, ParameterError, ShuffledpError, StoppedError
 from shuffledp.native import STATUS
 
-__all__ = ["app", "main"]
+__all__ = ["command_line", "main"]
 
 _INTERRUPTED = "interrupted; nothing half-written is left."
 _INTERRUPT_STATUS = 130
 
-app = typer.Typer(
-    name="shuffledp",
-    help="Differential privacy in the shuffled model: private counts, histograms, sums and means.",
-    add_completion=False,
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-)
-plan_app = typer.Typer(help="Which protocol, at which cost and error, for a target?", no_args_is_help=True)
-run_app = typer.Typer(help="From a data file to a private estimate with error bars.", no_args_is_help=True)
-solve_app = typer.Typer(help="The problems that separate the models, solved privately.", no_args_is_help=True)
-app.add_typer(plan_app, name="plan")
-app.add_typer(run_app, name="run")
-app.add_typer(solve_app, name="solve")
-app.add_typer(task_app, name="task")
-app.add_typer(keys_app, name="keys")
-app.add_typer(init_app, name="init")
-app.add_typer(serve_app, name="serve")
-app.add_typer(rounds_app, name="rounds")
-app.add_typer(backup_app, name="backup")
-app.add_typer(restore_app, name="restore")
-plan_app.command("count")(plan_count)
-plan_app.command("histogram")(plan_histogram)
-plan_app.command("sum")(plan_sum)
-plan_app.command("mean")(plan_mean)
-run_app.command("count")(run_count)
-run_app.command("histogram")(run_histogram)
-run_app.command("sum")(run_sum)
-run_app.command("mean")(run_mean)
-solve_app.command("support")(solve_support)
-solve_app.command("pointer-chasing")(solve_chasing)
-solve_app.command("pointer-jumping")(solve_jumping)
-app.command()(account)
-app.command()(audit)
-app.command()(reproduce)
-app.command()(report)
-app.command()(release)
-app.command()(demo)
-app.command()(doctor)
+_COMMANDS = {
+    "plan": "plan.plan_app",
+    "run": "run.run_app",
+    "solve": "solve.solve_app",
+    "task": "task.task_app",
+    "keys": "keys.keys_app",
+    "init": "init.init_app",
+    "serve": "serve.serve_app",
+    "rounds": "manage_rounds.rounds_app",
+    "backup": "backup.backup_app",
+    "restore": "backup.restore_app",
+    "account": "account.account",
+    "audit": "audit.audit",
+    "reproduce": "reproduce.reproduce",
+    "report": "report.report",
+    "release": "release.release",
+    "demo": "demo.demo",
+    "doctor": "doctor.doctor",
+}
+"""Each command with the module and the function or group that it is loaded from."""
+
+
+def command_line(command: str = "") -> typer.Typer:
+    """The command line; with the name of a command only that one, so that the modules of the others are not loaded."""
+    app = typer.Typer(
+        name="shuffledp",
+        help="Differential privacy in the shuffled model: private counts, histograms, sums and means.",
+        add_completion=False,
+        no_args_is_help=True,
+        rich_markup_mode="markdown",
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_options)
+    for name in [command] if command in _COMMANDS else _COMMANDS:
+        module, _, attribute = _COMMANDS[name].rpartition(".")
+        loaded = getattr(import_module(f"shuffledp.cli.{module}"), attribute)
+        if isinstance(loaded, typer.Typer):
+            app.add_typer(loaded, name=name)
+        else:
+            app.command(name)(loaded)
+    return app
 
 
 def _show_version(wanted: bool) -> None:
@@ -86,7 +72,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
@@ -130,6 +115,7 @@ def _run(arguments: list[str]) -> int:
     if STATUS.wrong and arguments[:1] != ["doctor"]:
         return _fail(STATUS.reason, 2)
     try:
+        app = command_line(next((each for each in arguments if not each.startswith("-")), ""))
         status: int = app(arguments, prog_name="shuffledp", standalone_mode=False) or 0
         return _fail(_INTERRUPTED, status) if status == _INTERRUPT_STATUS else status
     except TyperException as error:

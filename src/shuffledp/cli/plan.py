@@ -39,7 +39,7 @@ from shuffledp.planning import (
 )
 from shuffledp.planning.planner import trust_asked
 
-__all__ = ["plan_count", "plan_histogram", "plan_mean", "plan_sum"]
+__all__ = ["plan_app"]
 
 _UNKNOWN_USERS = 2
 
@@ -311,3 +311,10 @@ def _drawn(plans: Plans, suffix: str) -> bytes:
             f"The line joins the plans that nothing beats; best: {plans.plans[0].protocol.name}.",
         ],
     )
+
+
+plan_app = typer.Typer(help="Which protocol, at which cost and error, for a target?", no_args_is_help=True)
+plan_app.command("count")(plan_count)
+plan_app.command("histogram")(plan_histogram)
+plan_app.command("sum")(plan_sum)
+plan_app.command("mean")(plan_mean)

@@ -42,11 +42,12 @@ from shuffledp.cli.rounds import (
     say_guarantee,
     with_caveats,
 )
+from shuffledp.cli.run_numbers import run_mean, run_sum
 from shuffledp.cli.screen import note, print_json, print_table, progress_bar, say
 from shuffledp.display import percent
 from shuffledp.planning import Count, Histogram
 
-__all__ = ["run_count", "run_histogram"]
+__all__ = ["run_app"]
 
 _SHOWN_ROWS = 40
 
@@ -171,3 +172,10 @@ def _show_histogram(estimate: Any, confidence: float, column: str) -> None:
     if withheld := estimate.withheld_sentence(confidence):
         say(withheld)
     say_guarantee(estimate)
+
+
+run_app = typer.Typer(help="From a data file to a private estimate with error bars.", no_args_is_help=True)
+run_app.command("count")(run_count)
+run_app.command("histogram")(run_histogram)
+run_app.command("sum")(run_sum)
+run_app.command("mean")(run_mean)

@@ -37,7 +37,7 @@ from shuffledp.problems.problem import Problem, domain_words
 from shuffledp.problems.solver import solve_with
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
 
-__all__ = ["solve_chasing", "solve_jumping", "solve_support"]
+__all__ = ["solve_app"]
 
 _SHOWN_ITEMS = 6
 _NEARLY_SURE = 0.9999
@@ -274,3 +274,9 @@ def _shortened(answer: Any) -> str:
         return f"{answer:,}"
     shown = ", ".join(str(each) for each in answer[:_SHOWN_ITEMS])
     return shown if len(answer) <= _SHOWN_ITEMS else f"{shown}, ... ({len(answer):,} in all)"
+
+
+solve_app = typer.Typer(help="The problems that separate the models, solved privately.", no_args_is_help=True)
+solve_app.command("support")(solve_support)
+solve_app.command("pointer-chasing")(solve_chasing)
+solve_app.command("pointer-jumping")(solve_jumping)

@@ -30,9 +30,6 @@ from shuffledp.collection.wire import Manifest, ReportFormat, digest
 RUN = """
 import sys
 from shuffledp.cli import main
-from shuffledp.cli.serve import serve_app
-if not any(group.name == "serve" for group in main.app.registered_groups):
-    main.app.add_typer(serve_app, name="serve")
 """
 WAIT_SECONDS = 30.0
 BINARY = {"Content-Type": "application/octet-stream"}

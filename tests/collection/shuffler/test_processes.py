@@ -373,8 +373,5 @@ def test_a_port_in_use(place, start, tmp_path):
 
 RUN_ONCE = """
 from shuffledp.cli import main
-from shuffledp.cli.serve import serve_app
-if not any(group.name == "serve" for group in main.app.registered_groups):
-    main.app.add_typer(serve_app, name="serve")
 main.main()
 """

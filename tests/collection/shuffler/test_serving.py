@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from shuffledp.cli import main
-from shuffledp.cli.serve import serve_app
 from shuffledp.collection.service.settings import read_settings
 from shuffledp.collection.shuffler import enrolment
 from shuffledp.collection.shuffler.enrolment import TokenFolder, create_tokens, token_hash
@@ -21,8 +20,6 @@ from shuffledp.errors import DataError, OutputError, ParameterError
 
 @pytest.fixture
 def shuffledp(capfd, monkeypatch):
-    if not any(group.name == "serve" for group in main.app.registered_groups):
-        main.app.add_typer(serve_app, name="serve")
     for name in list(os.environ):
         if name.startswith("SHUFFLEDP_"):
             monkeypatch.delenv(name)

@@ -29,6 +29,7 @@ THREADS = 8
 ACCEPTED = {"200", "201"}
 LOADED = [
     "shuffledp.cli.main",
+    "shuffledp.cli.serve",
     "shuffledp.collection.analyzer.app",
     "shuffledp.collection.service.running",
     "shuffledp.collection.shuffler.app",
