@@ -297,7 +297,7 @@ from shuffledp.privacy.thresholding import SampleAndThreshold
 from shuffledp.randomness import Dyadic
 
 resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
-near_one = Dyadic(1, 15).complement
+near_one = Dyadic(1, 13).complement
 for law in (
     CorrelatedNoiseLaw(near_one, Fraction(1), near_one, "histogram"),
     RandomizedResponseLaw(10**15, Dyadic(1, 1), 2),

@@ -50,7 +50,7 @@ _USUAL_CUT = 1e-30
 _TINY_CUT = 1e-290
 _TABLE_CUT = 1e-17
 _MOST_TABLE_WORK = 2e10
-_MOST_OUTCOMES = 1 << 22  # memory for about a gigabyte
+_MOST_OUTCOMES = 1 << 20  # more than calibration ever needs; a quarter of a gigabyte, some seconds to verify
 _SHAPE_STEPS = 1000  # shapes are whole multiples of 1/1000
 _MOST_SHAPE = 1e7
 
