@@ -103,11 +103,16 @@ class SurplusAnalysis:
         shown = np.sqrt(self._squared_errors(np.rint(estimate).astype(np.int64)))
         if np.all(estimate > 0):
             return shown
+        return np.where(estimate > 0, shown, self._error_of_withheld)
+
+    @cached_property
+    def _error_of_withheld(self) -> float:
         least_noise = int(self._noise_table[0][0])
+        kept_from = self._kept_from or 0
         most = min(self._withheld_at_most(_PLAUSIBLY_WITHHELD), self.noise.trials)
         # below the first of these every count is withheld, and errs by itself: the largest of them errs most
-        counts = np.arange(max(0, min(least_noise - self._kept_from, most)), most + 1, dtype=np.int64)
-        return np.where(estimate > 0, shown, math.sqrt(float(np.max(self._squared_errors(counts)))))
+        counts = np.arange(max(0, min(least_noise - kept_from, most)), most + 1, dtype=np.int64)
+        return math.sqrt(float(np.max(self._squared_errors(counts))))
 
     @cached_property
     def _kept_from(self) -> int | None:
@@ -116,12 +121,18 @@ class SurplusAnalysis:
 
     def _squared_errors(self, counts: Counts) -> Floats:
         """E (estimate - count)^2 at each count, summed over the exact distribution of the noise."""
-        points, mass = self._noise_table
-        squares = np.append(0.0, np.cumsum(mass * (points - self.noise.mean) ** 2))
-        withheld = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
+        points = self._noise_table[0]
+        squares, withheld = self._error_sums
         shown_noise = np.clip(counts + (self._kept_from or 0) - points[0], 0, len(points))  # so many points are below
         errors: Floats = squares[shown_noise] + counts.astype(np.float64) ** 2 * withheld[shown_noise]
         return errors
+
+    @cached_property
+    def _error_sums(self) -> tuple[Floats, Floats]:
+        """For each point of the noise: the squared errors summed below it, and the probability at or above it."""
+        points, mass = self._noise_table
+        squares = np.append(0.0, np.cumsum(mass * (points - self.noise.mean) ** 2))
+        return squares, np.append(np.cumsum(mass[::-1])[::-1], 0.0)
 
     def _withheld_at_most(self, risk: float) -> int:
         """The largest count that is withheld with more than the risk; 0 always is."""
