@@ -387,13 +387,6 @@ def test_an_early_task_is_not_answered(report, place):
     assert "The round is open from" in report(*ONE).error
 
 
-SHUFFLER = """
-import sys
-from shuffledp.cli import main
-main.main()
-"""
-
-
 @pytest.fixture
 def shuffler(place, tmp_path):
     """The real one, in a process of its own."""
@@ -407,7 +400,7 @@ def shuffler(place, tmp_path):
         '[shuffler]\nport = 0\ntasks = "tasks"\nauthors = ["author.pub"]\nsigning_key = "shuffler.key"\n'
         'analyzer = "http://127.0.0.1:9"\nwork = "work"\nstore_folder = "store"\n'
     )
-    command = [sys.executable, "-c", SHUFFLER, "serve", "shuffler", "--config", "shuffler.toml"]
+    command = [sys.executable, "-m", "shuffledp", "serve", "shuffler", "--config", "shuffler.toml"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env={**os.environ})
     lines, port = [], None
     for line in process.stderr:

@@ -31,7 +31,7 @@ RUN = """
 import sys
 from shuffledp.cli import main
 """
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 BINARY = {"Content-Type": "application/octet-stream"}
 
 

@@ -15,6 +15,8 @@ from shuffledp.collection.store.interface import Incoming, RoundState
 from shuffledp.collection.store.sqlite import SqliteStore
 
 BINARY = {"Content-Type": "application/octet-stream"}
+ANSWER_SECONDS = 60.0
+"""An answer takes milliseconds; the machine may be busy."""
 
 
 class Devices:
@@ -87,15 +89,16 @@ def fill(place, form, count: int) -> list[bytes]:
     return reports
 
 
-def test_acknowledged_reports_survive_being_killed(place, start):
+@pytest.mark.parametrize(("kills", "reports"), [(1, 1000), pytest.param(3, 3000, marks=pytest.mark.slow)])
+def test_acknowledged_reports_survive_being_killed(place, start, kills, reports):
     """Whatever was answered with 201 before kill -9 is counted, each once; what was not is sent again."""
     form = place.task(maximum=10**6, size=20)
-    pending = [place.report(form) for _ in range(3000)]
+    pending = [place.report(form) for _ in range(reports)]
     everything = set(pending)
     acknowledged: Counter = Counter()
-    for _ in range(3):
+    for _ in range(kills):
         process = start()
-        timer = threading.Timer(random.uniform(0.1, 0.6), process.kill)
+        timer = threading.Timer(random.uniform(0.1, 0.2 * kills), process.kill)
         timer.start()
         devices = Devices(process, form, pending).run()
         timer.join()
@@ -112,22 +115,29 @@ def test_acknowledged_reports_survive_being_killed(place, start):
     assert set(found) == everything
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(40, marks=pytest.mark.slow)])
+SMALL_CHUNKS = """
+from shuffledp.collection.shuffler import release
+release._CHUNK_BYTES = 1 << 18  # several chunks, so that there is something to break
+main.main()
+"""
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(40, marks=pytest.mark.slow)])
 def test_killed_at_any_moment_of_a_release(place, start, until, kills):
     """Killed again and again between start and delivery: one batch arrives, with every message once."""
     form = place.task(users=100, maximum=10**6, size=20, opens=-7200, closes=-1)
-    reports = fill(place, form, 20_000)
+    reports = fill(place, form, 2000)
     name = form.task_id.hex()
     manifests = set()
-    place.analyzer.before_answer = lambda *_: time.sleep(0.02)  # several chunks, so that there is something to break
+    place.analyzer.before_answer = lambda *_: time.sleep(0.02)
     for _ in range(kills):
-        process = start()
+        process = start(code=SMALL_CHUNKS)
         time.sleep(random.uniform(0.0, 0.5))
         process.kill()
         manifests |= set(place.analyzer.manifests.values())
         if place.analyzer.has(name):
             break
-    process = start()
+    process = start(code=SMALL_CHUNKS)
     until(lambda: process.event("delivered", task=name) or (place.analyzer.has(name) and not place.files()))
     assert process.stop() == 0
     manifests |= set(place.analyzer.manifests.values())
@@ -139,10 +149,18 @@ def test_killed_at_any_moment_of_a_release(place, start, until, kills):
     store.close()
 
 
-@pytest.mark.parametrize("moment", ["PUT manifest", "GET", "PUT chunk 0", "PUT chunk 2"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "PUT manifest",
+        pytest.param("GET", marks=pytest.mark.slow),
+        pytest.param("PUT chunk 0", marks=pytest.mark.slow),
+        "PUT chunk 2",
+    ],
+)
 def test_killed_in_the_middle_of_a_delivery(place, start, until, moment):
     form = place.task(users=100, maximum=10**6, size=20, opens=-7200, closes=-1)
-    reports = fill(place, form, 10_000)
+    reports = fill(place, form, 1000)
     name = form.task_id.hex()
     running = []
 
@@ -153,10 +171,10 @@ def test_killed_in_the_middle_of_a_delivery(place, start, until, moment):
             running.pop().kill()
 
     place.analyzer.before_answer = kill
-    process = start(running=running)
+    process = start(code=SMALL_CHUNKS, running=running)
     until(lambda: process.process.poll() is not None)
     manifest = place.analyzer.manifests.get(name)
-    again = start()
+    again = start(code=SMALL_CHUNKS)
     until(lambda: again.event("delivered", task=name))
     assert manifest in (None, place.analyzer.manifests[name])
     assert Counter(place.analyzer.messages(name)) == Counter(place.messages_of(form, reports))
@@ -165,13 +183,13 @@ def test_killed_in_the_middle_of_a_delivery(place, start, until, moment):
 
 
 def test_many_connections(place, start):
-    """64 connections at once; bounds are loose, since the machine is shared: the benchmark measures in earnest."""
+    """64 connections at once, none of which waits in vain: how long they wait, the benchmark measures."""
     form = place.task(maximum=10**6, size=20)
     process = start()
-    reports = [place.report(form) for _ in range(3000)]
+    reports = [place.report(form) for _ in range(1000)]
     devices = Devices(process, form, reports).run(64)
-    assert devices.statuses == {201: 3000}
-    assert sorted(devices.seconds)[int(0.99 * 3000)] < 2.0
+    assert devices.statuses == {201: 1000}
+    assert max(devices.seconds) < ANSWER_SECONDS
     assert process.stop() == 0
     assert set(stored(place, form)) == set(reports)
 
@@ -179,7 +197,7 @@ def test_many_connections(place, start):
 def test_overload_is_answered_not_suffered(place, start):
     form = place.task(maximum=10**6, size=20)
     process = start(waiting_reports=1, waiting_seconds=0.001)
-    reports = [place.report(form) for _ in range(1000)]
+    reports = [place.report(form) for _ in range(500)]
     devices = Devices(process, form, reports).run(32)
     assert set(devices.statuses) == {201, 503}
     assert process.request("GET", "/healthz")[0] == 200
@@ -191,7 +209,7 @@ def test_over_the_rate(place, start):
     form = place.task(maximum=10**6)
     process = start(reports_per_second=200.0, burst=50)
     begun = time.monotonic()
-    devices = Devices(process, form, [place.report(form) for _ in range(1000)]).run(16)
+    devices = Devices(process, form, [place.report(form) for _ in range(500)]).run(16)
     passed = time.monotonic() - begun
     assert set(devices.statuses) == {201, 429}
     assert devices.statuses[201] <= 50 + 200 * passed + 1
@@ -203,7 +221,7 @@ def test_asked_to_stop_under_load(place, start):
     """Exit status 0, what was acknowledged is stored, and nobody waits for an answer in vain."""
     form = place.task(maximum=10**6, size=20)
     process = start()
-    devices = Devices(process, form, [place.report(form) for _ in range(20_000)])
+    devices = Devices(process, form, [place.report(form) for _ in range(5000)])
     worker = threading.Thread(target=devices.run)
     worker.start()
     while len(devices.answers) < 200:
@@ -355,23 +373,17 @@ def receive_all(connection) -> bytes:
     return received
 
 
-def test_a_port_in_use(place, start, tmp_path):
+def test_a_port_in_use(place):
     import subprocess
     import sys
 
     place.task()
-    process = start()
-    config = place.config(port=process.port, store_folder=place.folder / "other")
-    done = subprocess.run(
-        [sys.executable, "-c", RUN_ONCE, "serve", "shuffler", "--config", str(config)],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        config = place.config(port=taken.getsockname()[1], store_folder=place.folder / "other")
+        done = subprocess.run(
+            [sys.executable, "-m", "shuffledp", "serve", "shuffler", "--config", str(config)],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("error: Cannot listen on 127.0.0.1 port")
     assert not (place.folder / "other").exists()
-
-
-RUN_ONCE = """
-from shuffledp.cli import main
-main.main()
-"""
