@@ -14,11 +14,13 @@ from shuffledp.errors import ParameterError
 from shuffledp.protocols.documents import to_document
 from shuffledp.protocols.registry import PROTOCOLS
 
+MOST_CPU_SECONDS = 0.75
+"""To load the library takes a quarter of a second; a busy machine is no failure."""
 HEAVY = ["scipy", "dp_accounting", "pandas", "pyarrow", "altair", "matplotlib", "typer", "rich", "mpmath"]
 
 
 def loaded_after(code: str) -> tuple[list[str], float]:
-    script = f"import sys, time; start = time.perf_counter()\n{code}\nspent = time.perf_counter() - start\n"
+    script = f"import sys, time; start = time.process_time()\n{code}\nspent = time.process_time() - start\n"
     script += f"import json; print(json.dumps([[m for m in {HEAVY!r} if m in sys.modules], spent]))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     return tuple(json.loads(done.stdout))
@@ -53,8 +55,8 @@ def test_the_test_can_fail():
 
 
 def test_it_is_quick():
-    """Best of five; the benchmark measures it in earnest."""
-    assert min(loaded_after(RANDOMIZE)[1] for _ in range(5)) < 0.25 * 3  # a busy machine is no failure
+    """At least once in five; the benchmark measures it in earnest."""
+    assert any(loaded_after(RANDOMIZE)[1] < MOST_CPU_SECONDS for _ in range(5))
 
 
 CALIBRATE = """

@@ -1,8 +1,12 @@
 """``plan``, ``account``, ``demo`` and the help."""
 
 import re
+from contextlib import nullcontext
+from importlib import import_module
 
 import pytest
+
+from shuffledp.collection.rehearsal import Rehearsal
 
 
 def test_plan_json(shuffledp):
@@ -133,9 +137,11 @@ def test_account_refuses(shuffledp, arguments, words):
     assert words in done.error
 
 
-def test_demo(shuffledp, tmp_path):
+def test_demo(shuffledp, tmp_path, monkeypatch):
     """Both servers, a thousand devices over HTTP, one release; the estimate is near the truth."""
     picture, page = tmp_path / "picture.png", tmp_path / "page.html"
+    released, release = [], Rehearsal.release
+    monkeypatch.setattr(Rehearsal, "release", lambda self: released.append(release(self)) or released[-1])
     done = shuffledp("demo", "--devices", 1000, "--plot", picture, "--page", page)
     assert done.status == 0, done.err
     assert not re.search(r"│ +-\d+ │ +0 to", done.out)  # of the estimates; an error may be negative
@@ -145,6 +151,11 @@ def test_demo(shuffledp, tmp_path):
     assert picture.stat().st_size > 10_000
     assert "worked from home" in page.read_text()
     assert {file.name for file in tmp_path.iterdir()} == {"picture.png", "page.html"}
+    # the same release once more, as a program reads it
+    monkeypatch.setattr(Rehearsal, "release", lambda _: released[0])
+    monkeypatch.setattr(Rehearsal, "published", lambda *_: page.read_bytes())
+    monkeypatch.setattr(Rehearsal, "servers", lambda _: nullcontext())
+    monkeypatch.setattr(import_module("shuffledp.cli.demo"), "_report", lambda *_: None)
     result = shuffledp("demo", "--devices", 1000, "--plot", picture, "--page", page, "--json").json
     assert sum(result["truth"]) == result["users"] == 1000
     assert {"counts", "intervals", "standard_errors", "withheld_below", "guarantee", "seconds"} <= set(result)
