@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -10,6 +11,8 @@ import time
 
 import numpy as np
 import pytest
+
+from shuffledp.collection.service.folders import FolderLock
 
 COMMAND = """
 import sys
@@ -92,12 +95,14 @@ def test_stopped_while_opening_and_started_again(collection, large, new_client):
 
 
 def test_a_port_in_use_is_said_in_one_line(collection):
-    first = Process(collection.config())
     command = [sys.executable, "-c", COMMAND, "analyzer", "--config", str(collection.config())]
-    second = subprocess.run([*command, "--port", str(first.port)], capture_output=True, text=True, timeout=60)
-    assert second.returncode == 1
-    assert second.stderr.startswith("error: Cannot listen on 127.0.0.1 port")
-    third = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert third.returncode == 1
-    assert "error: Another process works in" in third.stderr
-    assert first.stop() == 0
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = subprocess.run([*command, "--port", port], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: Cannot listen on 127.0.0.1 port")
+    lock = FolderLock(collection.folder / "work")  # as a process that runs holds it
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    lock.release()
+    assert done.returncode == 1
+    assert "error: Another process works in" in done.stderr
