@@ -250,7 +250,8 @@ def test_json_of_the_commands(tmp_path, monkeypatch):
     )
 
     def told(command):
-        result = CliRunner().invoke(command_line(), [*command.split(), "--json"], catch_exceptions=False)
+        words = command.split()
+        result = CliRunner().invoke(command_line(words[0]), [*words, "--json"], catch_exceptions=False)
         assert result.exit_code == 0, result.output
         return leaves(json.loads(result.stdout))
 
@@ -258,7 +259,7 @@ def test_json_of_the_commands(tmp_path, monkeypatch):
         assert told(f"keys create {role} --out {role}") == documented_json("keys create")
     assert told("keys show author") == documented_json("keys show")
     keys = "--author author --analyzer analyzer.pub --shuffler shuffler.pub"
-    task = "--name a --population NAME --epsilon 1 --delta 1e-6 --users 500 --closes 1h --protocol cheu"
+    task = "--name a --population NAME --epsilon 1 --delta 1e-6 --users 500 --closes 1h --protocol balcer-cheu"
     shown = documented_json("task create` and `task show")
     assert told(f"task create count {task} {keys} --out tasks/a.json") == shown
     assert told("task show tasks/a.json") == shown
@@ -304,7 +305,7 @@ def test_the_trial_on_one_machine(tmp_path):
         script = script.replace(f"127.0.0.1:{shown}", f"127.0.0.1:{real}")
     for role, shown in (("shuffler", "8080"), ("analyzer", "8081")):
         script = script.replace(f"--config {role}.toml 2>", f"--config {role}.toml --port {ports[shown]} 2>")
-    script = script.replace("sleep 5\n", "".join(_answers(port) for port in ports.values()))
+    script = script.replace("sleep 5\n", f'"{sys.executable}" {_waiting(tmp_path, ports.values())}\n')
     folder = tmp_path / "trial"
     folder.mkdir()
     careful = "set -e\ntrap 'kill $(jobs -p); wait' EXIT\n"
@@ -322,7 +323,17 @@ def test_the_trial_on_one_machine(tmp_path):
         assert '"level": "error"' not in (folder / log).read_text(encoding="utf-8")
 
 
-def _answers(port):
-    """Wait until a server does."""
-    ask = f"import urllib.request; urllib.request.urlopen('http://127.0.0.1:{port}/readyz')"
-    return f'until "{sys.executable}" -c "{ask}" 2> /dev/null; do sleep 0.2; done\n'
+def _waiting(folder, ports):
+    """A program that waits until servers answer at the ports."""
+    program = folder / "waiting.py"
+    program.write_text(
+        "import time, urllib.request\n"
+        f"for port in {list(ports)}:\n"
+        "    while True:\n"
+        "        try:\n"
+        "            urllib.request.urlopen(f'http://127.0.0.1:{port}/readyz')\n"
+        "            break\n"
+        "        except OSError:\n"
+        "            time.sleep(0.1)\n"
+    )
+    return program
