@@ -4,7 +4,7 @@
 text once numbers are set to 0 and spaces and table borders are levelled. Which event an audit learns is a matter of
 chance too. A command is expected to succeed unless ``$ echo $?`` after it shows another exit status.
 The first command of each page, the first with each exit status and Python programs have a process of their own; the
-others run in this one.
+others run in this one. The figures of studies are drawn elsewhere. The demo is slow, and another fast test runs it too.
 """
 
 import os
@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -95,7 +96,21 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", STEPS)
+@pytest.fixture
+def undrawn(monkeypatch):
+    """The figures of a study take as long as the study."""
+    blank = b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
+    monkeypatch.setattr(import_module("shuffledp.figures.curves"), "render", lambda *_, **__: blank)
+
+
+NAMES = [
+    pytest.param(name, marks=pytest.mark.slow) if step.command.startswith("shuffledp demo") else name
+    for name, step in STEPS.items()
+]
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("name", NAMES)
 def test_command_prints_what_is_shown(name, folder, shuffledp):
     step = STEPS[name]
     if name in APART:

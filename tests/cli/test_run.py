@@ -306,7 +306,7 @@ def test_estimators_by_name(shuffledp, commute, modes, estimator):
 
 
 def test_killed_in_the_middle_nothing_is_left(tmp_path):
-    rows = 4_000_000
+    rows = 1_000_000
     pa.parquet.write_table(pa.table({"v": np.arange(rows) % 7}), tmp_path / "big.parquet")
     command = [
         sys.executable,
@@ -321,6 +321,8 @@ def test_killed_in_the_middle_nothing_is_left(tmp_path):
         "1",
         "--delta",
         "1e-9",
+        "--protocol",
+        "balcer-cheu",
         "--domain",
         "0,1,2,3,4,5,6",
         "--out",

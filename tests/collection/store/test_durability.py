@@ -75,7 +75,7 @@ def send_and_kill(sender, location: str, task: bytes, *how: str) -> list[int]:
     for _ in range(4):
         process = sender(location, task, max(said, default=0) + 1000, *how)
         first = process.stdout.readline()
-        time.sleep(random.uniform(0.0, 0.4))
+        time.sleep(random.uniform(0.0, 0.2))
         process.kill()
         said += acknowledged(first + process.stdout.read())
     assert said

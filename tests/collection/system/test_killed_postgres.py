@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-NORMAL, MANY = 2, 108
+NORMAL, MANY = 1, 108
 NOT_DURABLE = """
 from shuffledp.collection.store import postgres
 configure = postgres._configure
