@@ -15,9 +15,17 @@ from shuffledp.studies.survey import study as survey
 from shuffledp.studies.survey.rows import DELTA, ENTRIES, EPSILON, calibrated, data_of, measured
 
 
+FEW_ROUNDS = {10**3: 60, 10**4: 40, 20_000: 20}
+FEW_BIT_ROUNDS = {10**3: 150, 10**4: 150, 10**6: 30}
+
+
 @pytest.fixture(scope="module")
 def outcome():
-    return find_study("survey").measure(Settings(quick=True))
+    """Fewer users and rounds than the quick form, which the slow tests run as it is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(survey, "_QUICK_ROUNDS", FEW_ROUNDS)
+        patch.setattr(survey, "_QUICK_BIT_ROUNDS", FEW_BIT_ROUNDS)
+        return find_study("survey").measure(Settings(quick=True))
 
 
 def rows_of(outcome, name):
@@ -33,6 +41,11 @@ def test_it_holds(outcome):
     assert outcome.holds, [check for check in outcome.checks if not check.holds]
     assert len(outcome.checks) > 100
     assert {figure.name for figure in outcome.figures} == {"", "messages", "delta"}
+
+
+@pytest.mark.slow
+def test_the_quick_form_holds():
+    assert find_study("survey").measure(Settings(quick=True)).holds
 
 
 def test_every_row_of_the_notes_is_measured(outcome):
@@ -125,7 +138,7 @@ def test_noise_that_is_lost_is_noticed_by_the_study(monkeypatch):
         "shuffledp.protocols.summing.split_and_mix.scattered_negative_binomial",
         lambda *_: (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)),
     )
-    monkeypatch.setattr(survey, "_QUICK_ROUNDS", {10_000: 150, 20_000: 150})
+    monkeypatch.setattr(survey, "_QUICK_ROUNDS", {10_000: 100, 20_000: 100})
     monkeypatch.setattr(survey, "_QUICK_BIT_ROUNDS", {10_000: 100, 20_000: 100})
     broken = [check for check in survey.STUDY.measure(Settings(quick=True)).checks if not check.holds]
     assert broken

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,11 @@ def held_quantile(noise: Binomial, counts: Sequence[int], share: float) -> float
 
     A count c errs by c if N >= c, and else by the distance of N from its mean. Categories without users do not err.
     """
+    return _held_quantile(noise, tuple(sorted(counts)), share)
+
+
+@lru_cache(maxsize=64)
+def _held_quantile(noise: Binomial, counts: tuple[int, ...], share: float) -> float:
     distinct, repeats = np.unique(np.asarray(counts, dtype=np.int64), return_counts=True)
     low, high = -1.0, float(noise.trials)
     while high - low > _NEARLY * high:
