@@ -72,13 +72,32 @@ def checks_of(name):
     return set(small_summing.ONLY.get(name, CHECKS))
 
 
-def in_turn(names):
+WITHOUT_KERNELS = (
+    "count/balcer-cheu",
+    "count/correlated-noise",
+    "count/randomized-response",
+    "histogram/balcer-cheu",
+    "histogram/count-min",
+    "histogram/discrete-laplace",
+    "histogram/hadamard-blanket",
+    "histogram/shuffled-k-rr",
+    "histogram/unary",
+    "sum/discrete-laplace",
+    "sum/privacy-blanket",
+    "sum/split-and-mix",
+)
+"""One protocol for each sampler and way to count that the kernels replace."""
+
+
+def in_turn(names, slow=lambda name: name.endswith("more than its shares")):
     """Those with thousands of outcomes, which differ from others only in their shares, are for the slow tests."""
-    large = [pytest.mark.slow]
-    return [pytest.param(name, marks=large if name.endswith("more than its shares") else []) for name in names]
+    found = []
+    for name in names:
+        marks = [pytest.mark.kernels] if name in WITHOUT_KERNELS else []
+        found.append(pytest.param(name, marks=[*marks, pytest.mark.slow] if slow(name) else marks))
+    return found
 
 
-@pytest.mark.kernels
 @pytest.mark.parametrize("name", in_turn(INSTANCES))
 def test_the_protocol_conforms(name):
     cheap = checks_of(name) - set(DRAWN_ONE_BY_ONE)
@@ -87,8 +106,11 @@ def test_the_protocol_conforms(name):
     assert {check.name for check in checks} >= cheap - {"estimates are right on average"}
 
 
-@pytest.mark.kernels
-@pytest.mark.parametrize("name", REGISTERED)
+DRAWN_LATER = ("histogram/correlated-noise", "sum/almost-central")
+"""Dear, and drawn by the samplers of count/correlated-noise and sum/split-and-mix: for the slow tests."""
+
+
+@pytest.mark.parametrize("name", in_turn(REGISTERED, slow=lambda name: name in DRAWN_LATER))
 def test_some_draws_conform(name):
     checks = check_protocol(INSTANCES[name], only=DRAWN_ONE_BY_ONE, samples=fast_route_samples(name))
     assert [check.name for check in checks if check.passed] == list(DRAWN_ONE_BY_ONE)
@@ -101,19 +123,31 @@ def test_many_draws_conform(name):
     assert [check.name for check in checks if check.passed] == list(DRAWN_ONE_BY_ONE)
 
 
-DEAR = (
-    "count/correlated-noise",
-    "histogram/correlated-noise",
-    "histogram/hadamard-blanket",
-    "sum/almost-central",
-    "sum/laplace",
-    "sum/split-and-mix",
+FAULTS_FIRST = (
+    "count/balcer-cheu",
+    "count/cheu",
+    "count/discrete-laplace",
+    "count/randomized-response",
+    "histogram/balcer-cheu",
+    "histogram/discrete-laplace",
+    "histogram/k-rr",
+    "histogram/shuffled-k-rr",
+    "histogram/stability",
+    "histogram/uniform-blanket",
+    "sum/cheu",
+    "sum/discrete-laplace",
+    "sum/duchi",
+    "sum/privacy-blanket",
 )
-"""Protocols whose reports take long to draw: their planted faults are for the slow tests."""
+"""Of every question and model, and every fault in some; those of the others are for the slow tests."""
+
+
+def test_every_fault_is_planted_in_some_protocol_of_the_fast_tests():
+    assert {fault for name in FAULTS_FIRST for fault in planted_faults(INSTANCES[name])} == set(CAUGHT_BY)
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in DEAR else []) for name in REGISTERED]
+    "name", [pytest.param(name, marks=[] if name in FAULTS_FIRST else [pytest.mark.slow]) for name in REGISTERED]
 )
 def test_every_planted_fault_is_caught(name):
     samples = FAULT_SAMPLES | {"a fast route without noise": fast_route_samples(name)}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from shuffledp.errors import ParameterError
@@ -24,6 +26,8 @@ __all__ = [
 REPLACE_ONE = "replace-one"
 LEAST_EPSILON = 1e-12
 LEAST_DELTA = 1e-300
+_NOTHING = 1e-290
+_NINE_DIGITS = 1e-9
 WEAK_EPSILON = 10.0
 """Above this a guarantee says so little about one person that it carries a warning."""
 
@@ -248,19 +252,57 @@ def least_epsilon(law: PrivacyLaw, delta: float) -> float:
         raise ParameterError(f"delta must lie strictly between 0 and 1, not {delta}.", delta=delta)
     if as_delta(law.delta_at(0.0)) <= delta:
         return 0.0
-    high = 1e-9
-    while as_delta(law.delta_at(high)) > delta:
+    excess = partial(_excess, law, delta)
+    low, high = 1.0, 1.0  # to be: not enough, and enough
+    above = below = excess(1.0)
+    while below > 0:
         if high >= LARGEST_EPSILON:
             return math.inf
-        high = min(2 * high, LARGEST_EPSILON)
-    low = high / 2 if high > 1e-9 else 0.0
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2
-        if as_delta(law.delta_at(middle)) <= delta:
-            high = middle
+        low, above, high = high, below, min(2 * high, LARGEST_EPSILON)
+        below = excess(high)
+    while above <= 0:
+        if low < _NOTHING:
+            return low
+        high, below, low = low, above, low / 8
+        above = excess(low)
+    return _crossing(excess, (low, above), (high, below))
+
+
+def _excess(law: PrivacyLaw, delta: float, epsilon: float) -> float:
+    """ln(delta of the law / delta): above 0 if and only if that of the law is larger."""
+    achieved = as_delta(law.delta_at(epsilon))
+    difference = math.log(achieved) - math.log(delta) if achieved > 0 else -math.inf
+    return max(difference, 1e-300) if achieved > delta else min(difference, 0.0)  # rounding must not decide
+
+
+def _crossing(excess: Callable[[float], float], low: tuple[float, float], high: tuple[float, float]) -> float:
+    """An epsilon that is enough, nine digits above one that is not, by the Illinois method in logarithms.
+
+    ``low`` and ``high`` are such epsilons with their excess. Where the method does not shorten the interval to a
+    quarter in three steps, as at a jump, the fourth halves it.
+    """
+    (least, above), (most, below) = low, high
+    last_moved, steps, width = 0, 0, math.inf
+    while most - least > _NINE_DIGITS * most:
+        length = math.log(most / least)
+        steps += 1
+        share = 0.5
+        if math.isfinite(below) and not (steps % 4 == 0 and length > width / 4):
+            # not nearer to an end than this, so that the last step closes the interval from the other side
+            margin = min(0.5, 0.4 * _NINE_DIGITS / length)
+            share = min(max(above / (above - below), margin), 1 - margin)
+        width = length if steps % 4 == 0 else width
+        middle = least * math.exp(share * length)
+        if not least < middle < most:
+            break
+        found = excess(middle)
+        if found > 0:
+            least, above, below = middle, found, below / 2 if last_moved > 0 else below
+            last_moved = 1
         else:
-            low = middle
-    return high
+            most, below, above = middle, found, above / 2 if last_moved < 0 else above
+            last_moved = -1
+    return most
 
 
 def least_delta(law: PrivacyLaw) -> float:
