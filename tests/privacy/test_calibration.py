@@ -80,7 +80,7 @@ def test_the_error_says_how_many_users_are_needed():
         tight_noise(147, 1.0, 1e-6, BinomialHistogram)
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(epsilon=st.floats(0.2, 4), exponent=st.floats(-10, -1))
 def test_least_users_are_least(epsilon, exponent):
     delta = 10**exponent

@@ -300,7 +300,7 @@ def test_one_after_the_other_or_all_at_once():
     for place, law in enumerate(ONE_AFTER_THE_OTHER[1:], start=2):
         running = followed_by(running, law)
         at_once = compose_all(ONE_AFTER_THE_OTHER[:place])
-        for epsilon in (0.0, 0.5, 1.0, 3.0, 6.0):
+        for epsilon in (0.0, 1.0, 6.0):
             assert running.delta_at(epsilon) == pytest.approx(at_once.delta_at(epsilon), rel=1e-9, abs=1e-13)
 
 
@@ -326,10 +326,14 @@ def test_divergences_on_the_grid_are_those_of_the_library(reach):
     assert masses.deltas(reach) == pytest.approx(expected, rel=1e-9, abs=1e-13)
 
 
+MOST_SECONDS = 15
+"""Of processor time for fifty laws: about 2.5 were seen; law after law it would be 36."""
+
+
 def test_fifty_different_laws_take_no_time_to_speak_of():
     import dp_accounting.pld.privacy_loss_distribution  # noqa: F401  (its import is not what is timed)
 
     law = compose_all([BinomialHistogram(Binomial(20_000 + 37 * step, Dyadic.of(0.01))) for step in range(50)])
     start = time.process_time()
     law.delta_at(1.0)
-    assert time.process_time() - start < 8  # about 2.5; law after law it were 36
+    assert time.process_time() - start < MOST_SECONDS

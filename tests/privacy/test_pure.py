@@ -121,7 +121,7 @@ class PureLawWithPair(PureLaw):
 
 
 def test_flipped_counts_compose():
-    law = FlippedCount(2000, Dyadic.at_least(0.02))
+    law = FlippedCount(300, Dyadic.at_least(0.1))
     once, five = least_epsilon(law, 1e-6), least_epsilon(compose(law, 5), 1e-6)
     assert once < five < 5 * once
 

@@ -54,7 +54,7 @@ def test_noise_of_a_count(row):
         assert mean * (1 - mean / users) == pytest.approx(row["lemma_23_variance"], rel=1e-3)
 
 
-@pytest.mark.parametrize("row", rows("histogram_noise"))
+@pytest.mark.parametrize("row", rows("histogram_noise", every=2))
 def test_noise_of_a_histogram(row):
     users, epsilon, delta = row["users"], row["epsilon"], row["delta"]
     if row["tight_mean"] is None:
@@ -73,7 +73,7 @@ def test_noise_of_a_histogram(row):
         )
 
 
-@pytest.mark.parametrize("row", rows("least_users", every=3))
+@pytest.mark.parametrize("row", rows("least_users", every=4))
 def test_least_users(row):
     epsilon, delta = row["epsilon"], row["delta"]
     assert corollary_24_users(epsilon, delta) == row["paper_count"]

@@ -68,7 +68,13 @@ def test_exact_zeros_have_the_law_of_the_whole_domain(name, users):
     assert same_law(route, whole_domain(calibrated(name, int(planted.sum()), 6), planted)) < ALPHA
 
 
-@pytest.mark.parametrize(("name", "users"), [(name, 60) for name in INDEPENDENT])
+@pytest.mark.parametrize(
+    ("name", "users"),
+    [
+        pytest.param(name, 60, marks=[pytest.mark.slow] if name in ("cheu", "correlated-noise") else [])
+        for name in INDEPENDENT
+    ],
+)
 def test_largest_scores_have_the_law_of_the_whole_domain(name, users):
     """1,200 rounds each over two items with the largest of the others drawn, and over six.
 
@@ -134,11 +140,11 @@ def test_simulated_and_solved_rounds_succeed_alike(rule):
     ("protocol", "users", "more"),
     [
         ("stability", 60, 75),
-        ("sample-and-threshold", 180, 210),
+        pytest.param("sample-and-threshold", 180, 210, marks=pytest.mark.slow),
         ("unary", 800, 1100),
-        ("cheu", 115, 140),
+        pytest.param("cheu", 115, 140, marks=pytest.mark.slow),
         ("discrete-laplace", 95, 115),
-        ("correlated-noise", 105, 125),
+        pytest.param("correlated-noise", 105, 125, marks=pytest.mark.slow),
         ("k-rr", 60, 150),
     ],
 )

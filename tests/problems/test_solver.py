@@ -27,7 +27,7 @@ def until_right(problem, **settings):
     ("problem", "users"),
     [
         (PointerChasing(2, 10**6), 163),
-        (PointerChasing(1, 10), 160),
+        pytest.param(PointerChasing(1, 10), 160, marks=pytest.mark.slow),
         (PointerJumping(10**4, 10), 768),
         (PointerJumping(3, 3), None),
         (SupportIdentification(100, 10**30), 8449),
@@ -63,7 +63,10 @@ def test_memory_does_not_grow_with_the_domain(problem, peak):
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("protocol", ["stability", "unary", "cheu", "discrete-laplace", "correlated-noise"])
+@pytest.mark.parametrize(
+    "protocol",
+    ["stability", "unary", pytest.param("cheu", marks=pytest.mark.slow), "discrete-laplace", "correlated-noise"],
+)
 def test_other_protocols_and_models(protocol):
     solution = until_right(PointerChasing(2, 200), protocol=protocol)
     assert solution.guarantee.trust == {"unary": "local"}.get(

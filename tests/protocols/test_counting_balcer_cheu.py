@@ -42,7 +42,7 @@ def test_the_whole_table_of_the_randomizer(index, padded):
     """Every input, every output; a noise probability off by five per cent must be rejected."""
     protocol = noisy(padded=padded)
     law = report_law(index, 0.25, padded=padded)
-    literal = table_of((protocol.randomize(index) for _ in range(40_000)), law)
+    literal = table_of((protocol.randomize(index) for _ in range(15_000)), law)
     assert p_value(literal, list(law.values())) > ALPHA
     size = 400_000
     messages = protocol.randomize_all(np.full(size, index))
@@ -69,12 +69,12 @@ def test_the_last_user_is_randomized_too():
 
 @pytest.mark.parametrize("padded", [True, False])
 def test_both_routes_have_the_closed_law(padded):
-    """Tokens are the true count plus users less Bin(users, absence), by messages and by counts: 8,000 rounds each."""
+    """Tokens are the true count plus users less Bin(users, absence), by messages and by counts: 4,000 rounds each."""
     protocol = noisy(users=6, padded=padded)
     bits = np.array([1, 1, 0, 0, 0, 1])
     by_messages = np.zeros(20)
     by_counts = np.zeros(20)
-    for _ in range(8_000):
+    for _ in range(4_000):
         tally = protocol.tally(protocol.randomize_all(bits).mixed(permute))
         by_messages[tally.counts[1]] += 1
         by_counts[protocol.sample_tally(np.array([3, 3])).counts[1]] += 1
@@ -119,7 +119,7 @@ def test_one_token_beyond_the_users_is_enough_not_to_be_zero():
         assert one.value > 0.0
 
 
-@pytest.mark.parametrize("beta", [0.5, 0.05, 1e-3])
+@pytest.mark.parametrize("beta", [0.5, 0.05, pytest.param(1e-3, marks=pytest.mark.slow)])
 def test_theorem_11_error_bound(beta):
     """Part (ii) by simulation at the paper's noise: far fewer failures than beta, for several counts."""
     users, epsilon, delta = 20_000, 1.0, 1e-6
@@ -127,10 +127,10 @@ def test_theorem_11_error_bound(beta):
     alpha = theorem_11_alpha(users, epsilon, delta, beta)
     for ones in (0, 400, 725, 1500, 10_000):
         errors = np.array(
-            [protocol.run(np.arange(users) < ones, route="counts").fraction - ones / users for _ in range(300)]
+            [protocol.run(np.arange(users) < ones, route="counts").fraction - ones / users for _ in range(200)]
         )
         failures = int((np.abs(errors) > alpha).sum())
-        assert stats.binom.sf(failures - 1, 300, beta) > ALPHA
+        assert stats.binom.sf(failures - 1, 200, beta) > ALPHA
 
 
 def test_theorem_11_error_bound_can_fail():

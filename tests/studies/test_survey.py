@@ -14,7 +14,6 @@ from shuffledp.studies.survey import checks as survey_checks
 from shuffledp.studies.survey import study as survey
 from shuffledp.studies.survey.rows import DELTA, ENTRIES, EPSILON, calibrated, data_of, measured
 
-
 FEW_ROUNDS = {10**3: 60, 10**4: 40, 20_000: 20}
 FEW_BIT_ROUNDS = {10**3: 150, 10**4: 150, 10**6: 30}
 
