@@ -4,30 +4,29 @@ import os
 import runpy
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+MOST_SECONDS = 60
+"""An example takes a second or two; the machine may be busy."""
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 
 
 @pytest.mark.parametrize("example", EXAMPLES[:2], ids=lambda example: example.stem)
 def test_example_runs(example, tmp_path):
-    started = time.monotonic()
     result = subprocess.run(
         [sys.executable, "-W", "error", str(example)],
         cwd=tmp_path,
         env=os.environ | {"PYTHONIOENCODING": "utf-8"},
         capture_output=True,
         encoding="utf-8",
-        timeout=60,
+        timeout=MOST_SECONDS,
         check=False,
     )
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     assert len(result.stdout.splitlines()) >= 3
-    assert time.monotonic() - started < 30  # 5 seconds on an idle machine
 
 
 @pytest.mark.parametrize("example", EXAMPLES[2:], ids=lambda example: example.stem)

@@ -174,7 +174,10 @@ def test_a_number_is_a_point_on_the_scale_of_its_bounds():
     assert "enlarged" in short, "too short to be seen on the scale of the bounds"
 
 
-@pytest.mark.parametrize("character", ["\x00", "\x0b", "\x1b", "\ufffe", "\ud800"])
+@pytest.mark.parametrize(
+    "character",
+    ["\x00", *(pytest.param(each, marks=pytest.mark.slow) for each in ("\x0b", "\x1b", "\ufffe")), "\ud800"],
+)
 def test_characters_that_xml_lacks_are_drawn_as_others(character):
     """The renderer aborted the process, after the noise was drawn and before anything was written."""
     for place in ({"names": (f"a{character}", "b")}, {"title": character}, {"caption": [character]}):

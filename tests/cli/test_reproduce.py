@@ -20,9 +20,10 @@ def test_one_study(shuffledp, tmp_path):
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    """Figures are drawn elsewhere; it takes as long as the study."""
+    """Figures are drawn elsewhere, which takes as long as the study; half of the study will do."""
     blank = b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
     monkeypatch.setattr(import_module("shuffledp.figures.curves"), "render", lambda *_, **__: blank)
+    monkeypatch.setattr(import_module("shuffledp.studies.theorem11"), "_DELTAS", (1e-6,))
 
 
 @pytest.mark.usefixtures("undrawn")

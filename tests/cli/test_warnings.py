@@ -42,7 +42,11 @@ def warned(document):
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize(
     ("epsilon", "delta", "words"),
-    [("1", "1e-6", []), ("1", "0.01", [LARGE_DELTA]), ("12", "0.01", [LARGE_DELTA, LARGE_EPSILON])],
+    [
+        ("1", "1e-6", []),
+        pytest.param("1", "0.01", [LARGE_DELTA], marks=pytest.mark.slow),
+        ("12", "0.01", [LARGE_DELTA, LARGE_EPSILON]),
+    ],
 )
 def test_every_command_warns(name, epsilon, delta, words, shuffledp, place):
     command = [*COMMANDS[name].split(), "--epsilon", epsilon, "--delta", delta]

@@ -27,7 +27,7 @@ REPORTS = [
     for report in case["reports"]
     if "law" in report
 ]
-USERS, MOST_USERS = 4000, 40_000
+USERS, MOST_USERS = 2000, 20_000
 
 
 def exactly(law):

@@ -90,7 +90,7 @@ def test_populations_do_not_touch_each_other(shared_collection, ledger):
 
 
 def test_asked_from_many_threads_each_task_is_reserved_once(shared_collection, tmp_path):
-    tasks = tasks_of(shared_collection, *["count/balcer-cheu"] * 4)
+    tasks = tasks_of(shared_collection, *["count/balcer-cheu"] * 3)
     budget = Budget(1.5, 1e-6)
     ledger = Ledger(tmp_path / "ledger.db")
     answers: dict[bytes, list] = {task.id: [] for task in tasks}

@@ -33,7 +33,12 @@ def loaded_after(code: str, *arguments: object) -> set[str]:
 
 @pytest.mark.parametrize(
     "name",
-    ["histogram/balcer-cheu", "histogram/uniform-blanket", "histogram/shuffled-k-rr", "histogram/correlated-noise"],
+    [
+        "histogram/balcer-cheu",
+        pytest.param("histogram/uniform-blanket", marks=pytest.mark.slow),
+        pytest.param("histogram/shuffled-k-rr", marks=pytest.mark.slow),
+        "histogram/correlated-noise",
+    ],
 )
 def test_a_device_loads_little(name, parties, server, tmp_path):
     """It verifies the signature, recomputes the guarantee, randomizes, seals and sends."""

@@ -264,10 +264,14 @@ def test_what_is_said_before_the_end_of_a_long_report_is_heard():
     listener.close()
 
 
+GIVES_UP_SECONDS = 60.0
+"""It gives up after a fraction of a second, and the server goes on for five minutes; the machine may be busy."""
+
+
 def test_a_server_that_never_finishes(server):
     def drip(handler):
         handler.wfile.write(b"HTTP/1.1 201 Created\r\nContent-Length: 60000\r\n\r\n")
-        for _ in range(200):
+        for _ in range(6000):
             handler.wfile.write(b" ")
             time.sleep(0.05)
 
@@ -275,7 +279,7 @@ def test_a_server_that_never_finishes(server):
     started = time.monotonic()
     with Connection(server.url, timeout=0.1) as connection, pytest.raises((RefusedError, UnreachableError)):
         deliver(connection, PATH, b"report", patience=Patience(attempts=1))
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < GIVES_UP_SECONDS
 
 
 def test_silence_ends(server):
