@@ -79,6 +79,15 @@ def test_a_fault_is_told(task, server):
     assert threading.active_count() <= before + 8  # handlers of the server
 
 
+@pytest.fixture
+def interruptible():
+    """A job in the background ignores Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("whose", ["main", "worker"])
 def test_an_interruption_stops_all(whose, task, server):
     """Ctrl-C while they wait, whichever thread the system gives it to: no further report begins."""
