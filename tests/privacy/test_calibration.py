@@ -52,7 +52,7 @@ def test_least_rates_despite_ripples(users, epsilon, delta, rate):
     assert float(tight_noise(users, epsilon, delta, BinomialCount)) == pytest.approx(rate, rel=4e-4)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(
     users=st.one_of(st.integers(2, 200), st.integers(200, 10**12)),
     epsilon=st.floats(0.01, 8),

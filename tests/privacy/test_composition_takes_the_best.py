@@ -78,7 +78,7 @@ def test_different_releases_are_at_most_the_added_pairs():
 @pytest.mark.parametrize(
     ("kind", "settings", "before", "reached"),
     [
-        (CheuCount, {"users": 1000, "epsilon": 0.9, "delta": 1e-6}, 1.3033, 1.1890),
+        pytest.param(CheuCount, {"users": 1000, "epsilon": 0.9, "delta": 1e-6}, 1.3033, 1.1890, marks=pytest.mark.slow),
         (
             SampleAndThresholdHistogram,
             {"users": 10_000, "epsilon": 1.0, "delta": 1e-6, "domain_size": 10},

@@ -120,6 +120,7 @@ class PureLawWithPair(PureLaw):
         return ((DiscretePair.of([truth, 1 - truth], [1 - truth, truth]),),)
 
 
+@pytest.mark.slow
 def test_flipped_counts_compose():
     law = FlippedCount(300, Dyadic.at_least(0.1))
     once, five = least_epsilon(law, 1e-6), least_epsilon(compose(law, 5), 1e-6)

@@ -88,7 +88,7 @@ def test_kernels_have_the_exact_law():
     assert p_value(sizes, np.array([*exact[:1], exact[1] - 2, exact[2] + 2, exact[3]]) / 64) < ALPHA
 
 
-@pytest.mark.parametrize(("size", "hashes"), [(5, 2), (3, 3)])
+@pytest.mark.parametrize(("size", "hashes"), [(5, 2), pytest.param(3, 3, marks=pytest.mark.slow)])
 def test_both_routes_have_the_same_joint_law(size, hashes):
     """The whole tally as one outcome; leaving out tuples that agree with several categories is caught."""
     protocol = HadamardBlanketHistogram(Terms(2, 1.0, 0.999), Slots(0, Dyadic(1, 1)), hashes, size)

@@ -42,8 +42,15 @@ def test_a_biased_shuffle_is_rejected(uniformity, fault, size):
 
 
 @pytest.mark.usefixtures("path")
-@pytest.mark.parametrize("size", [70_000, 300_000, 3_000_000])
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint32, "V24"])
+@pytest.mark.parametrize(
+    ("size", "dtype"),
+    [
+        *((size, dtype) for size in (70_000, 300_000) for dtype in (np.uint8, np.uint32, "V24")),
+        pytest.param(3_000_000, np.uint8, marks=pytest.mark.slow),
+        (3_000_000, np.uint32),
+        pytest.param(3_000_000, "V24", marks=pytest.mark.slow),
+    ],
+)
 def test_large_arrays_keep_every_item(size, dtype):
     if dtype == "V24":
         items = np.zeros(size, dtype="V24")
@@ -98,7 +105,9 @@ def test_a_hundred_million_messages_in_place_with_bounded_scratch():
     assert p_value(np.bincount(origin * cells + arrival, minlength=cells**2), np.full(cells**2, 1 / cells**2)) > ALPHA
 
 
-@pytest.mark.parametrize(("size", "width"), [(200_000, 1024), (66_000, 4096), (40_000, 8192)])
+@pytest.mark.parametrize(
+    ("size", "width"), [(200_000, 1024), pytest.param(66_000, 4096, marks=pytest.mark.slow), (40_000, 8192)]
+)
 def test_scratch_memory_is_bounded_for_wide_items(size, width, path):
     items = np.zeros(size, dtype=f"V{width}")
     items.view(np.uint64).reshape(size, -1)[:, 3] = np.arange(size)

@@ -87,7 +87,7 @@ def test_figures_are_drawn(outcome):
 
 
 def test_a_seed_repeats_everything(plans):
-    few = replace(plans, plans=tuple(each for each in plans.plans if each.calibration == "tight"))
+    few = replace(plans, plans=tuple(each for each in plans.plans if each.calibration == "tight")[::2])
     first, second = (
         [point.row() for point in frontier._points(few, Settings(quick=True, source=InsecureSeededRandomness(4)))]
         for _ in range(2)

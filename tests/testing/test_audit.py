@@ -38,7 +38,13 @@ def claims_are_computed_once():
         yield
 
 
-@pytest.mark.parametrize("name", EVERY)
+HONEST_LATER = ("histogram/count-min", "sum/almost-central", "sum/laplace")
+"""Dear to calibrate or to draw; for the slow tests."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in HONEST_LATER else []) for name in EVERY]
+)
 def test_no_honest_protocol_is_exposed(name):
     result = audit(protocol(name, **NEEDED.get(name, {})), trials=300, confidence=SURE)
     assert not result.exposed
