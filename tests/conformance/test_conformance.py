@@ -106,8 +106,14 @@ def test_the_protocol_conforms(name):
     assert {check.name for check in checks} >= cheap - {"estimates are right on average"}
 
 
-DRAWN_LATER = ("histogram/correlated-noise", "sum/almost-central")
-"""Dear, and drawn by the samplers of count/correlated-noise and sum/split-and-mix: for the slow tests."""
+DRAWN_LATER = (
+    "histogram/bassily-smith",
+    "histogram/correlated-noise",
+    "histogram/hashed-blanket",
+    "sum/almost-central",
+    "sum/laplace",
+)
+"""Dear, and drawn by the samplers of others, as count/correlated-noise or sum/discrete-laplace: for slow tests."""
 
 
 @pytest.mark.parametrize("name", in_turn(REGISTERED, slow=lambda name: name in DRAWN_LATER))

@@ -31,7 +31,7 @@ def until_right(problem, **settings):
         (PointerJumping(10**4, 10), 768),
         (PointerJumping(3, 3), None),
         (SupportIdentification(100, 10**30), 8449),
-        (SupportIdentification(1, 1), None),
+        pytest.param(SupportIdentification(1, 1), None, marks=pytest.mark.slow),
     ],
 )
 def test_solved_with_as_many_users_as_the_theory_asks_for(problem, users):
