@@ -5,6 +5,7 @@ tasks of others. Every rule is an attribute of ``Reader``, so that a test can pl
 """
 
 import base64
+import decimal
 import functools
 import hashlib
 import importlib.util
@@ -83,6 +84,19 @@ def written(value):
     return str(value) if type(value) is int else {True: "true", False: "false", None: "null"}[value]
 
 
+def of_digits(number, places):
+    """The decimal with so many places that reads back as the double, the nearest of them; or None.
+
+    Below a power of two doubles are closer together: the nearest decimal may be that of another double, and the one
+    above it not.
+    """
+    nearest = decimal.Decimal(f"{number:.{places}e}")
+    step = decimal.Decimal((0, (1,), nearest.as_tuple().exponent))
+    read_back = [each for each in (nearest, nearest - step, nearest + step) if float(each) == number]
+    exact = decimal.Decimal(number)
+    return f"{min(read_back, key=lambda each: abs(each - exact)):.{places}e}" if read_back else None
+
+
 def shortest(text):
     """A double from its shortest decimal, or None: digits as few as possible, in the notation of the page."""
     if not isinstance(text, str) or not re.fullmatch(r"-?[0-9]+(\.[0-9]+)?(e[+-][0-9]{2,3})?", text):
@@ -90,7 +104,7 @@ def shortest(text):
     number = float(text)
     if not math.isfinite(number):
         return None
-    digits = next(f"{number:.{n}e}" for n in range(17) if float(f"{number:.{n}e}") == number)
+    digits = next(found for n in range(17) if (found := of_digits(number, n)))
     mantissa, exponent = digits.split("e")
     sign, mantissa = ("-", mantissa[1:]) if mantissa.startswith("-") else ("", mantissa)
     plain, power = mantissa.replace(".", ""), int(exponent)
