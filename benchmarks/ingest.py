@@ -138,9 +138,9 @@ class _Place:
     """A signed task, a report of it, and the keys that servers need."""
 
     def __init__(self, folder: Path) -> None:
-        from shuffledp.collection.keys import SealingKey, SigningKey
-        from shuffledp.collection.task import Task
-        from shuffledp.collection.wire import ReportFormat
+        from shuffledp.collection.task.task import Task
+        from shuffledp.collection.wire.formats import ReportFormat
+        from shuffledp.collection.wire.keys import SealingKey, SigningKey
         from shuffledp.protocols.registry import find
 
         self.folder = folder
@@ -205,7 +205,7 @@ waiting_seconds = {waiting_seconds}
 
     def stored(self, server: _Server) -> int:
         """How many reports are in the store of a server that has ended."""
-        from shuffledp.collection.store.sqlite import SqliteStore
+        from shuffledp.collection.shuffler.store.sqlite import SqliteStore
 
         store = SqliteStore(server.folder / "store")
         try:
@@ -248,7 +248,7 @@ def serve(mode: str, config: str) -> None:
     """A shuffler; without a store every report is answered at once, after all checks."""
     from shuffledp.cli.main import command_line
     from shuffledp.collection.shuffler import ingest
-    from shuffledp.collection.store.interface import Outcome
+    from shuffledp.collection.shuffler.store.interface import Outcome
 
     def answer_at_once(_: object, __: object) -> asyncio.Future[Outcome]:
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()

@@ -17,8 +17,8 @@ from benchmarks.finding import Finding, at_least, report, seconds
 from benchmarks.measuring import side_by_side
 
 if TYPE_CHECKING:
-    from shuffledp.collection.keys import SealingKey
-    from shuffledp.collection.task import Task
+    from shuffledp.collection.task.task import Task
+    from shuffledp.collection.wire.keys import SealingKey
 
 __all__ = ["measure"]
 
@@ -35,8 +35,8 @@ def measure(quick: bool) -> Iterator[Finding]:
     copies would not be opened.
     """
     from shuffledp.collection.analyzer.tallying import count_messages, opening_processes, pieces_of
-    from shuffledp.collection.keys import SealingKey
-    from shuffledp.collection.sealing import Sealer
+    from shuffledp.collection.wire.keys import SealingKey
+    from shuffledp.collection.wire.sealing import Sealer
 
     key = SealingKey.create()
     task = _task(key)
@@ -96,8 +96,8 @@ def measure(quick: bool) -> Iterator[Finding]:
 
 
 def _task(key: SealingKey) -> Task:
-    from shuffledp.collection.keys import SigningKey
-    from shuffledp.collection.task import Task
+    from shuffledp.collection.task.task import Task
+    from shuffledp.collection.wire.keys import SigningKey
     from shuffledp.protocols.registry import find
 
     return Task.create(
@@ -120,7 +120,7 @@ def _decrypt(sealed: list[bytes], key: SealingKey, task_id: bytes) -> None:
     """Nothing but the library's own opening of each message."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-    from shuffledp.collection.sealing import SUITE, sealing_info
+    from shuffledp.collection.wire.sealing import SUITE, sealing_info
 
     private, info = X25519PrivateKey.from_private_bytes(key.secret), sealing_info(task_id)
     for message in sealed:

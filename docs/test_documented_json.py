@@ -94,7 +94,7 @@ def undrawn(monkeypatch):
     """The figures of a study, which take as long as the study, are drawn elsewhere; half of the study will do."""
     blank = b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
     monkeypatch.setattr(import_module("shuffledp.figures.curves"), "render", lambda *_, **__: blank)
-    monkeypatch.setattr(import_module("shuffledp.studies.theorem11"), "_DELTAS", (1e-6,))
+    monkeypatch.setattr(import_module("shuffledp.lab.studies.theorem11"), "_DELTAS", (1e-6,))
 
 
 @pytest.mark.parametrize("case", CASES)

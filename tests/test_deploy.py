@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from shuffledp.collection.analyzer.settings import AnalyzerSettings, read_budgets
-from shuffledp.collection.service.settings import read_settings
+from shuffledp.collection.server.settings import read_settings
 from shuffledp.collection.shuffler.settings import ShufflerSettings
 from shuffledp.errors import ParameterError
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shuffledp.collection.padding import is_unbounded, least_cap
+from shuffledp.collection.wire.padding import is_unbounded, least_cap
 from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
 from shuffledp.protocols.documents import to_document
@@ -107,7 +107,7 @@ special.betainc, special.betaincc = scipy.special.betainc, scipy.special.betainc
 """
 
 CHECK = """
-from shuffledp.collection.padding import capped_guarantee
+from shuffledp.collection.wire.padding import capped_guarantee
 from shuffledp.protocols.documents import from_document
 found = {}
 for name, (document, cap) in json.load(sys.stdin).items():

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from shuffledp.cli.main import command_line
 from shuffledp.collection import SealingKey, SignedTask, SigningKey, Task
 from shuffledp.collection.analyzer.settings import AnalyzerSettings
-from shuffledp.collection.client import Patience, Policy
+from shuffledp.collection.device import Patience, Policy
 from shuffledp.collection.shuffler.settings import ShufflerSettings
 from shuffledp.errors import ParameterError
 from shuffledp.messages import Messages

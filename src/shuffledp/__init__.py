@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from shuffledp.model import Cost, Tally
     from shuffledp.planning import Count, Histogram, Mean, Sum, fewest_users_for, least_epsilon_for, plan
     from shuffledp.privacy.guarantee import Guarantee
-    from shuffledp.protocols.counting.balcer_cheu import BalcerCheuCount
+    from shuffledp.protocols.count.balcer_cheu import BalcerCheuCount
     from shuffledp.protocols.documents import from_document, to_document
     from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
     from shuffledp.protocols.registry import PROTOCOLS, find
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "BalcerCheuCount": "shuffledp.protocols.counting.balcer_cheu",
+    "BalcerCheuCount": "shuffledp.protocols.count.balcer_cheu",
     "BalcerCheuHistogram": "shuffledp.protocols.histogram.balcer_cheu",
     "Categories": "shuffledp.domain",
     "Cost": "shuffledp.model",

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from shuffledp.collection.keys import SealingKey, SealingPublicKey, SigningKey, VerifyingKey, to_base64
+from shuffledp.collection.wire.keys import SealingKey, SealingPublicKey, SigningKey, VerifyingKey, to_base64
 
 KINDS = {
     "author": (SigningKey, VerifyingKey),

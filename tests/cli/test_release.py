@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 import shuffledp as sdp
-from shuffledp.collection.keys import SealingKey, SigningKey
 from shuffledp.collection.rehearsal import Rehearsal
-from shuffledp.collection.task import Task
+from shuffledp.collection.task.task import Task
+from shuffledp.collection.wire.keys import SealingKey, SigningKey
 
 DOMAINS = {
     "histogram": {"categories": sdp.Categories.of(["bus", "a\u0378b"])},

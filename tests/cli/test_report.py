@@ -15,9 +15,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 import shuffledp as sdp
-from shuffledp.collection.keys import SealingKey, SigningKey
-from shuffledp.collection.task import Task
-from shuffledp.collection.wire import ReportFormat
+from shuffledp.collection.task.task import Task
+from shuffledp.collection.wire.formats import ReportFormat
+from shuffledp.collection.wire.keys import SealingKey, SigningKey
 
 
 class Server:

@@ -23,7 +23,7 @@ def undrawn(monkeypatch):
     """Figures are drawn elsewhere, which takes as long as the study; half of the study will do."""
     blank = b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
     monkeypatch.setattr(import_module("shuffledp.figures.curves"), "render", lambda *_, **__: blank)
-    monkeypatch.setattr(import_module("shuffledp.studies.theorem11"), "_DELTAS", (1e-6,))
+    monkeypatch.setattr(import_module("shuffledp.lab.studies.theorem11"), "_DELTAS", (1e-6,))
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -37,7 +37,7 @@ def test_json(shuffledp, tmp_path):
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_broken_bound_fails_the_command(shuffledp, tmp_path, monkeypatch):
-    from shuffledp.studies import theorem11
+    from shuffledp.lab.studies import theorem11
 
     monkeypatch.setattr(theorem11, "theorem_11_alpha", lambda *arguments: 1e-5)
     result = shuffledp("reproduce", "theorem11", "--quick", "--out", tmp_path)

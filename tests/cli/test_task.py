@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from shuffledp.cli.times import moment
-from shuffledp.collection.canonical import canonical
-from shuffledp.collection.keys import SealingKey, SigningKey, to_base64
-from shuffledp.collection.task import SignedTask
+from shuffledp.collection.task.canonical import canonical
+from shuffledp.collection.task.task import SignedTask
+from shuffledp.collection.wire.keys import SealingKey, SigningKey, to_base64
 from shuffledp.errors import ParameterError
 
 

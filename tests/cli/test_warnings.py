@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from shuffledp.collection.keys import SealingKey, SigningKey
+from shuffledp.collection.wire.keys import SealingKey, SigningKey
 
 LARGE_DELTA = "delta 0.01 is above 1/users"
 LARGE_EPSILON = "epsilon 12 is above 10"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import shuffledp as sdp
-from shuffledp.collection.keys import SealingKey, SigningKey
-from shuffledp.collection.task import Task
+from shuffledp.collection.task.task import Task
+from shuffledp.collection.wire.keys import SealingKey, SigningKey
 
 
 @dataclasses.dataclass(frozen=True)

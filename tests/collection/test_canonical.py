@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shuffledp.collection.canonical import LARGEST_NUMBER, canonical, parse_canonical, portable
+from shuffledp.collection.task.canonical import LARGEST_NUMBER, canonical, parse_canonical, portable
 from shuffledp.errors import ParameterError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

@@ -10,7 +10,7 @@ import traceback
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from shuffledp.collection.keys import (
+from shuffledp.collection.wire.keys import (
     SealingKey,
     SealingPublicKey,
     SigningKey,

@@ -8,8 +8,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shuffledp.collection.opening import Recipient
-from shuffledp.collection.sealing import SUITE
+from shuffledp.collection.wire.opening import Recipient
+from shuffledp.collection.wire.sealing import SUITE
 
 pytestmark = pytest.mark.kernels
 

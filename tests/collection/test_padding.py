@@ -16,12 +16,12 @@ import small_summing
 from scipy import stats
 
 from shuffledp import BalcerCheuHistogram
-from shuffledp.collection.client import report as client_report
-from shuffledp.collection.client import sealed_report
-from shuffledp.collection.opening import Opener
-from shuffledp.collection.padding import capped_guarantee, is_unbounded, least_cap
-from shuffledp.collection.sealing import Sealer
-from shuffledp.collection.wire import ReportFormat
+from shuffledp.collection.device import report as client_report
+from shuffledp.collection.device import sealed_report
+from shuffledp.collection.wire.formats import ReportFormat
+from shuffledp.collection.wire.opening import Opener
+from shuffledp.collection.wire.padding import capped_guarantee, is_unbounded, least_cap
+from shuffledp.collection.wire.sealing import Sealer
 from shuffledp.errors import ParameterError, PolicyError
 from shuffledp.privacy.capping import CappedLaw, Share, chance_of_more
 from shuffledp.protocols.registry import PROTOCOLS

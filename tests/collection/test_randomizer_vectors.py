@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shuffledp.collection.canonical import portable
+from shuffledp.collection.task.canonical import portable
 from shuffledp.protocols.documents import from_document, to_document
 from shuffledp.protocols.registry import PROTOCOLS
 from shuffledp.testing.statistics import ALPHA, p_value

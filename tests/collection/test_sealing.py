@@ -8,9 +8,9 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from shuffledp.collection.keys import SealingKey
-from shuffledp.collection.opening import Opener
-from shuffledp.collection.sealing import SUITE, Sealer, sealed_size, sealing_info
+from shuffledp.collection.wire.keys import SealingKey
+from shuffledp.collection.wire.opening import Opener
+from shuffledp.collection.wire.sealing import SUITE, Sealer, sealed_size, sealing_info
 from shuffledp.errors import ParameterError
 
 TASK, OTHER = bytes(range(32)), bytes(32)

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shuffledp as sdp
-from shuffledp.collection.authentic import load_authentic
-from shuffledp.collection.canonical import canonical
-from shuffledp.collection.client import authentic_task
-from shuffledp.collection.keys import SealingKey, SigningKey, to_base64
-from shuffledp.collection.task import MOST_DRAWS_PER_REPORT, MOST_TASK_BYTES, SignedTask, Task
+from shuffledp.collection.device import authentic_task
+from shuffledp.collection.task.authentic import load_authentic
+from shuffledp.collection.task.canonical import canonical
+from shuffledp.collection.task.task import MOST_DRAWS_PER_REPORT, MOST_TASK_BYTES, SignedTask, Task
+from shuffledp.collection.wire.keys import SealingKey, SigningKey, to_base64
 from shuffledp.errors import DataError, ParameterError
 from shuffledp.protocols.documents import from_document
 from shuffledp.protocols.registry import PROTOCOLS
-from shuffledp.protocols.summing.local_laplace import LocalLaplaceSum
+from shuffledp.protocols.sum.local_laplace import LocalLaplaceSum
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import Dyadic
 

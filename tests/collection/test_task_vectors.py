@@ -15,11 +15,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shuffledp.collection import authentic
-from shuffledp.collection import task as task_module
-from shuffledp.collection.authentic import authentic_task
-from shuffledp.collection.canonical import canonical, parse_canonical
-from shuffledp.collection.keys import VerifyingKey
+from shuffledp.collection.task import authentic
+from shuffledp.collection.task import task as task_module
+from shuffledp.collection.task.authentic import authentic_task
+from shuffledp.collection.task.canonical import canonical, parse_canonical
+from shuffledp.collection.wire.keys import VerifyingKey
 from shuffledp.errors import ParameterError
 
 ROOT = Path(__file__).parents[2]

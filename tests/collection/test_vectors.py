@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shuffledp.collection.client import authentic_task
-from shuffledp.collection.keys import SealingKey, SigningKey, VerifyingKey
-from shuffledp.collection.opening import Opener
-from shuffledp.collection.sealing import sealing_info
-from shuffledp.collection.wire import Manifest, ReportFormat, digest
+from shuffledp.collection.device import authentic_task
+from shuffledp.collection.wire.formats import Manifest, ReportFormat, digest
+from shuffledp.collection.wire.keys import SealingKey, SigningKey, VerifyingKey
+from shuffledp.collection.wire.opening import Opener
+from shuffledp.collection.wire.sealing import sealing_info
 from shuffledp.errors import DomainError, ParameterError
 from shuffledp.messages import MessageFormat
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shuffledp.collection import wire
-from shuffledp.collection.canonical import canonical
-from shuffledp.collection.keys import SigningKey, to_base64
-from shuffledp.collection.wire import MOST_MANIFEST_BYTES, BadSignatureError, Manifest, ReportFormat, digest
+from shuffledp.collection.task.canonical import canonical
+from shuffledp.collection.wire import formats as wire
+from shuffledp.collection.wire.formats import MOST_MANIFEST_BYTES, BadSignatureError, Manifest, ReportFormat, digest
+from shuffledp.collection.wire.keys import SigningKey, to_base64
 from shuffledp.errors import ParameterError
 
 FORMAT = ReportFormat(bytes(range(32)), 3, 50)

@@ -6,11 +6,11 @@ from shuffledp import BalcerCheuCount
 from shuffledp.privacy.correlated_noise import CorrelatedNoiseLaw
 from shuffledp.privacy.flipped_bits import FlippedCount
 from shuffledp.privacy.pure_sum import PureSum, falling_weights
-from shuffledp.protocols.counting.cheu import CheuCount
-from shuffledp.protocols.counting.correlated_noise import CorrelatedNoiseCount
-from shuffledp.protocols.counting.discrete_laplace import DiscreteLaplaceCount
-from shuffledp.protocols.counting.pure_sum import PureSumCount
-from shuffledp.protocols.counting.randomized_response import RandomizedResponse
+from shuffledp.protocols.count.cheu import CheuCount
+from shuffledp.protocols.count.correlated_noise import CorrelatedNoiseCount
+from shuffledp.protocols.count.discrete_laplace import DiscreteLaplaceCount
+from shuffledp.protocols.count.pure_sum import PureSumCount
+from shuffledp.protocols.count.randomized_response import RandomizedResponse
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import Dyadic
 

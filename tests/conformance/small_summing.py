@@ -4,15 +4,15 @@ from shuffledp.domain import Interval
 from shuffledp.privacy.almost_central import AlmostCentralLaw
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceLaw, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.summing.almost_central import AlmostCentralSum
-from shuffledp.protocols.summing.cheu import CheuSum
-from shuffledp.protocols.summing.discrete_laplace import DiscreteLaplaceSum
-from shuffledp.protocols.summing.duchi import DuchiSum
-from shuffledp.protocols.summing.laplace import LaplaceSum
-from shuffledp.protocols.summing.local_laplace import LocalLaplaceSum
-from shuffledp.protocols.summing.piecewise import PiecewiseSum
-from shuffledp.protocols.summing.privacy_blanket import PrivacyBlanketSum
-from shuffledp.protocols.summing.split_and_mix import SplitAndMixSum
+from shuffledp.protocols.sum.almost_central import AlmostCentralSum
+from shuffledp.protocols.sum.cheu import CheuSum
+from shuffledp.protocols.sum.discrete_laplace import DiscreteLaplaceSum
+from shuffledp.protocols.sum.duchi import DuchiSum
+from shuffledp.protocols.sum.laplace import LaplaceSum
+from shuffledp.protocols.sum.local_laplace import LocalLaplaceSum
+from shuffledp.protocols.sum.piecewise import PiecewiseSum
+from shuffledp.protocols.sum.privacy_blanket import PrivacyBlanketSum
+from shuffledp.protocols.sum.split_and_mix import SplitAndMixSum
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import Dyadic
 from shuffledp.testing.conformance import CHECKS

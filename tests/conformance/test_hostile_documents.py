@@ -20,8 +20,8 @@ import pytest
 from test_conformance import INSTANCES, REGISTERED
 
 from shuffledp import from_document, to_document
-from shuffledp.collection.padding import capped_guarantee
-from shuffledp.collection.task import MOST_DRAWS_PER_REPORT
+from shuffledp.collection.task.task import MOST_DRAWS_PER_REPORT
+from shuffledp.collection.wire.padding import capped_guarantee
 from shuffledp.errors import ShuffledpError
 from shuffledp.privacy import binomial, binomial_noise
 from shuffledp.protocols import documents

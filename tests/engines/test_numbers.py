@@ -9,7 +9,7 @@ from shuffledp.domain import Interval
 from shuffledp.engines.encoding import collect_places
 from shuffledp.engines.local import FileColumn, run_places
 from shuffledp.errors import BelowMinimumError, DataError
-from shuffledp.protocols.summing.duchi import DuchiSum
+from shuffledp.protocols.sum.duchi import DuchiSum
 from shuffledp.randomness import InsecureSeededRandomness
 
 TEN = Interval(0, 10)

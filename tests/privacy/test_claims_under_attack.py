@@ -20,7 +20,7 @@ from shuffledp.privacy.divergence import DiscretePair
 from shuffledp.privacy.fake_rows import FakeRows
 from shuffledp.privacy.pure import PureLaw
 from shuffledp.privacy.split_and_mix import mixing_distance
-from shuffledp.protocols.counting.cheu import CheuCount
+from shuffledp.protocols.count.cheu import CheuCount
 from shuffledp.protocols.histogram.stability import StabilityHistogram
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import Dyadic

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from shuffledp.collection.padding import DELTA_FOR_CAP, capped_guarantee, least_cap
+from shuffledp.collection.wire.padding import DELTA_FOR_CAP, capped_guarantee, least_cap
 from shuffledp.domain import Interval
 from shuffledp.errors import ConditionError
 from shuffledp.privacy.binomial import Binomial
@@ -16,10 +16,10 @@ from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, compose, compose_al
 from shuffledp.privacy.flipped_bits import FlippedCount
 from shuffledp.privacy.guarantee import Guarantee, least_delta, least_epsilon
 from shuffledp.privacy.thresholding import SampleAndThreshold
-from shuffledp.protocols.counting.cheu import CheuCount
+from shuffledp.protocols.count.cheu import CheuCount
 from shuffledp.protocols.histogram.correlated_noise import CorrelatedNoiseHistogram
 from shuffledp.protocols.histogram.sample_and_threshold import SampleAndThresholdHistogram
-from shuffledp.protocols.summing.split_and_mix import SplitAndMixSum
+from shuffledp.protocols.sum.split_and_mix import SplitAndMixSum
 from shuffledp.randomness import Dyadic
 
 

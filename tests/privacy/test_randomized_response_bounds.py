@@ -108,7 +108,7 @@ def test_gamma_and_epsilon(epsilon):
 
 
 def test_the_protocol_agrees():
-    from shuffledp.protocols.counting.randomized_response import RandomizedResponse
+    from shuffledp.protocols.count.randomized_response import RandomizedResponse
 
     protocol = RandomizedResponse.calibrate(users=1000, epsilon=1.0, delta=1e-6)
     assert protocol.gamma == pytest.approx(gamma_of_epsilon(1.0), rel=1e-9)

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError, ShuffledpError
-from shuffledp.protocols.counting.cheu import CheuCount
-from shuffledp.protocols.counting.correlated_noise import CorrelatedNoiseCount
-from shuffledp.protocols.counting.discrete_laplace import DiscreteLaplaceCount
-from shuffledp.protocols.counting.pure_sum import PureSumCount
-from shuffledp.protocols.counting.randomized_response import RandomizedResponse
+from shuffledp.protocols.count.cheu import CheuCount
+from shuffledp.protocols.count.correlated_noise import CorrelatedNoiseCount
+from shuffledp.protocols.count.discrete_laplace import DiscreteLaplaceCount
+from shuffledp.protocols.count.pure_sum import PureSumCount
+from shuffledp.protocols.count.randomized_response import RandomizedResponse
 from shuffledp.protocols.documents import from_document, public_parameters, to_document
 from shuffledp.protocols.histogram.count_min import CountMinHistogram
 from shuffledp.protocols.histogram.k_rr import KRandomizedResponse
-from shuffledp.protocols.summing.duchi import DuchiSum
+from shuffledp.protocols.sum.duchi import DuchiSum
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import Dyadic
 

@@ -11,13 +11,12 @@ from shuffledp.protocols.registry import PROTOCOLS, find, find_qualified
 
 
 def test_names_are_the_same_in_the_registry_and_in_the_file():
-    folders = {"count": "counting", "histogram": "histogram", "sum": "summing"}
     root = Path(shuffledp.__file__).parent / "protocols"
     for question, named in PROTOCOLS.items():
         for name, kind in named.items():
             assert kind.name == name
             assert kind.question == question
-            assert (root / folders[question] / f"{re.sub('-', '_', name)}.py").is_file()
+            assert (root / question / f"{re.sub('-', '_', name)}.py").is_file()
 
 
 def test_finding():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from shuffledp.collection.canonical import canonical
-from shuffledp.collection.keys import SigningKey, to_base64
-from shuffledp.collection.sealing import sealing_info
-from shuffledp.collection.wire import Manifest, digest
+from shuffledp.collection.task.canonical import canonical
+from shuffledp.collection.wire.formats import Manifest, digest
+from shuffledp.collection.wire.keys import SigningKey, to_base64
+from shuffledp.collection.wire.sealing import sealing_info
 from vector_files import Document
 from vector_files.examples import task_of
 from vector_files.keys import SHUFFLER, STRANGER, seal

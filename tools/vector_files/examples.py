@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from shuffledp.collection.task import Task
+from shuffledp.collection.task.task import Task
 from shuffledp.protocols.documents import from_document
 from vector_files import Document
 from vector_files.keys import ANALYZER, SHUFFLER

@@ -8,7 +8,7 @@ import hmac
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from shuffledp.collection.keys import SealingKey, SigningKey
+from shuffledp.collection.wire.keys import SealingKey, SigningKey
 
 __all__ = ["ANALYZER", "AUTHOR", "OTHER_ANALYZER", "SHUFFLER", "STRANGER", "seal", "secret_of"]
 

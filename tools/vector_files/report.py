@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shuffledp.collection.sealing import sealing_info
-from shuffledp.collection.wire import ReportFormat
+from shuffledp.collection.wire.formats import ReportFormat
+from shuffledp.collection.wire.sealing import sealing_info
 from shuffledp.messages import MessageFormat
 from vector_files import Document
 from vector_files.examples import task_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shuffledp.collection.sealing import SUITE_NAME, sealed_size, sealing_info
+from shuffledp.collection.wire.sealing import SUITE_NAME, sealed_size, sealing_info
 from vector_files import Document
 from vector_files.examples import task_of
 from vector_files.keys import ANALYZER, OTHER_ANALYZER, seal, secret_of

@@ -8,11 +8,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from shuffledp.collection.canonical import canonical
-from shuffledp.collection.keys import SigningKey, to_base64
-from shuffledp.collection.sealing import sealing_info
-from shuffledp.collection.task import Task
-from shuffledp.collection.wire import ReportFormat
+from shuffledp.collection.task.canonical import canonical
+from shuffledp.collection.task.task import Task
+from shuffledp.collection.wire.formats import ReportFormat
+from shuffledp.collection.wire.keys import SigningKey, to_base64
+from shuffledp.collection.wire.sealing import sealing_info
 from vector_files import Document
 from vector_files.examples import PROTOCOLS, TERMS, task_of
 from vector_files.keys import AUTHOR, OTHER_ANALYZER, STRANGER

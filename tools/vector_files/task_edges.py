@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from shuffledp.collection.keys import to_base64
+from shuffledp.collection.wire.keys import to_base64
 from vector_files import Document
 from vector_files.examples import task_of
 from vector_files.keys import AUTHOR

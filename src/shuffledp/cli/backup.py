@@ -104,7 +104,7 @@ def restore_analyzer(
 
 def _settings(config: Path | None) -> AnalyzerSettings:
     from shuffledp.collection.analyzer.settings import AnalyzerSettings
-    from shuffledp.collection.service.settings import read_settings
+    from shuffledp.collection.server.settings import read_settings
 
     return read_settings(AnalyzerSettings, role="analyzer", file=config, environment=os.environ, options={})
 

@@ -47,7 +47,7 @@ def demo(
 
     Example: shuffledp demo --devices 2000 --plot commute.svg
     """
-    from shuffledp.collection.client import Connection, Devices, Policy
+    from shuffledp.collection.device import Connection, Devices, Policy
     from shuffledp.collection.rehearsal import Rehearsal
 
     check_figure_path(plot)

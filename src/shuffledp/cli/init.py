@@ -36,7 +36,7 @@ def init_analyzer(
     """
     from shuffledp.collection.analyzer.directory import initialize
     from shuffledp.collection.analyzer.settings import AnalyzerSettings
-    from shuffledp.collection.service.settings import read_settings
+    from shuffledp.collection.server.settings import read_settings
 
     settings = read_settings(AnalyzerSettings, role="analyzer", file=config, environment=os.environ, options={})
     initialize(settings.work)

@@ -46,7 +46,7 @@ def create_key(
 
     Example: shuffledp keys create author --out author.key
     """
-    from shuffledp.collection.keys import SealingKey, SigningKey
+    from shuffledp.collection.wire.keys import SealingKey, SigningKey
 
     check_writable(out)
     public_file = out.with_name(f"{out.name}.pub")
@@ -87,7 +87,7 @@ def show_key(
 
 def _public(file: Path) -> Any:
     """The public part of a key of either kind."""
-    from shuffledp.collection.keys import SealingPublicKey, VerifyingKey
+    from shuffledp.collection.wire.keys import SealingPublicKey, VerifyingKey
 
     reason = ""
     for kind in (VerifyingKey, SealingPublicKey):

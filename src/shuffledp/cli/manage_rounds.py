@@ -133,7 +133,7 @@ def _confirm(action: str, yes: bool) -> None:
 
 
 def _act(action: str, word: str, config: Path | None, role: Server | None, as_json: bool) -> None:
-    from shuffledp.collection.service.operator import ask_server
+    from shuffledp.collection.server.operator import ask_server
 
     server, work = _server(config, role)
     task = _find(word, _overview(work)["rounds"], server)
@@ -145,7 +145,7 @@ def _act(action: str, word: str, config: Path | None, role: Server | None, as_js
 
 
 def _overview(work: Path, *, exact: bool = False) -> dict[str, Any]:
-    from shuffledp.collection.service.operator import ask_server
+    from shuffledp.collection.server.operator import ask_server
 
     return ask_server(work, "GET", f"/operator/v1/overview{'?exact=true' if exact else ''}")
 
@@ -164,7 +164,7 @@ def _find(word: str, rounds: list[dict[str, Any]], server: Server) -> str:
 def _server(config: Path | None, role: Server | None) -> tuple[Server, Path]:
     """Which server is meant, and its work directory."""
     from shuffledp.collection.analyzer.settings import AnalyzerSettings
-    from shuffledp.collection.service.settings import read_settings
+    from shuffledp.collection.server.settings import read_settings
     from shuffledp.collection.shuffler.settings import ShufflerSettings
 
     server = role or _only_role(config)

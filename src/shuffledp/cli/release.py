@@ -17,9 +17,9 @@ from shuffledp.errors import OutputError, RefusedError, UnreachableError
 from shuffledp.output import check_writable, write_whole
 
 if TYPE_CHECKING:
-    from shuffledp.collection.client import Connection
-    from shuffledp.collection.client.release import Release
-    from shuffledp.collection.task import Task
+    from shuffledp.collection.device import Connection
+    from shuffledp.collection.device.release import Release
+    from shuffledp.collection.task.task import Task
 
 __all__ = ["release"]
 
@@ -54,8 +54,8 @@ def release(
 
     Example: shuffledp release --task task.json --author author.key.pub --server https://analyzer.example --wait 2h
     """
-    from shuffledp.collection.client import Connection
-    from shuffledp.collection.client.release import FORMS, fetch_form
+    from shuffledp.collection.device import Connection
+    from shuffledp.collection.device.release import FORMS, fetch_form
 
     form = _form(out, tuple(FORMS)) if out is not None else ""
     patience = seconds_of(wait)
@@ -81,7 +81,7 @@ def _form(out: Path, forms: tuple[str, ...]) -> str:
 
 def _wait_for(connection: Connection, task: Task, patience: float) -> Release:
     """Look now and again until it is there; an analyzer that does not answer may be starting anew."""
-    from shuffledp.collection.client.release import fetch_release
+    from shuffledp.collection.device.release import fetch_release
 
     end = time.monotonic() + patience
     pause, longest = _PAUSES

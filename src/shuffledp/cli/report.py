@@ -16,8 +16,8 @@ from shuffledp.cli.tasks import AuthorOption, naming, read_authentic, read_task_
 from shuffledp.errors import ParameterError, RefusedError, StoppedError
 
 if TYPE_CHECKING:
-    from shuffledp.collection.client import Connection, Patience, Policy
-    from shuffledp.collection.task import Task
+    from shuffledp.collection.device import Connection, Patience, Policy
+    from shuffledp.collection.task.task import Task
 
 __all__ = ["report"]
 
@@ -109,7 +109,7 @@ def report(
     Example: shuffledp report --task task.json --author author.key.pub --server https://shuffler.example
     --value bus --state device
     """
-    from shuffledp.collection.client import Connection, Patience, Policy
+    from shuffledp.collection.device import Connection, Patience, Policy
 
     policy = Policy(max_epsilon=max_epsilon, max_delta=max_delta, min_users=min_users, max_messages=max_messages)
 
@@ -145,7 +145,7 @@ def report(
 
 def _many(task: Task, values: Sequence[Any], connections: int, sending: _Sending, as_json: bool) -> None:
     """Simulated devices, one for each value; a summary is shown also if it is broken off."""
-    from shuffledp.collection.client import Devices
+    from shuffledp.collection.device import Devices
 
     started = time.monotonic()
     stopped = False
@@ -185,7 +185,7 @@ def _one(
     task: Path, author: Path, value: str | None, state: Path, policy: Policy, sending: _Sending, as_json: bool
 ) -> None:
     """This device: report if it has not, and deliver."""
-    from shuffledp.collection.client import Client, State
+    from shuffledp.collection.device import Client, State
 
     key, content = read_verifying_key(author), read_task_bytes(task)
     with naming(task):

@@ -15,7 +15,7 @@ from shuffledp.text_values import looks_missing
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from shuffledp.collection.task import Task
+    from shuffledp.collection.task.task import Task
 
 __all__ = ["read_tokens", "read_value", "read_values", "value_of"]
 

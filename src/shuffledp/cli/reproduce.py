@@ -11,9 +11,9 @@ import typer
 from shuffledp.cli.options import JsonOption, SeedOption, whole_number
 from shuffledp.cli.screen import note, print_json, print_table, progress_bar, say
 from shuffledp.errors import ParameterError
-from shuffledp.studies.registry import STUDIES, find_study
-from shuffledp.studies.reproduce import Report, reproduce_all
-from shuffledp.studies.reproduce import reproduce as reproduce_one
+from shuffledp.lab.studies.registry import STUDIES, find_study
+from shuffledp.lab.studies.reproduce import Report, reproduce_all
+from shuffledp.lab.studies.reproduce import reproduce as reproduce_one
 
 __all__ = ["reproduce"]
 

@@ -54,8 +54,8 @@ def serve_shuffler(
 
     Example: shuffledp serve shuffler --config shuffler.toml --check
     """
-    from shuffledp.collection.service.logs import configure_logs
-    from shuffledp.collection.service.settings import read_settings
+    from shuffledp.collection.server.logs import configure_logs
+    from shuffledp.collection.server.settings import read_settings
     from shuffledp.collection.shuffler.settings import ShufflerSettings
 
     settings = read_settings(
@@ -68,7 +68,7 @@ def serve_shuffler(
     if check:
         _check(settings, as_json)
         return
-    from shuffledp.collection.service.running import clean_stop, listen, serve
+    from shuffledp.collection.server.running import clean_stop, listen, serve
     from shuffledp.collection.shuffler.app import create_app
     from shuffledp.collection.shuffler.server import Shuffler
     from shuffledp.collection.shuffler.tuning import tune_process
@@ -85,7 +85,7 @@ serve_app.command("analyzer")(serve_analyzer)  # it imports what opens messages 
 
 
 def _check(settings: ShufflerSettings, as_json: bool) -> None:
-    from shuffledp.collection.service.descriptors import possible_connections
+    from shuffledp.collection.server.descriptors import possible_connections
     from shuffledp.collection.shuffler.server import check_shuffler, check_store_of
 
     key, book = check_shuffler(settings)
@@ -122,7 +122,7 @@ def serve_tokens(
     Example: shuffledp serve tokens task.json --count 1000 --enrolment enrolment --out tokens.txt
     """
     from shuffledp.collection.shuffler.enrolment import create_tokens
-    from shuffledp.collection.task import SignedTask
+    from shuffledp.collection.task.task import SignedTask
 
     name = SignedTask.load(task).task.id.hex()
     create_tokens(name, count, folder=enrolment, out=out)

@@ -37,8 +37,8 @@ def serve_analyzer(
     Example: shuffledp serve analyzer --config analyzer.toml --check
     """
     from shuffledp.collection.analyzer.settings import AnalyzerSettings
-    from shuffledp.collection.service.logs import configure_logs
-    from shuffledp.collection.service.settings import read_settings
+    from shuffledp.collection.server.logs import configure_logs
+    from shuffledp.collection.server.settings import read_settings
 
     settings = read_settings(
         AnalyzerSettings,
@@ -52,7 +52,7 @@ def serve_analyzer(
         return
     from shuffledp.collection.analyzer.app import create_app
     from shuffledp.collection.analyzer.server import Analyzer
-    from shuffledp.collection.service.running import clean_stop, listen, serve
+    from shuffledp.collection.server.running import clean_stop, listen, serve
 
     with clean_stop():
         configure_logs(level=settings.log_level)
@@ -63,7 +63,7 @@ def serve_analyzer(
 
 def _check(settings: AnalyzerSettings, as_json: bool) -> None:
     from shuffledp.collection.analyzer.overview import overview
-    from shuffledp.collection.service.descriptors import possible_connections
+    from shuffledp.collection.server.descriptors import possible_connections
 
     told = overview(settings) | {"connections": possible_connections(settings.connections)}
     if as_json:

@@ -18,7 +18,7 @@ from shuffledp.cli.options import (
 )
 from shuffledp.cli.screen import print_json, print_table, progress_bar, say, waiting
 from shuffledp.errors import ConditionError, InfeasibleError
-from shuffledp.problems import (
+from shuffledp.lab.problems import (
     MeasuredSampleSize,
     Method,
     PointerChasing,
@@ -32,9 +32,9 @@ from shuffledp.problems import (
     paper_sample_size,
     shuffled_rate,
 )
-from shuffledp.problems.identification import RULES
-from shuffledp.problems.problem import Problem, domain_words
-from shuffledp.problems.solver import solve_with
+from shuffledp.lab.problems.identification import RULES
+from shuffledp.lab.problems.problem import Problem, domain_words
+from shuffledp.lab.problems.solver import solve_with
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
 
 __all__ = ["solve_app"]

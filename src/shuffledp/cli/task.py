@@ -38,7 +38,7 @@ from shuffledp.output import check_writable, write_whole
 from shuffledp.privacy.guarantee import target_warnings
 
 if TYPE_CHECKING:
-    from shuffledp.collection.task import Task
+    from shuffledp.collection.task.task import Task
 
 __all__ = ["AskedOf", "create_task", "show_task", "task_app", "verify_task"]
 
@@ -193,7 +193,7 @@ def verify_task(
 
     Example: shuffledp task verify task.json --author author.key.pub --max-epsilon 1 --min-users 1000
     """
-    from shuffledp.collection.client.policy import Policy
+    from shuffledp.collection.device.policy import Policy
 
     found = read_authentic(task, author)
     Policy(
@@ -235,7 +235,7 @@ def _show(task: Task, author: str, as_json: bool) -> None:
         print_json({"id": task.id.hex(), "author": author, "task": task.to_document(), "warnings": warnings})
         note_warnings(warnings)
         return
-    from shuffledp.collection.wire import ReportFormat
+    from shuffledp.collection.wire.formats import ReportFormat
 
     guarantee = task.protocol.guarantee
     left = f"epsilon {guarantee.local_epsilon:.4g}" if math.isfinite(guarantee.local_epsilon) else "nothing"

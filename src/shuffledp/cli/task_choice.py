@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from shuffledp.cli.domains import choose_domain
 from shuffledp.cli.rounds import BEST
-from shuffledp.collection.task import Task
+from shuffledp.collection.task.task import Task
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.planning import Count, Histogram, Question, Sum, plan
 from shuffledp.protocols.registry import find

@@ -13,8 +13,8 @@ from shuffledp.cli.options import number, whole_number
 from shuffledp.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from shuffledp.collection.keys import SealingPublicKey, SigningKey, VerifyingKey
-    from shuffledp.collection.task import SignedTask, Task
+    from shuffledp.collection.task.task import SignedTask, Task
+    from shuffledp.collection.wire.keys import SealingPublicKey, SigningKey, VerifyingKey
 
 __all__ = [
     "AuthorOption",
@@ -54,7 +54,7 @@ MaxMessagesOption = Annotated[
 
 def read_task_bytes(path: Path) -> bytes:
     """The bytes of a task's file, or a little more than a task may have."""
-    from shuffledp.collection.task import MOST_TASK_BYTES
+    from shuffledp.collection.task.task import MOST_TASK_BYTES
 
     try:
         with path.open("rb") as file:
@@ -65,7 +65,7 @@ def read_task_bytes(path: Path) -> bytes:
 
 def read_task(path: Path) -> SignedTask:
     """The task of a file, whoever signed it."""
-    from shuffledp.collection.task import SignedTask
+    from shuffledp.collection.task.task import SignedTask
 
     with naming(path):
         return SignedTask.from_bytes(read_task_bytes(path))
@@ -73,7 +73,7 @@ def read_task(path: Path) -> SignedTask:
 
 def read_authentic(path: Path, author: Path) -> Task:
     """The task of a file, signed by that author, with a guarantee that holds."""
-    from shuffledp.collection.authentic import authentic_task
+    from shuffledp.collection.task.authentic import authentic_task
 
     key = read_verifying_key(author)
     with naming(path):
@@ -82,7 +82,7 @@ def read_authentic(path: Path, author: Path) -> Task:
 
 def read_verifying_key(path: Path) -> VerifyingKey:
     """The public key of an author or a shuffler."""
-    from shuffledp.collection.keys import VerifyingKey
+    from shuffledp.collection.wire.keys import VerifyingKey
 
     with naming(path):
         return VerifyingKey.load(path)
@@ -90,7 +90,7 @@ def read_verifying_key(path: Path) -> VerifyingKey:
 
 def read_sealing_key(path: Path) -> SealingPublicKey:
     """The public key of an analyzer."""
-    from shuffledp.collection.keys import SealingPublicKey
+    from shuffledp.collection.wire.keys import SealingPublicKey
 
     with naming(path):
         return SealingPublicKey.load(path)
@@ -98,7 +98,7 @@ def read_sealing_key(path: Path) -> SealingPublicKey:
 
 def read_signing_key(path: Path) -> SigningKey:
     """The private key of an author."""
-    from shuffledp.collection.keys import SigningKey
+    from shuffledp.collection.wire.keys import SigningKey
 
     with naming(path):
         return SigningKey.load(path)

@@ -6,26 +6,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shuffledp.collection.client import Client, Connection, Patience, Policy, State, sealed_report
-    from shuffledp.collection.keys import SealingKey, SealingPublicKey, SigningKey, VerifyingKey
-    from shuffledp.collection.task import SignedTask, Task
-    from shuffledp.collection.wire import Manifest, ReportFormat
+    from shuffledp.collection.device import Client, Connection, Patience, Policy, State, sealed_report
+    from shuffledp.collection.task.task import SignedTask, Task
+    from shuffledp.collection.wire.formats import Manifest, ReportFormat
+    from shuffledp.collection.wire.keys import SealingKey, SealingPublicKey, SigningKey, VerifyingKey
 
 _HOMES = {
-    "Client": "client",
-    "Connection": "client",
-    "Manifest": "wire",
-    "Patience": "client",
-    "Policy": "client",
-    "ReportFormat": "wire",
-    "SealingKey": "keys",
-    "SealingPublicKey": "keys",
-    "SignedTask": "task",
-    "SigningKey": "keys",
-    "State": "client",
-    "Task": "task",
-    "VerifyingKey": "keys",
-    "sealed_report": "client",
+    "Client": "device",
+    "Connection": "device",
+    "Manifest": "wire.formats",
+    "Patience": "device",
+    "Policy": "device",
+    "ReportFormat": "wire.formats",
+    "SealingKey": "wire.keys",
+    "SealingPublicKey": "wire.keys",
+    "SignedTask": "task.task",
+    "SigningKey": "wire.keys",
+    "State": "device",
+    "Task": "task.task",
+    "VerifyingKey": "wire.keys",
+    "sealed_report": "device",
 }
 
 __all__ = [

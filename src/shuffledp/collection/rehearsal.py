@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from shuffledp.collection.analyzer.directory import initialize
-from shuffledp.collection.keys import SealingKey, SigningKey, VerifyingKey
-from shuffledp.collection.task import SignedTask, Task
+from shuffledp.collection.task.task import SignedTask, Task
+from shuffledp.collection.wire.keys import SealingKey, SigningKey, VerifyingKey
 from shuffledp.errors import UnreachableError
 
 __all__ = ["Rehearsal"]

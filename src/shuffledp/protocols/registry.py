@@ -34,12 +34,12 @@ class _Shelf(Mapping[str, Entry]):
 PROTOCOLS: Mapping[str, Mapping[str, Entry]] = {
     "count": _Shelf(
         {
-            "balcer-cheu": "counting.balcer_cheu.BalcerCheuCount",
-            "cheu": "counting.cheu.CheuCount",
-            "correlated-noise": "counting.correlated_noise.CorrelatedNoiseCount",
-            "pure-sum": "counting.pure_sum.PureSumCount",
-            "randomized-response": "counting.randomized_response.RandomizedResponse",
-            "discrete-laplace": "counting.discrete_laplace.DiscreteLaplaceCount",
+            "balcer-cheu": "count.balcer_cheu.BalcerCheuCount",
+            "cheu": "count.cheu.CheuCount",
+            "correlated-noise": "count.correlated_noise.CorrelatedNoiseCount",
+            "pure-sum": "count.pure_sum.PureSumCount",
+            "randomized-response": "count.randomized_response.RandomizedResponse",
+            "discrete-laplace": "count.discrete_laplace.DiscreteLaplaceCount",
         }
     ),
     "histogram": _Shelf(
@@ -66,15 +66,15 @@ PROTOCOLS: Mapping[str, Mapping[str, Entry]] = {
     ),
     "sum": _Shelf(
         {
-            "cheu": "summing.cheu.CheuSum",
-            "privacy-blanket": "summing.privacy_blanket.PrivacyBlanketSum",
-            "split-and-mix": "summing.split_and_mix.SplitAndMixSum",
-            "almost-central": "summing.almost_central.AlmostCentralSum",
-            "duchi": "summing.duchi.DuchiSum",
-            "piecewise": "summing.piecewise.PiecewiseSum",
-            "local-laplace": "summing.local_laplace.LocalLaplaceSum",
-            "discrete-laplace": "summing.discrete_laplace.DiscreteLaplaceSum",
-            "laplace": "summing.laplace.LaplaceSum",
+            "cheu": "sum.cheu.CheuSum",
+            "privacy-blanket": "sum.privacy_blanket.PrivacyBlanketSum",
+            "split-and-mix": "sum.split_and_mix.SplitAndMixSum",
+            "almost-central": "sum.almost_central.AlmostCentralSum",
+            "duchi": "sum.duchi.DuchiSum",
+            "piecewise": "sum.piecewise.PiecewiseSum",
+            "local-laplace": "sum.local_laplace.LocalLaplaceSum",
+            "discrete-laplace": "sum.discrete_laplace.DiscreteLaplaceSum",
+            "laplace": "sum.laplace.LaplaceSum",
         }
     ),
 }

@@ -23,12 +23,12 @@ from shuffledp.collection.analyzer.app import create_app
 from shuffledp.collection.analyzer.directory import initialize
 from shuffledp.collection.analyzer.server import Analyzer
 from shuffledp.collection.analyzer.settings import AnalyzerSettings
-from shuffledp.collection.keys import SealingKey, SigningKey
-from shuffledp.collection.sealing import SUITE, Sealer, sealing_info
-from shuffledp.collection.service.connections import guarded_connections
-from shuffledp.collection.service.running import listen
-from shuffledp.collection.task import Task
-from shuffledp.collection.wire import Manifest, digest
+from shuffledp.collection.server.connections import guarded_connections
+from shuffledp.collection.server.running import listen
+from shuffledp.collection.task.task import Task
+from shuffledp.collection.wire.formats import Manifest, digest
+from shuffledp.collection.wire.keys import SealingKey, SigningKey
+from shuffledp.collection.wire.sealing import SUITE, Sealer, sealing_info
 from shuffledp.protocols.registry import find_qualified
 
 EPSILON, DELTA = 1.0, 1e-6

@@ -14,7 +14,7 @@ from shuffledp.collection.analyzer.agreement import check_agreement
 from shuffledp.collection.analyzer.estimating import NotReleasedError
 from shuffledp.collection.analyzer.overview import overview
 from shuffledp.collection.analyzer.receiving import BatchState, Outcome
-from shuffledp.collection.wire import digest
+from shuffledp.collection.wire.formats import digest
 from shuffledp.errors import DataError
 
 FORMS = ("json", "csv", "html")

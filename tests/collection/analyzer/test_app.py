@@ -14,8 +14,8 @@ import pytest
 
 from shuffledp.collection.analyzer.estimating import estimate_round
 from shuffledp.collection.analyzer.receiving import BatchState
-from shuffledp.collection.keys import SigningKey
-from shuffledp.collection.wire import digest
+from shuffledp.collection.wire.formats import digest
+from shuffledp.collection.wire.keys import SigningKey
 
 PROBLEM = "application/problem+json"
 

@@ -114,7 +114,7 @@ NURSERY = """
 import os, signal, socket, sys, threading
 import anyio._backends._asyncio, numpy, pyarrow.csv, uvicorn.lifespan.on, uvicorn.loops.uvloop, uvicorn.main, uvloop
 import scipy.special, scipy.stats, dp_accounting.pld.privacy_loss_distribution
-import shuffledp.collection.analyzer.app, shuffledp.collection.service.running
+import shuffledp.collection.analyzer.app, shuffledp.collection.server.running
 import shuffledp.privacy.calibration, shuffledp.protocols.histogram.k_rr, shuffledp.protocols.registry
 from shuffledp.cli.serve_analyzer import serve_analyzer
 from shuffledp.collection.analyzer import page

@@ -10,8 +10,8 @@ import pytest
 
 from shuffledp.collection.analyzer.app import create_app
 from shuffledp.collection.analyzer.receiving import read_manifest
-from shuffledp.collection.canonical import canonical
-from shuffledp.collection.keys import SigningKey, to_base64
+from shuffledp.collection.task.canonical import canonical
+from shuffledp.collection.wire.keys import SigningKey, to_base64
 from shuffledp.errors import ParameterError
 
 KNOWN = {200, 201, 400, 403, 404, 405, 409, 413, 415, 422}

@@ -12,7 +12,7 @@ import pytest
 from shuffledp.collection.analyzer import ledger as ledger_module
 from shuffledp.collection.analyzer.ledger import Ledger, spent_in
 from shuffledp.collection.analyzer.settings import Budget
-from shuffledp.collection.canonical import canonical
+from shuffledp.collection.task.canonical import canonical
 from shuffledp.errors import DataError
 from shuffledp.privacy import composition
 from shuffledp.privacy.composition import compose_all
@@ -177,8 +177,8 @@ import json, random, sys
 from pathlib import Path
 from shuffledp.collection.analyzer.ledger import Ledger
 from shuffledp.collection.analyzer.settings import Budget
-from shuffledp.collection.canonical import canonical
-from shuffledp.collection.task import SignedTask
+from shuffledp.collection.task.canonical import canonical
+from shuffledp.collection.task.task import SignedTask
 tasks = [SignedTask.load(path).task for path in sys.argv[2:]]
 random.shuffle(tasks)
 ledger = Ledger(Path(sys.argv[1]))

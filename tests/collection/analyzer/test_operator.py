@@ -13,7 +13,7 @@ import pytest
 from shuffledp.cli import main
 from shuffledp.collection.analyzer import publishing
 from shuffledp.collection.analyzer.receiving import BatchState
-from shuffledp.collection.service.operator import SOCKET, ask_server
+from shuffledp.collection.server.operator import SOCKET, ask_server
 from shuffledp.errors import DataError, RefusedError, UnreachableError
 
 DEADLINE = 60.0

@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from shuffledp.collection.service.folders import FolderLock
+from shuffledp.collection.server.folders import FolderLock
 
 COMMAND = """
 import sys

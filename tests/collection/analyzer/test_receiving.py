@@ -15,8 +15,8 @@ from shuffledp.collection.analyzer.receiving import (
     most_manifest_bytes,
     read_manifest,
 )
-from shuffledp.collection.keys import SigningKey
-from shuffledp.collection.wire import MOST_MANIFEST_BYTES
+from shuffledp.collection.wire.formats import MOST_MANIFEST_BYTES
+from shuffledp.collection.wire.keys import SigningKey
 from shuffledp.errors import DataError, ParameterError
 
 

@@ -12,7 +12,7 @@ from shuffledp.cli import main
 from shuffledp.collection.analyzer.overview import overview
 from shuffledp.collection.analyzer.server import Analyzer, check_analyzer
 from shuffledp.collection.analyzer.settings import Budget, read_budgets
-from shuffledp.collection.keys import SealingKey
+from shuffledp.collection.wire.keys import SealingKey
 from shuffledp.errors import DataError, ParameterError
 
 

@@ -12,7 +12,7 @@ import pytest
 from shuffledp.cli import main
 from shuffledp.collection.analyzer.receiving import BatchState
 from shuffledp.collection.analyzer.server import check_analyzer
-from shuffledp.collection.keys import SealingKey, SigningKey
+from shuffledp.collection.wire.keys import SealingKey, SigningKey
 from shuffledp.errors import DataError, ShuffledpError
 
 REASONS = {

@@ -22,7 +22,7 @@ from shuffledp.collection.analyzer.tallying import (
     count_messages,
     pieces_of,
 )
-from shuffledp.collection.keys import SealingKey
+from shuffledp.collection.wire.keys import SealingKey
 from shuffledp.errors import DataError
 from shuffledp.messages import Messages
 
@@ -134,7 +134,7 @@ PARENT = """
 import sys, time
 from types import SimpleNamespace
 from shuffledp.collection.analyzer import tallying
-from shuffledp.collection.keys import SealingKey
+from shuffledp.collection.wire.keys import SealingKey
 from shuffledp.protocols.documents import from_document
 
 if __name__ == "__main__":

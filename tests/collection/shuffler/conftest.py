@@ -18,14 +18,14 @@ import pytest
 import uvicorn
 
 import shuffledp as sdp
-from shuffledp.collection.keys import SealingKey, SigningKey
-from shuffledp.collection.service.connections import guarded_connections
-from shuffledp.collection.service.running import listen
+from shuffledp.collection.server.connections import guarded_connections
+from shuffledp.collection.server.running import listen
 from shuffledp.collection.shuffler.app import create_app
 from shuffledp.collection.shuffler.server import Shuffler
 from shuffledp.collection.shuffler.settings import ShufflerSettings
-from shuffledp.collection.task import Task
-from shuffledp.collection.wire import Manifest, ReportFormat, digest
+from shuffledp.collection.task.task import Task
+from shuffledp.collection.wire.formats import Manifest, ReportFormat, digest
+from shuffledp.collection.wire.keys import SealingKey, SigningKey
 
 RUN = """
 import sys

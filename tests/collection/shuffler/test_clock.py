@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shuffledp.collection.shuffler.clock import RoundClock
-from shuffledp.collection.store.interface import RoundRecord, RoundState, Survey
+from shuffledp.collection.shuffler.store.interface import RoundRecord, RoundState, Survey
 
 START = 1_700_000_000.0
 HOUR = 3600.0
@@ -293,7 +293,7 @@ class TestRounds:
             {task: RoundRecord(state, store.count(task)) for task, state in store.rounds().items()},
             real.wall() - real.error,
         )
-        monkeypatch.setattr("shuffledp.collection.store.sqlite.SqliteStore.survey", survey)
+        monkeypatch.setattr("shuffledp.collection.shuffler.store.sqlite.SqliteStore.survey", survey)
         here = serve(clock=shuffler_clock, grace_seconds=60.0)
         until(lambda: here.post(form, place.report(form)).status_code == 201)
         assert {here.post(form, place.report(form)).status_code for _ in range(5)} == {201}

@@ -9,11 +9,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from shuffledp.collection.store import open_store
-from shuffledp.collection.store.interface import RoundState, StoreError
-from shuffledp.collection.store.sqlite import SqliteStore
+from shuffledp.collection.shuffler.store import open_store
+from shuffledp.collection.shuffler.store.interface import RoundState, StoreError
+from shuffledp.collection.shuffler.store.sqlite import SqliteStore
 
-_spec = importlib.util.spec_from_file_location("store_fixtures", Path(__file__).parents[1] / "store" / "conftest.py")
+_spec = importlib.util.spec_from_file_location("store_fixtures", Path(__file__).parent / "store" / "conftest.py")
 _store_fixtures = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_store_fixtures)
 postgres_server, postgres_location = _store_fixtures.postgres_server, _store_fixtures.postgres_location

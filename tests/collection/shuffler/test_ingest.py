@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from shuffledp.collection.service.metrics import Metrics
+from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.shuffler import ingest as ingest_module
 from shuffledp.collection.shuffler.ingest import Ingest
-from shuffledp.collection.store.interface import Incoming, Outcome, StoreError
+from shuffledp.collection.shuffler.store.interface import Incoming, Outcome, StoreError
 
 
 class FakeStore:

@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from shuffledp.collection.store.interface import Incoming, Outcome, RoundState, StoreError
-from shuffledp.collection.store.sqlite import SqliteStore
+from shuffledp.collection.shuffler.store.interface import Incoming, Outcome, RoundState, StoreError
+from shuffledp.collection.shuffler.store.sqlite import SqliteStore
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from shuffledp.cli import main
-from shuffledp.collection.service.operator import SOCKET
+from shuffledp.collection.server.operator import SOCKET
 
 
 @pytest.fixture

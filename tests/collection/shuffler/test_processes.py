@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from shuffledp.collection.store.interface import Incoming, RoundState
-from shuffledp.collection.store.sqlite import SqliteStore
+from shuffledp.collection.shuffler.store.interface import Incoming, RoundState
+from shuffledp.collection.shuffler.store.sqlite import SqliteStore
 
 BINARY = {"Content-Type": "application/octet-stream"}
 ANSWER_SECONDS = 60.0
@@ -270,7 +270,7 @@ def test_the_process_cannot_open_messages(place, start, until):
     look = """
 import atexit, gc, json
 def look():
-    from shuffledp.collection.keys import SealingKey
+    from shuffledp.collection.wire.keys import SealingKey
     held = [each for each in gc.get_objects() if isinstance(each, SealingKey)]
     print(json.dumps({"modules": sorted(sys.modules), "keys": len(held)}))
 atexit.register(look)
@@ -283,7 +283,7 @@ main.main()
     assert process.stop() == 0
     found = json.loads(process.process.stdout.read())
     assert "shuffledp.collection.shuffler.app" in found["modules"]
-    assert not [each for each in found["modules"] if each.startswith("shuffledp.collection.opening")]
+    assert not [each for each in found["modules"] if each.startswith("shuffledp.collection.wire.opening")]
     assert not [each for each in found["modules"] if each.startswith("shuffledp.collection.analyzer")]
     assert found["keys"] == 0
 

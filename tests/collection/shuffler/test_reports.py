@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from shuffledp.collection.shuffler import room
-from shuffledp.collection.store.interface import StoreError
+from shuffledp.collection.shuffler.store.interface import StoreError
 
 BINARY = "Host: x\r\nContent-Type: application/octet-stream\r\n"
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from shuffledp.collection.service.bodies import TooLongError
+from shuffledp.collection.server.bodies import TooLongError
 from shuffledp.collection.shuffler import room as room_module
 from shuffledp.collection.shuffler.room import NoRoomError, Room
 

@@ -11,9 +11,9 @@ import pytest
 
 from shuffledp.collection.shuffler import release, rounds
 from shuffledp.collection.shuffler.delivery import Delivery
-from shuffledp.collection.store.interface import Incoming, RoundState
-from shuffledp.collection.store.sqlite import SqliteStore
-from shuffledp.collection.wire import Manifest, digest
+from shuffledp.collection.shuffler.store.interface import Incoming, RoundState
+from shuffledp.collection.shuffler.store.sqlite import SqliteStore
+from shuffledp.collection.wire.formats import Manifest, digest
 from shuffledp.testing.statistics import ALPHA
 
 

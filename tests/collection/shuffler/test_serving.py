@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shuffledp.cli import main
-from shuffledp.collection.service.settings import read_settings
+from shuffledp.collection.server.settings import read_settings
 from shuffledp.collection.shuffler import enrolment
 from shuffledp.collection.shuffler.enrolment import TokenFolder, create_tokens, token_hash
 from shuffledp.collection.shuffler.rate import RateLimit

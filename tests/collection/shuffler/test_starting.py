@@ -9,11 +9,11 @@ from contextlib import closing
 import pytest
 
 from shuffledp.cli import main
-from shuffledp.collection.keys import SigningKey
-from shuffledp.collection.service import folders
-from shuffledp.collection.store.interface import RoundState
-from shuffledp.collection.store.sqlite import SqliteStore
-from shuffledp.collection.task import SignedTask
+from shuffledp.collection.server import folders
+from shuffledp.collection.shuffler.store.interface import RoundState
+from shuffledp.collection.shuffler.store.sqlite import SqliteStore
+from shuffledp.collection.task.task import SignedTask
+from shuffledp.collection.wire.keys import SigningKey
 
 
 @pytest.fixture

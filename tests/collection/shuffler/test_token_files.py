@@ -7,8 +7,8 @@ import pytest
 
 from shuffledp.collection.shuffler import enrolment
 from shuffledp.collection.shuffler.enrolment import TokenFolder
-from shuffledp.collection.store.interface import Incoming, Outcome
-from shuffledp.collection.store.sqlite import SqliteStore
+from shuffledp.collection.shuffler.store.interface import Incoming, Outcome
+from shuffledp.collection.shuffler.store.sqlite import SqliteStore
 from shuffledp.errors import DataError
 
 

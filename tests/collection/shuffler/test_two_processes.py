@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-_spec = importlib.util.spec_from_file_location("store_fixtures", Path(__file__).parents[1] / "store" / "conftest.py")
+_spec = importlib.util.spec_from_file_location("store_fixtures", Path(__file__).parent / "store" / "conftest.py")
 _store_fixtures = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_store_fixtures)
 postgres_server, postgres_location = _store_fixtures.postgres_server, _store_fixtures.postgres_location

@@ -14,12 +14,12 @@ import psycopg
 import pytest
 
 from shuffledp.cli import main
-from shuffledp.collection.service.logs import JsonLines
+from shuffledp.collection.server.logs import JsonLines
 from shuffledp.collection.shuffler import server
-from shuffledp.collection.store.interface import StoreError, UnreachableStoreError
-from shuffledp.collection.store.postgres_logs import PoolLog
+from shuffledp.collection.shuffler.store.interface import StoreError, UnreachableStoreError
+from shuffledp.collection.shuffler.store.postgres_logs import PoolLog
 
-_spec = importlib.util.spec_from_file_location("store_fixtures", Path(__file__).parents[1] / "store" / "conftest.py")
+_spec = importlib.util.spec_from_file_location("store_fixtures", Path(__file__).parent / "store" / "conftest.py")
 _store_fixtures = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_store_fixtures)
 WAIT_SECONDS = 60.0

@@ -15,12 +15,12 @@ import numpy as np
 import psycopg
 
 import shuffledp as sdp
-from shuffledp.collection.client.connection import Connection
-from shuffledp.collection.client.sending import Patience, deliver, reports_path
+from shuffledp.collection.device.sending import Patience, deliver, reports_path
 from shuffledp.collection.rehearsal import Rehearsal
-from shuffledp.collection.sealing import Sealer
 from shuffledp.collection.shuffler.enrolment import create_tokens
-from shuffledp.collection.wire import ReportFormat
+from shuffledp.collection.transport.connection import Connection
+from shuffledp.collection.wire.formats import ReportFormat
+from shuffledp.collection.wire.sealing import Sealer
 from shuffledp.errors import RefusedError, UnreachableError
 from shuffledp.model import Tally
 
@@ -31,10 +31,10 @@ LOADED = [
     "shuffledp.cli.main",
     "shuffledp.cli.serve",
     "shuffledp.collection.analyzer.app",
-    "shuffledp.collection.service.running",
+    "shuffledp.collection.server.running",
     "shuffledp.collection.shuffler.app",
-    "shuffledp.collection.store.postgres",
-    "shuffledp.collection.store.sqlite",
+    "shuffledp.collection.shuffler.store.postgres",
+    "shuffledp.collection.shuffler.store.sqlite",
     "encodings.idna",
     "numpy.random",
     "pyarrow.csv",

@@ -19,7 +19,7 @@ PAUSES = [0.0, 0.01, 0.03, 0.06]
 UNREACHABLE = "The PostgreSQL server cannot be"
 EARLY_ANSWERS = """
 from shuffledp.collection.shuffler.ingest import Ingest
-from shuffledp.collection.store.interface import Outcome
+from shuffledp.collection.shuffler.store.interface import Outcome
 submit, submitted = Ingest.submit, 0
 
 def answer_early(self, incoming):

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from shuffledp.collection.canonical import canonical
-from shuffledp.collection.keys import SigningKey, to_base64
-from shuffledp.collection.wire import Manifest, digest
+from shuffledp.collection.task.canonical import canonical
+from shuffledp.collection.wire.formats import Manifest, digest
+from shuffledp.collection.wire.keys import SigningKey, to_base64
 
 FEW, MANY = 500, 25_000
 MOST_GROWTH = 24 << 20  # bytes, of a process with all its threads and buffers

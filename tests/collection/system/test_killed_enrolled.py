@@ -11,7 +11,7 @@ import pytest
 
 NORMAL, MANY = 1, 108
 SPENT_FIRST = """
-from shuffledp.collection.store import sqlite
+from shuffledp.collection.shuffler.store import sqlite
 store, stored = sqlite._store, 0
 
 def store_in_two_steps(connection, reports, tokens):
@@ -29,7 +29,7 @@ def store_in_two_steps(connection, reports, tokens):
 sqlite._store = store_in_two_steps
 """
 NEVER_SPENT = """
-from shuffledp.collection.store import sqlite
+from shuffledp.collection.shuffler.store import sqlite
 sqlite._SPEND_TOKENS = sqlite._SPEND_TOKENS.replace("SET spent = 1", "SET spent = 0")
 """
 

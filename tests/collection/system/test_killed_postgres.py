@@ -7,7 +7,7 @@ import pytest
 
 NORMAL, MANY = 1, 108
 NOT_DURABLE = """
-from shuffledp.collection.store import postgres
+from shuffledp.collection.shuffler.store import postgres
 configure = postgres._configure
 
 def configure_otherwise(connection):

@@ -7,10 +7,10 @@ from contextlib import closing, suppress
 import psycopg
 import pytest
 
-from shuffledp.collection.keys import SigningKey
 from shuffledp.collection.shuffler.book import load_task
 from shuffledp.collection.shuffler.release import Releaser
-from shuffledp.collection.store import Incoming, RoundState, StoreError, open_store
+from shuffledp.collection.shuffler.store import Incoming, RoundState, StoreError, open_store
+from shuffledp.collection.wire.keys import SigningKey
 
 ADVANCE = "UPDATE shuffledp.rounds SET state = %s, note = %b WHERE task_id = %s"
 

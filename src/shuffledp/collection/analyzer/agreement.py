@@ -26,10 +26,10 @@ from shuffledp.collection.analyzer.receiving import (
 )
 from shuffledp.collection.analyzer.settings import Budget
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
-from shuffledp.collection.files import database_version
-from shuffledp.collection.service.logs import event
-from shuffledp.collection.task import Task
-from shuffledp.collection.wire import digest
+from shuffledp.collection.server.logs import event
+from shuffledp.collection.task.task import Task
+from shuffledp.collection.transport.files import database_version
+from shuffledp.collection.wire.formats import digest
 from shuffledp.errors import DataError, ParameterError
 
 __all__ = ["LEDGER", "RELEASES", "check_agreement", "has_ledger", "restore_from_releases"]

@@ -16,11 +16,11 @@ from shuffledp.collection.analyzer.overview import state_of
 from shuffledp.collection.analyzer.receiving import BatchState
 from shuffledp.collection.analyzer.releasing import ReleaseKeeper
 from shuffledp.collection.analyzer.server import Analyzer
-from shuffledp.collection.service.downloads import FileAnswer
-from shuffledp.collection.service.health import health_routes
-from shuffledp.collection.service.operator import OperatorServer
-from shuffledp.collection.service.origins import guard_origins
-from shuffledp.collection.service.problems import EXCEPTION_HANDLERS, Answer, problem
+from shuffledp.collection.server.downloads import FileAnswer
+from shuffledp.collection.server.health import health_routes
+from shuffledp.collection.server.operator import OperatorServer
+from shuffledp.collection.server.origins import guard_origins
+from shuffledp.collection.server.problems import EXCEPTION_HANDLERS, Answer, problem
 
 __all__ = ["create_app"]
 

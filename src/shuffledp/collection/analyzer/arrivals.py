@@ -15,11 +15,11 @@ from starlette.types import Message
 
 from shuffledp.collection.analyzer.receiving import Batches, Outcome, most_manifest_bytes, read_manifest
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
-from shuffledp.collection.service.bodies import DisconnectedError, TooLongError, declared_length, read_body
-from shuffledp.collection.service.logs import event
-from shuffledp.collection.service.metrics import Metrics
-from shuffledp.collection.service.origins import WRONG_TYPE, has_type
-from shuffledp.collection.service.problems import Answer, json_answer, problem
+from shuffledp.collection.server.bodies import DisconnectedError, TooLongError, declared_length, read_body
+from shuffledp.collection.server.logs import event
+from shuffledp.collection.server.metrics import Metrics
+from shuffledp.collection.server.origins import WRONG_TYPE, has_type
+from shuffledp.collection.server.problems import Answer, json_answer, problem
 from shuffledp.errors import ParameterError
 
 __all__ = ["Arrivals", "read_task_id"]

@@ -27,9 +27,9 @@ from shuffledp.collection.analyzer.ledger import Ledger, entries_in
 from shuffledp.collection.analyzer.publishing import RELEASE_FORMS, Releases
 from shuffledp.collection.analyzer.receiving import BATCH_STATES, BatchState, batches_in, settle, sync_folder
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
-from shuffledp.collection.files import open_regular
-from shuffledp.collection.service.folders import FolderLock, check_folder, make_private
-from shuffledp.collection.task import Task
+from shuffledp.collection.server.folders import FolderLock, check_folder, make_private
+from shuffledp.collection.task.task import Task
+from shuffledp.collection.transport.files import open_regular
 from shuffledp.errors import DataError, OutputError
 
 __all__ = ["Backup", "back_up", "restore", "undecided_tasks"]

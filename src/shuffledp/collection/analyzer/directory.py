@@ -17,9 +17,9 @@ from shuffledp.collection.analyzer.agreement import LEDGER, RELEASES, has_ledger
 from shuffledp.collection.analyzer.ledger import Ledger, entries_in
 from shuffledp.collection.analyzer.publishing import published_in
 from shuffledp.collection.analyzer.receiving import batches_in, sync_folder, tasks_with_chunks
-from shuffledp.collection.files import open_regular
-from shuffledp.collection.service.folders import FolderLock, check_folder, make_private
-from shuffledp.collection.service.logs import event
+from shuffledp.collection.server.folders import FolderLock, check_folder, make_private
+from shuffledp.collection.server.logs import event
+from shuffledp.collection.transport.files import open_regular
 from shuffledp.errors import DataError, OutputError
 
 __all__ = ["MARKER", "Marker", "check_initialized", "initialize", "is_used", "mark_existing", "read_marker"]

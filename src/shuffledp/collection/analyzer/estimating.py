@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from shuffledp.collection.analyzer.tallying import Counted
-from shuffledp.collection.task import Task
+from shuffledp.collection.task.task import Task
 from shuffledp.errors import BelowMinimumError, ParameterError, ShuffledpError
 from shuffledp.messages import Messages
 from shuffledp.model import Tally

@@ -22,11 +22,11 @@ from typing import Any
 
 from shuffledp.collection.analyzer.estimating import NotReleasedError
 from shuffledp.collection.analyzer.settings import Budget
-from shuffledp.collection.canonical import canonical, parse_canonical, portable
-from shuffledp.collection.files import read_database
-from shuffledp.collection.padding import capped_guarantee
-from shuffledp.collection.service.folders import private_database
-from shuffledp.collection.task import MOST_TASK_BYTES, Task
+from shuffledp.collection.server.folders import private_database
+from shuffledp.collection.task.canonical import canonical, parse_canonical, portable
+from shuffledp.collection.task.task import MOST_TASK_BYTES, Task
+from shuffledp.collection.transport.files import read_database
+from shuffledp.collection.wire.padding import capped_guarantee
 from shuffledp.errors import DataError, ShuffledpError
 from shuffledp.privacy.composition import compose_all, followed_by
 from shuffledp.privacy.guarantee import PrivacyLaw, least_epsilon

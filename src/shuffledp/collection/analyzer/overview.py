@@ -12,7 +12,7 @@ from shuffledp.collection.analyzer.receiving import Batch, BatchState, batches_i
 from shuffledp.collection.analyzer.releasing import ReleaseKeeper
 from shuffledp.collection.analyzer.server import Analyzer, check_analyzer
 from shuffledp.collection.analyzer.settings import AnalyzerSettings, Budget
-from shuffledp.collection.task import Task
+from shuffledp.collection.task.task import Task
 
 __all__ = ["overview", "state_of"]
 

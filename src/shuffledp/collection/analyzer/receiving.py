@@ -18,10 +18,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from shuffledp.collection.files import read_database
-from shuffledp.collection.service.folders import private_database
-from shuffledp.collection.task import Task
-from shuffledp.collection.wire import MOST_MANIFEST_BYTES, BadSignatureError, Manifest, digest
+from shuffledp.collection.server.folders import private_database
+from shuffledp.collection.task.task import Task
+from shuffledp.collection.transport.files import read_database
+from shuffledp.collection.wire.formats import MOST_MANIFEST_BYTES, BadSignatureError, Manifest, digest
 from shuffledp.errors import DataError
 
 __all__ = [

@@ -25,8 +25,8 @@ from shuffledp.collection.analyzer.publishing import Releases
 from shuffledp.collection.analyzer.receiving import Batch, Batches, BatchState
 from shuffledp.collection.analyzer.tallying import Counted, StoppedError, count_messages, pieces_of
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
-from shuffledp.collection.service.logs import event
-from shuffledp.collection.service.metrics import Metrics
+from shuffledp.collection.server.logs import event
+from shuffledp.collection.server.metrics import Metrics
 from shuffledp.errors import ShuffledpError
 
 __all__ = ["ReleaseKeeper", "Releaser"]

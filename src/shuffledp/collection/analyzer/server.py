@@ -14,11 +14,11 @@ from shuffledp.collection.analyzer.releasing import Releaser
 from shuffledp.collection.analyzer.settings import AnalyzerSettings, read_budgets
 from shuffledp.collection.analyzer.tallying import Counted
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
-from shuffledp.collection.keys import SealingKey, VerifyingKey
-from shuffledp.collection.service.certificates import check_certificate
-from shuffledp.collection.service.folders import FolderLock, check_folder, log_refused, make_private
-from shuffledp.collection.service.logs import event
-from shuffledp.collection.service.metrics import Metrics
+from shuffledp.collection.server.certificates import check_certificate
+from shuffledp.collection.server.folders import FolderLock, check_folder, log_refused, make_private
+from shuffledp.collection.server.logs import event
+from shuffledp.collection.server.metrics import Metrics
+from shuffledp.collection.wire.keys import SealingKey, VerifyingKey
 
 __all__ = ["Analyzer", "check_analyzer", "tasks_of"]
 

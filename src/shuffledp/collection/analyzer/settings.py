@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shuffledp.collection.service.settings import ServerSettings, check_positive
+from shuffledp.collection.server.settings import ServerSettings, check_positive
 from shuffledp.errors import DataError, ParameterError
 from shuffledp.privacy.guarantee import check_target
 

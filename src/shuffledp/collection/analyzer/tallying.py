@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.collection.analyzer.repeats import find_repeats
-from shuffledp.collection.keys import SealingKey
-from shuffledp.collection.opening import Opener
-from shuffledp.collection.service.logs import configure_logs
-from shuffledp.collection.task import Task
+from shuffledp.collection.server.logs import configure_logs
+from shuffledp.collection.task.task import Task
+from shuffledp.collection.wire.keys import SealingKey
+from shuffledp.collection.wire.opening import Opener
 from shuffledp.errors import DataError, ShuffledpError
 from shuffledp.messages import Messages
 from shuffledp.model import Tally

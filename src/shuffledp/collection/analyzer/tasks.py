@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from shuffledp.collection.analyzer.settings import Budget
-from shuffledp.collection.authentic import load_authentic
-from shuffledp.collection.keys import SealingKey, VerifyingKey
-from shuffledp.collection.service.folders import RefusedFile, WatchedFolder
-from shuffledp.collection.service.logs import event
-from shuffledp.collection.task import Task
+from shuffledp.collection.server.folders import RefusedFile, WatchedFolder
+from shuffledp.collection.server.logs import event
+from shuffledp.collection.task.authentic import load_authentic
+from shuffledp.collection.task.task import Task
+from shuffledp.collection.wire.keys import SealingKey, VerifyingKey
 from shuffledp.errors import DataError, ParameterError
 
 __all__ = ["AnalyzerTasks"]

@@ -9,10 +9,10 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Route
 
-from shuffledp.collection.service.health import health_routes
-from shuffledp.collection.service.operator import OperatorServer
-from shuffledp.collection.service.origins import guard_origins
-from shuffledp.collection.service.problems import EXCEPTION_HANDLERS, Answer
+from shuffledp.collection.server.health import health_routes
+from shuffledp.collection.server.operator import OperatorServer
+from shuffledp.collection.server.origins import guard_origins
+from shuffledp.collection.server.problems import EXCEPTION_HANDLERS, Answer
 from shuffledp.collection.shuffler.overview import actions_of, overview_of
 from shuffledp.collection.shuffler.reports import UNKNOWN_TASK, ReportEndpoint
 from shuffledp.collection.shuffler.server import Shuffler

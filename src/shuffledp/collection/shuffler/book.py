@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shuffledp.collection.authentic import load_authentic
-from shuffledp.collection.keys import VerifyingKey
-from shuffledp.collection.service.folders import RefusedFile, WatchedFolder, log_refused, reason_of
-from shuffledp.collection.service.logs import event
-from shuffledp.collection.service.problems import Answer
-from shuffledp.collection.task import Task
-from shuffledp.collection.wire import ReportFormat
+from shuffledp.collection.server.folders import RefusedFile, WatchedFolder, log_refused, reason_of
+from shuffledp.collection.server.logs import event
+from shuffledp.collection.server.problems import Answer
+from shuffledp.collection.task.authentic import load_authentic
+from shuffledp.collection.task.task import Task
+from shuffledp.collection.wire.formats import ReportFormat
+from shuffledp.collection.wire.keys import VerifyingKey
 from shuffledp.errors import DataError, ParameterError
 
 __all__ = ["KnownTask", "TaskBook", "load_task"]

@@ -16,9 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
-from shuffledp.collection.files import open_regular
-from shuffledp.collection.service.logs import event
-from shuffledp.collection.service.metrics import Metrics
+from shuffledp.collection.server.logs import event
+from shuffledp.collection.server.metrics import Metrics
+from shuffledp.collection.transport.files import open_regular
 
 __all__ = ["RoundClock", "boot_id", "boot_seconds"]
 

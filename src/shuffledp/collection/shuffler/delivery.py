@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from shuffledp.collection.shuffler.release import Batch, StoppingError
-from shuffledp.collection.wire import digest
+from shuffledp.collection.wire.formats import digest
 from shuffledp.errors import DataError, ShuffledpError
 
 __all__ = ["Delivery", "DeliveryError", "DeliveryRefusedError"]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from shuffledp.collection.files import open_regular
+from shuffledp.collection.transport.files import open_regular
 from shuffledp.errors import DataError, OutputError, ParameterError
 from shuffledp.output import check_writable
 

@@ -9,9 +9,9 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
-from shuffledp.collection.service.logs import event
-from shuffledp.collection.service.metrics import SIZES, Metrics
-from shuffledp.collection.store.interface import Incoming, Outcome, Store, StoreError
+from shuffledp.collection.server.logs import event
+from shuffledp.collection.server.metrics import SIZES, Metrics
+from shuffledp.collection.shuffler.store.interface import Incoming, Outcome, Store, StoreError
 
 __all__ = ["Ingest"]
 

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from shuffledp.collection.service.operator import Actions
+from shuffledp.collection.server.operator import Actions
 from shuffledp.collection.shuffler.book import TaskBook
 from shuffledp.collection.shuffler.rounds import RoundKeeper, RoundStatus
 from shuffledp.collection.shuffler.server import Shuffler
-from shuffledp.collection.store.interface import RoundState
+from shuffledp.collection.shuffler.store.interface import RoundState
 
 __all__ = ["actions_of", "overview_of"]
 

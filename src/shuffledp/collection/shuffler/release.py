@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from shuffledp.collection.keys import SigningKey
-from shuffledp.collection.service.logs import event
+from shuffledp.collection.server.logs import event
 from shuffledp.collection.shuffler.book import KnownTask
-from shuffledp.collection.store.interface import RoundState, Store, StoreError
-from shuffledp.collection.wire import Manifest, digest
+from shuffledp.collection.shuffler.store.interface import RoundState, Store, StoreError
+from shuffledp.collection.wire.formats import Manifest, digest
+from shuffledp.collection.wire.keys import SigningKey
 from shuffledp.shuffling.external import permute_file
 
 __all__ = ["Batch", "Releaser", "StoppingError"]

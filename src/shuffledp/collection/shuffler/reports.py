@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 from starlette.types import Receive, Scope, Send
 
-from shuffledp.collection.service.bodies import DisconnectedError, TooLongError, declared_length, header
-from shuffledp.collection.service.metrics import Metrics
-from shuffledp.collection.service.origins import WRONG_TYPE, has_type
-from shuffledp.collection.service.problems import Answer, problem
+from shuffledp.collection.server.bodies import DisconnectedError, TooLongError, declared_length, header
+from shuffledp.collection.server.metrics import Metrics
+from shuffledp.collection.server.origins import WRONG_TYPE, has_type
+from shuffledp.collection.server.problems import Answer, problem
 from shuffledp.collection.shuffler.book import KnownTask, TaskBook
 from shuffledp.collection.shuffler.enrolment import TokenFolder, bearer_token, token_hash
 from shuffledp.collection.shuffler.ingest import Ingest
 from shuffledp.collection.shuffler.rate import RateLimit
 from shuffledp.collection.shuffler.room import NoRoomError, Room
-from shuffledp.collection.store.interface import Incoming, Outcome, StoreError
+from shuffledp.collection.shuffler.store.interface import Incoming, Outcome, StoreError
 from shuffledp.errors import ParameterError
 
 __all__ = ["UNKNOWN_TASK", "ReportEndpoint"]

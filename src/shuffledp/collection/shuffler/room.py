@@ -14,7 +14,7 @@ from typing import Self
 
 from starlette.types import Receive
 
-from shuffledp.collection.service.bodies import read_body
+from shuffledp.collection.server.bodies import read_body
 
 __all__ = ["NoRoomError", "Place", "Room"]
 

@@ -17,14 +17,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from shuffledp.collection.service.logs import event
-from shuffledp.collection.service.metrics import Metrics
+from shuffledp.collection.server.logs import event
+from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.shuffler.book import KnownTask, TaskBook
 from shuffledp.collection.shuffler.clock import RoundClock
 from shuffledp.collection.shuffler.delivery import Delivery, DeliveryError, DeliveryRefusedError
 from shuffledp.collection.shuffler.enrolment import TokenFolder
 from shuffledp.collection.shuffler.release import Releaser, StoppingError
-from shuffledp.collection.store.interface import (
+from shuffledp.collection.shuffler.store.interface import (
     FINISHED,
     DamagedRoundError,
     RoundRecord,
@@ -33,7 +33,7 @@ from shuffledp.collection.store.interface import (
     StoreError,
     Survey,
 )
-from shuffledp.collection.store.transitions import check_give_up
+from shuffledp.collection.shuffler.store.transitions import check_give_up
 from shuffledp.errors import DataError, ShuffledpError
 
 __all__ = ["RoundKeeper", "RoundStatus"]

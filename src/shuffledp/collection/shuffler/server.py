@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from shuffledp.collection.keys import SigningKey, VerifyingKey
-from shuffledp.collection.service.certificates import check_certificate
-from shuffledp.collection.service.folders import FolderLock, check_folder, log_refused
-from shuffledp.collection.service.logs import event
-from shuffledp.collection.service.metrics import Metrics
-from shuffledp.collection.service.settings import read_secret
+from shuffledp.collection.server.certificates import check_certificate
+from shuffledp.collection.server.folders import FolderLock, check_folder, log_refused
+from shuffledp.collection.server.logs import event
+from shuffledp.collection.server.metrics import Metrics
+from shuffledp.collection.server.settings import read_secret
 from shuffledp.collection.shuffler.book import TaskBook
 from shuffledp.collection.shuffler.clock import RoundClock
 from shuffledp.collection.shuffler.delivery import Delivery, trust
@@ -23,8 +22,9 @@ from shuffledp.collection.shuffler.release import Releaser
 from shuffledp.collection.shuffler.room import Room
 from shuffledp.collection.shuffler.rounds import RoundKeeper
 from shuffledp.collection.shuffler.settings import ShufflerSettings
-from shuffledp.collection.store.interface import Store, UnreachableStoreError
-from shuffledp.collection.store.location import check_store, is_shared, open_store
+from shuffledp.collection.shuffler.store.interface import Store, UnreachableStoreError
+from shuffledp.collection.shuffler.store.location import check_store, is_shared, open_store
+from shuffledp.collection.wire.keys import SigningKey, VerifyingKey
 from shuffledp.errors import DataError
 
 __all__ = ["Shuffler", "check_shuffler", "check_store_of", "open_when_reachable", "store_of"]

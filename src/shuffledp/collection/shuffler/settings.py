@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import SplitResult, urlsplit
 
-from shuffledp.collection.service.settings import ServerSettings, check_positive
+from shuffledp.collection.server.settings import ServerSettings, check_positive
 from shuffledp.errors import ParameterError
 
 __all__ = ["ShufflerSettings"]

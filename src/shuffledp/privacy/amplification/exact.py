@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shuffledp.errors import ParameterError
+from shuffledp.privacy.amplification.multisets import Numbering, check_enumerable, data_set_laws, extended
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.divergence import DiscretePair
-from shuffledp.privacy.structure.multisets import Numbering, check_enumerable, data_set_laws, extended
 from shuffledp.randomness import Dyadic
 
 __all__ = ["check_channel", "exact_delta", "local_epsilon_of", "response_channel", "two_response_delta"]

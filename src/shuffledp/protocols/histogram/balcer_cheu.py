@@ -33,7 +33,7 @@ from shuffledp.native import ACTIVE
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialHistogram
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.counting.balcer_cheu import theorem_11_alpha
+from shuffledp.protocols.count.balcer_cheu import theorem_11_alpha
 from shuffledp.protocols.flow import run_round
 from shuffledp.protocols.kinds import HistogramProtocol, Round
 from shuffledp.protocols.parts.postprocessing import ESTIMATORS, SurplusAnalysis, surplus_analysis

@@ -1,0 +1,108 @@
+"""A device: checks a task, randomizes its value once, seals it, and delivers it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from shuffledp.collection.device.outbox import Outbox, State
+from shuffledp.collection.device.policy import Policy
+from shuffledp.collection.device.report import sealed_report
+from shuffledp.collection.device.sending import Connection, Patience, deliver, reports_path
+from shuffledp.collection.task.authentic import authentic_task
+from shuffledp.collection.task.task import Task
+from shuffledp.collection.wire.formats import ReportFormat
+from shuffledp.collection.wire.keys import VerifyingKey
+from shuffledp.errors import DataError, ParameterError, PolicyError, RefusedError
+
+__all__ = ["Client"]
+
+
+class Client:
+    """One device and one task. Its report is drawn once, however often it is sent or the device starts again."""
+
+    def __init__(
+        self,
+        signed_task: bytes,
+        *,
+        author: VerifyingKey,
+        state: str | Path,
+        policy: Policy | None = None,
+    ) -> None:
+        self.task: Task = authentic_task(signed_task, author)
+        (policy or Policy()).check(self.task)
+        self._outbox = Outbox(state)
+
+    @property
+    def state(self) -> State:
+        """How far the report has come."""
+        return self._outbox.state(self.task.id)
+
+    @property
+    def note(self) -> str:
+        """Why the report was not taken, if it was not."""
+        return self._outbox.note(self.task.id)
+
+    def report(self, value: Any, *, now: datetime | None = None) -> None:
+        """Randomize and seal the value, and keep the result durably. Once there is a report, a PolicyError.
+
+        It does not wait while another process sends the report.
+        """
+        self._check_first()
+        moment = now or datetime.now(UTC)
+        if not self.task.opens <= moment < self.task.closes:
+            raise PolicyError(
+                f"The round is open from {self.task.opens:%Y-%m-%d %H:%M} to {self.task.closes:%Y-%m-%d %H:%M} UTC."
+            )
+        report = sealed_report(self.task, value)
+        with self._outbox.locked(self.task.id):
+            self._check_first()  # another process may have been quicker; nobody has seen this report
+            self._outbox.put(self.task.id, report)
+
+    def send(
+        self,
+        server: str | Connection,
+        *,
+        token: str | None = None,
+        patience: Patience | None = None,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> State:
+        """Deliver the stored report, the same bytes on every attempt; nothing to do if that has happened.
+
+        RefusedError if the server says no; where no later attempt could succeed, the state is final then.
+        UnreachableError if it does not answer: the report stays, to be sent another time.
+        """
+        if isinstance(server, str):
+            with Connection(server) as connection:
+                return self.send(connection, token=token, patience=patience, wait=wait)
+        with self._outbox.locked(self.task.id):
+            if self.state is not State.PENDING:
+                return self.state
+            report = self._stored()
+            try:
+                deliver(server, reports_path(self.task.id), report, token=token, patience=patience, wait=wait)
+            except RefusedError as error:
+                if error.values.get("final"):
+                    closed = error.values["status"] == 410
+                    self._outbox.finish(self.task.id, State.CLOSED if closed else State.REFUSED, str(error))
+                raise
+            self._outbox.finish(self.task.id, State.DELIVERED)
+        return State.DELIVERED
+
+    def _check_first(self) -> None:
+        if self.state is not State.NONE:
+            raise PolicyError(
+                f"This device has reported to this task already ({self.state.value}); a second report would tell more "
+                "than the guarantee allows."
+            )
+
+    def _stored(self) -> bytes:
+        report = self._outbox.pending(self.task.id)
+        try:
+            ReportFormat.of(self.task).report_id(report)
+        except ParameterError as error:
+            raise DataError(f"The stored report was damaged, and is not sent: {error}") from None
+        return report

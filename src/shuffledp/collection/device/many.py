@@ -1,0 +1,143 @@
+"""Many simulated devices: each has its own value, randomness and report id; a few connections carry them all.
+
+They live in memory only. A real device is a ``Client``, which keeps its report durably.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from shuffledp.collection.device.report import sealed_report
+from shuffledp.collection.device.sending import Patience, deliver, reports_path
+from shuffledp.collection.task.task import Task
+from shuffledp.collection.transport.connection import Connection
+from shuffledp.errors import ParameterError, RefusedError, ShuffledpError, UnreachableError
+
+__all__ = ["Devices", "Summary"]
+
+_LOOK = 0.1  # seconds until an interrupt is seen, at most
+_UNREACHABLE = "unreachable"
+_ENDS_ALL = (404, 410)  # what one device is told then, all others would be told too
+
+
+@dataclass
+class Summary:
+    """What became of the reports."""
+
+    devices: int
+    delivered: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    """How many were not taken, by the reason that the server gave."""
+
+    @property
+    def unsent(self) -> int:
+        """Devices that did not get their turn, or were interrupted before they had an answer, which few are."""
+        return self.devices - self.delivered - self.refused.total()
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented JSON form."""
+        return {
+            "devices": self.devices,
+            "delivered": self.delivered,
+            "refused": dict(sorted(self.refused.items())),
+            "unsent": self.unsent,
+        }
+
+
+class Devices:
+    """Devices that hold these values, and report each on its own."""
+
+    def __init__(
+        self,
+        task: Task,
+        values: Sequence[Any],
+        *,
+        connect: Callable[[], Connection],
+        connections: int = 8,
+        patience: Patience | None = None,
+        tokens: Sequence[str] | None = None,
+        progress: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        if connections < 1:
+            raise ParameterError(f"At least one connection is needed, not {connections}.")
+        if tokens is not None and len(tokens) < len(values):
+            raise ParameterError(f"{len(tokens):,} tokens are too few for {len(values):,} devices; each needs its own.")
+        self._task, self._values, self._tokens = task, values, tokens
+        self._connect, self._connections, self._patience = connect, connections, patience
+        self._progress = progress
+        self._turns: Iterator[int] = iter(range(len(values)))
+        self._lock, self._stop = threading.Lock(), threading.Event()
+        self.summary = Summary(len(values))
+
+    def report(self) -> Summary:
+        """Send one report of every device. Once the round is closed or nobody answers, the rest is not sent."""
+        from concurrent.futures import ThreadPoolExecutor, wait  # slow to import, and a real device never gets here
+
+        workers = min(self._connections, len(self._values))
+        with ThreadPoolExecutor(max(workers, 1)) as pool:
+            try:
+                working = [pool.submit(self._work) for _ in range(workers)]
+                while wait(working, timeout=_LOOK).not_done:
+                    pass  # a signal that another thread was given is seen here
+            finally:  # also when interrupted: no further report begins
+                self._stop.set()
+        for each in working:
+            each.result()
+        return self.summary
+
+    def _work(self) -> None:
+        try:
+            with self._connect() as connection:
+                while (turn := self._next()) is not None:
+                    self._count(*self._outcome(connection, turn))
+        except BaseException:
+            self._stop.set()
+            raise
+
+    def _next(self) -> int | None:
+        with self._lock:
+            return None if self._stop.is_set() else next(self._turns, None)
+
+    def _outcome(self, connection: Connection, turn: int) -> tuple[str | None, bool]:
+        """Why the report was not taken, "" if it was, None if that is open; and whether the others need not try."""
+        report = sealed_report(self._task, self._values[turn])
+        token = self._tokens[turn] if self._tokens is not None else None
+        try:
+            deliver(
+                connection,
+                reports_path(self._task.id),
+                report,
+                token=token,
+                patience=self._patience,
+                wait=self._pause,
+            )
+        except RefusedError as error:
+            status = error.values["status"]
+            return f"{status} {error.values['problem'] or ''}".strip(), status in _ENDS_ALL
+        except UnreachableError:
+            return _UNREACHABLE, True
+        except _InterruptedError:
+            return None, True
+        return "", False
+
+    def _pause(self, seconds: float) -> None:
+        if self._stop.wait(seconds):
+            raise _InterruptedError("The others have stopped.")
+
+    def _count(self, reason: str | None, ends_all: bool) -> None:
+        with self._lock:
+            if reason:
+                self.summary.refused[reason] += 1
+            elif reason is not None:
+                self.summary.delivered += 1
+            self._progress((self.summary.delivered + self.summary.refused.total()) / self.summary.devices)
+            if ends_all:
+                self._stop.set()
+
+
+class _InterruptedError(ShuffledpError):
+    """A pause was cut short."""

@@ -1,0 +1,64 @@
+"""Reading what an analyzer has published of a task."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from shuffledp.collection.task.task import Task
+from shuffledp.collection.transport.connection import Connection
+from shuffledp.errors import RefusedError, UnreachableError
+
+__all__ = ["FORMS", "Release", "fetch_form", "fetch_release"]
+
+FORMS = {"json": "", "csv": ".csv", "html": "/page"}
+"""The forms of a release, and how their addresses end."""
+
+_MOST_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Release:
+    """A published estimate, as the analyzer tells it."""
+
+    task: Task
+    document: dict[str, Any]
+    """The documented JSON form."""
+
+
+def fetch_release(connection: Connection, task: Task) -> Release | None:
+    """The release of the task, or None if there is none yet.
+
+    A RefusedError if something else is there: another task's, or one with another guarantee than the task's. Whether
+    the numbers are right is between the analyzer and whoever trusts it.
+    """
+    content = fetch_form(connection, task, "json")
+    if content is None:
+        return None
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict) or document.get("task") != task.id.hex():
+        raise RefusedError("What was answered is no release of this task.")
+    guarantee = document.get("guarantee")
+    claimed = {"epsilon": task.epsilon, "delta": task.delta}
+    if not isinstance(guarantee, dict) or {name: guarantee.get(name) for name in claimed} != claimed:
+        raise RefusedError("What was answered does not have the guarantee of this task.")
+    return Release(task, document)
+
+
+def fetch_form(connection: Connection, task: Task, form: str) -> bytes | None:
+    """The bytes of a form of the release, or None if there is none yet."""
+    try:
+        answer, content = connection.download(f"/v1/releases/{task.id.hex()}{FORMS[form]}", most=_MOST_BYTES)
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise UnreachableError(f"The analyzer cannot be reached: {reason}.") from None
+    if answer.status == 200:
+        return content
+    if answer.status == 404 and answer.problem == "no-release":
+        return None
+    raise RefusedError(f"The analyzer answered {answer.sentence}.", status=answer.status)

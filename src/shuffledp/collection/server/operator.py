@@ -1,0 +1,181 @@
+"""The operator's interface of a server: JSON over HTTP on a UNIX socket in its work directory, for its user alone.
+
+Each server has its own and shows nothing of the other party. It is no port, so no proxy can expose it by mistake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import logging
+import os
+import socket
+import sqlite3
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.routing import Route
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+import shuffledp
+from shuffledp.collection.server.logs import event
+from shuffledp.collection.server.problems import EXCEPTION_HANDLERS, Answer, json_answer
+from shuffledp.errors import DataError, RefusedError, ShuffledpError, UnreachableError
+
+__all__ = ["SOCKET", "OperatorServer", "ask_server"]
+
+SOCKET = "operator.sock"
+_MAX_ADDRESS_BYTES = 100  # of a UNIX socket; the system's limit is a little above
+_MAX_ANSWER_BYTES = 1 << 28
+_ASK_SECONDS = 120.0
+
+Overview = Callable[[bool], Mapping[str, Any]]
+"""The state of a server; with True numbers of reports are exact."""
+Actions = Mapping[str, Callable[[str], Mapping[str, Any]]]
+"""What can be done to a round, which is given by its task's id; they return the new state, or raise ShuffledpError."""
+
+
+class OperatorServer:
+    """Answers the operator of a server, in the server's event loop."""
+
+    def __init__(
+        self, directory: Path, role: str, overview: Overview, actions: Actions, is_ready: Callable[[], Awaitable[bool]]
+    ) -> None:
+        self._path, self._role, self._is_ready = directory / SOCKET, role, is_ready
+        self._overview, self._actions = overview, actions
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen. A server that cannot does its work all the same, and says so in its log."""
+        try:
+            listener = _listen(self._path)
+        except OSError as error:
+            event("operator-unavailable", level=logging.ERROR, reason=error.strerror or type(error).__name__)
+            return
+        routes = [
+            Route("/operator/v1/overview", self._show),
+            Route("/operator/v1/rounds/{task}/{action}", self._act, methods=["POST"]),
+        ]
+        app = Starlette(routes=routes, exception_handlers=EXCEPTION_HANDLERS)
+        config = uvicorn.Config(app, http="httptools", ws="none", lifespan="off", log_config=None, access_log=False)
+        config.load()
+        state = ServerState()
+        loop = asyncio.get_running_loop()
+
+        def connection() -> HttpToolsProtocol:
+            return HttpToolsProtocol(config=config, server_state=state, app_state={}, _loop=loop)
+
+        self._server = await loop.create_unix_server(connection, sock=listener)
+
+    async def stop(self) -> None:
+        """Listen no more."""
+        if self._server is not None:
+            self._server.close()
+            with suppress(OSError):  # of a disk that became read-only: stopping goes on
+                self._path.unlink(missing_ok=True)
+
+    async def _show(self, request: Request) -> Answer:
+        exact = request.query_params.get("exact") == "true"
+        head = {
+            "role": self._role,
+            "now": datetime.now(UTC).isoformat(timespec="seconds"),
+            "version": shuffledp.__version__,
+            "ready": await self._is_ready(),
+        }
+        return await _answer(lambda: head | dict(self._overview(exact)))
+
+    async def _act(self, request: Request) -> Answer:
+        task, name = request.path_params["task"], request.path_params["action"]
+        action = self._actions.get(name)
+        if action is None:
+            offered = " or ".join(self._actions)
+            return json_answer({"error": f"The {self._role} can {offered} a round, not {name!r}."}, status=404)
+        return await _answer(lambda: action(task))
+
+
+async def _answer(action: Callable[[], Mapping[str, Any]]) -> Answer:
+    """Do it in another thread; what is refused is said in one line."""
+    try:
+        return json_answer(await run_in_threadpool(action))
+    except ShuffledpError as error:
+        return json_answer({"error": str(error)}, status=409)
+    except (OSError, sqlite3.Error) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        return json_answer({"error": f"The server cannot do that at the moment: {reason}."}, status=503)
+
+
+def _listen(path: Path) -> socket.socket:
+    """A socket that nobody but its owner can connect to. Whoever left one there is gone: the directory is locked."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with _short(path) as name:
+            listener.bind(name)
+        path.chmod(0o600)  # before it listens, so that nobody was let in
+        listener.listen()
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+@contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """A name of a socket that fits into an address, however long its path is."""
+    if len(os.fsencode(path)) <= _MAX_ADDRESS_BYTES:
+        yield str(path)
+        return
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
+    finally:
+        os.close(directory)
+
+
+class _LocalConnection(http.client.HTTPConnection):
+    """HTTP over a UNIX socket."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=_ASK_SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the socket instead of a port."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        with _short(self._path) as name:
+            self.sock.connect(name)
+
+
+def ask_server(directory: Path, method: str, path: str) -> dict[str, Any]:
+    """What the server that works in a directory answers its operator; RefusedError with its reason if it refuses."""
+    connection = _LocalConnection(directory / SOCKET)
+    try:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        status, content = answer.status, answer.read(_MAX_ANSWER_BYTES)
+    except (FileNotFoundError, ConnectionRefusedError):
+        raise UnreachableError(f"No server runs in {directory}; start it, or name the settings it runs with.") from None
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise UnreachableError(f"Cannot ask the server in {directory}: {reason}.") from None
+    finally:
+        connection.close()
+    document = None
+    with suppress(ValueError, RecursionError):
+        document = json.loads(content)
+    if not isinstance(document, dict):
+        raise DataError(f"The server in {directory} did not answer with JSON.")
+    if status != 200:
+        raise RefusedError(str(document.get("error") or document.get("title") or status))
+    return document

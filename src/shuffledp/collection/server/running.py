@@ -1,0 +1,137 @@
+"""Running a server: uvicorn with limits and TLS, without access log and server header; stops gracefully."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from shuffledp.collection.server.connections import SPARE_CONNECTIONS, guarded_connections
+from shuffledp.collection.server.descriptors import reserve_connections
+from shuffledp.collection.server.logs import event
+from shuffledp.collection.server.settings import ServerSettings
+from shuffledp.collection.server.tls import server_context
+from shuffledp.errors import OutputError
+
+__all__ = ["clean_stop", "listen", "serve"]
+
+_BACKLOG = 2048
+_SEND_BYTES = 1 << 17
+"""What the system holds of an answer: who reads slowly is seen to read only when this is nearly empty."""
+
+
+@contextmanager
+def clean_stop() -> Iterator[None]:
+    """For a process that starts a server and serves: asked to stop by SIGTERM, it ends with status 0 at any moment.
+
+    Before ``serve`` takes over there is nothing to clean up: whatever a start leaves behind, it leaves behind when the
+    machine fails too, and the next start deals with it. After it, Python ends, and a signal must not end it otherwise.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    try:
+        yield
+    except BaseException:
+        signal.signal(signal.SIGTERM, before)
+        raise
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections; a port that is in use is said in one line."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)  # of its connections too
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        raise OutputError(f"Cannot listen on {host} port {port}: {error.strerror or error}.") from None
+    return listener
+
+
+def serve(
+    app: Any,
+    settings: ServerSettings,
+    *,
+    role: str,
+    stopping: Callable[[], None],
+    listener: socket.socket | None = None,
+) -> None:
+    """Serve a Starlette application, which has its metrics in its state, until asked to stop (SIGTERM, SIGINT).
+
+    ``stopping`` is called at once when that is asked; requests under way are answered, and the application's
+    lifespan ends after them.
+    """
+    bound = listener or listen(settings.host, settings.port)
+    connections = reserve_connections(settings.connections)
+    config = uvicorn.Config(
+        app,
+        http=guarded_connections(
+            most_connections=connections,
+            request_seconds=settings.request_seconds,
+            most_held_bytes=settings.connection_megabytes << 20,
+            refused=app.state.metrics.refused,
+        ),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # addresses of users are not wanted here, from whoever
+        timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)),
+        backlog=_BACKLOG,
+    )
+    config.load()
+    if settings.tls_certificate is not None and settings.tls_key is not None:
+        config.ssl = server_context(
+            settings.tls_certificate, settings.tls_key, most_connections=connections + SPARE_CONNECTIONS
+        )
+    server = _Server(config, stopping)
+    scheme = "https" if settings.tls_certificate else "http"
+    gc.freeze()  # what was loaded stays; the collector need not look at it while requests wait
+    try:
+        with server.capture_signals():  # who reads that it listens may ask it to stop at once
+            event("listening", role=role, scheme=scheme, host=settings.host, port=bound.getsockname()[1])
+            server.run([bound])
+    finally:
+        bound.close()
+    event("stopped", role=role)
+
+
+class _Server(uvicorn.Server):
+    """Being asked to stop ends it without an error."""
+
+    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Tell the application at once."""
+        self._stopping()
+        super().handle_exit(sig, frame)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's, but the signal is not raised again in the end: the exit status is 0."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)

@@ -1,0 +1,440 @@
+"""A store in a PostgreSQL database, for several shuffler processes at once, also on several machines.
+
+Every round has tables of its own, so that destroying it drops them. Whoever accepts reports of a round or closes it
+holds the lock of its row until the commit: a report is accepted once across all processes, and none after the close.
+The server's write-ahead log holds what was dropped until it is recycled; so do archives and backups of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple, TypeVar
+
+from psycopg import Connection, Error, OperationalError, connect, errors, sql
+from psycopg_pool import ConnectionPool
+
+from shuffledp.collection.shuffler.store.deciding import decide, places_of_rounds
+from shuffledp.collection.shuffler.store.interface import (
+    Incoming,
+    Outcome,
+    RoundRecord,
+    RoundState,
+    StoreError,
+    Survey,
+)
+from shuffledp.collection.shuffler.store.migrations import POSTGRES, missing_steps
+from shuffledp.collection.shuffler.store.postgres_failures import postgres_failures
+from shuffledp.collection.shuffler.store.postgres_logs import log_pool
+from shuffledp.collection.shuffler.store.transitions import check_advance, check_destroy, check_give_up, check_tokens
+
+__all__ = ["PostgresStore", "check_database"]
+
+_CONNECTIONS = 4
+_WAIT_SECONDS = 10.0
+_READ_BYTES = 1 << 22
+_MIGRATING = 0x5DF1  # the advisory lock of changing the layout; those of rounds are longer numbers
+
+Result = TypeVar("Result")
+Row = tuple[Any, ...]
+
+
+class _Round(NamedTuple):
+    """The row of a round, in the order in which it is selected."""
+
+    number: int
+    state: str
+    maximum: int
+    tokens: bool
+    reports: int
+    kept: bool
+
+    @property
+    def reports_table(self) -> sql.Identifier:
+        return sql.Identifier("shuffledp", f"reports_{self.number}")
+
+    @property
+    def tokens_table(self) -> sql.Identifier:
+        return sql.Identifier("shuffledp", f"tokens_{self.number}")
+
+
+class PostgresStore:
+    """The store of the interface, in the schema ``shuffledp`` of a database.
+
+    ``address`` is a connection string or URL of PostgreSQL. It must lead to the server itself or to a pool of sessions,
+    since claims belong to sessions.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        log_pool()
+        with postgres_failures():
+            with connect(address, autocommit=True, connect_timeout=int(_WAIT_SECONDS)) as connection:
+                _check_durable(connection)
+                _migrate(connection)
+            self._pool: ConnectionPool[Connection[Row]] = ConnectionPool(
+                address,
+                min_size=1,
+                max_size=_CONNECTIONS,
+                timeout=_WAIT_SECONDS,
+                reconnect_timeout=_WAIT_SECONDS,  # pauses between attempts double: whoever waits next begins anew
+                configure=_configure,
+                open=True,
+            )
+
+    def open_round(self, task_id: bytes, *, maximum: int, tokens: bool) -> None:
+        """See the interface."""
+
+        def work(connection: Connection[Row]) -> None:
+            here = _find_round(connection, task_id)  # an INSERT would take a number of the sequence even in vain
+            made = 0
+            if here is None:
+                insert = (
+                    "INSERT INTO shuffledp.rounds (task_id, maximum, tokens) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
+                )
+                made = connection.execute(insert, (task_id, maximum, tokens)).rowcount
+                here = _lock_round(connection, task_id)
+            check_tokens(RoundState(here.state), here.tokens, tokens)
+            if made:
+                _make_tables(connection, here)
+
+        self._run(work)
+
+    def accept(self, batch: Sequence[Incoming]) -> list[Outcome]:
+        """See the interface."""
+        places = places_of_rounds(batch)
+        outcomes = [Outcome.CLOSED] * len(batch)
+        try:
+            decided = self._run(lambda connection: _accept_rounds(connection, batch, places))
+        except _TableError:
+            decided = {}
+            for task_id, indices in places.items():  # each by itself, so that those in order are stored
+                decided |= self._accept_alone(batch, task_id, indices)
+        for indices, results in ((places[task_id], results) for task_id, results in decided.items()):
+            for place, outcome in zip(indices, results, strict=True):
+                outcomes[place] = outcome
+        return outcomes
+
+    def _accept_alone(
+        self, batch: Sequence[Incoming], task_id: bytes, indices: list[int]
+    ) -> dict[bytes, list[Outcome]]:
+        try:
+            return self._run(lambda connection: _accept_rounds(connection, batch, {task_id: indices}))
+        except _TableError:
+            return {task_id: [Outcome.UNAVAILABLE] * len(indices)}
+
+    def count(self, task_id: bytes) -> int:
+        """See the interface."""
+        return self._read(task_id).reports
+
+    def state(self, task_id: bytes) -> RoundState:
+        """See the interface."""
+        return RoundState(self._read(task_id).state)
+
+    def rounds(self) -> Mapping[bytes, RoundState]:
+        """See the interface."""
+        query = "SELECT task_id, state FROM shuffledp.rounds"
+        rows = self._run(lambda connection: connection.execute(query).fetchall())
+        return {bytes(task_id): RoundState(state) for task_id, state in rows}
+
+    def survey(self) -> Survey:
+        """See the interface."""
+        query = (
+            "SELECT task_id, state, reports, number, extract(epoch FROM clock_timestamp())::float8, "
+            "NOT kept OR to_regclass('shuffledp.reports_' || number) IS NOT NULL "
+            "AND to_regclass('shuffledp.tokens_' || number) IS NOT NULL FROM shuffledp.rounds "
+            "UNION ALL SELECT NULL, NULL, NULL, NULL, extract(epoch FROM clock_timestamp())::float8, NULL"
+        )
+        *rows, last = self._run(lambda connection: connection.execute(query).fetchall())
+        records = {
+            bytes(task_id): RoundRecord(RoundState(state), reports, None if complete else _damage(task_id, number))
+            for task_id, state, reports, number, _, complete in rows
+        }
+        return Survey(records, last[4])
+
+    def note(self, task_id: bytes) -> bytes:
+        """See the interface."""
+        return self._run(lambda connection: _note(connection, task_id))
+
+    def close_round(self, task_id: bytes) -> int:
+        """See the interface."""
+
+        def work(connection: Connection[Row]) -> int:
+            here = _lock_round(connection, task_id)
+            if here.state == RoundState.COLLECTING.value:
+                _set_state(connection, task_id, RoundState.CLOSED)
+            return here.reports
+
+        return self._run(work)
+
+    @contextmanager
+    def claim(self, task_id: bytes) -> Iterator[bool]:
+        """See the interface; the claim ends with the session, so also with the process.
+
+        Nobody has it while a change of the round is under way: one whose connection was lost may still be committed.
+        """
+        key = int.from_bytes(task_id[:8], "big", signed=True)
+        with postgres_failures():
+            connection = connect(self._address, autocommit=True, connect_timeout=int(_WAIT_SECONDS))
+        mine = False
+        try:
+            with postgres_failures():
+                row = connection.execute("SELECT pg_try_advisory_lock(%s)", (key,)).fetchone()
+                mine = bool(row and row[0])
+                query = "SELECT 1 FROM shuffledp.rounds WHERE task_id = %s FOR UPDATE SKIP LOCKED"
+                settled = connection.execute(query, (task_id,)).fetchone() is not None
+            yield mine and settled
+        finally:
+            if mine:
+                with suppress(Error):  # the server notices a session that has ended only after a while
+                    connection.execute("SELECT pg_advisory_unlock(%s)", (key,))
+            connection.close()
+
+    def advance(self, task_id: bytes, to: RoundState, note: bytes = b"") -> None:
+        """See the interface."""
+
+        def work(connection: Connection[Row]) -> None:
+            here = _lock_round(connection, task_id)
+            before = _note(connection, task_id)
+            if check_advance(RoundState(here.state), to, before, note):
+                _set_state(connection, task_id, to)
+                change = "UPDATE shuffledp.rounds SET note = %b WHERE task_id = %s"
+                connection.execute(change, (note or before, task_id))
+
+        self._run(work)
+
+    def reports(self, task_id: bytes) -> Iterator[bytes]:
+        """See the interface."""
+        here = self._read(task_id)
+        if here.state == RoundState.COLLECTING.value or not here.kept:
+            raise StoreError(f"The reports of a round that is {here.state} cannot be read.")
+        return self._bodies(here)
+
+    def _bodies(self, here: _Round) -> Iterator[bytes]:
+        query = sql.SQL("SELECT body FROM {}").format(here.reports_table)
+        number = 0
+        with (
+            postgres_failures(),
+            connect(self._address) as connection,
+            connection.cursor("reports", binary=True) as cursor,
+        ):
+            cursor.execute(query)
+            rows = cursor.fetchmany(1)
+            at_once = max(1, _READ_BYTES // max(1, len(rows[0][0]))) if rows else 1  # all have one size
+            while rows:
+                number += len(rows)
+                for (body,) in rows:
+                    yield body
+                rows = cursor.fetchmany(at_once)
+        if number != here.reports:
+            raise StoreError(f"The table reports_{here.number} holds {number:,} of {here.reports:,} reports.")
+
+    def destroy(self, task_id: bytes) -> None:
+        """See the interface."""
+
+        def work(connection: Connection[Row]) -> None:
+            here = _lock_round(connection, task_id)
+            state = check_destroy(RoundState(here.state))
+            if here.kept:
+                _set_state(connection, task_id, state)
+                connection.execute("UPDATE shuffledp.rounds SET kept = false WHERE task_id = %s", (task_id,))
+                _drop_tables(connection, here)
+
+        self._run(work)
+
+    def give_up(self, task_id: bytes, to: RoundState) -> None:
+        """See the interface."""
+
+        def work(connection: Connection[Row]) -> None:
+            here = _lock_round(connection, task_id)
+            if check_give_up(RoundState(here.state), to):
+                _set_state(connection, task_id, to)
+                connection.execute("UPDATE shuffledp.rounds SET kept = false WHERE task_id = %s", (task_id,))
+                _drop_tables(connection, here)
+
+        self._run(work)
+
+    def add_tokens(self, task_id: bytes, hashes: Iterable[bytes]) -> None:
+        """See the interface."""
+        wanted = list(hashes)
+
+        def work(connection: Connection[Row]) -> None:
+            here = _lock_round(connection, task_id)
+            if here.state != RoundState.COLLECTING.value or not here.tokens:
+                raise StoreError("Tokens can be added only to a round that collects and wants them.")
+            insert = sql.SQL("INSERT INTO {} (hash) SELECT unnest(%b::bytea[]) ON CONFLICT DO NOTHING")
+            connection.execute(insert.format(here.tokens_table), (wanted,))
+
+        self._run(work)
+
+    def check(self) -> None:
+        """See the interface."""
+        self._run(lambda connection: connection.execute("UPDATE shuffledp.checks SET number = number + 1"))
+
+    def close(self) -> None:
+        """See the interface."""
+        self._pool.close()
+
+    def _read(self, task_id: bytes) -> _Round:
+        return self._run(lambda connection: _known(_find_round(connection, task_id), task_id))
+
+    def _run(self, work: Callable[[Connection[Row]], Result]) -> Result:
+        """Do it in one transaction; once more if the connection was lost, since every step may be repeated."""
+        with postgres_failures():
+            try:
+                return self._once(work)
+            except OperationalError:
+                self._pool.check()  # a server that was restarted has ended all of them
+                return self._once(work)
+
+    def _once(self, work: Callable[[Connection[Row]], Result]) -> Result:
+        with self._pool.connection() as connection:
+            return work(connection)
+
+
+class _TableError(Exception):
+    """The tables of a round cannot be used, while those of others may be in order."""
+
+
+def _accept_rounds(
+    connection: Connection[Row], batch: Sequence[Incoming], places: Mapping[bytes, list[int]]
+) -> dict[bytes, list[Outcome]]:
+    """Accept the reports of several rounds within one transaction."""
+    decided = {}
+    for task_id, indices in places.items():
+        here = _find_round(connection, task_id, lock=True)
+        if here is None or here.state != RoundState.COLLECTING.value:
+            continue
+        try:
+            decided[task_id] = _accept(connection, here, task_id, [batch[place] for place in indices])
+        except (errors.UndefinedTable, errors.DataCorrupted, errors.IndexCorrupted) as error:
+            raise _TableError from error
+    return decided
+
+
+def _damage(task_id: bytes, number: int) -> str:
+    return (
+        f"The reports of round {task_id.hex()} are not available: the tables reports_{number} and tokens_{number} of "
+        "the schema shuffledp are not both there. Restore them, or abandon the round."
+    )
+
+
+def _drop_tables(connection: Connection[Row], here: _Round) -> None:
+    connection.execute(sql.SQL("DROP TABLE IF EXISTS {}, {}").format(here.reports_table, here.tokens_table))
+
+
+def _accept(connection: Connection[Row], here: _Round, task_id: bytes, reports: Sequence[Incoming]) -> list[Outcome]:
+    """Decide and store, within the transaction that holds the round."""
+    select = sql.SQL("SELECT report_id, body FROM {} WHERE report_id = ANY(%b::bytea[])").format(here.reports_table)
+    ids = [each.report_id for each in reports]
+    known: dict[bytes, bytes] = dict(connection.execute(select, (ids,), binary=True).fetchall())
+    spent: dict[bytes, bool] | None = None
+    if here.tokens:
+        select = sql.SQL("SELECT hash, spent FROM {} WHERE hash = ANY(%b::bytea[])").format(here.tokens_table)
+        hashes = [each.token_hash for each in reports if each.token_hash is not None]
+        spent = dict(connection.execute(select, (hashes,), binary=True).fetchall())
+    outcomes = decide(reports, known=known, spent=spent, room=here.maximum - here.reports)
+    new = [each for each, outcome in zip(reports, outcomes, strict=True) if outcome is Outcome.NEW]
+    if new:
+        _insert(connection, here, task_id, new)
+    return outcomes
+
+
+def _insert(connection: Connection[Row], here: _Round, task_id: bytes, new: Sequence[Incoming]) -> None:
+    if here.tokens:
+        spend = sql.SQL("UPDATE {} SET spent = true WHERE hash = ANY(%b::bytea[])").format(here.tokens_table)
+        connection.execute(spend, ([each.token_hash for each in new],))
+    insert = sql.SQL(  # one statement, for one round trip
+        "WITH stored AS (INSERT INTO {} SELECT * FROM unnest(%b::bytea[], %b::bytea[])) "
+        "UPDATE shuffledp.rounds SET reports = reports + %s WHERE task_id = %s"
+    ).format(here.reports_table)
+    connection.execute(insert, ([each.report_id for each in new], [each.body for each in new], len(new), task_id))
+
+
+def _find_round(connection: Connection[Row], task_id: bytes, *, lock: bool = False) -> _Round | None:
+    query = "SELECT number, state, maximum, tokens, reports, kept FROM shuffledp.rounds WHERE task_id = %s"
+    row = connection.execute(query + " FOR UPDATE" if lock else query, (task_id,)).fetchone()
+    return None if row is None else _Round(*row)
+
+
+def _lock_round(connection: Connection[Row], task_id: bytes) -> _Round:
+    return _known(_find_round(connection, task_id, lock=True), task_id)
+
+
+def _known(here: _Round | None, task_id: bytes) -> _Round:
+    if here is None:
+        raise StoreError(f"The round {task_id.hex()} was never opened in this store.")
+    return here
+
+
+def _note(connection: Connection[Row], task_id: bytes) -> bytes:
+    row = connection.execute("SELECT note FROM shuffledp.rounds WHERE task_id = %s", (task_id,), binary=True).fetchone()
+    if row is None:
+        raise StoreError(f"The round {task_id.hex()} was never opened in this store.")
+    return bytes(row[0])
+
+
+def _set_state(connection: Connection[Row], task_id: bytes, state: RoundState) -> None:
+    connection.execute("UPDATE shuffledp.rounds SET state = %s WHERE task_id = %s", (state.value, task_id))
+
+
+def _make_tables(connection: Connection[Row], here: _Round) -> None:
+    make = sql.SQL("CREATE TABLE {} (report_id bytea PRIMARY KEY, body bytea NOT NULL)")
+    connection.execute(make.format(here.reports_table))
+    plain = sql.SQL("ALTER TABLE {} ALTER COLUMN body SET STORAGE EXTERNAL")  # sealed bytes cannot be compressed
+    connection.execute(plain.format(here.reports_table))
+    make = sql.SQL("CREATE TABLE {} (hash bytea PRIMARY KEY, spent boolean NOT NULL DEFAULT false)")
+    connection.execute(make.format(here.tokens_table))
+
+
+def _check_durable(connection: Connection[Row]) -> None:
+    """Refuse a server that forgets what it committed."""
+    row = connection.execute("SHOW fsync").fetchone()
+    if row is None or row[0] != "on":
+        raise StoreError("This PostgreSQL server runs with fsync = off and may lose accepted reports; turn it on.")
+
+
+def check_database(address: str) -> None:
+    """A StoreError if a store could not be opened in a database, as far as that shows; nothing is made or changed."""
+    with postgres_failures(), connect(address, connect_timeout=int(_WAIT_SECONDS)) as connection:
+        connection.read_only = True
+        _check_durable(connection)
+        if _value(connection, "SELECT to_regnamespace('shuffledp')") is None:
+            if not _value(connection, "SELECT has_database_privilege(current_database(), 'CREATE')"):
+                raise StoreError("The user of the PostgreSQL database may not create the schema shuffledp.")
+            return
+        for right in ("USAGE", "CREATE"):
+            if not _value(connection, f"SELECT has_schema_privilege('shuffledp', '{right}')"):
+                raise StoreError("The user of the PostgreSQL database may not create tables in the schema shuffledp.")
+        if _value(connection, "SELECT to_regclass('shuffledp.layout')") is not None:
+            found = _value(connection, "SELECT version FROM shuffledp.layout")
+            missing_steps(found or 0, POSTGRES, "The database")
+
+
+def _value(connection: Connection[Row], query: str) -> Any:
+    row = connection.execute(query.encode()).fetchone()
+    return None if row is None else row[0]
+
+
+def _configure(connection: Connection[Row]) -> None:
+    row = connection.execute("SHOW synchronous_commit").fetchone()
+    if row is not None and row[0] == "off":
+        connection.execute("SET synchronous_commit = on")
+    connection.execute(f"SET lock_timeout = '{int(_WAIT_SECONDS)}s'")
+    connection.commit()
+
+
+def _migrate(connection: Connection[Row]) -> None:
+    """Bring the layout up to date in one transaction, while other processes that start wait."""
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
+        if connection.execute("SELECT to_regclass('shuffledp.layout')").fetchone() == (None,):
+            if connection.execute("SELECT to_regnamespace('shuffledp')").fetchone() == (None,):
+                connection.execute("CREATE SCHEMA shuffledp")
+            connection.execute("CREATE TABLE shuffledp.layout (version integer NOT NULL)")
+            connection.execute("INSERT INTO shuffledp.layout VALUES (0)")
+        row = connection.execute("SELECT version FROM shuffledp.layout").fetchone()
+        for version, statements in missing_steps(row[0] if row else 0, POSTGRES, "The database"):
+            for statement in statements:
+                connection.execute(statement.encode())
+            connection.execute("UPDATE shuffledp.layout SET version = %s", (version,))

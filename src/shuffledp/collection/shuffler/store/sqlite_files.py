@@ -1,0 +1,227 @@
+"""SQLite files of a store: opening, transactions, damage, deletion; and disk space reserved for closing rounds."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from shuffledp.collection.shuffler.store.interface import StoreError
+from shuffledp.collection.shuffler.store.migrations import Steps, missing_steps
+
+__all__ = [
+    "DamagedFileError",
+    "DiskReserve",
+    "FileIdentity",
+    "connect",
+    "is_confined",
+    "is_damage",
+    "is_disk_full",
+    "is_locked",
+    "remove",
+    "sqlite_failures",
+    "transaction",
+]
+
+_WAIT_SECONDS = 5.0
+_COMPANIONS = ("", "-wal", "-shm", "-journal")
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_CONFINED = (*_DAMAGE, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
+"""Errors of one file that say nothing about the other files of the store."""
+
+
+class DamagedFileError(Exception):
+    """A file that must hold a database does not, or was deleted or replaced."""
+
+
+def connect(
+    file: Path, steps: Steps, *, create: bool, alone: bool = False, log_pages: int | None = None
+) -> sqlite3.Connection:
+    """Open a database and bring its layout up to date; only its owner can read it.
+
+    Without ``create`` a file that is missing, empty or without a layout is a DamagedFileError, and stays as it is.
+    """
+    if create:
+        with suppress(FileExistsError):  # never open one that exists: closing it would let go of SQLite's locks on it
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    else:
+        _require_content(file)
+    address = f"{file.absolute().as_uri()}?mode=rw"
+    connection = sqlite3.connect(
+        address, uri=True, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    try:
+        if alone:  # the lock is held until the connection is closed or the process ends
+            connection.execute("PRAGMA busy_timeout = 0")
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        if log_pages is not None:
+            connection.execute(f"PRAGMA wal_autocheckpoint = {log_pages}")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")
+        with transaction(connection):
+            version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+            if not create and version == 0:
+                raise DamagedFileError("has no tables")
+            for number, statements in missing_steps(version, steps, str(file)):
+                for statement in statements:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {number}")
+        _sync_directory(file.parent)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _require_content(file: Path) -> None:
+    try:
+        if file.stat().st_size == 0:
+            raise DamagedFileError("is empty")
+    except FileNotFoundError:
+        raise DamagedFileError("does not exist") from None
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """One transaction, which writes; rolled back if the block raises."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # some failures have ended it already
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def sqlite_failures(what: str) -> Iterator[None]:
+    """Turn errors of SQLite and of the file system into StoreErrors that begin with ``what``."""
+    try:
+        yield
+    except (sqlite3.Error, OSError, DamagedFileError) as error:
+        if is_locked(error):
+            raise StoreError(
+                f"{what}: another process uses it. SQLite serves one process; take PostgreSQL for several."
+            ) from None
+        raise StoreError(f"{what}: {str(error).rstrip('.')}.") from None
+
+
+def is_locked(error: Exception) -> bool:
+    """Whether another process holds the lock of the file."""
+    return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
+
+
+def is_disk_full(error: Exception) -> bool:
+    """Whether an operation failed for want of disk space."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return _code(error) == sqlite3.SQLITE_FULL
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether the content of the file is not what was written."""
+    return isinstance(error, DamagedFileError) or _code(error) in _DAMAGE
+
+
+def is_confined(error: Exception) -> bool:
+    """Whether an error concerns one file only, so that others of the store may work."""
+    return isinstance(error, DamagedFileError) or _code(error) in _CONFINED
+
+
+def _code(error: Exception) -> int:
+    """The primary result code of SQLite, or -1."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return -1 if code is None else int(code) & 0xFF
+
+
+class FileIdentity:
+    """Notices that a database was deleted, replaced or truncated while a connection still writes to the file it was.
+
+    SQLite shortens neither file while the connection is open: the database is never vacuumed, and its log is reused.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._log = file, file.with_name(f"{file.name}-wal")
+        self._of_file, self._size = _identity(file)
+        self._of_log, self._log_size = _identity(self._log)
+
+    def check(self) -> None:
+        """A DamagedFileError if the names lead to other files than at first, to shorter ones, or to none."""
+        of_file, size = _identity(self._file)
+        if of_file != self._of_file:
+            raise DamagedFileError("was deleted or replaced while it was in use")
+        of_log, log_size = _identity(self._log)
+        if self._of_log is None:
+            self._of_log = of_log  # SQLite makes it when it first writes, and keeps it while the connection is open
+        elif of_log != self._of_log:
+            raise DamagedFileError("lost its write-ahead log while it was in use")
+        if size < self._size or log_size < self._log_size:
+            raise DamagedFileError("was truncated while it was in use")
+        self._size, self._log_size = size, log_size
+
+
+def _identity(file: Path) -> tuple[tuple[int, int] | None, int]:
+    """Which file a name leads to, if any, and its size."""
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return None, 0
+    return (status.st_dev, status.st_ino), status.st_size
+
+
+class DiskReserve:
+    """A file of allocated blocks that is deleted when the disk is full, so that rounds can still be closed."""
+
+    def __init__(self, file: Path, size: int) -> None:
+        self._file, self._size = file, size
+        self.held = False
+        """Whether the space is reserved. If not, no report may be accepted: the rest of the disk is for closing."""
+        self.restore()
+
+    def restore(self) -> bool:
+        """Reserve the space again if there is enough; whether it is reserved."""
+        if self.held:
+            return True
+        try:
+            descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.posix_fallocate(descriptor, 0, self._size)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            with suppress(OSError):
+                self._file.unlink(missing_ok=True)
+            if not is_disk_full(error):
+                raise
+        else:
+            self.held = True
+        return self.held
+
+    def release(self) -> bool:
+        """Free the space; False if it was free already."""
+        released, self.held = self.held, False
+        if released:
+            self._file.unlink(missing_ok=True)
+        return released
+
+
+def remove(file: Path) -> None:
+    """Delete a database with everything that stands beside it, durably."""
+    for companion in _COMPANIONS:
+        file.with_name(file.name + companion).unlink(missing_ok=True)
+    _sync_directory(file.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make durable which files there are."""
+    if os.name == "posix":
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

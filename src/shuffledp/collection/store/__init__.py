@@ -1,6 +1,0 @@
-"""Durable storage of the shuffler: SQLite for one process, PostgreSQL for several."""
-
-from shuffledp.collection.store.interface import Incoming, Outcome, RoundState, Store, StoreError
-from shuffledp.collection.store.location import open_store
-
-__all__ = ["Incoming", "Outcome", "RoundState", "Store", "StoreError", "open_store"]

@@ -1,0 +1,1 @@
+"""Tasks: their documents, canonical JSON, signatures."""

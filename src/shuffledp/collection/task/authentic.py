@@ -1,0 +1,77 @@
+"""Is a task its author's? That is decided on the bytes, before anything in them is believed or computed with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from shuffledp.collection.task.canonical import canonical, parse_canonical
+from shuffledp.collection.task.task import MOST_TASK_BYTES, SignedTask, Task
+from shuffledp.collection.transport.files import open_regular
+from shuffledp.collection.wire.keys import SIGNATURE_SIZE, VerifyingKey, from_base64
+from shuffledp.errors import DataError, ParameterError, ShuffledpError
+
+__all__ = ["authentic_task", "load_authentic"]
+
+_SIGNED_AS = b"shuffledp task v1\n"
+
+
+def authentic_task(content: bytes, *authors: VerifyingKey) -> Task:
+    """The task of these bytes, if one of the authors signed just them and the guarantee holds; else a ParameterError.
+
+    ``values["reason"]`` of the error is a code of vectors/README.md. One line feed may follow the task.
+
+    The signature comes first: what somebody else wrote never reaches the code that builds protocols and
+    recomputes guarantees, which parameters that nobody would choose can keep busy for hours.
+    """
+    with _refusing("not-canonical"):
+        envelope = parse_canonical(content.removesuffix(b"\n"), most_bytes=MOST_TASK_BYTES)
+    with _refusing("malformed"):
+        if not isinstance(envelope, dict) or set(envelope) != {"task", "author", "signature"}:
+            raise ParameterError("A signed task has the keys task, author and signature.")
+        signature = from_base64(envelope["signature"], SIGNATURE_SIZE)
+    author = next((each for each in authors if each.id == envelope["author"]), None)
+    if author is None:
+        trusted = ", ".join(each.id for each in authors)
+        raise ParameterError(
+            f"The task was not signed by a key that is trusted here: {trusted}.", reason="unknown-author"
+        )
+    signed = canonical(envelope["task"])
+    with _refusing("bad-signature"):
+        author.verify(signature, _SIGNED_AS + signed)
+    with _refusing("malformed"):
+        task = SignedTask.from_bytes(content).task
+        if task.content != signed:  # true is equal to 1 in Python, and elsewhere it is not
+            raise ParameterError("The task is not written as its author's program would write it.")
+        _ = task.guarantee
+    return task
+
+
+@contextmanager
+def _refusing(reason: str) -> Iterator[None]:
+    """Whatever is wrong becomes a ParameterError with this reason, unless it has its own."""
+    try:
+        yield
+    except ShuffledpError as error:
+        raise ParameterError(str(error), **{"reason": reason, **error.values}) from None
+    except (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
+        raise ParameterError(
+            f"The parameters of the task make no sense: {type(error).__name__}.", reason=reason
+        ) from None
+
+
+def load_authentic(path: Path, authors: Sequence[VerifyingKey]) -> tuple[Task, bytes]:
+    """The task of a file that one of the authors signed, and the bytes; else a ShuffledpError that names the file.
+
+    It is a DataError if the file cannot be read, and a ParameterError if it is not such a task.
+    """
+    try:
+        with open_regular(path) as file:
+            content = file.read(MOST_TASK_BYTES + 2)
+    except OSError as error:
+        raise DataError(f"Cannot read the task {path}: {error.strerror or error}.", path=str(path)) from None
+    try:
+        return authentic_task(content, *authors), content.removesuffix(b"\n")
+    except ParameterError as error:
+        raise ParameterError(f"{path}: {error}", **error.values) from None

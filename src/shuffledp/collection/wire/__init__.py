@@ -1,0 +1,1 @@
+"""The bytes that travel: reports and batches, keys, sealing, padding and opening."""

@@ -1,0 +1,206 @@
+"""The bytes that travel: a device's report, and the shuffler's batch.
+
+A report is ``SDPR``, the version (1 byte), the task's id (32), the report's id (16), then the sealed messages, all of
+one size and as many in every report. A batch is a signed manifest and chunks of sealed messages, one after the other
+without anything between them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Self
+
+from shuffledp.collection.task.canonical import canonical, parse_canonical
+from shuffledp.collection.task.task import Task
+from shuffledp.collection.wire.keys import SigningKey, VerifyingKey, from_base64, to_base64
+from shuffledp.errors import ParameterError
+
+__all__ = [
+    "MOST_MANIFEST_BYTES",
+    "REPORT_ID_SIZE",
+    "BadSignatureError",
+    "Manifest",
+    "ReportFormat",
+    "digest",
+]
+
+_MAGIC, _VERSION = b"SDPR", 1
+REPORT_ID_SIZE = 16
+_HEADER = len(_MAGIC) + 1 + 32 + REPORT_ID_SIZE
+MOST_MANIFEST_BYTES = 1 << 24
+_MOST_CHUNKS = 1 << 17
+_MOST_CHUNK_BYTES = 1 << 26
+_SIGNED_AS = b"shuffledp batch v1\n"
+_BEFORE, _BETWEEN, _AFTER = b'{"batch":', b',"signature":"', b'"}'  # the one form of a signed manifest
+_SIGNATURE_LETTERS = 86  # 64 bytes
+
+
+class BadSignatureError(ParameterError):
+    """A manifest has the form of a signed one, but the signature is not the shuffler's."""
+
+
+def digest(content: bytes | memoryview) -> bytes:
+    """SHA-256."""
+    return hashlib.sha256(content).digest()
+
+
+@dataclass(frozen=True)
+class ReportFormat:
+    """What every report of a task looks like."""
+
+    task_id: bytes
+    messages: int
+    sealed_size: int
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """The format of a task's reports."""
+        return cls(task.id, task.messages_per_report, task.sealed_size)
+
+    @property
+    def size(self) -> int:
+        """Bytes of every report."""
+        return _HEADER + self.messages * self.sealed_size
+
+    def build(self, report_id: bytes, sealed: list[bytes]) -> bytes:
+        """A report of these sealed messages."""
+        if len(report_id) != REPORT_ID_SIZE or len(sealed) != self.messages:
+            raise ParameterError(f"A report has an id of {REPORT_ID_SIZE} bytes and {self.messages:,} messages.")
+        if any(len(message) != self.sealed_size for message in sealed):
+            raise ParameterError(f"Every sealed message of this task has {self.sealed_size} bytes.")
+        return b"".join((_MAGIC, bytes((_VERSION,)), self.task_id, report_id, *sealed))
+
+    def report_id(self, report: bytes) -> bytes:
+        """The id of a report, if it has the right size, version and task."""
+        if len(report) != self.size:
+            raise ParameterError(f"A report of this task has {self.size:,} bytes, not {len(report):,}.")
+        if report[: len(_MAGIC)] != _MAGIC:
+            raise ParameterError("This is no report: it does not begin with SDPR.")
+        if report[len(_MAGIC)] != _VERSION:
+            raise ParameterError(f"This report has version {report[len(_MAGIC)]}; version {_VERSION} is read.")
+        if report[5:37] != self.task_id:
+            raise ParameterError("This report belongs to another task.")
+        return report[37:_HEADER]
+
+    def records(self, report: bytes) -> memoryview:
+        """The sealed messages of a report, one after the other."""
+        return memoryview(report)[_HEADER:]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a batch consists of: how many reports and messages, and the hash of every chunk."""
+
+    task_id: bytes
+    reports: int
+    messages: int
+    record_size: int
+    chunk_records: int
+    chunks: tuple[bytes, ...]
+
+    def __post_init__(self) -> None:
+        whole = (self.reports, self.messages, self.record_size, self.chunk_records)
+        if any(number < 1 for number in whole) or len(self.task_id) != 32:
+            raise ParameterError("A batch has at least one report and one message, and the id of its task.")
+        if self.chunk_records * self.record_size > _MOST_CHUNK_BYTES:
+            raise ParameterError(f"A chunk of a batch has at most {_MOST_CHUNK_BYTES:,} bytes.")
+        if len(self.chunks) != -(-self.messages // self.chunk_records) or len(self.chunks) > _MOST_CHUNKS:
+            raise ParameterError(f"{len(self.chunks):,} chunks do not hold {self.messages:,} messages.")
+        if any(len(each) != 32 for each in self.chunks):
+            raise ParameterError("The hash of a chunk has 32 bytes.")
+
+    def chunk_size(self, index: int) -> int:
+        """Bytes of a chunk."""
+        if not 0 <= index < len(self.chunks):
+            raise ParameterError(f"The batch has {len(self.chunks):,} chunks; there is no chunk {index:,}.")
+        return self.record_size * min(self.chunk_records, self.messages - index * self.chunk_records)
+
+    def check_task(self, task: Task) -> None:
+        """Refuse a batch that does not fit its task, or is too small to be released."""
+        if self.task_id != task.id:
+            raise ParameterError("This batch belongs to another task.")
+        if self.record_size != task.sealed_size or self.messages != self.reports * task.messages_per_report:
+            raise ParameterError("The messages of this batch do not have the size and number that the task says.")
+        if not task.minimum_users <= self.reports <= task.maximum_users:
+            raise ParameterError(
+                f"A batch of {self.reports:,} reports cannot be released: the task wants {task.minimum_users:,} to "
+                f"{task.maximum_users:,}."
+            )
+
+    def to_document(self) -> dict[str, Any]:
+        """The document that is signed."""
+        return {
+            "format": "shuffledp-batch",
+            "version": 1,
+            "task": self.task_id.hex(),
+            "reports": self.reports,
+            "messages": self.messages,
+            "record_size": self.record_size,
+            "chunk_records": self.chunk_records,
+            "chunks": [each.hex() for each in self.chunks],
+        }
+
+    @classmethod
+    def from_document(cls, document: Any) -> Self:
+        """Back; anything else is refused."""
+        keys = {"format", "version", "task", "reports", "messages", "record_size", "chunk_records", "chunks"}
+        if not isinstance(document, dict) or set(document) != keys or document["format"] != "shuffledp-batch":
+            raise ParameterError("This is no manifest of a batch.")
+        if document["version"] != 1:
+            raise ParameterError(f"This batch has version {document['version']!r}; version 1 is read.")
+        numbers = [document[key] for key in ("reports", "messages", "record_size", "chunk_records")]
+        if any(not isinstance(number, int) or isinstance(number, bool) for number in numbers):
+            raise ParameterError("The numbers of a manifest are whole.")
+        if not isinstance(document["chunks"], list):
+            raise ParameterError("The chunks of a manifest are a list of hashes.")
+        reports, messages, record_size, chunk_records = numbers
+        chunks = tuple(_from_hex(each) for each in document["chunks"])
+        return cls(_from_hex(document["task"]), reports, messages, record_size, chunk_records, chunks)
+
+    def signed(self, shuffler: SigningKey) -> bytes:
+        """The manifest with the shuffler's signature, as bytes."""
+        document = self.to_document()
+        signature = shuffler.sign(_SIGNED_AS + canonical(document))
+        return canonical({"batch": document, "signature": to_base64(signature)})
+
+    @classmethod
+    def verified(cls, content: bytes, shuffler: VerifyingKey) -> Self:
+        """The manifest, if that key signed it; else a BadSignatureError. Nothing is parsed before that is known."""
+        batch, signature = _signed_parts(content)
+        try:
+            shuffler.verify(signature, _SIGNED_AS + batch)
+        except ParameterError:
+            raise BadSignatureError(
+                f"The signature is not one of the key {shuffler.id} over this document in its canonical form."
+            ) from None
+        return cls._from_bytes(batch)
+
+    @classmethod
+    def unverified(cls, content: bytes) -> Self:
+        """The manifest of bytes whose signature was verified when they arrived."""
+        return cls._from_bytes(_signed_parts(content)[0])
+
+    @classmethod
+    def _from_bytes(cls, batch: bytes) -> Self:
+        return cls.from_document(parse_canonical(batch, most_bytes=MOST_MANIFEST_BYTES))
+
+
+def _signed_parts(content: bytes) -> tuple[bytes, bytes]:
+    """The bytes that are signed and the signature; a canonical document has one form, so both are found by place."""
+    if len(content) > MOST_MANIFEST_BYTES:
+        raise ParameterError(f"The manifest has {len(content):,} bytes; at most {MOST_MANIFEST_BYTES:,} are read.")
+    end = len(content) - len(_AFTER) - _SIGNATURE_LETTERS
+    signed, between = content[len(_BEFORE) : max(end - len(_BETWEEN), 0)], content[max(end - len(_BETWEEN), 0) : end]
+    if not (content.startswith(_BEFORE) and between == _BETWEEN and content.endswith(_AFTER)):
+        raise ParameterError("This is not the canonical form of a signed manifest: an object of batch and signature.")
+    return signed, from_base64(content[end : -len(_AFTER)].decode(errors="replace"), 64)
+
+
+def _from_hex(text: Any) -> bytes:
+    if isinstance(text, str) and len(text) == 64 and text == text.lower():
+        try:
+            return bytes.fromhex(text)
+        except ValueError:
+            pass
+    raise ParameterError(f"{str(text)[:80]!r} is not 32 bytes in hexadecimal.")

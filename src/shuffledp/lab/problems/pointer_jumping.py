@@ -1,0 +1,272 @@
+"""Multi-party pointer jumping MPJ(s, h), Definition 16 of Balcer and Cheu (2020): find a path down a tree.
+
+In a complete s-ary tree every node of the levels 1 .. h is labelled with one of its s children. A user holds the labels
+of one level, all of them; asked for is the path from the root that follows the labels. A labeling of level i is one of
+s^(s^(i-1)), but only h occur.
+
+Large labelings cannot be written down. A *lazy* one is a random key and a few labels set by hand; every other label is
+a pseudorandom function of key and node. That keeps the experiment honest: randomizers and shuffler treat items as
+opaque, a protocol that never reports an empty item behaves the same whatever the items are called, and the answer is
+computed from labels of reported items only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from shuffledp.errors import ParameterError
+from shuffledp.lab.problems.problem import (
+    MOST_LISTED_DIGITS,
+    check_listed,
+    check_place,
+    check_whole,
+    uniform_below,
+)
+from shuffledp.randomness import SYSTEM, RandomSource, draw_bytes
+
+__all__ = ["Labeling", "LazyLabeling", "ListedLabeling", "Node", "PointerJumping", "PointerJumpingInstance"]
+
+Node = tuple[int, ...]
+"""A node as the children chosen on the way from the root, which is ()."""
+
+_KEY_BYTES = 16
+_WORD_BYTES = 8
+_MOST_BRANCHES = 1 << 62
+_MOST_LEVELS = 5000  # a node is named by its path, so that time grows with the square of the height
+_LARGEST_EXPONENT = 700.0
+
+
+@dataclass(frozen=True)
+class ListedLabeling:
+    """All labels of a level, written down in the order of its nodes."""
+
+    level: int
+    branching: int
+    labels: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        nodes = self.branching ** (self.level - 1)
+        if len(self.labels) != nodes or not all(0 <= label < self.branching for label in self.labels):
+            raise ParameterError(
+                f"Level {self.level} of an s = {self.branching} tree needs {nodes:,} labels from 0 to "
+                f"{self.branching - 1}; these {len(self.labels):,} are not."
+            )
+
+    def label(self, node: Node) -> int:
+        """The child that the node points to."""
+        _check_node(node, self.level, self.branching)
+        place = 0
+        for child in node:
+            place = place * self.branching + child
+        return self.labels[place]
+
+
+@dataclass(frozen=True)
+class LazyLabeling:
+    """Labels that are computed when asked for: set by hand, or else a pseudorandom function of the key and the node.
+
+    Equal if level, key and overrides are.
+    """
+
+    level: int
+    branching: int
+    key: bytes
+    overrides: tuple[tuple[Node, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.key) != _KEY_BYTES:
+            raise ParameterError(f"A key has {_KEY_BYTES} bytes, not {len(self.key)}.")
+        for node, label in self.overrides:
+            _check_node(node, self.level, self.branching)
+            if not 0 <= label < self.branching:
+                raise ParameterError(f"A label lies between 0 and {self.branching - 1}, not at {label}.", label=label)
+
+    def label(self, node: Node) -> int:
+        """The child that the node points to: uniform on 0 .. s - 1 by rejection."""
+        _check_node(node, self.level, self.branching)
+        for place, label in self.overrides:
+            if place == node:
+                return label
+        largest = (1 << 8 * _WORD_BYTES) // self.branching * self.branching
+        path = b"".join(child.to_bytes(_WORD_BYTES, "big") for child in node)
+        attempt = 0
+        while True:
+            message = attempt.to_bytes(_WORD_BYTES, "big") + path
+            word = hashlib.blake2b(message, key=self.key, digest_size=_WORD_BYTES).digest()
+            drawn = int.from_bytes(word, "big")
+            if drawn < largest:
+                return drawn % self.branching
+            attempt += 1
+
+
+Labeling = ListedLabeling | LazyLabeling
+
+
+@dataclass(frozen=True)
+class PointerJumping:
+    """The problem MPJ(s, h)."""
+
+    name: ClassVar[str] = "pointer-jumping"
+
+    branching: int
+    """Children of every node, s in the paper."""
+    height: int
+    """Levels that carry labels, h in the paper."""
+
+    def __post_init__(self) -> None:
+        check_whole("The number of children of a node (s)", self.branching, most=_MOST_BRANCHES)
+        check_whole("The height of the tree (h)", self.height, most=_MOST_LEVELS)
+
+    @property
+    def support_size(self) -> int:
+        """One labeling for every level."""
+        return self.height
+
+    @property
+    def needed(self) -> int:
+        """The path passes every level."""
+        return self.height
+
+    @property
+    def log_domain_size(self) -> float:
+        """ln of the sum over i of s^(s^(i-1)); infinite if that has more than 10^300 digits."""
+        if self.branching == 1:
+            return math.log(self.height)
+        size = self.domain_size
+        if size is not None:
+            return math.log(size)
+        exponent = (self.height - 1) * math.log(self.branching)
+        return math.log(self.branching) * math.exp(exponent) if exponent < _LARGEST_EXPONENT else math.inf
+
+    @property
+    def domain_size(self) -> int | None:
+        """The sum over i of s^(s^(i-1)), if it has at most twenty digits."""
+        if self.branching == 1:
+            return self.height
+        total, nodes = 0, 1
+        for _ in range(self.height):
+            if nodes * math.log10(self.branching) >= MOST_LISTED_DIGITS:
+                return None
+            total += self.branching**nodes
+            nodes *= self.branching
+        return total if total < 10**MOST_LISTED_DIGITS else None
+
+    def parameters(self) -> dict[str, int]:
+        """s and h."""
+        return {"branching": self.branching, "height": self.height}
+
+    def words(self) -> str:
+        """The problem in a few words."""
+        return f"pointer jumping with s = {self.branching:,} and h = {self.height:,}"
+
+    def instance(self, source: RandomSource = SYSTEM) -> PointerJumpingInstance:
+        """Random labels on every level."""
+        return PointerJumpingInstance(self, tuple(self._random_level(level, source) for level in self._levels))
+
+    def instance_with(self, overrides: Mapping[Node, int], source: RandomSource = SYSTEM) -> PointerJumpingInstance:
+        """A random instance in which some labels are set by hand: node to label."""
+        for node in overrides:
+            _check_node(node, len(node) + 1, self.branching)
+            if len(node) >= self.height:
+                raise ParameterError(f"The node {node} lies below level h = {self.height}.", node=node)
+        levels = []
+        for level in self._levels:
+            chosen = tuple(sorted((node, label) for node, label in overrides.items() if len(node) == level - 1))
+            levels.append(LazyLabeling(level, self.branching, _random_key(source), chosen))
+        return PointerJumpingInstance(self, tuple(levels))
+
+    def random_item(self, source: RandomSource = SYSTEM) -> Labeling:
+        """A uniform item of the domain. If it cannot be counted, all but a 10^-9 share of it is the last level."""
+        size = self.domain_size
+        if size is not None:
+            return self.item(uniform_below(size, source))
+        return self._random_level(self.height, source)
+
+    def item(self, index: int) -> ListedLabeling:
+        """By level, then in lexicographic order of the labels."""
+        check_place(index, check_listed(self))
+        for level in self._levels:
+            if index < self._labelings(level):
+                break
+            index -= self._labelings(level)
+        labels = []
+        for _ in range(self.branching ** (level - 1)):
+            index, label = divmod(index, self.branching)
+            labels.append(label)
+        return ListedLabeling(level, self.branching, tuple(reversed(labels)))
+
+    def index(self, item: Labeling) -> int:
+        """By level, then in lexicographic order of the labels."""
+        check_listed(self)
+        if not isinstance(item, ListedLabeling):
+            raise ParameterError("Only labelings that are written down have a place in the listed domain.")
+        before = sum(self._labelings(level) for level in range(1, item.level))
+        rank = 0
+        for label in item.labels:
+            rank = rank * self.branching + label
+        return before + rank
+
+    @property
+    def _levels(self) -> range:
+        return range(1, self.height + 1)
+
+    def _labelings(self, level: int) -> int:
+        """How many there are of a level."""
+        nodes: int = self.branching ** (level - 1)
+        return int(self.branching**nodes)
+
+    def _random_level(self, level: int, source: RandomSource) -> Labeling:
+        if self.domain_size is None:
+            return LazyLabeling(level, self.branching, _random_key(source))
+        labels = (uniform_below(self.branching, source) for _ in range(self.branching ** (level - 1)))
+        return ListedLabeling(level, self.branching, tuple(labels))
+
+
+@dataclass(frozen=True)
+class PointerJumpingInstance:
+    """A labeling for every level."""
+
+    problem: PointerJumping
+    support: tuple[Labeling, ...]
+
+    def __post_init__(self) -> None:
+        levels = [(item.level, item.branching) for item in self.support]
+        if levels != [(level, self.problem.branching) for level in range(1, self.problem.height + 1)]:
+            raise ParameterError(
+                f"An instance needs one labeling of each level 1 .. {self.problem.height} of an "
+                f"s = {self.problem.branching} tree, in this order."
+            )
+
+    @property
+    def answer(self) -> Node:
+        """The children on the way from the root to a leaf."""
+        return _path(self.support)
+
+    def answer_from(self, reported: Sequence[Labeling]) -> Node | None:
+        """The path, if of every level one labeling was reported; None if one is missing or in doubt."""
+        items = sorted(set(reported), key=lambda item: item.level)
+        if [item.level for item in items] != list(range(1, self.problem.height + 1)):
+            return None
+        return _path(items)
+
+
+def _path(levels: Sequence[Labeling]) -> Node:
+    node: Node = ()
+    for item in levels:
+        node = (*node, item.label(node))
+    return node
+
+
+def _random_key(source: RandomSource) -> bytes:
+    return draw_bytes(_KEY_BYTES, source).tobytes()
+
+
+def _check_node(node: Node, level: int, branching: int) -> None:
+    if len(node) != level - 1 or not all(0 <= child < branching for child in node):
+        raise ParameterError(
+            f"A node of level {level} is named by {level - 1} children from 0 to {branching - 1}; {node} is not."
+        )

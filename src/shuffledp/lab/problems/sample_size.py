@@ -1,0 +1,221 @@
+"""How many samples identify a support, with explicit constants: the paper's way, the direct way, and Table 2.
+
+All numbers are for success with probability 99/100, as Definition 13 asks. Sample sizes of the *direct* way come from
+the exact laws of what is reported and a union over the support; the paper's from Theorem 12 and a coupon collector.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
+from shuffledp.lab.problems.exact_zeros import ExactZeros, paper_radius
+from shuffledp.lab.problems.identification import Method
+from shuffledp.lab.problems.pointer_chasing import PointerChasing
+from shuffledp.lab.problems.pointer_jumping import PointerJumping
+from shuffledp.lab.problems.problem import Problem
+from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.guarantee import check_target
+from shuffledp.randomness import Dyadic
+
+__all__ = [
+    "SUCCESS",
+    "PaperSampleSize",
+    "central_rate",
+    "coupon_users",
+    "direct_sample_size",
+    "exact_sample_size",
+    "least_number",
+    "local_rate",
+    "paper_sample_size",
+    "shuffled_rate",
+]
+
+SUCCESS = 0.99
+"""The probability with which a problem counts as solved."""
+MOST_SAMPLES = 1 << 40
+
+_COUPON_RISK = 1 / 200
+
+
+@dataclass(frozen=True)
+class PaperSampleSize:
+    """Claim 14 with its constants written out."""
+
+    noise_mean: float
+    """mu = 200 ln(4/delta) / epsilon^2: the noise of Theorem 12, half of both for each changed count."""
+    error_radius: float
+    """t: every count is estimated this well, except with probability 1/200."""
+    least_count: int
+    """k = 2t + 1: so many samples of every item are enough."""
+    users: int
+    """From a Chernoff bound on the coupon collector."""
+    users_exact_coupon: int
+    """The same with the exact binomial law of an item's samples."""
+
+
+def paper_sample_size(support_size: int, epsilon: float, delta: float) -> PaperSampleSize:
+    """The sample size that the proof of Claim 14 of Balcer and Cheu (2020) gives for an overall (epsilon, delta).
+
+    Each item has n/h samples on average. With n/h >= 2k it has fewer than k with probability at most
+    exp(-n / (8 h)), which is at most 1 / (200 h) if n/h >= 8 ln(200 h).
+    """
+    _check_claim_14(support_size, epsilon, delta)
+    mean = 200 * math.log(4 / delta) / epsilon**2
+    radius = paper_radius(mean, support_size)
+    copies = 2 * radius + 1
+    chernoff = support_size * max(2 * copies, 8 * math.log(200 * support_size))
+    least_private = math.ceil(2 * mean)  # Theorem 11 needs a probability of at most 1/2 to leave a token out
+    return PaperSampleSize(
+        noise_mean=mean,
+        error_radius=radius,
+        least_count=math.ceil(copies),
+        users=max(math.ceil(chernoff), least_private),
+        users_exact_coupon=max(coupon_users(support_size, math.ceil(copies), _COUPON_RISK), least_private),
+    )
+
+
+def coupon_users(support_size: int, copies: int, risk: float) -> int:
+    """The fewest samples with h Pr[Bin(n, 1/h) < copies] <= risk: then every item is there so many times."""
+    if support_size == 1:
+        return copies
+    share = Dyadic.at_least(Fraction(1, support_size), bits=160)
+
+    def enough(users: int) -> bool:
+        return support_size * float(Binomial(users, share).lower_tail(copies - 1)) <= risk
+
+    return least_number(enough, start=support_size * copies)
+
+
+def direct_sample_size(problem: Problem, method: Method) -> int:
+    """The fewest users for whom success with probability 99/100 is proven, with the noise that is really drawn.
+
+    Noise that is calibrated anew for every number of users has ripples; the number returned is enough, and one less is
+    not.
+    """
+    return _least_users(problem, method, lambda users: method.identifier(problem, users).success_at_least >= SUCCESS)
+
+
+def exact_sample_size(problem: Problem, method: Method) -> int:
+    """The fewest users who succeed with probability 99/100, by the exact law; where empty items are exactly 0."""
+
+    def enough(users: int) -> bool:
+        identifier = method.identifier(problem, users)
+        if not isinstance(identifier, ExactZeros):
+            raise ParameterError(
+                f"The exact probability of success is known where empty items are never reported, not for "
+                f"{method.protocol} with the rule {method.rule}."
+            )
+        return identifier.success_probability >= SUCCESS
+
+    return _least_users(problem, method, enough)
+
+
+def shuffled_rate(problem: Problem, epsilon: float, delta: float) -> float:
+    """Table 2, shuffled: h ln(h) ln(1/delta) / epsilon^2 (without h ln h for pointer chasing), up to its constant.
+
+    Claim 14 asks for delta < (1 / (200 h))^(1/25).
+    """
+    _check_claim_14(problem.support_size, epsilon, 2 * delta, theirs=True)
+    return _support_factor(problem) * math.log(1 / delta) / epsilon**2
+
+
+def central_rate(problem: Problem, epsilon: float, delta: float) -> float:
+    """Table 2, central: better by a factor of epsilon, up to its constant."""
+    check_target(epsilon, delta)
+    return _support_factor(problem) * math.log(1 / delta) / epsilon
+
+
+def local_rate(problem: Problem, epsilon: float) -> float:
+    """Table 2, local: a lower bound, up to its constant, on the samples of any protocol of the kind it speaks of.
+
+    l / e^epsilon for pointer chasing with k = 2, without interaction (Joseph, Mao and Roth 2020);
+    h^3 / (epsilon^2 ln h) for pointer jumping with s = h^4, even with sequential interaction (Joseph, Mao, Neel and
+    Roth 2019).
+    """
+    if not epsilon > 0:
+        raise ParameterError(f"epsilon must be a positive number, not {epsilon}.", epsilon=epsilon)
+    if isinstance(problem, PointerChasing):
+        if problem.steps != 2:
+            raise ConditionError(f"The lower bound for pointer chasing needs k = 2; given {problem.steps}.")
+        return problem.length * math.exp(-epsilon)
+    if isinstance(problem, PointerJumping):
+        if problem.height < 2 or problem.branching != problem.height**4:
+            raise ConditionError(
+                f"The lower bound for pointer jumping needs s = h^4 and h >= 2; given s = {problem.branching:,} and "
+                f"h = {problem.height:,}."
+            )
+        return problem.height**3 / (epsilon**2 * math.log(problem.height))
+    raise ConditionError(f"Table 2 has no local lower bound for {problem.words()}.")
+
+
+def least_number(enough: Callable[[int], bool], *, start: int, most: int = MOST_SAMPLES) -> int:
+    """A number from 2 on that is enough while one less is not (or is 1); by doubling and halving from ``start``."""
+    high = max(2, start)
+    if enough(high):
+        low = high
+        while low > 1 and (low == high or enough(low)):
+            high, low = low, max(1, low // 2)
+    else:
+        low = high
+        while low == high or not enough(high):
+            low, high = high, 2 * high
+            if high > most:
+                raise InfeasibleError(f"More than {most:,} users would be needed.", users=most)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def _least_users(problem: Problem, method: Method, enough: Callable[[int], bool]) -> int:
+    """The search, in which a number of users too small for privacy is not enough."""
+    method.check_domain(problem)
+    refusal: list[Exception] = []
+
+    def private_and_enough(users: int) -> bool:
+        try:
+            return enough(users)
+        except (InfeasibleError, ConditionError) as error:
+            refusal[:] = [error]
+            return False
+
+    try:
+        return least_number(private_and_enough, start=64 * problem.support_size)
+    except InfeasibleError as error:
+        if refusal and isinstance(refusal[0], ConditionError):
+            raise refusal[0] from None  # a theorem that no number of users saves
+        raise InfeasibleError(
+            f"{method.protocol} would need more than {MOST_SAMPLES:,} users for {problem.words()} at "
+            f"epsilon = {method.epsilon:g} and delta = {method.delta:g}.",
+            users=MOST_SAMPLES,
+        ) from error
+
+
+def _support_factor(problem: Problem) -> float:
+    """h ln h, which is a constant for pointer chasing."""
+    if isinstance(problem, PointerChasing) or problem.support_size == 1:
+        return 1.0
+    return problem.support_size * math.log(problem.support_size)
+
+
+def _check_claim_14(support_size: int, epsilon: float, delta: float, *, theirs: bool = False) -> None:
+    """Conditions of the claim, in the parameters of each changed count: half of the overall delta."""
+    check_target(epsilon, min(delta, 0.5) if theirs else delta)
+    if support_size < 1:
+        raise ParameterError(f"The size of the support (h) must be at least 1, not {support_size}.")
+    if epsilon > 1:
+        raise ConditionError(
+            f"Claim 14 needs epsilon <= 1; given {epsilon:g}. The direct sample size has no such limit.",
+            epsilon=epsilon,
+        )
+    largest = (1 / (200 * support_size)) ** (1 / 25)
+    if not delta / 2 < largest:
+        raise ConditionError(
+            f"Claim 14 needs delta{'' if theirs else '/2'} < (1 / (200 h))^(1/25) = {largest:.4g}; "
+            f"given {delta / 2:g}.",
+            delta=delta,
+        )

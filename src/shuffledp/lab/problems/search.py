@@ -1,0 +1,228 @@
+"""The smallest number of users who succeed in practice in 99 of 100 rounds: measured, with a stated confidence.
+
+Rounds are simulated at one number of users after the other. Each number is held against 99/100 by the interval of
+Clopper and Pearson (1934): clearly below, clearly above, or too near to tell. All looks at the counts together are
+wrong with at most the stated risk: the i-th look gets the share 6 / (pi i)^2 of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
+from shuffledp.lab.problems.identification import Method
+from shuffledp.lab.problems.problem import Problem
+from shuffledp.lab.problems.sample_size import MOST_SAMPLES, SUCCESS, direct_sample_size
+from shuffledp.privacy.audit import check_confidence, proportion_bounds
+from shuffledp.randomness import SYSTEM, RandomSource, draw_words
+
+__all__ = ["MeasuredSampleSize", "Measurement", "measure_sample_size", "measure_success"]
+
+Progress = Callable[[float], None]
+
+_MOST_LOOKS = 60  # a search rarely takes more
+_LOOKS = (1 / 16, 1 / 4, 1)  # a number of users far from the border is decided early
+_FIRST_STEP = 1.1
+_TYPICAL_TESTS = 16
+
+
+class Measurement(NamedTuple):
+    """How often so many users succeeded; no trials at all where no parameters meet the privacy target."""
+
+    users: int
+    trials: int
+    successes: int
+
+
+@dataclass(frozen=True)
+class MeasuredSampleSize:
+    """Where success passes 99/100."""
+
+    users: int
+    """The estimate: where a rising curve fitted to all tests reaches 99/100."""
+    low: int
+    """With so many the probability of success is below 99/100, or no parameters meet the privacy target."""
+    high: int
+    """With so many it is at least 99/100."""
+    confidence: float
+    """That both statements hold."""
+    trials: int
+    """At most so many rounds were simulated at one number of users."""
+    tested: tuple[Measurement, ...]
+    """In increasing order of users."""
+
+    def sentence(self) -> str:
+        """The result in plain words."""
+        return (
+            f"99 of 100 rounds succeed from about {self.users:,} users on: fewer do with {self.low:,}, as many or more "
+            f"with {self.high:,} ({100 * self.confidence:g}% confidence, up to {self.trials:,} rounds at each of "
+            f"{len(self.tested)} numbers of users)."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented JSON form."""
+        return {
+            "users": self.users,
+            "low": self.low,
+            "high": self.high,
+            "confidence": self.confidence,
+            "trials": self.trials,
+            "tested": [each._asdict() for each in self.tested],
+        }
+
+
+def measure_success(
+    problem: Problem, method: Method, users: int, *, trials: int, source: RandomSource = SYSTEM
+) -> Measurement:
+    """Simulate so many independent rounds, and count those that identify what is needed."""
+    if trials < 1:
+        raise ParameterError(f"At least one trial is needed, not {trials}.", trials=trials)
+    generator = _generator(source)
+    return Measurement(users, trials, method.identifier(problem, users).successes(trials, generator, source))
+
+
+def measure_sample_size(
+    problem: Problem,
+    method: Method,
+    *,
+    trials: int = 10_000,
+    confidence: float = 0.95,
+    precision: float = 0.01,
+    source: RandomSource = SYSTEM,
+    progress: Progress = lambda _: None,
+) -> MeasuredSampleSize:
+    """The smallest number of users who succeed in 99 of 100 rounds, between two that are told apart from it.
+
+    Success is taken to rise with the number of users. The search ends when the next number to try is within
+    ``precision``, relative, of one that is decided or undecided already.
+    """
+    check_confidence(confidence)
+    least = math.ceil(math.log(_share_of_risk(1 - confidence, _MOST_LOOKS) / 2) / math.log(SUCCESS))
+    if trials < least:  # even without a single failure nothing would be proven
+        raise ParameterError(
+            f"At least {least:,} trials are needed for a confidence of {confidence:g}, not {trials:,}.", trials=trials
+        )
+    if not 0 < precision < 1:
+        raise ParameterError(f"The precision must lie between 0 and 1, not {precision}.", precision=precision)
+    search = _Search(problem, method, trials, 1 - confidence, precision, source, progress)
+    search.bracket(direct_sample_size(problem, method))
+    search.narrow()
+    progress(1.0)
+    tested = tuple(sorted(search.tested.values()))
+    low, high = search.low, search.high
+    return MeasuredSampleSize(
+        users=min(max(_crossing(tested), low + 1), high),
+        low=low,
+        high=high,
+        confidence=confidence,
+        trials=trials,
+        tested=tested,
+    )
+
+
+@dataclass
+class _Search:
+    problem: Problem
+    method: Method
+    trials: int
+    risk: float
+    precision: float
+    source: RandomSource
+    progress: Progress
+    low: int = 1
+    high: int = MOST_SAMPLES
+    undecided: set[int] = field(default_factory=set)
+    tested: dict[int, Measurement] = field(default_factory=dict)
+    looks: int = 0
+
+    def bracket(self, start: int) -> None:
+        """Find one number of users that is enough and one that is not, by growing steps from the theory's."""
+        users, step = start, _FIRST_STEP
+        while self.high == MOST_SAMPLES:
+            if self.test(users) <= 0:
+                users, step = math.ceil(users * step), step**1.5
+            if users > MOST_SAMPLES // 2:
+                raise InfeasibleError(f"More than {MOST_SAMPLES // 2:,} users would be needed.", users=users)
+        users, step = min(self.tested), _FIRST_STEP
+        while self.low == 1 and users > 2:
+            users, step = max(2, math.floor(users / step)), step**1.5
+            self.test(users)
+
+    def narrow(self) -> None:
+        """Halve what lies between what is known and what is not, until that is fine enough."""
+        while (users := self._next()) is not None:
+            self.test(users)
+
+    def _next(self) -> int | None:
+        doubtful = sorted(each for each in self.undecided if self.low < each < self.high)
+        borders = [(self.low, doubtful[0]), (doubtful[-1], self.high)] if doubtful else [(self.low, self.high)]
+        below, above = max(borders, key=lambda border: border[1] - border[0])
+        if above - below <= max(1, self.precision * above):
+            return None
+        return (below + above) // 2
+
+    def test(self, users: int) -> int:
+        """1 if so many users are clearly enough, -1 if they clearly are not, 0 if this cannot be told."""
+        verdict = self._verdict(users)
+        if verdict > 0:
+            self.high = min(self.high, users)
+        elif verdict < 0:
+            self.low = max(self.low, users)
+        else:
+            self.undecided.add(users)
+        self.progress(min(0.95, len(self.tested) / _TYPICAL_TESTS))
+        return verdict
+
+    def _verdict(self, users: int) -> int:
+        try:
+            identifier = self.method.identifier(self.problem, users)
+        except (InfeasibleError, ConditionError):
+            self.tested[users] = Measurement(users, 0, 0)
+            return -1
+        generator = _generator(self.source)
+        done = successes = 0
+        for share in _LOOKS:
+            more = math.ceil(share * self.trials) - done
+            successes += identifier.successes(more, generator, self.source)
+            done += more
+            self.tested[users] = Measurement(users, done, successes)
+            self.looks += 1
+            risk = _share_of_risk(self.risk, self.looks) / 2  # for either side
+            at_least, at_most = (float(bound) for bound in proportion_bounds(successes, done, risk))
+            if at_least >= SUCCESS or at_most < SUCCESS:
+                return 1 if at_least >= SUCCESS else -1
+        return 0
+
+
+def _share_of_risk(risk: float, look: int) -> float:
+    """Of the look of this number, counted from 1; the shares of all looks sum to the risk."""
+    return risk * 6 / (math.pi * look) ** 2
+
+
+def _crossing(tested: tuple[Measurement, ...]) -> int:
+    """Where the best rising fit (pool adjacent violators) reaches 99/100, between two tests on a straight line."""
+    blocks: list[list[float]] = []  # users from, to, weight, rate
+    for users, trials, successes in tested:
+        blocks.append([users, users, max(trials, 1), successes / max(trials, 1)])
+        while len(blocks) > 1 and blocks[-2][3] >= blocks[-1][3]:
+            _, last, weight, rate = blocks.pop()
+            before = blocks[-1]
+            total = before[2] + weight
+            blocks[-1] = [before[0], last, total, (before[2] * before[3] + weight * rate) / total]
+    enough = next((place for place, block in enumerate(blocks) if block[3] >= SUCCESS), None)
+    if enough is None:
+        return tested[-1].users
+    if enough == 0:
+        return tested[0].users
+    (_, last, _, below), (first, _, _, above) = blocks[enough - 1], blocks[enough]
+    return math.ceil(last + (first - last) * (SUCCESS - below) / (above - below))
+
+
+def _generator(source: RandomSource) -> np.random.Generator:
+    """A fast generator for simulations, seeded by the source."""
+    return np.random.Generator(np.random.PCG64(draw_words(4, np.uint64, source).tolist()))

@@ -1,0 +1,127 @@
+"""Support identification, Definition 13 of Balcer and Cheu (2020): which h of d items do users hold?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from shuffledp.errors import ParameterError
+from shuffledp.lab.problems.problem import (
+    MOST_LISTED_DIGITS,
+    MOST_SUPPORT,
+    check_listed,
+    check_place,
+    check_whole,
+    uniform_below,
+)
+from shuffledp.randomness import SYSTEM, RandomSource
+from shuffledp.shuffling import permute
+
+__all__ = ["SupportIdentification", "SupportInstance"]
+
+
+@dataclass(frozen=True)
+class SupportIdentification:
+    """The (h, d)-problem; items are the numbers from 0 to d - 1."""
+
+    name: ClassVar[str] = "support"
+
+    support_size: int
+    size: int
+    """How many items there are, d in the paper; any whole number."""
+
+    def __post_init__(self) -> None:
+        check_whole("The size of the support (h)", self.support_size, most=MOST_SUPPORT)
+        check_whole("The size of the domain (d)", self.size)
+        if self.support_size > self.size:
+            raise ParameterError(
+                f"A support of h = {self.support_size:,} items does not fit a domain of d = {self.size:,}; "
+                "h may be at most d.",
+                support_size=self.support_size,
+                domain_size=self.size,
+            )
+
+    @property
+    def needed(self) -> int:
+        """Every item is asked for."""
+        return self.support_size
+
+    @property
+    def log_domain_size(self) -> float:
+        """ln d."""
+        return math.log(self.size)
+
+    @property
+    def domain_size(self) -> int | None:
+        """d, if it has at most twenty digits."""
+        return self.size if self.size < 10**MOST_LISTED_DIGITS else None
+
+    def parameters(self) -> dict[str, int]:
+        """h and d."""
+        return {"support_size": self.support_size, "domain_size": self.size}
+
+    def words(self) -> str:
+        """The problem in a few words."""
+        return f"support identification with h = {self.support_size:,}"
+
+    def instance(self, source: RandomSource = SYSTEM) -> SupportInstance:
+        """A uniformly random support."""
+        return SupportInstance(self, _some_below(self.size, self.support_size, source))
+
+    def random_item(self, source: RandomSource = SYSTEM) -> int:
+        """A uniform item of the domain."""
+        return uniform_below(self.size, source)
+
+    def item(self, index: int) -> int:
+        """Items are their own places."""
+        check_place(index, check_listed(self))
+        return index
+
+    def index(self, item: int) -> int:
+        """Items are their own places."""
+        check_place(item, check_listed(self))
+        return item
+
+
+@dataclass(frozen=True)
+class SupportInstance:
+    """One support."""
+
+    problem: SupportIdentification
+    support: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        held = set(self.support)
+        if len(held) != len(self.support) or len(held) != self.problem.support_size:
+            raise ParameterError(
+                f"A support needs {self.problem.support_size:,} different items; "
+                f"given {len(self.support):,}, of which {len(held):,} differ."
+            )
+        for outermost in (min(held), max(held)):
+            check_place(outermost, self.problem.size)
+
+    @property
+    def answer(self) -> tuple[int, ...]:
+        """The support in increasing order."""
+        return tuple(sorted(self.support))
+
+    def answer_from(self, reported: Sequence[int]) -> tuple[int, ...] | None:
+        """The reported items, if they are as many as were asked for."""
+        items = sorted(set(reported))
+        return tuple(items) if len(items) == self.problem.support_size else None
+
+
+def _some_below(bound: int, number: int, source: RandomSource) -> tuple[int, ...]:
+    """A uniform set of so many numbers below the bound."""
+    if bound <= 4 * number:
+        everything = np.arange(bound)
+        permute(everything, source)
+        return tuple(sorted(everything[:number].tolist()))
+    chosen: set[int] = set()
+    while len(chosen) < number:
+        chosen.add(uniform_below(bound, source))
+    return tuple(sorted(chosen))

@@ -1,0 +1,43 @@
+"""The structure of the shuffled model: randomizers as exact finite channels, and what shuffling can do for them.
+
+``Channel`` is a randomizer with rational probabilities. ``RandomizerLaw`` and ``ShuffledLaw`` are its exact privacy,
+alone and shuffled among users. On top of them are the results of section 4 of Balcer and Cheu (2020):
+
+- Claim 18, ``claim_18_witness``: with one message and pure privacy, shuffling hides nothing;
+- Theorem 17, ``to_local``: such a protocol is a local one in disguise;
+- Claim 19, ``r_infinity``, and Claim 20, ``r_gap``: with several messages all this is false.
+"""
+
+from shuffledp.lab.structure.channels import Channel
+from shuffledp.lab.structure.counterexamples import extreme_ratio, r_gap, r_infinity
+from shuffledp.lab.structure.laws import PureRatios, RandomizerLaw, ShuffledLaw, Witness, pure_ratios
+from shuffledp.lab.structure.local_simulation import LocalProtocol, ShuffledProtocol, to_local
+from shuffledp.lab.structure.single_message import (
+    LocalAgainstShuffled,
+    RepeatedMessages,
+    claim_18_witness,
+    compare_theorem_6_2,
+    pure_epsilons_agree,
+    theorem_6_2_epsilon,
+)
+
+__all__ = [
+    "Channel",
+    "LocalAgainstShuffled",
+    "LocalProtocol",
+    "PureRatios",
+    "RandomizerLaw",
+    "RepeatedMessages",
+    "ShuffledLaw",
+    "ShuffledProtocol",
+    "Witness",
+    "claim_18_witness",
+    "compare_theorem_6_2",
+    "extreme_ratio",
+    "pure_epsilons_agree",
+    "pure_ratios",
+    "r_gap",
+    "r_infinity",
+    "theorem_6_2_epsilon",
+    "to_local",
+]

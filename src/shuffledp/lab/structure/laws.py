@@ -1,0 +1,246 @@
+"""The exact privacy of a randomizer and of its shuffled protocol, with the worst case as a witness.
+
+A randomizer is seen by whoever knows which messages, in which order, one user sent. The shuffled protocol is
+seen by an analyzer, who learns how often each message was sent by all users together. Both are compared over all
+neighbouring data sets, those in which one user's value is replaced, outcome by outcome in whole numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import permutations
+
+from shuffledp.lab.structure.channels import Channel, Message, Value
+from shuffledp.lab.structure.growth import Exact, Ratio, check_ratio, epsilon_above, float_above, growth_below
+from shuffledp.privacy.amplification.multisets import Numbering, check_enumerable, check_users, data_set_laws, data_sets
+
+__all__ = ["EnumeratedLaw", "PureRatios", "RandomizerLaw", "ShuffledLaw", "Witness", "pure_ratios"]
+
+DataSet = tuple[Value, ...]
+Outcome = tuple[Message, ...]
+Places = tuple[int, ...]  # a data set by the rows of its values
+Weights = Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Witness:
+    """Two neighbouring data sets and an event that tells them apart, with its exact probability under each."""
+
+    first: DataSet
+    second: DataSet
+    event: tuple[Outcome, ...]
+    """The outcomes of the event: messages as one user sends them, or all messages in order if shuffled."""
+    first_probability: Fraction
+    second_probability: Fraction
+
+    @property
+    def ratio(self) -> Ratio:
+        """How many times likelier the event is under the first data set; infinite if it gives the second away."""
+        return self.first_probability / self.second_probability if self.second_probability else math.inf
+
+    def excess(self, ratio: Exact) -> Fraction:
+        """How much delta this event alone asks for at e^epsilon = ratio; not positive if none."""
+        return self.first_probability - check_ratio(ratio) * self.second_probability
+
+
+class EnumeratedLaw(ABC):
+    """Exact privacy over finitely many pairs of neighbours, each with finitely many outcomes."""
+
+    channel: Channel
+
+    @cached_property
+    def witness(self) -> Witness | None:
+        """The neighbours and the outcome of the largest ratio, or None if there are no neighbours."""
+        likelier, less_likely, found = 0, 1, None
+        for first, second in self._neighbours():
+            other = self._table(second)
+            for seen, weight in self._table(first).items():
+                against = other.get(seen, 0)
+                # an impossible outcome beats every possible one; of several the most probable is shown
+                better = weight > likelier if against == less_likely == 0 else weight * less_likely > likelier * against
+                if better:
+                    likelier, less_likely, found = weight, against, (first, second, seen)
+        return None if found is None else self._witness(found[0], found[1], (found[2],))
+
+    @property
+    def ratio(self) -> Ratio:
+        """e^epsilon of pure privacy: the largest ratio of an outcome's probabilities, exact or infinite."""
+        return Fraction(1) if self.witness is None else self.witness.ratio
+
+    @property
+    def epsilon(self) -> float:
+        """The least epsilon of pure privacy, rounded up; infinite if there is none."""
+        return epsilon_above(self.ratio)
+
+    def witness_at_ratio(self, ratio: Exact) -> Witness | None:
+        """The neighbours and the event that ask for the largest delta at e^epsilon = ratio, or None if none does."""
+        factor = check_ratio(ratio)
+        _, worst = self._largest_excess(factor)
+        if worst is None:
+            return None
+        other = self._table(worst[1])
+        event = (seen for seen, mass in self._table(worst[0]).items() if mass > factor * other.get(seen, 0))
+        return self._witness(*worst, tuple(event))
+
+    def delta_at_ratio(self, ratio: Exact) -> Fraction:
+        """The least delta that holds with e^epsilon = ratio, exact."""
+        return self._largest_excess(check_ratio(ratio))[0]
+
+    def _largest_excess(self, factor: Fraction) -> tuple[Fraction, tuple[Places, Places] | None]:
+        """The largest sum of what outcomes exceed ``factor`` times their probability under a neighbour, and where."""
+        scale, growth = factor.denominator, factor.numerator
+        largest, worst = 0, None
+        for first, second in self._neighbours():
+            other = self._table(second)
+            excess = 0
+            for seen, weight in self._table(first).items():
+                more = scale * weight - growth * other.get(seen, 0)
+                if more > 0:
+                    excess += more
+            if excess > largest:
+                largest, worst = excess, (first, second)
+        return Fraction(largest, scale * self._total), worst
+
+    def delta_at(self, epsilon: float) -> float:
+        """Upper bound on the least delta that holds with this epsilon, above it by rounding only."""
+        return float_above(self.delta_at_ratio(growth_below(epsilon)))
+
+    def _witness(self, first: Places, second: Places, event: tuple[int, ...]) -> Witness:
+        mass, other = (
+            Fraction(sum(self._table(data).get(seen, 0) for seen in event), self._total) for data in (first, second)
+        )
+        return Witness(self._data(first), self._data(second), tuple(map(self._outcome, event)), mass, other)
+
+    def _data(self, places: Places) -> DataSet:
+        return tuple(self.channel.values[place] for place in places)
+
+    @abstractmethod
+    def _table(self, data: Places) -> Weights:
+        """The outcomes of a data set by number, with whole weights that sum to ``_total``."""
+
+    @property
+    @abstractmethod
+    def _total(self) -> int: ...
+
+    @abstractmethod
+    def _neighbours(self) -> Iterator[tuple[Places, Places]]:
+        """All ordered pairs of neighbouring data sets."""
+
+    @abstractmethod
+    def _outcome(self, seen: int) -> Outcome: ...
+
+
+@dataclass(frozen=True)
+class RandomizerLaw(EnumeratedLaw):
+    """The exact privacy of one user's output, whose order is seen: what is left without a shuffler.
+
+    ``RandomizerLaw(channel.preshuffled)`` is that of a user who shuffles the own messages before sending.
+    """
+
+    channel: Channel
+
+    def _table(self, data: Places) -> Weights:
+        return self._tables[data[0]]
+
+    @cached_property
+    def _tables(self) -> list[Weights]:
+        values, outputs = len(self.channel.values), len(self.channel.outputs)
+        check_enumerable(users=1, values=values, outcomes=outputs)
+        return [{output: weight for output, weight in enumerate(row) if weight} for row in self.channel.weights]
+
+    @property
+    def _total(self) -> int:
+        return self.channel.denominator
+
+    def _neighbours(self) -> Iterator[tuple[Places, Places]]:
+        for first, second in permutations(range(len(self.channel.values)), 2):
+            yield (first,), (second,)
+
+    def _outcome(self, seen: int) -> Outcome:
+        return self.channel.outputs[seen]
+
+
+@dataclass(frozen=True)
+class ShuffledLaw(EnumeratedLaw):
+    """The exact privacy of the shuffled messages of ``users`` users, over all data sets.
+
+    It never rises with the users: one more user's messages are independent of the others', and mixing them in is
+    something that an analyzer could do alone.
+    """
+
+    channel: Channel
+    users: int
+
+    def __post_init__(self) -> None:
+        check_users(self.users)
+
+    @cached_property
+    def outcomes(self) -> int:
+        """Upper bound on the number of multisets of messages that can be seen."""
+        channel, kinds = self.channel, max(1, len(self.channel.messages))
+        sent = self.users * channel.most_messages
+        if any(len(output) < channel.most_messages for output in channel.outputs):
+            kinds += 1  # a message that is not sent
+        of_messages = math.comb(sent + kinds - 1, sent)
+        different = len(channel.preshuffled.outputs)
+        return min(of_messages, math.comb(self.users + different - 1, self.users))
+
+    def _table(self, data: Places) -> Weights:
+        return self._tables[tuple(sorted(data))]  # the shuffler hides the order of the users
+
+    @cached_property
+    def _tables(self) -> dict[Places, dict[int, int]]:
+        check_enumerable(users=self.users, values=len(self.channel.values), outcomes=self.outcomes)
+        kind = {message: number for number, message in enumerate(self.channel.messages)}
+        reports: list[dict[int, int]] = []
+        for row in self.channel.weights:
+            report: dict[int, int] = {}
+            for output, weight in zip(self.channel.outputs, row, strict=True):
+                if weight:
+                    number = self._numbering.number(kind[message] for message in output)
+                    report[number] = report.get(number, 0) + weight
+            reports.append(report)
+        return data_set_laws(reports, self.users)
+
+    @property
+    def _numbering(self) -> Numbering:
+        return Numbering(len(self.channel.messages), self.users * self.channel.most_messages)
+
+    @cached_property
+    def _total(self) -> int:
+        total: int = self.channel.denominator**self.users
+        return total
+
+    def _neighbours(self) -> Iterator[tuple[Places, Places]]:
+        values = len(self.channel.values)
+        for others in data_sets(values, self.users - 1):
+            yield from permutations([(place, *others) for place in range(values)], 2)
+
+    def _outcome(self, seen: int) -> Outcome:
+        return tuple(self.channel.messages[kind] for kind in self._numbering.messages(seen))
+
+
+@dataclass(frozen=True)
+class PureRatios:
+    """e^epsilon of pure privacy at three places: what each observer's epsilon is, exactly."""
+
+    randomizer: Ratio
+    """Who sees one user's messages in order."""
+    preshuffled: Ratio
+    """Who sees one user's messages, shuffled by the user."""
+    shuffled: Mapping[int, Ratio]
+    """Who sees the shuffled messages of so many users."""
+
+
+def pure_ratios(channel: Channel, users: Iterable[int]) -> PureRatios:
+    """The three ratios of a channel, the last one for each number of users."""
+    return PureRatios(
+        RandomizerLaw(channel).ratio,
+        RandomizerLaw(channel.preshuffled).ratio,
+        {count: ShuffledLaw(channel, count).ratio for count in users},
+    )

@@ -1,0 +1,160 @@
+"""Balcer and Cheu (2020), Theorem 17: a pure single-message shuffled protocol is a local protocol in disguise.
+
+Let the local analyzer put the messages into a uniformly random order and go on as before. What it then sees has the law
+of what the shuffler would have let through, so the output has the same law on every data set. By Claim 18 the
+randomizer that now faces the analyzer alone is as private as the shuffled protocol was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import permutations, product
+from typing import Any
+
+from shuffledp.errors import ParameterError
+from shuffledp.lab.structure.channels import Channel, Message, Value, check_law
+from shuffledp.lab.structure.drawing import draw_from, permuted
+from shuffledp.lab.structure.laws import RandomizerLaw, ShuffledLaw
+from shuffledp.lab.structure.single_message import check_single_message
+from shuffledp.randomness import SYSTEM, RandomSource
+
+__all__ = ["LocalProtocol", "PermutedFirst", "ShuffledProtocol", "to_local"]
+
+Messages = tuple[Message, ...]
+OutputLaw = dict[Hashable, Fraction]
+Analyzer = Callable[[Messages], Any]
+"""From the messages, in the order received, to an output, or to a mapping: the law of a random output."""
+
+_MOST_CALLS = 500_000
+
+
+@dataclass(frozen=True)
+class ShuffledProtocol:
+    """A randomizer, a shuffler, an analyzer: Definition 7 of the paper, for one or several messages each."""
+
+    randomizer: Channel
+    analyzer: Analyzer
+
+    def privacy(self, users: int) -> ShuffledLaw:
+        """The exact privacy of what the shuffler lets through."""
+        return ShuffledLaw(self.randomizer, users)
+
+    def output_law(self, data: Sequence[Value]) -> OutputLaw:
+        """The exact law of the output: over the multisets of messages, then over their different orders."""
+        multisets: dict[Messages, Fraction] = {(): Fraction(1)}
+        kind = {message: number for number, message in enumerate(self.randomizer.messages)}
+        for value in data:
+            report = self.randomizer.preshuffled.law(value)
+            longer: dict[Messages, Fraction] = {}
+            for seen, mass in multisets.items():
+                for sent, share in report.items():
+                    joined = tuple(sorted(seen + sent, key=kind.__getitem__))
+                    longer[joined] = longer.get(joined, Fraction(0)) + mass * share
+            multisets = longer
+            _check_calls(sum(_number_of_orders(seen) for seen in multisets))
+        law: OutputLaw = {}
+        for seen, mass in multisets.items():
+            for order in _different_orders(Counter(seen)):
+                _add(law, _output_law(self.analyzer, order), mass / _number_of_orders(seen))
+        return law
+
+    def run(self, data: Sequence[Value], source: RandomSource = SYSTEM) -> Hashable:
+        """Randomize, shuffle, analyze."""
+        sent = [message for value in data for message in self.randomizer.draw(value, source)]
+        return _draw_output(self.analyzer, permuted(sent, source), source)
+
+
+@dataclass(frozen=True)
+class PermutedFirst:
+    """The analyzer that puts the messages into a uniformly random order and then does what ``analyzer`` does."""
+
+    analyzer: Analyzer
+
+    def __call__(self, messages: Messages) -> OutputLaw:
+        """The exact law of the output, over all orders."""
+        share = Fraction(1, math.factorial(len(messages)))
+        law: OutputLaw = {}
+        for order in permutations(messages):
+            _add(law, _output_law(self.analyzer, order), share)
+        return law
+
+
+@dataclass(frozen=True)
+class LocalProtocol:
+    """A randomizer whose message the analyzer receives from each user, in the order of the users."""
+
+    randomizer: Channel
+    analyzer: Analyzer
+
+    @property
+    def privacy(self) -> RandomizerLaw:
+        """The exact privacy of one user's message, whatever the others and the analyzer do."""
+        return RandomizerLaw(self.randomizer)
+
+    def output_law(self, data: Sequence[Value]) -> OutputLaw:
+        """The exact law of the output, over all outputs of all users in their order."""
+        reports = [self.randomizer.law(value) for value in data]
+        orders = math.factorial(len(data)) if isinstance(self.analyzer, PermutedFirst) else 1
+        _check_calls(math.prod(len(report) for report in reports) * orders)
+        law: OutputLaw = {}
+        for sent in product(*(report.items() for report in reports)):
+            messages = tuple(message for output, _ in sent for message in output)
+            mass = math.prod((share for _, share in sent), start=Fraction(1))
+            _add(law, _output_law(self.analyzer, messages), mass)
+        return law
+
+    def run(self, data: Sequence[Value], source: RandomSource = SYSTEM) -> Hashable:
+        """Randomize and analyze; there is no shuffler."""
+        sent = tuple(message for value in data for message in self.randomizer.draw(value, source))
+        return _draw_output(self.analyzer, sent, source)
+
+
+def to_local(protocol: ShuffledProtocol) -> LocalProtocol:
+    """The local protocol of Theorem 17: the same law of the output on every data set, and the same pure epsilon.
+
+    With several messages each the law would still be the same, but the privacy is not: a ConditionError.
+    """
+    check_single_message(protocol.randomizer, "Theorem 17")
+    return LocalProtocol(protocol.randomizer, PermutedFirst(protocol.analyzer))
+
+
+def _output_law(analyzer: Analyzer, messages: Messages) -> Mapping[Hashable, Fraction]:
+    output = analyzer(messages)
+    return check_law(output, "the analyzer's output") if isinstance(output, Mapping) else {output: Fraction(1)}
+
+
+def _draw_output(analyzer: Analyzer, messages: Messages, source: RandomSource) -> Hashable:
+    if isinstance(analyzer, PermutedFirst):  # one order, not all of them
+        return _draw_output(analyzer.analyzer, permuted(messages, source), source)
+    return draw_from(_output_law(analyzer, messages), source)
+
+
+def _add(law: OutputLaw, more: Mapping[Hashable, Fraction], share: Fraction) -> None:
+    for output, probability in more.items():
+        law[output] = law.get(output, Fraction(0)) + share * probability
+
+
+def _number_of_orders(messages: Messages) -> int:
+    return math.factorial(len(messages)) // math.prod(map(math.factorial, Counter(messages).values()))
+
+
+def _different_orders(copies: Counter[Message]) -> Iterator[Messages]:
+    """Every order of a multiset, once."""
+    if not copies:
+        yield ()
+    for message in list(copies):
+        for rest in _different_orders(copies - Counter((message,))):
+            yield (message, *rest)
+
+
+def _check_calls(calls: int) -> None:
+    if calls > _MOST_CALLS:
+        raise ParameterError(
+            f"The analyzer would be asked {calls:,} times, more than {_MOST_CALLS:,}; use fewer users or messages, "
+            "or run the protocol instead.",
+            calls=calls,
+        )

@@ -1,0 +1,181 @@
+"""The figures of the study of amplification."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shuffledp.figures import Curve, Panel
+from shuffledp.lab.studies.amplification.few_users import EXAMPLE_USERS
+from shuffledp.lab.studies.study import Figure, curve_figure
+
+__all__ = ["figures"]
+
+Rows = Sequence[dict[str, Any]]
+
+_MAIN = {
+    "erlingsson": "Erlingsson 2019",
+    "privacy-blanket-closed": "blanket 2019",
+    "clones-closed": "clones 2021, closed",
+    "clones": "clones 2021",
+    "stronger-clones": "stronger clones*",
+    "3-rr exact": "exact, 3 answers",
+}
+_LOCAL, _SHUFFLED = "local epsilon", "epsilon after shuffling"
+
+
+def figures(
+    rows: Rows,
+    audited: Rows,
+    examples: Rows,
+    *,
+    crowds: Sequence[int],
+    local_epsilons: Sequence[float],
+    delta: float,
+) -> list[Figure]:
+    """All of them, the main one first."""
+    return [
+        _main(rows, crowds, delta),
+        _by_users(rows, audited, local_epsilons, delta),
+        _forms(rows, crowds[-1], delta),
+        _few_users(examples),
+    ]
+
+
+def _main(rows: Rows, crowds: Sequence[int], delta: float) -> Figure:
+    panels = []
+    for users in crowds:
+        chosen = _of(rows, users)
+        diagonal = [(row["local_epsilon"], row["local_epsilon"]) for row in chosen]
+        lines = [_curve(label, chosen, name) for name, label in _MAIN.items()]
+        panels.append(Panel(f"{users:,} users", [Curve("no shuffling", diagonal, "formula"), *lines]))
+    return curve_figure(
+        "Epsilon after shuffling against local epsilon, for two crowds. The bounds lie far below the diagonal; "
+        "stronger clones is the lowest and nearly touches the exact value of randomized response with three answers.",
+        panels_shown=panels,
+        title="What is left of epsilon after shuffling",
+        x_title=_LOCAL,
+        y_title=_SHUFFLED,
+        caption=[f"delta = {delta:g}. Lower is better. * for randomized response; the others for all."],
+    )
+
+
+def _by_users(rows: Rows, audited: Rows, local_epsilons: Sequence[float], delta: float) -> Figure:
+    panels = []
+    names = {name: label for name, label in _MAIN.items() if name != "3-rr exact"} | {"2-rr exact": "exact, 2 answers"}
+    for local in local_epsilons:
+        chosen = sorted((row for row in rows if row["local_epsilon"] == local), key=lambda row: row["users"])
+        flat = [(row["users"], local) for row in chosen]
+        lines = [Curve("no shuffling", flat, "formula")]
+        lines += [_curve(label, chosen, name, x="users") for name, label in names.items()]
+        shown = [row for row in audited if row["local_epsilon"] == local]
+        if shown:
+            lines.append(Curve("shown by rounds", [(row["users"], row["shown"]) for row in shown]))
+        panels.append(Panel(f"local epsilon = {local:g}", lines))
+    return curve_figure(
+        "Epsilon after shuffling against the number of users: all bounds fall like one over the root of the number.",
+        panels_shown=panels,
+        title="The larger the crowd, the less is left",
+        x_title="users",
+        y_title=_SHUFFLED,
+        caption=[f"delta = {delta:g}. * for randomized response. Dots: what rounds that were run prove at least."],
+        name="users",
+    )
+
+
+def _forms(rows: Rows, users: int, delta: float) -> Figure:
+    chosen = _of(rows, users)
+
+    def line(label: str, name: str, group: str, kind: str = "computed") -> Curve:
+        return _curve(label, chosen, name, kind=kind, group=group)
+
+    general = [
+        line("Erlingsson, simple", "erlingsson-simple", "Erlingsson", "formula"),
+        line("Erlingsson", "erlingsson", "Erlingsson"),
+        line("blanket, closed", "privacy-blanket-closed", "blanket", "formula"),
+        line("blanket, Hoeffding", "privacy-blanket", "blanket"),
+        line("blanket, Bennett", "privacy-blanket-bennett", "Bennett"),
+        line("clones, closed", "clones-closed", "clones", "formula"),
+        line("clones", "clones", "clones"),
+    ]
+    response = [
+        line("stronger clones, closed", "stronger-clones-closed", "stronger", "formula"),
+        line("stronger clones", "stronger-clones", "stronger"),
+    ]
+    for count in (3, 10, 100):
+        told = [row for row in chosen if f"{count}-rr bound" in row]
+        if told:
+            label = f"{count} answers"
+            exact = [(row["local_epsilon"], row[f"{count}-rr exact"]) for row in told]
+            response += [
+                _curve(label, told, f"{count}-rr bound", group=label),
+                Curve(f"{label}, exact", exact, group=label, labelled=False),
+            ]
+    return curve_figure(
+        "All forms of the bounds, closed ones dashed; and randomized response on a known number of answers, whose "
+        "exact values lie on the lines of the bounds.",
+        panels_shown=[
+            Panel(f"every randomizer, {users:,} users", general),
+            Panel(f"randomized response, {users:,} users", response),
+        ],
+        title="Closed forms, what computing gains, and what knowing the randomizer gains",
+        x_title=_LOCAL,
+        y_title=_SHUFFLED,
+        caption=[
+            f"delta = {delta:g}. Dashed: closed forms, where their conditions are met. "
+            "Dots: exact, if all others hold a third value."
+        ],
+        name="forms",
+    )
+
+
+def _few_users(examples: Rows) -> Figure:
+    inside, outside = ([row for row in examples if row["example"] == example] for example in ("inside", "outside"))
+
+    def line(label: str, chosen: Rows, name: str, kind: str = "computed") -> Curve:
+        return _curve(label, chosen, name, x="epsilon", kind=kind)
+
+    return curve_figure(
+        "Delta against epsilon for few users. Left all bounds lie above the exact curve; right the form of 2023 that "
+        "is not valid for that channel falls below it.",
+        panels_shown=[
+            Panel(
+                f"randomized response, 3 answers, {EXAMPLE_USERS} users",
+                [
+                    line("exact", inside, "exact"),
+                    line("clones 2021", inside, "clones"),
+                    line("stronger clones", inside, "stronger-clones"),
+                    line("blanket, summed", inside, "blanket of the channel"),
+                ],
+            ),
+            Panel(
+                "another channel, outside the class, 2 users",
+                [
+                    line("exact", outside, "exact"),
+                    line("clones 2021", outside, "clones"),
+                    line("clones, distance", outside, "clones of the channel"),
+                    line("2023: not valid here", outside, "2023, from the distance", "formula"),
+                ],
+            ),
+        ],
+        title="Few users: every bound against full enumeration",
+        x_title="epsilon",
+        y_title="delta",
+        x_log=False,
+        caption=[
+            "Every valid bound lies on or above the exact curve. "
+            "Dashed: a published form, outside the class it is proved for."
+        ],
+        name="few-users",
+    )
+
+
+def _of(rows: Rows, users: int) -> Rows:
+    return sorted((row for row in rows if row["users"] == users), key=lambda row: row["local_epsilon"])
+
+
+def _curve(
+    label: str, rows: Rows, name: str, *, x: str = "local_epsilon", kind: str = "computed", group: str = ""
+) -> Curve:
+    points = [(float(row[x]), float(row[name])) for row in rows if row.get(name) is not None]
+    return Curve(label, points, kind, group=group, labelled=len(points) > 1)  # a single point makes no line

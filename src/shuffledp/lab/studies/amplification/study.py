@@ -1,0 +1,284 @@
+"""Amplification by shuffling: the published bounds against each other, and against exact values."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from shuffledp.errors import ConditionError
+from shuffledp.lab.studies.amplification.few_users import channel_rows, example_rows, few_user_checks
+from shuffledp.lab.studies.amplification.figures import figures
+from shuffledp.lab.studies.amplification.marks import at_most_epsilon, response_mark, two_answers_mark
+from shuffledp.lab.studies.checks import WRONG_ALARM, Check, at_least, at_most
+from shuffledp.lab.studies.study import Outcome, Settings, Study, Table
+from shuffledp.privacy.amplification import METHODS, BlanketLaw
+from shuffledp.privacy.audit import Evidence, learn_threshold
+from shuffledp.randomness import Dyadic, bernoulli, binomial
+
+__all__ = ["STUDY"]
+
+_DELTA = 1e-6
+_CROWDS = (10_000, 1_000_000)
+_LOCAL_EPSILONS = (1.0, 4.0)
+_ROUNDING = 1e-6
+"""Two searches for an epsilon may end this far apart, relative to it."""
+_BOUNDS = tuple(name for name in METHODS if name != "exact-2-rr")
+_LEARNED = 100_000
+
+
+def _measure(settings: Settings) -> Outcome:
+    rows = _grid_rows(settings.part(0.0, 0.6))
+    audited = _audit_rows(settings.part(0.6, 0.65))
+    channels = channel_rows(settings.part(0.65, 0.95))
+    examples = example_rows(settings)
+    settings.progress(1.0)
+    return Outcome(
+        measured=_words(rows, audited, channels, examples),
+        tables={
+            "": Table.of(rows),
+            "audit": Table.of(audited),
+            "few-users": Table.of(channels),
+            "examples": Table.of(examples),
+        },
+        figures=figures(rows, audited, examples, crowds=_CROWDS, local_epsilons=_LOCAL_EPSILONS, delta=_DELTA),
+        checks=[
+            *_grid_checks(rows),
+            *_audit_checks(audited),
+            *few_user_checks(channels),
+            *_example_checks(examples),
+        ],
+    )
+
+
+def _grid_rows(settings: Settings) -> list[dict[str, Any]]:
+    """Every bound at every crowd and local epsilon that some figure shows."""
+    local = settings.pick((0.25, 2.0, 6.0), (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0))
+    crowds = settings.pick((100, 10_000, 1_000_000), (100, 300, 1000, 3000, 10**4, 10**5, 10**6, 10**7))
+    values = settings.pick((3, 100), (3, 10, 100))
+    points = [(users, epsilon) for users in _CROWDS for epsilon in sorted({*local, *_LOCAL_EPSILONS})]
+    points += [(users, epsilon) for users in crowds for epsilon in _LOCAL_EPSILONS if users not in _CROWDS]
+    cases = [(users, epsilon, values if users in _CROWDS else ()) for users, epsilon in points]
+    return [_grid_row(*case) for case in settings.steps(cases, [_work(*case) for case in cases])]
+
+
+def _work(users: int, local_epsilon: float, values: tuple[int, ...]) -> float:
+    """Roughly how long a row takes: laws are as wide as the root of the crowd."""
+    return (1 + len(values)) * (1 + math.sqrt(users) * math.exp(-local_epsilon / 2) / 300)
+
+
+def _grid_row(users: int, local_epsilon: float, values: tuple[int, ...]) -> dict[str, Any]:
+    row: dict[str, Any] = {"users": users, "local_epsilon": local_epsilon}
+    row |= {name: _epsilon(name, users, local_epsilon) for name in METHODS}
+    row["2-rr exact"] = two_answers_mark(users, local_epsilon, _DELTA)
+    for count in values:
+        row[f"{count}-rr exact"] = response_mark(users, local_epsilon, count, _DELTA)
+        row[f"{count}-rr bound"] = _response_bound(users, local_epsilon, count, row["stronger-clones"])
+    return row
+
+
+def _epsilon(name: str, users: int, local_epsilon: float) -> float | None:
+    """Epsilon after shuffling, at most the local one; None where a condition of the theorem is not met."""
+    try:
+        return METHODS[name](users, local_epsilon, _DELTA)
+    except ConditionError:
+        return None
+
+
+def _response_bound(users: int, local_epsilon: float, values: int, stronger: float) -> float:
+    """What is proved of randomized response: the lesser of stronger clones and of its blanket, summed."""
+    law = BlanketLaw(users, Dyadic.at_least(values / (math.exp(local_epsilon) + values - 1)), values)
+    if law.rough_delta_at(stronger) > _DELTA:
+        return stronger
+    return at_most_epsilon(law.rough_delta_at, _DELTA, stronger)
+
+
+def _grid_checks(rows: list[dict[str, Any]]) -> list[Check]:
+    """No bound is below what shuffling truly leaves, and of two forms of a bound the closed one is the larger."""
+    marks = [max(value for name, value in row.items() if name.endswith(" exact")) for row in rows]
+    checks = []
+    for name in _BOUNDS:
+        # the local epsilon itself holds without a theorem
+        told = [None if row[name] == row["local_epsilon"] else row[name] for row in rows]
+        checks += _least_ratio(f"{name} is not below the exact epsilon", told, marks, rows)
+    for name in ("3-rr", "10-rr", "100-rr"):
+        held = [row for row in rows if f"{name} bound" in row]
+        if held:
+            bounds, exact = ([row[f"{name} {kind}"] for row in held] for kind in ("bound", "exact"))
+            checks += _least_ratio(f"the bound of {name} is not below its exact epsilon", bounds, exact, held)
+    for larger, smaller in (
+        ("clones-closed", "clones"),
+        ("stronger-clones-closed", "stronger-clones"),
+        ("erlingsson-simple", "erlingsson"),
+        ("clones", "stronger-clones"),
+    ):
+        both = [row for row in rows if row[larger] is not None]
+        first, second = ([row[name] for row in both] for name in (larger, smaller))
+        checks += _least_ratio(f"{larger} is not below {smaller}", first, second, both)
+    return checks
+
+
+def _least_ratio(
+    claim: str, values: list[float | None], bounds: list[float], rows: list[dict[str, Any]]
+) -> list[Check]:
+    """One check of many numbers, where they come closest; none if there are no numbers."""
+    ratios = [
+        (value / bound, f"{row['users']:,} users, local epsilon {row['local_epsilon']:g}")
+        for value, bound, row in zip(values, bounds, rows, strict=True)
+        if value is not None
+    ]
+    evidence = f"computed; the least ratio of {len(ratios):,}, at delta {_DELTA:g}"
+    return [
+        at_least(claim, f"closest at {where}", least, 1 - _ROUNDING, evidence=evidence)
+        for least, where in sorted(ratios)[:1]
+    ]
+
+
+def _audit_rows(settings: Settings) -> list[dict[str, Any]]:
+    """Shuffled randomized response on bits, run many times on two neighbouring data sets, and what that proves."""
+    trials = settings.pick(200_000, 4_000_000)
+    local_epsilon = _LOCAL_EPSILONS[-1]
+    flip = Dyadic.at_least(1 / (1 + math.exp(local_epsilon)))
+    rows = []
+    for users in settings.steps(settings.pick((100, 1000, 10_000), (100, 300, 1000, 3000, 10_000))):
+
+        def ones(target: int, rounds: int, users: int = users) -> Any:
+            """How many reports are a 1, in so many rounds; all others hold a 0."""
+            others = binomial(users - 1, flip, rounds, settings.source)
+            return others + (bernoulli(flip, rounds, settings.source) ^ bool(target))
+
+        learned = learn_threshold(ones(1, _LEARNED), ones(0, _LEARNED), delta=_DELTA, risk=WRONG_ALARM, trials=trials)
+        hits, other_hits = (int(learned.event.occurred(ones(target, trials).reshape(-1, 1)).sum()) for target in (1, 0))
+        evidence = Evidence(hits, trials, other_hits, trials, WRONG_ALARM)
+        rows.append(
+            {
+                "users": users,
+                "local_epsilon": local_epsilon,
+                "rounds": 2 * trials,
+                "event": learned.event.words(["reports of 1"]),
+                "hits": hits,
+                "other_hits": other_hits,
+                "shown": evidence.epsilon_at(_DELTA),
+                "exact": two_answers_mark(users, local_epsilon, _DELTA),
+                "least_bound": min(
+                    found for name in _BOUNDS if (found := _epsilon(name, users, local_epsilon)) is not None
+                ),
+            }
+        )
+    return rows
+
+
+def _audit_checks(rows: list[dict[str, Any]]) -> list[Check]:
+    return [
+        at_most(
+            "what rounds show is not above any bound",
+            f"{row['users']:,} users, local epsilon {row['local_epsilon']:g}",
+            row["shown"],
+            row["least_bound"],
+            evidence=f"{row['hits']:,} against {row['other_hits']:,} of {row['rounds'] // 2:,} rounds each; "
+            f"Clopper and Pearson, wrong alarm {WRONG_ALARM:g}",
+        )
+        for row in rows
+    ]
+
+
+def _example_checks(rows: list[dict[str, Any]]) -> list[Check]:
+    """Both examples keep to the valid bounds; and the one outside the class breaks the form that is not valid there."""
+    checks = []
+    for example in ("inside", "outside"):
+        chosen = [row for row in rows if row["example"] == example]
+        for name in ("clones", "clones of the channel", "blanket of the channel", "stronger-clones"):
+            ratios = [row[name] / row["exact"] for row in chosen if row.get(name) is not None]
+            if ratios:
+                where = f"the example {example} the class of stronger clones"
+                checks.append(at_least(f"{name} is not below the exact delta", where, min(ratios), 1 - 1e-8))
+    broken = [row["exact"] / row["2023, from the distance"] for row in rows if row["example"] == "outside"]
+    checks.append(
+        at_least(
+            "the form of 2023 with the total variation distance is no bound outside its class",
+            "the example outside the class, 2 users: exact delta over that form",
+            max(broken),
+            1.0,
+            evidence="computed exactly: the erratum is real",
+        )
+    )
+    return checks
+
+
+def _words(
+    rows: list[dict[str, Any]],
+    audited: list[dict[str, Any]],
+    channels: list[dict[str, Any]],
+    examples: list[dict[str, Any]],
+) -> list[str]:
+    crowds = [row for row in rows if row["users"] in _CROWDS]
+    useless = min(
+        local
+        for local in {row["local_epsilon"] for row in crowds}
+        if all(row["erlingsson"] == local for row in crowds if row["local_epsilon"] == local)
+    )
+    saved = [row["clones-closed"] / row["clones"] for row in crowds if row["clones-closed"] is not None]
+    stronger = [row["clones"] / row["stronger-clones"] for row in crowds]
+    marks = [row for row in rows if "3-rr exact" in row]
+    left = [row["stronger-clones"] / max(row["3-rr exact"], row["2-rr exact"]) for row in marks]
+    names = [name for name in ("3-rr", "10-rr", "100-rr") if any(f"{name} bound" in row for row in marks)]
+    gaps = [row[f"{name} bound"] / row[f"{name} exact"] - 1 for row in marks for name in names]
+    below = [
+        row["privacy-blanket"] / row["privacy-blanket-closed"]
+        for row in crowds
+        if row["privacy-blanket-closed"] < row["privacy-blanket"]
+    ]
+    by_users = {row["users"]: row["clones"] for row in rows if row["local_epsilon"] == 1.0}
+    many, few = max(by_users), 100 if 100 in by_users else min(by_users)
+    broken = max(row["exact"] / row["2023, from the distance"] for row in examples if row["example"] == "outside")
+    return [
+        f"Epsilon after shuffling at delta {_DELTA:g}, for {len(rows)} pairs of a crowd and a local epsilon. Nothing "
+        "here is random but the audit and the random channels: bounds are computed, and held against exact values.",
+        f"A crowd helps by about the root of its size: at local epsilon 1 the clones leave {by_users[few]:.3g} among "
+        f"{few:,} users and {by_users[many]:.3g} among {many:,}.",
+        f"Computing instead of using the closed form of the same theorem gains a factor of {min(saved):.1f} to "
+        f"{max(saved):.1f} (clones of 2021). Knowing that it is randomized response (stronger clones) gains "
+        f"{min(stronger):.2f} to {max(stronger):.2f} more. After that, as long as the number of answers is not known, "
+        f"nobody can gain more than a factor of {min(left):.2f} to {max(left):.2f}: that close lie the exact values of "
+        "two and three answers.",
+        "For randomized response on a known number of answers the privacy blanket, summed up, is nearly the truth: at "
+        f"most {max(gaps):.2%} above the exact value for data where all others hold a third value.",
+        f"The first bound (2019) is for small local epsilons: at {useless:g} it says nothing for either crowd. The "
+        "closed form of the privacy blanket lies below the generic form by Hoeffding's inequality in "
+        f"{len(below)} of {len(crowds)} cases, by up to {max(below, default=1):.1f} times. Both hold: the closed "
+        "form ties the size of the blanket to that of its terms, the generic form takes the worst of each.",
+        f"The audit ran randomized response on bits {audited[0]['rounds']:,} times for each crowd. It shows epsilon "
+        f"{audited[0]['shown']:.2f} at least for {audited[0]['users']:,} users, where the exact value is "
+        f"{audited[0]['exact']:.2f} and the least bound {audited[0]['least_bound']:.2f}; for "
+        f"{audited[-1]['users']:,} users {audited[-1]['shown']:.3f}, {audited[-1]['exact']:.3f} and "
+        f"{audited[-1]['least_bound']:.3f}. Events as rare as delta are not seen in so few rounds: an audit finds "
+        "blunders, it does not measure epsilon.",
+        f"With few users everything can be enumerated: {len(channels)} exact deltas of channels of three kinds, each "
+        "below every bound that is proved for its channel. In the example outside the class, the form of 2023 that "
+        f"uses the total variation distance is up to {broken:.1f} times too small; the erratum says that it may be.",
+    ]
+
+
+STUDY = Study(
+    name="amplification",
+    title="Amplification by shuffling: the bounds and the truth",
+    source="Erlingsson and others (2019); Balle, Bell, Gascon and Nissim (2019); "
+    "Feldman, McMillan and Talwar (2021, 2023)",
+    claimed=[
+        "A report that is private on its own, with some local epsilon, becomes far more private among the shuffled "
+        "reports of n users: epsilon falls like one over the root of n. `erlingsson` was the first proof, "
+        "`privacy-blanket` counts how many reports do not depend on the value, `clones` how many others send what the "
+        "target may have sent. Those hold for every randomizer.",
+        "`stronger-clones` (2023) has more clones. It was published for every randomizer, and an erratum says that it "
+        "holds for a restricted class only. Here it is used where every report has R(z)(y) >= (R(x)(y) + R(x')(y)) / "
+        "(e^local_epsilon + 1), which is so for randomized response, and refused elsewhere.",
+    ],
+    reading=[
+        "Lower is better, as long as it is true. Where a line joins the dashed diagonal (no shuffling), its theorem "
+        "gives nothing; where it ends, a condition of the theorem is not met.",
+        "The line named exact is what shuffling truly leaves for certain data, computed without any inequality: no "
+        "bound that holds for that randomizer can lie below it. What lies between it and the lowest bound is all that "
+        "better mathematics could still gain.",
+        "In the figure of few users the dashed curve is a form that is not valid there: it falls below the exact one.",
+    ],
+    measure=_measure,
+)

@@ -1,0 +1,69 @@
+"""What the constants of their papers cost the other protocols: error and messages, by either calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from shuffledp.domain import Interval
+from shuffledp.errors import ConditionError
+from shuffledp.lab.studies.checks import Check, at_most
+from shuffledp.protocols.registry import PROTOCOLS
+
+__all__ = ["CATEGORIES", "SETTING", "checks_of_protocol", "protocol_row", "protocols_of_two_calibrations"]
+
+SETTING: dict[str, Any] = {"users": 1_000_000, "epsilon": 0.9, "delta": 1e-6}
+"""Where nearly all theorems hold."""
+CATEGORIES = 100
+_OF_QUESTION: dict[str, dict[str, Any]] = {
+    "count": {},
+    "histogram": {"domain_size": CATEGORIES},
+    "sum": {"domain": Interval(0.0, 1.0)},
+}
+
+
+def protocols_of_two_calibrations() -> Iterator[tuple[str, str]]:
+    """Question and name of shuffled protocols whose paper's constants are not the least ones."""
+    for question, named in PROTOCOLS.items():
+        for name, kind in named.items():
+            if kind.model == "shuffled" and "paper" in kind.calibrations:
+                yield question, name
+
+
+def protocol_row(question: str, name: str) -> dict[str, Any]:
+    """Predicted error, messages and true delta by either calibration; None where the theorem does not hold."""
+    row: dict[str, Any] = {"question": question, "protocol": f"{question}/{name}"}
+    for calibration in ("tight", "paper"):
+        try:
+            row |= {f"{calibration}_{key}": value for key, value in _of(question, name, calibration).items()}
+        except ConditionError:
+            row |= {f"{calibration}_rmse": None, f"{calibration}_messages": None, f"{calibration}_true_delta": None}
+    if row["paper_rmse"] is not None:
+        row["rmse_ratio"] = row["paper_rmse"] / row["tight_rmse"]
+        row["message_ratio"] = row["paper_messages"] / row["tight_messages"]
+    return row
+
+
+def _of(question: str, name: str, calibration: str) -> dict[str, float]:
+    kind = PROTOCOLS[question][name]
+    protocol = kind.calibrate(**SETTING, **_OF_QUESTION[question], calibration=calibration)
+    # what a threshold sets to 0 says little of the noise
+    estimator = {"estimator": "unbiased"} if "unbiased" in kind.estimators else {}
+    return {
+        "rmse": protocol.expected_error(**estimator).rmse,
+        "messages": protocol.cost.messages_per_user,
+        "true_delta": protocol.guarantee.delta_at(SETTING["epsilon"]),
+    }
+
+
+def checks_of_protocol(row: dict[str, Any]) -> list[Check]:
+    """Both calibrations are as private as said, and the tight one has no more error."""
+    checks = []
+    for calibration in ("tight", "paper"):
+        where = f"{row['protocol']}, {calibration} noise"
+        if row[f"{calibration}_rmse"] is not None:
+            checks.append(at_most("Private as said", where, row[f"{calibration}_true_delta"], SETTING["delta"]))
+    if row["paper_rmse"] is not None:
+        claim = "No more error than by the paper's constants"
+        checks.append(at_most(claim, row["protocol"], row["tight_rmse"], row["paper_rmse"] * (1 + 1e-12)))
+    return checks

@@ -1,0 +1,93 @@
+"""Rounds of the two protocols of Balcer and Cheu with either noise, to hold the computed errors against."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from shuffledp.lab.studies.calibration.rows import BETA
+from shuffledp.lab.studies.checks import Check, agrees, quantile, rarely
+from shuffledp.protocols.count.balcer_cheu import BalcerCheuCount
+from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
+from shuffledp.randomness import RandomSource
+
+__all__ = ["CATEGORIES", "count_rounds", "histogram_rounds"]
+
+CATEGORIES = 20
+
+
+def count_rounds(
+    calibration: str, target: tuple[int, float, float], rounds: int, source: RandomSource
+) -> tuple[dict[str, Any], list[Check]]:
+    """The thresholded count at its worst, and the unbiased one, for (users, epsilon, delta)."""
+    users, epsilon, delta = target
+    protocol = BalcerCheuCount.calibrate(users=users, epsilon=epsilon, delta=delta, calibration=calibration)
+    radius = protocol.expected_error(confidence=1 - BETA).max_error
+    truth = _often_hidden(protocol)
+    tallies = [protocol.sample_tally(np.array([users - truth, truth]), source=source) for _ in range(rounds)]
+    errors = np.array([abs(protocol.estimate(tally).value - truth) for tally in tallies])
+    unbiased = np.array([protocol.estimate(tally, estimator="unbiased").value - truth for tally in tallies])
+    return _judged("count", calibration, target, (errors, unbiased), (radius, _spread(protocol)))
+
+
+def histogram_rounds(
+    calibration: str, target: tuple[int, float, float], rounds: int, source: RandomSource
+) -> tuple[dict[str, Any], list[Check]]:
+    """The largest error of all categories with thresholds, and each unbiased one, for (users, epsilon, delta)."""
+    users, epsilon, delta = target
+    protocol = BalcerCheuHistogram.calibrate(
+        users=users, epsilon=epsilon, delta=delta, calibration=calibration, domain_size=CATEGORIES
+    )
+    radius = protocol.expected_error(confidence=1 - BETA).max_error
+    truth = np.full(CATEGORIES, _often_hidden(protocol), dtype=np.int64)
+    truth[0] += users - truth.sum()  # everybody is somewhere
+    tallies = [protocol.sample_tally(truth, source=source) for _ in range(rounds)]
+    errors = np.array([np.abs(protocol.estimate(tally).counts - truth).max() for tally in tallies])
+    unbiased = np.array([protocol.estimate(tally, estimator="unbiased").counts - truth for tally in tallies])
+    return _judged("histogram", calibration, target, (errors, unbiased.ravel()), (radius, _spread(protocol)))
+
+
+def _often_hidden(protocol: Any) -> int:
+    """A count, or one of several, that is zeroed in nearly 10 of 100 rounds; its error is then the count itself."""
+    return int(protocol.expected_error(confidence=1 - 2 * BETA).max_error)
+
+
+def _spread(protocol: Any) -> float:
+    expected: float = protocol.expected_error(estimator="unbiased").rmse
+    return expected
+
+
+def _judged(
+    question: str,
+    calibration: str,
+    target: tuple[int, float, float],
+    found: tuple[Any, Any],
+    computed: tuple[float, float],
+) -> tuple[dict[str, Any], list[Check]]:
+    """Errors with thresholds against the largest one that is computed, unbiased ones against their spread."""
+    (errors, unbiased), (radius, spread) = found, computed
+    users, epsilon, delta = target
+    where = f"{question}, epsilon {epsilon:g}, delta {delta:g}, {users:,} users, {calibration} noise"
+    error, low, high = quantile(errors, 1 - BETA)
+    row = {
+        "question": question,
+        "calibration": calibration,
+        "epsilon": epsilon,
+        "delta": delta,
+        "users": users,
+        "rounds": len(errors),
+        "error": error,
+        "error_low": low,
+        "error_high": high,
+        "computed_error": radius,
+        "unbiased_rmse": float(np.sqrt(np.mean(unbiased**2))),
+        "computed_rmse": spread,
+    }
+    failures = int(np.count_nonzero(errors > radius))
+    claim = "The computed error is exceeded in 5 of 100 rounds at most"
+    checks = [
+        rarely(claim, where, failures=failures, rounds=len(errors), at_most=BETA),
+        agrees("Unbiased errors are as computed", where, unbiased, spread, kurtosis=3.5),
+    ]
+    return row, checks

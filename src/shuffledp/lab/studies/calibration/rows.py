@@ -1,0 +1,143 @@
+"""How much noise a theorem asks for and how much is needed: one target of one question, computed exactly."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from shuffledp.errors import ConditionError
+from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.binomial_noise import BinomialCount, BinomialHistogram
+from shuffledp.privacy.calibration import LawOf, least_users, paper_noise, tight_noise
+from shuffledp.privacy.discrete_laplace import DiscreteLaplace, least_ratio
+from shuffledp.privacy.guarantee import least_epsilon
+from shuffledp.privacy.smooth import corollary_24_users, lemma_23_mean
+from shuffledp.protocols.count.balcer_cheu import theorem_11_alpha
+from shuffledp.protocols.histogram.balcer_cheu import theorem_12_alpha
+from shuffledp.protocols.parts.postprocessing import SurplusAnalysis
+from shuffledp.randomness import Dyadic
+
+__all__ = ["BETA", "QUESTIONS", "Question", "gaussian_variance", "noise_row"]
+
+BETA = 0.05
+
+
+@dataclass(frozen=True)
+class Question:
+    """A count, or a histogram: replacing one user moves one number, or two."""
+
+    name: str
+    coordinates: int
+    law_of: LawOf
+
+    def errors_of_theorem(self, users: int, epsilon: float, delta: float) -> tuple[float, float]:
+        """What the theorem promises of each number, and of up to ``users`` numbers together."""
+        if self.coordinates == 1:
+            alphas = [theorem_11_alpha(users, epsilon, delta, beta) for beta in (BETA, BETA / users)]
+        else:
+            each = epsilon / 2, delta / 2
+            alphas = [theorem_12_alpha(users, *each, BETA, simultaneous=together) for together in (False, True)]
+        return users * alphas[0], users * alphas[1]
+
+
+QUESTIONS = (Question("count", 1, BinomialCount), Question("histogram", 2, BinomialHistogram))
+
+
+def noise_row(question: Question, users: int, epsilon: float, delta: float) -> dict[str, Any]:
+    """All that is known of one target. Where a theorem's conditions do not hold, its numbers are None."""
+    parts = question.coordinates
+    each = epsilon / parts, delta / parts
+    tight = tight_noise(users, epsilon, delta, question.law_of)
+    row: dict[str, Any] = {
+        "question": question.name,
+        "epsilon": epsilon,
+        "delta": delta,
+        "users": users,
+        "tight_mean": users * float(tight),
+        "tight_variance": Binomial(users, tight).variance,
+        "tight_true_delta": _delta(question, users, tight, epsilon),
+        "lemma_23_mean": (lemma := lemma_23_mean(*each)),
+        "lemma_23_variance": _variance(users, lemma),
+        "lemma_23_true_delta": _delta_of_mean(question, users, lemma, epsilon),
+        "gaussian_variance": parts * gaussian_variance(epsilon, delta),
+        "laplace_variance": DiscreteLaplace(least_ratio(epsilon, coordinates=parts)).variance,
+        "least_mean": -users * math.expm1(math.log(delta) / users),
+        "tight_least_users": least_users(epsilon, delta, question.law_of),
+    }
+    if parts == 2:
+        row["tight_halves_mean"] = users * float(tight_noise(users, *each, BinomialCount))
+    row |= _of_formula(question, users, epsilon, delta) | _radii("tight", users, tight)
+    try:
+        paper = paper_noise(users, epsilon, delta, coordinates=parts)
+    except ConditionError:
+        return row
+    promised, promised_together = question.errors_of_theorem(users, epsilon, delta)
+    law = question.law_of(Binomial(users, paper))
+    row |= {
+        "paper_mean": users * float(paper),
+        "paper_variance": Binomial(users, paper).variance,
+        "paper_true_delta": law.delta_at(epsilon),
+        "paper_true_epsilon": least_epsilon(law, delta),
+        "paper_least_users": corollary_24_users(*each),
+        "theorem_radius": promised,
+        "theorem_radius_together": promised_together,
+    }
+    row["variance_ratio"] = row["paper_variance"] / row["tight_variance"]
+    return row | _radii("paper", users, paper)
+
+
+def _of_formula(question: Question, users: int, epsilon: float, delta: float) -> dict[str, Any]:
+    """The formula of Corollary 24 with its conditions left aside, and how private its noise is in truth."""
+    each = epsilon / question.coordinates, delta / question.coordinates
+    mean = 50 * math.log(2 / each[1]) / each[0] ** 2
+    return {
+        "formula_mean": mean,
+        "formula_variance": _variance(users, mean),
+        "formula_true_delta": _delta_of_mean(question, users, mean, epsilon),
+    }
+
+
+def _variance(users: int, mean: float) -> float | None:
+    """Of binomial noise; None if the users are too few for so much."""
+    return mean * (1 - mean / users) if 2 * mean <= users else None
+
+
+def _delta_of_mean(question: Question, users: int, mean: float, epsilon: float) -> float | None:
+    """None if the users are too few for so much noise."""
+    return _delta(question, users, Dyadic.at_least(mean / users), epsilon) if 2 * mean <= users else None
+
+
+def _delta(question: Question, users: int, absence: Dyadic, epsilon: float) -> float:
+    return question.law_of(Binomial(users, absence)).delta_at(epsilon)
+
+
+def _radii(name: str, users: int, absence: Dyadic) -> dict[str, Any]:
+    """The error that 95 of 100 rounds stay below: of one number, of as many as users, and of one that is not zeroed."""
+    noise = Binomial(users, absence)
+    return {
+        f"{name}_radius": SurplusAnalysis(noise, 1, "threshold", BETA).expected_error().max_error,
+        f"{name}_radius_together": SurplusAnalysis(noise, users, "threshold", BETA).expected_error().max_error,
+        f"{name}_radius_unbiased": SurplusAnalysis(noise, 1, "unbiased", BETA).expected_error().max_error,
+    }
+
+
+def gaussian_variance(epsilon: float, delta: float) -> float:
+    """The least variance at which normal noise on one number that moves by 1 is (epsilon, delta)-private.
+
+    Balle and Wang (2018): Phi(1/(2 s) - epsilon s) - e^epsilon Phi(-1/(2 s) - epsilon s) <= delta. Two numbers that
+    move by 1 each need twice the variance.
+    """
+    from scipy.special import log_ndtr
+
+    def excess(s: float) -> float:
+        first, second = (float(log_ndtr(sign / (2 * s) - epsilon * s)) for sign in (1, -1))
+        return math.exp(first) - math.exp(epsilon + second) - delta
+
+    low, high = 1e-3, 1.0
+    while excess(high) > 0:
+        high *= 2
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if excess(middle) <= 0 else (middle, high)
+    return high**2

@@ -1,0 +1,350 @@
+"""Error against communication: every histogram protocol, planned and measured, at several crowds and domains."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.figures import LIGHT, Theme
+from shuffledp.figures import frontier as draw_frontier
+from shuffledp.lab.studies.checks import Check, at_least, at_most, equals, rmse
+from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table
+from shuffledp.planning import Histogram, Plan, Plans, plan
+from shuffledp.protocols.histogram.count_min import CountMinHistogram
+from shuffledp.protocols.parts.hashing import AffineHashes
+
+__all__ = ["STUDY"]
+
+Floats = NDArray[np.float64]
+
+_EPSILON, _DELTA = 1.0, 1e-6
+_QUICK = ((10_000, 1000), (10_000, 16))
+_FULL = (*_QUICK, (1_000_000, 16), (1_000_000, 1000), (1_000_000, 100_000))
+"""Users and domain size, the most telling first: its figure is the main one."""
+
+_DEVIATIONS = 4.9
+_LAPLACE_SPREAD = 5.0
+"""The variance of the square of a Laplace number, whose own variance is 1."""
+_RARE = {"balcer-cheu": 0.01, "stability": 0.01, "sample-and-threshold": 0.01, "count-min": 0.01}
+"""Allowance on the mean square where rare events are predicted but may not be seen: a count that passes a threshold, or
+shared cells, which count-min foresees from 300 of the categories."""
+_BLANKET_MESSAGES = 42.65
+"""Blanket messages that each category needs, at this epsilon and delta, in the limit of many categories."""
+_MOST_MESSAGES = 1e5
+_MOST_HASHES = 2e9
+
+_HASHED = ("solh", "hashed-blanket", "local-hashing", "hadamard-blanket", "count-min", "unary")
+"""Their rounds are drawn report by report."""
+
+
+def _measure(settings: Settings) -> Outcome:
+    rows: list[dict[str, Any]] = []
+    checks: list[Check] = []
+    figures: list[Figure] = []
+    cases = settings.pick(_QUICK, _FULL)
+    shares = [_work(users, size) for users, size in cases]
+    for place, (users, size) in enumerate(cases):
+        start, end = (sum(shares[:step]) / sum(shares) for step in (place, place + 1))
+        plans = plan(Histogram(users, size), epsilon=_EPSILON, delta=_DELTA)
+        points = _points(plans, settings.part(start, end))
+        rows += [point.row() for point in points]
+        checks += [point.check() for point in points if len(point.errors)] + _readings(plans)
+        figures.append(_figure(plans, points, "" if place == 0 else f"n{_short(users)}-d{_short(size)}"))
+    return Outcome(measured=_words(rows), tables={"": Table.of(rows)}, figures=figures, checks=checks)
+
+
+def _work(users: int, size: int) -> float:
+    """Roughly how long a setting takes, to tell the progress."""
+    return 1.0 + users / 2e5 + size / 5e3
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """A plan, what is predicted for the data, and the errors that were measured."""
+
+    users: int
+    domain_size: int
+    plan: Plan
+    predicted: float
+    errors: Floats
+    """Of all categories in all rounds; none where a round takes too long."""
+    rounds: int
+    on_frontier: bool
+
+    @property
+    def measured(self) -> float:
+        return rmse(self.errors)[0]
+
+    @property
+    def shown(self) -> float:
+        """What the figure shows: measured where it was."""
+        return self.measured if len(self.errors) else self.predicted
+
+    def row(self) -> dict[str, Any]:
+        error, low, high = rmse(self.errors) if len(self.errors) else (None, None, None)
+        return {
+            "users": self.users,
+            "domain_size": self.domain_size,
+            "protocol": self.plan.protocol.name,
+            "model": _model(self.plan),
+            "noise": self.plan.variant,
+            "messages_per_user": self.plan.cost.messages_per_user,
+            "bytes_per_user": self.plan.cost.bytes_per_user,
+            "planned_error": self.plan.expected.rmse,
+            "predicted_error": self.predicted,
+            "measured_error": error,
+            "measured_low": low,
+            "measured_high": high,
+            "rounds": self.rounds,
+            "on_frontier": self.on_frontier,
+        }
+
+    def check(self) -> Check:
+        """The mean square is as predicted, up to its standard error.
+
+        The spread is taken as at least that of Laplace errors of the predicted size, the widest that occur: else a
+        mean that is low by chance would come with a spread that is low too, and look too certain.
+        """
+        squares = self.errors**2
+        least = self.predicted**2 * math.sqrt(_LAPLACE_SPREAD / len(squares))
+        reach = _DEVIATIONS * max(float(squares.std(ddof=1)) / math.sqrt(len(squares)), least)
+        reach += _RARE.get(self.plan.protocol.name, 0.0) * self.predicted**2
+        holds = abs(float(squares.mean()) - self.predicted**2) <= reach
+        return Check(
+            "the error is as predicted",
+            f"{self.plan.protocol.name} ({self.plan.variant}), {_setting(self.users, self.domain_size)}",
+            self.measured,
+            "=",
+            self.predicted,
+            holds,
+            f"{len(squares):,} errors of {self.rounds:,} rounds; broken beyond {_DEVIATIONS} standard errors",
+        )
+
+
+def _points(plans: Plans, settings: Settings) -> list[_Point]:
+    """Every plan, measured on users who are spread evenly over the categories."""
+    users, size = plans.question.users, _size(plans)
+    counts = np.full(size, users // size, dtype=np.int64)
+    counts[: users % size] += 1
+    points = []
+    for planned in settings.steps(plans.plans):
+        each = _repeatable(planned, settings)
+        rounds = _rounds(each, users, size, settings)
+        errors = [_errors(each, counts, settings) for _ in range(rounds)]
+        points.append(
+            _Point(
+                users,
+                size,
+                each,
+                each.protocol.expected_error(counts=counts).rmse,
+                np.concatenate(errors) if errors else np.zeros(0),
+                rounds,
+                planned in plans.frontier,
+            )
+        )
+    return points
+
+
+def _repeatable(each: Plan, settings: Settings) -> Plan:
+    """With public hash functions that the source of the study has drawn; count-min's calibration draws its own."""
+    protocol = each.protocol
+    if not isinstance(protocol, CountMinHistogram):
+        return each
+    drawn = AffineHashes.for_domain(protocol.domain_size, protocol.buckets).draw(protocol.rows, settings.source)
+    hashes = tuple((int(u), int(v)) for u, v in zip(*drawn, strict=True))
+    return replace(each, protocol=replace(protocol, hashes=hashes))
+
+
+def _errors(each: Plan, counts: NDArray[np.int64], settings: Settings) -> Floats:
+    tally = each.protocol.sample_tally(counts, source=settings.source)
+    errors: Floats = each.protocol.estimate(tally).counts - counts
+    return errors
+
+
+def _rounds(each: Plan, users: int, size: int, settings: Settings) -> int:
+    """As many as fit into a second or less, by a rule that a seed repeats; none where a single one takes long."""
+    name, messages = each.protocol.name, each.cost.messages_per_user
+    if messages > _MOST_MESSAGES or (name == "local-hashing" and users * size > _MOST_HASHES):
+        return 0
+    seconds = 1e-3 + 1.5e-6 * size
+    if name in _HASHED:
+        seconds += 4e-7 * users + 1.2e-5 * size + (7e-9 * users * size if name == "local-hashing" else 0.0)
+    least = max(1, math.ceil(160 / size))
+    return min(max(least, round(settings.pick(0.02, 0.5) / seconds)), 400)
+
+
+def _readings(plans: Plans) -> list[Check]:
+    """What the table of protocols is read to say, as far as the numbers imply it."""
+    users, size = plans.question.users, _size(plans)
+    where = _setting(users, size)
+    chosen = [each for each in plans.plans if not each.reference]
+    line = plans.frontier
+    beaten = sum(
+        all(
+            each.cost.bytes_per_user < other.cost.bytes_per_user or each.expected.rmse < other.expected.rmse
+            for other in line
+        )
+        for each in chosen
+    )
+    steps = [after.expected.rmse / before.expected.rmse for before, after in pairwise(line)]
+    default, central, blanket = (
+        _find(plans, name) for name in ("correlated-noise", "discrete-laplace", "uniform-blanket")
+    )
+    local = min(each.expected.rmse for each in plans.plans if each.protocol.model == "local")
+    per_category = 1 + _BLANKET_MESSAGES * size / users
+    checks = [
+        at_most("more bytes, less error: the largest step of the frontier", where, max(steps), 1.0),
+        at_most("plans that lie below the frontier", where, beaten, 0),
+        at_most(
+            "correlated-noise: error over that of the central model",
+            where,
+            default.expected.rmse / central.expected.rmse,
+            1.15,
+        ),
+        equals(
+            f"uniform-blanket sends 1 + {_BLANKET_MESSAGES} d/n messages",
+            where,
+            blanket.cost.messages_per_user,
+            per_category,
+            tolerance=0.005 * per_category,
+        ),
+        at_least("the local model: error over the best shuffled one", where, local / line[-1].expected.rmse, 30.0),
+    ]
+    if size <= users / 500:
+        messages = default.cost.messages_per_user
+        checks.append(at_most("correlated-noise: messages per user where d <= n/500", where, messages, 2.0))
+    return checks
+
+
+def _find(plans: Plans, name: str) -> Plan:
+    """The default form of a protocol."""
+    return next(each for each in plans.plans if each.protocol.name == name and each.variant == "tight")
+
+
+def _figure(plans: Plans, points: list[_Point], name: str) -> Figure:
+    users, size = plans.question.users, _size(plans)
+    unmeasured = [f"{point.plan.protocol.name} ({point.plan.variant})" for point in points if not len(point.errors)]
+    caption = [
+        f"{users:,} users, {size:,} categories, epsilon = {_EPSILON:g}, delta = {_DELTA:g}. Dots: measured. "
+        "Lower and further left is better.",
+        "Dashed: the planned error of what no other shuffled protocol beats."
+        + (f" Only planned: {', '.join(unmeasured)}." if unmeasured else ""),
+    ]
+    dots = [
+        (
+            point.plan.protocol.name,
+            _model(point.plan),
+            point.plan.calibration,
+            point.plan.cost.bytes_per_user,
+            point.shown,
+        )
+        for point in points
+    ]
+    edge = [(each.cost.bytes_per_user, each.expected.rmse) for each in plans.frontier]
+
+    def draw(suffix: str, theme: Theme = LIGHT) -> bytes:
+        return draw_frontier(
+            suffix,
+            points=dots,
+            edge=edge,
+            title=f"What a histogram of {size:,} categories costs, and how well it is known",
+            x_title="bytes per user",
+            y_title="root mean squared error of a count (users)",
+            caption=caption,
+            theme=theme,
+        )
+
+    best = plans.plans[0]
+    return Figure(
+        f"Error against bytes per user for all histogram protocols, {users:,} users and {size:,} categories. The least "
+        f"error of the shuffled ones is that of {best.protocol.name}; local ones err far more, central ones less.",
+        draw,
+        name,
+    )
+
+
+def _model(each: Plan) -> str:
+    return "counting shuffler" if each.protocol.trusts_shuffler else str(each.protocol.model)
+
+
+def _size(plans: Plans) -> int:
+    return int(plans.question.settings()["domain_size"])
+
+
+def _setting(users: int, size: int) -> str:
+    return f"{users:,} users, {size:,} categories"
+
+
+def _short(number: int) -> str:
+    exponent = round(math.log10(number))
+    return f"1e{exponent}" if number == 10**exponent and exponent > 3 else str(number)
+
+
+def _words(rows: list[dict[str, Any]]) -> list[str]:
+    measured = [row for row in rows if row["measured_error"] is not None]
+    settings = list(dict.fromkeys((row["users"], row["domain_size"]) for row in rows))
+    off = [abs(row["measured_error"] / row["predicted_error"] - 1) for row in measured]
+    words = [
+        f"All histogram protocols with every setting that the planner tries, at {len(settings)} pairs of users and "
+        f"categories: {len(rows)} candidates, of which {len(measured)} were run on users spread evenly over the "
+        f"categories, {sum(row['rounds'] for row in measured):,} rounds in all. Measured errors are within "
+        f"{max(off):.1%} of those predicted, and half of them within {float(np.median(off)):.1%}.",
+    ]
+    words += [_story(rows, users, size) for users, size in settings]
+    planned = [row for row in rows if abs(row["planned_error"] / row["predicted_error"] - 1) > 0.01]
+    if planned:
+        listed = "; ".join(
+            f"{row['protocol']} ({row['noise']}) at {_setting(row['users'], row['domain_size'])} plans "
+            f"{row['planned_error']:.3g} and has {row['predicted_error']:.3g}"
+            for row in planned
+        )
+        words.append(
+            "The planner does not know the data. For protocols with a threshold it plans with a category that stands "
+            f"clear of it, for count-min with one that shares no cell; on this data that differs: {listed}."
+        )
+    return words
+
+
+def _story(rows: list[dict[str, Any]], users: int, size: int) -> str:
+    here = [row for row in rows if (row["users"], row["domain_size"]) == (users, size)]
+    line = sorted((row for row in here if row["on_frontier"]), key=lambda row: float(row["bytes_per_user"]))
+    first, last = line[0], line[-1]
+    local = min(row["planned_error"] for row in here if row["model"] == "local")
+    central = min(row["planned_error"] for row in here if row["model"] == "central")
+    return (
+        f"{_setting(users, size)}: the least bytes, {first['bytes_per_user']:.3g} a user, are those of "
+        f"{first['protocol']} with an error of {first['planned_error']:.2f} users; the least error, "
+        f"{last['planned_error']:.2f}, is that of {last['protocol']} ({last['noise']}) with "
+        f"{last['bytes_per_user']:.3g} bytes in {last['messages_per_user']:.3g} messages. The central model has "
+        f"{central:.2f}, the local one {local:,.0f}."
+    )
+
+
+STUDY = Study(
+    name="frontier",
+    title="Error against communication: which histogram protocol when",
+    source="The histogram protocols of shuffledp, with the least noise and with the constants of their papers",
+    claimed=[
+        "A histogram in the shuffled model can be had with one short message a user and an error far below that of the "
+        "local model, or with more messages and an error close to that of the central model. Which protocol does it "
+        "depends on the number of users n and of categories d.",
+        "With 500 users or more for each category, correlated noise is nearly as good as the central model, with one "
+        f"or two messages. With fewer, each category still needs its noise, about {_BLANKET_MESSAGES:.0f} messages for "
+        "the uniform blanket at epsilon 1 and delta 1e-6: messages grow with d/n. Balcer and Cheu send about d.",
+    ],
+    reading=[
+        "Each dot is a protocol with one setting of its noise. Down is less error, left is fewer bytes. The dashed "
+        "line joins those shuffled protocols that no other beats in both. Protocols of the local and of the central "
+        "model, and those with a shuffler that counts, are there to compare: they ask for other trust.",
+        "Dots are measured: the root of the mean squared error over all categories and rounds. The line is what the "
+        "planner predicts before anybody sends anything, so the dots of the frontier must lie on its corners.",
+        "Where a category holds fewer users than a threshold (Balcer and Cheu, stability, sample and threshold), "
+        "nothing of it is reported: the error is then the count itself, and looks small only because the counts are.",
+    ],
+    measure=_measure,
+)

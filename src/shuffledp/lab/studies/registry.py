@@ -1,0 +1,30 @@
+"""All studies by name, loaded when asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from shuffledp.errors import UnknownNameError
+from shuffledp.lab.studies.study import Study
+
+__all__ = ["STUDIES", "find_study"]
+
+STUDIES: dict[str, str] = {
+    "table1": "table1",
+    "table2": "table2",
+    "survey": "survey",
+    "theorem11": "theorem11",
+    "theorem12": "theorem12",
+    "calibration": "calibration",
+    "amplification": "amplification",
+    "frontier": "frontier",
+}
+"""Names, in the order of the index, and the module that holds each."""
+
+
+def find_study(name: str) -> Study:
+    """The study of that name."""
+    if name not in STUDIES:
+        raise UnknownNameError(f"There is no study {name!r}; there are {', '.join(STUDIES)}, and all.", name=name)
+    study: Study = import_module(f"shuffledp.lab.studies.{STUDIES[name]}").STUDY
+    return study

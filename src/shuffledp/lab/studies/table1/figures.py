@@ -1,0 +1,142 @@
+"""The figures of the study of Table 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shuffledp.figures import Curve, Panel
+from shuffledp.lab.studies.study import Figure, curve_figure
+from shuffledp.lab.studies.table1.rows import ROWS
+
+__all__ = ["large_figure", "main_figure", "message_figure", "row_figure"]
+
+Rows = Sequence[dict[str, Any]]
+
+_PANELS = {
+    "local [3]": ("bassily-smith", "unary"),
+    "shuffled [8]": ("cheu",),
+    "shuffled [13], sketch": ("count-min",),
+    "shuffled [13], Hadamard": ("hadamard-blanket",),
+    "shuffled, Theorem 12": ("balcer-cheu",),
+    "central": ("stability", "discrete-laplace"),
+}
+
+
+def main_figure(rows: Rows, epsilon: float, delta: float) -> Figure:
+    """All rows with tight noise, a panel for each number of users."""
+    panels = [
+        Panel(
+            f"{users:,} users",
+            [
+                _measured(row.label, [each for each in rows if _is(each, row.protocol, users, "tight")])
+                for row in ROWS.values()
+            ],
+        )
+        for users in sorted({row["users"] for row in rows})
+    ]
+    return curve_figure(
+        "Largest error of a histogram against the number of categories, for each row of Table 1 with tight noise: "
+        "local protocols far above all others, Theorem 12 and the stability-based histogram flat, the others growing "
+        "slowly.",
+        panels_shown=panels,
+        title="Table 1, measured: the error of Theorem 12 does not grow with the domain",
+        x_title="categories d",
+        y_title="largest error (users)",
+        caption=[
+            f"epsilon = {epsilon:g}, delta = {delta:g}, tight noise; the error that 95 of 100 rounds stay under.",
+            "The same data in every domain. Bars: 95 % intervals.",
+        ],
+        size=(380, 400),
+    )
+
+
+def row_figure(rows: Rows, users: int) -> Figure:
+    """A panel for each row of the table: measured next to its formula, with the paper's and with tight noise."""
+    panels = []
+    for title, protocols in _PANELS.items():
+        drawn = []
+        for protocol in protocols:
+            for calibration in ROWS[protocol].calibrations:
+                chosen = [row for row in rows if _is(row, protocol, users, calibration)]
+                name = f"{calibration} noise" if len(protocols) == 1 else _short(protocol, calibration)
+                group = calibration if len(protocols) == 1 or protocol == "stability" else protocol
+                points = [(row["domain_size"], row["formula"]) for row in chosen]
+                if chosen:
+                    drawn.append(_measured(name, chosen, group))
+                    drawn.append(Curve(name, points, "formula", group=group, labelled=False))
+        panels.append(Panel(title, drawn))
+    return curve_figure(
+        "A panel for each row of Table 1: measured largest errors below the dashed formula of the row, with the "
+        "paper's and with tight noise.",
+        panels_shown=panels,
+        title="Each row of Table 1 next to its formula",
+        x_title="categories d",
+        y_title="largest error (users)",
+        caption=[f"{users:,} users. Solid: measured, the error that 95 of 100 rounds stay under. Dashed: the formula."],
+        name="rows",
+        columns=3,
+        size=(230, 250),
+    )
+
+
+def large_figure(rows: Rows, users: int) -> Figure:
+    """The crossing."""
+    names = dict.fromkeys(row["protocol"] for row in rows)
+    return curve_figure(
+        "Largest error against the number of categories up to 10^40: the growing lines cross the flat line of "
+        "Theorem 12.",
+        panels_shown=[Panel("", [_measured(name, [row for row in rows if row["protocol"] == name]) for name in names])],
+        title="Domains beyond any list: where flat wins",
+        x_title="categories d",
+        y_title="largest error (users)",
+        caption=[f"{users:,} users, tight noise; the error that 95 of 100 rounds stay under."],
+        name="large",
+        y_log=True,
+        size=(520, 340),
+    )
+
+
+def message_figure(rows: Rows) -> Figure:
+    """What each user sends."""
+    panels = []
+    for users in sorted({row["users"] for row in rows}):
+        drawn = []
+        for protocol in ("balcer-cheu", "count-min", "hadamard-blanket", "cheu"):
+            chosen = [row for row in rows if _is(row, protocol, users, "tight")]
+            points = [(row["domain_size"], row["messages_per_user"]) for row in chosen]
+            drawn.append(Curve(ROWS[protocol].label, points, "computed"))
+        sizes = sorted({row["domain_size"] for row in rows})
+        drawn.append(
+            Curve("cheu [8], all bits: d", [(size, float(size)) for size in sizes], "formula", group="cheu [8]")
+        )
+        drawn.append(Curve("local: 1", [(size, 1.0) for size in sizes], "computed"))
+        panels.append(Panel(f"{users:,} users", drawn))
+    return curve_figure(
+        "Messages per user against the number of categories: as many as categories for Theorem 12, the same number "
+        "in every domain for the Hadamard protocol.",
+        panels_shown=panels,
+        title="What it costs: messages per user",
+        x_title="categories d",
+        y_title="messages per user",
+        caption=["Tight noise. Theorem 12 asks each user for a message of nearly every category."],
+        name="messages",
+        size=(380, 300),
+    )
+
+
+def _measured(name: str, rows: Rows, group: str = "") -> Curve:
+    return Curve(
+        name,
+        [(row["domain_size"], row["error"]) for row in rows],
+        spread=[(row["error_low"], row["error_high"]) for row in rows],
+        group=group,
+    )
+
+
+def _short(protocol: str, calibration: str) -> str:
+    return protocol if len(ROWS[protocol].calibrations) == 1 else f"{protocol}, {calibration}"
+
+
+def _is(row: dict[str, Any], protocol: str, users: int, calibration: str) -> bool:
+    return bool((row["protocol"], row["users"], row["calibration"]) == (protocol, users, calibration))

@@ -1,0 +1,248 @@
+"""The rows of Table 1 of Balcer and Cheu (2020): protocols, what bounds their largest error, and one round of each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Categories
+from shuffledp.errors import ConditionError, InfeasibleError
+from shuffledp.lab.studies.largest_errors import EmptyErrors, hidden_share
+from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.discrete_laplace import DiscreteLaplace
+from shuffledp.protocols.histogram.count_min import CountMinHistogram
+from shuffledp.protocols.parts.hashing import AffineHashes
+from shuffledp.protocols.registry import find
+from shuffledp.randomness import RandomSource
+
+__all__ = ["BETA", "DELTA", "EPSILON", "ROWS", "Row", "calibrated", "empty_errors", "held_counts", "round_errors"]
+
+EPSILON = 1.0
+DELTA = 1e-8
+BETA = 0.05
+
+_LEAST_BUCKETS = 1000
+_NUMBER_OF_LARGE = 6
+_HIDDEN = 0.2
+
+
+@dataclass(frozen=True)
+class Row:
+    """One protocol that stands for a row of the table."""
+
+    protocol: str
+    """Its name in the registry."""
+    model: str
+    source: str
+    """Whom the table names."""
+    formula: Callable[[Any, int, int], float]
+    """The error in users that is exceeded with probability at most BETA, for a protocol, users and domain size."""
+    rate: Callable[[int, int], float]
+    """What the table says, times the users, with 1 as the constant; for users and domain size."""
+    calibrations: tuple[str, ...] = ("paper", "tight")
+    slow: bool = False
+    """A round over a large domain takes seconds."""
+    least_rounds: int = 20
+    """With fewer the largest of all rounds would stand for their quantile; 10 where the formula has room for that."""
+
+    @property
+    def label(self) -> str:
+        """How it is named in figures."""
+        return f"{self.protocol} {self.source}"
+
+
+def _local(protocol: Any, users: int, size: int) -> float:
+    """c sqrt(2 n ln(2 d / beta)) by Hoeffding's inequality; each user's term is one of two numbers 2 c apart."""
+    return _spread(protocol) * math.sqrt(users * math.log(2 * size / BETA) / 2)
+
+
+def _spread(protocol: Any) -> float:
+    """How far the two terms are apart that a user can add to an estimate."""
+    if protocol.name == "bassily-smith":
+        return 2 / float(protocol.blanket.complement)
+    return 1 / float(protocol.own_one.fraction - protocol.other_one.fraction)
+
+
+def _cheu(protocol: Any, users: int, size: int) -> float:
+    """n/(n - lambda) sqrt(2 lambda ln(2 d / beta)), by Bernstein's inequality if lambda >= (8/9) ln(2 d / beta)."""
+    coins = 2 * users * float(protocol.flip)
+    level = math.log(2 * size / BETA)
+    return users / (users - coins) * math.sqrt(2 * coins * level) if 9 * coins >= 8 * level else math.nan
+
+
+def _count_min(protocol: Any, users: int, size: int) -> float:
+    """sqrt(3 gamma n ln(4 tau d / beta)): Chernoff's bound for every cell, half of beta; the hashes have the rest."""
+    mean, level = users * float(protocol.gamma), math.log(4 * protocol.rows * size / BETA)
+    return math.sqrt(3 * mean * level) if 3 * level <= mean else math.nan
+
+
+def _hadamard(protocol: Any, users: int, size: int) -> float:
+    """max(3 L, sqrt(3 L m)) with L = ln(2 d / beta), for the m tuples that agree by chance; Chernoff's bound."""
+    hit, level = 2.0 ** -int(protocol.hashes), math.log(2 * size / BETA)
+    mean = users * (1 + float(protocol.blanket.mean)) * hit
+    return max(3 * level, math.sqrt(3 * level * mean)) / (1 - hit)
+
+
+def _theorem_12(protocol: Any, users: int, size: int) -> float:  # noqa: ARG001
+    """n q + 2 sqrt(n q ln(2 n / beta)): Theorem 12 (iii), which has it for its own q, at the q that is used."""
+    mean = users * float(protocol.noise.absence)
+    return mean + 2 * math.sqrt(mean * math.log(2 * users / BETA))
+
+
+def _stability(protocol: Any, users: int, size: int) -> float:  # noqa: ARG001
+    """threshold + (2/epsilon) ln(n / beta): a count that high is shown, at most n are there."""
+    return float(protocol.threshold) + 2 / EPSILON * math.log(users / BETA)
+
+
+def _laplace(protocol: Any, users: int, size: int) -> float:  # noqa: ARG001
+    """(2/epsilon) ln(2 d / beta)."""
+    return 2 / EPSILON * math.log(2 * size / BETA)
+
+
+def _local_rate(users: int, size: int) -> float:
+    return math.sqrt(users * math.log(size)) / EPSILON
+
+
+def _central_rate(users: int, size: int) -> float:  # noqa: ARG001
+    return min(math.log(size), -math.log(DELTA)) / EPSILON
+
+
+ROWS: dict[str, Row] = {
+    row.protocol: row
+    for row in (
+        Row("bassily-smith", "local", "[3]", _local, _local_rate, ("tight",)),
+        Row("unary", "local", "(best local)", _local, _local_rate, ("tight",), least_rounds=10),
+        Row(
+            "cheu",
+            "shuffled",
+            "[8]",
+            _cheu,
+            lambda users, size: math.sqrt(-math.log(size) * math.log(DELTA)) / EPSILON,  # noqa: ARG005
+            least_rounds=10,
+        ),
+        Row(
+            "count-min",
+            "shuffled",
+            "[13]",
+            _count_min,
+            lambda users, size: (  # noqa: ARG005
+                math.sqrt(math.log(size) ** 3 * math.log(math.log(size) / DELTA)) / EPSILON
+            ),
+            slow=True,
+            least_rounds=10,
+        ),
+        Row(
+            "hadamard-blanket",
+            "shuffled",
+            "[13]",
+            _hadamard,
+            lambda users, size: (  # noqa: ARG005
+                math.log(size) + math.sqrt(-math.log(size) * math.log(EPSILON * DELTA)) / EPSILON
+            ),
+            slow=True,
+            least_rounds=10,
+        ),
+        Row(
+            "balcer-cheu",
+            "shuffled",
+            "Theorem 12",
+            _theorem_12,
+            lambda users, size: -math.log(DELTA) / EPSILON**2,  # noqa: ARG005
+        ),
+        Row("stability", "central", "[7]", _stability, _central_rate),
+        Row("discrete-laplace", "central", "[9]", _laplace, _central_rate, ("tight",)),
+    )
+}
+"""By the name of the protocol, in the order of the table."""
+
+
+@cache
+def _named(size: int) -> Categories:
+    return Categories.numbered(size)
+
+
+def calibrated(protocol: str, users: int, size: int, calibration: str) -> Any | None:
+    """The protocol for the target of the study, or nothing if the calibration has no parameters for it.
+
+    The sketch has a bucket for at least 1,000 categories; with the paper's constants twice as many buckets as
+    categories can be held, which is all that the paper's 2 n are there for.
+    """
+    more = {}
+    if protocol == "count-min":
+        more["buckets"] = 2 * min(users, size) if calibration == "paper" else min(4 * users, max(size, _LEAST_BUCKETS))
+    try:
+        return find("histogram", protocol).calibrate(
+            users=users,
+            epsilon=EPSILON,
+            delta=DELTA,
+            domain_size=size,
+            categories=_named(size),
+            calibration=calibration,
+            **more,
+        )
+    except (ConditionError, InfeasibleError):
+        return None
+
+
+def round_errors(protocol: Any, counts: NDArray[np.int64], source: RandomSource) -> NDArray[np.float64]:
+    """The error of every category in one round; public hash functions are drawn anew."""
+    if isinstance(protocol, CountMinHistogram):
+        drawn = AffineHashes.for_domain(protocol.domain_size, protocol.buckets).draw(protocol.rows, source)
+        pairs = zip(*(part.tolist() for part in drawn), strict=True)
+        protocol = replace(protocol, hashes=tuple((int(u), int(v)) for u, v in pairs))
+    paper_sketch = isinstance(protocol, CountMinHistogram) and protocol.terms.calibration == "paper"
+    tally = protocol.sample_tally(counts, source=source)
+    estimate = protocol.estimate(tally, estimator="minimum" if paper_sketch else protocol.estimators[0])
+    errors: NDArray[np.float64] = np.abs(estimate.counts - counts)
+    return errors
+
+
+def empty_errors(protocol: Any) -> EmptyErrors | None:
+    """The law of a category without users, where categories are independent; nothing if it is estimated as 0."""
+    if protocol.name == "cheu":
+        return EmptyErrors.of_binomial(Binomial(protocol.users, protocol.flip), float(1 - 2 * protocol.flip.fraction))
+    if protocol.name == "unary":
+        return EmptyErrors.of_binomial(Binomial(protocol.users, protocol.other_one), 1 / _spread(protocol))
+    if protocol.name == "discrete-laplace":
+        return EmptyErrors.of_discrete_laplace(protocol.ratio)
+    return None
+
+
+@cache
+def held_counts(users: int) -> tuple[int, ...]:
+    """The counts of the ten categories that are held: hard for whoever hides small counts, and clear ones.
+
+    For each protocol with a threshold, the largest count that it hides in one round of five; it errs by that count.
+    All other users share six categories in the proportion of 6 to 1.
+    """
+    hard = [
+        _hardest(protocol, calibration, users)
+        for protocol in ("balcer-cheu", "stability")
+        for calibration in ("paper", "tight")
+    ]
+    left = users - sum(hard)
+    weights = list(range(_NUMBER_OF_LARGE, 0, -1))
+    large = [left * weight // sum(weights) for weight in weights]
+    large[0] += left - sum(large)
+    return (*large, *hard)
+
+
+def _hardest(name: str, calibration: str, users: int) -> int:
+    protocol = calibrated(name, users, 10, calibration)
+    assert protocol is not None  # noqa: S101
+    if name == "balcer-cheu":
+        noise = Binomial(users, protocol.noise.absence)
+        count = math.ceil(noise.mean)
+        while hidden_share(noise, count + 1) >= _HIDDEN:
+            count += 1
+        return count
+    laplace, count = DiscreteLaplace(protocol.ratio), protocol.threshold
+    while laplace.lower_tail(protocol.threshold - 1 - (count + 1)) >= _HIDDEN:
+        count += 1
+    return int(count)

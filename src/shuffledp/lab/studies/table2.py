@@ -1,0 +1,234 @@
+"""Table 2 of Balcer and Cheu (2020), measured: how many users pointer chasing and pointer jumping take, by model."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from shuffledp.errors import ConditionError
+from shuffledp.figures import Curve, Panel
+from shuffledp.lab.problems import (
+    Method,
+    PointerChasing,
+    PointerJumping,
+    central_rate,
+    direct_sample_size,
+    local_rate,
+    measure_sample_size,
+    measure_success,
+    paper_sample_size,
+    shuffled_rate,
+)
+from shuffledp.lab.studies.checks import Check, equals, likely
+from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure
+
+__all__ = ["STUDY"]
+
+_EPSILON, _DELTA = 1.0, 1e-6
+_SUCCESS = 0.99
+_CONFIDENCE = 0.95
+_PROTOCOLS = {"shuffled": "balcer-cheu", "central": "stability", "local": "unary"}
+_MOST_LOG_DOMAIN = 2e7
+"""Of the natural logarithm of the domain: beyond, the local protocol would need more users than there are people."""
+
+Problem = PointerChasing | PointerJumping
+
+
+def _measure(settings: Settings) -> Outcome:
+    lengths = settings.pick((3, 1000, 10**6), (3, 10, 100, 1000, 10**4, 10**5, 10**6))
+    heights = settings.pick((2, 6), (2, 3, 5, 8, 13, 21, 34))
+    problems: list[Problem] = [PointerChasing(2, length) for length in lengths]
+    problems += [PointerJumping(height**4, height) for height in heights]
+    cases = [
+        (problem, model)
+        for problem in problems
+        for model in _PROTOCOLS
+        if model != "local" or problem.log_domain_size <= _MOST_LOG_DOMAIN
+    ]
+    rows: list[dict[str, Any]] = []
+    checks: list[Check] = []
+    for problem, model in settings.steps(cases, [problem.support_size + 10 for problem, _ in cases]):
+        row, found = _case(problem, model, settings)
+        rows.append(row)
+        checks += found
+    checks += _same_for_all_lengths(rows)
+    return Outcome(_words(rows), {"": Table.of(rows)}, [_figure(rows)], checks)
+
+
+def _case(problem: Problem, model: str, settings: Settings) -> tuple[dict[str, Any], list[Check]]:
+    """The smallest number of users by theory and by search, and whether the theory's is enough."""
+    method = Method(epsilon=_EPSILON, delta=_DELTA, protocol=_PROTOCOLS[model])
+    trials = settings.pick(2000, 20_000)
+    proven = direct_sample_size(problem, method)
+    measured = measure_sample_size(
+        problem, method, trials=trials, confidence=_CONFIDENCE, precision=0.02, source=settings.source
+    )
+    where = f"{problem.words()}, {model} model, epsilon {_EPSILON:g}, delta {_DELTA:g}"
+    seen = measure_success(problem, method, proven, trials=trials, source=settings.source)
+    checks = [
+        likely(
+            f"success in 99 of 100 rounds with the proven {proven:,} users ({method.protocol})",
+            where,
+            successes=seen.successes,
+            rounds=seen.trials,
+            at_least=_SUCCESS,
+        ),
+    ]
+    row = {
+        "problem": "PC(2, l)" if isinstance(problem, PointerChasing) else "MPJ(h^4, h)",
+        "parameter": problem.length if isinstance(problem, PointerChasing) else problem.height,
+        "model": model,
+        "protocol": method.protocol,
+        "domain_ln": problem.log_domain_size,
+        "users": measured.users,
+        "users_low": measured.low,
+        "users_high": measured.high,
+        "proven": proven,
+        "rate": _rate(problem, model),
+    }
+    if model == "shuffled":
+        paper = paper_sample_size(problem.support_size, _EPSILON, _DELTA)
+        row["paper"] = paper.users
+        method = Method(epsilon=_EPSILON, delta=_DELTA, calibration="paper", rule="paper")
+        seen = measure_success(problem, method, paper.users, trials=trials, source=settings.source)
+        checks.append(
+            likely(
+                f"Claim 14, success with {paper.users:,} users and the paper's noise",
+                where,
+                successes=seen.successes,
+                rounds=seen.trials,
+                at_least=_SUCCESS,
+            )
+        )
+    return row, checks
+
+
+def _rate(problem: Problem, model: str) -> float | None:
+    """The formula of Table 2, with constant 1; None where it has none."""
+    if model == "shuffled":
+        return shuffled_rate(problem, _EPSILON, _DELTA)
+    if model == "central":
+        return central_rate(problem, _EPSILON, _DELTA)
+    try:
+        return local_rate(problem, _EPSILON)
+    except ConditionError:
+        return None
+
+
+def _same_for_all_lengths(rows: list[dict[str, Any]]) -> list[Check]:
+    """In the shuffled and the central model pointer chasing takes as many users for every length."""
+    checks = []
+    for model in ("shuffled", "central"):
+        chosen = [row for row in rows if row["problem"] == "PC(2, l)" and row["model"] == model]
+        proven = [row["proven"] for row in chosen]
+        where = f"l from {chosen[0]['parameter']:,} to {chosen[-1]['parameter']:,}"
+        checks.append(equals(f"PC(2, l) is independent of l in the {model} model", where, max(proven), min(proven)))
+    return checks
+
+
+def _words(rows: list[dict[str, Any]]) -> list[str]:
+    chasing = {row["model"]: row for row in rows if row["problem"] == "PC(2, l)"}
+    jumping = {row["model"]: row for row in rows if row["problem"] == "MPJ(h^4, h)" and row["model"] != "local"}
+    longest, highest = chasing["shuffled"], jumping["shuffled"]
+    local = chasing["local"]
+    digits = local["domain_ln"] / math.log(10)
+    return [
+        "For each problem the fewest users that succeed in 99 of 100 rounds were searched for, with a stated "
+        "confidence; `balcer-cheu` in the shuffled model, `stability` in the central one, `unary` in the local one, "
+        f"all with tight noise at epsilon = {_EPSILON:g}, delta = {_DELTA:g}.",
+        f"Pointer chasing takes about {longest['users']:,} users in the shuffled model ({longest['proven']:,} proven, "
+        f"{longest['paper']:,} by the constants of the paper's proof) and {chasing['central']['users']:,} in the "
+        f"central one, whatever the length. In the local model the histogram route takes {local['users']:,} users for "
+        f"length {local['parameter']:,}, where the domain has 10^{digits:,.0f} items; nothing in the local model can "
+        f"take fewer than a constant times {local['rate']:,.0f}.",
+        f"Pointer jumping with h = {highest['parameter']} takes about {highest['users']:,} users in the shuffled model "
+        f"and {jumping['central']['users']:,} in the central one.",
+        "Domains are never listed. Items that nobody holds are reported as exactly 0 by the shuffled and central "
+        "protocols; in the local one the largest of their estimates is drawn by its order statistic.",
+    ]
+
+
+def _figure(rows: list[dict[str, Any]]) -> Figure:
+    panels = []
+    for problem, title in (
+        ("PC(2, l)", "pointer chasing PC(2, l), against l"),
+        ("MPJ(h^4, h)", "pointer jumping MPJ(h^4, h), against h"),
+    ):
+        chosen = [row for row in rows if row["problem"] == problem]
+        curves = []
+        for model in ("local", "shuffled", "central"):
+            mine = [row for row in chosen if row["model"] == model]
+            name = {"local": "local, this route", "shuffled": "shuffled", "central": "central"}[model]
+            curves.append(
+                Curve(
+                    name,
+                    [(row["parameter"], row["users"]) for row in mine],
+                    spread=[(row["users_low"], row["users_high"]) for row in mine],
+                    group=model,
+                )
+            )
+        shuffled = [row for row in chosen if row["model"] == "shuffled"]
+        curves.append(
+            Curve(
+                "shuffled, Claim 14's constants",
+                [(row["parameter"], row["paper"]) for row in shuffled],
+                "formula",
+                group="shuffled",
+            )
+        )
+        curves.append(Curve("local lower bound", _lower_bound(problem, shuffled), "formula", group="local"))
+        panels.append(Panel(title, curves))
+    return curve_figure(
+        "Users needed for pointer chasing against the length, and for pointer jumping against the height: flat or "
+        "slowly growing lines in the shuffled and central models, steep ones in the local model.",
+        panels_shown=panels,
+        title="Table 2, measured: users that succeed in 99 of 100 rounds",
+        x_title="l or h",
+        y_title="users",
+        caption=[
+            f"epsilon = {_EPSILON:g}, delta = {_DELTA:g}, tight noise. Dots: found by search, bars: 95 % intervals.",
+            "Dashed: Claim 14 with explicit constants; the local lower bounds with constant 1, which the papers leave "
+            "open.",
+        ],
+    )
+
+
+def _lower_bound(problem: str, rows: list[dict[str, Any]]) -> list[tuple[float, float]]:
+    """The local row of Table 2, at every parameter that was measured."""
+    points = []
+    for row in rows:
+        size = row["parameter"]
+        try:
+            bound = local_rate(PointerChasing(2, size) if problem == "PC(2, l)" else PointerJumping(size**4, size), 1.0)
+        except ConditionError:
+            continue
+        points.append((size, bound))
+    return points
+
+
+STUDY = Study(
+    name="table2",
+    title="Table 2: pointer chasing and pointer jumping in three models",
+    source="Balcer and Cheu (2020), Separating Local & Shuffled Differential Privacy via Histograms, Table 2, Claim 14",
+    claimed=[
+        "Pointer chasing PC(k, l): every user holds one of two permutations of l numbers; follow them in turn, up to "
+        "the k-th number. Pointer jumping MPJ(s, h): every user holds the labels of one of h levels of a tree with s "
+        "children at each node; follow the labels from the root to a leaf. How many users does it take to answer "
+        "rightly with probability 99/100?",
+        "Local model: a constant times l / e^epsilon at least for k = 2, and h³ / (epsilon² log h) for s = h⁴, even "
+        "if the analyzer may ask one user after the other.",
+        "Shuffled model: O(log(1 / delta) / epsilon²), whatever k and l are, and O(h log h log(1 / delta) / epsilon²).",
+        "Central model: the same with 1 / epsilon instead of 1 / epsilon².",
+    ],
+    reading=[
+        "Left, the lines of the shuffled and the central model are flat: the length of the permutations does not "
+        "matter. The dots of the local model belong to one way to solve the problem there, by a histogram over all "
+        "pairs; the dashed line of the same colour is what no way can beat, up to a constant that the paper leaves "
+        "open.",
+        "Where the permutations are short, the local model needs few users too: it hides every answer by itself, "
+        "while a crowd has to reach a least size before it hides anybody.",
+        "Right, with h = 4 and more the domain has more items than the local route could ever tell apart, so that "
+        "only its lower bound is drawn.",
+    ],
+    measure=_measure,
+)

@@ -1,0 +1,242 @@
+"""Sums at almost central error, with hardly more than one message if users are very many.
+
+Ghazi, Kumar, Manurangsi, Pagh and Sinha (2021). A number is rounded at random to a level x of 0 .. k and sent as the
+message x + 1. Beside it, all users together send geometrically many "+1" and "-1", whose difference is the noise of the
+sum, and for each *atom*, a few numbers that add up to 0, negative binomially many copies: these hide which numbers were
+sent, and cancel in the sum. Every user draws its share of each, so that the number of a user's messages does not
+depend on the value. The paper leaves out the message of the value 0; here everybody sends one. Patents may
+apply (US 12,072,987 B1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Interval
+from shuffledp.errors import ParameterError
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.almost_central import AlmostCentralLaw, almost_central_noise, expected_noise_messages
+from shuffledp.privacy.capping import Share, chance_of_more
+from shuffledp.privacy.discrete_laplace import decay_of
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.kinds import SumProtocol
+from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.sum.levels import (
+    RoundedNoise,
+    check_levels,
+    level_law,
+    levels_for,
+    rounding_variance,
+    to_levels,
+    worst_rounding_variance,
+)
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, negative_binomial, scattered_negative_binomial
+from shuffledp.randomness.logarithmic import LEAST_COMPLEMENT_BITS
+
+__all__ = ["AlmostCentralSum"]
+
+_MOST_LEVELS = 1000  # the accounting of more takes long
+_LEFT_OUT = 1e-5
+_TOO_RARE = 1e-7  # to be listed
+_TABLE_ENTRIES = 1 << 10  # of the tables from which the copies of one atom are drawn
+_MOST_LISTED = 4
+
+Part = tuple[tuple[int, ...], Fraction, Dyadic]
+"""Messages that are sent together, and shape and ratio of the number of their copies over all honest users."""
+
+
+@dataclass(frozen=True)
+class AlmostCentralSum(SumProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "almost-central"
+    calibrations: ClassVar[tuple[str, ...]] = ("tight",)
+
+    terms: Terms
+    noise: AlmostCentralLaw
+    """How many levels there are, and the noise of all honest users."""
+    domain: Interval
+
+    def __post_init__(self) -> None:
+        check_levels(self.levels, users=self.terms.users)
+        if not _can_be_drawn(self.noise):
+            raise ParameterError(
+                f"With {self.levels:,} levels the noise at epsilon = {self.terms.epsilon:g} has shares too long to "
+                "draw; use fewer levels.",
+                levels=self.levels,
+            )
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain: Interval,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+        levels: int | None = None,
+        split: float = 0.9,
+    ) -> Self:
+        """The fewest messages that meet the target; ``split`` is the part of epsilon for the noise of the sum.
+
+        By default there are epsilon sqrt(users) levels, but not more than 1000, nor more than can be drawn.
+        """
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        if calibration == "paper":
+            raise ParameterError(
+                "The paper's constants for almost-central are not offered: they need hundreds of times as many "
+                "messages; use the tight calibration.",
+                calibration=calibration,
+            )
+        if levels is not None:
+            return cls(terms, almost_central_noise(levels, epsilon, delta, split), domain)
+        most = min(math.ceil(epsilon * math.sqrt(users)), _MOST_LEVELS)
+        while True:
+            levels = levels_for(domain, fewest=most, most=most)
+            noise = almost_central_noise(levels, epsilon, delta, split)
+            if _can_be_drawn(noise) or most < 2:
+                return cls(terms, noise, domain)
+            most = most * 2 // 3
+
+    @property
+    def levels(self) -> int:
+        """Numbers are rounded at random to one of levels + 1 points."""
+        return self.noise.levels
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """Recomputed from the noise that is really sampled."""
+        theorem = "certified numerically: composition of the atoms' privacy losses (after Ghazi et al. 2021)"
+        return self.terms.guarantee(self.noise, theorem=theorem)
+
+    @property
+    def cost(self) -> Cost:
+        """The real message, and a user's share of all others."""
+        noise = expected_noise_messages(self.noise) / self.terms.honest_users
+        return Cost(1 + noise, None, self.message_format.bits)
+
+    @property
+    def draws_per_report(self) -> float:
+        """The messages, and a table for each atom."""
+        return super().draws_per_report + _TABLE_ENTRIES * len(self._parts)
+
+    def chance_of_more_messages(self, most: int) -> float:
+        """Upper bound on the probability that a report holds more than ``most`` messages."""
+        honest = self.terms.honest_users
+        shares = [Share(float(shape) / honest, float(ratio), len(members)) for members, shape, ratio in self._parts]
+        return chance_of_more(shares, most - 1)
+
+    @cached_property
+    def _parts(self) -> tuple[Part, ...]:
+        """All that is sent as noise."""
+        staying = [((sign,), Fraction(1), self.noise.ratio) for sign in (1, -1)]
+        atoms = [(atom.members, shape, ratio) for atom, shape, ratio in self.noise.flooding]
+        return (*staying, *atoms)
+
+    @cached_property
+    def _lowest(self) -> int:
+        """The least number that is sent."""
+        return min(min(members) for members, _, _ in self._parts)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """A number from the lowest on up to levels + 1, counted from the lowest."""
+        return MessageFormat((self.levels + 2 - self._lowest,))
+
+    def report_law(self, value: float) -> Law:
+        """The real message with every number of copies of each part, but for a tail."""
+        if self.levels > _MOST_LISTED:
+            raise ParameterError(f"{self.levels:,} levels are too many to list; at most {_MOST_LISTED}.")
+        kinds = self.message_format.codes
+        law: dict[tuple[int, ...], float] = {}
+        for level, share in level_law(value, self.levels, self.domain).items():
+            sent = [0] * kinds
+            sent[level + 1 - self._lowest] = 1
+            law[tuple(sent)] = float(share)
+        for members, shape, ratio in self._parts:
+            added = np.zeros(kinds, dtype=np.int64)
+            np.add.at(added, np.array(members) - self._lowest, 1)
+            more: dict[tuple[int, ...], float] = {}
+            for copies, mass in _copies_law(float(shape) / self.terms.honest_users, ratio, len(self._parts)):
+                for sent_before, before in law.items():
+                    both = tuple((np.array(sent_before) + copies * added).tolist())
+                    more[both] = more.get(both, 0.0) + before * mass
+            law = {both: mass for both, mass in more.items() if mass > _TOO_RARE}
+        return law
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once: the few who send copies of a part are drawn at random."""
+        owned = to_levels(values, self.levels, self.domain, source)
+        senders, sent = [np.arange(len(owned))], [owned + 1]
+        for members, shape, ratio in self._parts:
+            hit, copies = scattered_negative_binomial(shape / self.terms.honest_users, ratio, len(owned), source)
+            for member in members:
+                senders.append(np.repeat(hit, copies))
+                sent.append(np.full(len(senders[-1]), member, dtype=np.int64))
+        sender = np.concatenate(senders)
+        codes = (np.concatenate(sent) - self._lowest).astype(self.message_format.dtype)
+        order = np.argsort(sender, kind="stable")
+        offsets = np.append(0, np.cumsum(np.bincount(sender, minlength=len(owned)))).astype(np.int64)
+        return Messages(codes[order], len(owned), offsets, source.secure)
+
+    def sample_tally(self, values: NDArray[np.float64], *, source: RandomSource = SYSTEM) -> Tally:
+        """All copies of each part at once."""
+        owned = to_levels(values, self.levels, self.domain, source)
+        counts = np.bincount(owned + 1 - self._lowest, minlength=self.message_format.codes).astype(np.int64)
+        if len(owned):
+            for members, shape, ratio in self._parts:
+                whole = shape * len(owned) / self.terms.honest_users
+                np.add.at(counts, np.array(members) - self._lowest, negative_binomial(whole, ratio, 1, source)[0])
+        return Tally(counts, len(owned), source.secure)
+
+    def check_tally(self, tally: Tally) -> None:
+        """A count of each number."""
+        if len(tally.counts) != self.message_format.codes:
+            raise ParameterError(f"A tally counts {self.message_format.codes:,} numbers, not {len(tally.counts):,}.")
+
+    def observed(self, tally: Tally) -> NDArray[Any]:
+        """The sum of all numbers, less the one that everybody adds to their level."""
+        numbers = np.arange(len(tally.counts)) + self._lowest
+        return np.array([int(tally.counts @ numbers) - tally.users])
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """The sum in units of a level."""
+        rounded = users if worst_rounding_variance(users, self.levels, self.domain) else 0
+        return LinearAnalysis(offset=0.0, slope=self.levels, error=self._error(users, rounded), largest=users)
+
+    def _error(self, users: int, rounded: int) -> RoundedNoise:
+        shape = users / self.terms.honest_users
+        return RoundedNoise(decay_of(self.noise.ratio), self.levels, rounded, shape=shape)
+
+    def variance(self, values: NDArray[np.float64]) -> float:
+        """The noise of all who take part, and the rounding of these numbers; the atoms cancel."""
+        return self._error(len(values), 0).noise_variance() + rounding_variance(values, self.levels, self.domain)
+
+
+def _can_be_drawn(noise: AlmostCentralLaw) -> bool:
+    """Whether the sampler takes every ratio of the noise."""
+    ratios = [noise.ratio, *(ratio for _, _, ratio in noise.flooding)]
+    return all(ratio.complement.fraction >= Fraction(1, 1 << LEAST_COMPLEMENT_BITS) for ratio in ratios)
+
+
+def _copies_law(shape: float, ratio: Dyadic, parts: int) -> Iterator[tuple[int, float]]:
+    """The law NB(shape, ratio), but for a tail such that all parts together leave out what they may."""
+    mass, rest, copies = float(ratio.complement) ** shape, 1.0, 0
+    while rest > _LEFT_OUT / parts:
+        yield copies, mass
+        rest -= mass
+        mass *= float(ratio) * (copies + shape) / (copies + 1)
+        copies += 1

@@ -1,0 +1,179 @@
+"""Sums of bits that are flipped at random: Cheu, Smith, Ullman, Zeber and Zhilyaev (2019), Algorithms 5 and 6.
+
+A number is rounded at random to a level j of r, and written as r bits of which j are ones. Each bit is flipped with
+probability f and sent on its own, without a label, so that the analyzer sees only how many ones there are. More
+bits round less and need more noise each, but less in all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Interval
+from shuffledp.errors import ParameterError
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.flipped_bits import FlippedSum, least_sum_flip, paper_sum_flip
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.kinds import SumProtocol
+from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.sum.levels import AffineReports, check_levels, level_law, levels_for, to_levels
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial
+
+__all__ = ["CheuSum"]
+
+_CHUNK_BITS = 1 << 22
+_MOST_LISTED = 64
+_MOST_BITS = 1 << 20
+
+
+@dataclass(frozen=True)
+class CheuSum(SumProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "cheu"
+
+    terms: Terms
+    bits: int
+    """How many bits a user sends."""
+    flip: Dyadic
+    """The probability with which each is flipped."""
+    domain: Interval
+
+    def __post_init__(self) -> None:
+        check_levels(self.bits, users=self.terms.users)
+        if self.bits > _MOST_BITS:
+            raise ParameterError(f"A user sends at most {_MOST_BITS:,} bits, not {self.bits:,}.", bits=self.bits)
+        if not 0 < 2 * self.flip.fraction < 1:
+            raise ParameterError(f"Bits are flipped with a probability between 0 and 1/2, not {self.flip}.")
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain: Interval,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+        bits: int | None = None,
+    ) -> Self:
+        """The least flips that meet the target, or the paper's; ``bits`` is ceil(epsilon sqrt(users)) by default."""
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        if bits is None:
+            bits = _usual_bits(users, epsilon, domain)
+        least = paper_sum_flip if calibration == "paper" else least_sum_flip
+        return cls(terms, bits, least(terms.honest_users, check_levels(bits, users=users), epsilon, delta), domain)
+
+    @classmethod
+    def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
+        """A quarter of the bits, at an error a tenth larger."""
+        usual = _usual_bits(settings["users"], settings["epsilon"], settings["domain"])
+        return [{"bits": -(-usual // 4)}] if usual > 1 else []
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """Recomputed from the flips that are really sampled."""
+        law = FlippedSum(self.terms.honest_users, self.flip, self.bits)
+        theorem = "exact divergence of the flipped bits, bounded over all data sets"
+        return self.terms.guarantee(law, theorem=theorem, local_epsilon=law.local_epsilon)
+
+    @property
+    def cost(self) -> Cost:
+        """The bits, each on its own."""
+        return Cost(float(self.bits), self.bits, 1)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """A bit."""
+        return MessageFormat((2,))
+
+    def report_law(self, value: float) -> Law:
+        """How many zeros and ones: the ones that stay and the zeros that become ones."""
+        if self.bits > _MOST_LISTED:
+            raise ParameterError(f"{self.bits:,} bits are too many to list; at most {_MOST_LISTED}.")
+        law: dict[tuple[int, ...], Fraction] = {}
+        for level, share in level_law(value, self.bits, self.domain).items():
+            stay = _binomial_law(level, self.flip.complement.fraction)
+            turn = _binomial_law(self.bits - level, self.flip.fraction)
+            for kept, first in enumerate(stay):
+                for turned, second in enumerate(turn):
+                    ones = kept + turned
+                    key = (self.bits - ones, ones)
+                    law[key] = law.get(key, Fraction(0)) + share * first * second
+        return law
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once."""
+        owned = to_levels(values, self.bits, self.domain, source)
+        sent = np.empty((len(owned), self.bits), dtype=np.uint8)
+        places = np.arange(self.bits)
+        chunk = max(1, _CHUNK_BITS // self.bits)
+        for start in range(0, len(owned), chunk):
+            part = owned[start : start + chunk]
+            flips = bernoulli(self.flip, len(part) * self.bits, source).reshape(len(part), self.bits)
+            np.not_equal(places < part[:, None], flips, out=sent[start : start + chunk], casting="unsafe")
+        offsets = self.bits * np.arange(len(owned) + 1, dtype=np.int64)
+        return Messages(sent.reshape(-1), len(owned), offsets, source.secure)
+
+    def sample_tally(self, values: NDArray[np.float64], *, source: RandomSource = SYSTEM) -> Tally:
+        """All bits at once: only their number matters."""
+        ones = int(to_levels(values, self.bits, self.domain, source).sum())
+        total = len(values) * self.bits
+        kept = int(binomial(ones, self.flip.complement, 1, source)[0])
+        turned = int(binomial(total - ones, self.flip, 1, source)[0])
+        counts = np.array([total - kept - turned, kept + turned], dtype=np.int64)
+        return Tally(counts, len(values), source.secure)
+
+    def check_tally(self, tally: Tally) -> None:
+        """Every user sends all bits."""
+        if len(tally.counts) != 2 or int(tally.counts.sum()) != tally.users * self.bits:
+            raise ParameterError(
+                f"{tally.users:,} users send {tally.users * self.bits:,} bits, not {int(tally.counts.sum()):,}."
+            )
+
+    def observed(self, tally: Tally) -> NDArray[Any]:
+        """The number of ones."""
+        return tally.counts[1:]
+
+    @cached_property
+    def _reports(self) -> AffineReports:
+        """The flips have the same variance at all levels. Bits are independent, so that each is a term of its own."""
+        f = float(self.flip)
+        return AffineReports(
+            start=self.bits * f,
+            slope=1 - 2 * f,
+            variances=np.full(self.bits + 1, self.bits * f * (1 - f)),
+            largest_term=1.0,
+            domain=self.domain,
+        )
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """Linear in the number of ones."""
+        return self._reports.analysis(users)
+
+    def variance(self, values: NDArray[np.float64]) -> float:
+        """The flips, and the rounding of these numbers."""
+        return self._reports.variance(values)
+
+
+def _usual_bits(users: int, epsilon: float, domain: Interval) -> int:
+    """So many bits that rounding adds less than unavoidable noise; whole numbers need no more than their steps."""
+    fewest = min(math.ceil(epsilon * math.sqrt(users)), _MOST_BITS)
+    return levels_for(domain, fewest=fewest, most=fewest)
+
+
+def _binomial_law(trials: int, probability: Fraction) -> list[Fraction]:
+    other = 1 - probability
+    return [math.comb(trials, k) * probability**k * other ** (trials - k) for k in range(trials + 1)]

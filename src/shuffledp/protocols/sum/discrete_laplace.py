@@ -1,0 +1,87 @@
+"""The central model's sum: numbers as levels, and discrete Laplace noise on their sum.
+
+Ghosh, Roughgarden and Sundararajan (2009) for whole numbers; other numbers are first rounded at random to so many
+levels that the rounding is lost in the noise. The randomness is whole numbers throughout, so
+that nothing can be read from the last digits of a float (Mironov 2012).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Self
+
+from shuffledp.domain import Interval
+from shuffledp.errors import ParameterError
+from shuffledp.model import Tally
+from shuffledp.privacy.discrete_laplace import DiscreteLaplaceLaw, decay_of, least_ratio
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.sum.levels import CentralLevels, check_levels, levels_for
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
+
+__all__ = ["DiscreteLaplaceSum"]
+
+_ROUNDING_SHARE = 10  # rounding adds about a thousandth to the variance
+_LEAST_DECAY = 1e-6  # nearer to 1 than this the noise takes long to draw
+
+
+@dataclass(frozen=True)
+class DiscreteLaplaceSum(CentralLevels):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "discrete-laplace"
+    model: ClassVar[str] = "central"
+    calibrations: ClassVar[tuple[str, ...]] = ("tight",)
+
+    terms: Terms
+    levels: int
+    """Numbers are rounded to one of levels + 1 points."""
+    ratio: Dyadic
+    """The noise x has a probability proportional to ratio^|x|."""
+    domain: Interval
+
+    def __post_init__(self) -> None:
+        check_levels(self.levels, users=self.terms.users)
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain: Interval,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+        levels: int | None = None,
+    ) -> Self:
+        """The least noise that is epsilon-private; delta is not needed."""
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        if levels is None:
+            most = epsilon / _LEAST_DECAY
+            enough = min(_ROUNDING_SHARE * epsilon * math.sqrt(users), max(1.0, most))
+            levels = levels_for(domain, fewest=enough, most=most)
+        check_levels(levels, users=users)
+        return cls(terms.pure(), levels, least_ratio(epsilon, sensitivity=levels), domain)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """Pure privacy of the released sum, which one user moves by all levels at most."""
+        law = DiscreteLaplaceLaw(self.ratio, sensitivity=self.levels)
+        return self.terms.guarantee(law, theorem="exact divergence of the noise", trust="central")
+
+    @property
+    def decay(self) -> float:
+        """Of the noise, per level."""
+        return decay_of(self.ratio)
+
+    def release(self, tally: Tally, *, source: RandomSource = SYSTEM) -> Tally:
+        """The sum with noise."""
+        if tally.released:
+            raise ParameterError("This tally is released already; noise is added once.")
+        noise = discrete_laplace(self.ratio, 1, source)
+        return Tally(tally.counts + noise, tally.users, tally.secure and source.secure, released=True)

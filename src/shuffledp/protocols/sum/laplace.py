@@ -1,0 +1,132 @@
+"""The central model's sum with Laplace noise: Dwork, McSherry, Nissim and Smith (2006), drawn by OpenDP.
+
+Numbers are fixed-point: rounded at random to a multiple of 2^-bits of the interval, so finely that nothing is
+lost. Their sum is a whole number, and OpenDP adds Laplace noise on the same grid
+with whole numbers only (Canonne, Kamath and Steinke 2020), so that nothing can be read from the last digits.
+OpenDP's own privacy map is checked before every release. It draws from the operating system and takes no seed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from shuffledp.domain import Interval
+from shuffledp.errors import InfeasibleError, MissingPackageError, ParameterError
+from shuffledp.model import Tally
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.privacy.pure import PureLaw
+from shuffledp.protocols.sum.levels import CentralLevels, check_levels
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, RandomSource
+
+__all__ = ["LaplaceSum"]
+
+_MOST_BITS = 39
+_SUM_BITS = 61
+_NOISE_BITS = 55  # noise beyond 2^62, where OpenDP would cut it, has a probability below e^-120
+
+
+@dataclass(frozen=True)
+class LaplaceSum(CentralLevels):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "laplace"
+    model: ClassVar[str] = "central"
+    calibrations: ClassVar[tuple[str, ...]] = ("tight",)
+
+    terms: Terms
+    levels: int
+    """The interval is divided into so many steps, a power of two unless chosen otherwise."""
+    scale: int
+    """The noise x, in steps, has a probability proportional to e^(-|x| / scale)."""
+    domain: Interval
+
+    def __post_init__(self) -> None:
+        check_levels(self.levels, users=self.terms.users)
+        if not 1 <= self.scale <= 1 << _NOISE_BITS:
+            raise ParameterError(f"The scale {self.scale} must lie between 1 and 2^{_NOISE_BITS}.", scale=self.scale)
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain: Interval,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+        levels: int | None = None,
+    ) -> Self:
+        """The least noise that is epsilon-private; delta is not needed."""
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        if levels is None:
+            room = math.floor(_NOISE_BITS - 1 + math.log2(epsilon))
+            levels = 1 << max(0, min(_MOST_BITS, _SUM_BITS - users.bit_length(), room))
+        check_levels(levels, users=users)
+        scale = math.ceil(levels / Fraction(epsilon))
+        if scale > 1 << _NOISE_BITS:
+            raise InfeasibleError(
+                f"epsilon = {epsilon:g} with {levels:,} levels needs noise beyond 64-bit numbers; "
+                "use a larger epsilon or fewer levels.",
+                epsilon=epsilon,
+            )
+        while max(_epsilon_above(levels, scale), _measurement(scale).map(levels)) > epsilon:
+            scale += 1
+        return cls(terms.pure(), levels, scale, domain)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """Pure privacy of the released sum, which one user moves by all levels at most."""
+        law = PureLaw(_epsilon_above(self.levels, self.scale))
+        return self.terms.guarantee(law, theorem="Dwork, McSherry, Nissim and Smith 2006, Theorem 1", trust="central")
+
+    @property
+    def decay(self) -> float:
+        """Of the noise, per level."""
+        return 1 / self.scale
+
+    def release(self, tally: Tally, *, source: RandomSource = SYSTEM) -> Tally:
+        """The sum with OpenDP's noise."""
+        if not source.secure:
+            raise ParameterError(
+                "OpenDP draws its noise from the operating system and takes no seed; "
+                "use the protocol discrete-laplace for a seeded run."
+            )
+        if tally.released:
+            raise ParameterError("This tally is released already; noise is added once.")
+        self.check_tally(tally)
+        measurement = _measurement(self.scale)
+        if measurement.map(self.levels) > self.terms.epsilon:
+            raise ParameterError(
+                f"OpenDP's map gives epsilon = {measurement.map(self.levels)!r}, more than {self.terms.epsilon!r}."
+            )
+        noisy = np.array([measurement(int(tally.counts[0]))], dtype=np.int64)
+        return Tally(noisy, tally.users, tally.secure, released=True)
+
+
+def _epsilon_above(levels: int, scale: int) -> float:
+    """levels / scale, rounded up."""
+    quotient = levels / scale
+    return quotient if Fraction(quotient) >= Fraction(levels, scale) else math.nextafter(quotient, math.inf)
+
+
+@lru_cache(maxsize=16)
+def _measurement(scale: int) -> Any:
+    """OpenDP's Laplace mechanism on whole numbers."""
+    try:
+        import opendp.prelude as dp
+    except ImportError:
+        raise MissingPackageError(
+            "The protocol laplace needs OpenDP: pip install 'shuffledp[opendp]'; discrete-laplace does without."
+        ) from None
+    dp.enable_features("contrib")
+    return dp.m.make_laplace(dp.atom_domain(T="i64"), dp.absolute_distance(T="i64"), float(scale))

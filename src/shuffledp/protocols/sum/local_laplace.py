@@ -1,0 +1,165 @@
+"""Laplace noise added by each user: the local model's simplest sum (Dwork, McSherry, Nissim and Smith 2006).
+
+A number is rounded at random to a level 0 .. k, discrete Laplace noise with ratio e^(-epsilon / k) is added, and
+the result is cut to -M .. k + M so that it fits into a message. Cutting is done to what is private
+already, and M is so large that it never happens in practice.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Interval
+from shuffledp.errors import ParameterError
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceLaw, decay_of, least_ratio
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.kinds import SumProtocol, one_message_each
+from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.sum.levels import (
+    AffineReports,
+    check_levels,
+    level_law,
+    levels_for,
+    one_message_law,
+    sum_of_messages,
+    to_levels,
+)
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
+
+__all__ = ["LocalLaplaceSum"]
+
+_ENOUGH_LEVELS = 16  # for each unit of epsilon: rounding adds less than a thousandth to the variance
+_MOST_WHOLE_LEVELS = 1 << 12
+_MOST_LEVELS = 1 << 20
+_CUT_EXPONENT = 36  # e^-36 < 1e-15
+
+
+@dataclass(frozen=True)
+class LocalLaplaceSum(SumProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "local-laplace"
+    model: ClassVar[str] = "local"
+    calibrations: ClassVar[tuple[str, ...]] = ("tight",)
+
+    terms: Terms
+    levels: int
+    """Numbers are rounded at random to one of levels + 1 points."""
+    ratio: Dyadic
+    """The noise x has a probability proportional to ratio^|x|."""
+    margin: int
+    """Answers further than this outside 0 .. levels are moved to the nearest that is not."""
+    domain: Interval
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.levels <= _MOST_LEVELS or not 0 <= self.margin < 1 << 62:
+            raise ParameterError(
+                f"There must be 1 to {_MOST_LEVELS:,} levels and a margin of 0 or more below 2^62, "
+                f"not {self.levels:,} and {self.margin:,}.",
+                levels=self.levels,
+                margin=self.margin,
+            )
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain: Interval,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+        levels: int | None = None,
+    ) -> Self:
+        """Epsilon-private for each user alone; delta is not needed."""
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        if levels is None:
+            levels = levels_for(domain, fewest=max(_ENOUGH_LEVELS, _ENOUGH_LEVELS * epsilon), most=_MOST_WHOLE_LEVELS)
+        ratio = least_ratio(epsilon, sensitivity=check_levels(levels))
+        return cls(terms.pure(), levels, ratio, math.ceil(_CUT_EXPONENT / decay_of(ratio)), domain)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """Pure local privacy; the ends of the interval are the easiest to tell apart."""
+        law = DiscreteLaplaceLaw(self.ratio, sensitivity=self.levels)
+        return self.terms.local_guarantee(law.pure_epsilon, theorem="exact ratio")
+
+    @property
+    def draws_per_report(self) -> float:
+        """The expected size of two geometric numbers, whose difference is the noise."""
+        return 2 / float(self.ratio.complement)
+
+    @property
+    def cost(self) -> Cost:
+        """One noisy level."""
+        return Cost(1.0, 1, self.message_format.bits)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """A noisy level, counted from the lowest possible one."""
+        return MessageFormat((self.levels + 2 * self.margin + 1,))
+
+    def report_law(self, value: float) -> Law:
+        """The rounded level with its noise; all that lies beyond the margins is at them."""
+        last = self.levels + 2 * self.margin
+        law = [Fraction(0)] * (min(last, 1024) + 1)
+        for level, share in level_law(value, self.levels, self.domain).items():
+            centre = level + self.margin
+            for answer in range(len(law)):
+                law[answer] += share * self._noise(answer - centre, cut=answer in (0, last))
+        return one_message_law(law)
+
+    def _noise(self, x: int, *, cut: bool) -> Fraction:
+        """The probability of the noise x, or of x and all beyond it."""
+        ratio = self.ratio.fraction
+        beyond = ratio ** abs(x) / (1 + ratio)
+        if cut:
+            return beyond if x else 1 / (1 + ratio)
+        return (1 - ratio) * beyond
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once."""
+        owned = to_levels(values, self.levels, self.domain, source)
+        noisy = owned + discrete_laplace(self.ratio, len(owned), source) + self.margin
+        cut = np.clip(noisy, 0, self.levels + 2 * self.margin)
+        return one_message_each(cut.astype(self.message_format.dtype), source)
+
+    def tally(self, messages: Messages) -> Tally:
+        """The sum of the noisy levels."""
+        return sum_of_messages(self.message_format, messages)
+
+    @cached_property
+    def _reports(self) -> AffineReports:
+        """The noise is the same at all levels.
+
+        E|X|^3 / E[X^2] = (1 + 4 a + a^2) / (1 - a^2), and 1/decay + 1/3 is a constant for Bernstein's inequality.
+        """
+        a = float(self.ratio)
+        return AffineReports(
+            start=self.margin,
+            slope=1.0,
+            variances=np.full(self.levels + 1, DiscreteLaplace(self.ratio).variance),
+            largest_term=(1 + 4 * a + a * a) / (1 + a) / float(self.ratio.complement),
+            domain=self.domain,
+            heaviest_tail=1 / decay_of(self.ratio) + 1 / 3,
+        )
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """Linear in the sum of the noisy levels."""
+        return self._reports.analysis(users)
+
+    def variance(self, values: NDArray[np.float64]) -> float:
+        """The noise, and the rounding of these numbers."""
+        return self._reports.variance(values)

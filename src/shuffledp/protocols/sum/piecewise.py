@@ -1,0 +1,196 @@
+"""The piecewise mechanism of Wang, Xiao, Yang, Zhao, Hui, Shin, Shin and Yu (2019), on a grid.
+
+A number at level j is answered by a whole number below K = w + k s: with probability 1 - ``outside`` a uniform one
+of the w from j s on, its window, else a uniform one of the others. The expected answer is affine in j, so that the
+estimate has no bias at all, and every answer has one of two probabilities, whose ratio is the privacy.
+On a fine grid this is the paper's mechanism, window C - 1 of 2 C with C = (h + 1)/(h - 1) and h = e^(epsilon/2).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Interval
+from shuffledp.errors import ParameterError
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.privacy.pure import log_ratio_above
+from shuffledp.protocols.kinds import SumProtocol, one_message_each
+from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.sum.levels import (
+    AffineReports,
+    check_levels,
+    level_law,
+    one_message_law,
+    sum_of_messages,
+    to_levels,
+)
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, integers
+
+__all__ = ["PiecewiseSum"]
+
+_LEAST_GRID = 1 << 12
+_MOST_GRID = 1 << 20
+_FINE_WINDOW = 64  # a window of fewer points is coarse
+
+
+@dataclass(frozen=True)
+class PiecewiseSum(SumProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "piecewise"
+    model: ClassVar[str] = "local"
+    calibrations: ClassVar[tuple[str, ...]] = ("tight",)
+
+    terms: Terms
+    levels: int
+    """Numbers are rounded at random to one of levels + 1 points."""
+    step: int
+    """By how many answers the windows of two neighbouring levels are apart."""
+    window: int
+    """How many answers a window has."""
+    outside: Dyadic
+    """The probability of an answer outside one's window."""
+    domain: Interval
+
+    def __post_init__(self) -> None:
+        check_levels(self.levels)
+        if self.step < 1 or self.window < 1 or self.answers > _MOST_GRID:
+            raise ParameterError(
+                f"{self.levels} levels, {self.step} apart, with windows of {self.window} make {self.answers} answers; "
+                f"each must be at least 1 and the answers at most {_MOST_GRID:,}.",
+                answers=self.answers,
+            )
+        if not self.outside.numerator or self._slope <= 0:
+            raise ParameterError(
+                f"An answer outside the window must be possible and less likely than one in it, not {self.outside}."
+            )
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain: Interval,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+        answers: int | None = None,
+    ) -> Self:
+        """Epsilon-private for each user alone; delta is not needed.
+
+        ``answers`` is the size of the grid; by default so many that a window has 64 or more.
+        """
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        share = 1 / (math.exp(epsilon / 2) + 1)  # (C - 1) / (2 C)
+        if answers is None:
+            answers = _LEAST_GRID
+            while answers * share < _FINE_WINDOW and answers < _MOST_GRID:
+                answers *= 2
+        if answers < 2:
+            raise ParameterError(f"At least 2 answers are needed, not {answers}.", answers=answers)
+        window = min(max(1, round(answers * share)), answers - 1)
+        return cls(terms.pure(), answers - window, 1, window, _least_outside(answers, window, epsilon), domain)
+
+    @property
+    def answers(self) -> int:
+        """How many answers there are."""
+        return self.window + self.levels * self.step
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """Pure local privacy: the ratio of an answer's two probabilities."""
+        epsilon = _window_epsilon(self.answers, self.window, self.outside)
+        return self.terms.local_guarantee(epsilon, theorem="exact ratio")
+
+    @property
+    def cost(self) -> Cost:
+        """One answer."""
+        return Cost(1.0, 1, self.message_format.bits)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """An answer."""
+        return MessageFormat((self.answers,))
+
+    def report_law(self, value: float) -> Law:
+        """Uniform in the window of the rounded level, and uniform outside."""
+        inner = self.outside.complement.fraction / self.window
+        outer = self.outside.fraction / (self.answers - self.window)
+        law = [Fraction(0)] * min(self.answers, 1024)
+        for level, share in level_law(value, self.levels, self.domain).items():
+            start = level * self.step
+            for answer in range(len(law)):
+                law[answer] += share * (inner if start <= answer < start + self.window else outer)
+        return one_message_law(law)
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once."""
+        starts = to_levels(values, self.levels, self.domain, source) * self.step
+        answers = starts + integers(self.window, len(starts), source).astype(np.int64)
+        far = np.flatnonzero(bernoulli(self.outside, len(starts), source))
+        others = integers(self.answers - self.window, len(far), source).astype(np.int64)
+        answers[far] = others + self.window * (others >= starts[far])
+        return one_message_each(answers.astype(self.message_format.dtype), source)
+
+    def tally(self, messages: Messages) -> Tally:
+        """The sum of the answers."""
+        return sum_of_messages(self.message_format, messages)
+
+    @property
+    def _slope(self) -> float:
+        """By how much the expected answer grows with each level."""
+        outer = float(self.outside) * self.window / (self.answers - self.window)
+        return self.step * (float(self.outside.complement) - outer)
+
+    @cached_property
+    def _reports(self) -> AffineReports:
+        """The mean and variance of an answer, measured from the middle of the grid."""
+        width, total, middle = self.window, self.answers, (self.answers - 1) / 2
+        centres = self.step * np.arange(self.levels + 1) + (width - 1) / 2 - middle
+        inner_squares = centres**2 + (width**2 - 1) / 12  # of a uniform answer in the window
+        all_squares = (total**2 - 1) / 12
+        p, q = float(self.outside.complement), float(self.outside)
+        squares = p * inner_squares + q * (total * all_squares - width * inner_squares) / (total - width)
+        means = (p - q * width / (total - width)) * centres
+        return AffineReports(
+            start=middle + float(means[0]),
+            slope=self._slope,
+            variances=squares - means**2,
+            largest_term=total - 1,
+            domain=self.domain,
+        )
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """Linear in the sum of the answers."""
+        return self._reports.analysis(users)
+
+    def variance(self, values: NDArray[np.float64]) -> float:
+        """The answers' variances."""
+        return self._reports.variance(values)
+
+
+def _window_epsilon(answers: int, window: int, outside: Dyadic) -> float:
+    """The logarithm of the ratio of an answer's probability inside and outside the window, rounded up."""
+    inner, outer = outside.complement.numerator * (answers - window), outside.numerator * window
+    return log_ratio_above(inner, outer)
+
+
+def _least_outside(answers: int, window: int, epsilon: float) -> Dyadic:
+    """The least probability outside the window at which the ratio is at most e^epsilon."""
+    rest = answers - window
+    guess = Dyadic.at_least(rest / (rest + window * math.exp(epsilon)))
+    while _window_epsilon(answers, window, guess) > epsilon:
+        guess = Dyadic.at_least(min(Fraction(1), guess.fraction * (1 + Fraction(1, 1 << 48))))
+    return guess

@@ -1,0 +1,217 @@
+"""A sum from one message per user: Balle, Bell, Gascon and Nissim (2019), Algorithms 2 and 3.
+
+A number is rounded at random to a level 0 .. k, and sent by randomized response over the k + 1 levels: with probability
+``blanket`` a uniform one. The uniform messages of all users are the blanket that hides each one's own. Its error
+grows as n^(1/6), the least that one message can have.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Interval
+from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.amplification.least_noise import least_blanket
+from shuffledp.privacy.amplification.randomized_response import RandomizedResponseLaw
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.kinds import SumProtocol, one_message_each
+from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.parts.response import respond, response_epsilon, response_law, sample_responses
+from shuffledp.protocols.sum.levels import AffineReports, level_law, to_levels
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
+
+__all__ = ["PrivacyBlanketSum"]
+
+_MOST_LEVELS = 1 << 16
+_MOST_LISTED = 512
+
+
+@dataclass(frozen=True)
+class PrivacyBlanketSum(SumProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "privacy-blanket"
+
+    terms: Terms
+    levels: int
+    """Numbers are rounded at random to one of levels + 1 points."""
+    blanket: Dyadic
+    """The probability of sending a uniform level whatever one's own is."""
+    domain: Interval
+
+    def __post_init__(self) -> None:
+        _check_levels(self.levels)
+        if not 0 < self.blanket.numerator < 1 << self.blanket.bits:
+            raise ParameterError(f"The blanket {self.blanket} must lie strictly between 0 and 1.")
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain: Interval,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+        levels: int | None = None,
+    ) -> Self:
+        """The least blanket that meets the target, or the paper's; ``levels`` is chosen for the least error."""
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        if levels is None:
+            return cls(terms, *_best(terms, domain), domain)
+        return cls(terms, _check_levels(levels), _blanket(terms, levels), domain)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """Recomputed from the blanket that is really sampled."""
+        law = RandomizedResponseLaw(self.terms.honest_users, self.blanket, self.levels + 1)
+        local = response_epsilon(self.levels + 1, self.blanket)
+        return self.terms.guarantee(law, theorem=law.theorem, local_epsilon=local)
+
+    @property
+    def cost(self) -> Cost:
+        """One level."""
+        return Cost(1.0, 1, self.message_format.bits)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """A level."""
+        return MessageFormat((self.levels + 1,))
+
+    def report_law(self, value: float) -> Law:
+        """Randomized response about the rounded level."""
+        if self.levels >= _MOST_LISTED:
+            raise ParameterError(f"{self.levels + 1:,} messages are too many to list; at most {_MOST_LISTED}.")
+        law: dict[tuple[int, ...], Any] = {}
+        for level, share in level_law(value, self.levels, self.domain).items():
+            for sent, probability in response_law(level, self.levels + 1, self.blanket).items():
+                law[sent] = law.get(sent, Fraction(0)) + share * probability
+        return law
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once."""
+        owned = to_levels(values, self.levels, self.domain, source)
+        answers = respond(owned, self.levels + 1, self.blanket, source)
+        return one_message_each(answers.astype(self.message_format.dtype), source)
+
+    def sample_tally(self, values: NDArray[np.float64], *, source: RandomSource = SYSTEM) -> Tally:
+        """Everybody's answer at once, from how many are at each level."""
+        owned = to_levels(values, self.levels, self.domain, source)
+        return sample_responses(np.bincount(owned, minlength=self.levels + 1), self.blanket, source)
+
+    def check_tally(self, tally: Tally) -> None:
+        """Every user sends one message."""
+        if len(tally.counts) != self.levels + 1 or int(tally.counts.sum()) != tally.users:
+            raise ParameterError(f"{tally.users:,} users send {tally.users:,} levels, not {int(tally.counts.sum()):,}.")
+
+    def observed(self, tally: Tally) -> NDArray[Any]:
+        """The sum of the levels that were sent."""
+        return np.array([tally.counts @ np.arange(self.levels + 1)])
+
+    @cached_property
+    def _reports(self) -> AffineReports:
+        return _reports_of(self.levels, float(self.blanket), float(self.blanket.complement), self.domain)
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """Linear in the sum of the levels that were sent."""
+        return self._reports.analysis(users)
+
+    def variance(self, values: NDArray[np.float64]) -> float:
+        """The answers' variances."""
+        return self._reports.variance(values)
+
+
+def _check_levels(levels: int) -> int:
+    if not 1 <= levels <= _MOST_LEVELS:
+        raise ParameterError(f"There must be 1 to {_MOST_LEVELS:,} levels, not {levels:,}.", levels=levels)
+    return levels
+
+
+def _reports_of(levels: int, blanket: float, truth: float, domain: Interval) -> AffineReports:
+    """Mean and variance of an answer: a mixture of the own level and a uniform one."""
+    own = np.arange(levels + 1, dtype=np.float64) - levels / 2  # from the middle: there a uniform level has mean 0
+    uniform_square = levels * (levels + 2) / 12
+    variances: NDArray[np.float64] = blanket * (uniform_square + truth * own**2)
+    return AffineReports(
+        start=levels / 2 - truth * levels / 2,
+        slope=truth,
+        variances=variances,
+        largest_term=levels,
+        domain=domain,
+    )
+
+
+def _blanket(terms: Terms, levels: int) -> Dyadic:
+    """The least blanket over the levels, or that of the paper."""
+    users, values = terms.honest_users, levels + 1
+    if terms.calibration != "paper":
+        return least_blanket(users, values, terms.epsilon, terms.delta)
+    epsilon = terms.epsilon
+    if epsilon > 1:
+        raise ConditionError(
+            f"Theorem 3.1 of Balle, Bell, Gascon and Nissim (2019) needs epsilon <= 1, not {epsilon:g}. "
+            "The tight calibration has no such limit.",
+            epsilon=epsilon,
+        )
+    mean = _paper_mean(terms)
+    if mean * values >= users - 1:
+        raise ConditionError(
+            f"Theorem 3.1 of Balle, Bell, Gascon and Nissim (2019) needs more than {math.ceil(mean * values) + 1:,} "
+            f"honest users for {values:,} levels; given {users:,}. The tight calibration needs fewer.",
+            users=users,
+            levels=levels,
+        )
+    return Dyadic.at_least(mean * values / (users - 1))
+
+
+def _best(terms: Terms, domain: Interval) -> tuple[int, Dyadic]:
+    """The levels of about the least error that are feasible, with their blanket."""
+    mean = _typical_mean(terms)
+    levels = min(_candidates(terms, domain, mean), key=lambda each: _error(each, mean, terms, domain))
+    while True:
+        try:
+            return levels, _blanket(terms, levels)
+        except (InfeasibleError, ConditionError):
+            if levels == 1:
+                raise
+            levels //= 2
+
+
+def _typical_mean(terms: Terms) -> float:
+    """Roughly how many uniform messages each level needs; the best number of levels hardly depends on it."""
+    if terms.calibration == "paper":
+        return _paper_mean(terms)
+    return math.log(1 / terms.delta) * max(1.0, 2.1 / terms.epsilon**2 + 0.6 / terms.epsilon + 0.4)
+
+
+def _paper_mean(terms: Terms) -> float:
+    """How many uniform messages each level has on average by Theorem 3.1 of the paper."""
+    return max(14 * math.log(2 / terms.delta) / terms.epsilon**2, 27 / terms.epsilon)
+
+
+def _candidates(terms: Terms, domain: Interval, mean: float) -> list[int]:
+    """Around the best number of levels for real numbers, and that of whole ones."""
+    typical = (terms.honest_users / mean) ** (1 / 3)
+    most = max(1, min(math.ceil(3 * typical), math.floor(0.99 * terms.honest_users / mean) - 1, _MOST_LEVELS))
+    candidates = {*np.unique(np.geomspace(1, most, 80).round().astype(int)).tolist()}
+    if domain.steps is not None and domain.steps <= most:
+        candidates.add(domain.steps)
+    return sorted(candidates)
+
+
+def _error(levels: int, mean: float, terms: Terms, domain: Interval) -> float:
+    """The worst variance of one user if every level needs ``mean`` uniform messages."""
+    blanket = min(0.999, mean * (levels + 1) / terms.honest_users)
+    return _reports_of(levels, blanket, 1 - blanket, domain).worst_variance()

@@ -1,0 +1,237 @@
+"""Sums by splitting and mixing: Balle, Bell, Gascon and Nissim (2020), after Ishai, Kushilevitz, Ostrovsky and Sahai.
+
+A number is rounded at random to a level 0 .. k. Each user adds a share of discrete Laplace noise to it (the
+difference of two Polya numbers, so that the shares of all honest users make up the whole noise), and splits the
+result into m messages that add up to it modulo g, all but one of them uniform. Mixed with those of the others, they
+show hardly more than their sum, which has the error of the central model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import combinations_with_replacement
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Interval
+from shuffledp.errors import ParameterError
+from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.privacy.discrete_laplace import DiscreteLaplaceLaw, decay_of
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.privacy.split_and_mix import SplitAndMixLaw, split_and_mix_noise
+from shuffledp.protocols.kinds import SumProtocol
+from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.sum.levels import (
+    RoundedNoise,
+    check_levels,
+    level_law,
+    levels_for,
+    rounding_variance,
+    to_levels,
+    worst_rounding_variance,
+)
+from shuffledp.protocols.terms import Terms
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers, scattered_negative_binomial
+
+__all__ = ["SplitAndMixSum"]
+
+_MOST_MODULUS_BITS = 62
+_DIGIT_BITS = 24  # sums of digits stay below 2^63 for up to 2^39 messages
+_CHUNK_USERS = 1 << 20
+_LEFT_OUT = 1e-9
+_MOST_LISTED = 200_000
+
+
+@dataclass(frozen=True)
+class SplitAndMixSum(SumProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "split-and-mix"
+    calibrations: ClassVar[tuple[str, ...]] = ("tight",)
+    fragile: ClassVar[bool] = True
+
+    terms: Terms
+    levels: int
+    """Numbers are rounded at random to one of levels + 1 points."""
+    ratio: Dyadic
+    """The noise of all honest users x has a probability proportional to ratio^|x|."""
+    messages: int
+    """How many messages a user sends."""
+    modulus: int
+    """A message is a number below this power of two."""
+    domain: Interval
+
+    def __post_init__(self) -> None:
+        check_levels(self.levels, users=self.terms.users)
+        bits = self.modulus.bit_length() - 1
+        if self.modulus != 1 << bits or not 1 <= bits <= _MOST_MODULUS_BITS or self.messages < 2:
+            raise ParameterError(
+                f"Shares need a modulus that is a power of two up to 2^{_MOST_MODULUS_BITS} and at least 2 messages, "
+                f"not {self.modulus:,} and {self.messages}.",
+                modulus=self.modulus,
+                messages=self.messages,
+            )
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        domain: Interval,
+        calibration: str = "tight",
+        honest_fraction: float = 1.0,
+        levels: int | None = None,
+    ) -> Self:
+        """The least noise and the fewest messages that meet the target.
+
+        By default there are max(1, epsilon) sqrt(users) levels: rounding adds an eighth to the variance at most.
+        """
+        terms = Terms.of(
+            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        )
+        if levels is None:
+            fewest = math.ceil(max(1.0, epsilon) * math.sqrt(users))
+            levels = levels_for(domain, fewest=fewest, most=fewest)
+        law = split_and_mix_noise(
+            epsilon=epsilon,
+            delta=delta,
+            users=users,
+            levels=check_levels(levels, users=users),
+            honest_users=terms.honest_users,
+        )
+        return cls(terms, levels, law.ideal.ratio, law.messages, law.modulus, domain)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """The noisy sum is private without any delta; what the mixed shares show beyond it is delta."""
+        ideal = DiscreteLaplaceLaw(self.ratio, sensitivity=self.levels)
+        law = SplitAndMixLaw(ideal, self.messages, self.modulus, self.terms.honest_users)
+        theorem = "Balle, Bell, Gascon and Nissim 2020, secure mixing of shares, and the exact divergence of the noise"
+        return self.terms.guarantee(law, theorem=theorem)
+
+    @property
+    def share(self) -> Fraction:
+        """Every user's part of the noise: such that the honest ones make up all of it."""
+        return Fraction(1, self.terms.honest_users)
+
+    @property
+    def cost(self) -> Cost:
+        """The shares."""
+        return Cost(float(self.messages), self.messages, self.message_format.bits)
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """A number modulo the modulus."""
+        return MessageFormat((self.modulus,))
+
+    def report_law(self, value: float) -> Law:
+        """All ways to split the noisy level, each multiset with the number of its orders."""
+        if math.comb(self.modulus + self.messages - 1, self.messages) > _MOST_LISTED:
+            raise ParameterError(f"{self.messages} shares modulo {self.modulus:,} are too many to list.")
+        noisy = np.zeros(self.modulus)
+        for level, part in level_law(value, self.levels, self.domain).items():
+            for noise, mass in self._noise_law.items():
+                noisy[(level + noise) % self.modulus] += float(part) * mass
+        law: dict[tuple[int, ...], float] = {}
+        for shares in combinations_with_replacement(range(self.modulus), self.messages):
+            copies = Counter(shares)
+            orders = math.factorial(self.messages) // math.prod(math.factorial(n) for n in copies.values())
+            mass = noisy[sum(shares) % self.modulus] * orders / self.modulus ** (self.messages - 1)
+            law[tuple(copies.get(kind, 0) for kind in range(self.modulus))] = mass
+        return law
+
+    @cached_property
+    def _noise_law(self) -> dict[int, float]:
+        """One user's share of the noise, but for a tail."""
+        masses, ratio, shape = [float(self.ratio.complement) ** float(self.share)], float(self.ratio), float(self.share)
+        while 1 - math.fsum(masses) > _LEFT_OUT / 2:
+            masses.append(masses[-1] * ratio * (len(masses) - 1 + shape) / len(masses))
+        law: dict[int, float] = {}
+        for plus, first in enumerate(masses):
+            for minus, second in enumerate(masses):
+                law[plus - minus] = law.get(plus - minus, 0.0) + first * second
+        return law
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once."""
+        noisy = self._noisy_levels(values, source)
+        offsets = self.messages * np.arange(len(noisy) + 1, dtype=np.int64)
+        return Messages(self._shares(noisy, source).reshape(-1), len(noisy), offsets, source.secure)
+
+    def _noisy_levels(self, values: NDArray[Any], source: RandomSource) -> NDArray[np.uint64]:
+        """Each user's level with its share of the noise, modulo the modulus."""
+        noisy = to_levels(values, self.levels, self.domain, source)
+        for sign in (1, -1):
+            hit, sizes = scattered_negative_binomial(self.share, self.ratio, len(noisy), source)
+            noisy[hit] += sign * sizes
+        return noisy.view(np.uint64) & np.uint64(self.modulus - 1)  # of a power of two also right below 0
+
+    def _shares(self, noisy: NDArray[np.uint64], source: RandomSource) -> NDArray[Any]:
+        """A row per user that adds up to the noisy level: uniform shares, and one that is what is missing."""
+        shares = np.empty((len(noisy), self.messages), dtype=self.message_format.dtype)
+        mask = np.uint64(self.modulus - 1)
+        missing = noisy
+        for place in range(self.messages - 1):
+            drawn = integers(self.modulus, len(noisy), source)
+            shares[:, place] = drawn
+            missing = (missing - drawn) & mask
+        shares[:, -1] = missing
+        return shares
+
+    def tally(self, messages: Messages) -> Tally:
+        """The sums of the messages' digits, the last ones first: plain sums, which do not overflow."""
+        total = np.zeros(self._digits, dtype=np.int64)
+        step = _CHUNK_USERS * self.messages
+        for start in range(0, len(messages), step):
+            chunk = self.message_format.check(messages.values[start : start + step]).astype(np.uint64)
+            for digit in range(self._digits):
+                part = chunk >> np.uint64(digit * _DIGIT_BITS) & np.uint64((1 << _DIGIT_BITS) - 1)
+                total[digit] += int(part.sum())
+        return Tally(total, messages.users, messages.secure)
+
+    @property
+    def _digits(self) -> int:
+        return -(-(self.modulus.bit_length() - 1) // _DIGIT_BITS)
+
+    def sample_tally(self, values: NDArray[np.float64], *, source: RandomSource = SYSTEM) -> Tally:
+        """The shares of a part of the users at a time."""
+        total = Tally.zero(self._digits)
+        for part in _parts(values):
+            total = total + self.tally(self.randomize_all(part, source=source))
+        return Tally(total.counts, total.users, source.secure)
+
+    def check_tally(self, tally: Tally) -> None:
+        """A sum per digit."""
+        if len(tally.counts) != self._digits:
+            raise ParameterError(f"A tally of shares has {self._digits} sums of digits, not {len(tally.counts)}.")
+
+    def observed(self, tally: Tally) -> NDArray[Any]:
+        """The sum modulo the modulus, taken from the window around the middle of what is possible."""
+        total = sum(int(digits) << _DIGIT_BITS * place for place, digits in enumerate(tally.counts))
+        lowest = tally.users * self.levels // 2 - self.modulus // 2
+        return np.array([(total - lowest) % self.modulus + lowest])
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """The sum in units of a level."""
+        rounded = users if worst_rounding_variance(users, self.levels, self.domain) else 0
+        error = RoundedNoise(decay_of(self.ratio), self.levels, rounded, shape=float(users * self.share))
+        return LinearAnalysis(offset=0.0, slope=self.levels, error=error, largest=users)
+
+    def variance(self, values: NDArray[np.float64]) -> float:
+        """The noise of all who take part, and the rounding of these numbers; that sums wrap around is neglected."""
+        noise = RoundedNoise(decay_of(self.ratio), self.levels, 0, shape=float(len(values) * self.share))
+        return noise.noise_variance() + rounding_variance(values, self.levels, self.domain)
+
+
+def _parts(values: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
+    for start in range(0, len(values), _CHUNK_USERS):
+        yield values[start : start + _CHUNK_USERS]

@@ -1,6 +1,0 @@
-"""Each table, theorem or claim of the literature, measured: data, a figure, and one page that explains it."""
-
-from shuffledp.studies.registry import STUDIES, find_study
-from shuffledp.studies.reproduce import Report, reproduce, reproduce_all
-
-__all__ = ["STUDIES", "Report", "find_study", "reproduce", "reproduce_all"]

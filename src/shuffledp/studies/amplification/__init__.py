@@ -1,5 +1,0 @@
-"""Amplification by shuffling: the published bounds against each other, and against exact values."""
-
-from shuffledp.studies.amplification.study import STUDY
-
-__all__ = ["STUDY"]

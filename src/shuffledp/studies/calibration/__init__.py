@@ -1,5 +1,0 @@
-"""What the constants of theorems cost: noise, users and error, by the paper and by exact accounting."""
-
-from shuffledp.studies.calibration.study import STUDY
-
-__all__ = ["STUDY"]

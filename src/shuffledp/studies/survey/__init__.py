@@ -1,5 +1,0 @@
-"""The survey notes' table of private sums, corrected and measured: error and messages per user, row by row."""
-
-from shuffledp.studies.survey.study import STUDY
-
-__all__ = ["STUDY"]

@@ -1,5 +1,0 @@
-"""Table 1 of Balcer and Cheu (2020), measured: the largest error of a histogram against the size of the domain."""
-
-from shuffledp.studies.table1.study import STUDY
-
-__all__ = ["STUDY"]

@@ -1,0 +1,211 @@
+"""Watched folders: one file that is no good keeps nobody from the others, and nothing waits for it."""
+
+import logging
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from shuffledp.collection.server import folders
+from shuffledp.collection.server.folders import RefusedFile, WatchedFolder, check_folder
+from shuffledp.collection.transport import files
+from shuffledp.collection.transport.files import database_version, open_regular, read_database
+from shuffledp.errors import DataError, ParameterError
+
+
+class Reader:
+    """Takes files as servers take tasks: bad content is one kind of error, what cannot be read another."""
+
+    def __init__(self, folder: Path) -> None:
+        self.watched, self.taken = WatchedFolder(folder), []
+
+    def take(self, path: Path) -> None:
+        try:
+            with open_regular(path) as file:
+                content = file.read()
+        except OSError as error:
+            raise DataError(f"Cannot read {path}: {error.strerror}.") from None
+        if content == b"bad":
+            raise ParameterError("bad")
+        if content == b"worse":
+            raise ZeroDivisionError("with data in it")
+        self.taken.append(path.name)
+
+    def look(self) -> tuple[list[str], list[str]]:
+        """The names of files that were taken and of those that were refused."""
+        self.taken.clear()
+        refused = self.watched.look(self.take)
+        return list(self.taken), [each.path.name for each in refused]
+
+
+@pytest.fixture
+def reader(tmp_path):
+    (tmp_path / "a.json").write_text("good")
+    (tmp_path / "z.json").write_text("good")
+    return Reader(tmp_path)
+
+
+def pipe(path):
+    os.mkfifo(path)
+
+
+def dangling(path):
+    path.symlink_to("nothing")
+
+
+def loop(path):
+    path.symlink_to(path.name)
+
+
+@pytest.mark.parametrize("make", [pipe, dangling, loop, Path.mkdir], ids=["pipe", "dangling", "loop", "folder"])
+def test_what_is_no_file_is_named_once(reader, tmp_path, make):
+    make(tmp_path / "m.json")
+    assert reader.look() == (["a.json", "z.json"], ["m.json"])
+    assert reader.look() == ([], [])
+    (tmp_path / "n.json").write_text("good")
+    assert reader.look() == (["n.json"], [])
+    (tmp_path / "m.json").rmdir() if make is Path.mkdir else (tmp_path / "m.json").unlink()
+    (tmp_path / "m.json").write_text("good")
+    assert reader.look() == (["m.json"], [])
+
+
+def test_a_link_whose_file_comes_later(reader, tmp_path):
+    (tmp_path / "m.json").symlink_to("later")
+    reader.look()
+    (tmp_path / "later").write_text("good")
+    assert reader.look() == (["m.json"], [])
+
+
+def test_a_file_that_may_not_be_read_yet(reader, tmp_path, monkeypatch):
+    """Rights do not change the time of a file."""
+    (tmp_path / "m.json").write_text("good")
+    opened = os.open
+
+    def forbid(path, *rest):
+        if Path(path).name == "m.json":
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *rest)
+
+    with monkeypatch.context() as changed:
+        changed.setattr(files.os, "open", forbid)
+        assert reader.look() == (["a.json", "z.json"], ["m.json"])
+        assert reader.look() == ([], [])
+    assert reader.look() == (["m.json"], [])
+
+
+def test_a_file_that_goes_while_it_is_looked_at(reader, tmp_path, monkeypatch):
+    (tmp_path / "m.json").write_text("good")
+    stat = Path.stat
+
+    def vanish(path, **options):
+        if path.name == "m.json":
+            path.unlink(missing_ok=True)
+        return stat(path, **options)
+
+    with monkeypatch.context() as changed:
+        changed.setattr(Path, "stat", vanish)
+        assert reader.look() == (["a.json", "z.json"], [])
+    assert reader.look() == ([], [])
+    (tmp_path / "m.json").write_text("good")
+    assert reader.look() == (["m.json"], [])
+
+
+def test_a_file_that_was_away_is_told_again(reader, tmp_path):
+    reader.look()
+    (tmp_path / "a.json").rename(tmp_path / "elsewhere")
+    assert reader.look() == ([], [])
+    (tmp_path / "elsewhere").rename(tmp_path / "a.json")
+    assert reader.look() == (["a.json"], [])
+
+
+def test_bad_content_is_told_once_until_it_changes(reader, tmp_path):
+    (tmp_path / "m.json").write_text("bad")
+    (tmp_path / "n.json").write_text("worse")
+    refused = reader.watched.look(reader.take)
+    assert refused == [
+        RefusedFile(tmp_path / "m.json", "bad"),
+        RefusedFile(tmp_path / "n.json", "ZeroDivisionError"),
+    ]
+    assert [str(each) for each in refused] == [f"{tmp_path}/m.json: bad", f"{tmp_path}/n.json: ZeroDivisionError"]
+    assert reader.look() == ([], [])
+    os.utime(tmp_path / "m.json")
+    assert reader.look() == ([], ["m.json"])
+
+
+def test_a_folder_that_is_gone_is_logged_once(reader, tmp_path, caplog):
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    watched = WatchedFolder(folder)
+    watched.check()
+    folder.rename(tmp_path / "away")
+    with pytest.raises(DataError, match="no folder of tasks"):
+        watched.check()
+    with caplog.at_level(logging.ERROR, "shuffledp.collection"):
+        for _ in range(3):
+            watched.follow(reader.take)
+        (tmp_path / "away").rename(folder)
+        watched.follow(reader.take)
+        folder.rename(tmp_path / "away")
+        watched.follow(reader.take)
+    assert [each.msg for each in caplog.records] == ["tasks-unreadable"] * 2
+
+
+def test_a_folder_that_is_only_read_need_not_be_writable(tmp_path, monkeypatch):
+    monkeypatch.setattr(folders.os, "access", lambda _, mode: not mode & os.W_OK)  # root may write everything
+    check_folder(tmp_path, written=False)
+    with pytest.raises(DataError, match="cannot be written"):
+        check_folder(tmp_path)
+    monkeypatch.setattr(folders.os, "access", lambda _, mode: not mode & os.R_OK)
+    with pytest.raises(DataError, match="cannot be read"):
+        check_folder(tmp_path, written=False)
+
+
+class TestDatabases:
+    """SQLite files that are looked at from outside."""
+
+    def make(self, path: Path, *steps: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(path, isolation_level=None)
+        for step in ("PRAGMA journal_mode = WAL", *steps):
+            connection.execute(step)
+        return connection
+
+    def test_closed(self, tmp_path):
+        self.make(tmp_path / "a.db", "PRAGMA user_version = 258").close()
+        assert database_version(tmp_path / "a.db") == 258
+        assert [each.name for each in tmp_path.iterdir()] == ["a.db"]
+
+    def test_in_the_log_of_a_process_that_has_it_for_itself(self, tmp_path):
+        steps = ("PRAGMA locking_mode = EXCLUSIVE", "CREATE TABLE t (a)", "PRAGMA user_version = 7")
+        with closing(self.make(tmp_path / "a.db", *steps)) as connection:
+            assert database_version(tmp_path / "a.db") == 7
+            connection.execute("PRAGMA wal_checkpoint(RESTART)")
+            connection.execute("PRAGMA user_version = 8")
+            assert database_version(tmp_path / "a.db") == 8
+            connection.execute("BEGIN")
+            connection.execute("PRAGMA cache_size = 1")
+            connection.execute("PRAGMA user_version = 9")
+            for _ in range(200):
+                connection.execute("INSERT INTO t VALUES (randomblob(3000))")  # does not fit: it gets into the log
+            assert database_version(tmp_path / "a.db") == 8
+            connection.execute("COMMIT")
+            assert database_version(tmp_path / "a.db") == 9
+
+    def test_none(self, tmp_path):
+        (tmp_path / "empty.db").touch()
+        assert database_version(tmp_path / "empty.db") == 0
+        (tmp_path / "junk.db").write_bytes(bytes(100))
+        with pytest.raises(OSError, match="no SQLite database"):
+            database_version(tmp_path / "junk.db")
+        (tmp_path / "empty.db-wal").write_bytes(b"short")
+        assert database_version(tmp_path / "empty.db") == 0
+
+    def test_reading_leaves_nothing_behind(self, tmp_path):
+        path = tmp_path / "a #1?.db"
+        self.make(path, "CREATE TABLE t (a)", "INSERT INTO t VALUES (1)").close()
+        with closing(read_database(path)) as connection:
+            assert connection.execute("SELECT a FROM t").fetchall() == [(1,)]
+        assert [each.name for each in tmp_path.iterdir()] == ["a #1?.db"]
+        with closing(self.make(path, "INSERT INTO t VALUES (2)")), closing(read_database(path)) as connection:
+            assert connection.execute("SELECT a FROM t").fetchall() == [(1,), (2,)]
