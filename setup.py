@@ -58,7 +58,9 @@ class build_kernels(build_ext):  # noqa: N801
         except Exception as error:  # noqa: BLE001
             note = "not built: " + (str(error).strip() or type(error).__name__).splitlines()[0]
             print(f"shuffledp: the compiled kernels were {note}", file=sys.stderr)
-            print("shuffledp: numpy takes their place: the same laws, slower. A C compiler is needed.", file=sys.stderr)
+            print(
+                "shuffledp: numpy replaces them: same distributions, slower. A C compiler is needed.", file=sys.stderr
+            )
             self.extensions[:] = []
             for left in (*folder.glob("*.so"), *folder.glob("*.pyd")):
                 left.unlink()

@@ -160,12 +160,12 @@ def _randomized_response(
     bounds: Any, mechanisms: Any, target: _Target, values: int, *, repetitions: int
 ) -> Iterator[Finding]:
     """The blanket of randomized response: ours is summed, the script's bounded by the better inequality."""
-    from shuffledp.privacy.amplification import BlanketLaw
+    from shuffledp.privacy.amplification import BlanketCurve
     from shuffledp.privacy.guarantee import least_epsilon
     from shuffledp.randomness import Dyadic
 
     blanket = values / (math.exp(target.local_epsilon) + values - 1)
-    law = BlanketLaw(target.users, Dyadic.at_least(blanket), values)
+    curve = BlanketCurve(target.users, Dyadic.at_least(blanket), values)
 
     def theirs() -> float:
         kinds = (bounds.Hoeffding, bounds.BennettExact)
@@ -173,9 +173,9 @@ def _randomized_response(
         return min(float(kind(mechanism).get_eps(target.local_epsilon, target.users, target.delta)) for kind in kinds)
 
     times = side_by_side(
-        {"ours": lambda: least_epsilon(law, target.delta), "theirs": theirs}, repetitions=repetitions, warm_up=False
+        {"ours": lambda: least_epsilon(curve, target.delta), "theirs": theirs}, repetitions=repetitions, warm_up=False
     )
-    ours, bounded = least_epsilon(law, target.delta), theirs()
+    ours, bounded = least_epsilon(curve, target.delta), theirs()
     yield at_most(
         f"blanket of {values} answers, epsilon over the script's better bound: {target}",
         ours / bounded,

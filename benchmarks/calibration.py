@@ -13,7 +13,7 @@ from benchmarks.finding import Finding, at_most, report, seconds
 
 if TYPE_CHECKING:
     from shuffledp.privacy.binomial import Binomial
-    from shuffledp.privacy.guarantee import PrivacyLaw
+    from shuffledp.privacy.guarantee import PrivacyCurve
     from shuffledp.randomness import Dyadic
 
 __all__ = ["measure"]
@@ -55,7 +55,7 @@ def measure(quick: bool) -> Iterator[Finding]:
 
 def _worst(
     question: str,
-    law_of: Callable[[Binomial], PrivacyLaw],
+    curve_of: Callable[[Binomial], PrivacyCurve],
     users: tuple[int, ...],
     bound: float,
     unit: str,
@@ -63,14 +63,15 @@ def _worst(
     repetitions: int,
 ) -> Iterator[Finding]:
     targets = [_Target(*each) for each in product(users, _EPSILONS, _DELTAS)]
-    _calibrate(law_of, targets[-1])  # loads SciPy
-    runs = [_timed(law_of, target, repetitions) for target in targets]
+    _calibrate(curve_of, targets[-1])  # loads SciPy
+    runs = [_timed(curve_of, target, repetitions) for target in targets]
     met = [run for run in runs if run.absence is not None]
     refused = [run for run in runs if run.absence is None]
     # on a busy machine a fast target can look slow once: the slowest few are timed again
     slowest_few = sorted(met, key=lambda run: run.processor)[-_TIMED_AGAIN:]
-    worst = max((_timed(law_of, run.target, 2 * repetitions + 1) for run in slowest_few), key=lambda run: run.duration)
-    look = _one_look(law_of, worst)
+    again = (_timed(curve_of, run.target, 2 * repetitions + 1) for run in slowest_few)
+    worst = max(again, key=lambda run: run.duration)
+    look = _one_look(curve_of, worst)
     yield at_most(
         f"tight calibration of a {question}, worst of {len(met)} targets",
         worst.duration * units_per_second,
@@ -89,11 +90,11 @@ def _worst(
         )
 
 
-def _timed(law_of: Callable[[Binomial], PrivacyLaw], target: _Target, repetitions: int) -> _Run:
+def _timed(curve_of: Callable[[Binomial], PrivacyCurve], target: _Target, repetitions: int) -> _Run:
     durations, processor = [], []
     for _ in range(repetitions):
         start, start_processor = time.perf_counter(), time.process_time()
-        absence = _calibrate(law_of, target)
+        absence = _calibrate(curve_of, target)
         durations.append(time.perf_counter() - start)
         processor.append(time.process_time() - start_processor)
         if absence is None:
@@ -101,25 +102,25 @@ def _timed(law_of: Callable[[Binomial], PrivacyLaw], target: _Target, repetition
     return _Run(target, median(durations), median(processor), absence)
 
 
-def _calibrate(law_of: Callable[[Binomial], PrivacyLaw], target: _Target) -> Dyadic | None:
+def _calibrate(curve_of: Callable[[Binomial], PrivacyCurve], target: _Target) -> Dyadic | None:
     from shuffledp.errors import InfeasibleError
     from shuffledp.privacy.calibration import tight_noise
 
     try:
-        return tight_noise(target.users, target.epsilon, target.delta, law_of)
+        return tight_noise(target.users, target.epsilon, target.delta, curve_of)
     except InfeasibleError:
         return None
 
 
-def _one_look(law_of: Callable[[Binomial], PrivacyLaw], run: _Run) -> float:
+def _one_look(curve_of: Callable[[Binomial], PrivacyCurve], run: _Run) -> float:
     from shuffledp.privacy.binomial import Binomial
     from shuffledp.randomness import Dyadic
 
     durations = []
     assert run.absence is not None
-    for step in range(9):  # never the same law twice: laws are remembered
-        law = law_of(Binomial(run.target.users, Dyadic.at_least(float(run.absence) * (1 + step * 1e-6))))
+    for step in range(9):  # never the same distribution twice: distributions are remembered
+        curve = curve_of(Binomial(run.target.users, Dyadic.at_least(float(run.absence) * (1 + step * 1e-6))))
         start = time.perf_counter()
-        law.delta_at(run.target.epsilon)
+        curve.delta_at(run.target.epsilon)
         durations.append(time.perf_counter() - start)
     return median(durations)

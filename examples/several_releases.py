@@ -17,7 +17,7 @@ low, high = 0.2, 0.4
 while high - low > 0.005:
     middle = (low + high) / 2
     each_month = sdp.BalcerCheuHistogram.calibrate(epsilon=middle, **TARGET)
-    year = compose(each_month.guarantee.law, MONTHS)
+    year = compose(each_month.guarantee.curve, MONTHS)
     low, high = (middle, high) if year.delta_at(EPSILON) <= DELTA else (low, middle)
 careful = sdp.BalcerCheuHistogram.calibrate(epsilon=low, **TARGET)
 print(f"\nFor a whole year within epsilon = {EPSILON}: give each month epsilon = {low:.3f}.")

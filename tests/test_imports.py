@@ -158,7 +158,7 @@ def test_a_device_checks_the_guarantee_without_scipy(name):
     """The same numbers as with SciPy's functions, in little time."""
     deltas, spent = checked_by(DEVICE)[name]
     reference, _ = checked_by(WITH_SCIPY)[name]
-    # sums by atoms come from Fourier transforms, for whose rounding that law adds 5e-13
+    # sums by atoms come from Fourier transforms, for whose rounding that distribution adds 5e-13
     rounding = 1e-15 if name == "sum/almost-central" else 1e-300
     assert deltas == pytest.approx(reference, rel=1e-10, abs=rounding)
     assert deltas[0] <= DELTA * 1.011

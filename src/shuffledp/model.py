@@ -26,9 +26,9 @@ __all__ = [
     "Estimate",
     "ExpectedError",
     "HistogramEstimate",
-    "Law",
     "MessageFormat",
     "Messages",
+    "Pmf",
     "Protocol",
     "SumEstimate",
     "Tally",
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-Law = Mapping[tuple[int, ...], "Fraction | float"]
+Pmf = Mapping[tuple[int, ...], "Fraction | float"]
 """From an outcome to its probability. What is missing to one is a tail of at most 1e-4 that was left out."""
 
 
@@ -67,7 +67,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class ExpectedError:
-    """How far off a released number will be, predicted from the exact law of the noise."""
+    """How far off a released number will be, predicted from the exact distribution of the noise."""
 
     rmse: float
     """Root mean squared error of one number that stands clear of the noise."""
@@ -152,8 +152,8 @@ class Protocol(typing.Protocol):
     def parameters(self) -> dict[str, Any]:
         """The public parameters, as JSON."""
 
-    def report_law(self, value: Any) -> Law:
-        """The law of one user's report, as copies of each message (by its code); for small formats."""
+    def report_pmf(self, value: Any) -> Pmf:
+        """The distribution of one user's report, as copies of each message (by its code); for small formats."""
 
     def randomize(self, value: Any, *, source: RandomSource = ...) -> NDArray[Any]:
         """The messages of one user."""
@@ -167,8 +167,8 @@ class Protocol(typing.Protocol):
     def release(self, tally: Tally, *, source: RandomSource = ...) -> Tally:
         """What leaves the party that counts; the tally itself unless that party is trusted with more."""
 
-    def release_law(self, tally: Tally) -> Law:
-        """The law of what is released of this tally."""
+    def release_pmf(self, tally: Tally) -> Pmf:
+        """The distribution of what is released of this tally."""
 
     def estimate(self, tally: Tally, *, estimator: str = ...) -> Any:
         """The statistic with its uncertainty."""

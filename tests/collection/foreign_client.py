@@ -1,6 +1,6 @@
 """A client of another language, in Python: written from docs/collection/randomizers.md alone, without the library.
 
-Every choice that it makes can be enumerated, so that the law of its reports is known fraction by fraction.
+Every choice that it makes can be enumerated, so that the distribution of its reports is known fraction by fraction.
 """
 
 import math
@@ -352,11 +352,11 @@ def format_of(name, p):
     return bounds(p), int(flags(p) if callable(flags) else flags)
 
 
-def law_of(document, value, messages_per_report):
+def curve_of(document, value, messages_per_report):
     """Each report, as packed messages in order, with its probability; and the probability of too long a one."""
     name, p = document["protocol"], read(document["parameters"])
     bounds, flags = format_of(name, p)
-    law, too_long, path = {}, Fraction(0), []
+    curve, too_long, path = {}, Fraction(0), []
     while True:
         draw = Draws(path, messages_per_report)
         try:
@@ -364,12 +364,12 @@ def law_of(document, value, messages_per_report):
             if len(sent) > messages_per_report:
                 raise TooLongError
             report = " ".join(sorted(packed(message, bounds, flags) for message in sent))
-            law[report] = law.get(report, Fraction(0)) + draw.mass
+            curve[report] = curve.get(report, Fraction(0)) + draw.mass
         except TooLongError:
             too_long += draw.mass
         del path[draw.place :]
         while path and path[-1] + 1 == draw.choices[len(path) - 1]:
             path.pop()
         if not path:
-            return {report: mass / (1 - too_long) for report, mass in law.items()}, too_long
+            return {report: mass / (1 - too_long) for report, mass in curve.items()}, too_long
         path[-1] += 1

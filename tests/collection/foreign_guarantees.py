@@ -208,13 +208,13 @@ def delta(name, p, h, epsilon):
 
 def chance_of_more(most, parts):
     """Pr[M > most], by the page's recursion; its sums over j are kept for the next m."""
-    law = [math.prod((1 - r) ** s for s, r, _ in parts)]
+    curve = [math.prod((1 - r) ** s for s, r, _ in parts)]
     sums = [[0.0] * w for _, _, w in parts]
     for m in range(1, 4 * most):
         total = 0.0
         for (s, r, w), kept in zip(parts, sums, strict=True):
             if m >= w:
-                kept[m % w] = r * (law[m - w] + kept[m % w])
+                kept[m % w] = r * (curve[m - w] + kept[m % w])
                 total += s * w * kept[m % w]
-        law.append(total / m)
-    return sum(law[most + 1 :])
+        curve.append(total / m)
+    return sum(curve[most + 1 :])

@@ -23,7 +23,7 @@ from shuffledp.collection.wire.opening import Opener
 from shuffledp.collection.wire.padding import capped_guarantee, is_unbounded, least_cap
 from shuffledp.collection.wire.sealing import Sealer
 from shuffledp.errors import ParameterError, PolicyError
-from shuffledp.privacy.capping import CappedLaw, Share, chance_of_more
+from shuffledp.privacy.capping import CappedCurve, Share, chance_of_more
 from shuffledp.protocols.registry import PROTOCOLS
 from shuffledp.randomness import Dyadic
 from shuffledp.testing.statistics import ALPHA, p_value
@@ -134,21 +134,21 @@ def test_places_in_a_report_say_nothing(parties):
 
 
 def masses(shape: float, ratio: float, weight: int, length: int) -> np.ndarray:
-    """The law of weight times a negative binomial number, up to a length."""
-    law = np.zeros(length)
+    """The distribution of weight times a negative binomial number, up to a length."""
+    curve = np.zeros(length)
     mass = (1 - ratio) ** shape
     for k in range((length - 1) // weight + 1):
-        law[k * weight] = mass
+        curve[k * weight] = mass
         mass *= ratio * (shape + k) / (k + 1)
-    return law
+    return curve
 
 
 def exact_tails(shares, length: int = 4000) -> np.ndarray:
     """Pr[more than m] for every m; what lies beyond the length counts as more."""
-    law = np.array([1.0])
+    curve = np.array([1.0])
     for shape, ratio, weight in shares:
-        law = np.convolve(law, masses(shape, ratio, weight, length))[:length]
-    return np.maximum(0.0, 1 - np.cumsum(law))
+        curve = np.convolve(curve, masses(shape, ratio, weight, length))[:length]
+    return np.maximum(0.0, 1 - np.cumsum(curve))
 
 
 @pytest.mark.parametrize("shape", [0.001, 0.3, 1.0, 7.5])
@@ -197,8 +197,8 @@ def test_only_these_have_no_largest_number_of_messages():
     assert {name for name in TAKEN if is_unbounded(SMALL[name])} == set(UNBOUNDED)
 
 
-def capped(law: dict, most: int) -> dict:
-    kept = {outcome: float(mass) for outcome, mass in law.items() if sum(outcome) <= most}
+def capped(curve: dict, most: int) -> dict:
+    kept = {outcome: float(mass) for outcome, mass in curve.items() if sum(outcome) <= most}
     total = sum(kept.values())
     return {outcome: mass / total for outcome, mass in kept.items()}
 
@@ -219,39 +219,39 @@ def divergence(one: dict, other: dict, epsilon: float) -> float:
 def test_drawing_again_costs_no_more_than_is_added(most):
     """Exactly, by enumeration of a round of two: total variation, and delta at many epsilon."""
     protocol = SMALL["count/correlated-noise"]
-    laws = [protocol.report_law(bit) for bit in (0, 1)]
+    curves = [protocol.report_pmf(bit) for bit in (0, 1)]
     left_out = 1e-4
     tail = exact_tails(noise_of(protocol))[most - 1]
-    for law in laws:
-        short = capped(law, most)
-        distance = sum(abs(float(law.get(each, 0)) - short.get(each, 0.0)) for each in set(law) | set(short)) / 2
+    for curve in curves:
+        short = capped(curve, most)
+        distance = sum(abs(float(curve.get(each, 0)) - short.get(each, 0.0)) for each in set(curve) | set(short)) / 2
         assert distance == pytest.approx(tail, abs=left_out)
     chance = protocol.chance_of_more_messages(most)
     assert chance >= tail
-    bound = CappedLaw(protocol.guarantee.law, 2, chance)
+    bound = CappedCurve(protocol.guarantee.curve, 2, chance)
     for other in (0, 1):
-        rounds = [together(capped(laws[bit], most), capped(laws[other], most)) for bit in (0, 1)]
+        rounds = [together(capped(curves[bit], most), capped(curves[other], most)) for bit in (0, 1)]
         for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0):
             worst = max(divergence(rounds[0], rounds[1], epsilon), divergence(rounds[1], rounds[0], epsilon))
-            exactly = protocol.guarantee.law.delta_at(epsilon) + (1 + math.exp(epsilon)) * 2 * tail
+            exactly = protocol.guarantee.curve.delta_at(epsilon) + (1 + math.exp(epsilon)) * 2 * tail
             assert worst <= min(1.0, exactly) + left_out
             assert worst <= bound.delta_at(epsilon) + left_out
 
 
 def test_the_number_of_messages_after_drawing_again(parties):
-    """The law of what a device draws is the law of short reports; a device that cuts its report is found out."""
+    """The pmf of what a device draws is the pmf of short reports; a device that cuts its report is found out."""
     protocol = SMALL["count/correlated-noise"]
     most, rounds, rounds_to_see = 3, 1000, 6000
     task = parties.around(protocol, most)
-    law, cut_law = Counter(), Counter()
-    for outcome, mass in capped(protocol.report_law(1), most).items():
-        law[sum(outcome)] += mass
-    for outcome, mass in protocol.report_law(1).items():
-        cut_law[min(most, sum(outcome))] += float(mass)
-    expected = np.array([law[length] for length in range(most + 1)])
+    curve, cut_pmf = Counter(), Counter()
+    for outcome, mass in capped(protocol.report_pmf(1), most).items():
+        curve[sum(outcome)] += mass
+    for outcome, mass in protocol.report_pmf(1).items():
+        cut_pmf[min(most, sum(outcome))] += float(mass)
+    expected = np.array([curve[length] for length in range(most + 1)])
     drawn = Counter(len(client_report._randomized(task, 1)) for _ in range(rounds))
     assert p_value([drawn[length] for length in range(most + 1)], expected) > ALPHA
-    cut = np.array([cut_law[length] for length in range(most + 1)])
+    cut = np.array([cut_pmf[length] for length in range(most + 1)])
     seen = np.random.default_rng().multinomial(rounds_to_see, cut / cut.sum())
     assert p_value(seen, expected) < ALPHA
 

@@ -1,4 +1,4 @@
-"""The published laws of reports: a client written from the page alone, and the library, agree with every one."""
+"""The published pmfs of reports: a client written from the page alone, and the library, agree with every one."""
 
 import importlib.util
 import json
@@ -30,8 +30,8 @@ REPORTS = [
 USERS, MOST_USERS = 2000, 20_000
 
 
-def exactly(law):
-    return {report: Fraction(mass) for report, mass in law.items()}
+def exactly(curve):
+    return {report: Fraction(mass) for report, mass in curve.items()}
 
 
 def reports_of(case, report):
@@ -46,11 +46,11 @@ def reports_of(case, report):
     return Counter(" ".join(sorted(report)) for report in reports if len(report) <= case["messages_per_report"])
 
 
-def fit(seen, law):
+def fit(seen, curve):
     """The p-value of what was seen; 0 if anything is not possible."""
-    if set(seen) - set(law):
+    if set(seen) - set(curve):
         return 0.0
-    return p_value([seen[report] for report in law], [float(Fraction(mass)) for mass in law.values()])
+    return p_value([seen[report] for report in curve], [float(Fraction(mass)) for mass in curve.values()])
 
 
 def test_there_is_a_case_of_every_protocol_that_a_task_can_name():
@@ -80,21 +80,21 @@ def test_what_a_message_is(case):
 
 
 @pytest.mark.parametrize(("case", "report"), REPORTS)
-def test_another_client_has_the_law(case, report):
+def test_another_client_has_the_distribution(case, report):
     """Fraction by fraction."""
-    law, too_long = foreign.law_of(case["protocol"], report["value"], case["messages_per_report"])
-    assert law == exactly(report["law"])
+    curve, too_long = foreign.curve_of(case["protocol"], report["value"], case["messages_per_report"])
+    assert curve == exactly(report["law"])
     assert too_long == Fraction(report.get("chance_of_more", 0))
 
 
 @pytest.mark.parametrize(("case", "report"), REPORTS)
-def test_the_library_has_the_law(case, report):
+def test_the_library_has_the_distribution(case, report):
     """Drawn by the code that devices run; the whole table."""
     assert fit(reports_of(case, report), report["law"]) > ALPHA
 
 
-def test_another_law_would_be_seen():
-    """The reports of one value do not fit the law of another, wherever the two laws are clearly different."""
+def test_another_distribution_would_be_seen():
+    """The reports of one value do not fit the pmf of another, wherever the two distributions are clearly different."""
     tried = 0
     for case in CASES:
         first, *others = [report for report in case["reports"] if "law" in report] or [None]
@@ -135,7 +135,7 @@ def test_shares(case):
 
 
 def test_nineteen_users_split_and_mix():
-    """The law has no fractions, but the sum of a report is that of level and noise, and the other messages uniform."""
+    """The pmf has no fractions, but the sum of a report is that of level and noise, and the other messages uniform."""
     case = next(case for case in CASES if case["name"] == "sum/split-and-mix, 19 honest users")
     modulus, ratio = case["protocol"]["parameters"]["modulus"], float(Fraction(case["shares"][0]["ratio"]))
     masses = [0.75]  # of one share
@@ -144,15 +144,15 @@ def test_nineteen_users_split_and_mix():
     residues = np.bincount(np.arange(len(masses)) % modulus, weights=masses)
     assert sum(masses) == pytest.approx(1, abs=1e-12)
     for report in case["reports"]:
-        law = np.zeros(modulus)
+        curve = np.zeros(modulus)
         for (level, share), plus, minus in product(report["levels"].items(), range(modulus), range(modulus)):
             mass = float(Fraction(share)) * residues[plus] * residues[minus]
-            law[(int(level) + plus - minus) % modulus] += mass
+            curve[(int(level) + plus - minus) % modulus] += mass
         seen = reports_of(case, report)
         messages = [[int(each, 16) >> 4 for each in sent.split(" ")] for sent in seen.elements()]
         assert {len(each) for each in messages} == {4}
-        assert p_value(np.bincount([sum(each) % modulus for each in messages], minlength=modulus), law) > ALPHA
+        assert p_value(np.bincount([sum(each) % modulus for each in messages], minlength=modulus), curve) > ALPHA
         uniform = np.full(modulus, 1 / modulus)
         assert p_value(np.bincount(np.concatenate(messages), minlength=modulus), uniform) > ALPHA
         fewer = [sum(each[1:]) % modulus for each in messages]  # as if a message were lost
-        assert p_value(np.bincount(fewer, minlength=modulus), law) < ALPHA
+        assert p_value(np.bincount(fewer, minlength=modulus), curve) < ALPHA

@@ -198,7 +198,7 @@ OF_ALL = {
 
 @pytest.mark.parametrize("name", COLLECTED)
 def test_what_is_out_of_range_is_refused(name):
-    """The ranges of the page are those of the library; whether by the protocol or by its law is no matter."""
+    """The ranges of the page are those of the library; whether by the protocol or by its distribution is no matter."""
     good = next(case["protocol"] for case in VECTORS if case["protocol"]["protocol"] == name and case["guarantee"])
     assert from_document(good).guarantee
     for path, values in (OUT_OF_RANGE[name] | OF_ALL).items():

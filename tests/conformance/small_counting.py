@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from shuffledp import BalcerCheuCount
-from shuffledp.privacy.correlated_noise import CorrelatedNoiseLaw
+from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve
 from shuffledp.privacy.flipped_bits import FlippedCount
 from shuffledp.privacy.pure_sum import PureSum, falling_weights
 from shuffledp.protocols.count.cheu import CheuCount
@@ -17,8 +17,8 @@ from shuffledp.randomness import Dyadic
 
 def correlated(encoding: str, users: int, honest: int) -> CorrelatedNoiseCount:
     ratio, shape, flood = Dyadic.at_least(0.25), Fraction(2), Dyadic.at_least(0.25)
-    law = CorrelatedNoiseLaw(ratio, shape, flood, "signed" if encoding == "signed" else "count")
-    terms = Terms(users, 1.0, 1.0001 * law.delta_at(1.0), honest / users)
+    curve = CorrelatedNoiseCurve(ratio, shape, flood, "signed" if encoding == "signed" else "count")
+    terms = Terms(users, 1.0, 1.0001 * curve.delta_at(1.0), honest / users)
     return CorrelatedNoiseCount(terms, ratio, shape, flood, encoding)
 
 

@@ -2,11 +2,11 @@
 
 from fractions import Fraction
 
-from shuffledp.privacy.correlated_noise import CorrelatedNoiseLaw
-from shuffledp.privacy.discrete_laplace import DiscreteLaplaceLaw
+from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve
+from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve
 from shuffledp.privacy.flipped_bits import FlippedHistogram
 from shuffledp.privacy.sketch_rows import SketchRows
-from shuffledp.privacy.thresholding import SampleAndThreshold, StabilityLaw
+from shuffledp.privacy.thresholding import SampleAndThreshold, StabilityCurve
 from shuffledp.protocols.histogram.cheu import CheuHistogram
 from shuffledp.protocols.histogram.correlated_noise import CorrelatedNoiseHistogram
 from shuffledp.protocols.histogram.count_min import CountMinHistogram
@@ -17,9 +17,9 @@ from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import Dyadic
 
 
-def terms_of(law, users, *, epsilon=1.0, honest_fraction=1.0):
-    """Terms that claim just what the law gives at this epsilon."""
-    return Terms(users, epsilon, min(law.delta_at(epsilon), 0.999), honest_fraction)
+def terms_of(curve, users, *, epsilon=1.0, honest_fraction=1.0):
+    """Terms that claim just what the distribution gives at this epsilon."""
+    return Terms(users, epsilon, min(curve.delta_at(epsilon), 0.999), honest_fraction)
 
 
 def cheu(users, domain_size, form):
@@ -29,33 +29,33 @@ def cheu(users, domain_size, form):
 
 def correlated_noise(users, ratio, *, honest_fraction=1.0):
     shape, flood_ratio = Fraction(1), Dyadic(1, 6)
-    law = CorrelatedNoiseLaw(ratio, shape, flood_ratio, "histogram")
+    curve = CorrelatedNoiseCurve(ratio, shape, flood_ratio, "histogram")
     return CorrelatedNoiseHistogram(
-        terms_of(law, users, honest_fraction=honest_fraction), ratio, shape, flood_ratio, domain_size=2
+        terms_of(curve, users, honest_fraction=honest_fraction), ratio, shape, flood_ratio, domain_size=2
     )
 
 
 def count_min(users, domain_size, hashes):
     gamma = Dyadic.of(0.3)
-    law = SketchRows(users, gamma, len(hashes))
-    return CountMinHistogram(terms_of(law, users), gamma, 2, hashes, domain_size)
+    distribution = SketchRows(users, gamma, len(hashes))
+    return CountMinHistogram(terms_of(distribution, users), gamma, 2, hashes, domain_size)
 
 
 def sample_and_threshold(users, threshold, sampling, domain_size):
     taken = Dyadic.of(sampling)
-    law = SampleAndThreshold(taken, threshold)
-    return SampleAndThresholdHistogram(terms_of(law, users), taken, threshold, domain_size)
+    distribution = SampleAndThreshold(taken, threshold)
+    return SampleAndThresholdHistogram(terms_of(distribution, users), taken, threshold, domain_size)
 
 
 def stability(users, ratio, threshold):
     noise = Dyadic.of(ratio)
-    return StabilityHistogram(terms_of(StabilityLaw(noise, threshold), users, epsilon=3.0), noise, threshold, 2)
+    return StabilityHistogram(terms_of(StabilityCurve(noise, threshold), users, epsilon=3.0), noise, threshold, 2)
 
 
 def instances():
     """The protocols by question and name."""
     noise = Dyadic.of(0.4)
-    pure = DiscreteLaplaceLaw(noise, coordinates=2).pure_epsilon
+    pure = DiscreteLaplaceCurve(noise, coordinates=2).pure_epsilon
     return {
         "histogram/cheu": cheu(3, 2, "ones"),
         "histogram/cheu of three": cheu(3, 3, "ones"),

@@ -1,8 +1,8 @@
 """Small sums for the conformance kit: few users, few levels and so much noise that every outcome occurs."""
 
 from shuffledp.domain import Interval
-from shuffledp.privacy.almost_central import AlmostCentralLaw
-from shuffledp.privacy.discrete_laplace import DiscreteLaplaceLaw, least_ratio
+from shuffledp.privacy.almost_central import AlmostCentralCurve
+from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.sum.almost_central import AlmostCentralSum
 from shuffledp.protocols.sum.cheu import CheuSum
@@ -34,8 +34,8 @@ class FewUsersSplitAndMix(SplitAndMixSum):
 
     @property
     def guarantee(self) -> Guarantee:
-        law = DiscreteLaplaceLaw(self.ratio, sensitivity=self.levels)
-        return self.terms.guarantee(law, theorem="none: for tests of everything else")
+        curve = DiscreteLaplaceCurve(self.ratio, sensitivity=self.levels)
+        return self.terms.guarantee(curve, theorem="none: for tests of everything else")
 
 
 def instances() -> dict[str, object]:
@@ -59,6 +59,6 @@ def instances() -> dict[str, object]:
             Terms(2, 4.0, 0.5), levels=1, ratio=Dyadic(1, 5), messages=3, modulus=8, domain=REALS
         ),
         "sum/almost-central": AlmostCentralSum(
-            Terms(2, 5.0, 0.995), AlmostCentralLaw(1, Dyadic(1, 4), 2, step=0.8, spare=5.0), domain=BITS
+            Terms(2, 5.0, 0.995), AlmostCentralCurve(1, Dyadic(1, 4), 2, step=0.8, spare=5.0), domain=BITS
         ),
     }

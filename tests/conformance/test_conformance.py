@@ -44,7 +44,7 @@ def test_every_registered_protocol_is_checked():
 
 
 FEW, MANY = 8_000, 60_000
-DRAWN_ONE_BY_ONE = ("randomize has its law", "sample_tally has the law of the round")
+DRAWN_ONE_BY_ONE = ("randomize has its distribution", "sample_tally has the distribution of the round")
 """Dear to draw: few here, of the first instance of each protocol; many of every instance in the slow tests."""
 
 HARDER = ("histogram/correlated-noise", "histogram/count-min", "histogram/sample-and-threshold")
@@ -60,7 +60,7 @@ FAULT_SAMPLES = {
     "a release without noise": FEW,
     "a tally with one too many": FEW,
 }
-"""Samples with which each fault escapes with a probability below 1e-9, by the law that the faulty protocol has."""
+"""Samples with which each fault escapes with a probability below 1e-9, by the pmf that the faulty protocol has."""
 
 
 def fast_route_samples(name):

@@ -112,16 +112,16 @@ def test_a_group_is_begun_only_where_everything_suffices():
 
 
 @pytest.mark.parametrize("digits", [[0, 1, 0, 0, 1] + [0, 1] * 20, [1] * 10, [0, 0, 0, 0, 0, 0, 0, 1, 1]])
-def test_sliced_bits_have_their_law(digits):
+def test_sliced_bits_have_their_distribution(digits):
     """Whole tables of the four numbers of a column; a number that repeats another must be rejected."""
     share = sum(digit * 2.0 ** -(i + 1) for i, digit in enumerate(digits))
     bitmap, filled, _ = sliced(random_words(1 << 19), digits, groups=6000)
     columns = unpack(bitmap[:filled]).reshape(-1, 4, 128).astype(np.int64)
-    law = [share ** code.bit_count() * (1 - share) ** (4 - code.bit_count()) for code in range(16)]
+    pmf = [share ** code.bit_count() * (1 - share) ** (4 - code.bit_count()) for code in range(16)]
     weights = np.array([8, 4, 2, 1])[:, None]
-    assert p_value(np.bincount((columns * weights).sum(axis=1).ravel(), minlength=16), law) > ALPHA
+    assert p_value(np.bincount((columns * weights).sum(axis=1).ravel(), minlength=16), pmf) > ALPHA
     columns[:, 1] = columns[:, 2]
-    assert p_value(np.bincount((columns * weights).sum(axis=1).ravel(), minlength=16), law) < ALPHA
+    assert p_value(np.bincount((columns * weights).sum(axis=1).ravel(), minlength=16), pmf) < ALPHA
 
 
 # --- forms of a bitmap
@@ -220,7 +220,7 @@ def test_every_set_is_as_likely(way, count):
     """The whole table of sets; places that shun their neighbours must be rejected."""
     rows = way(count, 160_000)
     sets = [sum(1 << place for place in chosen) for chosen in combinations(range(8), count)]
-    law = np.full(len(sets), 1 / comb(8, count))
+    distribution = np.full(len(sets), 1 / comb(8, count))
     assert (np.diff(rows, axis=1) > 0).all()
 
     def table(rows):
@@ -228,26 +228,26 @@ def test_every_set_is_as_likely(way, count):
         assert seen[sets].sum() == len(rows)
         return seen[sets]
 
-    assert p_value(table(rows), law) > ALPHA
+    assert p_value(table(rows), distribution) > ALPHA
     kept = rows[(np.diff(rows, axis=1) > 1).all(axis=1)] if 1 < count < 5 else rows[rows[:, 0] > 0]
-    assert p_value(table(kept), law) < ALPHA
+    assert p_value(table(kept), distribution) < ALPHA
 
 
 @pytest.mark.parametrize("bits", [14, 15, 18, 34])
 def test_pairs_among_very_many_are_uniform(bits):
-    """The eighths that two places fall into, with the exact law of distinct ones."""
+    """The eighths that two places fall into, with the exact distribution of distinct ones."""
     blocks = 50_000
     done, found = placed([2] * blocks, bits, random_words(2 * blocks + 100), room=2 * blocks + 8)
     assert done == blocks
     eighths = (found.reshape(blocks, 2) % (1 << bits)) >> (bits - 3)
     size, all_pairs = 1 << (bits - 3), comb(1 << bits, 2)
     pairs = [(i, j) for i in range(8) for j in range(i, 8)]
-    law = [(comb(size, 2) if i == j else size * size) / all_pairs for i, j in pairs]
+    distribution = [(comb(size, 2) if i == j else size * size) / all_pairs for i, j in pairs]
     codes = np.array([8 * i + j for i, j in pairs])
     first, second = eighths[:, 0], eighths[:, 1]
     assert (first <= second).all()
-    assert p_value(np.bincount(8 * first + second, minlength=64)[codes], law) > ALPHA
-    assert p_value(np.bincount(8 * first + np.maximum(first, 3), minlength=64)[codes], law) < ALPHA
+    assert p_value(np.bincount(8 * first + second, minlength=64)[codes], distribution) > ALPHA
+    assert p_value(np.bincount(8 * first + np.maximum(first, 3), minlength=64)[codes], distribution) < ALPHA
 
 
 @pytest.mark.parametrize("bits", [8, 12, 16])

@@ -7,7 +7,7 @@ import pytest
 
 from shuffledp import BalcerCheuHistogram
 from shuffledp.native import ACTIVE
-from shuffledp.testing.statistics import ALPHA, same_law
+from shuffledp.testing.statistics import ALPHA, same_distribution
 
 if not ACTIVE:
     pytest.skip("the kernels are not built", allow_module_level=True)
@@ -48,7 +48,7 @@ def test_reports_are_rows_without_what_is_absent(dtype, padded, users, size, rat
 
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("size", [3, 300])
-def test_both_paths_make_reports_of_the_same_law(size, padded, monkeypatch):
+def test_both_paths_make_reports_of_the_same_distribution(size, padded, monkeypatch):
     """Copies of each category, and of how many messages a report has; a shifted row must be rejected."""
     protocol = BalcerCheuHistogram.with_noise(users=100, absence=0.25, delta=1e-3, domain_size=size)
     object.__setattr__(protocol, "padded", padded)
@@ -63,9 +63,9 @@ def test_both_paths_make_reports_of_the_same_law(size, padded, monkeypatch):
         assert np.array_equal(sent.values[sent.offsets[1:] - 1], owned[::-1])
         tables.append(np.bincount(sent.values, minlength=size + padded))
         lengths.append(np.bincount(np.diff(sent.offsets), minlength=size + 2))
-    assert same_law(*tables) > ALPHA
-    assert same_law(*lengths) > ALPHA
-    assert same_law(tables[0], np.append(tables[0][1:], tables[0][0] // 2)) < ALPHA
+    assert same_distribution(*tables) > ALPHA
+    assert same_distribution(*lengths) > ALPHA
+    assert same_distribution(tables[0], np.append(tables[0][1:], tables[0][0] // 2)) < ALPHA
 
 
 @pytest.mark.parametrize(

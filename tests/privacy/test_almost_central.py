@@ -1,4 +1,4 @@
-"""Sums by atoms: the decomposition, each loss against its exact law, and whole small rounds by enumeration."""
+"""Sums by atoms: the decomposition, each loss against its exact distribution, and whole small rounds by enumeration."""
 
 import math
 from fractions import Fraction
@@ -11,7 +11,7 @@ from scipy.signal import fftconvolve
 
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.almost_central import (
-    AlmostCentralLaw,
+    AlmostCentralCurve,
     almost_central_noise,
     atoms_of,
     decomposition,
@@ -23,7 +23,7 @@ from shuffledp.privacy.atoms import moves_by_depth
 from shuffledp.privacy.composition import compose
 from shuffledp.privacy.discrete_laplace import least_ratio
 from shuffledp.privacy.divergence import DiscretePair
-from shuffledp.privacy.negative_binomial import NegativeBinomial, NegativeBinomialLaw
+from shuffledp.privacy.negative_binomial import NegativeBinomial, NegativeBinomialDistribution
 from shuffledp.randomness import Dyadic
 
 
@@ -71,7 +71,7 @@ def test_the_loss_of_one_move_is_the_truth_from_above(shape, reach, copies):
     step = 0.1
     ratio = Dyadic.at_least(1 - step / reach)
     width, cells = step / 20, 200
-    exact = NegativeBinomialLaw(NegativeBinomial(Fraction(shape), ratio), copies).pair(copies, 1e-30)
+    exact = NegativeBinomialDistribution(NegativeBinomial(Fraction(shape), ratio), copies).pair(copies, 1e-30)
     up, down = negative_binomial_losses(shape, ratio, copies, width, cells)
     for losses, pair in ((up, exact.reversed), (down, exact)):
         assert losses.masses.sum() + losses.infinite == pytest.approx(1, abs=1e-12)
@@ -122,14 +122,14 @@ def series(shape: int, ratio: Dyadic, reach: int) -> np.ndarray:
     return np.array(masses)
 
 
-def corner(law: AlmostCentralLaw, message: int, caps: dict[int, int]) -> np.ndarray:
-    """The exact law of the multiset of messages, as far as no number occurs more often than its cap."""
+def corner(curve: AlmostCentralCurve, message: int, caps: dict[int, int]) -> np.ndarray:
+    """The exact distribution of the multiset of messages, as far as no number occurs more often than its cap."""
     numbers = sorted(caps)
     shape = tuple(caps[number] for number in numbers)
     table = np.zeros(shape)
     table[tuple(int(number == message) for number in numbers)] = 1.0
-    noises = [((1,), 1, law.ratio), ((-1,), 1, law.ratio)]
-    noises += [(atom.members, law.shape, law.flood_ratio(atom.reach)) for atom in atoms_of(law.levels)]
+    noises = [((1,), 1, curve.ratio), ((-1,), 1, curve.ratio)]
+    noises += [(atom.members, curve.shape, curve.flood_ratio(atom.reach)) for atom in atoms_of(curve.levels)]
     for members, noise_shape, ratio in noises:
         direction = [members.count(number) for number in numbers]
         masses = series(noise_shape, ratio, max(shape))
@@ -155,14 +155,14 @@ SMALL_ROUNDS = [
 @pytest.mark.parametrize(("shape", "step"), [(2, 0.7), (3, 0.9)])
 def test_all_messages_of_small_rounds(levels, caps, shape, step):
     """Enumeration of the multiset, from below, for every replacement: never above the claim."""
-    law = AlmostCentralLaw(levels, Dyadic.of(0.3), shape, step, 4.0)
-    tables = {message: corner(law, message, caps) for message in range(1, levels + 2)}
+    curve = AlmostCentralCurve(levels, Dyadic.of(0.3), shape, step, 4.0)
+    tables = {message: corner(curve, message, caps) for message in range(1, levels + 2)}
     assert min(table.sum() for table in tables.values()) > 0.15
     for epsilon in (0.0, 0.5, 1.0, 2.0, 3.0, 5.0):
         exact = max(
             float(np.maximum(tables[i] - math.exp(epsilon) * tables[j], 0).sum()) for i, j in permutations(tables, 2)
         )
-        assert law.delta_at(epsilon) >= exact
+        assert curve.delta_at(epsilon) >= exact
 
 
 def log_masses(noise: NegativeBinomial, reach: int) -> np.ndarray:
@@ -173,7 +173,9 @@ def log_masses(noise: NegativeBinomial, reach: int) -> np.ndarray:
     )
 
 
-def losses_from_below(law: AlmostCentralLaw, before: int, after: int, width: float) -> tuple[np.ndarray, int, float]:
+def losses_from_below(
+    curve: AlmostCentralCurve, before: int, after: int, width: float
+) -> tuple[np.ndarray, int, float]:
     """The exact loss of one replacement, rounded down: the numbers of copies can be read off what is seen."""
     copies: dict[int, int] = {}
     ends = {}
@@ -183,7 +185,7 @@ def losses_from_below(law: AlmostCentralLaw, before: int, after: int, width: flo
             for leader, n in depth.items():
                 copies[leader] = copies.get(leader, 0) + sign * (n if leader > 0 else -n)
     parts = []
-    for atom, shape, ratio in law.flooding[1:]:
+    for atom, shape, ratio in curve.flooding[1:]:
         if move := copies.get(atom.members[0], 0):
             noise = NegativeBinomial(shape, ratio)
             reach = int(noise.mean + 14 * math.sqrt(noise.variance)) + 60
@@ -191,9 +193,9 @@ def losses_from_below(law: AlmostCentralLaw, before: int, after: int, width: flo
             at = np.arange(reach)
             loss = np.where(at + move >= 0, logs[at] - logs[np.maximum(at + move, 0)], np.inf)
             parts.append((np.exp(logs[:reach]), loss))
-    _, shape, ratio = law.flooding[0]
+    _, shape, ratio = curve.flooding[0]
     noise = NegativeBinomial(shape, ratio)
-    reach, a = int(noise.mean + 14 * math.sqrt(noise.variance)) + 200, float(law.ratio)
+    reach, a = int(noise.mean + 14 * math.sqrt(noise.variance)) + 200, float(curve.ratio)
     smaller = np.convolve(np.exp(log_masses(noise, reach)), a ** (2 * np.arange(600.0)))[:reach]
     up, down = ends[after][1] - ends[before][1], ends[before][-1] - ends[after][-1]
     distance, least = np.meshgrid(np.arange(-80, 81), np.arange(reach - 40), indexing="ij")
@@ -219,27 +221,27 @@ def losses_from_below(law: AlmostCentralLaw, before: int, after: int, width: flo
 @pytest.mark.parametrize("levels", [1, 2, 3, 6])
 def test_calibrated_noise_against_the_exact_loss(levels):
     """At parameters as they are used: never below the loss of any replacement, and not far above the worst."""
-    law = almost_central_noise(levels, 1.0, 1e-4, 0.8)
+    curve = almost_central_noise(levels, 1.0, 1e-4, 0.8)
     width = 5e-4
     worst = dict.fromkeys((0.9, 1.0, 1.1), 0.0)
     for before, after in permutations(sorted({1, 2, levels // 2 + 1, levels, levels + 1}), 2):
-        masses, first, infinite = losses_from_below(law, before, after, width)
+        masses, first, infinite = losses_from_below(curve, before, after, width)
         at = (first + np.arange(len(masses))) * width
         for epsilon in worst:
             exact = float((masses * np.maximum(-np.expm1(epsilon - at), 0)).sum()) + infinite
             worst[epsilon] = max(worst[epsilon], exact)
     for epsilon, exact in worst.items():
-        assert exact <= law.delta_at(epsilon)
-        assert law.delta_at(epsilon) < 1
-    assert law.delta_at(1.0) < 12 * worst[1.0]  # 4 to 8 were seen
+        assert exact <= curve.delta_at(epsilon)
+        assert curve.delta_at(epsilon) < 1
+    assert curve.delta_at(1.0) < 12 * worst[1.0]  # 4 to 8 were seen
 
 
 def test_a_forgotten_infinite_loss_would_be_caught():
     levels, caps = SMALL_ROUNDS[0]
-    law = AlmostCentralLaw(levels, Dyadic.of(0.01), 2, 0.9, 0.5)
-    tables = [corner(law, message, caps) for message in (1, 2)]
+    curve = AlmostCentralCurve(levels, Dyadic.of(0.01), 2, 0.9, 0.5)
+    tables = [corner(curve, message, caps) for message in (1, 2)]
     exact = max(float(np.maximum(p - math.exp(7) * q, 0).sum()) for p, q in (tables, tables[::-1]))
-    ((pair,),) = law.directions(0.0)
+    ((pair,),) = curve.directions(0.0)
     assert pair.delta(7.0) >= exact
     with pytest.raises(ConditionError, match="masses sum to"):
         DiscretePair(pair.p, pair.q)
@@ -247,30 +249,30 @@ def test_a_forgotten_infinite_loss_would_be_caught():
 
 @pytest.mark.parametrize(("levels", "users", "most"), [(1, 10**4, 0.3), (100, 10**6, 1.1), (1000, 10**8, 0.2)])
 def test_calibrated_noise_meets_the_target_with_few_messages(levels, users, most):
-    law = almost_central_noise(levels, 1.0, 1e-6, 0.9)
-    assert 0.8e-6 < law.delta_at(1.0) <= 1e-6
-    assert expected_noise_messages(law) / users < most
-    assert law.ratio == least_ratio(0.9, sensitivity=levels)
+    curve = almost_central_noise(levels, 1.0, 1e-6, 0.9)
+    assert 0.8e-6 < curve.delta_at(1.0) <= 1e-6
+    assert expected_noise_messages(curve) / users < most
+    assert curve.ratio == least_ratio(0.9, sensitivity=levels)
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "split"), [(0.2, 1e-6, 0.8), (5.0, 1e-4, 0.9), (1.0, 1e-9, 0.5)])
 def test_other_targets(epsilon, delta, split):
-    law = almost_central_noise(20, epsilon, delta, split)
-    assert 0.7 * delta < law.delta_at(epsilon) <= delta
-    more = AlmostCentralLaw(20, law.ratio, law.shape, law.step * 1.1, law.spare)
+    curve = almost_central_noise(20, epsilon, delta, split)
+    assert 0.7 * delta < curve.delta_at(epsilon) <= delta
+    more = AlmostCentralCurve(20, curve.ratio, curve.shape, curve.step * 1.1, curve.spare)
     assert more.delta_at(epsilon) > delta
 
 
 def test_it_composes():
-    law = almost_central_noise(20, 1.0, 1e-6, 0.9)
-    composed = compose(law, 2)
-    assert law.delta_at(1.0) < composed.delta_at(1.0)
-    assert composed.delta_at(2.0) <= 2.01 * law.delta_at(1.0)
+    curve = almost_central_noise(20, 1.0, 1e-6, 0.9)
+    composed = compose(curve, 2)
+    assert curve.delta_at(1.0) < composed.delta_at(1.0)
+    assert composed.delta_at(2.0) <= 2.01 * curve.delta_at(1.0)
 
 
 def test_delta_falls_with_epsilon():
-    law = almost_central_noise(20, 1.0, 1e-6, 0.9)
-    deltas = [law.delta_at(epsilon) for epsilon in np.linspace(0, 2, 40).tolist()]
+    curve = almost_central_noise(20, 1.0, 1e-6, 0.9)
+    deltas = [curve.delta_at(epsilon) for epsilon in np.linspace(0, 2, 40).tolist()]
     assert all(later <= earlier * (1 + 1e-9) for earlier, later in pairwise(deltas))
     assert deltas[0] <= 1
 
@@ -290,13 +292,13 @@ def test_the_constants_of_the_paper(levels):
 
 
 def test_refusals():
-    law = AlmostCentralLaw(3, Dyadic.of(0.5), 4, 0.1, 1.0)
+    curve = AlmostCentralCurve(3, Dyadic.of(0.5), 4, 0.1, 1.0)
     for epsilon in (-1.0, math.nan):
         with pytest.raises(ParameterError):
-            law.delta_at(epsilon)
+            curve.delta_at(epsilon)
     for wrong in ({"levels": 0}, {"shape": 1}, {"step": 1.0}, {"spare": 0.0}):
         with pytest.raises(ParameterError):
-            AlmostCentralLaw(**{"levels": 3, "ratio": Dyadic.of(0.5), "shape": 4, "step": 0.1, "spare": 1.0} | wrong)
+            AlmostCentralCurve(**{"levels": 3, "ratio": Dyadic.of(0.5), "shape": 4, "step": 0.1, "spare": 1.0} | wrong)
     with pytest.raises(ParameterError):
         almost_central_noise(10, 1.0, 1e-6, 1.0)
     with pytest.raises(InfeasibleError):

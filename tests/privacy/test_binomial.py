@@ -1,4 +1,4 @@
-"""The binomial law itself: masses, tails and quantiles against exact rationals and mpmath."""
+"""The binomial distribution itself: masses, tails and quantiles against exact rationals and mpmath."""
 
 from fractions import Fraction
 from math import comb
@@ -21,16 +21,16 @@ def exact_masses(trials: int, rate: Fraction) -> list[Fraction]:
 @settings(max_examples=100)
 @given(trials=st.integers(1, 80), numerator=st.integers(1, 4095))
 def test_masses_tails_and_quantiles(trials, numerator):
-    law = Binomial(trials, Dyadic(numerator, 12))
+    curve = Binomial(trials, Dyadic(numerator, 12))
     masses = exact_masses(trials, Fraction(numerator, 4096))
     points = np.arange(-1, trials + 2)
-    assert law.pmf(points) == pytest.approx([0.0, *map(float, masses), 0.0], rel=1e-12)
+    assert curve.pmf(points) == pytest.approx([0.0, *map(float, masses), 0.0], rel=1e-12)
     below = [float(sum(masses[: k + 1])) for k in range(trials + 1)]
-    assert law.lower_tail(np.arange(trials + 1)) == pytest.approx(below, rel=1e-12)
+    assert curve.lower_tail(np.arange(trials + 1)) == pytest.approx(below, rel=1e-12)
     above = [float(sum(masses[k:])) for k in range(trials + 1)]
-    assert law.upper_tail(np.arange(trials + 1)) == pytest.approx(above, rel=1e-12)
+    assert curve.upper_tail(np.arange(trials + 1)) == pytest.approx(above, rel=1e-12)
     for level in (1e-6, 0.025, 0.3, 0.7, 0.975):
-        found = law.least_with_lower_tail(level)
+        found = curve.least_with_lower_tail(level)
         assert sum(masses[: found + 1]) >= level * (1 - 1e-12)
         assert found == 0 or sum(masses[:found]) < level * (1 + 1e-12)
 
@@ -41,12 +41,12 @@ def test_masses_tails_and_quantiles(trials, numerator):
 @pytest.mark.parametrize("steps", [-8, -3, 0, 3, 8, 30])
 def test_masses_far_out_for_many_trials(trials, mean, steps):
     """Relative accuracy against forty digits, where the mass may be as small as 1e-200."""
-    law = Binomial(trials, Dyadic.at_least(mean / trials))
-    k = round(law.mean + steps * law.deviation)
+    curve = Binomial(trials, Dyadic.at_least(mean / trials))
+    k = round(curve.mean + steps * curve.deviation)
     if not 0 <= k <= trials:
         return
     with mpmath.workdps(60):
-        rate = mpmath.mpf(law.probability.numerator) / 2**64
+        rate = mpmath.mpf(curve.probability.numerator) / 2**64
         log_mass = (
             mpmath.loggamma(trials + 1)
             - mpmath.loggamma(k + 1)
@@ -55,17 +55,17 @@ def test_masses_far_out_for_many_trials(trials, mean, steps):
             + (trials - k) * mpmath.log1p(-rate)
         )
         truth = mpmath.exp(log_mass)
-        error = abs(float(law.pmf(k)) / truth - 1)
-    assert error <= float(law.tail_error(k)) / 5
+        error = abs(float(curve.pmf(k)) / truth - 1)
+    assert error <= float(curve.tail_error(k)) / 5
 
 
 def test_moments():
-    law = Binomial(1000, Dyadic(1, 2))
-    assert (law.mean, law.variance) == (250.0, 187.5)
-    assert law.mirrored.mean == 750.0
+    curve = Binomial(1000, Dyadic(1, 2))
+    assert (curve.mean, curve.variance) == (250.0, 187.5)
+    assert curve.mirrored.mean == 750.0
 
 
 @pytest.mark.parametrize(("trials", "numerator"), [(0, 1), (-3, 1), (5, 0), (5, 4)])
-def test_degenerate_laws_are_refused(trials, numerator):
+def test_degenerate_distributions_are_refused(trials, numerator):
     with pytest.raises(ParameterError):
         Binomial(trials, Dyadic(numerator, 2))

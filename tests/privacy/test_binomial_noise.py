@@ -60,11 +60,11 @@ def test_histogram_delta_is_the_truth_from_above(users):
 
 
 @pytest.mark.parametrize(
-    ("kind", "law"), [("count_releases", BinomialCount), ("histogram_releases", BinomialHistogram)]
+    ("kind", "curve"), [("count_releases", BinomialCount), ("histogram_releases", BinomialHistogram)]
 )
-def test_composed_delta_is_the_truth_from_above(kind, law):
+def test_composed_delta_is_the_truth_from_above(kind, curve):
     for row in reference(kind):
-        composed = compose(law(Binomial(row["users"], Dyadic(row["numerator"]))), row["releases"])
+        composed = compose(curve(Binomial(row["users"], Dyadic(row["numerator"]))), row["releases"])
         excess = relative_excess(composed.delta_at(row["epsilon"]), row)
         assert excess >= 0, row
         # for a count the bound also covers changing direction between releases
@@ -75,8 +75,8 @@ def test_composed_delta_is_the_truth_from_above(kind, law):
 def test_a_person_may_change_direction_between_releases(users, numerator, releases):
     """Every mixture of the two directions, exactly; the pure sequences alone fall short at (4, 11/24)."""
     rate = Dyadic.at_least(numerator / 24)
-    law = [comb(users, k) * rate.fraction**k * (1 - rate.fraction) ** (users - k) for k in range(users + 1)]
-    up = [(p, q) for p, q in zip([*law, Fraction(0)], [Fraction(0), *law], strict=True)]
+    curve = [comb(users, k) * rate.fraction**k * (1 - rate.fraction) ** (users - k) for k in range(users + 1)]
+    up = [(p, q) for p, q in zip([*curve, Fraction(0)], [Fraction(0), *curve], strict=True)]
     down = [(q, p) for p, q in up]
     composed = compose(BinomialCount(Binomial(users, rate)), releases)
     for epsilon in (0.2, 0.45, 1.0, 2.0):
@@ -124,8 +124,8 @@ def test_golden_counts(epsilon, users, rate, delta):
 
 @pytest.mark.parametrize(("epsilon", "users", "rate", "delta"), GOLDEN_HISTOGRAM)
 def test_golden_histograms(epsilon, users, rate, delta):
-    law = BinomialHistogram(Binomial(users, Dyadic.of(rate)))
-    assert law.delta_at(epsilon) == pytest.approx(delta, rel=1e-8)
+    curve = BinomialHistogram(Binomial(users, Dyadic.of(rate)))
+    assert curve.delta_at(epsilon) == pytest.approx(delta, rel=1e-8)
 
 
 @settings(max_examples=150)
@@ -137,12 +137,12 @@ def test_golden_histograms(epsilon, users, rate, delta):
 def test_count_delta_equals_brute_force(users, numerator, epsilon):
     """Any rate in (0, 1), both directions, against a sum of exact rationals."""
     rate = Fraction(numerator, 4096)
-    law = [comb(users, k) * rate**k * (1 - rate) ** (users - k) for k in range(users + 1)] + [Fraction(0)]
+    curve = [comb(users, k) * rate**k * (1 - rate) ** (users - k) for k in range(users + 1)] + [Fraction(0)]
     growth = Fraction(math.exp(min(epsilon, 700)))
-    shifted = [Fraction(0), *law[:-1]]
+    shifted = [Fraction(0), *curve[:-1]]
     exact = max(
         sum(max(p - growth * q, Fraction(0)) for p, q in zip(first, second, strict=True))
-        for first, second in ((law, shifted), (shifted, law))
+        for first, second in ((curve, shifted), (shifted, curve))
     )
     bound = count_delta(Binomial(users, Dyadic(numerator, 12)), epsilon)
     assert bound == pytest.approx(float(exact), rel=1e-8, abs=1e-300)
@@ -153,11 +153,11 @@ def test_count_delta_equals_brute_force(users, numerator, epsilon):
 @given(users=st.integers(1, 9), numerator=st.integers(1, 255), epsilon=st.floats(0, 4))
 def test_histogram_delta_equals_brute_force(users, numerator, epsilon):
     rate = Fraction(numerator, 256)
-    law = [comb(users, k) * rate**k * (1 - rate) ** (users - k) for k in range(users + 1)] + [Fraction(0)]
-    shifted = [Fraction(0), *law[:-1]]
+    curve = [comb(users, k) * rate**k * (1 - rate) ** (users - k) for k in range(users + 1)] + [Fraction(0)]
+    shifted = [Fraction(0), *curve[:-1]]
     growth = Fraction(math.exp(epsilon))
     outcomes = product(range(users + 2), repeat=2)
-    exact = sum(max(shifted[a] * law[b] - growth * law[a] * shifted[b], Fraction(0)) for a, b in outcomes)
+    exact = sum(max(shifted[a] * curve[b] - growth * curve[a] * shifted[b], Fraction(0)) for a, b in outcomes)
     bound = BinomialHistogram(Binomial(users, Dyadic(numerator, 8))).delta_at(epsilon)
     assert Fraction(bound) >= exact
     assert bound == pytest.approx(float(exact), rel=1e-7, abs=1e-290)
@@ -173,9 +173,9 @@ def test_mirrored_rates_are_equally_private():
 
 def test_the_floor_is_that_nobody_left_a_token_out():
     noise = Binomial(1_000_000, Dyadic.at_least(13.82e-6))
-    for law in (BinomialCount(noise), BinomialHistogram(noise)):
-        assert law.delta_at(5.0) == pytest.approx(9.95e-7, rel=2e-3)
-        assert law.delta_at(700.0) >= float(noise.pmf(0)) * (1 - 1e-9)
+    for curve in (BinomialCount(noise), BinomialHistogram(noise)):
+        assert curve.delta_at(5.0) == pytest.approx(9.95e-7, rel=2e-3)
+        assert curve.delta_at(700.0) >= float(noise.pmf(0)) * (1 - 1e-9)
 
 
 def test_delta_falls_with_epsilon_and_users():
@@ -189,7 +189,7 @@ def test_delta_falls_with_epsilon_and_users():
 
 
 def test_blocks_of_outcomes_only_overestimate(monkeypatch):
-    """The gathered outcomes of a wide law against keeping each one."""
+    """The gathered outcomes of a wide distribution against keeping each one."""
     noise = Binomial(4_000_000, Dyadic(1, 2))
     exact = {epsilon: BinomialHistogram(noise).delta_at(epsilon) for epsilon in (1e-3, 4e-3, 8e-3)}
     monkeypatch.setattr("shuffledp.privacy.binomial_noise._POINTS_EXACT", 100)
@@ -198,10 +198,10 @@ def test_blocks_of_outcomes_only_overestimate(monkeypatch):
         assert truth * (1 - 1e-8) <= gathered <= truth * (1 + 1e-4)
 
 
-@pytest.mark.parametrize("law", [BinomialCount, BinomialHistogram])
-def test_negative_epsilon_is_refused(law):
+@pytest.mark.parametrize("curve", [BinomialCount, BinomialHistogram])
+def test_negative_epsilon_is_refused(curve):
     with pytest.raises(ParameterError):
-        law(Binomial(10, Dyadic(1, 1))).delta_at(-0.1)
+        curve(Binomial(10, Dyadic(1, 1))).delta_at(-0.1)
 
 
 @pytest.mark.parametrize("users", [200_000, 800_000, 5_000_000])

@@ -31,9 +31,9 @@ GOLDEN = [
 ]
 
 
-@pytest.mark.parametrize(("law", "epsilon", "delta", "users", "mean"), GOLDEN)
-def test_golden_means(law, epsilon, delta, users, mean):
-    assert users * float(tight_noise(users, epsilon, delta, law)) == pytest.approx(mean, rel=1e-8)
+@pytest.mark.parametrize(("curve", "epsilon", "delta", "users", "mean"), GOLDEN)
+def test_golden_means(curve, epsilon, delta, users, mean):
+    assert users * float(tight_noise(users, epsilon, delta, curve)) == pytest.approx(mean, rel=1e-8)
 
 
 LEAST_RATES = [  # users, epsilon, delta, rate: found by an independent fine scan
@@ -57,19 +57,19 @@ def test_least_rates_despite_ripples(users, epsilon, delta, rate):
     users=st.one_of(st.integers(2, 200), st.integers(200, 10**12)),
     epsilon=st.floats(0.01, 8),
     exponent=st.floats(-14, -0.3),
-    law=st.sampled_from([BinomialCount, BinomialHistogram]),
+    curve=st.sampled_from([BinomialCount, BinomialHistogram]),
 )
-def test_what_is_found_is_private_and_least(users, epsilon, exponent, law):
+def test_what_is_found_is_private_and_least(users, epsilon, exponent, curve):
     delta = 10**exponent
     try:
-        rate = tight_noise(users, epsilon, delta, law)
+        rate = tight_noise(users, epsilon, delta, curve)
     except InfeasibleError:
-        assert law(Binomial(users, Dyadic(1, 1))).delta_at(epsilon) > delta
+        assert curve(Binomial(users, Dyadic(1, 1))).delta_at(epsilon) > delta
         return
     assert 0 < float(rate) <= 0.5
-    assert law(Binomial(users, rate)).delta_at(epsilon) <= delta
+    assert curve(Binomial(users, rate)).delta_at(epsilon) <= delta
     smaller = Dyadic.at_least(float(rate) * 0.995)
-    assert law(Binomial(users, smaller)).delta_at(epsilon) > delta * 0.999
+    assert curve(Binomial(users, smaller)).delta_at(epsilon) > delta * 0.999
 
 
 def test_the_error_says_how_many_users_are_needed():
@@ -94,12 +94,12 @@ def test_least_users_are_least(epsilon, exponent):
 @pytest.mark.parametrize("coordinates", [1, 2])
 @pytest.mark.parametrize("epsilon", [0.3, 0.9, 1.0])
 def test_the_paper_is_private_with_room_to_spare(coordinates, epsilon):
-    law = {1: BinomialCount, 2: BinomialHistogram}[coordinates]
+    curve = {1: BinomialCount, 2: BinomialHistogram}[coordinates]
     rate = paper_noise(200_000, epsilon, 1e-6, coordinates=coordinates)
     expected = 50 * coordinates**2 * math.log(2 * coordinates / 1e-6) / epsilon**2 / 200_000
     assert float(rate) == pytest.approx(expected, rel=1e-12)
     assert float(rate) >= expected
-    assert law(Binomial(200_000, rate)).delta_at(epsilon) < 1e-20
+    assert curve(Binomial(200_000, rate)).delta_at(epsilon) < 1e-20
 
 
 def test_the_conditions_of_the_theorems_are_checked():
@@ -122,27 +122,27 @@ def test_meaningless_targets_are_refused(epsilon, delta):
         tight_noise(100, epsilon, delta, BinomialCount)
 
 
-@pytest.mark.parametrize("law", [BinomialCount, BinomialHistogram])
+@pytest.mark.parametrize("curve", [BinomialCount, BinomialHistogram])
 @pytest.mark.parametrize(
     "delta",
     [0.7, *(pytest.param(delta, marks=pytest.mark.slow) for delta in (0.77, 0.8, 1 - 1e-6)), 0.95, 1 - 1e-12],
 )
 @pytest.mark.parametrize("users", [2, 50, 1000, 10**9])
-def test_delta_near_one(law, delta, users):
+def test_delta_near_one(curve, delta, users):
     """Hardly any noise, but an answer, and at once."""
     for epsilon in (0.01, 1.0, 6.0):
         try:
-            rate = tight_noise(users, epsilon, delta, law)
+            rate = tight_noise(users, epsilon, delta, curve)
         except InfeasibleError:
             assert users == 2
             continue
-        assert law(Binomial(users, rate)).delta_at(epsilon) <= delta
+        assert curve(Binomial(users, rate)).delta_at(epsilon) <= delta
 
 
-@pytest.mark.parametrize("law", [BinomialCount, BinomialHistogram])
-def test_delta_near_zero(law):
-    rate = tight_noise(10**9, 1.0, 1e-300, law)
-    assert law(Binomial(10**9, rate)).delta_at(1.0) <= 1e-300
+@pytest.mark.parametrize("curve", [BinomialCount, BinomialHistogram])
+def test_delta_near_zero(curve):
+    rate = tight_noise(10**9, 1.0, 1e-300, curve)
+    assert curve(Binomial(10**9, rate)).delta_at(1.0) <= 1e-300
 
 
 @pytest.mark.parametrize("users", [10**12, 10**14, MOST_USERS])

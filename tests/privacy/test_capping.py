@@ -14,10 +14,10 @@ from shuffledp.errors import ParameterError
 from shuffledp.privacy import capping
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialCount
-from shuffledp.privacy.capping import CappedLaw, Share, chance_of_more
+from shuffledp.privacy.capping import CappedCurve, Share, chance_of_more
 from shuffledp.privacy.composition import compose, compose_all
 from shuffledp.privacy.guarantee import least_epsilon
-from shuffledp.privacy.pure import PureLaw
+from shuffledp.privacy.pure import PureCurve
 from shuffledp.privacy.special import betainc
 from shuffledp.randomness import Dyadic
 
@@ -105,8 +105,8 @@ def test_edges_of_the_chance():
 NOISE = np.array([0.4, 0.3, 0.15, 0.1, 0.04, 0.01])
 
 
-def round_law(bits: tuple[int, ...], cap: int | None) -> np.ndarray:
-    """The law of the number of messages, if no report holds more than the cap."""
+def round_pmf(bits: tuple[int, ...], cap: int | None) -> np.ndarray:
+    """The distribution of the number of messages, if no report holds more than the cap."""
     total = np.ones(1)
     for bit in bits:
         report = np.concatenate((np.zeros(bit), NOISE, np.zeros(1 - bit)))
@@ -119,7 +119,7 @@ def round_law(bits: tuple[int, ...], cap: int | None) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ListedRound:
-    """The exact law of such a round, with or without a cap."""
+    """The exact distribution of such a round, with or without a cap."""
 
     users: int
     cap: int | None = None
@@ -129,7 +129,7 @@ class ListedRound:
         worst = 0.0
         for others in range(self.users):
             bits = (1,) * others + (0,) * (self.users - 1 - others)
-            pair = [round_law((*bits, bit), self.cap) for bit in (0, 1)]
+            pair = [round_pmf((*bits, bit), self.cap) for bit in (0, 1)]
             for first, second in (pair, pair[::-1]):
                 for _ in range(self.releases - 1):
                     first, second = np.outer(first, pair_of(first, pair)), np.outer(second, pair_of(second, pair))
@@ -137,22 +137,22 @@ class ListedRound:
         return worst
 
 
-def pair_of(law: np.ndarray, pair: list[np.ndarray]) -> np.ndarray:
-    return pair[0] if law is pair[0] else pair[1]
+def pair_of(curve: np.ndarray, pair: list[np.ndarray]) -> np.ndarray:
+    return pair[0] if curve is pair[0] else pair[1]
 
 
 @pytest.mark.parametrize("users", [2, 3, 5])
 @pytest.mark.parametrize("cap", [2, 3, 4, 5])
 def test_a_cap_adds_no_more_than_claimed(users, cap):
     chance = float(NOISE[cap:].sum())  # of a report that holds a 1, the longest ones
-    law = CappedLaw(ListedRound(users), users, chance)
+    curve = CappedCurve(ListedRound(users), users, chance)
     capped = ListedRound(users, cap)
     for epsilon in np.linspace(0, 3, 31):
-        assert law.delta_at(epsilon) >= capped.delta_at(epsilon) * (1 - 1e-12)
+        assert curve.delta_at(epsilon) >= capped.delta_at(epsilon) * (1 - 1e-12)
 
 
 def test_a_cap_is_not_free():
-    """The law without the cap would be wrong: the test above can fail."""
+    """The distribution without the cap would be wrong: the test above can fail."""
     planned, capped = ListedRound(3), ListedRound(3, 4)
     understated = [e for e in np.linspace(0, 3, 31) if capped.delta_at(e) > planned.delta_at(e) * (1 + 1e-9)]
     assert understated
@@ -161,9 +161,9 @@ def test_a_cap_is_not_free():
 @pytest.mark.parametrize("cap", [3, 5])
 def test_releases_with_a_cap_compose(cap):
     users, chance = 3, float(NOISE[cap:].sum())
-    law = CappedLaw(ListedRound(users), users, chance)
+    curve = CappedCurve(ListedRound(users), users, chance)
     exact = ListedRound(users, cap, releases=2)
-    together = (compose(law, 2), compose_all([law, law]))
+    together = (compose(curve, 2), compose_all([curve, curve]))
     for epsilon in (0.0, 0.5, 1.0, 2.0):
         truth = exact.delta_at(epsilon)
         assert truth > ListedRound(users, cap).delta_at(epsilon)
@@ -174,7 +174,7 @@ def test_releases_with_a_cap_compose(cap):
 def test_composing_takes_the_losses_behind_the_cap():
     """Two releases cost less than two epsilons, and the caps only their own part."""
     plain = BinomialCount(Binomial(10_000, Dyadic.at_least(0.05)))
-    capped = CappedLaw(plain, 10_000, 1e-16)
+    capped = CappedCurve(plain, 10_000, 1e-16)
     delta = 1e-6
     once, twice = least_epsilon(capped, delta), least_epsilon(compose(capped, 2), delta)
     assert once < twice < 2 * once
@@ -183,32 +183,32 @@ def test_composing_takes_the_losses_behind_the_cap():
 
 
 def test_delta_never_rises():
-    law = CappedLaw(BinomialCount(Binomial(10_000, Dyadic.at_least(0.05))), 10_000, 1e-14)
-    deltas = [law.delta_at(epsilon) for epsilon in np.linspace(0, 30, 200)]
+    curve = CappedCurve(BinomialCount(Binomial(10_000, Dyadic.at_least(0.05))), 10_000, 1e-14)
+    deltas = [curve.delta_at(epsilon) for epsilon in np.linspace(0, 30, 200)]
     assert all(later <= earlier * (1 + 1e-9) for earlier, later in itertools.pairwise(deltas))
     assert deltas[-1] < 1e-7
-    assert law._bound(30) > 1e-3  # without the least value so far it would rise
-    epsilon = least_epsilon(law, 1e-8)
-    assert law.delta_at(epsilon) <= 1e-8
+    assert curve._bound(30) > 1e-3  # without the least value so far it would rise
+    epsilon = least_epsilon(curve, 1e-8)
+    assert curve.delta_at(epsilon) <= 1e-8
     for small in (0.0, 0.1, 0.3):
-        direct = law.law.delta_at(small) + (1 + math.exp(small)) * 1e-10
-        assert law.delta_at(small) == pytest.approx(direct, rel=1e-12)
+        direct = curve.curve.delta_at(small) + (1 + math.exp(small)) * 1e-10
+        assert curve.delta_at(small) == pytest.approx(direct, rel=1e-12)
 
 
-def test_a_law_without_chance_is_the_law():
-    law = CappedLaw(PureLaw(1.0), 100, 0.0)
-    assert law.delta_at(1.0) == PureLaw(1.0).delta_at(1.0) == 0.0
-    assert CappedLaw(PureLaw(1.0), 100, 1.0).delta_at(1.0) == 1.0
-    assert CappedLaw(PureLaw(1.0), 100, 1e-9).delta_at(math.inf) < 1e-5
+def test_a_distribution_without_chance_is_the_distribution():
+    curve = CappedCurve(PureCurve(1.0), 100, 0.0)
+    assert curve.delta_at(1.0) == PureCurve(1.0).delta_at(1.0) == 0.0
+    assert CappedCurve(PureCurve(1.0), 100, 1.0).delta_at(1.0) == 1.0
+    assert CappedCurve(PureCurve(1.0), 100, 1e-9).delta_at(math.inf) < 1e-5
 
 
 @pytest.mark.parametrize(("users", "chance"), [(0, 0.1), (5, -1e-9), (5, 1.1), (5, math.nan)])
 def test_nonsense_is_refused(users, chance):
     with pytest.raises(ParameterError):
-        CappedLaw(PureLaw(1.0), users, chance)
+        CappedCurve(PureCurve(1.0), users, chance)
 
 
 @pytest.mark.parametrize("epsilon", [-1e-9, math.nan])
 def test_a_negative_epsilon_is_refused(epsilon):
     with pytest.raises(ParameterError):
-        CappedLaw(PureLaw(1.0), 5, 1e-6).delta_at(epsilon)
+        CappedCurve(PureCurve(1.0), 5, 1e-6).delta_at(epsilon)

@@ -10,15 +10,15 @@ import pytest
 
 from shuffledp import BalcerCheuCount
 from shuffledp.errors import ParameterError
-from shuffledp.privacy.amplification import RandomizedResponseLaw
+from shuffledp.privacy.amplification import RandomizedResponseCurve
 from shuffledp.privacy.amplification.privacy_blanket import bennett_delta
 from shuffledp.privacy.atom_losses import Losses
-from shuffledp.privacy.capping import CappedLaw
+from shuffledp.privacy.capping import CappedCurve
 from shuffledp.privacy.composition import compose, compose_all
-from shuffledp.privacy.discrete_laplace import DiscreteLaplaceLaw
+from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve
 from shuffledp.privacy.divergence import DiscretePair
 from shuffledp.privacy.fake_rows import FakeRows
-from shuffledp.privacy.pure import PureLaw
+from shuffledp.privacy.pure import PureCurve
 from shuffledp.privacy.split_and_mix import mixing_distance
 from shuffledp.protocols.count.cheu import CheuCount
 from shuffledp.protocols.histogram.stability import StabilityHistogram
@@ -27,13 +27,13 @@ from shuffledp.randomness import Dyadic
 
 
 def test_what_is_left_under_collusion_adds_up_over_releases():
-    """Which is no matter of the law, so that one that composes quickly will do."""
-    once = replace(CheuCount.calibrate(users=500, epsilon=1.0, delta=1e-6).guarantee, law=PureLaw(1.0))
+    """Which is no matter of the distribution, so that one that composes quickly will do."""
+    once = replace(CheuCount.calibrate(users=500, epsilon=1.0, delta=1e-6).guarantee, curve=PureCurve(1.0))
     assert once.after(10).local_epsilon == pytest.approx(10 * once.local_epsilon)
     assert once.after(1).local_epsilon == once.local_epsilon
 
 
-def test_a_law_that_is_not_a_number_proves_nothing():
+def test_a_distribution_that_is_not_a_number_proves_nothing():
     class Nothing:
         def delta_at(self, _):
             return math.nan
@@ -63,7 +63,7 @@ def test_a_release_above_a_threshold_composes():
 
 def test_bounds_at_their_edges():
     assert bennett_delta(0.3, 10, math.nextafter(0.3, 9)) == 1.0
-    assert PureLaw(800.0).delta_at(0.0) <= 1.0
+    assert PureCurve(800.0).delta_at(0.0) <= 1.0
 
 
 # --- several releases without a delta --------------------------------------------------------------------------------
@@ -105,15 +105,15 @@ def test_likelihood_ratios_far_below_one_are_not_rounded_away(rows, bits, epsilo
 @pytest.mark.parametrize("bits", [30, 53, 64, 100, 128])
 @pytest.mark.parametrize("users", [2, 5])
 def test_distributions_that_hardly_differ_are_not_taken_for_equal(users, bits):
-    """At epsilon = 0 delta is the total variation distance, which these two laws have at least."""
+    """At epsilon = 0 delta is the total variation distance, which these two distributions have at least."""
     rest = Fraction(1, 1 << bits)
     exact = (
         rest * max(math.comb(users - 1, k) * Fraction(1, 2) ** (users - 1) for k in range(users)) * (1 - rest)
     )  # nearly fair coins of the others hide the target's, which is off by half of the rest
-    assert RandomizedResponseLaw(users, Dyadic(1, bits).complement, 2).delta_at(0.0) >= exact * Fraction(999, 1000)
+    assert RandomizedResponseCurve(users, Dyadic(1, bits).complement, 2).delta_at(0.0) >= exact * Fraction(999, 1000)
     ratio = 1 - rest
     distance = (1 - ratio**2) / (1 + ratio) ** 2  # of (0, 1) and (1, 0), each with discrete Laplace noise
-    assert DiscreteLaplaceLaw(Dyadic(1, bits).complement, 1, 2).delta_at(0.0) >= distance
+    assert DiscreteLaplaceCurve(Dyadic(1, bits).complement, 1, 2).delta_at(0.0) >= distance
 
 
 @pytest.mark.parametrize("missing", [1e-10, 1e-8, 9e-7])
@@ -133,29 +133,29 @@ def test_a_distance_too_small_for_a_float_is_not_zero():
 
 # --- capped reports --------------------------------------------------------------------------------------------------
 
-KINK = DiscreteLaplaceLaw(Dyadic(5717249077421873, 59), 3)
+KINK = DiscreteLaplaceCurve(Dyadic(5717249077421873, 59), 3)
 """Its delta falls to 0 at epsilon = 13.84, where the cost of a cap begins to rise steeply."""
 
 
 @pytest.mark.parametrize("chance", [1e-12, 1e-9, 1e-6, 1e-3])
 @pytest.mark.parametrize("users", [1, 10])
-def test_the_delta_of_a_capped_law_never_rises(users, chance):
-    law = CappedLaw(KINK, users, chance)
+def test_the_delta_of_a_capped_distribution_never_rises(users, chance):
+    curve = CappedCurve(KINK, users, chance)
     near = np.linspace(0.999, 1.001, 200) * KINK.pure_epsilon
-    deltas = [law.delta_at(float(epsilon)) for epsilon in np.sort(np.append(np.linspace(0, 60, 400), near))]
+    deltas = [curve.delta_at(float(epsilon)) for epsilon in np.sort(np.append(np.linspace(0, 60, 400), near))]
     assert max(later - earlier for earlier, later in itertools.pairwise(deltas)) <= 0
 
 
 @pytest.mark.parametrize("chance", [1e-12, 1e-6])
-def test_capped_laws_with_a_kink_compose(chance):
-    capped = CappedLaw(KINK, 10, chance)
-    for law in (compose(capped, 2), compose_all([capped, PureLaw(0.5)])):
-        deltas = [law.delta_at(epsilon) for epsilon in np.linspace(0.0, 60.0, 61).tolist()]
+def test_capped_distributions_with_a_kink_compose(chance):
+    capped = CappedCurve(KINK, 10, chance)
+    for curve in (compose(capped, 2), compose_all([capped, PureCurve(0.5)])):
+        deltas = [curve.delta_at(epsilon) for epsilon in np.linspace(0.0, 60.0, 61).tolist()]
         assert all(later <= earlier * (1 + 1e-9) for earlier, later in itertools.pairwise(deltas))
     assert compose(capped, 2).delta_at(1.0) >= KINK.delta_at(0.5)
 
 
-def test_a_capped_law_computes_few_deltas():
+def test_a_capped_distribution_computes_few_deltas():
     class Counting:
         calls = 0
 
@@ -163,5 +163,5 @@ def test_a_capped_law_computes_few_deltas():
             Counting.calls += 1
             return KINK.delta_at(epsilon)
 
-    CappedLaw(Counting(), 10, 1e-9).delta_at(20.0)
+    CappedCurve(Counting(), 10, 1e-9).delta_at(20.0)
     assert Counting.calls <= 40

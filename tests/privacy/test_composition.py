@@ -14,10 +14,10 @@ from shuffledp.privacy.guarantee import least_epsilon
 from shuffledp.randomness import Dyadic
 
 
-@pytest.mark.parametrize("law", [BinomialCount, BinomialHistogram])
+@pytest.mark.parametrize("curve", [BinomialCount, BinomialHistogram])
 @pytest.mark.parametrize(("users", "rate"), [(10_000, 0.0043), (1000, 0.3), (10**9, 1e-4)])
-def test_one_release_on_the_grid_is_just_above_the_closed_form(law, users, rate, monkeypatch):
-    once = law(Binomial(users, Dyadic.of(rate)))
+def test_one_release_on_the_grid_is_just_above_the_closed_form(curve, users, rate, monkeypatch):
+    once = curve(Binomial(users, Dyadic.of(rate)))
     gridded = type(compose(once, 2))(once, 1)
     target = least_epsilon(once, 1e-6)
     for factor in (0.3, 1.0, 1.2):
@@ -25,9 +25,9 @@ def test_one_release_on_the_grid_is_just_above_the_closed_form(law, users, rate,
         assert exact <= bound <= exact * 1.01 + 1e-12
 
 
-@pytest.mark.parametrize("law", [BinomialCount, BinomialHistogram])
-def test_releases_add_up_like_their_square_root(law):
-    once = law(Binomial(100_000, Dyadic.at_least(500 / 100_000)))
+@pytest.mark.parametrize("curve", [BinomialCount, BinomialHistogram])
+def test_releases_add_up_like_their_square_root(curve):
+    once = curve(Binomial(100_000, Dyadic.at_least(500 / 100_000)))
     singles = least_epsilon(once, 1e-6)
     assert least_epsilon(compose(once, 1), 1e-6) == singles
     previous = singles
@@ -47,7 +47,7 @@ def test_more_releases_at_once_or_in_two_steps():
 
 
 class FlippedCoin:
-    """A bit told truly with probability 1/2 + lead: k releases have an exact law, that of the number of true ones."""
+    """A bit told truly with probability 1/2 + lead: k releases have an exact pmf, that of the number of true ones."""
 
     def __init__(self, lead: float) -> None:
         self.truth = 0.5 + lead
@@ -71,32 +71,32 @@ class FlippedCoin:
 @pytest.mark.parametrize("releases", [3, 50, 500])
 def test_many_releases_against_the_exact_sum(releases):
     """Never below, down to where the resolution ends; and close above it."""
-    law = FlippedCoin(0.05)
-    composed = compose(law, releases)
+    curve = FlippedCoin(0.05)
+    composed = compose(curve, releases)
     spread = 0.2 * math.sqrt(releases)
     for step in range(16):
         epsilon = 0.02 * releases + spread * step / 2
-        exact, bound = float(law.exact(releases, epsilon)), composed.delta_at(epsilon)
+        exact, bound = float(curve.exact(releases, epsilon)), composed.delta_at(epsilon)
         assert bound >= exact
         assert bound <= exact * 1.02 + CERTIFIED_DOWN_TO + releases * 2e-14
 
 
 def test_small_deltas_end_at_a_stated_floor():
-    law = compose(BinomialCount(Binomial(10**6, Dyadic(1, 2))), 3)
-    assert 0 < law.delta_at(50.0) < CERTIFIED_DOWN_TO
-    assert least_epsilon(law, 1e-15) == math.inf
+    curve = compose(BinomialCount(Binomial(10**6, Dyadic(1, 2))), 3)
+    assert 0 < curve.delta_at(50.0) < CERTIFIED_DOWN_TO
+    assert least_epsilon(curve, 1e-15) == math.inf
 
 
 def test_the_floor_of_nobody_leaving_out_a_token_composes():
     noise = Binomial(1000, Dyadic.at_least(0.01))
     once = (1 - float(noise.probability)) ** 1000
-    law = compose(BinomialCount(noise), 5)
-    assert law.delta_at(600.0) >= 1 - (1 - once) ** 5
+    curve = compose(BinomialCount(noise), 5)
+    assert curve.delta_at(600.0) >= 1 - (1 - once) ** 5
 
 
-def test_a_law_without_spread_composes_too():
-    law = compose(BinomialCount(Binomial(1, Dyadic.at_least(0.25))), 2)
-    assert law.delta_at(0.0) == pytest.approx(1 - 0.25**2, rel=0.1)
+def test_a_distribution_without_spread_composes_too():
+    curve = compose(BinomialCount(Binomial(1, Dyadic.at_least(0.25))), 2)
+    assert curve.delta_at(0.0) == pytest.approx(1 - 0.25**2, rel=0.1)
 
 
 @pytest.mark.parametrize("releases", [0, -1, 10**9])

@@ -11,7 +11,7 @@ from shuffledp.domain import Interval
 from shuffledp.errors import ConditionError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialCount
-from shuffledp.privacy.capping import CappedLaw
+from shuffledp.privacy.capping import CappedCurve
 from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, compose, compose_all
 from shuffledp.privacy.flipped_bits import FlippedCount
 from shuffledp.privacy.guarantee import Guarantee, least_delta, least_epsilon
@@ -28,12 +28,12 @@ def split_and_mix(users):
 
 
 def capped_noise(users=10_000, domain_size=10):
-    """The law that the ledger books for a task of correlated noise at (1, 1e-8)."""
+    """The distribution that the ledger books for a task of correlated noise at (1, 1e-8)."""
     protocol = CorrelatedNoiseHistogram.calibrate(
         users=users, epsilon=1.0, delta=1e-8 * (1 - DELTA_FOR_CAP), domain_size=domain_size
     )
     cap = least_cap(protocol, users=2 * users, epsilon=1.0, delta=1e-8 * DELTA_FOR_CAP)
-    return capped_guarantee(protocol, cap=cap, users=2 * users, epsilon=1.0, delta=1e-8).law
+    return capped_guarantee(protocol, cap=cap, users=2 * users, epsilon=1.0, delta=1e-8).curve
 
 
 @pytest.mark.parametrize("users", [100, 1000, 5000])
@@ -51,7 +51,7 @@ def test_where_no_epsilon_holds_it_is_said_from_which_delta_on_one_does():
     total = guarantee.after(12)
     assert total.epsilon == math.inf
     assert "One holds from delta = 3.7e-08 on." in total.sentence()
-    assert 12 * guarantee.law.distance <= total.least_delta < 3.7e-8
+    assert 12 * guarantee.curve.distance <= total.least_delta < 3.7e-8
     assert math.isfinite(total.epsilon_at(total.least_delta))
     assert total.epsilon_at(total.least_delta * 0.99) == math.inf
     assert guarantee.after(12, delta=3.7e-8).epsilon < 12.1
@@ -59,18 +59,18 @@ def test_where_no_epsilon_holds_it_is_said_from_which_delta_on_one_does():
 
 def test_twelve_capped_releases_are_convolved():
     """An infinite epsilon where the slack of caps was added outside the convolution."""
-    law = capped_noise()
-    assert isinstance(law, CappedLaw)
-    assert least_epsilon(compose(law, 12), 1e-6) == pytest.approx(10.651, abs=2e-3)
-    uncapped = least_epsilon(compose(law.law, 12), 1e-6)
-    assert uncapped * (1 - 1e-3) < least_epsilon(compose(law, 12), 1e-6) < uncapped * (1 + 1e-3)
+    curve = capped_noise()
+    assert isinstance(curve, CappedCurve)
+    assert least_epsilon(compose(curve, 12), 1e-6) == pytest.approx(10.651, abs=2e-3)
+    uncapped = least_epsilon(compose(curve.curve, 12), 1e-6)
+    assert uncapped * (1 - 1e-3) < least_epsilon(compose(curve, 12), 1e-6) < uncapped * (1 + 1e-3)
 
 
 def test_different_releases_are_at_most_the_added_pairs():
-    laws = [capped_noise(), split_and_mix(1000).law, BinomialCount(Binomial(2000, Dyadic.of(0.05)))]
-    joint = compose_all(laws)
+    curves = [capped_noise(), split_and_mix(1000).curve, BinomialCount(Binomial(2000, Dyadic.of(0.05)))]
+    joint = compose_all(curves)
     for delta in (1e-5, 1e-7):
-        added = math.fsum(least_epsilon(law, delta / len(laws)) for law in laws)
+        added = math.fsum(least_epsilon(curve, delta / len(curves)) for curve in curves)
         assert least_epsilon(joint, delta) < added
         assert joint._added.exact(added * 1.1) <= 1.05 * delta  # the division of epsilon is a sensible one
 
@@ -118,7 +118,7 @@ def product_delta(pairs, epsilon):
 @pytest.mark.parametrize(("users", "flip"), [(3, Fraction(1, 4)), (5, Fraction(1, 8)), (4, Fraction(3, 8))])
 def test_counts_of_flipped_bits_over_all_data_of_two_releases(users, flip):
     """In each release any number of the others holds a 1, and the replacement goes either way."""
-    law = compose(FlippedCount(users, Dyadic.of(float(flip))), 2)
+    curve = compose(FlippedCount(users, Dyadic.of(float(flip))), 2)
     pairs = []
     for ones in range(users):
         with_one = flipped_masses(ones + 1, users - 1 - ones, flip)
@@ -126,7 +126,7 @@ def test_counts_of_flipped_bits_over_all_data_of_two_releases(users, flip):
         pairs += [(with_one, with_zero), (with_zero, with_one)]
     for epsilon in (0.0, 0.4, 1.0, 2.0, 3.5):
         exact = max(product_delta(both, epsilon) for both in itertools.combinations_with_replacement(pairs, 2))
-        assert exact <= law.delta_at(epsilon)
+        assert exact <= curve.delta_at(epsilon)
 
 
 def shown_masses(count, sampling, threshold, length):
@@ -140,13 +140,13 @@ def shown_masses(count, sampling, threshold, length):
 def test_sampled_counts_over_data_of_two_releases():
     """One category in each release, of any size up to 6, that the user leaves or enters."""
     sampling, threshold = Fraction(1, 4), 2
-    law = compose(SampleAndThreshold(Dyadic.of(0.25), threshold), 2)
+    curve = compose(SampleAndThreshold(Dyadic.of(0.25), threshold), 2)
     shown = [shown_masses(count, sampling, threshold, 8) for count in range(8)]
     pairs = [(shown[count + 1], shown[count]) for count in range(7)]
     pairs += [(second, first) for first, second in pairs]
     for epsilon in (0.0, 0.2, 0.5, 1.0, 2.0):
         exact = max(product_delta(both, epsilon) for both in itertools.combinations_with_replacement(pairs, 2))
-        assert exact <= law.delta_at(epsilon)
+        assert exact <= curve.delta_at(epsilon)
 
 
 class Broken:
@@ -170,12 +170,12 @@ def test_what_is_not_a_number_is_refused(start):
 
 
 def test_nothing_below_the_resolution_is_claimed():
-    law = BinomialCount(Binomial(10**6, Dyadic.of(0.25)))
-    assert law.delta_at(3.0) < 1e-20
-    assert compose(law, 2).delta_at(30.0) >= CERTIFIED_DOWN_TO / 10
+    curve = BinomialCount(Binomial(10**6, Dyadic.of(0.25)))
+    assert curve.delta_at(3.0) < 1e-20
+    assert compose(curve, 2).delta_at(30.0) >= CERTIFIED_DOWN_TO / 10
 
 
 def test_the_guarantee_of_releases_says_its_least_delta():
-    law = SampleAndThreshold(Dyadic.of(0.5), 5)
-    guarantee = Guarantee(epsilon=1.0, delta=0.1, users=10, honest_users=1, law=law, theorem="none")
-    assert guarantee.least_delta == law.delta_at(700.0)
+    curve = SampleAndThreshold(Dyadic.of(0.5), 5)
+    guarantee = Guarantee(epsilon=1.0, delta=0.1, users=10, honest_users=1, curve=curve, theorem="none")
+    assert guarantee.least_delta == curve.delta_at(700.0)

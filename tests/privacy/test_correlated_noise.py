@@ -11,9 +11,9 @@ import pytest
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.composition import compose
 from shuffledp.privacy.correlated_noise import (
-    CorrelatedNoiseLaw,
+    CorrelatedNoiseCurve,
     NegativeBinomial,
-    NegativeBinomialLaw,
+    NegativeBinomialDistribution,
     flooding_of_theorem_13,
     least_flooding,
     paper_flooding,
@@ -33,10 +33,12 @@ def binomial_series(shape: Fraction, ratio: Fraction, reach: int) -> list[mpmath
         return masses
 
 
-def table(law: CorrelatedNoiseLaw, reach: int) -> np.ndarray:
+def table(curve: CorrelatedNoiseCurve, reach: int) -> np.ndarray:
     """Pr[U+ = u, U- = v] for u, v < reach by the definition, without the user's message: exact in that corner."""
-    staying = np.array(binomial_series(law.share, law.ratio.fraction, reach), dtype=float)
-    flooding = np.array(binomial_series(law.share * law.flood_shape, law.flood_ratio.fraction, reach), dtype=float)
+    staying = np.array(binomial_series(curve.share, curve.ratio.fraction, reach), dtype=float)
+    flooding = np.array(
+        binomial_series(curve.share * curve.flood_shape, curve.flood_ratio.fraction, reach), dtype=float
+    )
     result = np.zeros((reach, reach))
     for pairs in range(reach):
         part = staying[: reach - pairs]
@@ -50,12 +52,12 @@ def moved(masses: np.ndarray, up: int, down: int) -> np.ndarray:
     return result
 
 
-def brute_force(law: CorrelatedNoiseLaw, epsilon: float, reach: int) -> float:
+def brute_force(curve: CorrelatedNoiseCurve, epsilon: float, reach: int) -> float:
     """The worst direction over the corner of the table: never above the truth."""
-    base = table(law, reach)
-    first, second = (moved(base, 1, 0), moved(base, 0, 1)) if law.view == "signed" else (moved(base, 1, 0), base)
+    base = table(curve, reach)
+    first, second = (moved(base, 1, 0), moved(base, 0, 1)) if curve.view == "signed" else (moved(base, 1, 0), base)
     growth = math.exp(epsilon)
-    if law.view == "histogram":
+    if curve.view == "histogram":
         p = np.outer(first.ravel(), second.ravel())
         return float(np.maximum(p - growth * p.T, 0).sum())
     return max(float(np.maximum(p - growth * q, 0).sum()) for p, q in ((first, second), (second, first)))
@@ -73,10 +75,10 @@ SMALL = [
 @pytest.mark.parametrize(("ratio", "shape", "flood_ratio"), SMALL)
 @pytest.mark.parametrize("view", ["count", "signed"])
 def test_one_user_equals_brute_force(view, ratio, shape, flood_ratio, share):
-    law = CorrelatedNoiseLaw(ratio, shape, flood_ratio, view, share)
+    curve = CorrelatedNoiseCurve(ratio, shape, flood_ratio, view, share)
     for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0, 4.0):
-        exact = brute_force(law, epsilon, 110)
-        bound = law.delta_at(epsilon)
+        exact = brute_force(curve, epsilon, 110)
+        bound = curve.delta_at(epsilon)
         assert bound >= exact * (1 - 1e-12)
         assert bound == pytest.approx(exact, rel=1e-7, abs=1e-12)
 
@@ -87,49 +89,49 @@ def test_one_user_equals_brute_force(view, ratio, shape, flood_ratio, share):
     [(Dyadic.of(0.2), Fraction(2), Dyadic.of(0.25)), (Dyadic.of(0.125), Fraction(1, 2), Dyadic.of(0.3))],
 )
 def test_a_histogram_equals_brute_force(ratio, shape, flood_ratio, share):
-    law = CorrelatedNoiseLaw(ratio, shape, flood_ratio, "histogram", share)
+    curve = CorrelatedNoiseCurve(ratio, shape, flood_ratio, "histogram", share)
     for epsilon in (0.0, 0.5, 1.5, 3.0):
-        exact = brute_force(law, epsilon, 24)
-        assert law.delta_at(epsilon) >= exact * (1 - 1e-12)
-        assert law.delta_at(epsilon) == pytest.approx(exact, rel=1e-4, abs=1e-9)
+        exact = brute_force(curve, epsilon, 24)
+        assert curve.delta_at(epsilon) >= exact * (1 - 1e-12)
+        assert curve.delta_at(epsilon) == pytest.approx(exact, rel=1e-4, abs=1e-9)
 
 
 def test_planted_underestimates_would_be_caught():
     """One direction only, or a window without the mass outside of it, falls below the brute force."""
-    law = CorrelatedNoiseLaw(*SMALL[0], "count")
-    exact = brute_force(law, 1.0, 110)
-    (upward,), (downward,) = law.directions(1e-30)
+    curve = CorrelatedNoiseCurve(*SMALL[0], "count")
+    exact = brute_force(curve, 1.0, 110)
+    (upward,), (downward,) = curve.directions(1e-30)
     assert min(upward.delta(1.0), downward.delta(1.0)) < exact * (1 - 1e-6)
-    (_,), (cut_off,) = law.directions(1e-2)
+    (_,), (cut_off,) = curve.directions(1e-2)
     assert cut_off.cut > 0
     assert cut_off.delta(1.0) >= exact
-    beyond = brute_force(law, 0.0, 110)
-    (_,), (coarse,) = law.directions(0.3)
+    beyond = brute_force(curve, 0.0, 110)
+    (_,), (coarse,) = curve.directions(0.3)
     assert coarse.delta(0.0) >= beyond
     with pytest.raises(ConditionError, match="masses sum to"):  # without what is left out, too small
         DiscretePair(coarse.p, coarse.q)
 
 
-def printed_law(view: str, share: Fraction = Fraction(1)) -> CorrelatedNoiseLaw:
-    return CorrelatedNoiseLaw(Dyadic.of(math.exp(-0.9)), Fraction("15.77"), Dyadic.of(0.95), view, share)
+def printed_pmf(view: str, share: Fraction = Fraction(1)) -> CorrelatedNoiseCurve:
+    return CorrelatedNoiseCurve(Dyadic.of(math.exp(-0.9)), Fraction("15.77"), Dyadic.of(0.95), view, share)
 
 
 def test_golden_delta():
-    assert printed_law("count").delta_at(1.0) == pytest.approx(1.00124366031e-06, rel=1e-8)
+    assert printed_pmf("count").delta_at(1.0) == pytest.approx(1.00124366031e-06, rel=1e-8)
 
 
 @pytest.mark.parametrize(("share", "delta"), [("0.99", 1.8e-6), ("0.9", 2.1e-3), ("0.5", 0.29)])
 def test_printed_deltas_of_dishonest_users(share, delta):
-    assert printed_law("count", Fraction(share)).delta_at(1.0) == pytest.approx(delta, rel=0.02)
+    assert printed_pmf("count", Fraction(share)).delta_at(1.0) == pytest.approx(delta, rel=0.02)
 
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_more_noise_hides_more(view):
     shares = [Fraction(8, 10), Fraction(95, 100), Fraction(1), Fraction(21, 20)]
-    deltas = [printed_law(view, share).delta_at(1.2) for share in shares]
+    deltas = [printed_pmf(view, share).delta_at(1.2) for share in shares]
     assert all(more >= less for more, less in pairwise(deltas))
-    near = printed_law(view, 1 + Fraction(1, 10**12)).delta_at(1.2)
-    assert near == pytest.approx(printed_law(view).delta_at(1.2), rel=1e-3)
+    near = printed_pmf(view, 1 + Fraction(1, 10**12)).delta_at(1.2)
+    assert near == pytest.approx(printed_pmf(view).delta_at(1.2), rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -138,8 +140,8 @@ def test_more_noise_hides_more(view):
 )
 def test_golden_deltas_of_one_kind_of_noise(shape, ratio, delta, precision):
     """Negative binomial, and Poisson as its limit."""
-    law = NegativeBinomialLaw(NegativeBinomial(Fraction(shape), Dyadic.of(ratio)))
-    assert law.delta_at(1.0) == pytest.approx(delta, rel=precision)
+    curve = NegativeBinomialDistribution(NegativeBinomial(Fraction(shape), Dyadic.of(ratio)))
+    assert curve.delta_at(1.0) == pytest.approx(delta, rel=precision)
 
 
 @pytest.mark.parametrize("shape", [Fraction(1, 1000), Fraction(1, 2), Fraction(16), Fraction(900)])
@@ -174,17 +176,17 @@ PRINTED_MEANS = [
 def test_printed_means_of_the_least_flooding(epsilon, split, view, mean):
     ratio, shape, flood_ratio = least_flooding(epsilon, 1e-6, split, view)
     assert 0.97 * mean <= NegativeBinomial(shape, flood_ratio).mean <= 1.005 * mean
-    law = CorrelatedNoiseLaw(ratio, shape, flood_ratio, view)
-    assert 0.99e-6 < law.delta_at(epsilon) <= 1e-6
+    curve = CorrelatedNoiseCurve(ratio, shape, flood_ratio, view)
+    assert 0.99e-6 < curve.delta_at(epsilon) <= 1e-6
 
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.05, 1e-3), (0.05, 1e-12), (10.0, 1e-3), (10.0, 1e-12)])
 def test_least_flooding_reaches_the_corners(view, epsilon, delta):
     ratio, shape, flood_ratio = least_flooding(epsilon, delta, 0.8, view)
-    law = CorrelatedNoiseLaw(ratio, shape, flood_ratio, view)
-    assert 0.99 * delta < law.delta_at(epsilon) <= delta
-    less = CorrelatedNoiseLaw(ratio, shape * Fraction(99, 100), flood_ratio, view)
+    curve = CorrelatedNoiseCurve(ratio, shape, flood_ratio, view)
+    assert 0.99 * delta < curve.delta_at(epsilon) <= delta
+    less = CorrelatedNoiseCurve(ratio, shape * Fraction(99, 100), flood_ratio, view)
     assert less.delta_at(epsilon) > delta
 
 
@@ -194,7 +196,7 @@ def test_no_other_ratio_does_with_two_percent_less(view):
     mean = NegativeBinomial(shape, flood_ratio).mean
     for other in 1 - np.geomspace(0.005, 0.5, 25):
         fewer = Fraction(0.98 * mean * (1 - other) / other)
-        assert CorrelatedNoiseLaw(ratio, fewer, Dyadic.of(float(other)), view).delta_at(1.0) > 1e-6
+        assert CorrelatedNoiseCurve(ratio, fewer, Dyadic.of(float(other)), view).delta_at(1.0) > 1e-6
 
 
 @pytest.mark.parametrize(("epsilon", "mean"), [(0.5, 4422), (1.0, 2200), (2.0, 1089)])
@@ -203,7 +205,7 @@ def test_printed_means_of_the_theorem(epsilon, mean):
     assert NegativeBinomial(shape, flood_ratio).mean == pytest.approx(mean, rel=1e-3)
     for view in VIEWS:
         ratio, shape, flood_ratio = paper_flooding(epsilon, 1e-6, 0.9, view)
-        assert CorrelatedNoiseLaw(ratio, shape, flood_ratio, view).delta_at(epsilon) < 1e-6
+        assert CorrelatedNoiseCurve(ratio, shape, flood_ratio, view).delta_at(epsilon) < 1e-6
 
 
 def test_conditions_of_the_theorem():
@@ -218,20 +220,20 @@ def test_lemma_9_holds(view):
     """Flooding that is (epsilon_1, delta_1)-private makes the whole (epsilon* + epsilon_1, delta_1)-private."""
     parts = 2 if view == "histogram" else 1
     for ratio, shape, flood_ratio in SMALL:
-        flooding = NegativeBinomialLaw(NegativeBinomial(shape, flood_ratio))
+        flooding = NegativeBinomialDistribution(NegativeBinomial(shape, flood_ratio))
         pure = -math.log(float(ratio)) * (1 if view == "count" else 2)
         for epsilon in (0.3, 1.0):
-            delta = CorrelatedNoiseLaw(ratio, shape, flood_ratio, view).delta_at(pure + parts * epsilon)
+            delta = CorrelatedNoiseCurve(ratio, shape, flood_ratio, view).delta_at(pure + parts * epsilon)
             assert delta <= parts * flooding.delta_at(epsilon) * (1 + 1e-8)
 
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_its_pairs_compose(view):
-    law = printed_law(view)
-    composed = compose(law, 2)
-    assert law.delta_at(1.0) < composed.delta_at(1.0)
-    assert composed.delta_at(2.0 * 1.1) < 3 * law.delta_at(1.1)
-    for pairs in law.directions(1e-16):
+    curve = printed_pmf(view)
+    composed = compose(curve, 2)
+    assert curve.delta_at(1.0) < composed.delta_at(1.0)
+    assert composed.delta_at(2.0 * 1.1) < 3 * curve.delta_at(1.1)
+    for pairs in curve.directions(1e-16):
         for pair in pairs:
             assert math.fsum(pair.p) == pytest.approx(1, abs=1e-9)
             assert math.fsum(pair.q) == pytest.approx(1, abs=1e-9)
@@ -239,19 +241,19 @@ def test_its_pairs_compose(view):
 
 def test_delta_falls_with_epsilon():
     for view in VIEWS:
-        deltas = [printed_law(view).delta_at(float(epsilon)) for epsilon in np.linspace(0, 4, 60)]
+        deltas = [printed_pmf(view).delta_at(float(epsilon)) for epsilon in np.linspace(0, 4, 60)]
         assert all(later <= earlier * (1 + 1e-8) for earlier, later in pairwise(deltas))
 
 
 def test_refusals():
-    law = printed_law("count")
+    curve = printed_pmf("count")
     for epsilon in (-1.0, math.nan):
         with pytest.raises(ParameterError):
-            law.delta_at(epsilon)
+            curve.delta_at(epsilon)
     with pytest.raises(ParameterError, match="view"):
-        printed_law("sum")
+        printed_pmf("sum")
     with pytest.raises(ParameterError, match="share"):
-        printed_law("count", Fraction(0))
+        printed_pmf("count", Fraction(0))
     with pytest.raises(ParameterError, match="split"):
         least_flooding(1.0, 1e-6, 1.0, "count")
     with pytest.raises(InfeasibleError, match="too much"):

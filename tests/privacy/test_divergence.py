@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import DiscretePair, hockey_stick
 
-laws = st.lists(st.integers(0, 1000), min_size=2, max_size=8).filter(lambda weights: sum(weights) > 0)
+curves = st.lists(st.integers(0, 1000), min_size=2, max_size=8).filter(lambda weights: sum(weights) > 0)
 
 
 def normalised(weights):
@@ -19,7 +19,7 @@ def normalised(weights):
 
 
 @settings(max_examples=200)
-@given(first=laws, second=laws, epsilon=st.floats(0, 3))
+@given(first=curves, second=curves, epsilon=st.floats(0, 3))
 def test_it_bounds_the_exact_divergence(first, second, epsilon):
     size = min(len(first), len(second))
     first, second = first[:size], second[:size]
@@ -34,7 +34,7 @@ def test_it_bounds_the_exact_divergence(first, second, epsilon):
 
 
 @settings(max_examples=200)
-@given(first=laws, second=laws, epsilon=st.floats(0, 3))
+@given(first=curves, second=curves, epsilon=st.floats(0, 3))
 def test_the_twin_is_the_product(first, second, epsilon):
     size = min(len(first), len(second))
     first, second = first[:size], second[:size]
@@ -69,6 +69,6 @@ def test_epsilon_beyond_floats_is_no_surprise():
     ("p", "q"),
     [([], []), ([1.0], [0.5, 0.5]), ([-0.1, 1.1], [0.5, 0.5]), ([0.9, 0.9], [0.5, 0.5]), ([math.nan, 1], [0.5, 0.5])],
 )
-def test_what_is_no_pair_of_laws_is_refused(p, q):
+def test_what_is_no_pair_of_distributions_is_refused(p, q):
     with pytest.raises(ParameterError):
         hockey_stick(p, q, 1.0)

@@ -15,25 +15,25 @@ from shuffledp.privacy.fake_rows import FakeRows, least_row_flip, paper_row_flip
 from shuffledp.randomness import Dyadic
 
 
-def row_law(row, f):
-    """The law of one row of bits after the flips."""
+def row_pmf(row, f):
+    """The distribution of one row of bits after the flips."""
     return {
         seen: math.prod(f if a != b else 1 - f for a, b in zip(row, seen, strict=True))
         for seen in product((0, 1), repeat=len(row))
     }
 
 
-def multiset_law(rows, f):
-    """The law of the multiset of all rows, which is what is seen."""
-    law = {(): Fraction(1)}
+def multiset_pmf(rows, f):
+    """The distribution of the multiset of all rows, which is what is seen."""
+    curve = {(): Fraction(1)}
     for row in rows:
         new = {}
-        for seen, mass in law.items():
-            for one, chance in row_law(row, f).items():
+        for seen, mass in curve.items():
+            for one, chance in row_pmf(row, f).items():
                 key = tuple(sorted((*seen, one)))
                 new[key] = new.get(key, Fraction(0)) + mass * chance
-        law = new
-    return law
+        curve = new
+    return curve
 
 
 def divergence(p, q, epsilon):
@@ -50,12 +50,12 @@ def one_hot(index, size):
 def test_bound_holds_for_all_data(flip, fakes):
     """Two users, two categories: the multiset of whole rows, which says more than the counts of ones."""
     users, size = 2, 2
-    law = FakeRows(users * fakes, Dyadic.of(float(flip)))
+    curve = FakeRows(users * fakes, Dyadic.of(float(flip)))
     for other in range(size):
         noise = [(0,) * size] * (users * fakes)
-        p, q = (multiset_law([one_hot(mine, size), one_hot(other, size), *noise], flip) for mine in (0, 1))
+        p, q = (multiset_pmf([one_hot(mine, size), one_hot(other, size), *noise], flip) for mine in (0, 1))
         for epsilon in (0.0, 0.3, 1.0, 2.5):
-            assert divergence(p, q, epsilon) <= law.delta_at(epsilon) + 1e-15
+            assert divergence(p, q, epsilon) <= curve.delta_at(epsilon) + 1e-15
 
 
 @pytest.mark.parametrize("rows", [1, 3, 8])
@@ -114,17 +114,17 @@ def test_conditions():
 
 def test_tail_mass_that_is_left_out_shows():
     """The planted fault: a window of three deviations whose outside is forgotten lies below the truth."""
-    law = FakeRows(10_000, Dyadic.of(0.0042))
-    noise = Binomial(10_000, law.flip)
+    curve = FakeRows(10_000, Dyadic.of(0.0042))
+    noise = Binomial(10_000, curve.flip)
     k = np.arange(int(noise.mean - 3 * noise.deviation), int(noise.mean + 3 * noise.deviation))
-    f = float(law.flip)
+    f = float(curve.flip)
     stay, shifted = noise.pmf(k), noise.pmf(k - 1)
     p, q = f * stay + (1 - f) * shifted, (1 - f) * stay + f * shifted
     fault = np.maximum(np.outer(p, q) - math.e * np.outer(q, p), 0).sum()
-    assert fault < 0.5 * law.delta_at(1.0)
+    assert fault < 0.5 * curve.delta_at(1.0)
 
 
 def test_delta_ends_at_the_local_epsilon_and_composes():
-    law = FakeRows(30, Dyadic.of(0.25))
-    assert law.delta_at(law.local_epsilon * 1.0001) == 0
-    assert law.delta_at(0.5) < compose(law, 2).delta_at(0.5) <= 1
+    curve = FakeRows(30, Dyadic.of(0.25))
+    assert curve.delta_at(curve.local_epsilon * 1.0001) == 0
+    assert curve.delta_at(0.5) < compose(curve, 2).delta_at(0.5) <= 1

@@ -40,7 +40,7 @@ def convolved(a, b):
     return result
 
 
-def ones_law(ones, zeros, f):
+def ones_pmf(ones, zeros, f):
     return convolved(binomial(ones, 1 - f), binomial(zeros, f))
 
 
@@ -54,8 +54,8 @@ def worst_sum(users, bits, f, epsilon):
     others = (users - 1) * bits
     worst = Fraction(0)
     for ones in range(others + 1):
-        laws = [ones_law(ones + mine, others - ones + bits - mine, f) for mine in range(bits + 1)]
-        worst = max(worst, *(divergence(p, q, epsilon) for p, q in product(laws, laws)))
+        curves = [ones_pmf(ones + mine, others - ones + bits - mine, f) for mine in range(bits + 1)]
+        worst = max(worst, *(divergence(p, q, epsilon) for p, q in product(curves, curves)))
     return worst
 
 
@@ -63,8 +63,8 @@ def worst_histogram(users, f, epsilon):
     worst = Fraction(0)
     for k in range(users):
         for other in range(users - k):
-            with_first, without_first = (ones_law(k + x, users - k - x, f) for x in (1, 0))
-            with_second, without_second = (ones_law(other + x, users - other - x, f) for x in (1, 0))
+            with_first, without_first = (ones_pmf(k + x, users - k - x, f) for x in (1, 0))
+            with_second, without_second = (ones_pmf(other + x, users - other - x, f) for x in (1, 0))
             p = [a * b for a in with_first for b in without_second]
             q = [a * b for a in without_first for b in with_second]
             worst = max(worst, divergence(p, q, epsilon))
@@ -226,23 +226,23 @@ def test_missing_mass_is_added():
 
 
 def test_delta_falls_and_ends_at_the_local_epsilon():
-    for law in (
+    for curve in (
         FlippedCount(50, Dyadic.of(0.1)),
         FlippedSum(20, Dyadic.of(0.2), 3),
         FlippedHistogram(50, Dyadic.of(0.1)),
     ):
-        deltas = [law.delta_at(epsilon) for epsilon in np.linspace(0, law.local_epsilon * 1.01, 25)]
+        deltas = [curve.delta_at(epsilon) for epsilon in np.linspace(0, curve.local_epsilon * 1.01, 25)]
         assert all(later <= earlier * (1 + 1e-9) for earlier, later in pairwise(deltas))
         assert deltas[0] <= 1
         assert deltas[-1] == 0
-        assert law.delta_at(math.inf) == 0
+        assert curve.delta_at(math.inf) == 0
 
 
-@pytest.mark.parametrize("law", [FlippedCount(30, Dyadic.of(0.25)), FlippedHistogram(12, Dyadic.of(0.25))])
-def test_releases_compose(law):
-    twice = compose(law, 2)
-    assert law.delta_at(0.5) < twice.delta_at(0.5) <= 1
-    assert law.delta_at(1.0) <= twice.delta_at(1.0)
+@pytest.mark.parametrize("curve", [FlippedCount(30, Dyadic.of(0.25)), FlippedHistogram(12, Dyadic.of(0.25))])
+def test_releases_compose(curve):
+    twice = compose(curve, 2)
+    assert curve.delta_at(0.5) < twice.delta_at(0.5) <= 1
+    assert curve.delta_at(1.0) <= twice.delta_at(1.0)
 
 
 def test_meaningless_arguments_are_refused():

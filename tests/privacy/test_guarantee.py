@@ -16,8 +16,8 @@ from shuffledp.randomness import Dyadic
 
 @pytest.fixture
 def guarantee() -> Guarantee:
-    law = BinomialCount(Binomial(10_000, Dyadic.of(0.0034)))
-    return Guarantee(epsilon=1.01, delta=1e-6, users=10_000, honest_users=10_000, law=law, theorem="test")
+    curve = BinomialCount(Binomial(10_000, Dyadic.of(0.0034)))
+    return Guarantee(epsilon=1.01, delta=1e-6, users=10_000, honest_users=10_000, curve=curve, theorem="test")
 
 
 def test_the_curve_goes_both_ways(guarantee):
@@ -87,7 +87,7 @@ def test_several_releases_cost_less_than_their_sum(guarantee):
     assert guarantee.epsilon < composed.epsilon < 6
     assert composed.releases == 12
     assert composed.delta_at(composed.epsilon) <= 1e-6
-    assert least_epsilon(composed.law, 1e-6) == composed.epsilon
+    assert least_epsilon(composed.curve, 1e-6) == composed.epsilon
     assert "12 releases" in composed.sentence()
 
 

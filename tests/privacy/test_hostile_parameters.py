@@ -13,10 +13,10 @@ import pytest
 
 import shuffledp
 from shuffledp.errors import ConditionError, ParameterError, ShuffledpError
-from shuffledp.privacy.almost_central import AlmostCentralLaw
+from shuffledp.privacy.almost_central import AlmostCentralCurve
 from shuffledp.privacy.amplification import (
     METHODS,
-    RandomizedResponseLaw,
+    RandomizedResponseCurve,
     Slots,
     bennett_delta,
     closed_form_delta,
@@ -24,19 +24,19 @@ from shuffledp.privacy.amplification import (
 )
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialCount, BinomialHistogram
-from shuffledp.privacy.capping import CappedLaw, Share, chance_of_more
+from shuffledp.privacy.capping import CappedCurve, Share, chance_of_more
 from shuffledp.privacy.composition import compose, compose_all
-from shuffledp.privacy.correlated_noise import CorrelatedNoiseLaw
-from shuffledp.privacy.discrete_laplace import DiscreteLaplaceLaw
+from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve
+from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve
 from shuffledp.privacy.divergence import DiscretePair, as_delta, check_masses, positive_part
 from shuffledp.privacy.fake_rows import FakeRows
 from shuffledp.privacy.flipped_bits import FlippedCount, FlippedHistogram, FlippedSum
 from shuffledp.privacy.guarantee import Guarantee, least_epsilon
-from shuffledp.privacy.pure import PureLaw
+from shuffledp.privacy.pure import PureCurve
 from shuffledp.privacy.pure_sum import PureSum, falling_weights
 from shuffledp.privacy.sketch_rows import SketchRows
-from shuffledp.privacy.split_and_mix import SplitAndMixLaw
-from shuffledp.privacy.thresholding import SampleAndThreshold, StabilityLaw
+from shuffledp.privacy.split_and_mix import SplitAndMixCurve
+from shuffledp.privacy.thresholding import SampleAndThreshold, StabilityCurve
 from shuffledp.randomness import Dyadic
 
 EPSILONS = (0.0, 1e-300, 1e-12, 0.5, 5.0, 500.0, 700.0, 710.0, 1e6, math.inf)
@@ -78,8 +78,8 @@ def test_an_undefined_curve_proves_nothing():
     with pytest.raises(ConditionError):
         least_epsilon(Undefined(), 1e-6)
     with pytest.raises(ConditionError):
-        CappedLaw(Undefined(), 10, 1e-9).delta_at(1.0)
-    claimed = Guarantee(epsilon=1.0, delta=1e-6, users=10, honest_users=10, law=Undefined(), theorem="none")
+        CappedCurve(Undefined(), 10, 1e-9).delta_at(1.0)
+    claimed = Guarantee(epsilon=1.0, delta=1e-6, users=10, honest_users=10, curve=Undefined(), theorem="none")
     with pytest.raises(ConditionError):
         claimed.delta_at(1.0)
 
@@ -88,17 +88,17 @@ def test_an_undefined_curve_proves_nothing():
 def test_a_guarantee_has_numbers(change):
     numbers = {"epsilon": 1.0, "delta": 1e-6} | change
     with pytest.raises(ParameterError):
-        Guarantee(**numbers, users=10, honest_users=10, law=PureLaw(1.0), theorem="none")
+        Guarantee(**numbers, users=10, honest_users=10, curve=PureCurve(1.0), theorem="none")
 
 
-@pytest.mark.parametrize("law_of", [BinomialCount, BinomialHistogram])
+@pytest.mark.parametrize("curve_of", [BinomialCount, BinomialHistogram])
 @pytest.mark.parametrize("probability", [Dyadic(1, 1100), Dyadic((1 << 1100) - 1, 1100), Dyadic(1, 1 << 16)])
-def test_a_binomial_without_noise_is_refused(law_of, probability):
+def test_a_binomial_without_noise_is_refused(curve_of, probability):
     with pytest.raises(ParameterError):
-        law_of(Binomial(300, probability))
+        curve_of(Binomial(300, probability))
 
 
-def laws_of(rate: Dyadic) -> list:
+def pmfs_of(rate: Dyadic) -> list:
     """Every family at an extreme rate of noise and at its complement; constructors may refuse."""
     users = 3
     families = [
@@ -110,19 +110,19 @@ def laws_of(rate: Dyadic) -> list:
         lambda p: FakeRows(users, p),
         lambda p: SketchRows(users, p, 1),
         lambda p: SketchRows(users, p, 3),
-        lambda p: DiscreteLaplaceLaw(p),
-        lambda p: DiscreteLaplaceLaw(p, 3, 2),
-        lambda p: RandomizedResponseLaw(users, p, 2),
-        lambda p: RandomizedResponseLaw(users, p, 3),
-        lambda p: Slots(1, p).law(users, 2),
-        lambda p: Slots(0, p).law(10**9, 10**9),
+        lambda p: DiscreteLaplaceCurve(p),
+        lambda p: DiscreteLaplaceCurve(p, 3, 2),
+        lambda p: RandomizedResponseCurve(users, p, 2),
+        lambda p: RandomizedResponseCurve(users, p, 3),
+        lambda p: Slots(1, p).curve(users, 2),
+        lambda p: Slots(0, p).curve(10**9, 10**9),
         lambda p: SampleAndThreshold(p, 3),
-        lambda p: StabilityLaw(p, 3),
-        lambda p: CorrelatedNoiseLaw(p, Fraction(1, 1000), Dyadic(1, 1), "count"),
-        lambda p: CorrelatedNoiseLaw(Dyadic(1, 1), Fraction(10**6), p, "signed"),
-        lambda p: CorrelatedNoiseLaw(p, Fraction(1, 10**30), p, "histogram"),
-        lambda p: SplitAndMixLaw(DiscreteLaplaceLaw(p, 10), 1000, 2**128, 19),
-        lambda p: CappedLaw(PureLaw(1.0), 10, chance_of_more([Share(1e-30, float(p))], 1000)),
+        lambda p: StabilityCurve(p, 3),
+        lambda p: CorrelatedNoiseCurve(p, Fraction(1, 1000), Dyadic(1, 1), "count"),
+        lambda p: CorrelatedNoiseCurve(Dyadic(1, 1), Fraction(10**6), p, "signed"),
+        lambda p: CorrelatedNoiseCurve(p, Fraction(1, 10**30), p, "histogram"),
+        lambda p: SplitAndMixCurve(DiscreteLaplaceCurve(p, 10), 1000, 2**128, 19),
+        lambda p: CappedCurve(PureCurve(1.0), 10, chance_of_more([Share(1e-30, float(p))], 1000)),
     ]
     found = []
     for family in families:
@@ -137,25 +137,25 @@ def laws_of(rate: Dyadic) -> list:
 @pytest.mark.parametrize("bits", [1, 10, 64, 128, 256, 300, 1100, 64_000])
 def test_every_distribution_at_every_epsilon(bits):
     """Non-increasing in epsilon, between 0 and 1; no warnings, which would be errors here."""
-    for law in laws_of(Dyadic(1, bits)):
+    for curve in pmfs_of(Dyadic(1, bits)):
         deltas = []
         for epsilon in EPSILONS:
             try:
-                deltas.append(law.delta_at(epsilon))
+                deltas.append(curve.delta_at(epsilon))
             except ShuffledpError:
                 break
-        assert all(0 <= delta <= 1 for delta in deltas), (law, deltas)
-        if isinstance(law, CappedLaw):  # its bound rises again, as it may
+        assert all(0 <= delta <= 1 for delta in deltas), (curve, deltas)
+        if isinstance(curve, CappedCurve):  # its bound rises again, as it may
             continue
-        assert all(after <= before * (1 + 1e-6) + 1e-15 for before, after in pairwise(deltas)), law
+        assert all(after <= before * (1 + 1e-6) + 1e-15 for before, after in pairwise(deltas)), curve
 
 
 @pytest.mark.parametrize("bits", [64, 128])
 def test_releases_that_hide_nothing_compose(bits):
     """The privacy loss is infinite: nothing to convolve, and no epsilon."""
-    for law in (BinomialCount(Binomial(300, Dyadic(1, bits))), SketchRows(3, Dyadic(1, bits), 3)):
-        assert compose(law, 2).delta_at(5.0) == 1.0
-        assert least_epsilon(compose_all([law, BinomialCount(Binomial(100, Dyadic(1, 1)))]), 1e-6) == math.inf
+    for curve in (BinomialCount(Binomial(300, Dyadic(1, bits))), SketchRows(3, Dyadic(1, bits), 3)):
+        assert compose(curve, 2).delta_at(5.0) == 1.0
+        assert least_epsilon(compose_all([curve, BinomialCount(Binomial(100, Dyadic(1, 1)))]), 1e-6) == math.inf
 
 
 @pytest.mark.parametrize("bound", [hoeffding_delta, bennett_delta, closed_form_delta])
@@ -239,7 +239,7 @@ ALLOWED = {
     ("privacy/amplification/privacy_blanket.py", "_pair_delta"),
     ("privacy/amplification/privacy_blanket.py", "_reach"),
     ("privacy/amplification/privacy_blanket.py", "_untied"),
-    ("privacy/amplification/randomized_response.py", "clone_laws"),
+    ("privacy/amplification/randomized_response.py", "clone_pmfs"),
     ("privacy/randomized_response_bounds.py", "sum_tail"),  # of a finite exponent
     ("privacy/thresholding.py", "directions"),  # a probability of a checked ratio
     ("privacy/almost_central.py", "_largest_step"),  # steps of searches
@@ -277,8 +277,8 @@ def test_no_delta_is_clipped_by_hand():
 
 def test_a_clip_by_hand_is_seen(tmp_path, monkeypatch):
     monkeypatch.setattr(f"{__name__}.SOURCES", tmp_path)
-    (tmp_path / "law.py").write_text("def delta_at(x):\n    return max(0.0, min(x, 1.0))\n")
-    assert clips(tmp_path / "law.py") == {("law.py", "delta_at")}
+    (tmp_path / "distribution.py").write_text("def delta_at(x):\n    return max(0.0, min(x, 1.0))\n")
+    assert clips(tmp_path / "distribution.py") == {("distribution.py", "delta_at")}
 
 
 # --- bounded work -----------------------------------------------------------------------------------------------------
@@ -289,8 +289,8 @@ MOST_SECONDS, MOST_MEGABYTES = 120, 1000
 EXPENSIVE = """
 import resource
 from fractions import Fraction
-from shuffledp.privacy.amplification import RandomizedResponseLaw
-from shuffledp.privacy.correlated_noise import CorrelatedNoiseLaw
+from shuffledp.privacy.amplification import RandomizedResponseCurve
+from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve
 from shuffledp.privacy.flipped_bits import FlippedSum
 from shuffledp.privacy.sketch_rows import SketchRows
 from shuffledp.privacy.thresholding import SampleAndThreshold
@@ -298,19 +298,19 @@ from shuffledp.randomness import Dyadic
 
 resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
 near_one = Dyadic(1, 13).complement
-for law in (
+for distribution in (
     FlippedSum(1 << 30, Dyadic(1, 40), 1 << 20),
     SketchRows(10**7, Dyadic(1, 53), 3),
     MORE
 ):
-    assert 0 <= law.delta_at(0.001) <= law.delta_at(0.0) <= 1
+    assert 0 <= distribution.delta_at(0.001) <= distribution.delta_at(0.0) <= 1
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """.replace("MOST_SECONDS", str(MOST_SECONDS))
 
 
 MOST_EXPENSIVE = """
-    CorrelatedNoiseLaw(near_one, Fraction(1), near_one, "histogram"),
-    RandomizedResponseLaw(10**15, Dyadic(1, 1), 2),
+    CorrelatedNoiseCurve(near_one, Fraction(1), near_one, "histogram"),
+    RandomizedResponseCurve(10**15, Dyadic(1, 1), 2),
     SampleAndThreshold(Dyadic(1, 10), 256),
 """
 
@@ -325,9 +325,9 @@ def test_the_most_expensive_parameters_take_bounded_time_and_memory(more):
 @pytest.mark.parametrize(
     "construct",
     [
-        lambda: CorrelatedNoiseLaw(Dyadic(1, 18).complement, Fraction(1), Dyadic(1, 1), "count"),
+        lambda: CorrelatedNoiseCurve(Dyadic(1, 18).complement, Fraction(1), Dyadic(1, 1), "count"),
         lambda: PureSum(250, falling_weights(999, 0.05), Dyadic(1, 2)),
-        lambda: AlmostCentralLaw(1, Dyadic(1, 1), 10**9, 0.5, 1.0),
+        lambda: AlmostCentralCurve(1, Dyadic(1, 1), 10**9, 0.5, 1.0),
         lambda: SampleAndThreshold(Dyadic(1, 40), 3),
         lambda: FlippedSum(10**15, Dyadic(1, 2), 1000),
         lambda: Binomial(1 << 53, Dyadic(1, 1)),

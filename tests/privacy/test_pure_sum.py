@@ -11,18 +11,18 @@ from shuffledp.privacy.pure_sum import MOST_USERS, PureSum, falling_weights, lea
 from shuffledp.randomness import Dyadic
 
 
-def user_law(value, law):
-    mix = law.mix.fraction
-    masses = [mix * Fraction(w, 2**64) for w in law.weights]
-    masses[(law.size - 1) // 2 + value] += 1 - mix
+def user_pmf(value, curve):
+    mix = curve.mix.fraction
+    masses = [mix * Fraction(w, 2**64) for w in curve.weights]
+    masses[(curve.size - 1) // 2 + value] += 1 - mix
     return masses
 
 
-def total_law(values, law):
+def total_pmf(values, curve):
     total = [Fraction(1)]
     for value in values:
-        mine = user_law(value, law)
-        new = [Fraction(0)] * (len(total) + law.size)
+        mine = user_pmf(value, curve)
+        new = [Fraction(0)] * (len(total) + curve.size)
         for i, x in enumerate(total):
             for j, y in enumerate(mine):
                 new[i + j] += x * y
@@ -30,12 +30,12 @@ def total_law(values, law):
     return total
 
 
-def exact_epsilon(law, holders=None):
+def exact_epsilon(curve, holders=None):
     """The largest ratio over every number of ones among the others (or the given ones) and every total."""
     worst = Fraction(1)
-    for k in range(law.users) if holders is None else holders:
-        others = [1] * k + [0] * (law.users - 1 - k)
-        zero, one = total_law([0, *others], law), total_law([1, *others], law)
+    for k in range(curve.users) if holders is None else holders:
+        others = [1] * k + [0] * (curve.users - 1 - k)
+        zero, one = total_pmf([0, *others], curve), total_pmf([1, *others], curve)
         worst = max(worst, *(max(a / b, b / a) for a, b in zip(zero, one, strict=True)))
     return math.log(worst)
 
@@ -47,10 +47,10 @@ def pure(users, size, decay, noisy):
 @pytest.mark.parametrize("users", [2, 3, 4])
 @pytest.mark.parametrize(("size", "decay", "noisy"), [(1, 0.5, 0.5), (3, 1.0, 0.7), (5, 0.7, 1.1)])
 def test_certified_epsilon_is_the_exact_one_from_above(users, size, decay, noisy):
-    law = pure(users, size, decay, noisy)
-    exact = exact_epsilon(law)
-    assert exact <= law.certified_epsilon <= exact * (1 + 1e-7) + 1e-7
-    assert law.certified_epsilon <= law.local_epsilon + 1e-6
+    curve = pure(users, size, decay, noisy)
+    exact = exact_epsilon(curve)
+    assert exact <= curve.certified_epsilon <= exact * (1 + 1e-7) + 1e-7
+    assert curve.certified_epsilon <= curve.local_epsilon + 1e-6
 
 
 @pytest.mark.parametrize(
@@ -59,30 +59,30 @@ def test_certified_epsilon_is_the_exact_one_from_above(users, size, decay, noisy
 )
 def test_settings_as_printed(users, decay, noisy, size, epsilon, error):
     """Reference values, computed independently."""
-    law = pure(users, size, decay, noisy)
-    assert law.certified_epsilon == pytest.approx(epsilon, abs=0.006)
-    assert math.sqrt(law.variance) == pytest.approx(error, rel=0.01)
+    curve = pure(users, size, decay, noisy)
+    assert curve.certified_epsilon == pytest.approx(epsilon, abs=0.006)
+    assert math.sqrt(curve.variance) == pytest.approx(error, rel=0.01)
 
 
 @pytest.mark.parametrize(("honest", "epsilon"), [(50, 1.47), (10, 3.11)])
 def test_fewer_honest_users_as_printed(honest, epsilon):
-    law = PureSum(honest, falling_weights(11, 0.85), Dyadic.of(0.03))
-    assert law.certified_epsilon == pytest.approx(epsilon, abs=0.006)
+    curve = PureSum(honest, falling_weights(11, 0.85), Dyadic.of(0.03))
+    assert curve.certified_epsilon == pytest.approx(epsilon, abs=0.006)
 
 
 def test_far_totals_must_not_be_left_out():
     """The planted fault: totals near the middle only miss the largest ratio."""
-    law = pure(4, 3, 1.0, 0.4)
-    zero, one = total_law([0, 0, 0, 0], law), total_law([1, 0, 0, 0], law)
+    curve = pure(4, 3, 1.0, 0.4)
+    zero, one = total_pmf([0, 0, 0, 0], curve), total_pmf([1, 0, 0, 0], curve)
     middle = len(zero) // 2
     near = max(abs(math.log(one[t] / zero[t])) for t in (middle, middle + 1))
-    assert near < 0.9 * exact_epsilon(law)
+    assert near < 0.9 * exact_epsilon(curve)
 
 
 def test_cells_bound_every_number_of_ones():
-    law = pure(30, 7, 0.85, 2.5)
+    curve = pure(30, 7, 0.85, 2.5)
     for ones in range(30):
-        assert pure_sum._cell_epsilon(law, ones, 29 - ones) <= law.certified_epsilon
+        assert pure_sum._cell_epsilon(curve, ones, 29 - ones) <= curve.certified_epsilon
 
 
 def test_weights_are_exact_and_symmetric():
@@ -93,11 +93,11 @@ def test_weights_are_exact_and_symmetric():
 
 
 def test_variance_is_exact():
-    law = pure(3, 3, 1.0, 0.6)
-    total = total_law([1, 0, 1], law)
+    curve = pure(3, 3, 1.0, 0.6)
+    total = total_pmf([1, 0, 1], curve)
     mean = sum(t * mass for t, mass in enumerate(total))
-    exact = sum((t - mean) ** 2 * mass for t, mass in enumerate(total)) / (1 - law.mix.fraction) ** 2
-    assert law.variance == pytest.approx(float(exact))
+    exact = sum((t - mean) ** 2 * mass for t, mass in enumerate(total)) / (1 - curve.mix.fraction) ** 2
+    assert curve.variance == pytest.approx(float(exact))
 
 
 @pytest.mark.parametrize(
@@ -105,21 +105,21 @@ def test_variance_is_exact():
 )
 def test_calibration_meets_the_target(users, epsilon, error):
     """With no more error than the printed settings."""
-    law = least_error_sum(users, epsilon)
-    assert law.certified_epsilon <= epsilon
-    assert math.sqrt(law.variance) < error
-    assert law.delta_at(epsilon) == 0
+    curve = least_error_sum(users, epsilon)
+    assert curve.certified_epsilon <= epsilon
+    assert math.sqrt(curve.variance) < error
+    assert curve.delta_at(epsilon) == 0
 
 
-def test_delta_is_that_of_the_worst_pure_law():
-    law = pure(20, 7, 0.85, 2)
-    pure_epsilon = law.certified_epsilon
+def test_delta_is_that_of_the_worst_pure_distribution():
+    curve = pure(20, 7, 0.85, 2)
+    pure_epsilon = curve.certified_epsilon
     kept = 1 / (1 + math.exp(-pure_epsilon))
     for epsilon in (0.0, 0.3, 0.9):
-        assert law.delta_at(epsilon) == pytest.approx(kept - math.exp(epsilon) * (1 - kept))
-    zero, one = total_law([0] * 20, law), total_law([1] + [0] * 19, law)
+        assert curve.delta_at(epsilon) == pytest.approx(kept - math.exp(epsilon) * (1 - kept))
+    zero, one = total_pmf([0] * 20, curve), total_pmf([1] + [0] * 19, curve)
     growth = Fraction(math.exp(0.3))
-    assert law.delta_at(0.3) >= float(sum(max(a - growth * b, Fraction(0)) for a, b in zip(one, zero, strict=True)))
+    assert curve.delta_at(0.3) >= float(sum(max(a - growth * b, Fraction(0)) for a, b in zip(one, zero, strict=True)))
 
 
 def test_limits_are_stated():

@@ -21,22 +21,22 @@ from shuffledp.privacy.randomized_response_bounds import (
 )
 
 
-def received_law(users, ones, gamma):
-    """The exact law of the received ones: those who hold a one and keep it, and those who do not and flip it."""
-    law = [Fraction(1)]
+def received_pmf(users, ones, gamma):
+    """The exact pmf of the received ones: those who hold a one and keep it, and those who do not and flip it."""
+    curve = [Fraction(1)]
     for place in range(users):
         share = Fraction(1, 2) + (gamma if place < ones else -gamma)
-        law = [
-            (law[k] if k < len(law) else 0) * (1 - share) + (law[k - 1] * share if k else 0)
-            for k in range(len(law) + 1)
+        curve = [
+            (curve[k] if k < len(curve) else 0) * (1 - share) + (curve[k - 1] * share if k else 0)
+            for k in range(len(curve) + 1)
         ]
-    return law
+    return curve
 
 
 def errors(users, ones, gamma):
     """Every error of the estimated number of ones, with its probability."""
-    law = received_law(users, ones, gamma)
-    return [((k - (Fraction(1, 2) - gamma) * users) / (2 * gamma) - ones, mass) for k, mass in enumerate(law)]
+    curve = received_pmf(users, ones, gamma)
+    return [((k - (Fraction(1, 2) - gamma) * users) / (2 * gamma) - ones, mass) for k, mass in enumerate(curve)]
 
 
 CASES = [(10, 3, Fraction(1, 4)), (40, 40, Fraction(1, 8)), (60, 21, Fraction(2, 5)), (1, 0, Fraction(1, 3))]
@@ -44,35 +44,35 @@ CASES = [(10, 3, Fraction(1, 4)), (40, 40, Fraction(1, 8)), (60, 21, Fraction(2,
 
 @pytest.mark.parametrize(("users", "ones", "gamma"), CASES)
 def test_the_variance_is_exact(users, ones, gamma):
-    law = errors(users, ones, gamma)
-    assert sum(mass for _, mass in law) == 1
-    assert sum(error * mass for error, mass in law) == 0
-    exact = sum(error**2 * mass for error, mass in law)
+    curve = errors(users, ones, gamma)
+    assert sum(mass for _, mass in curve) == 1
+    assert sum(error * mass for error, mass in curve) == 0
+    exact = sum(error**2 * mass for error, mass in curve)
     claimed = sum_variance(users, float(gamma))
     assert claimed == pytest.approx(float(exact), rel=1e-12)
     assert claimed >= float(exact) * (1 - 1e-15)
     assert mean_variance(users, float(gamma)) == pytest.approx(float(exact) / users**2, rel=1e-12)
 
 
-def exact_tail(law, error):
-    return float(sum(mass for found, mass in law if abs(found) >= error))
+def exact_tail(curve, error):
+    return float(sum(mass for found, mass in curve if abs(found) >= error))
 
 
 @pytest.mark.parametrize(("users", "ones", "gamma"), CASES)
 def test_the_tail_holds_at_every_error(users, ones, gamma):
-    law = errors(users, ones, gamma)
-    for found, _ in law:
+    curve = errors(users, ones, gamma)
+    for found, _ in curve:
         error = float(abs(found))
-        assert exact_tail(law, abs(found)) <= sum_tail(users, float(gamma), error)
-        assert exact_tail(law, abs(found)) <= mean_tail(users, float(gamma), error / users)
+        assert exact_tail(curve, abs(found)) <= sum_tail(users, float(gamma), error)
+        assert exact_tail(curve, abs(found)) <= mean_tail(users, float(gamma), error / users)
 
 
 @pytest.mark.parametrize(("users", "ones", "gamma"), CASES)
 @pytest.mark.parametrize("beta", [0.5, 0.1, 0.01, 1e-6])
 def test_the_radius_holds(users, ones, gamma, beta):
-    law = errors(users, ones, gamma)
+    curve = errors(users, ones, gamma)
     radius = sum_radius(users, float(gamma), beta)
-    assert exact_tail(law, radius) <= beta
+    assert exact_tail(curve, radius) <= beta
     assert mean_radius(users, float(gamma), beta) == pytest.approx(radius / users)
     assert sum_tail(users, float(gamma), radius) == pytest.approx(beta, rel=1e-9)
 
@@ -81,11 +81,11 @@ def test_the_bound_for_an_average_of_bits_fails():
     """The survey notes apply 2 exp(-2 N t^2), with t = sqrt(ln(1/beta) / (2 N)), to this estimator as it is."""
     users, ones, gamma, beta = 60, 21, Fraction(1, 8), 0.05
     radius = math.sqrt(math.log(1 / beta) / (2 * users))
-    law = errors(users, ones, gamma)
-    assert exact_tail(law, radius) > 0.9  # as the error of the number of ones
-    mean_law = [(error / users, mass) for error, mass in law]
-    assert exact_tail(mean_law, radius) > 0.4  # as the error of their share: 1 / (2 gamma) is missing
-    assert exact_tail(mean_law, mean_radius(users, float(gamma), beta)) <= beta
+    curve = errors(users, ones, gamma)
+    assert exact_tail(curve, radius) > 0.9  # as the error of the number of ones
+    mean_pmf = [(error / users, mass) for error, mass in curve]
+    assert exact_tail(mean_pmf, radius) > 0.4  # as the error of their share: 1 / (2 gamma) is missing
+    assert exact_tail(mean_pmf, mean_radius(users, float(gamma), beta)) <= beta
     # nor is 1 for 2 in the logarithm a bound: one user, whose estimate is off by 24.5 or 25.5
     tail = exact_tail(errors(1, 0, Fraction(1, 100)), 24.5)
     assert tail == 1

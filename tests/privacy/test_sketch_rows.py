@@ -31,14 +31,14 @@ def exact_delta(users, gamma, rows, epsilon):
 @pytest.mark.parametrize(("users", "rows"), [(1, 1), (3, 1), (2, 2), (3, 2), (1, 3)])
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.5])
 def test_bound_is_above_the_truth(users, rows, epsilon):
-    law = SketchRows(users, Dyadic.of(0.3125), rows)
+    curve = SketchRows(users, Dyadic.of(0.3125), rows)
     exact = exact_delta(users, Fraction(5, 16), rows, epsilon)
-    assert exact <= law.delta_at(epsilon) <= exact * 1.02 + 1e-9
+    assert exact <= curve.delta_at(epsilon) <= exact * 1.02 + 1e-9
 
 
 def test_one_row_is_the_histogram():
-    law = SketchRows(10_000, Dyadic.of(0.0043), 1)
-    assert law.delta_at(1.0) == BinomialHistogram(Binomial(10_000, Dyadic.of(0.0043))).delta_at(1.0)
+    curve = SketchRows(10_000, Dyadic.of(0.0043), 1)
+    assert curve.delta_at(1.0) == BinomialHistogram(Binomial(10_000, Dyadic.of(0.0043))).delta_at(1.0)
 
 
 def test_presence_and_absence_of_noise_are_mirror_images():
@@ -62,8 +62,8 @@ def test_accounting_for_one_row_only_would_show():
 
 
 def test_several_releases_are_so_many_rows():
-    law = SketchRows(2000, Dyadic.of(0.25), 3)
-    twice, six = compose(law, 2), SketchRows(2000, Dyadic.of(0.25), 6)
+    curve = SketchRows(2000, Dyadic.of(0.25), 3)
+    twice, six = compose(curve, 2), SketchRows(2000, Dyadic.of(0.25), 6)
     for epsilon in (0.3, 0.8):
         assert twice.delta_at(epsilon) == pytest.approx(six.delta_at(epsilon), rel=0.02)
 

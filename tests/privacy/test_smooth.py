@@ -24,13 +24,13 @@ from shuffledp.randomness import Dyadic
 
 
 def test_definition_21_by_hand():
-    law = [0.25, 0.5, 0.25]
+    curve = [0.25, 0.5, 0.25]
     # at epsilon ln 2 every outcome has a neighbour that is at most half as likely
-    assert smoothness_delta(law, math.log(2)) == pytest.approx(0.75)
+    assert smoothness_delta(curve, math.log(2)) == pytest.approx(0.75)
     # at ln 3 only the ends do, where the neighbour has mass zero
-    assert smoothness_delta(law, math.log(3)) == pytest.approx(0.25)
+    assert smoothness_delta(curve, math.log(3)) == pytest.approx(0.25)
     # two steps away: the ends and the middle, where it is off the support
-    assert smoothness_delta(law, math.log(3), k=2) == pytest.approx(0.75)
+    assert smoothness_delta(curve, math.log(3), k=2) == pytest.approx(0.75)
 
 
 @settings(max_examples=100)
@@ -41,8 +41,8 @@ def test_lemma_23_holds(trials, gamma, alpha, k):
             binomial_smoothness(trials, gamma, alpha, k)
         return
     epsilon, delta = binomial_smoothness(trials, gamma, alpha, k)
-    law = stats.binom.pmf(np.arange(trials + 1), trials, gamma)
-    assert smoothness_delta(law / law.sum(), epsilon, k) <= delta + 1e-12
+    curve = stats.binom.pmf(np.arange(trials + 1), trials, gamma)
+    assert smoothness_delta(curve / curve.sum(), epsilon, k) <= delta + 1e-12
 
 
 @settings(max_examples=60)
@@ -50,8 +50,8 @@ def test_lemma_23_holds(trials, gamma, alpha, k):
 def test_lemma_22_holds(trials, rate, epsilon):
     """Smoothness is sufficient: the true delta is never above it."""
     noise = Binomial(trials, Dyadic.at_least(rate))
-    law = noise.pmf(np.arange(trials + 1))
-    smooth = smoothness_delta(law / law.sum(), epsilon)
+    curve = noise.pmf(np.arange(trials + 1))
+    smooth = smoothness_delta(curve / curve.sum(), epsilon)
     promised = privacy_of_smooth_noise(epsilon, smooth)
     assert count_delta(noise, promised[0]) <= promised[1] + 1e-9
 
@@ -103,7 +103,7 @@ def test_conditions_of_corollary_24():
 
 
 @pytest.mark.parametrize("masses", [[], [0.5, 0.6], [-0.5, 1.5], [[0.5], [0.5]]])
-def test_what_is_no_law_is_refused(masses):
+def test_what_is_no_distribution_is_refused(masses):
     with pytest.raises(ParameterError):
         smoothness_delta(masses, 1.0)
     with pytest.raises(ParameterError):

@@ -38,17 +38,17 @@ def test_noise_of_a_count(row):
         with pytest.raises(InfeasibleError):
             tight_noise(users, epsilon, delta, BinomialCount)
     else:
-        law = Binomial(users, tight_noise(users, epsilon, delta, BinomialCount))
-        assert float(law.probability) == pytest.approx(row["tight_rate"], rel=6e-4)
-        assert law.variance == pytest.approx(row["tight_variance"], rel=2e-3)
-        assert BinomialCount(law).delta_at(epsilon) <= delta
+        curve = Binomial(users, tight_noise(users, epsilon, delta, BinomialCount))
+        assert float(curve.probability) == pytest.approx(row["tight_rate"], rel=6e-4)
+        assert curve.variance == pytest.approx(row["tight_variance"], rel=2e-3)
+        assert BinomialCount(curve).delta_at(epsilon) <= delta
     if row["paper_rate"] is None:
         with pytest.raises(ConditionError, match="users"):
             paper_noise(users, epsilon, delta, coordinates=1)
     else:
-        law = Binomial(users, paper_noise(users, epsilon, delta, coordinates=1))
-        assert float(law.probability) == pytest.approx(row["paper_rate"], rel=6e-4)
-        assert least_epsilon(BinomialCount(law), delta) == pytest.approx(row["paper_true_epsilon"], abs=1.01e-4)
+        curve = Binomial(users, paper_noise(users, epsilon, delta, coordinates=1))
+        assert float(curve.probability) == pytest.approx(row["paper_rate"], rel=6e-4)
+        assert least_epsilon(BinomialCount(curve), delta) == pytest.approx(row["paper_true_epsilon"], abs=1.01e-4)
     if row["lemma_23_variance"] is not None:
         mean = lemma_23_mean(epsilon, delta)
         assert mean * (1 - mean / users) == pytest.approx(row["lemma_23_variance"], rel=1e-3)
@@ -99,10 +99,10 @@ def test_error_radius(row):
 @pytest.mark.parametrize("row", rows("large_epsilon"))
 def test_large_epsilon(row):
     users, epsilon, delta = 1_000_000, row["epsilon"], row["delta"]
-    for law, mean in ((BinomialCount, row["tight_count_mean"]), (BinomialHistogram, row["tight_histogram_mean"])):
-        rate = tight_noise(users, epsilon, delta, law)
+    for curve, mean in ((BinomialCount, row["tight_count_mean"]), (BinomialHistogram, row["tight_histogram_mean"])):
+        rate = tight_noise(users, epsilon, delta, curve)
         assert users * float(rate) == pytest.approx(mean, abs=0.0051)
-        assert law(Binomial(users, rate)).delta_at(epsilon) <= delta
+        assert curve(Binomial(users, rate)).delta_at(epsilon) <= delta
     assert lemma_23_mean(epsilon, delta) == pytest.approx(row["lemma_23_mean"], abs=0.051)
     formula = 50 / epsilon**2 * math.log(2 / delta)
     true = BinomialCount(Binomial(users, Dyadic.at_least(formula / users))).delta_at(epsilon)
@@ -112,10 +112,10 @@ def test_large_epsilon(row):
 @pytest.mark.parametrize("row", rows("honest_fraction"))
 def test_honest_fraction(row):
     users, epsilon, delta = row["users"], row["epsilon"], row["delta"]
-    for side, law in enumerate((BinomialCount, BinomialHistogram)):
-        rate = tight_noise(users, epsilon, delta, law)
+    for side, curve in enumerate((BinomialCount, BinomialHistogram)):
+        rate = tight_noise(users, epsilon, delta, curve)
         for place, fraction in enumerate(row["fractions"]):
-            left = law(Binomial(honest_count(users, fraction), rate))
+            left = curve(Binomial(honest_count(users, fraction), rate))
             expected = row["epsilon_at_delta"][place][side]
             assert least_epsilon(left, delta) == pytest.approx(math.inf if expected is None else expected, abs=1e-3)
             assert left.delta_at(epsilon) == pytest.approx(row["delta_at_epsilon"][place][side], rel=0.06)

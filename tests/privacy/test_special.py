@@ -116,16 +116,16 @@ def test_against_ball_arithmetic(a, b, x, function, exact):
 def test_the_allowance_of_binomial_tails_covers_it():
     """With an exact probability that no float holds, at all sizes of the tail; the margin is fivefold."""
     for trials, mean in ((10**4, 3000), (10**6, 300), (10**6, 7 * 10**5), (10**8, 40), (10**8, 10**4)):
-        law = Binomial(trials, Dyadic.at_least(mean / trials + 2.0**-60))
+        curve = Binomial(trials, Dyadic.at_least(mean / trials + 2.0**-60))
         for steps in (-30, -8, -3, 3, 8, 30):
-            k = round(law.mean + steps * law.deviation)
-            if not 0 <= k < trials or (abs(steps) < 8 and law.deviation > 1000):
+            k = round(curve.mean + steps * curve.deviation)
+            if not 0 <= k < trials or (abs(steps) < 8 and curve.deviation > 1000):
                 continue
             a, b = (k, trials - k + 1) if steps > 0 else (k + 1, trials - k)
-            exact = small_side(a, b, law.probability.fraction, upper=steps < 0)
-            found = law.upper_tail(k) if steps > 0 else law.lower_tail(k)
+            exact = small_side(a, b, curve.probability.fraction, upper=steps < 0)
+            found = curve.upper_tail(k) if steps > 0 else curve.lower_tail(k)
             if exact > 1e-290:
-                assert abs(float(float(found) / exact - 1)) <= float(law.tail_error(k)) / 5
+                assert abs(float(float(found) / exact - 1)) <= float(curve.tail_error(k)) / 5
 
 
 @settings(max_examples=200)
@@ -157,12 +157,12 @@ def test_one_by_one_and_together_agree(entries):
 def test_neighbours_differ_by_a_mass():
     """I_x(a, b + 1) - I_x(a + 1, b) = Pr[Bin(a + b, x) = a], where both are small."""
     trials = 10**6
-    law = Binomial(trials, Dyadic.of(0.25))
+    curve = Binomial(trials, Dyadic.of(0.25))
     k = np.arange(250_000, 265_000)
     tails = betainc(k.astype(np.float64), trials - k + 1.0, 0.25)
     assert np.all(np.diff(tails) < 0)
     drops = -np.diff(tails)
-    assert np.all(np.abs(drops - law.pmf(k[:-1])) <= 1e-12 * tails[:-1])
+    assert np.all(np.abs(drops - curve.pmf(k[:-1])) <= 1e-12 * tails[:-1])
 
 
 def test_edges():

@@ -10,7 +10,7 @@ import pytest
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.privacy.thresholding import (
     SampleAndThreshold,
-    StabilityLaw,
+    StabilityCurve,
     _Curve,
     _first_bin,
     best_sampling,
@@ -22,12 +22,12 @@ from shuffledp.privacy.thresholding import (
 from shuffledp.randomness import Dyadic
 
 
-def shown_law(holders, p, threshold):
-    """The law of what is shown of a category: 0 stands for nothing."""
-    law = [Fraction(0)] * (holders + 1)
+def shown_pmf(holders, p, threshold):
+    """The distribution of what is shown of a category: 0 stands for nothing."""
+    curve = [Fraction(0)] * (holders + 1)
     for v in range(holders + 1):
-        law[v if v >= threshold else 0] += comb(holders, v) * p**v * (1 - p) ** (holders - v)
-    return law
+        curve[v if v >= threshold else 0] += comb(holders, v) * p**v * (1 - p) ** (holders - v)
+    return curve
 
 
 def divergence(first, second, epsilon):
@@ -43,28 +43,28 @@ def divergence(first, second, epsilon):
 @pytest.mark.parametrize(("p", "threshold"), [(0.125, 2), (0.25, 3), (0.5, 4), (0.5, 1)])
 @pytest.mark.parametrize("epsilon", [0.1, 0.6, 1.2])
 def test_replacement_over_all_other_holders(p, threshold, epsilon):
-    laws = [shown_law(k, Fraction(p), threshold) for k in range(16)]
+    curves = [shown_pmf(k, Fraction(p), threshold) for k in range(16)]
     exact = max(
-        divergence((laws[k + 1], laws[k]), (laws[other], laws[other + 1]), epsilon)
+        divergence((curves[k + 1], curves[k]), (curves[other], curves[other + 1]), epsilon)
         for k in range(threshold - 1, 12)
         for other in range(0, 15, 2)
     )
-    law = SampleAndThreshold(Dyadic.of(p), threshold)
-    assert exact <= law.delta_at(epsilon)
+    curve = SampleAndThreshold(Dyadic.of(p), threshold)
+    assert exact <= curve.delta_at(epsilon)
     # the bound by way of add or remove: true, and never the smaller one
-    shrunk = float(_first_bin(law, np.array([epsilon - law.shrinkage]))[0])
+    shrunk = float(_first_bin(curve, np.array([epsilon - curve.shrinkage]))[0])
     assert exact <= shrunk * (1 + 1e-9)
-    assert law.delta_at(epsilon) <= shrunk * (1 + 1e-6)
+    assert curve.delta_at(epsilon) <= shrunk * (1 + 1e-6)
 
 
 @pytest.mark.parametrize(("p", "threshold"), [(0.1, 3), (0.3, 4), (0.5, 5), (0.2, 2)])
 @pytest.mark.parametrize("epsilon", [0.5, 0.8, 1.2])
 def test_replacement_is_not_far_above_the_truth(p, threshold, epsilon):
-    laws = [np.array([float(x) for x in shown_law(k, Fraction(p), threshold)] + [0.0] * (40 - k)) for k in range(41)]
+    curves = [np.array([float(x) for x in shown_pmf(k, Fraction(p), threshold)] + [0.0] * (40 - k)) for k in range(41)]
     exact = 0.0
     for k in range(threshold - 1, 25):
         for other in range(40):
-            gap = np.outer(laws[k + 1], laws[other]) - math.exp(epsilon) * np.outer(laws[k], laws[other + 1])
+            gap = np.outer(curves[k + 1], curves[other]) - math.exp(epsilon) * np.outer(curves[k], curves[other + 1])
             exact = max(exact, float(np.maximum(gap, 0).sum()))
     bound = SampleAndThreshold(Dyadic.of(p), threshold).delta_at(epsilon)
     assert exact * (1 - 1e-12) <= bound <= exact * 1.12
@@ -73,14 +73,14 @@ def test_replacement_is_not_far_above_the_truth(p, threshold, epsilon):
 @pytest.mark.parametrize(("p", "threshold"), [(0.125, 2), (0.5, 4)])
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, 1.0])
 def test_add_or_remove_over_all_other_holders(p, threshold, epsilon):
-    laws = [shown_law(k, Fraction(p), threshold) for k in range(40)]
+    curves = [shown_pmf(k, Fraction(p), threshold) for k in range(40)]
     nothing = ([Fraction(1)], [Fraction(1)])
-    removed = max(divergence((laws[k + 1], laws[k]), nothing, epsilon) for k in range(39))
-    added = max(divergence((laws[k], laws[k + 1]), nothing, epsilon) for k in range(39))
-    law = SampleAndThreshold(Dyadic.of(p), threshold)
-    bound = law.delta_add_or_remove(epsilon)
+    removed = max(divergence((curves[k + 1], curves[k]), nothing, epsilon) for k in range(39))
+    added = max(divergence((curves[k], curves[k + 1]), nothing, epsilon) for k in range(39))
+    curve = SampleAndThreshold(Dyadic.of(p), threshold)
+    bound = curve.delta_add_or_remove(epsilon)
     assert max(removed, added) <= bound
-    if epsilon > law.shrinkage:
+    if epsilon > curve.shrinkage:
         assert bound <= removed * (1 + 1e-6)
 
 
@@ -98,8 +98,8 @@ def test_thresholds_as_printed(p, printed, needed):
     sampling = Dyadic.of(p)
 
     def simple(threshold):
-        law = SampleAndThreshold(sampling, threshold)
-        return _first_bin(law, np.array([1.0 - law.shrinkage]))[0]
+        curve = SampleAndThreshold(sampling, threshold)
+        return _first_bin(curve, np.array([1.0 - curve.shrinkage]))[0]
 
     assert simple(printed) <= 1e-8 < simple(printed - 1)
     assert least_threshold(sampling, 1.0, 1e-8) == needed
@@ -117,25 +117,25 @@ def test_a_published_threshold_is_improved():
 
 def test_a_single_number_of_holders_is_not_enough():
     """The planted fault: k = threshold - 1 only, or the first bin only, lies below the truth."""
-    law = SampleAndThreshold(Dyadic.of(0.25), 3)
-    laws = [shown_law(k, Fraction(1, 4), 3) for k in range(12)]
+    curve = SampleAndThreshold(Dyadic.of(0.25), 3)
+    curves = [shown_pmf(k, Fraction(1, 4), 3) for k in range(12)]
     nothing = ([Fraction(1)], [Fraction(1)])
     truth = max(
-        divergence((laws[k + 1], laws[k]), (laws[other], laws[other + 1]), 0.6)
+        divergence((curves[k + 1], curves[k]), (curves[other], curves[other + 1]), 0.6)
         for k in range(2, 9)
         for other in range(10)
     )
-    assert divergence((laws[3], laws[2]), nothing, 0.6) < 0.9 * truth
-    assert float(_first_bin(law, np.array([0.6]))[0]) < truth * (1 - 1e-3)
-    assert truth <= law.delta_at(0.6)
+    assert divergence((curves[3], curves[2]), nothing, 0.6) < 0.9 * truth
+    assert float(_first_bin(curve, np.array([0.6]))[0]) < truth * (1 - 1e-3)
+    assert truth <= curve.delta_at(0.6)
 
 
 def test_chords_lie_above_the_curve():
     """The curve is convex in e^epsilon; chords in epsilon, the planted fault, can fall below it."""
-    law = SampleAndThreshold(Dyadic.of(0.5), 5)
-    curve = _Curve(law, 0.3)
-    between = np.linspace(0.3 - law.shrinkage, 1.2, 997)
-    exact = _first_bin(law, between)
+    curve = SampleAndThreshold(Dyadic.of(0.5), 5)
+    curve = _Curve(curve, 0.3)
+    between = np.linspace(0.3 - curve.shrinkage, 1.2, 997)
+    exact = _first_bin(curve, between)
     assert (curve.at(between) >= exact).all()
     fault = np.interp(between, curve._nodes, curve._values)
     assert (fault < exact * (1 - 1e-9)).any()
@@ -164,9 +164,9 @@ def test_sampled_error_is_exact():
 
 
 def test_paper_constants_are_private():
-    law = paper_sampling(1.0, 1e-6)
-    assert law.threshold == 17
-    assert law.delta_at(1.0) < 1e-6
+    curve = paper_sampling(1.0, 1e-6)
+    assert curve.threshold == 17
+    assert curve.delta_at(1.0) < 1e-6
     for epsilon in (0.1, 0.5, 2.0):
         for delta in (1e-3, 1e-10):
             assert paper_sampling(epsilon, delta).delta_at(epsilon) <= delta
@@ -175,9 +175,9 @@ def test_paper_constants_are_private():
 # --- stability ------------------------------------------------------------------------------------------
 
 
-def noisy_law(count, a, threshold, reach=60):
-    """The law of what is shown of a count with two-sided geometric noise; the last place is the far tail."""
-    law = {None: Fraction(0)}
+def noisy_pmf(count, a, threshold, reach=60):
+    """The distribution of what is shown of a count with two-sided geometric noise; the last place is the far tail."""
+    curve = {None: Fraction(0)}
     if count == 0:
         return {None: Fraction(1)}
     for x in range(-reach, reach + 1):
@@ -185,21 +185,21 @@ def noisy_law(count, a, threshold, reach=60):
         mass = mass / (1 - a) if abs(x) == reach else mass
         value = count + x
         key = None if value < threshold else ("far" if x == reach else value)
-        law[key] = law.get(key, Fraction(0)) + mass
-    return law
+        curve[key] = curve.get(key, Fraction(0)) + mass
+    return curve
 
 
 @pytest.mark.parametrize("threshold", [1, 2, 4])
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 0.7, 1.0, 1.4, 2.0])
 def test_stability_over_all_counts(threshold, epsilon):
     a = Fraction(1, 2)
-    law = StabilityLaw(Dyadic.of(0.5), threshold)
+    curve = StabilityCurve(Dyadic.of(0.5), threshold)
     growth = Fraction(math.exp(epsilon))
-    laws = [noisy_law(count, a, threshold, 12) for count in range(12)]
+    curves = [noisy_pmf(count, a, threshold, 12) for count in range(12)]
     worst = Fraction(0)
     for first in (1, 2, 3, 11):
         for second in (0, 1, 2, 10):
-            p1, q1, p2, q2 = laws[first], laws[first - 1], laws[second], laws[second + 1]
+            p1, q1, p2, q2 = curves[first], curves[first - 1], curves[second], curves[second + 1]
             total = Fraction(0)
             for x in set(p1) | set(q1):
                 for y in set(p2) | set(q2):
@@ -209,21 +209,21 @@ def test_stability_over_all_counts(threshold, epsilon):
                         Fraction(0),
                     )
             worst = max(worst, total)
-    tails = float(a**12) * 8  # "far" lumps different values; the bound is on the whole law
-    assert float(worst) <= law.delta_at(epsilon) + tails * (1 + float(growth))
-    assert law.delta_at(epsilon) <= float(worst) * 1.02 + tails
+    tails = float(a**12) * 8  # "far" lumps different values; the bound is on the whole distribution
+    assert float(worst) <= curve.delta_at(epsilon) + tails * (1 + float(growth))
+    assert curve.delta_at(epsilon) <= float(worst) * 1.02 + tails
 
 
 def test_stability_counts_the_singleton():
     ratio = Dyadic.at_least(math.exp(-0.5))
     threshold = least_threshold_for(ratio, 1.0, 1e-6)
-    law = StabilityLaw(ratio, threshold)
-    assert law.delta_at(1.0) <= 1e-6 < StabilityLaw(ratio, threshold - 1).delta_at(1.0)
+    curve = StabilityCurve(ratio, threshold)
+    assert curve.delta_at(1.0) <= 1e-6 < StabilityCurve(ratio, threshold - 1).delta_at(1.0)
     # Pr[1 + noise >= t] <= delta suffices; the usual delta/2 would ask for more
-    assert law.singleton_shown == pytest.approx(float(ratio) ** (threshold - 1) / (1 + float(ratio)))
-    assert law.singleton_shown > 0.5e-6
+    assert curve.singleton_shown == pytest.approx(float(ratio) ** (threshold - 1) / (1 + float(ratio)))
+    assert curve.singleton_shown > 0.5e-6
     # the planted fault: common categories only would be pure, with any threshold
-    common = law.directions()[0]
+    common = curve.directions()[0]
     assert max(0.0, float(common[0].p[0] * common[1].p[0] - math.e * common[0].q[0] * common[1].q[0])) < 1e-12
 
 
@@ -239,9 +239,9 @@ def test_meaningless_arguments_are_refused():
         lambda: SampleAndThreshold(Dyadic.of(0.5), 3).delta_at(-1.0),
         lambda: SampleAndThreshold(Dyadic.of(0.5), 3).delta_at(math.nan),
         lambda: SampleAndThreshold(Dyadic.of(0.5), 3).delta_add_or_remove(math.nan),
-        lambda: StabilityLaw(Dyadic.of(1.0), 3),
-        lambda: StabilityLaw(Dyadic.of(0.5), 0),
-        lambda: StabilityLaw(Dyadic.of(0.5), 3).delta_at(math.nan),
+        lambda: StabilityCurve(Dyadic.of(1.0), 3),
+        lambda: StabilityCurve(Dyadic.of(0.5), 0),
+        lambda: StabilityCurve(Dyadic.of(0.5), 3).delta_at(math.nan),
     ):
         with pytest.raises(ParameterError):
             wrong()

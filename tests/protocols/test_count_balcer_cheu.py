@@ -10,7 +10,7 @@ from shuffledp import BalcerCheuCount, Messages, Tally, permute
 from shuffledp.errors import BelowMinimumError, ConditionError, DomainError, InfeasibleError, ParameterError
 from shuffledp.protocols.count.balcer_cheu import theorem_11_alpha
 from shuffledp.randomness import InsecureSeededRandomness
-from shuffledp.testing.statistics import ALPHA, p_value, same_law
+from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
 
 pytestmark = pytest.mark.kernels
 
@@ -21,19 +21,19 @@ def noisy(users: int = 4, absence: float = 0.25, *, padded: bool = True) -> Balc
     return BalcerCheuCount(protocol.noise, padded)
 
 
-def report_law(index: int, absence: float, *, padded: bool) -> dict[tuple[int, ...], float]:
+def report_pmf(index: int, absence: float, *, padded: bool) -> dict[tuple[int, ...], float]:
     """Figure 1: x + z copies of 1."""
-    law = {}
+    pmf = {}
     for noise, share in ((0, absence), (1, 1 - absence)):
         tokens = index + noise
-        law[(1,) * tokens + ((0,) * (2 - tokens) if padded else ())] = share
-    return law
+        pmf[(1,) * tokens + ((0,) * (2 - tokens) if padded else ())] = share
+    return pmf
 
 
-def table_of(reports, law) -> list[int]:
+def table_of(reports, distribution) -> list[int]:
     seen = [tuple(int(message) for message in report) for report in reports]
-    assert set(seen) <= set(law)
-    return [seen.count(report) for report in law]
+    assert set(seen) <= set(distribution)
+    return [seen.count(report) for report in distribution]
 
 
 @pytest.mark.parametrize("padded", [True, False])
@@ -41,9 +41,9 @@ def table_of(reports, law) -> list[int]:
 def test_the_whole_table_of_the_randomizer(index, padded):
     """Every input, every output; a noise probability off by five per cent must be rejected."""
     protocol = noisy(padded=padded)
-    law = report_law(index, 0.25, padded=padded)
-    literal = table_of((protocol.randomize(index) for _ in range(15_000)), law)
-    assert p_value(literal, list(law.values())) > ALPHA
+    pmf = report_pmf(index, 0.25, padded=padded)
+    literal = table_of((protocol.randomize(index) for _ in range(15_000)), pmf)
+    assert p_value(literal, list(pmf.values())) > ALPHA
     size = 400_000
     messages = protocol.randomize_all(np.full(size, index))
     assert messages.offsets is not None
@@ -55,7 +55,7 @@ def test_the_whole_table_of_the_randomizer(index, padded):
     assert sum(vectorised) == size
     assert p_value(vectorised, [0.25, 0.75]) > ALPHA
     assert p_value(vectorised, [0.2375, 0.7625]) < ALPHA
-    assert same_law(literal, vectorised) > ALPHA
+    assert same_distribution(literal, vectorised) > ALPHA
 
 
 def test_the_last_user_is_randomized_too():
@@ -68,7 +68,7 @@ def test_the_last_user_is_randomized_too():
 
 
 @pytest.mark.parametrize("padded", [True, False])
-def test_both_routes_have_the_closed_law(padded):
+def test_both_routes_have_the_closed_distribution(padded):
     """Tokens are the true count plus users less Bin(users, absence), by messages and by counts: 4,000 rounds each."""
     protocol = noisy(users=6, padded=padded)
     bits = np.array([1, 1, 0, 0, 0, 1])
@@ -78,11 +78,11 @@ def test_both_routes_have_the_closed_law(padded):
         tally = protocol.tally(protocol.randomize_all(bits).mixed(permute))
         by_messages[tally.counts[1]] += 1
         by_counts[protocol.sample_tally(np.array([3, 3])).counts[1]] += 1
-    law = stats.binom.pmf(3 + 6 - np.arange(20), 6, 0.25)
-    assert p_value(by_messages, law) > ALPHA
-    assert p_value(by_counts, law) > ALPHA
-    assert same_law(by_messages, by_counts) > ALPHA
-    shifted = np.roll(law, 1)
+    pmf = stats.binom.pmf(3 + 6 - np.arange(20), 6, 0.25)
+    assert p_value(by_messages, pmf) > ALPHA
+    assert p_value(by_counts, pmf) > ALPHA
+    assert same_distribution(by_messages, by_counts) > ALPHA
+    shifted = np.roll(pmf, 1)
     assert p_value(by_counts, shifted) < ALPHA
 
 

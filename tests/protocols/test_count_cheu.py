@@ -69,12 +69,12 @@ def test_just_inside_the_conditions():
     assert 0 < noise(protocol) < users
 
 
-def test_the_law_by_hand():
+def test_the_distribution_by_hand():
     """lambda / n = 1/4: a fair coin every fourth time."""
     protocol = CheuCount(Terms(8, 5.0, 0.9), Dyadic(1, 3))
     assert protocol.blanket == Dyadic(1, 2)
-    assert protocol.report_law(1) == {(1, 0): Fraction(1, 8), (0, 1): Fraction(7, 8)}
-    assert protocol.report_law(0) == {(1, 0): Fraction(7, 8), (0, 1): Fraction(1, 8)}
+    assert protocol.report_pmf(1) == {(1, 0): Fraction(1, 8), (0, 1): Fraction(7, 8)}
+    assert protocol.report_pmf(0) == {(1, 0): Fraction(7, 8), (0, 1): Fraction(1, 8)}
 
 
 def test_the_estimate_and_its_variance_are_the_papers():
@@ -87,16 +87,16 @@ def test_the_estimate_and_its_variance_are_the_papers():
     assert protocol.expected_error().rmse == pytest.approx(math.sqrt(variance))
 
 
-def test_both_routes_have_the_law_of_the_paper():
+def test_both_routes_have_the_distribution_of_the_paper():
     """200,000 users with a 1; a lambda off by a tenth is caught."""
     protocol = CheuCount(Terms(10, 5.0, 0.9), Dyadic.at_least(0.1))
-    law = [0.1, 0.9]
+    distribution = [0.1, 0.9]
     by_messages = protocol.tally(protocol.randomize_all(np.ones(200_000, dtype=int))).counts
     by_counts = protocol.sample_tally(np.array([0, 200_000])).counts
-    assert p_value(by_messages, law) > ALPHA
-    assert p_value(by_counts, law) > ALPHA
+    assert p_value(by_messages, distribution) > ALPHA
+    assert p_value(by_counts, distribution) > ALPHA
     wrong = CheuCount(protocol.terms, Dyadic.at_least(0.11))
-    assert p_value(wrong.sample_tally(np.array([0, 200_000])).counts, law) < ALPHA
+    assert p_value(wrong.sample_tally(np.array([0, 200_000])).counts, distribution) < ALPHA
 
 
 def test_honest_users_alone_must_make_the_noise():

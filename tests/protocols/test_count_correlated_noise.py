@@ -12,7 +12,7 @@ from shuffledp.model import Tally
 from shuffledp.protocols.count.correlated_noise import CorrelatedNoiseCount
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic
-from shuffledp.testing.statistics import ALPHA, p_value, same_law
+from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
 
 
 def calibrated(epsilon=1.0, users=10_000, **more) -> CorrelatedNoiseCount:
@@ -49,18 +49,18 @@ def test_the_signed_encoding_is_as_good():
     assert protocol.expected_error().rmse / central(1.0) < 1.20
     assert protocol.cost.messages_per_user == pytest.approx(1, abs=0.3)
     for bit in (0, 1):
-        law = protocol.report_law(bit)
-        assert all(plus + minus >= 1 for plus, minus in law)
+        pmf = protocol.report_pmf(bit)
+        assert all(plus + minus >= 1 for plus, minus in pmf)
 
 
 def test_the_number_of_messages_does_not_depend_on_the_value():
     protocol = CorrelatedNoiseCount(Terms(2, 9.0, 0.9), Dyadic.of(0.25), Fraction(2), Dyadic.of(0.25))
     sizes = []
     for bit in (0, 1):
-        law = {}
-        for report, mass in protocol.report_law(bit).items():
-            law[sum(report)] = law.get(sum(report), 0) + mass
-        sizes.append(law)
+        pmf = {}
+        for report, mass in protocol.report_pmf(bit).items():
+            pmf[sum(report)] = pmf.get(sum(report), 0) + mass
+        sizes.append(pmf)
     assert sizes[0] == pytest.approx(sizes[1])
     mean = sum(size * mass for size, mass in sizes[0].items())
     assert protocol.cost.messages_per_user == pytest.approx(mean, abs=1e-3)
@@ -75,20 +75,20 @@ def test_a_larger_split_means_less_error_and_more_messages():
 
 @pytest.mark.parametrize("encoding", ["signed", "unary"])
 @pytest.mark.parametrize("users", [100, 150])
-def test_released_numbers_have_the_law_of_the_noise(encoding, users):
+def test_released_numbers_have_the_distribution_of_the_noise(encoding, users):
     """20,000 rounds of as many, or half as many more, users than planned; 5 % less noise is caught."""
     protocol = calibrated(users=100, encoding=encoding)
     share, ratio = users / 100, float(protocol.ratio)
     one = stats.nbinom.pmf(np.arange(2000), share, 1 - ratio)
-    law = np.convolve(one, one[::-1])[1999 - 300 : 1999 + 301]
+    distribution = np.convolve(one, one[::-1])[1999 - 300 : 1999 + 301]
     plus, minus = protocol.shares.totals(users, 20_000, SYSTEM)
     seen = np.bincount(np.clip(plus - minus + 300, 0, 600), minlength=601)
-    assert p_value(seen, law / law.sum()) > ALPHA
+    assert p_value(seen, distribution / distribution.sum()) > ALPHA
     slope = 2 if encoding == "signed" else 1
     error = protocol.analysis(users).expected_error(0.95)
     assert error.rmse == pytest.approx(math.sqrt(2 * share * ratio) / (1 - ratio) / slope, rel=1e-9)
     less = np.bincount(np.clip(np.round(0.8 * (plus - minus)).astype(int) + 300, 0, 600), minlength=601)
-    assert p_value(less, law / law.sum()) < ALPHA
+    assert p_value(less, distribution / distribution.sum()) < ALPHA
 
 
 @pytest.mark.parametrize("encoding", ["signed", "unary"])
@@ -99,8 +99,8 @@ def test_both_routes_agree(encoding):
     fast = [int(protocol.observed(protocol.sample_tally(counts))[0]) for _ in range(600)]
     slow = [int(protocol.observed(protocol.tally(protocol.randomize_all(values)))[0]) for _ in range(600)]
     tables = [np.bincount(np.clip(np.array(each) + 30, 0, 60), minlength=61) for each in (fast, slow)]
-    assert same_law(*tables) > ALPHA
-    assert same_law(tables[0], np.roll(tables[1], 4)) < ALPHA
+    assert same_distribution(*tables) > ALPHA
+    assert same_distribution(tables[0], np.roll(tables[1], 4)) < ALPHA
 
 
 def test_intervals_hold_their_confidence():
@@ -108,11 +108,11 @@ def test_intervals_hold_their_confidence():
     protocol = calibrated(users=20)
     noise = protocol.shares.staying(20)
     outcomes = np.arange(-80, 81)
-    law = np.array([float(noise.upper_tail(int(k)) - noise.upper_tail(int(k) + 1)) for k in outcomes])
+    pmf = np.array([float(noise.upper_tail(int(k)) - noise.upper_tail(int(k) + 1)) for k in outcomes])
     analysis = protocol.analysis(20)
     for ones in range(21):
         ends = analysis.intervals(2 * ones - 20 + outcomes)(0.9)
-        assert law[(ends[:, 0] <= ones + 1e-9) & (ends[:, 1] >= ones - 1e-9)].sum() >= 0.9
+        assert pmf[(ends[:, 0] <= ones + 1e-9) & (ends[:, 1] >= ones - 1e-9)].sum() >= 0.9
 
 
 def test_honest_users_carry_all_the_noise():

@@ -38,12 +38,12 @@ def seen(protocol, rounds=3000):
     return np.bincount(np.clip(np.array(values), 0, 80), minlength=81)
 
 
-def test_releases_have_their_law():
+def test_releases_have_their_distribution():
     """3,000 releases; an epsilon off by a quarter is caught."""
     protocol = calibrated()
-    law = protocol.release_law(Tally(np.array([40]), 100))
-    assert sum(law.values()) == pytest.approx(1, abs=1e-12)
-    expected = np.array([law.get((k,), 0.0) for k in range(81)])
+    pmf = protocol.release_pmf(Tally(np.array([40]), 100))
+    assert sum(pmf.values()) == pytest.approx(1, abs=1e-12)
+    expected = np.array([pmf.get((k,), 0.0) for k in range(81)])
     expected /= expected.sum()
     assert p_value(seen(protocol), expected) > ALPHA
     assert p_value(seen(calibrated(1.35)), expected) < ALPHA
@@ -53,14 +53,14 @@ def test_releases_have_their_law():
 def test_intervals_hold_their_confidence_exactly(confidence):
     protocol = calibrated(users=20)
     for ones in range(21):
-        law = protocol.release_law(Tally(np.array([ones]), 20))
-        outcomes = np.array([k for (k,) in law])
+        pmf = protocol.release_pmf(Tally(np.array([ones]), 20))
+        outcomes = np.array([k for (k,) in pmf])
         ends = protocol.analysis(20).intervals(outcomes)(confidence)
         covered = (ends[:, 0] <= ones) & (ones <= ends[:, 1])
-        assert np.array(list(law.values()))[covered].sum() >= confidence - 1e-12
+        assert np.array(list(pmf.values()))[covered].sum() >= confidence - 1e-12
     radius = protocol.expected_error(confidence=confidence).max_error
-    law = protocol.release_law(Tally(np.array([0]), 20))
-    assert sum(mass for (k,), mass in law.items() if abs(k) > radius) <= 1 - confidence
+    pmf = protocol.release_pmf(Tally(np.array([0]), 20))
+    assert sum(mass for (k,), mass in pmf.items() if abs(k) > radius) <= 1 - confidence
 
 
 def test_data_without_noise_are_not_estimated():

@@ -1,4 +1,4 @@
-"""A shuffled count without delta: exact laws, the printed settings, and pure privacy by brute force."""
+"""A shuffled count without delta: exact distributions, the printed settings, and pure privacy by brute force."""
 
 import math
 from fractions import Fraction
@@ -27,15 +27,15 @@ def by_hand(users=3, mix=HALF, epsilon=9.0) -> PureSumCount:
     return PureSumCount(Terms(users, epsilon, 0.0), EVEN, mix, certified_users=users)
 
 
-def test_the_law_by_hand():
+def test_the_distribution_by_hand():
     """Three bits: 1 + x ones, or every second time 0 to 3 ones with a quarter each."""
-    assert by_hand().report_law(0) == {
+    assert by_hand().report_pmf(0) == {
         (3, 0): Fraction(1, 8),
         (2, 1): Fraction(5, 8),
         (1, 2): Fraction(1, 8),
         (0, 3): Fraction(1, 8),
     }
-    assert by_hand().report_law(1)[1, 2] == Fraction(5, 8)
+    assert by_hand().report_pmf(1)[1, 2] == Fraction(5, 8)
 
 
 @pytest.mark.parametrize(("epsilon", "central", "printed"), [(0.5, 2.80, 6.3), (1.0, 1.36, 2.98), (2.0, 0.60, 1.46)])
@@ -54,17 +54,17 @@ def test_better_than_the_local_model():
         assert calibrated(users).expected_error().rmse < local
 
 
-def ones_law(protocol, ones, zeros):
-    law = [Fraction(1)]
+def ones_pmf(protocol, ones, zeros):
+    pmf = [Fraction(1)]
     for bit, count in ((1, ones), (0, zeros)):
-        report = [protocol.report_law(bit)[protocol.size - k, k] for k in range(protocol.size + 1)]
+        report = [protocol.report_pmf(bit)[protocol.size - k, k] for k in range(protocol.size + 1)]
         for _ in range(count):
-            longer = [Fraction(0)] * (len(law) + protocol.size)
-            for i, a in enumerate(law):
+            longer = [Fraction(0)] * (len(pmf) + protocol.size)
+            for i, a in enumerate(pmf):
                 for j, b in enumerate(report):
                     longer[i + j] += a * b
-            law = longer
-    return law
+            pmf = longer
+    return pmf
 
 
 @pytest.mark.parametrize("users", [3, 4, 6])
@@ -73,15 +73,15 @@ def test_pure_privacy_by_brute_force(users):
     protocol = calibrated(users, 2.0)
     worst = 0.0
     for others in range(users):
-        without = ones_law(protocol, others, users - others)
-        with_one = ones_law(protocol, others + 1, users - 1 - others)
+        without = ones_pmf(protocol, others, users - others)
+        with_one = ones_pmf(protocol, others + 1, users - 1 - others)
         worst = max(worst, *(abs(math.log(a / b)) for a, b in zip(with_one, without, strict=True)))
     assert worst <= PureSum(users, protocol.weights, protocol.mix).certified_epsilon * (1 + 1e-9)
     assert worst <= 2.0
 
 
 @pytest.mark.parametrize("bit", [0, 1])
-def test_reports_have_their_law(bit):
+def test_reports_have_their_distribution(bit):
     """50,000 reports; a mix off by a tenth is caught."""
     weights = falling_weights(5, 0.6)
 
@@ -92,19 +92,19 @@ def test_reports_have_their_law(bit):
         return protocol, np.bincount(messages.values.reshape(-1, 5).sum(axis=1), minlength=6)
 
     protocol, right = seen(Dyadic.at_least(0.5))
-    law = [float(protocol.report_law(bit)[5 - ones, ones]) for ones in range(6)]
-    assert p_value(right, law) > ALPHA
-    assert p_value(seen(Dyadic.at_least(0.56))[1], law) < ALPHA
+    pmf = [float(protocol.report_pmf(bit)[5 - ones, ones]) for ones in range(6)]
+    assert p_value(right, pmf) > ALPHA
+    assert p_value(seen(Dyadic.at_least(0.56))[1], pmf) < ALPHA
 
 
 def test_the_estimate_is_unbiased_and_its_error_exact():
-    """By the exact law of three users' ones, for every true count."""
+    """By the exact distribution of three users' ones, for every true count."""
     protocol = by_hand()
     estimates = protocol.analysis(3).estimate(np.arange(10), "unbiased")
     for truth in range(4):
-        law = np.array([float(mass) for mass in ones_law(protocol, truth, 3 - truth)])
-        assert law @ estimates == pytest.approx(truth, abs=1e-9)
-        assert math.sqrt(law @ (estimates - truth) ** 2) == pytest.approx(protocol.expected_error().rmse)
+        pmf = np.array([float(mass) for mass in ones_pmf(protocol, truth, 3 - truth)])
+        assert pmf @ estimates == pytest.approx(truth, abs=1e-9)
+        assert math.sqrt(pmf @ (estimates - truth) ** 2) == pytest.approx(protocol.expected_error().rmse)
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.99])
@@ -112,8 +112,8 @@ def test_intervals_hold_their_confidence(confidence):
     protocol = by_hand(8, Dyadic(1, 3))
     ends = protocol.analysis(8).intervals(np.arange(25))(confidence)
     for truth in range(9):
-        law = np.array([float(mass) for mass in ones_law(protocol, truth, 8 - truth)])
-        assert law[(ends[:, 0] <= truth + 1e-9) & (ends[:, 1] >= truth - 1e-9)].sum() >= confidence
+        pmf = np.array([float(mass) for mass in ones_pmf(protocol, truth, 8 - truth)])
+        assert pmf[(ends[:, 0] <= truth + 1e-9) & (ends[:, 1] >= truth - 1e-9)].sum() >= confidence
 
 
 def test_more_users_than_are_certified():
@@ -141,6 +141,6 @@ def test_refusals():
 
 
 @pytest.mark.parametrize("weights", [(1, 1), (ONE // 4, ONE // 2, ONE // 4), (ONE // 2, ONE // 4, ONE // 8, ONE // 8)])
-def test_weights_that_are_no_law_have_no_guarantee(weights):
+def test_weights_that_are_no_distribution_have_no_guarantee(weights):
     with pytest.raises(ParameterError):
         PureSumCount(Terms(3, 9.0, 0.0), weights, Dyadic(1, 1), certified_users=3).guarantee  # noqa: B018

@@ -24,10 +24,10 @@ def test_the_papers_numbers(epsilon):
     protocol, e = calibrated(epsilon), math.exp(epsilon)
     assert protocol.gamma == pytest.approx(math.tanh(epsilon / 2) / 2, rel=1e-9)
     for bit in (0, 1):
-        law = protocol.report_law(bit)
-        assert sum(law.values()) == 1
-        assert float(law[1 - bit, bit]) == pytest.approx(e / (1 + e), rel=1e-9)
-        ratio = law[1 - bit, bit] / law[bit, 1 - bit]
+        pmf = protocol.report_pmf(bit)
+        assert sum(pmf.values()) == 1
+        assert float(pmf[1 - bit, bit]) == pytest.approx(e / (1 + e), rel=1e-9)
+        ratio = pmf[1 - bit, bit] / pmf[bit, 1 - bit]
         assert ratio <= e * (1 + 1e-12)
     for ones in (0, 300, 1000):
         error = protocol.expected_error(counts=np.array([1000 - ones, ones]))
@@ -55,10 +55,10 @@ def answers(protocol, bit, users=100_000):
 
 
 @pytest.mark.parametrize("bit", [0, 1])
-def test_answers_have_their_law(bit):
+def test_answers_have_their_distribution(bit):
     """100,000 answers; an epsilon off by a twentieth is caught."""
-    law = calibrated().report_law(bit)
-    expected = [float(law[1, 0]), float(law[0, 1])]
+    pmf = calibrated().report_pmf(bit)
+    expected = [float(pmf[1, 0]), float(pmf[0, 1])]
     assert p_value(answers(calibrated(), bit), expected) > ALPHA
     assert p_value(answers(calibrated(1.1), bit), expected) < ALPHA
 
@@ -72,13 +72,13 @@ def test_intervals_hold_their_confidence_for_every_count(users, confidence):
     own = 0.5 + protocol.gamma
     mean = np.array([each.value for each in estimates])
     for truth in range(users + 1):
-        law = np.convolve(
+        pmf = np.convolve(
             stats.binom.pmf(np.arange(truth + 1), truth, own),
             stats.binom.pmf(np.arange(users - truth + 1), users - truth, 1 - own),
         )
-        assert law[(ends[:, 0] <= truth + 1e-9) & (ends[:, 1] >= truth - 1e-9)].sum() >= confidence
-        assert law @ mean == pytest.approx(truth, abs=1e-9)
-        assert math.sqrt(law @ (mean - truth) ** 2) == pytest.approx(protocol.expected_error().rmse)
+        assert pmf[(ends[:, 0] <= truth + 1e-9) & (ends[:, 1] >= truth - 1e-9)].sum() >= confidence
+        assert pmf @ mean == pytest.approx(truth, abs=1e-9)
+        assert math.sqrt(pmf @ (mean - truth) ** 2) == pytest.approx(protocol.expected_error().rmse)
 
 
 def test_hoeffdings_radius_is_not_exceeded():
@@ -99,7 +99,7 @@ def test_a_round():
     with pytest.raises(DomainError):
         protocol.run([2] * 1000)
     with pytest.raises(DomainError):
-        protocol.report_law(2)
+        protocol.report_pmf(2)
 
 
 @pytest.mark.parametrize("epsilon", [1e-9, 30.0, 700.0])

@@ -10,7 +10,7 @@ from shuffledp import BalcerCheuHistogram, Messages, Tally, permute
 from shuffledp.errors import BelowMinimumError, ConditionError, DomainError, ParameterError, UnknownNameError
 from shuffledp.protocols.flow import choose_route
 from shuffledp.protocols.histogram.balcer_cheu import theorem_12_alpha
-from shuffledp.testing.statistics import ALPHA, p_value, same_law
+from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
 
 pytestmark = pytest.mark.kernels
 
@@ -21,14 +21,14 @@ def noisy(size: int, users: int = 4, absence: float = 0.25, *, padded: bool = Fa
     return BalcerCheuHistogram(protocol.noise, size, padded=padded)
 
 
-def report_law(index: int, size: int, absence: float) -> dict[tuple[int, ...], float]:
+def report_pmf(index: int, size: int, absence: float) -> dict[tuple[int, ...], float]:
     """Figure 2: z_j + 1[x = j] copies of j, as the vector of copies."""
-    law = {}
+    pmf = {}
     for noise in product((0, 1), repeat=size):
         copies = list(noise)
         copies[index] += 1
-        law[tuple(copies)] = float(np.prod([1 - absence if z else absence for z in noise]))
-    return law
+        pmf[tuple(copies)] = float(np.prod([1 - absence if z else absence for z in noise]))
+    return pmf
 
 
 def copies_of(messages: np.ndarray, size: int) -> tuple[int, ...]:
@@ -41,9 +41,9 @@ def test_the_whole_table_of_the_randomizer(size, padded):
     """Every input, every output, by 4,000 and 15,000 reports; a last category left unrandomized must be rejected."""
     protocol = noisy(size, padded=padded)
     for index in range(size):
-        law = report_law(index, size, 0.25)
-        places = {report: place for place, report in enumerate(law)}
-        literal, vectorised, faulty = (np.zeros(len(law)) for _ in range(3))
+        pmf = report_pmf(index, size, 0.25)
+        places = {report: place for place, report in enumerate(pmf)}
+        literal, vectorised, faulty = (np.zeros(len(pmf)) for _ in range(3))
         for _ in range(4_000):
             literal[places[copies_of(protocol.randomize(index), size)]] += 1
         messages = protocol.randomize_all(np.full(15_000, index))
@@ -52,29 +52,29 @@ def test_the_whole_table_of_the_randomizer(size, padded):
             report = copies_of(messages.values[start:stop], size)
             vectorised[places[report]] += 1
             faulty[places[(*report[:-1], 1 + (index == size - 1))]] += 1
-        assert p_value(literal, list(law.values())) > ALPHA
-        assert p_value(vectorised, list(law.values())) > ALPHA
-        assert p_value(faulty, list(law.values())) < ALPHA
-        assert same_law(literal, vectorised) > ALPHA
+        assert p_value(literal, list(pmf.values())) > ALPHA
+        assert p_value(vectorised, list(pmf.values())) > ALPHA
+        assert p_value(faulty, list(pmf.values())) < ALPHA
+        assert same_distribution(literal, vectorised) > ALPHA
 
 
 def test_the_number_of_messages_says_nothing_of_the_value():
-    """The same law of lengths for every value; padded, one length."""
+    """The same distribution of lengths for every value; padded, one length."""
     protocol = noisy(5)
     lengths = [
         np.bincount(np.diff(protocol.randomize_all(np.full(100_000, index)).offsets), minlength=8) for index in range(5)
     ]
-    law = np.concatenate(([0.0], stats.binom.pmf(np.arange(7), 5, 0.75)))
+    distribution = np.concatenate(([0.0], stats.binom.pmf(np.arange(7), 5, 0.75)))
     for table in lengths:
-        assert p_value(table, law) > ALPHA
-    assert p_value(np.roll(lengths[0], -1), law) < ALPHA
+        assert p_value(table, distribution) > ALPHA
+    assert p_value(np.roll(lengths[0], -1), distribution) < ALPHA
     padded = noisy(5, padded=True)
     assert set(np.diff(padded.randomize_all(np.arange(5)).offsets).tolist()) == {6}
     assert {len(padded.randomize(index)) for index in range(5) for _ in range(50)} == {6}
 
 
 @pytest.mark.parametrize("padded", [False, True])
-def test_both_routes_have_the_closed_law(padded):
+def test_both_routes_have_the_closed_distribution(padded):
     """Each category's tally is its count plus users less Bin(users, absence), independently: 5,000 rounds each way."""
     protocol = noisy(2, users=3, padded=padded)
     values = np.array([0, 0, 1])
@@ -83,11 +83,11 @@ def test_both_routes_have_the_closed_law(padded):
         by_messages[tuple(protocol.tally(protocol.randomize_all(values).mixed(permute)).counts)] += 1
         by_counts[tuple(protocol.sample_tally(np.array([2, 1])).counts)] += 1
     noise = [stats.binom.pmf(count + 3 - np.arange(8), 3, 0.25) for count in (2, 1)]
-    law = np.outer(*noise)
-    assert p_value(by_messages, law) > ALPHA
-    assert p_value(by_counts, law) > ALPHA
-    assert same_law(by_messages, by_counts) > ALPHA
-    assert p_value(by_messages.T, law) < ALPHA
+    pmf = np.outer(*noise)
+    assert p_value(by_messages, pmf) > ALPHA
+    assert p_value(by_counts, pmf) > ALPHA
+    assert same_distribution(by_messages, by_counts) > ALPHA
+    assert p_value(by_messages.T, pmf) < ALPHA
 
 
 def test_an_empty_category_is_exactly_zero():

@@ -12,7 +12,7 @@ from shuffledp.model import Messages, Tally
 from shuffledp.protocols.histogram.bassily_smith import BassilySmith
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import Dyadic
-from shuffledp.testing.statistics import ALPHA, p_value, same_law
+from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
 
 
 def calibrated(users: int = 1000, size: int = 20, epsilon: float = 1.0) -> BassilySmith:
@@ -27,8 +27,8 @@ def signs(protocol: BassilySmith) -> np.ndarray:
     """The public matrix, from the likelier sign of every row."""
     matrix = np.zeros((protocol.rows, protocol.domain_size), dtype=np.int64)
     for value in range(protocol.domain_size):
-        law = {copies.index(1): mass for copies, mass in protocol.report_law(value).items()}
-        matrix[:, value] = [1 if law[2 * row] > law[2 * row + 1] else -1 for row in range(protocol.rows)]
+        pmf = {copies.index(1): mass for copies, mass in protocol.report_pmf(value).items()}
+        matrix[:, value] = [1 if pmf[2 * row] > pmf[2 * row + 1] else -1 for row in range(protocol.rows)]
     return matrix
 
 
@@ -42,8 +42,8 @@ def test_signs_of_any_two_categories_are_independent_fair_coins(size):
 
 def test_the_table_by_hand():
     """One category, rows 0 and 1 with signs + and -, kept with 7/8."""
-    law = {copies.index(1): mass for copies, mass in noisy(1).report_law(0).items()}
-    assert law == {0: Fraction(7, 16), 1: Fraction(1, 16), 2: Fraction(1, 16), 3: Fraction(7, 16)}
+    pmf = {copies.index(1): mass for copies, mass in noisy(1).report_pmf(0).items()}
+    assert pmf == {0: Fraction(7, 16), 1: Fraction(1, 16), 2: Fraction(1, 16), 3: Fraction(7, 16)}
 
 
 def test_the_whole_table_of_the_randomizer():
@@ -54,8 +54,8 @@ def test_the_whole_table_of_the_randomizer():
         for value in range(3)
     ]
     for value in range(3):
-        law = {copies.index(1): float(mass) for copies, mass in protocol.report_law(value).items()}
-        masses = [law[code] for code in range(8)]
+        pmf = {copies.index(1): float(mass) for copies, mass in protocol.report_pmf(value).items()}
+        masses = [pmf[code] for code in range(8)]
         assert p_value(tables[value], masses) > ALPHA
         assert p_value(tables[value - 1], masses) < ALPHA
 
@@ -102,8 +102,8 @@ def test_routes_agree_and_other_counts_do_not():
         tables[0, outputs, protocol.tally(protocol.randomize_all(values)).counts] += 1
         tables[1, outputs, protocol.sample_tally(np.array([40, 20])).counts] += 1
         tables[2, outputs, protocol.sample_tally(np.array([20, 40])).counts] += 1
-    assert all(same_law(tables[0, output], tables[1, output]) > ALPHA for output in outputs)
-    assert any(same_law(tables[0, output], tables[2, output]) < ALPHA for output in outputs)
+    assert all(same_distribution(tables[0, output], tables[1, output]) > ALPHA for output in outputs)
+    assert any(same_distribution(tables[0, output], tables[2, output]) < ALPHA for output in outputs)
 
 
 def test_a_message_is_a_row_and_a_sign():
@@ -120,6 +120,6 @@ def test_what_is_refused():
     with pytest.raises(ParameterError, match="sum to that number"):
         protocol.estimate(Tally(np.zeros(64, dtype=np.int64), 1000))
     with pytest.raises(ParameterError, match="too many to list"):
-        calibrated(size=1000).report_law(0)
+        calibrated(size=1000).report_pmf(0)
     with pytest.raises(ParameterError, match="more than the claimed"):
         _ = BassilySmith(Terms(2, 1.0, 0.0), Dyadic(1, 2), 3).guarantee

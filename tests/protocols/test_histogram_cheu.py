@@ -12,7 +12,7 @@ from shuffledp.protocols.histogram.cheu import CheuHistogram
 from shuffledp.protocols.parts.sparse import scattered_bernoulli
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic
-from shuffledp.testing.statistics import ALPHA, p_value, same_law
+from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
 
 QUARTER = Dyadic(1, 2)
 
@@ -23,13 +23,13 @@ def tiny(form, domain_size=2, users=3):
 
 
 def test_the_table_of_a_report_by_hand():
-    assert tiny("ones").report_law(0) == {
+    assert tiny("ones").report_pmf(0) == {
         (0, 0): Fraction(3, 16),  # the one is flipped, the zero is not
         (0, 1): Fraction(1, 16),
         (1, 0): Fraction(9, 16),
         (1, 1): Fraction(3, 16),
     }
-    assert tiny("bits").report_law(1)[(1, 0, 0, 1)] == Fraction(9, 16)
+    assert tiny("bits").report_pmf(1)[(1, 0, 0, 1)] == Fraction(9, 16)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_scattered_coins_are_independent_coins(probability):
         assert (p_value([shown, tossed - shown], [share, 1 - share]) > ALPHA) == right
 
 
-def test_both_routes_have_one_law_where_coins_are_sparse():
+def test_both_routes_have_one_distribution_where_coins_are_sparse():
     """Totals of ones of a large domain, by messages and by counts. alpha = 1e-7."""
     protocol = CheuHistogram(Terms(50, 20.0, 0.5), Dyadic(1, 8), 500)
     counts = np.zeros(500, dtype=np.int64)
@@ -117,7 +117,7 @@ def test_both_routes_have_one_law_where_coins_are_sparse():
         tallies[1].append(protocol.tally(protocol.randomize_all(np.repeat([0, 1], [30, 20]))).counts)
     for columns in (slice(0, 1), slice(1, 2), slice(2, 500)):
         totals = [np.bincount([each[columns].sum() for each in route], minlength=200) for route in tallies]
-        assert same_law(*totals) > ALPHA
+        assert same_distribution(*totals) > ALPHA
 
 
 def test_reports_are_in_order_and_a_million_messages_are_fast():
@@ -148,6 +148,6 @@ def test_bad_input():
     with pytest.raises(ParameterError, match="cannot come from"):
         tiny("ones").estimate(Tally(np.array([4, 0]), 3))
     with pytest.raises(ParameterError, match="too many outcomes"):
-        tiny("ones", domain_size=13).report_law(0)
+        tiny("ones", domain_size=13).report_pmf(0)
     with pytest.raises(ParameterError, match="more than the claimed"):
         CheuHistogram(Terms(100, 0.1, 1e-9), QUARTER, 2).guarantee  # noqa: B018

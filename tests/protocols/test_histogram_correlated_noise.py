@@ -12,7 +12,7 @@ from shuffledp.protocols.histogram.correlated_noise import CorrelatedNoiseHistog
 from shuffledp.protocols.histogram.discrete_laplace import DiscreteLaplaceHistogram
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import Dyadic
-from shuffledp.testing.statistics import ALPHA, p_value, same_law
+from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
 
 TARGET = {"epsilon": 1.0, "delta": 1e-6}
 EIGHTH = Dyadic(1, 3)
@@ -63,17 +63,17 @@ def test_the_paper_needs_more_flooding():
 
 def test_the_table_of_a_report_by_hand():
     """A share of a third: nothing but the own message, one more "+1", or a pair."""
-    law = tiny().report_law(1)
+    pmf = tiny().report_pmf(1)
     staying, flooding = stats.nbinom(1 / 3, 7 / 8), stats.nbinom(1 / 2, 7 / 8)
     nothing = staying.pmf(0) ** 4 * flooding.pmf(0) ** 2
-    assert law[(0, 0, 1, 0)] == pytest.approx(nothing, rel=1e-9)
-    assert law[(0, 0, 2, 0)] == pytest.approx(nothing * staying.pmf(1) / staying.pmf(0), rel=1e-9)
+    assert pmf[(0, 0, 1, 0)] == pytest.approx(nothing, rel=1e-9)
+    assert pmf[(0, 0, 2, 0)] == pytest.approx(nothing * staying.pmf(1) / staying.pmf(0), rel=1e-9)
     pair = flooding.pmf(1) / flooding.pmf(0) + (staying.pmf(1) / staying.pmf(0)) ** 2
-    assert law[(1, 1, 1, 0)] == pytest.approx(nothing * pair, rel=1e-9)
-    assert 1 - 1e-5 <= sum(law.values()) <= 1
+    assert pmf[(1, 1, 1, 0)] == pytest.approx(nothing * pair, rel=1e-9)
+    assert 1 - 1e-5 <= sum(pmf.values()) <= 1
 
 
-def test_both_routes_have_one_law():
+def test_both_routes_have_one_distribution():
     """The numbers of "+1", of "-1", and what is left of both. alpha = 1e-7; half the noise is rejected."""
     protocol = CorrelatedNoiseHistogram.calibrate(users=200, domain_size=50, **TARGET)
     counts = np.bincount(np.arange(200) % 50, minlength=50)
@@ -81,14 +81,18 @@ def test_both_routes_have_one_law():
     by_messages = np.concatenate(
         [protocol.tally(protocol.randomize_all(np.arange(200) % 50)).counts for _ in range(100)]
     )
-    assert same_law(*(np.bincount(each[::2] // 20, minlength=200) for each in (by_counts, by_messages))) > ALPHA
-    assert same_law(*(np.bincount(each[1::2] // 20, minlength=200) for each in (by_counts, by_messages))) > ALPHA
+    assert (
+        same_distribution(*(np.bincount(each[::2] // 20, minlength=200) for each in (by_counts, by_messages))) > ALPHA
+    )
+    assert (
+        same_distribution(*(np.bincount(each[1::2] // 20, minlength=200) for each in (by_counts, by_messages))) > ALPHA
+    )
     ratio = float(protocol.ratio)
     for each in (by_counts, by_messages):
         left = each[::2] - each[1::2] - 4
         for a, right in ((ratio, True), (ratio / 2, False)):
-            law = (1 - a) / (1 + a) * a ** np.abs(np.arange(-40.0, 41))
-            assert (p_value(np.bincount(np.clip(left + 40, 0, 80), minlength=81), law / law.sum()) > ALPHA) == right
+            pmf = (1 - a) / (1 + a) * a ** np.abs(np.arange(-40.0, 41))
+            assert (p_value(np.bincount(np.clip(left + 40, 0, 80), minlength=81), pmf / pmf.sum()) > ALPHA) == right
 
 
 @pytest.mark.parametrize("honest_fraction", [1.0, 0.5])
@@ -102,12 +106,12 @@ def test_more_reports_than_shares_mean_more_noise(honest_fraction):
     counts[0] = 3000  # half as many again as planned
     estimates = [protocol.estimate(protocol.sample_tally(counts)) for _ in range(5)]
     errors = np.array([estimate.counts - counts for estimate in estimates])
-    law = protocol.analysis(3000).error
-    assert float(law.variance(np.zeros(1))[0]) == pytest.approx(
+    distribution = protocol.analysis(3000).error
+    assert float(distribution.variance(np.zeros(1))[0]) == pytest.approx(
         1.5 / honest_fraction * 2 * float(protocol.ratio) / (1 - float(protocol.ratio)) ** 2
     )
-    assert np.mean(errors**2) == pytest.approx(float(law.variance(np.zeros(1))[0]), rel=0.05)
-    radius = law.radius(0.1, 3000)
+    assert np.mean(errors**2) == pytest.approx(float(distribution.variance(np.zeros(1))[0]), rel=0.05)
+    radius = distribution.radius(0.1, 3000)
     assert np.mean(np.abs(errors) > radius) < 0.11
     assert np.mean(np.abs(errors) > radius - 1) > 0.09
     low, high = estimates[0].interval(0.9).T
@@ -141,6 +145,6 @@ def test_bad_input():
     with pytest.raises(ParameterError, match="does not fit"):
         tiny().estimate(Tally(np.array([3, 0]), 3))
     with pytest.raises(ParameterError, match="too many outcomes"):
-        CorrelatedNoiseHistogram.calibrate(users=100, domain_size=3, **TARGET).report_law(0)
+        CorrelatedNoiseHistogram.calibrate(users=100, domain_size=3, **TARGET).report_pmf(0)
     with pytest.raises(ParameterError, match="more than the claimed"):
         CorrelatedNoiseHistogram(Terms(3, 0.1, 1e-3), EIGHTH, Fraction(1), EIGHTH, 2).guarantee  # noqa: B018

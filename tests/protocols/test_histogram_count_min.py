@@ -10,7 +10,7 @@ from shuffledp.model import Tally
 from shuffledp.protocols.histogram.count_min import CountMinHistogram
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import Dyadic
-from shuffledp.testing.statistics import ALPHA, same_law
+from shuffledp.testing.statistics import ALPHA, same_distribution
 
 QUARTER = Dyadic(1, 2)
 TARGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -22,7 +22,7 @@ def tiny(hashes=((0, 0), (1, 1), (0, 1)), domain_size=3):
 
 def test_the_table_of_a_report_by_hand():
     """One row, x to (x mod 3) mod 2: category 1 is in bucket 1."""
-    assert tiny(((0, 0),)).report_law(1) == {
+    assert tiny(((0, 0),)).report_pmf(1) == {
         (0, 1): Fraction(9, 16),
         (0, 2): Fraction(3, 16),
         (1, 1): Fraction(3, 16),
@@ -94,7 +94,7 @@ def _system():
     return SYSTEM
 
 
-def test_both_routes_have_one_law():
+def test_both_routes_have_one_distribution():
     """What single cells hold, by messages and by counts. alpha = 1e-7."""
     protocol = CountMinHistogram(Terms(40, 50.0, 0.99), Dyadic(1, 7), 3000, ((5, 7), (11, 3)), 3000)
     counts = np.zeros(3000, dtype=np.int64)
@@ -104,8 +104,8 @@ def test_both_routes_have_one_law():
         tables[0] += np.bincount(protocol.sample_tally(counts).counts, minlength=60)
         messages = protocol.randomize_all(np.repeat([0, 1], [30, 10]))
         tables[1] += np.bincount(protocol.tally(messages).counts, minlength=60)
-    assert same_law(*tables) > ALPHA
-    assert same_law(tables[0], np.roll(tables[1], 1)) < ALPHA
+    assert same_distribution(*tables) > ALPHA
+    assert same_distribution(tables[0], np.roll(tables[1], 1)) < ALPHA
 
 
 def test_a_report_holds_its_own_cells():
@@ -121,7 +121,7 @@ def test_a_report_holds_its_own_cells():
 
 def test_too_many_messages_are_counted_instead():
     protocol = CountMinHistogram.calibrate(users=100_000, domain_size=100_000, **TARGET)
-    with pytest.raises(ParameterError, match="the route counts has the same law"):
+    with pytest.raises(ParameterError, match="the route counts has the same distribution"):
         protocol.run(np.zeros(100_000, dtype=np.int64), route="messages")
     assert protocol.run(np.zeros(100_000, dtype=np.int64)).counts[0] == pytest.approx(100_000, abs=100)
 
@@ -140,5 +140,5 @@ def test_bad_input():
     with pytest.raises(ParameterError, match="does not fit"):
         tiny().estimate(Tally(np.array([3, 0]), 3))
     with pytest.raises(ParameterError, match="too many outcomes"):
-        CountMinHistogram.calibrate(users=5000, domain_size=10, **TARGET).report_law(0)
+        CountMinHistogram.calibrate(users=5000, domain_size=10, **TARGET).report_pmf(0)
     assert len(CountMinHistogram.calibrate(users=2000, domain_size=1, **TARGET).run([0] * 2000).counts) == 1

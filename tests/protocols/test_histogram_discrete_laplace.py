@@ -31,15 +31,15 @@ def test_it_is_purely_private():
         DiscreteLaplaceHistogram(Terms(100, 0.69, 0.0), protocol.ratio, 3).guarantee  # noqa: B018
 
 
-def test_the_noise_has_its_law():
+def test_the_noise_has_its_distribution():
     """200,000 draws against the whole table; a ratio off by two per cent is rejected. alpha = 1e-7."""
     protocol = DiscreteLaplaceHistogram.calibrate(users=2, domain_size=200_000, epsilon=1.0, delta=1e-6)
     noise = protocol.sample_tally(np.zeros(200_000, dtype=np.int64)).counts
     seen = np.bincount(np.clip(noise + 30, 0, 60), minlength=61)
     for ratio, right in ((float(protocol.ratio), True), (1.02 * float(protocol.ratio), False)):
-        law = (1 - ratio) / (1 + ratio) * ratio ** np.abs(np.arange(-30.0, 31))
-        law[[0, -1]] /= 1 - ratio
-        assert (p_value(seen, law) > ALPHA) == right
+        pmf = (1 - ratio) / (1 + ratio) * ratio ** np.abs(np.arange(-30.0, 31))
+        pmf[[0, -1]] /= 1 - ratio
+        assert (p_value(seen, pmf) > ALPHA) == right
 
 
 def test_predicted_errors_and_intervals_hold():
@@ -64,7 +64,7 @@ def test_bad_input():
     with pytest.raises(ParameterError, match="released already"):
         protocol.release(released)
     with pytest.raises(ParameterError, match="too many outcomes"):
-        DiscreteLaplaceHistogram(Terms(3, 2.0, 0.0), Dyadic(1, 1), 9).release_law(
+        DiscreteLaplaceHistogram(Terms(3, 2.0, 0.0), Dyadic(1, 1), 9).release_pmf(
             DiscreteLaplaceHistogram(Terms(3, 2.0, 0.0), Dyadic(1, 1), 9).tally(protocol.randomize_all(np.array([0])))
         )
     assert (

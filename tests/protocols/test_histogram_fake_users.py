@@ -18,13 +18,13 @@ TARGET = {"epsilon": 1.0, "delta": 1e-6}
 def test_the_table_of_a_report_by_hand():
     """Rows 00, 01, 10, 11 with flips of 1/4: value 0 is the row 10, and one fake row is 00."""
     protocol = FakeUsersHistogram(Terms(3, 1.0, 0.9), Dyadic(1, 2), 1, 2)
-    law = protocol.report_law(0)
+    pmf = protocol.report_pmf(0)
     real = {0: Fraction(3, 16), 1: Fraction(1, 16), 2: Fraction(9, 16), 3: Fraction(3, 16)}
     fake = {0: Fraction(9, 16), 1: Fraction(3, 16), 2: Fraction(3, 16), 3: Fraction(1, 16)}
-    assert law[(2, 0, 0, 0)] == real[0] * fake[0]
-    assert law[(1, 0, 1, 0)] == real[0] * fake[2] + real[2] * fake[0]
-    assert law[(0, 1, 0, 1)] == real[1] * fake[3] + real[3] * fake[1]
-    assert sum(law.values()) == 1
+    assert pmf[(2, 0, 0, 0)] == real[0] * fake[0]
+    assert pmf[(1, 0, 1, 0)] == real[0] * fake[2] + real[2] * fake[0]
+    assert pmf[(0, 1, 0, 1)] == real[1] * fake[3] + real[3] * fake[1]
+    assert sum(pmf.values()) == 1
 
 
 @pytest.mark.parametrize(("users", "rmse"), [(10_000, 9.23), (10**6, 9.24)])
@@ -54,7 +54,7 @@ def test_what_one_report_reveals():
     """The largest ratio of two values' reports, rows in order, is ((1 - q)/q)^2; without an order it is no larger."""
     protocol = FakeUsersHistogram(Terms(3, 1.0, 0.9), Dyadic(1, 2), 2, 2)
     assert protocol.guarantee.local_epsilon == pytest.approx(2 * math.log(3))
-    first, second = protocol.report_law(0), protocol.report_law(1)
+    first, second = protocol.report_pmf(0), protocol.report_pmf(1)
     assert max(first[report] / second[report] for report in first) <= 9
 
 
@@ -83,4 +83,4 @@ def test_edges_and_bad_input():
     with pytest.raises(ParameterError, match="rows"):
         few.estimate(Tally(np.array([5, 1]), 2))
     with pytest.raises(ParameterError, match="too many to list"):
-        FakeUsersHistogram.calibrate(users=1000, domain_size=20, **TARGET).report_law(0)
+        FakeUsersHistogram.calibrate(users=1000, domain_size=20, **TARGET).report_pmf(0)

@@ -13,7 +13,7 @@ from shuffledp.privacy.amplification import Slots
 from shuffledp.protocols.histogram.hadamard_blanket import HadamardBlanketHistogram, count_even, kernel_sizes
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic
-from shuffledp.testing.statistics import ALPHA, p_value, same_law
+from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
 
 TARGET = {"epsilon": 1.0, "delta": 1e-6}
 
@@ -51,11 +51,11 @@ def test_the_elimination_counts_what_is_defined(size, hashes):
 def test_the_table_of_a_report_by_hand():
     """Two categories, vectors of two bits: value 0 (vector 01) sends 00 or 10, and half of the users add any."""
     protocol = HadamardBlanketHistogram(Terms(2, 1.0, 0.99), Slots(0, Dyadic(1, 1)), 1, 2)
-    law = protocol.report_law(0)
-    assert law[(1, 0, 0, 0)] == law[(0, 0, 1, 0)] == Fraction(1, 4)
-    assert law[(2, 0, 0, 0)] == Fraction(1, 16)
-    assert law[(1, 0, 1, 0)] == Fraction(2, 16)
-    assert sum(law.values()) == 1
+    pmf = protocol.report_pmf(0)
+    assert pmf[(1, 0, 0, 0)] == pmf[(0, 0, 1, 0)] == Fraction(1, 4)
+    assert pmf[(2, 0, 0, 0)] == Fraction(1, 16)
+    assert pmf[(1, 0, 1, 0)] == Fraction(2, 16)
+    assert sum(pmf.values()) == 1
 
 
 @pytest.mark.parametrize(("users", "messages", "rmse", "hashes"), [(10_000, 70.89, 6.58, 14), (10**6, 45.73, 6.60, 20)])
@@ -76,12 +76,12 @@ def test_the_paper_constant():
         HadamardBlanketHistogram.calibrate(users=1000, domain_size=50, calibration="paper", epsilon=2.0, delta=1e-6)
 
 
-def test_kernels_have_the_exact_law():
+def test_kernels_have_the_exact_distribution():
     """All 2 x 3 matrices: how many have each dimension of the kernel."""
-    law = Counter()
+    pmf = Counter()
     for rows in product(range(8), repeat=2):
-        law[sum((rows[0] & r).bit_count() % 2 == 0 == (rows[1] & r).bit_count() % 2 for r in range(8))] += 1
-    exact = [law[1 << dimension] for dimension in range(4)]
+        pmf[sum((rows[0] & r).bit_count() % 2 == 0 == (rows[1] & r).bit_count() % 2 for r in range(8))] += 1
+    exact = [pmf[1 << dimension] for dimension in range(4)]
     assert sum(exact) == 64
     sizes = kernel_sizes(200_000, 2, 3, SYSTEM)
     assert p_value(sizes, np.array(exact) / 64) > ALPHA
@@ -89,7 +89,7 @@ def test_kernels_have_the_exact_law():
 
 
 @pytest.mark.parametrize(("size", "hashes"), [(5, 2), pytest.param(3, 3, marks=pytest.mark.slow)])
-def test_both_routes_have_the_same_joint_law(size, hashes):
+def test_both_routes_have_the_same_joint_distribution(size, hashes):
     """The whole tally as one outcome; leaving out tuples that agree with several categories is caught."""
     protocol = HadamardBlanketHistogram(Terms(2, 1.0, 0.999), Slots(0, Dyadic(1, 1)), hashes, size)
     true = np.bincount([0, size - 1], minlength=size)
@@ -100,8 +100,8 @@ def test_both_routes_have_the_same_joint_law(size, hashes):
         fast[drawn] += 1
         faulty[tuple(np.minimum(drawn, true + 1).tolist())] += 1
     keys = sorted(set(literal) | set(fast) | set(faulty))
-    assert same_law([literal[key] for key in keys], [fast[key] for key in keys]) > ALPHA
-    assert same_law([literal[key] for key in keys], [faulty[key] for key in keys]) < ALPHA
+    assert same_distribution([literal[key] for key in keys], [fast[key] for key in keys]) > ALPHA
+    assert same_distribution([literal[key] for key in keys], [faulty[key] for key in keys]) < ALPHA
 
 
 @pytest.mark.parametrize("size", [100, 3000])
@@ -132,4 +132,4 @@ def test_edges_and_bad_input():
     with pytest.raises(ParameterError, match="cannot be counted"):
         HadamardBlanketHistogram(Terms(3, 1.0, 0.9), Slots(1, Dyadic(0)), 63, 4)
     with pytest.raises(ParameterError, match="too many to list"):
-        HadamardBlanketHistogram.calibrate(users=1000, domain_size=100, **TARGET).report_law(0)
+        HadamardBlanketHistogram.calibrate(users=1000, domain_size=100, **TARGET).report_pmf(0)

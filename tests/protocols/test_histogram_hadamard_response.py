@@ -13,7 +13,7 @@ from shuffledp.model import Messages, Tally
 from shuffledp.protocols.histogram.hadamard_response import HadamardResponse, odd_parity, walsh_hadamard
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import Dyadic
-from shuffledp.testing.statistics import ALPHA, p_value, same_law
+from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
 
 
 def calibrated(users: int = 1000, size: int = 20, epsilon: float = 1.0, **options: object) -> HadamardResponse:
@@ -48,16 +48,16 @@ def test_sizes_and_table_are_the_published_ones(size, epsilon):
     total = width / 2 * factor + outputs - width / 2
     for x, own in enumerate(sets(protocol)):
         assert len(own) == width // 2
-        law = {copies.index(1): float(mass) for copies, mass in protocol.report_law(x).items()}
+        pmf = {copies.index(1): float(mass) for copies, mass in protocol.report_pmf(x).items()}
         expected = np.full(outputs, 1 / total)
         expected[own] *= factor
-        assert [law[code] for code in range(outputs)] == pytest.approx(expected.tolist(), rel=1e-6)
+        assert [pmf[code] for code in range(outputs)] == pytest.approx(expected.tolist(), rel=1e-6)
 
 
 def test_the_table_by_hand():
     """One category, two outputs: 3/4 + 1/8 and 1/8."""
-    law = HadamardResponse(Terms(2, 2.0, 0.0), Dyadic(1, 2), 1, 1).report_law(0)
-    assert law == {(1, 0): Fraction(7, 8), (0, 1): Fraction(1, 8)}
+    pmf = HadamardResponse(Terms(2, 2.0, 0.0), Dyadic(1, 2), 1, 1).report_pmf(0)
+    assert pmf == {(1, 0): Fraction(7, 8), (0, 1): Fraction(1, 8)}
 
 
 @pytest.mark.parametrize(("blocks", "size"), [(1, 3), (2, 4), (4, 4)])
@@ -67,8 +67,8 @@ def test_the_whole_table_of_the_randomizer(blocks, size):
     outputs = protocol.message_format.codes
     tables = [np.bincount(protocol.randomize_all(np.full(30_000, x)).values, minlength=outputs) for x in range(size)]
     for x in range(size):
-        law = {copies.index(1): float(mass) for copies, mass in protocol.report_law(x).items()}
-        masses = [law[code] for code in range(outputs)]
+        pmf = {copies.index(1): float(mass) for copies, mass in protocol.report_pmf(x).items()}
+        masses = [pmf[code] for code in range(outputs)]
         assert p_value(tables[x], masses) > ALPHA
         assert p_value(tables[x - 1], masses) < ALPHA
 
@@ -114,8 +114,8 @@ def test_the_exact_error_for_given_counts(epsilon, blocks):
     slope = float(protocol.blanket.complement)
     squared = np.zeros(20)
     for holder, users in enumerate(counts):
-        law = {copies.index(1): float(mass) for copies, mass in protocol.report_law(holder).items()}
-        masses = np.array([law[code] for code in range(len(law))])
+        pmf = {copies.index(1): float(mass) for copies, mass in protocol.report_pmf(holder).items()}
+        masses = np.array([pmf[code] for code in range(len(pmf))])
         for x in range(20):
             block = x // (protocol.width - 1) * protocol.width
             signs = np.zeros(len(masses))
@@ -168,8 +168,8 @@ def test_routes_agree_and_other_counts_do_not(blocks):
         tables[0, outputs, protocol.tally(protocol.randomize_all(values)).counts] += 1
         tables[1, outputs, protocol.sample_tally(np.array([40, 20])).counts] += 1
         tables[2, outputs, protocol.sample_tally(np.array([20, 40])).counts] += 1
-    assert all(same_law(tables[0, output], tables[1, output]) > ALPHA for output in outputs)
-    assert any(same_law(tables[0, output], tables[2, output]) < ALPHA for output in outputs)
+    assert all(same_distribution(tables[0, output], tables[1, output]) > ALPHA for output in outputs)
+    assert any(same_distribution(tables[0, output], tables[2, output]) < ALPHA for output in outputs)
 
 
 def test_half_of_the_blocks_is_an_alternative():
@@ -189,6 +189,6 @@ def test_what_is_refused():
     with pytest.raises(ParameterError, match="sum to that number"):
         protocol.estimate(Tally(np.ones(protocol.message_format.codes, dtype=np.int64), 1000))
     with pytest.raises(ParameterError, match="too many to list"):
-        calibrated(size=2000).report_law(0)
+        calibrated(size=2000).report_pmf(0)
     with pytest.raises(ParameterError, match="more than the claimed"):
         _ = HadamardResponse(Terms(2, 1.0, 0.0), Dyadic(1, 2), 1, 3).guarantee

@@ -18,16 +18,16 @@ TARGET = {"epsilon": 1.0, "delta": 1e-6}
 def test_the_table_of_a_report_by_hand():
     """Modulo 3 into 2 buckets there are 12 messages, of which 6 agree with a value; 1/4 of the users add one."""
     protocol = HashedBlanketHistogram(Terms(3, 1.0, 0.9), Slots(0, Dyadic(1, 2)), 2, 3)
-    law = protocol.report_law(2)
-    single = [report for report in law if sum(report) == 1]
+    pmf = protocol.report_pmf(2)
+    single = [report for report in pmf if sum(report) == 1]
     assert len(single) == 6
-    assert {law[report] for report in single} == {Fraction(3, 4) / 6}
+    assert {pmf[report] for report in single} == {Fraction(3, 4) / 6}
     for report in single:
         factor, shift, bucket = protocol.message_format.message(np.array([report.index(1)]))[0].tolist()
         assert ((factor + 1) * 2 + shift) % 3 % 2 == bucket
-    assert sum(law.values()) == 1
-    twice = [report for report in law if max(report) == 2]
-    assert {law[report] for report in twice} == {Fraction(1, 4) / 6 / 12}
+    assert sum(pmf.values()) == 1
+    twice = [report for report in pmf if max(report) == 2]
+    assert {pmf[report] for report in twice} == {Fraction(1, 4) / 6 / 12}
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_the_printed_numbers(users, size, messages, buckets, most):
     assert protocol.buckets == pytest.approx(buckets, abs=1 + buckets * 2e-5)
     assert protocol.cost.messages_per_user == pytest.approx(messages)
     assert protocol.guarantee.delta_at(1.0) <= 1e-6
-    one_more = Slots(most - 1, Dyadic(0)).law(users, protocol.buckets + 1)
+    one_more = Slots(most - 1, Dyadic(0)).curve(users, protocol.buckets + 1)
     assert one_more.delta_at(1.0) > 1e-6
 
 
@@ -95,6 +95,6 @@ def test_what_is_too_small_is_refused():
     with pytest.raises(ParameterError, match="At least 2 messages"):
         HashedBlanketHistogram.calibrate(users=30, domain_size=10, most_messages=1, **TARGET)
     with pytest.raises(ParameterError, match="too many to list"):
-        HashedBlanketHistogram.calibrate(users=10_000, domain_size=100, **TARGET).report_law(0)
+        HashedBlanketHistogram.calibrate(users=10_000, domain_size=100, **TARGET).report_pmf(0)
     for settings in HashedBlanketHistogram.alternatives(users=1000):
         HashedBlanketHistogram.calibrate(users=1000, domain_size=100, **TARGET, **settings)

@@ -12,7 +12,7 @@ from shuffledp.model import Messages, Tally
 from shuffledp.protocols.histogram.k_rr import KRandomizedResponse
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import Dyadic
-from shuffledp.testing.statistics import ALPHA, p_value, same_law
+from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
 
 
 def calibrated(users: int = 1000, size: int = 4, epsilon: float = 1.0, **options: object) -> KRandomizedResponse:
@@ -21,8 +21,8 @@ def calibrated(users: int = 1000, size: int = 4, epsilon: float = 1.0, **options
 
 def test_the_table_by_hand():
     """With probability 1/2 a uniform one of three: 2/3, 1/6, 1/6."""
-    law = KRandomizedResponse(Terms(3, 2.0, 0.0), Dyadic(1, 1), 3).report_law(1)
-    assert law == {(1, 0, 0): Fraction(1, 6), (0, 1, 0): Fraction(2, 3), (0, 0, 1): Fraction(1, 6)}
+    pmf = KRandomizedResponse(Terms(3, 2.0, 0.0), Dyadic(1, 1), 3).report_pmf(1)
+    assert pmf == {(1, 0, 0): Fraction(1, 6), (0, 1, 0): Fraction(2, 3), (0, 0, 1): Fraction(1, 6)}
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.5, 1.0, 5.0, 20.0])
@@ -53,15 +53,15 @@ def test_routes_agree_and_a_quieter_one_does_not():
         tables[0, protocol.tally(protocol.randomize_all(values)).counts[0]] += 1
         tables[1, protocol.sample_tally(counts).counts[0]] += 1
         tables[2, protocol.sample_tally(np.array([5, 1])).counts[0]] += 1
-    assert same_law(tables[0], tables[1]) > ALPHA
-    assert same_law(tables[0], tables[2]) < ALPHA
+    assert same_distribution(tables[0], tables[1]) > ALPHA
+    assert same_distribution(tables[0], tables[2]) < ALPHA
     own = 1 - float(protocol.blanket) / 2
-    law = np.convolve(stats.binom.pmf(np.arange(5), 4, own), stats.binom.pmf(np.arange(3), 2, 1 - own))
-    assert p_value(tables[0], law) > ALPHA
+    pmf = np.convolve(stats.binom.pmf(np.arange(5), 4, own), stats.binom.pmf(np.arange(3), 2, 1 - own))
+    assert p_value(tables[0], pmf) > ALPHA
 
 
 def test_the_error_is_as_predicted():
-    """Squared errors of one category over 300 rounds by the chi-square law; three times the variance is rejected."""
+    """Squared errors of one category over 300 rounds by the chi-square pmf; three times the variance is rejected."""
     protocol = calibrated(users=100_000, size=100)
     counts = np.full(100, 1000)
     squares = [(protocol.estimate(protocol.sample_tally(counts)).counts[7] - 1000) ** 2 for _ in range(300)]
@@ -75,7 +75,7 @@ def test_what_is_refused():
     with pytest.raises(DomainError, match=r"outside 0 \.\. 3"):
         protocol.randomize_all(np.array([4]))
     with pytest.raises(DomainError):
-        protocol.report_law(-1)
+        protocol.report_pmf(-1)
     with pytest.raises(DomainError):
         protocol.tally(Messages(np.array([4], dtype=np.uint8), 1))
     with pytest.raises(DomainError, match="domain_size or categories"):

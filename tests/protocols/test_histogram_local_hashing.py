@@ -27,13 +27,13 @@ def noisy(size: int = 2) -> LocalHashing:
 
 def test_the_table_by_hand():
     """Six functions of a prime 3; the own bucket with 7/8."""
-    law = {copies.index(1): mass for copies, mass in noisy().report_law(1).items()}
+    pmf = {copies.index(1): mass for copies, mass in noisy().report_pmf(1).items()}
     for factor in (1, 2):
         for shift in range(3):
             for bucket in range(2):
                 code = ((factor - 1) * 3 + shift) * 2 + bucket
                 likely = (factor * 1 + shift) % 3 % 2 == bucket
-                assert law[code] == Fraction(7 if likely else 1, 48)
+                assert pmf[code] == Fraction(7 if likely else 1, 48)
 
 
 def test_the_whole_table_of_the_randomizer():
@@ -44,8 +44,8 @@ def test_the_whole_table_of_the_randomizer():
         for value in range(2)
     ]
     for value in range(2):
-        law = {copies.index(1): float(mass) for copies, mass in protocol.report_law(value).items()}
-        masses = [law[code] for code in range(12)]
+        pmf = {copies.index(1): float(mass) for copies, mass in protocol.report_pmf(value).items()}
+        masses = [pmf[code] for code in range(12)]
         assert p_value(tables[value], masses) > ALPHA
         assert p_value(tables[1 - value], masses) < ALPHA
 
@@ -71,11 +71,11 @@ def test_the_error_is_close_to_the_published_one(epsilon):
 def test_the_analyzer_knows_the_exact_collisions():
     """p* pc + (1 - p*)(1 - pc)/(g - 1), by enumeration of all functions; one over the buckets would be biased."""
     protocol = LocalHashing.calibrate(users=10, epsilon=1, delta=1e-6, domain_size=5, buckets=2)
-    law = protocol.report_law(0)
-    codes = np.array([copies.index(1) for copies in law])
+    pmf = protocol.report_pmf(0)
+    codes = np.array([copies.index(1) for copies in pmf])
     messages = protocol.message_format.message(codes)
     supports = np.stack([protocol.tally(Messages(message[None], 1)).counts for message in messages])
-    exact = [float(sum(mass for mass, each in zip(law.values(), column, strict=True) if each)) for column in supports.T]
+    exact = [float(sum(mass for mass, each in zip(pmf.values(), column, strict=True) if each)) for column in supports.T]
     analysis = protocol.analysis(1)
     assert exact[0] == pytest.approx(analysis.offset + analysis.slope, rel=1e-12)
     assert exact[1:] == pytest.approx([analysis.offset] * 4, rel=1e-12)
@@ -119,7 +119,7 @@ def test_what_is_refused():
     with pytest.raises(ParameterError, match="categories need a prime"):
         LocalHashing(Terms(2, 2.0, 0.0), Dyadic(1, 2), AffineHashes(3, 2), 4)
     with pytest.raises(ParameterError, match="too many to list"):
-        protocol.report_law(0)
+        protocol.report_pmf(0)
     with pytest.raises(ParameterError, match="each at most that number"):
         protocol.estimate(Tally(np.full(100, 1001), 1000))
     with pytest.raises(ParameterError, match="more than the claimed"):

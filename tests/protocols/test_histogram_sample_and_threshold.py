@@ -35,7 +35,7 @@ def test_thresholds_are_at_most_those_of_the_specification(sampling, largest):
 
 def test_users_send_their_value_without_a_coin():
     protocol = SampleAndThresholdHistogram(Terms(5, 5.0, 0.9), Dyadic(1, 2), 2, 2)
-    assert protocol.report_law(1) == {(0, 1): 1}
+    assert protocol.report_pmf(1) == {(0, 1): 1}
     messages = protocol.randomize_all(np.array([0, 1, 1, 0]))
     assert messages.values.tolist() == [0, 1, 1, 0]
     assert messages.offsets.tolist() == list(range(5))
@@ -48,7 +48,7 @@ def test_whoever_counts_samples_and_removes_small_counts():
     assert protocol.trusts_shuffler
     assert "the shuffler must sample the messages and remove small counts" in protocol.guarantee.theorem
     quarter = Fraction(1, 4)
-    assert protocol.release_law(Tally(np.array([2, 4, 0]), 6)) == {
+    assert protocol.release_pmf(Tally(np.array([2, 4, 0]), 6)) == {
         (0, 0, 0): 1 - 4 * quarter**3 * (1 - quarter) - quarter**4,
         (0, 3, 0): 4 * quarter**3 * (1 - quarter),
         (0, 4, 0): quarter**4,
@@ -60,7 +60,7 @@ def test_whoever_counts_samples_and_removes_small_counts():
     with pytest.raises(ParameterError, match="release it first"):
         protocol.estimate(Tally(np.array([2, 3, 0]), 5))
     with pytest.raises(ParameterError, match="too many outcomes"):
-        tenth().release_law(Tally(COUNTS, int(COUNTS.sum())))
+        tenth().release_pmf(Tally(COUNTS, int(COUNTS.sum())))
 
 
 # --- dishonest users ------------------------------------------------------------------------------------
@@ -148,8 +148,8 @@ def test_the_attack_finds_nothing_if_the_counting_party_samples():
 @pytest.mark.parametrize(("sampling", "threshold"), [(Dyadic(1, 2), 2), (Dyadic(1, 1), 3), (Dyadic(7, 3), 2)])
 def test_the_guarantee_holds_for_all_data_of_dishonest_users(users, domain_size, sampling, threshold):
     """Exactly, with one honest user: the others send whatever they like."""
-    law = SampleAndThreshold(sampling, threshold)
-    terms = Terms(users, 1.0, min(0.999, law.delta_at(1.0)), honest_fraction=2 / users)
+    curve = SampleAndThreshold(sampling, threshold)
+    terms = Terms(users, 1.0, min(0.999, curve.delta_at(1.0)), honest_fraction=2 / users)
     protocol = SampleAndThresholdHistogram(terms, sampling, threshold, domain_size)
     assert protocol.guarantee.honest_users == 1
     claims = {epsilon: protocol.guarantee.delta_at(epsilon) for epsilon in (0.0, 0.2, 0.7, 1.0, 2.5)}
@@ -157,7 +157,7 @@ def test_the_guarantee_holds_for_all_data_of_dishonest_users(users, domain_size,
         released = []
         for target in range(domain_size):
             counts = np.bincount([target, *sent], minlength=domain_size)
-            released.append(protocol.release_law(Tally(counts, users)))
+            released.append(protocol.release_pmf(Tally(counts, users)))
         assert all(sum(each.values()) == 1 for each in released)
         for first, second in product(released, repeat=2):
             for epsilon, claimed in claims.items():
@@ -175,7 +175,7 @@ class CoinsOfUsers(SampleAndThresholdHistogram):
     def message_format(self):
         return MessageFormat((self.domain_size + 1,))
 
-    def report_law(self, value):
+    def report_pmf(self, value):
         taken = self.sampling.fraction
         return {
             tuple(int(place == sent) for place in range(self.domain_size + 1)): share
@@ -189,7 +189,7 @@ class CoinsOfUsers(SampleAndThresholdHistogram):
     def release(self, tally, **_):
         return Tally(np.where(tally.counts >= self.threshold, tally.counts, 0), tally.users, released=True)
 
-    def release_law(self, tally):
+    def release_pmf(self, tally):
         return {tuple(self.release(tally).counts.tolist()): Fraction(1)}
 
 
@@ -197,8 +197,8 @@ class CoinsOfUsers(SampleAndThresholdHistogram):
 @pytest.mark.parametrize("honest_fraction", [1.0, 0.5])
 def test_the_conformance_kit_catches_coins_of_users(kind, honest_fraction):
     """It lets dishonest users send anything, so that only users' coins among dishonest users fail."""
-    law = SampleAndThreshold(Dyadic(1, 2), 3)
-    protocol = kind(Terms(4, 1.0, law.delta_at(1.0), honest_fraction), Dyadic(1, 2), 3, 2)
+    curve = SampleAndThreshold(Dyadic(1, 2), 3)
+    protocol = kind(Terms(4, 1.0, curve.delta_at(1.0), honest_fraction), Dyadic(1, 2), 3, 2)
     only = ["the guarantee holds exactly"]
     if kind is SampleAndThresholdHistogram or honest_fraction == 1:
         assert check_protocol(protocol, only=only)[0].passed

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shuffledp.errors import ConditionError, DomainError, InfeasibleError, ParameterError
-from shuffledp.privacy.amplification import RandomizedResponseLaw
+from shuffledp.privacy.amplification import RandomizedResponseCurve
 from shuffledp.protocols.histogram.shuffled_k_rr import ShuffledKRandomizedResponse, theorem_31_mean
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import Dyadic
@@ -37,7 +37,7 @@ def test_the_printed_errors(users, size, local, empty, held):
 def test_the_blanket_is_the_least():
     protocol = ShuffledKRandomizedResponse.calibrate(users=10_000, domain_size=16, **TARGET)
     less = Dyadic.at_least(float(protocol.blanket) * (1 - 1e-4))
-    assert RandomizedResponseLaw(10_000, less, 16).delta_at(1.0) > 1e-6
+    assert RandomizedResponseCurve(10_000, less, 16).delta_at(1.0) > 1e-6
 
 
 def test_theorem_31():

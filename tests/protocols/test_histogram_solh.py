@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
-from shuffledp.privacy.amplification import BlanketLaw
+from shuffledp.privacy.amplification import BlanketCurve
 from shuffledp.protocols.histogram.shuffled_k_rr import theorem_31_mean
 from shuffledp.protocols.histogram.solh import ShuffledLocalHashing
 from shuffledp.protocols.terms import Terms
@@ -19,9 +19,9 @@ TARGET = {"epsilon": 1.0, "delta": 1e-6}
 def test_the_table_of_a_report_by_hand():
     """Six functions modulo 3 into 2 buckets; value 0 hashes to v mod 2 under (u, v)."""
     protocol = ShuffledLocalHashing(Terms(3, 1.0, 0.9), Dyadic(1, 1), 2, 2)
-    law = protocol.report_law(0)
-    assert len(law) == 12
-    for report, mass in law.items():
+    pmf = protocol.report_pmf(0)
+    assert len(pmf) == 12
+    for report, mass in pmf.items():
         factor, shift, bucket = protocol.message_format.message(np.array([report.index(1)]))[0].tolist()
         assert factor in (0, 1)
         assert mass == Fraction(1, 6) * (Fraction(3, 4) if shift % 2 == bucket else Fraction(1, 4))
@@ -57,7 +57,7 @@ def test_a_small_domain_has_no_collisions():
 def test_the_blanket_is_the_least():
     protocol = ShuffledLocalHashing.calibrate(users=10_000, domain_size=1000, buckets=500, **TARGET)
     less = Dyadic.at_least(float(protocol.blanket) * (1 - 1e-4))
-    assert BlanketLaw(10_000, less, 500).delta_at(1.0) > 1e-6 >= protocol.guarantee.delta_at(1.0)
+    assert BlanketCurve(10_000, less, 500).delta_at(1.0) > 1e-6 >= protocol.guarantee.delta_at(1.0)
 
 
 def test_the_paper_constants():
@@ -89,4 +89,4 @@ def test_edges_and_bad_input():
     with pytest.raises(ParameterError, match="strictly"):
         ShuffledLocalHashing(Terms(3, 1.0, 0.9), Dyadic(0), 2, 2)
     with pytest.raises(ParameterError, match="too many to list"):
-        ShuffledLocalHashing.calibrate(users=10_000, domain_size=1000, buckets=500, **TARGET).report_law(0)
+        ShuffledLocalHashing.calibrate(users=10_000, domain_size=1000, buckets=500, **TARGET).report_pmf(0)

@@ -14,7 +14,7 @@ from shuffledp.protocols.histogram.unary import UnaryEncoding
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import Dyadic
 from shuffledp.testing import check_protocol
-from shuffledp.testing.statistics import ALPHA, p_value, same_law
+from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
 
 
 def calibrated(users: int = 1000, size: int = 4, epsilon: float = 1.0, **options: object) -> UnaryEncoding:
@@ -27,8 +27,8 @@ def noisy(size: int, users: int = 3) -> UnaryEncoding:
 
 def test_the_table_by_hand():
     """Own bit 1/2, other bit 1/4; the first category is the leading bit of the code."""
-    law = noisy(2).report_law(0)
-    by_code = {copies.index(1): mass for copies, mass in law.items()}
+    pmf = noisy(2).report_pmf(0)
+    by_code = {copies.index(1): mass for copies, mass in pmf.items()}
     assert by_code == {0: Fraction(3, 8), 1: Fraction(1, 8), 2: Fraction(3, 8), 3: Fraction(1, 8)}
 
 
@@ -40,8 +40,8 @@ def test_the_whole_table_of_the_randomizer():
         codes = protocol.message_format.code(protocol.randomize_all(np.full(30_000, value)).values)
         tables.append(np.bincount(codes, minlength=8))
     for value in range(3):
-        law = {copies.index(1): float(mass) for copies, mass in protocol.report_law(value).items()}
-        masses = [law[code] for code in range(8)]
+        pmf = {copies.index(1): float(mass) for copies, mass in protocol.report_pmf(value).items()}
+        masses = [pmf[code] for code in range(8)]
         assert p_value(tables[value], masses) > ALPHA
         assert p_value(tables[value - 1], masses) < ALPHA
 
@@ -74,7 +74,9 @@ def test_the_symmetric_variant_is_offered_just_where_it_is_better(epsilon):
 
 
 def test_a_single_category_conforms():
-    checks = check_protocol(noisy(1), only={"randomize_all has its law", "the predicted error is the exact one"})
+    checks = check_protocol(
+        noisy(1), only={"randomize_all has its distribution", "the predicted error is the exact one"}
+    )
     assert len(checks) == 2
     assert noisy(1).randomize(0).shape == (1,)
 
@@ -86,8 +88,8 @@ def test_routes_agree_and_swapped_probabilities_do_not():
         tables[0][tuple(protocol.tally(protocol.randomize_all(np.array([0, 0, 1]))).counts)] += 1
         tables[1][tuple(protocol.sample_tally(np.array([2, 1])).counts)] += 1
         tables[2][tuple(protocol.sample_tally(np.array([0, 3])).counts)] += 1
-    assert same_law(tables[0], tables[1]) > ALPHA
-    assert same_law(tables[0], tables[2]) < ALPHA
+    assert same_distribution(tables[0], tables[1]) > ALPHA
+    assert same_distribution(tables[0], tables[2]) < ALPHA
 
 
 def test_many_chunks_make_one_tally(monkeypatch):
@@ -123,7 +125,7 @@ def test_what_is_refused():
     with pytest.raises(ParameterError, match="each at most that number"):
         protocol.estimate(Tally(np.array([1001, 0, 0, 0]), 1000))
     with pytest.raises(ParameterError, match="too many to list"):
-        calibrated(size=11).report_law(0)
+        calibrated(size=11).report_pmf(0)
     with pytest.raises(ParameterError, match="likelier for the own category"):
         UnaryEncoding(Terms(3, 2.0, 0.0), Dyadic(1, 2), Dyadic(1, 1), 2)
     with pytest.raises(ParameterError, match="more than the claimed"):

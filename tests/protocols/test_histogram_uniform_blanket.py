@@ -20,7 +20,7 @@ TARGET = {"epsilon": 1.0, "delta": 1e-6}
 def test_the_table_of_a_report_by_hand():
     """The own value, one uniform value, and with probability 1/4 another."""
     protocol = UniformBlanketHistogram(Terms(3, 1.0, 0.9), Slots(1, Dyadic(1, 2)), 2)
-    assert protocol.report_law(0) == {
+    assert protocol.report_pmf(0) == {
         (2, 0): Fraction(3, 8),
         (1, 1): Fraction(3, 8),
         (3, 0): Fraction(1, 16),
@@ -75,8 +75,8 @@ def test_the_noise_given_the_number_of_messages_is_binomial():
     protocol = UniformBlanketHistogram(Terms(10, 1.0, 0.99), Slots(2, Dyadic(0)), 4)
     true = np.array([10, 0, 0, 0])
     seen = np.bincount([protocol.sample_tally(true).counts[1] for _ in range(20_000)], minlength=22)
-    law = stats.binom.pmf(np.arange(22), 20, 0.25)
-    assert p_value(seen, law) > ALPHA
+    distribution = stats.binom.pmf(np.arange(22), 20, 0.25)
+    assert p_value(seen, distribution) > ALPHA
     assert p_value(seen, stats.binom.pmf(np.arange(22), 21, 0.25)) < ALPHA
 
 
@@ -112,6 +112,6 @@ def test_edges_and_bad_input():
     with pytest.raises(ParameterError, match="cannot add"):
         UniformBlanketHistogram(Terms(3, 1.0, 0.9), Slots(-1, Dyadic(0)), 2)
     with pytest.raises(ParameterError, match="too many to list"):
-        UniformBlanketHistogram.calibrate(users=100, domain_size=100, **TARGET).report_law(0)
+        UniformBlanketHistogram.calibrate(users=100, domain_size=100, **TARGET).report_pmf(0)
     with pytest.raises(ParameterError, match="more than the claimed"):
         _ = UniformBlanketHistogram(Terms(100, 1.0, 1e-6), Slots(0, Dyadic(1, 3)), 2).guarantee

@@ -9,7 +9,7 @@ from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
 from shuffledp.model import Tally
 from shuffledp.protocols.sum.almost_central import AlmostCentralSum
-from shuffledp.testing.statistics import ALPHA, same_law
+from shuffledp.testing.statistics import ALPHA, same_distribution
 
 UNIT = Interval(0.0, 1.0)
 
@@ -59,8 +59,8 @@ def test_both_routes_give_the_same_sums(sums):
     def table(observed: list[int]) -> list[int]:
         return np.bincount(np.clip((np.array(observed) - middle) // 4 + 5, 0, 10), minlength=11).tolist()
 
-    assert same_law(table(by_messages), table(by_counts)) > ALPHA
-    assert same_law(table([each + 15 for each in by_messages]), table(by_counts)) < ALPHA
+    assert same_distribution(table(by_messages), table(by_counts)) > ALPHA
+    assert same_distribution(table([each + 15 for each in by_messages]), table(by_counts)) < ALPHA
 
 
 def test_measured_errors_are_as_predicted(sums):

@@ -20,8 +20,8 @@ def test_the_table_by_hand():
     """Two bits flipped with 1/4, one of them a one: 2 * 3/4 * 1/4 that both are equal."""
     sums = CheuSum(Terms(3, 1.0, 0.9), bits=2, flip=Dyadic(1, 2), domain=UNIT)
     stay, turn = Fraction(3, 4), Fraction(1, 4)
-    assert sums.report_law(0.5) == {(2, 0): stay * turn, (1, 1): stay**2 + turn**2, (0, 2): stay * turn}
-    assert sums.report_law(0.25)[0, 2] == (turn**2 + stay * turn) / 2
+    assert sums.report_pmf(0.5) == {(2, 0): stay * turn, (1, 1): stay**2 + turn**2, (0, 2): stay * turn}
+    assert sums.report_pmf(0.25)[0, 2] == (turn**2 + stay * turn) / 2
 
 
 def test_the_papers_numbers():

@@ -47,17 +47,17 @@ def test_the_guarantee_is_pure_and_central():
     assert (guarantee.delta, guarantee.trust, guarantee.delta_at(1.0)) == (0.0, "central", 0.0)
 
 
-def test_the_noise_has_its_law_and_half_of_it_is_noticed():
+def test_the_noise_has_its_distribution_and_half_of_it_is_noticed():
     """4000 releases at alpha 1e-7; the same table rejects noise of half the scale."""
     sums = protocol(users=2, levels=2)
     tally = Tally(np.array([3]), 2)
-    law = sums.release_law(tally)
+    pmf = sums.release_pmf(tally)
     drawn = [int(sums.release(tally).counts[0]) for _ in range(4000)]
-    masses = list(law.values())
+    masses = list(pmf.values())
     assert sum(masses) == pytest.approx(1.0, abs=1e-13)
-    assert p_value([drawn.count(key) for (key,) in law], masses) > ALPHA
+    assert p_value([drawn.count(key) for (key,) in pmf], masses) > ALPHA
     halved = [3 + (each - 3) // 2 for each in drawn]
-    assert p_value([halved.count(key) for (key,) in law], masses) < ALPHA
+    assert p_value([halved.count(key) for (key,) in pmf], masses) < ALPHA
 
 
 def test_measured_errors_are_as_predicted():

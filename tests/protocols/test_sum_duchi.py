@@ -21,7 +21,7 @@ def protocol(epsilon: float = 1.0, users: int = 1000) -> DuchiSum:
 def test_the_bit_has_the_papers_probability(epsilon, place):
     e, u = math.exp(epsilon), 2 * place - 1
     expected = 1 / 2 + u * (e - 1) / (2 * (e + 1))
-    assert float(protocol(epsilon).report_law(place)[0, 1]) == pytest.approx(expected, rel=1e-9)
+    assert float(protocol(epsilon).report_pmf(place)[0, 1]) == pytest.approx(expected, rel=1e-9)
 
 
 def test_the_variance_is_the_papers():

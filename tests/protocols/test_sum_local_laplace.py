@@ -22,8 +22,8 @@ def protocol(**settings) -> LocalLaplaceSum:
 def test_the_table_by_hand():
     """One level, ratio 1/2, one more answer on either side: 1/3 at the truth, all that lies beyond at the ends."""
     sums = LocalLaplaceSum(Terms(2, 1.0, 0.0), levels=1, ratio=Dyadic(1, 1), margin=1, domain=UNIT)
-    law = sums.report_law(0.0)
-    masses = [law[tuple(int(k == y) for k in range(4))] for y in range(4)]
+    pmf = sums.report_pmf(0.0)
+    masses = [pmf[tuple(int(k == y) for k in range(4))] for y in range(4)]
     assert masses == [Fraction(1, 3), Fraction(1, 3), Fraction(1, 6), Fraction(1, 6)]
     assert sums.guarantee.local_epsilon == pytest.approx(math.log(2))
 
@@ -70,4 +70,4 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(ParameterError, match="more than the claimed"):
         _ = LocalLaplaceSum(Terms(2, 0.5, 0.0), levels=1, ratio=Dyadic(1, 1), margin=1, domain=UNIT).guarantee
     with pytest.raises(ParameterError, match="too many to list"):
-        protocol().report_law(0.5)
+        protocol().report_pmf(0.5)

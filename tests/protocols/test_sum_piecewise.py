@@ -24,9 +24,9 @@ def test_the_table_by_hand():
     """Two levels, windows of two answers one apart: 3/4 in the window, 1/4 in the two others."""
     sums = PiecewiseSum(Terms(2, 2.0, 0.0), levels=2, step=1, window=2, outside=Dyadic(1, 2), domain=UNIT)
     inner, outer = Fraction(3, 8), Fraction(1, 8)
-    law = sums.report_law(0.5)
-    assert [law[tuple(int(k == y) for k in range(4))] for y in range(4)] == [outer, inner, inner, outer]
-    between = sums.report_law(0.25)
+    pmf = sums.report_pmf(0.5)
+    assert [pmf[tuple(int(k == y) for k in range(4))] for y in range(4)] == [outer, inner, inner, outer]
+    between = sums.report_pmf(0.25)
     assert between[1, 0, 0, 0] == (inner + outer) / 2
     assert sums.guarantee.local_epsilon == pytest.approx(math.log(3))
 
@@ -72,6 +72,6 @@ def test_what_makes_no_sense_is_refused(window, outside):
 
 def test_a_fine_grid_is_not_listed():
     with pytest.raises(ParameterError, match="too many to list"):
-        protocol().report_law(0.5)
+        protocol().report_pmf(0.5)
     with pytest.raises(ParameterError, match="At least 2 answers"):
         protocol(answers=1)

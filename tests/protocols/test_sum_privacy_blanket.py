@@ -22,7 +22,7 @@ def protocol(**settings) -> PrivacyBlanketSum:
 def test_the_table_by_hand():
     """Three levels and a fair coin: 1/6 for each, and 1/2 more for the own one."""
     sums = PrivacyBlanketSum(Terms(3, 1.0, 0.9), levels=2, blanket=Dyadic(1, 1), domain=UNIT)
-    assert sums.report_law(0.5) == {
+    assert sums.report_pmf(0.5) == {
         (1, 0, 0): Fraction(1, 6),
         (0, 1, 0): Fraction(2, 3),
         (0, 0, 1): Fraction(1, 6),

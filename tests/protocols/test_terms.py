@@ -5,7 +5,7 @@ import math
 import pytest
 
 from shuffledp.errors import ParameterError, UnknownNameError
-from shuffledp.privacy.pure import PureLaw
+from shuffledp.privacy.pure import PureCurve
 from shuffledp.protocols.terms import Terms
 
 GOOD = {"users": 100, "epsilon": 1.0, "delta": 1e-6}
@@ -92,12 +92,12 @@ def test_no_local_guarantee_for_more_than_was_claimed(epsilon):
 
 
 def test_a_guarantee_is_recomputed():
-    law = PureLaw(1.2)
-    achieved = law.delta_at(1.0)
-    guarantee = Terms(100, 1.0, achieved).guarantee(law, theorem="x", local_epsilon=3.0)
+    curve = PureCurve(1.2)
+    achieved = curve.delta_at(1.0)
+    guarantee = Terms(100, 1.0, achieved).guarantee(curve, theorem="x", local_epsilon=3.0)
     assert (guarantee.delta, guarantee.local_epsilon, guarantee.trust) == (achieved, 3.0, "shuffled")
     with pytest.raises(ParameterError, match="more than the claimed"):
-        Terms(100, 1.0, math.nextafter(achieved, 0.0)).guarantee(law, theorem="x")
+        Terms(100, 1.0, math.nextafter(achieved, 0.0)).guarantee(curve, theorem="x")
 
 
 def test_what_cannot_be_computed_is_not_claimed():

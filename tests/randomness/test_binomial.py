@@ -1,4 +1,4 @@
-"""Exact binomial draws: bounds that are bounds, ties that are decided, and the law."""
+"""Exact binomial draws: bounds that are bounds, ties that are decided, and the distribution."""
 
 from fractions import Fraction
 from math import comb
@@ -59,22 +59,22 @@ def test_the_bounds_agree_with_scipy_for_many_trials(trials, rate):
         (10**9, Dyadic.at_least(40e-9)),
     ],
 )
-def test_binomial_has_its_law(trials, probability):
+def test_binomial_has_its_distribution(trials, probability):
     """Every value; a probability off by five per cent must be rejected."""
     size = 300_000
     drawn = binomial(trials, probability, size)
     first, last = int(drawn.min()), int(drawn.max())
     points = np.arange(first, last + 1)
 
-    def law(rate: float) -> np.ndarray:
+    def pmf(rate: float) -> np.ndarray:
         inside = stats.binom.pmf(points, trials, rate)
         return np.append(inside, max(0.0, 1 - inside.sum()))
 
     table = np.append(np.bincount(drawn - first, minlength=len(points)), 0)
     rate = float(probability)
-    assert p_value(table, law(rate) / law(rate).sum()) > ALPHA
+    assert p_value(table, pmf(rate) / pmf(rate).sum()) > ALPHA
     wrong = rate * 0.95
-    assert p_value(table, law(wrong) / law(wrong).sum()) < ALPHA
+    assert p_value(table, pmf(wrong) / pmf(wrong).sum()) < ALPHA
 
 
 def test_many_trials_are_drawn_in_parts():
@@ -97,7 +97,7 @@ def test_certain_outcomes(trials, probability, value):
 
 
 def thirds(precision: int) -> CdfBounds:
-    """A law with boundaries at 1/3 and 2/3, whose leading bits alone never decide."""
+    """A distribution with boundaries at 1/3 and 2/3, whose leading bits alone never decide."""
     scaled = [Fraction(k, 3) * (1 << precision) for k in (1, 2, 3)]
     return CdfBounds(0, [int(value) for value in scaled], [-int(-value // 1) for value in scaled])
 

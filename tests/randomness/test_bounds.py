@@ -122,7 +122,7 @@ def test_the_rounding_allowance_is_enough_without_spare_bits(monkeypatch):
 
 
 def test_a_bound_taken_for_another_ratio_is_noticed():
-    """The very check above must reject a law that is off by one part in 2^60."""
+    """The very check above must reject a distribution that is off by one part in 2^60."""
     ratio, near = Dyadic(3 << 60, 62), Dyadic((3 << 60) + 1, 62)
     bounds = negative_binomial_bounds(Fraction(1, 2), near, 96)
     with mpmath.workdps(DIGITS):

@@ -1,4 +1,4 @@
-"""Coins of any probability as flags, bitmaps and places: exact laws on both paths, and the faults they must catch."""
+"""Coins of any probability as flags, bitmaps and places: exact pmfs on both paths, and the faults they must catch."""
 
 import tracemalloc
 from fractions import Fraction
@@ -63,7 +63,7 @@ FORMS = [bernoulli, flags_of_bits, flags_of_indices]
     ],
     ids=str,
 )
-def test_coins_have_their_law(form, probability):
+def test_coins_have_their_distribution(form, probability):
     """Enough coins for sixty thousand of the rarer kind; a probability off by five per cent must be rejected."""
     share = float(probability)
     size = int(60_000 / min(share, 1 - share))
@@ -80,11 +80,11 @@ def test_coins_are_independent(form, rate, stride):
     """Whole tables of four coins that share a byte, a column of the kernel or a block; a coin used twice is noticed."""
     probability = Dyadic.at_least(rate)
     flags = form(probability, 1 << 21).reshape(-1, 4, stride).astype(np.int64)
-    law = np.array([rate ** code.bit_count() * (1 - rate) ** (4 - code.bit_count()) for code in range(16)])
+    distribution = np.array([rate ** code.bit_count() * (1 - rate) ** (4 - code.bit_count()) for code in range(16)])
     weights = np.array([8, 4, 2, 1])[:, None]
-    assert p_value(np.bincount((flags * weights).sum(axis=1).ravel(), minlength=16), law) > ALPHA
+    assert p_value(np.bincount((flags * weights).sum(axis=1).ravel(), minlength=16), distribution) > ALPHA
     flags[:, 3] = flags[:, 0]
-    assert p_value(np.bincount((flags * weights).sum(axis=1).ravel(), minlength=16), law) < ALPHA
+    assert p_value(np.bincount((flags * weights).sum(axis=1).ravel(), minlength=16), distribution) < ALPHA
 
 
 @pytest.mark.parametrize("rate", [0.4, 0.04, 0.0009])

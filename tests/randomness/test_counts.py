@@ -1,4 +1,4 @@
-"""Exact counts (binomial, Poisson, logarithmic, negative binomial, uniform) and rounding, against their laws."""
+"""Exact counts (binomial, Poisson, logarithmic, negative binomial, uniform) and rounding, against their pmfs."""
 
 from fractions import Fraction
 
@@ -23,26 +23,26 @@ from shuffledp.randomness.computable import NegativeLogarithm
 from shuffledp.randomness.inversion import InversionTable
 from shuffledp.randomness.logarithmic import _draw_from
 from shuffledp.randomness.negative_binomial import _cdf_bounds
-from shuffledp.testing.statistics import ALPHA, p_value, same_law
+from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
 
 SIZE = 400_000
 
 
-def binomial_law(trials: int, probability: float) -> np.ndarray:
+def binomial_pmf(trials: int, probability: float) -> np.ndarray:
     p = mpmath.mpf(probability)
     return np.array([float(mpmath.binomial(trials, k) * p**k * (1 - p) ** (trials - k)) for k in range(trials + 1)])
 
 
-def negative_binomial_law(shape: Fraction, ratio: float, length: int) -> np.ndarray:
+def negative_binomial_pmf(shape: Fraction, ratio: float, length: int) -> np.ndarray:
     """Probabilities of 0 .. length - 1 and of all beyond, from the gamma function."""
     with mpmath.workdps(50):
         s, r = mpmath.mpf(shape.numerator) / shape.denominator, mpmath.mpf(ratio)
-        term, law = (1 - r) ** s, []
+        term, pmf = (1 - r) ** s, []
         for k in range(length):
-            law.append(term)
+            pmf.append(term)
             term *= (k + s) / (k + 1) * r
         assert mpmath.almosteq(term, (1 - r) ** s * mpmath.rf(s, length) / mpmath.factorial(length) * r**length)
-        return np.array([float(value) for value in [*law, 1 - sum(law)]])
+        return np.array([float(value) for value in [*pmf, 1 - sum(pmf)]])
 
 
 def count_up_to(drawn: np.ndarray, length: int) -> np.ndarray:
@@ -53,16 +53,16 @@ def count_up_to(drawn: np.ndarray, length: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("probability", [Dyadic(1, 1), Dyadic(1, 5), Dyadic.at_least(0.9)])
-def test_binomials_have_their_laws(probability):
+def test_binomials_have_their_distributions(probability):
     """Trials 0 .. 40 side by side, whole tables; a probability off by a fifth must be rejected."""
     trials = np.tile(np.arange(41), 20_000)
     drawn = binomials(trials, probability).reshape(-1, 41)
     for number in (0, 1, 2, 3, 7, 8, 31, 40):
         table = np.bincount(drawn[:, number], minlength=number + 1)
         assert len(table) == number + 1
-        assert p_value(table, binomial_law(number, float(probability))) > ALPHA
+        assert p_value(table, binomial_pmf(number, float(probability))) > ALPHA
     wrong = float(probability) * 0.8
-    assert p_value(np.bincount(drawn[:, 40], minlength=41), binomial_law(40, wrong)) < ALPHA
+    assert p_value(np.bincount(drawn[:, 40], minlength=41), binomial_pmf(40, wrong)) < ALPHA
 
 
 def test_binomials_of_many_trials_are_those_of_binomial():
@@ -73,16 +73,16 @@ def test_binomials_of_many_trials_are_those_of_binomial():
     def table(drawn):
         return np.bincount(np.searchsorted(edges, drawn), minlength=26)
 
-    assert same_law(table(first), table(second)) > ALPHA
-    assert same_law(table(first - 1000), table(second)) < ALPHA
+    assert same_distribution(table(first), table(second)) > ALPHA
+    assert same_distribution(table(first - 1000), table(second)) < ALPHA
 
 
 def test_binomials_of_one_call_are_independent():
     """Pairs of neighbours; one draw used for both must be rejected."""
     drawn = binomials(np.full(400_000, 3), Dyadic(1, 1)).reshape(-1, 2)
-    law = np.outer(binomial_law(3, 0.5), binomial_law(3, 0.5)).ravel()
-    assert p_value(np.bincount(drawn @ [4, 1], minlength=16), law) > ALPHA
-    assert p_value(np.bincount(drawn[:, 0] * 5, minlength=16), law) < ALPHA
+    pmf = np.outer(binomial_pmf(3, 0.5), binomial_pmf(3, 0.5)).ravel()
+    assert p_value(np.bincount(drawn @ [4, 1], minlength=16), pmf) > ALPHA
+    assert p_value(np.bincount(drawn[:, 0] * 5, minlength=16), pmf) < ALPHA
 
 
 def test_binomials_at_the_edges():
@@ -105,14 +105,14 @@ def test_binomials_at_the_edges():
 
 
 @pytest.mark.parametrize("balls", [3, 100])
-def test_uniform_counts_have_their_law(balls):
+def test_uniform_counts_have_their_distribution(balls):
     """The count of one cell is binomial, and two cells together are too; a skew cell must be rejected."""
     counts = np.array([uniform_counts(balls, 5) for _ in range(20_000)])
     assert (counts.sum(axis=1) == balls).all()
     for part, share in ((counts[:, 0], 0.2), (counts[:, 4], 0.2), (counts[:, 1] + counts[:, 2], 0.4)):
         table = np.bincount(part, minlength=balls + 1)
-        assert p_value(table, binomial_law(balls, share)) > ALPHA
-        assert p_value(table, binomial_law(balls, share * 0.9)) < ALPHA
+        assert p_value(table, binomial_pmf(balls, share)) > ALPHA
+        assert p_value(table, binomial_pmf(balls, share * 0.9)) < ALPHA
 
 
 @pytest.mark.parametrize("cells", [1, 2, 3, 64, 1000, 3000])
@@ -122,8 +122,8 @@ def test_many_balls_are_uniform(cells):
     counts = uniform_counts(balls, cells)
     assert len(counts) == cells
     assert counts.sum() == balls
-    law = np.full(cells, 1 / cells)
-    assert p_value(counts, law) > ALPHA
+    distribution = np.full(cells, 1 / cells)
+    assert p_value(counts, distribution) > ALPHA
     if cells >= 64:
         even = balls // cells + np.arange(cells) % 2
         for table, plausible in ((counts, True), (even, False)):
@@ -132,7 +132,7 @@ def test_many_balls_are_uniform(cells):
     if cells > 1:
         counts[0] += balls // cells // 5
         counts[1] -= balls // cells // 5
-        assert p_value(counts, law) < ALPHA
+        assert p_value(counts, distribution) < ALPHA
 
 
 def test_uniform_counts_at_the_edges():
@@ -155,18 +155,18 @@ def test_uniform_counts_at_the_edges():
         (Fraction(500), 500.0),
     ],
 )
-def test_poisson_has_its_law(rate, mean):
+def test_poisson_has_its_distribution(rate, mean):
     """Every value; a rate off by a tenth must be rejected."""
     drawn = poisson(rate, 20_000_000 if mean < 0.01 else SIZE)
     length = int(mean + 12 * np.sqrt(mean)) + 4
 
-    def law(value):
+    def pmf(value):
         inside = [float(mpmath.exp(-value) * mpmath.mpf(value) ** k / mpmath.factorial(k)) for k in range(length)]
         return np.append(inside, max(0.0, 1 - sum(inside)))
 
     table = count_up_to(drawn, length)
-    assert p_value(table, law(mean)) > ALPHA
-    assert p_value(table, law(mean * 0.9)) < ALPHA
+    assert p_value(table, pmf(mean)) > ALPHA
+    assert p_value(table, pmf(mean * 0.9)) < ALPHA
 
 
 def test_large_rates_are_drawn_in_parts():
@@ -181,19 +181,19 @@ def test_large_rates_are_drawn_in_parts():
 
 
 @pytest.mark.parametrize("ratio", [Dyadic(1, 10), Dyadic(1, 1), Dyadic.at_least(0.95)])
-def test_logarithmic_has_its_law(ratio):
+def test_logarithmic_has_its_distribution(ratio):
     """Every value; a ratio off by five per cent must be rejected."""
     drawn = logarithmic(ratio, 4_000_000 if float(ratio) < 0.1 else SIZE)
     assert drawn.min() == 1
     length = 200
 
-    def law(r):
+    def pmf(r):
         inside = -(r ** np.arange(1, length)) / np.arange(1, length) / np.log1p(-r)
         return np.concatenate(([0.0], inside, [max(0.0, 1 - inside.sum())]))
 
     table = count_up_to(drawn, length)
-    assert p_value(table, law(float(ratio))) > ALPHA
-    assert p_value(table, law(float(ratio) * (0.5 if float(ratio) < 0.1 else 0.95))) < ALPHA
+    assert p_value(table, pmf(float(ratio))) > ALPHA
+    assert p_value(table, pmf(float(ratio) * (0.5 if float(ratio) < 0.1 else 0.95))) < ALPHA
 
 
 def test_logarithmic_beyond_its_table_goes_on():
@@ -212,13 +212,13 @@ def test_logarithmic_beyond_its_table_goes_on():
 
 
 @pytest.mark.parametrize("least", [1, 2, 5])
-def test_the_rest_of_the_logarithmic_law_is_its_own(least):
-    """The slower route from ``least`` on; from one on it is the whole law. One value more kept must be rejected."""
+def test_the_rest_of_the_logarithmic_distribution_is_its_own(least):
+    """The slower route from ``least`` on; from one on it is the whole pmf. One value more kept must be rejected."""
     r, values = 0.75, np.arange(least, least + 60)
     drawn = np.minimum(_draw_from(least, Dyadic.of(r), 200_000, SYSTEM) - least, 59)
-    law = r**values / values
-    law[-1] /= 1 - r
-    assert p_value(np.bincount(drawn, minlength=60), law / law.sum()) > ALPHA
+    pmf = r**values / values
+    pmf[-1] /= 1 - r
+    assert p_value(np.bincount(drawn, minlength=60), pmf / pmf.sum()) > ALPHA
     kept = np.minimum(1.0, (least + 1) / values) * r**values
     assert p_value(np.bincount(drawn, minlength=60), kept / kept.sum()) < ALPHA
 
@@ -239,24 +239,24 @@ def test_the_rest_of_the_logarithmic_law_is_its_own(least):
         (Fraction(2), 0.9995, SIZE, 20_000),
     ],
 )
-def test_negative_binomial_has_its_law(shape, ratio, size, length):
+def test_negative_binomial_has_its_distribution(shape, ratio, size, length):
     """Every value; a ratio or a shape off must be rejected, and so must a missing tail."""
     exact = Dyadic.of(ratio)
     table = np.zeros(length + 1, dtype=np.int64)
     for start in range(0, size, 1 << 22):
         table += count_up_to(negative_binomial(shape, exact, min(1 << 22, size - start)), length)
-    law = negative_binomial_law(shape, ratio, length)
-    assert p_value(table, law) > ALPHA
+    pmf = negative_binomial_pmf(shape, ratio, length)
+    assert p_value(table, pmf) > ALPHA
     few = table[1:].sum() < 20_000  # too few draws are not zero to see five per cent
     wrong = ratio * (0.7 if few else 0.95)
-    assert p_value(table, negative_binomial_law(shape, wrong, length)) < ALPHA
+    assert p_value(table, negative_binomial_pmf(shape, wrong, length)) < ALPHA
     if not few:
-        assert p_value(table, negative_binomial_law(shape * Fraction(21, 20), ratio, length)) < ALPHA
-    cut = int(np.searchsorted(np.cumsum(law), 1 - law[1:].sum() / 10))
+        assert p_value(table, negative_binomial_pmf(shape * Fraction(21, 20), ratio, length)) < ALPHA
+    cut = int(np.searchsorted(np.cumsum(pmf), 1 - pmf[1:].sum() / 10))
     missing = table.copy()
     missing[cut] += missing[cut + 1 :].sum()
     missing[cut + 1 :] = 0
-    assert p_value(missing, law) < ALPHA
+    assert p_value(missing, pmf) < ALPHA
 
 
 def test_large_shapes_are_drawn_in_parts():
@@ -281,7 +281,7 @@ def test_words_past_the_table_are_decided(words_source):
     assert table.draw(1, words_source(0, 0)).tolist() == [0]
 
 
-def test_scattered_draws_have_the_law_of_dense_ones():
+def test_scattered_draws_have_the_distribution_of_dense_ones():
     """The table of values over all cells, and of cells over eighths; a halved shape must be rejected."""
     shape, ratio, cells = Fraction(1, 50), Dyadic.of(0.9), 2_000_000
     hit, copies = scattered_negative_binomial(shape, ratio, cells)
@@ -297,11 +297,11 @@ def test_scattered_draws_have_the_law_of_dense_ones():
         return counted
 
     dense = negative_binomial(shape, ratio, cells)
-    assert same_law(table(copies), count_up_to(dense, length)) > ALPHA
-    assert p_value(table(copies), negative_binomial_law(shape, 0.9, length)) > ALPHA
+    assert same_distribution(table(copies), count_up_to(dense, length)) > ALPHA
+    assert p_value(table(copies), negative_binomial_pmf(shape, 0.9, length)) > ALPHA
     assert p_value(np.bincount(hit * 8 // cells, minlength=8), np.full(8, 1 / 8)) > ALPHA
     half = scattered_negative_binomial(shape / 2, ratio, cells)[1]
-    assert same_law(table(half), count_up_to(dense, length)) < ALPHA
+    assert same_distribution(table(half), count_up_to(dense, length)) < ALPHA
 
 
 def test_scattered_draws_merge_what_falls_into_one_cell():
@@ -310,10 +310,10 @@ def test_scattered_draws_merge_what_falls_into_one_cell():
     hit, copies = scattered_negative_binomial(shape, ratio, cells)
     values = np.zeros(cells, dtype=np.int64)
     values[hit] = copies
-    law = negative_binomial_law(shape, 0.5, 40)
-    assert p_value(count_up_to(values, 40), law) > ALPHA
+    pmf = negative_binomial_pmf(shape, 0.5, 40)
+    assert p_value(count_up_to(values, 40), pmf) > ALPHA
     values[hit] = 1
-    assert p_value(count_up_to(values, 40), law) < ALPHA
+    assert p_value(count_up_to(values, 40), pmf) < ALPHA
 
 
 def test_scattered_draws_over_very_many_cells():

@@ -1,4 +1,4 @@
-"""Randomized rounding: exact laws, down to the least fraction."""
+"""Randomized rounding: exact distributions, down to the least fraction."""
 
 from fractions import Fraction
 
@@ -15,7 +15,7 @@ SIZE = 400_000
 
 
 @pytest.mark.parametrize("value", [0.5, 0.125, 7.3, 1e-3, 2.0**39 + 0.25, 0.999])
-def test_rounding_has_its_law(value):
+def test_rounding_has_its_distribution(value):
     """Both neighbours; a fraction off by five per cent must be rejected."""
     size = 4_000_000 if value == 1e-3 else 800_000
     up = round_randomly(np.full(size, value)) - int(value)

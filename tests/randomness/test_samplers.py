@@ -1,4 +1,4 @@
-"""Exact samplers against their laws: whole tables, and the faults they must catch."""
+"""Exact samplers against their distributions: whole tables, and the faults they must catch."""
 
 from fractions import Fraction
 
@@ -45,11 +45,11 @@ def test_integers_are_uniform(bound):
 def test_integers_have_no_modulo_bias():
     """At three quarters of the range the remainder alone would favour the lower third twofold."""
     bound = 3 << 62
-    law = np.full(3, 1 / 3)
+    distribution = np.full(3, 1 / 3)
     thirds = (integers(bound, 200_000) >> np.uint64(62)).astype(np.int64)
-    assert p_value(np.bincount(thirds, minlength=3), law) > ALPHA
+    assert p_value(np.bincount(thirds, minlength=3), distribution) > ALPHA
     biased = draw_bytes(8 * 200_000, SYSTEM).view(np.uint64) % np.uint64(bound)
-    assert p_value(np.bincount((biased >> np.uint64(62)).astype(np.int64), minlength=3), law) < ALPHA
+    assert p_value(np.bincount((biased >> np.uint64(62)).astype(np.int64), minlength=3), distribution) < ALPHA
 
 
 def test_integers_reject_what_lies_beyond_a_multiple_of_the_bound(words_source):
@@ -65,32 +65,34 @@ def test_impossible_bounds_are_refused(bound):
         integers(bound, 1)
 
 
-def geometric_law(ratio: float, length: int) -> np.ndarray:
-    law = (1 - ratio) * ratio ** np.arange(length)
-    return np.append(law, ratio**length)
+def geometric_pmf(ratio: float, length: int) -> np.ndarray:
+    pmf = (1 - ratio) * ratio ** np.arange(length)
+    return np.append(pmf, ratio**length)
 
 
 @pytest.mark.parametrize("ratio", [Dyadic(0, 4), Dyadic(1, 4), Dyadic(1, 1), Dyadic(14, 4), Dyadic.at_least(0.99)])
-def test_geometric_has_its_law(ratio):
+def test_geometric_has_its_distribution(ratio):
     """Every value up to where little is left; a ratio off by five per cent must be rejected."""
     length = max(1, int(np.ceil(np.log(1e-4) / np.log(max(float(ratio), 1e-9)))))
     drawn = geometric(ratio, 500_000)
     table = np.bincount(np.minimum(drawn, length), minlength=length + 1)
-    assert p_value(table, geometric_law(float(ratio), length)) > ALPHA
+    assert p_value(table, geometric_pmf(float(ratio), length)) > ALPHA
     if ratio.numerator:
-        assert p_value(table, geometric_law(float(ratio) * 0.95, length)) < ALPHA
+        assert p_value(table, geometric_pmf(float(ratio) * 0.95, length)) < ALPHA
 
 
 def test_geometric_beyond_its_table_goes_on():
-    """Values past the table are as likely as the law says; a cut tail must be rejected."""
+    """Values past the table are as likely as the distribution says; a cut tail must be rejected."""
     ratio = Dyadic.at_least(0.999)
     drawn = geometric(ratio, 300_000)
     edges = np.array([0, 500, 1000, 2000, 4000, 6000, 8000])
-    law = np.diff(np.append(1 - float(ratio) ** edges, 1.0))
+    distribution = np.diff(np.append(1 - float(ratio) ** edges, 1.0))
     table = np.bincount(np.searchsorted(edges, drawn, side="right") - 1, minlength=len(edges))
-    assert p_value(table, law) > ALPHA
+    assert p_value(table, distribution) > ALPHA
     cut = np.minimum(drawn, 4096)
-    assert p_value(np.bincount(np.searchsorted(edges, cut, side="right") - 1, minlength=len(edges)), law) < ALPHA
+    assert (
+        p_value(np.bincount(np.searchsorted(edges, cut, side="right") - 1, minlength=len(edges)), distribution) < ALPHA
+    )
 
 
 def test_geometric_refuses_certainty():
@@ -99,16 +101,16 @@ def test_geometric_refuses_certainty():
 
 
 @pytest.mark.parametrize("ratio", [Dyadic(1, 2), Dyadic.at_least(0.9)])
-def test_discrete_laplace_has_its_law(ratio):
+def test_discrete_laplace_has_its_distribution(ratio):
     """The whole two-sided table; a doubled zero (a sign error in disguise) must be rejected."""
     reach = int(np.ceil(np.log(1e-4) / np.log(float(ratio))))
     values = np.arange(-reach, reach + 1)
-    law = (1 - float(ratio)) / (1 + float(ratio)) * float(ratio) ** np.abs(values)
-    law = np.append(law, 1 - law.sum())
+    pmf = (1 - float(ratio)) / (1 + float(ratio)) * float(ratio) ** np.abs(values)
+    pmf = np.append(pmf, 1 - pmf.sum())
     drawn = discrete_laplace(ratio, 500_000)
     inside = np.abs(drawn) <= reach
     table = np.append(np.bincount(drawn[inside] + reach, minlength=len(values)), (~inside).sum())
-    assert p_value(table, law) > ALPHA
+    assert p_value(table, pmf) > ALPHA
     absolute = np.abs(drawn)
     folded = np.append(np.bincount(absolute[inside] + reach, minlength=len(values)), (~inside).sum())
-    assert p_value(folded, law) < ALPHA
+    assert p_value(folded, pmf) < ALPHA

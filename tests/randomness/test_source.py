@@ -32,9 +32,9 @@ def test_every_byte_is_filled(size):
 def test_bytes_are_uniform(size):
     """All 256 values; a source stuck in one bit would be rejected."""
     drawn = np.concatenate([draw_bytes(size, SYSTEM) for _ in range(max(1, 2_000_000 // size))])
-    law = np.full(256, 1 / 256)
-    assert p_value(np.bincount(drawn, minlength=256), law) > ALPHA
-    assert p_value(np.bincount(drawn | 1, minlength=256), law) < ALPHA
+    distribution = np.full(256, 1 / 256)
+    assert p_value(np.bincount(drawn, minlength=256), distribution) > ALPHA
+    assert p_value(np.bincount(drawn | 1, minlength=256), distribution) < ALPHA
 
 
 @pytest.fixture

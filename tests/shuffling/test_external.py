@@ -156,7 +156,7 @@ def test_messages_of_one_report_are_no_nearer_than_chance(tmp_path, monkeypatch)
     record_size, count, messages = 12, 400, 50
     size = count * messages
     by_chance = (messages - 1) / (size - 1)
-    law = [by_chance, 1 - by_chance]
+    distribution = [by_chance, 1 - by_chance]
     limit = memory_for(size // 20, record_size)
 
     def neighbours() -> np.ndarray:
@@ -164,9 +164,9 @@ def test_messages_of_one_report_are_no_nearer_than_chance(tmp_path, monkeypatch)
         permute_file(blocks, record_size, tmp_path / "out", scratch=tmp_path, memory=limit)
         return neighbours_of_one_report(numbers_in(tmp_path / "out", record_size), messages)
 
-    assert p_value(sum(neighbours() for _ in range(5)), law) > ALPHA
+    assert p_value(sum(neighbours() for _ in range(5)), distribution) > ALPHA
     monkeypatch.setattr(external, "permute", lambda *_: None)
-    assert p_value(sum(neighbours() for _ in range(5)), law) < ALPHA
+    assert p_value(sum(neighbours() for _ in range(5)), distribution) < ALPHA
 
 
 def test_a_seed_gives_one_result_and_the_system_does_not(tmp_path):

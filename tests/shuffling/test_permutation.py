@@ -79,12 +79,12 @@ def test_where_an_item_lands_is_uniform_at_full_size():
     items = np.arange(size, dtype=np.uint32)
     permute(items)
     origin, arrival = items * cells // size, np.arange(size) * cells // size
-    law = np.full(cells * cells, 1 / cells**2)
+    distribution = np.full(cells * cells, 1 / cells**2)
     table = np.bincount(origin.astype(np.int64) * cells + arrival, minlength=cells * cells)
-    assert p_value(table, law) > ALPHA / 10
+    assert p_value(table, distribution) > ALPHA / 10
     local = np.concatenate([np.random.default_rng().permutation(part) for part in np.split(np.arange(size), 8)])
     local_table = np.bincount((local * cells // size) * cells + arrival, minlength=cells * cells)
-    assert p_value(local_table, law) < ALPHA
+    assert p_value(local_table, distribution) < ALPHA
 
 
 @pytest.mark.slow

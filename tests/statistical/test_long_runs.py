@@ -78,10 +78,10 @@ def test_the_exact_delta_is_what_the_real_protocol_shows():
         tables.append(np.bincount(tokens, minlength=2 * users + 1) / rounds)
     growth = math.exp(epsilon)
     points = np.arange(2 * users + 1)
-    laws = [noise.pmf(holders + users - points) for holders in (3, 4)]
+    distributions = [noise.pmf(holders + users - points) for holders in (3, 4)]
     found = []
     for first, second in ((0, 1), (1, 0)):
-        event = laws[first] > growth * laws[second]
+        event = distributions[first] > growth * distributions[second]
         found.append(float(tables[first][event].sum() - growth * tables[second][event].sum()))
     spread = math.sqrt((1 + growth**2) * 0.25 / rounds)
     assert abs(max(found) - exact) < 5.5 * spread

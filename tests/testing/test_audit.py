@@ -32,7 +32,7 @@ NEEDED = {"histogram/count-min": {"users": 150, "epsilon": 3.0, "delta": 0.1}}
 
 @pytest.fixture(autouse=True, scope="module")
 def claims_are_computed_once():
-    """The epsilon that a law claims at another delta is the same whatever fault was planted; some take seconds."""
+    """The epsilon that a pmf claims at another delta is the same whatever fault was planted; some take seconds."""
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr(audit_result, "_claimed", cache(audit_result._claimed))
         yield

@@ -1,4 +1,4 @@
-"""What a device draws: for small parameters of every protocol that a task can name, the exact law of a report."""
+"""What a device draws: for small parameters of every protocol that a task can name, the exact pmf of a report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FIRST = 6  # masses of a share that are listed
 
 Codes = tuple[int, ...]
 """Messages by their codes, sorted."""
-Law = dict[Codes, Fraction]
+Pmf = dict[Codes, Fraction]
 Part = tuple[Codes, Fraction, Dyadic]
 """Messages that are sent together, and shape and ratio of the number of their copies in one report."""
 
@@ -86,30 +86,30 @@ def _report(case: Case, protocol: Any, value: int | str, parts: tuple[Part, ...]
     if protocol.question == "sum":
         made["levels"] = {str(level): _text(share) for level, share in _levels(protocol, index).items()}
     if case.messages_per_report is not None:
-        law, chance = _capped(_own_messages(protocol, index), parts, case.messages_per_report)
-        return made | {"chance_of_more": _text(chance), "law": _listed(law, form)}
+        pmf, chance = _capped(_own_messages(protocol, index), parts, case.messages_per_report)
+        return made | {"chance_of_more": _text(chance), "law": _listed(pmf, form)}
     if protocol.name != "split-and-mix":
-        return made | {"law": _listed(_counted(protocol.report_law(index)), form)}
+        return made | {"law": _listed(_counted(protocol.report_pmf(index)), form)}
     return made | ({"law": _listed(_split(protocol, index), form)} if protocol.share == 1 else {})
 
 
-def _counted(law: Mapping[tuple[int, ...], Any]) -> Law:
-    """The protocol's own law, which has copies of each code."""
-    if not all(isinstance(mass, (int, Fraction)) for mass in law.values()):
+def _counted(pmf: Mapping[tuple[int, ...], Any]) -> Pmf:
+    """The protocol's own distribution, which has copies of each code."""
+    if not all(isinstance(mass, (int, Fraction)) for mass in pmf.values()):
         raise TypeError("This law is not exact.")
-    found: Law = {}
-    for copies, mass in law.items():
+    found: Pmf = {}
+    for copies, mass in pmf.items():
         codes = tuple(code for code, count in enumerate(copies) for _ in range(count))
         found[codes] = found.get(codes, Fraction(0)) + mass
     return found
 
 
-def _listed(law: Law, form: MessageFormat) -> dict[str, str]:
+def _listed(pmf: Pmf, form: MessageFormat) -> dict[str, str]:
     """Packed messages in hexadecimal, sorted, with their probability."""
-    if sum(law.values()) != 1:
-        raise ValueError(f"The probabilities add up to {sum(law.values())}.")
+    if sum(pmf.values()) != 1:
+        raise ValueError(f"The probabilities add up to {sum(pmf.values())}.")
     packed = [row.tobytes().hex() for row in form.pack(form.message(np.arange(form.codes)))]
-    listed = {" ".join(sorted(packed[code] for code in codes)): _text(mass) for codes, mass in law.items() if mass}
+    listed = {" ".join(sorted(packed[code] for code in codes)): _text(mass) for codes, mass in pmf.items() if mass}
     return dict(sorted(listed.items()))
 
 
@@ -145,8 +145,8 @@ def _lowest(protocol: Any) -> int:
     return int(min(-1, *(min(atom.members) for atom, _, _ in protocol.noise.flooding)))
 
 
-def _own_messages(protocol: Any, value: Any) -> Law:
-    """The law of the messages that are no noise."""
+def _own_messages(protocol: Any, value: Any) -> Pmf:
+    """The distribution of the messages that are no noise."""
     if protocol.name == "almost-central":
         return {(level + 1 - _lowest(protocol),): share for level, share in _levels(protocol, value).items()}
     if protocol.question == "histogram":
@@ -157,7 +157,7 @@ def _own_messages(protocol: Any, value: Any) -> Law:
 
 
 def _levels(protocol: Any, place: float) -> dict[int, Fraction]:
-    """The law of the level that a place in the interval is rounded to."""
+    """The distribution of the level that a place in the interval is rounded to."""
     levels = {"cheu": "bits", "duchi": ""}.get(protocol.name, "levels")
     number = getattr(protocol, levels) if levels else 1
     scaled = place * number
@@ -168,22 +168,22 @@ def _levels(protocol: Any, place: float) -> dict[int, Fraction]:
     return {level: share for level, share in ((lower, 1 - rest), (lower + 1, rest)) if share}
 
 
-def _capped(own: Law, parts: Iterable[Part], most: int) -> tuple[Law, Fraction]:
-    """The law of a report that is drawn again while it is longer, and the probability that it is."""
-    law = own
+def _capped(own: Pmf, parts: Iterable[Part], most: int) -> tuple[Pmf, Fraction]:
+    """The distribution of a report that is drawn again while it is longer, and the probability that it is."""
+    pmf = own
     for codes, shape, ratio in parts:
         masses = _masses(shape, ratio, most + 1)
-        longer: Law = {}
-        for (before, chance), (copies, mass) in product(law.items(), enumerate(masses)):
+        longer: Pmf = {}
+        for (before, chance), (copies, mass) in product(pmf.items(), enumerate(masses)):
             if len(before) + copies * len(codes) <= most:
                 both = tuple(sorted(before + copies * codes))
                 longer[both] = longer.get(both, Fraction(0)) + chance * mass
-        law = longer
-    kept = sum(law.values(), start=Fraction(0))
-    return {codes: mass / kept for codes, mass in law.items()}, 1 - kept
+        pmf = longer
+    kept = sum(pmf.values(), start=Fraction(0))
+    return {codes: mass / kept for codes, mass in pmf.items()}, 1 - kept
 
 
-def _split(protocol: Any, place: float) -> Law:
+def _split(protocol: Any, place: float) -> Pmf:
     """Geometric noise modulo the modulus, and all ways to split what is left; of no other noise it is a fraction."""
     modulus, ratio = protocol.modulus, protocol.ratio.fraction
     one_sided = [(1 - ratio) * ratio**k / (1 - ratio**modulus) for k in range(modulus)]
@@ -191,12 +191,12 @@ def _split(protocol: Any, place: float) -> Law:
     levels = _levels(protocol, place).items()
     for (level, share), (plus, p), (minus, q) in product(levels, enumerate(one_sided), enumerate(one_sided)):
         noisy[(level + plus - minus) % modulus] += share * p * q
-    law: Law = {}
+    pmf: Pmf = {}
     for shares in product(range(modulus), repeat=protocol.messages):
         codes = tuple(sorted(shares))
         mass = noisy[sum(shares) % modulus] / modulus ** (protocol.messages - 1)
-        law[codes] = law.get(codes, Fraction(0)) + mass
-    return law
+        pmf[codes] = pmf.get(codes, Fraction(0)) + mass
+    return pmf
 
 
 def _share(form: MessageFormat, part: Part, *, exact: bool) -> Document:

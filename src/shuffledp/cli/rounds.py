@@ -57,7 +57,7 @@ BEST = "best"
 
 
 class Route(StrEnum):
-    """How the round is carried out; the law of the result is the same."""
+    """How the round is carried out; the distribution of the result is the same."""
 
     auto = "auto"
     messages = "messages"
@@ -79,7 +79,7 @@ OutOption = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", help="Write the result: .json, .csv or .parquet.")
 ]
 RouteOption = Annotated[
-    Route, typer.Option("--route", help="Make every message, or draw their counts by the same law.")
+    Route, typer.Option("--route", help="Make every message, or draw their counts by the same distribution.")
 ]
 EngineOption = Annotated[Engine, typer.Option("--engine", help="Where to run.")]
 

@@ -236,7 +236,7 @@ def _show(solution: Solution, theory: dict[str, Any], measured: MeasuredSampleSi
     _show_samples(solution, theory, measured)
     if method.protocol in _TALKATIVE:
         say(
-            "The law of the round was drawn. What users of a real one send grows with the domain, so this shows what "
+            "The tally was drawn from its distribution. What users send grows with the domain, so this shows what "
             "the model can do, not what a network can carry."
         )
     say(solution.guarantee_sentence())

@@ -1,4 +1,4 @@
-"""Compiled kernels, used where they were built; whoever calls one has a twin in numpy with the same law.
+"""Compiled kernels, used where they were built; whoever calls one has a twin in numpy with the same distribution.
 
 The environment variable ``SHUFFLEDP_NATIVE`` chooses: ``auto`` (the default), ``on`` (missing kernels are an error) or
 ``off``.

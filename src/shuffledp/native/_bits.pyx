@@ -2,7 +2,7 @@
 """Random bits with any probability, and the places of few ones among many.
 
 Random words come in, and every kernel stops where they run low. Whether it stops never depends on words that
-are then thrown away, except where said; so every law is met exactly.
+are then thrown away, except where said; so every distribution is met exactly.
 """
 
 from libc.stdint cimport int16_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t

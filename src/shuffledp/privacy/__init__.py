@@ -1,1 +1,1 @@
-"""The theory in one place: guarantees, divergences, the binomial law, smoothness, calibration, composition."""
+"""The theory in one place: guarantees, divergences, the binomial distribution, smoothness, calibration, composition."""

@@ -38,14 +38,14 @@ from shuffledp.privacy.atoms import (
     tolerances,
 )
 from shuffledp.privacy.correlated_noise import flooding_of_theorem_13
-from shuffledp.privacy.discrete_laplace import DiscreteLaplaceLaw, least_ratio
+from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, least_ratio
 from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair, as_delta, positive_part
 from shuffledp.privacy.guarantee import check_target
 from shuffledp.randomness import Dyadic
 
 __all__ = [
     "CERTIFIED_DOWN_TO",
-    "AlmostCentralLaw",
+    "AlmostCentralCurve",
     "Atom",
     "almost_central_noise",
     "atoms_of",
@@ -72,11 +72,11 @@ _MOST_STEP = 0.9
 
 
 @dataclass(frozen=True)
-class AlmostCentralLaw:
+class AlmostCentralCurve:
     """How private the mixed messages are, for values 0 .. levels.
 
     ``ratio`` is that of the "+1" and "-1" that stay in the sum. An atom of some reach has
-    NB(shape, 1 - step/reach) copies: a move by its reach changes their law as much at any reach.
+    NB(shape, 1 - step/reach) copies: a move by its reach changes their distribution as much at any reach.
     """
 
     levels: int
@@ -117,7 +117,7 @@ class AlmostCentralLaw:
         return self._pair.delta(epsilon)
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:  # noqa: ARG002
-        """One pair of laws that is at least as easy to tell apart as those seen, in either direction."""
+        """One pair of distributions that is at least as easy to tell apart as those seen, in either direction."""
         return ((self._pair,),)
 
     @cached_property
@@ -125,19 +125,21 @@ class AlmostCentralLaw:
         return _composed(self, _CELLS_PER_STEP, thorough=True)
 
 
-def expected_noise_messages(law: AlmostCentralLaw) -> float:
+def expected_noise_messages(curve: AlmostCentralCurve) -> float:
     """The expected number of messages beyond the real ones, of all users together."""
-    staying = 2 * float(law.ratio) / float(law.ratio.complement)
+    staying = 2 * float(curve.ratio) / float(curve.ratio.complement)
     return staying + sum(
-        len(atom.members) * float(shape) * float(ratio) / float(ratio.complement) for atom, shape, ratio in law.flooding
+        len(atom.members) * float(shape) * float(ratio) / float(ratio.complement)
+        for atom, shape, ratio in curve.flooding
     )
 
 
 @lru_cache(maxsize=64)
-def almost_central_noise(levels: int, epsilon: float, delta: float, split: float = 0.9) -> AlmostCentralLaw:
+def almost_central_noise(levels: int, epsilon: float, delta: float, split: float = 0.9) -> AlmostCentralCurve:
     """The fewest messages for an overall (epsilon, delta), split * epsilon of it for the noise that stays.
 
-    Every honest user adds its part 1/(honest users) of each shape. The law at just these parameters meets the target.
+    Every honest user adds its part 1/(honest users) of each shape. The distribution at just these parameters meets the
+    target.
     """
     _check_split(levels, epsilon, delta, split)
     ratio = least_ratio(split * epsilon, sensitivity=levels)
@@ -146,8 +148,8 @@ def almost_central_noise(levels: int, epsilon: float, delta: float, split: float
     for shape in _SHAPES:
 
         def roughly(step: float, shape: int = shape) -> float:
-            law = AlmostCentralLaw(levels, ratio, shape, step, _SPARE_PER_REST * rest)
-            return _composed(law, _CELLS_IN_SEARCH, thorough=False).delta(epsilon)
+            curve = AlmostCentralCurve(levels, ratio, shape, step, _SPARE_PER_REST * rest)
+            return _composed(curve, _CELLS_IN_SEARCH, thorough=False).delta(epsilon)
 
         found, power = _largest_step(roughly, delta, step, power, least=rest / 500)
         if best and (not found or shape / found > best / step):
@@ -162,15 +164,15 @@ def almost_central_noise(levels: int, epsilon: float, delta: float, split: float
             delta=delta,
         )
 
-    laws: dict[float, AlmostCentralLaw] = {}
+    curves: dict[float, AlmostCentralCurve] = {}
 
     def exactly(step: float) -> float:
-        laws[step] = AlmostCentralLaw(levels, ratio, best, step, _SPARE_PER_REST * rest)
-        return laws[step].delta_at(epsilon)
+        curves[step] = AlmostCentralCurve(levels, ratio, best, step, _SPARE_PER_REST * rest)
+        return curves[step].delta_at(epsilon)
 
     step, _ = _largest_step(exactly, delta, step, power, least=rest / 1000)
-    if step in laws and laws[step].delta_at(epsilon) <= delta:
-        return laws[step]
+    if step in curves and curves[step].delta_at(epsilon) <= delta:
+        return curves[step]
     raise InfeasibleError(
         f"No noise was found for epsilon = {epsilon:g} and delta = {delta:g}.", epsilon=epsilon, delta=delta
     )
@@ -243,16 +245,16 @@ def _check_split(levels: int, epsilon: float, delta: float, split: float) -> Non
 # --- the composition of all moves ------------------------------------------------------------------------------------
 
 
-def _composed(law: AlmostCentralLaw, cells: int, *, thorough: bool) -> DiscretePair:
+def _composed(curve: AlmostCentralCurve, cells: int, *, thorough: bool) -> DiscretePair:
     """The loss of all moves together; if not thorough, only of undivided moves, which are nearly the worst."""
-    width = max(law.step / cells, law.spare / _MOST_CELLS)
+    width = max(curve.step / cells, curve.spare / _MOST_CELLS)
     parts = []
-    ends = most_ends(law.levels)
-    up, down = _move_losses(law, (ends, ends), width)
+    ends = most_ends(curve.levels)
+    up, down = _move_losses(curve, (ends, ends), width)
     parts.append(worst_of([up, down], width))
-    for depth, candidates in enumerate(moves_by_depth(law.levels)):
+    for depth, candidates in enumerate(moves_by_depth(curve.levels)):
         considered = candidates if thorough else (((1 << depth, 1 << depth),),)
-        both = [_product_losses(law, moves, width) for moves in considered]
+        both = [_product_losses(curve, moves, width) for moves in considered]
         parts += [worst_of([pair[side] for pair in both], width) for side in (0, 1)]
     length = sum(len(part.masses) for part in parts)
     size = 1 << length.bit_length()
@@ -261,7 +263,7 @@ def _composed(law: AlmostCentralLaw, cells: int, *, thorough: bool) -> DiscreteP
     losses = (sum(part.first for part in parts) + np.arange(length)) * width
     infinite = sum(part.infinite for part in parts) + _ROUNDING
     # of the noise that stays only its pure epsilon is used: at worst, a loss of that much or as much less
-    pure = DiscreteLaplaceLaw(law.ratio, law.levels).pure_epsilon
+    pure = DiscreteLaplaceCurve(curve.ratio, curve.levels).pure_epsilon
     p = np.concatenate((masses / (1 + math.exp(-pure)), masses * math.exp(-pure) / (1 + math.exp(-pure))))
     losses = np.concatenate((losses + pure, losses - pure))
     keep = (p > 0) & (losses > -_FARTHEST_LOSS)
@@ -269,14 +271,16 @@ def _composed(law: AlmostCentralLaw, cells: int, *, thorough: bool) -> DiscreteP
     return DiscretePair(p[keep], p[keep] * np.exp(-losses[keep]), cut)
 
 
-def _product_losses(law: AlmostCentralLaw, moves: tuple[Move, ...], width: float) -> tuple[Losses, Losses]:
-    up, down = _move_losses(law, moves[0], width)
+def _product_losses(curve: AlmostCentralCurve, moves: tuple[Move, ...], width: float) -> tuple[Losses, Losses]:
+    up, down = _move_losses(curve, moves[0], width)
     for move in moves[1:]:
-        more_up, more_down = _move_losses(law, move, width)
+        more_up, more_down = _move_losses(curve, move, width)
         up, down = up.and_then(more_up), down.and_then(more_down)
     return up, down
 
 
-def _move_losses(law: AlmostCentralLaw, move: Move, width: float) -> tuple[Losses, Losses]:
+def _move_losses(curve: AlmostCentralCurve, move: Move, width: float) -> tuple[Losses, Losses]:
     reach, copies = move
-    return negative_binomial_losses(law.shape, law.flood_ratio(reach), copies, width, math.ceil(law.spare / width))
+    return negative_binomial_losses(
+        curve.shape, curve.flood_ratio(reach), copies, width, math.ceil(curve.spare / width)
+    )

@@ -22,7 +22,7 @@ Extended = NDArray[np.longdouble]
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """The law of a privacy loss: masses at (first, first + 1, ...) times the width of a cell, and at infinity."""
+    """The pmf of a privacy loss: masses at (first, first + 1, ...) times the width of a cell, and at infinity."""
 
     masses: Floats
     first: int
@@ -45,7 +45,7 @@ def negative_binomial_losses(shape: int, ratio: Dyadic, copies: int, width: floa
     """The privacy loss of N moved up by ``copies`` against N, and of N against N moved up, N ~ NB(shape, ratio).
 
     The loss ln(Pr[N = k] / Pr[N + copies = k]) falls with k, so cells of it are stretches of k. The mass of
-    each goes to the two ends of its cell such that it stays the same under both laws.
+    each goes to the two ends of its cell such that it stays the same under both distributions.
     """
     edges: Floats = np.arange(-cells, cells + 1, dtype=np.float64) * width
     last = _last_above(shape, ratio, copies, edges)  # per edge, the last k whose loss lies above
@@ -90,7 +90,7 @@ class _Stretches:
 
 
 def _stretches(shape: int, ratio: Dyadic, last: Floats) -> _Stretches:
-    """``last`` falls; the masses between its entries are taken on whichever side of the law is smaller."""
+    """``last`` falls; the masses between its entries are taken on whichever side of the distribution is smaller."""
     order = last[::-1]
     lower, upper = tails(shape, ratio, order)
     inner = np.where(lower[1:] < 0.5, np.diff(lower), -np.diff(upper))
@@ -114,7 +114,7 @@ def tails(shape: int, ratio: Dyadic, k: Floats) -> tuple[Floats, Floats]:
 
 
 def _in_cells(first: Floats, second: Floats, width: float) -> Floats:
-    """Masses under the first law at the edges, from the masses of each cell under both laws."""
+    """Masses under the first distribution at the edges, from the masses of each cell under both distributions."""
     cells = len(first) // 2
     lower = np.arange(-cells, cells) * width
     ratio = np.exp(np.minimum(lower, LARGEST_EPSILON))  # a smaller one moves mass upward
@@ -126,7 +126,7 @@ def _in_cells(first: Floats, second: Floats, width: float) -> Floats:
 
 
 def worst_of(candidates: list[Losses], width: float) -> Losses:
-    """One loss law whose every delta is the largest of the given ones: connect the dots (Doroshenko et al. 2022)."""
+    """One loss pmf whose every delta is the largest of the given ones: connect the dots (Doroshenko et al. 2022)."""
     if len(candidates) == 1:
         return candidates[0]
     first = min(each.first for each in candidates)

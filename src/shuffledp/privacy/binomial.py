@@ -1,4 +1,4 @@
-"""The binomial law, accurate to the far tails and for up to 10^12 trials."""
+"""The binomial distribution, accurate to the far tails and for up to 10^12 trials."""
 
 from __future__ import annotations
 
@@ -28,14 +28,16 @@ LEAST_PROBABILITY_BITS = 256
 
 @dataclass(frozen=True)
 class Binomial:
-    """Bin(trials, probability), the law of the number N of successes."""
+    """Bin(trials, probability), the distribution of the number N of successes."""
 
     trials: int
     probability: Dyadic
 
     def __post_init__(self) -> None:
         if self.trials < 1:
-            raise ParameterError(f"A binomial law needs at least one trial, not {self.trials}.", trials=self.trials)
+            raise ParameterError(
+                f"A binomial distribution needs at least one trial, not {self.trials}.", trials=self.trials
+            )
         if self.trials > MOST_TRIALS:
             raise ParameterError(
                 f"A binomial distribution is computed for at most 2^52 trials, not {self.trials:.6g}.",
@@ -117,7 +119,7 @@ class Binomial:
 
     @cached_property
     def mirrored(self) -> Binomial:
-        """The law of the failures, Bin(trials, 1 - probability)."""
+        """The distribution of the failures, Bin(trials, 1 - probability)."""
         return Binomial(self.trials, self.probability.complement)
 
     def tail_error(self, k: NDArray[np.int64] | int) -> Floats:

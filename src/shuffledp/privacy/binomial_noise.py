@@ -32,7 +32,7 @@ _UNDERFLOW = 1e-305  # what is too small for a float is not zero
 
 @dataclass(frozen=True)
 class BinomialCount:
-    """One count with binomial noise: the privacy law of a binary sum."""
+    """One count with binomial noise: the privacy curve of a binary sum."""
 
     noise: Binomial
 
@@ -41,7 +41,7 @@ class BinomialCount:
         return count_delta(self.noise, epsilon)
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
-        """Per direction of the replacement, the independent pairs of laws that are seen."""
+        """Per direction of the replacement, the independent pairs of distributions that are seen."""
         pair = shift_pair(self.noise, cut=cut)
         return (pair,), (pair.reversed,)
 
@@ -97,11 +97,11 @@ def _one_sided_delta(noise: Binomial, epsilon: float) -> float:
 
 
 def shift_pair(noise: Binomial, *, cut: float = _TINY_CUT) -> DiscretePair:
-    """The laws of s + 1 - N and of s - N as a pair of distributions, in order of their ratio.
+    """The distributions of s + 1 - N and of s - N as a pair of distributions, in order of their ratio.
 
-    Outcomes of mass at most ``cut`` under the first law are left out and added to every divergence.
+    Outcomes of mass at most ``cut`` under the first distribution are left out and added to every divergence.
     With few outcomes each is kept. Otherwise outcomes are gathered into blocks, and each block's
-    mass is moved to the two ratios at its ends so that its mass under both laws stays the same: a
+    mass is moved to the two ratios at its ends so that its mass under both distributions stays the same: a
     spread of the ratio, hence a pair that is easier to tell apart and every divergence of it an
     upper bound (Doroshenko et al. 2022).
     """

@@ -10,7 +10,7 @@ import numpy as np
 
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.binomial import Binomial
-from shuffledp.privacy.guarantee import PrivacyLaw, check_target
+from shuffledp.privacy.guarantee import PrivacyCurve, check_target
 from shuffledp.privacy.smooth import corollary_24_mean, corollary_24_users
 from shuffledp.randomness import Dyadic
 
@@ -27,7 +27,7 @@ __all__ = [
 CALIBRATIONS = ("tight", "paper")
 MOST_USERS = 10**15
 
-LawOf = Callable[[Binomial], PrivacyLaw]
+CurveOf = Callable[[Binomial], PrivacyCurve]
 Excess = Callable[[float], float]
 
 _HALF = Dyadic(1, 1)
@@ -57,21 +57,21 @@ def honest_count(users: int, honest_fraction: float) -> int:
     return math.floor(Fraction(str(honest_fraction)) * users)  # 0.6 is meant, not the float next to it
 
 
-def tight_noise(users: int, epsilon: float, delta: float, law_of: LawOf) -> Dyadic:
+def tight_noise(users: int, epsilon: float, delta: float, curve_of: CurveOf) -> Dyadic:
     """The least probability q <= 1/2 at which Bin(users, q) noise is truly (epsilon, delta)-private.
 
-    ``law_of`` turns the noise into the privacy law of the protocol. The result is a probability that
-    can be sampled exactly, and the law at just that probability meets the target. Delta does not
+    ``curve_of`` turns the noise into the privacy curve of the protocol. The result is a probability that
+    can be sampled exactly, and the distribution at just that probability meets the target. Delta does not
     fall steadily with q when little noise is needed, so the neighbourhood below the first crossing
     is searched for a smaller feasible rate.
     """
     check_target(epsilon, delta)
-    excess = _excess(users, epsilon, delta, law_of)
+    excess = _excess(users, epsilon, delta, curve_of)
     feasible = _some_feasible_rate(users, excess)
     if feasible is None:
         raise InfeasibleError(
             f"{users:,} users are too few for epsilon = {epsilon:g} and delta = {delta:g}; "
-            f"{least_users(epsilon, delta, law_of):,} are needed.",
+            f"{least_users(epsilon, delta, curve_of):,} are needed.",
             users=users,
             epsilon=epsilon,
             delta=delta,
@@ -110,12 +110,12 @@ def paper_noise(users: int, epsilon: float, delta: float, *, coordinates: int) -
     return min(Dyadic.at_least(corollary_24_mean(users, *each) / users), _HALF, key=float)
 
 
-def least_users(epsilon: float, delta: float, law_of: LawOf) -> int:
+def least_users(epsilon: float, delta: float, curve_of: CurveOf) -> int:
     """The fewest users for which some noise rate up to 1/2 meets the target."""
     check_target(epsilon, delta)
 
     def feasible(users: int) -> bool:
-        return _some_feasible_rate(users, _excess(users, epsilon, delta, law_of)) is not None
+        return _some_feasible_rate(users, _excess(users, epsilon, delta, curve_of)) is not None
 
     high = 2
     while not feasible(high):
@@ -129,11 +129,11 @@ def least_users(epsilon: float, delta: float, law_of: LawOf) -> int:
     return high
 
 
-def _excess(users: int, epsilon: float, delta: float, law_of: LawOf) -> Excess:
+def _excess(users: int, epsilon: float, delta: float, curve_of: CurveOf) -> Excess:
     """From a rate to ln(its delta / the target): above 0 if the rate is too small, smooth in its logarithm."""
 
     def excess(rate: float) -> float:
-        achieved = law_of(Binomial(users, Dyadic.at_least(rate))).delta_at(epsilon)
+        achieved = curve_of(Binomial(users, Dyadic.at_least(rate))).delta_at(epsilon)
         difference = math.log(achieved) - math.log(delta)
         return max(difference, 1e-300) if achieved > delta else min(difference, 0.0)  # rounding must not decide
 

@@ -1,10 +1,10 @@
 """Reports of bounded length: what it costs that a user's messages are drawn anew when they are too many.
 
 A report that would be longer than the cap is drawn again, until one is not. Let c bound the probability that a report
-is too long, whatever the value. What is sent then has the law of a report given that it is not too long, and differs
-from the planned law by at most c in total variation. Users draw independently, so the reports of n of them, and
-whatever is made of these, differ by at most s = n c. If the planned round is (epsilon, delta)-private, with laws P
-and Q of what is seen from two neighbours, and P' and Q' are those with the cap, then for every event E
+is too long, whatever the value. What is sent then has the distribution of a report given that it is not too long, and
+differs from the planned distribution by at most c in total variation. Users draw independently, so the reports of n of
+them, and whatever is made of these, differ by at most s = n c. If the planned round is (epsilon, delta)-private, with
+distributions P and Q of what is seen from two neighbours, and P' and Q' are those with the cap, then for every event E
 
     P'(E) <= P(E) + s <= e^epsilon Q(E) + delta + s <= e^epsilon (Q'(E) + s) + delta + s,
 
@@ -21,9 +21,9 @@ from itertools import accumulate
 
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import LARGEST_EPSILON, as_delta
-from shuffledp.privacy.guarantee import PrivacyLaw
+from shuffledp.privacy.guarantee import PrivacyCurve
 
-__all__ = ["CappedLaw", "Share", "chance_of_more"]
+__all__ = ["CappedCurve", "Share", "chance_of_more"]
 
 _STEP = 1e-3
 _PRECISION = 1e-4  # relative, of the epsilon where the bound is least
@@ -41,10 +41,10 @@ _LOG_ROUNDING = 2.0**-46
 
 
 @dataclass(frozen=True)
-class CappedLaw:
-    """A law whose reports are drawn again when they exceed a cap."""
+class CappedCurve:
+    """A distribution whose reports are drawn again when they exceed a cap."""
 
-    law: PrivacyLaw
+    curve: PrivacyCurve
     users: int
     """At most so many users take part."""
     chance: float
@@ -67,7 +67,7 @@ class CappedLaw:
         if not epsilon >= 0:
             raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
         if self.chance == 0:
-            return self.law.delta_at(epsilon)
+            return self.curve.delta_at(epsilon)
         epsilon = min(epsilon, LARGEST_EPSILON)
         here = self._bound(epsilon)
         if self._bound(epsilon + _STEP) >= here:  # convex in e^epsilon: if it falls here, it fell before
@@ -77,14 +77,14 @@ class CappedLaw:
 
     def _bound(self, epsilon: float) -> float:
         exceeded = (1 + math.exp(epsilon)) * self.users * self.chance
-        return (as_delta(self.law.delta_at(epsilon)) + exceeded) * (1 + 1e-14)
+        return (as_delta(self.curve.delta_at(epsilon)) + exceeded) * (1 + 1e-14)
 
     @cached_property
     def _best(self) -> tuple[float, float]:
         """Where the bound is least, and what it is there: the least of what golden sections look at.
 
-        Few places are looked at, because a law may take long to compute. From e^epsilon = 1 / (users chance) on the
-        bound is above 1.
+        Few places are looked at, because a distribution may take long to compute. From e^epsilon = 1 / (users chance)
+        on the bound is above 1.
         """
         if self.users * self.chance >= 1:
             return 0.0, self._bound(0.0)

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair, as_delta, positive_part
-from shuffledp.privacy.guarantee import PrivacyLaw, ReleaseLaw
-from shuffledp.privacy.pure import PureLaw
+from shuffledp.privacy.guarantee import ComposableCurve, PrivacyCurve
+from shuffledp.privacy.pure import PureCurve
 
-__all__ = ["CERTIFIED_DOWN_TO", "MOST_RELEASES", "ComposedLaw", "JointLaw", "compose", "compose_all", "followed_by"]
+__all__ = ["CERTIFIED_DOWN_TO", "MOST_RELEASES", "ComposedCurve", "JointCurve", "compose", "compose_all", "followed_by"]
 
 CERTIFIED_DOWN_TO = 1e-12
 """Composed deltas below this drown in the rounding of fast Fourier transforms; none smaller is claimed."""
@@ -47,27 +47,27 @@ _DOWN = 1 - 2e-15  # so that rounded parts of an epsilon do not come to more tha
 _PLAUSIBLE = 1.1  # added pairs are computed exactly where they may be the least bound
 
 
-def compose(law: PrivacyLaw, releases: int) -> PrivacyLaw:
-    """The privacy law of ``releases`` independent releases, each with the given law."""
+def compose(curve: PrivacyCurve, releases: int) -> PrivacyCurve:
+    """The privacy curve of ``releases`` independent releases, each with the given distribution."""
     _check_releases(releases)
-    return law if releases == 1 else _released([(law, releases)])
+    return curve if releases == 1 else _released([(curve, releases)])
 
 
-def compose_all(laws: Iterable[PrivacyLaw]) -> PrivacyLaw:
-    """The privacy law of one independent release of each of these laws, over the same people."""
-    return _released([(law, 1) for law in laws])
+def compose_all(curves: Iterable[PrivacyCurve]) -> PrivacyCurve:
+    """The privacy curve of one independent release of each of these distributions, over the same people."""
+    return _released([(curve, 1) for curve in curves])
 
 
-def followed_by(law: PrivacyLaw, more: PrivacyLaw) -> PrivacyLaw:
+def followed_by(curve: PrivacyCurve, more: PrivacyCurve) -> PrivacyCurve:
     """The same as ``compose_all`` of these two, where one of them may be that of many releases.
 
     What was convolved for the first is taken up where both are on one grid, so that one more release costs one more
     convolution. The bounds are the same but for the rounding that is allowed for.
     """
-    composed = compose_all([law, more])
-    if not (isinstance(law, JointLaw) and isinstance(composed, JointLaw)):
+    composed = compose_all([curve, more])
+    if not (isinstance(curve, JointCurve) and isinstance(composed, JointCurve)):
         return composed
-    return replace(composed, known=_continued(law.convolved, _parts_of(more)))
+    return replace(composed, known=_continued(curve.convolved, _parts_of(more)))
 
 
 def _continued(begun: _Convolved, parts: _Parts) -> _Convolved | None:
@@ -80,30 +80,30 @@ def _continued(begun: _Convolved, parts: _Parts) -> _Convolved | None:
     return _Convolved(finest, largest, _convolve(begun.distribution, added, begun.width))
 
 
-def _released(laws: Iterable[tuple[PrivacyLaw, int]]) -> PrivacyLaw:
-    """Each law so often; equal ones are taken together."""
-    counts: dict[PrivacyLaw, int] = {}
-    for law, releases in laws:
-        for part, times in _parts_of(law):
+def _released(curves: Iterable[tuple[PrivacyCurve, int]]) -> PrivacyCurve:
+    """Each distribution so often; equal ones are taken together."""
+    counts: dict[PrivacyCurve, int] = {}
+    for curve, releases in curves:
+        for part, times in _parts_of(curve):
             counts[part] = counts.get(part, 0) + releases * times
     _check_releases(sum(counts.values()))
-    if any(law.delta_at(LARGEST_EPSILON) > _HIDES_NOTHING for law in counts):
-        return PureLaw(math.inf)  # delta is 1 at every epsilon; there is no finite loss to convolve
+    if any(curve.delta_at(LARGEST_EPSILON) > _HIDES_NOTHING for curve in counts):
+        return PureCurve(math.inf)  # delta is 1 at every epsilon; there is no finite loss to convolve
     return _joined(tuple(counts.items()))
 
 
-def _joined(parts: _Parts) -> PrivacyLaw:
+def _joined(parts: _Parts) -> PrivacyCurve:
     if len(parts) > 1:
-        return JointLaw(parts)
-    law, releases = parts[0]
-    return law if releases == 1 else ComposedLaw(law, releases)
+        return JointCurve(parts)
+    curve, releases = parts[0]
+    return curve if releases == 1 else ComposedCurve(curve, releases)
 
 
-def _parts_of(law: PrivacyLaw) -> _Parts:
-    """The laws that are released, and how often."""
-    if isinstance(law, ComposedLaw):
-        return ((law.law, law.releases),)
-    return law.parts if isinstance(law, JointLaw) else ((law, 1),)
+def _parts_of(curve: PrivacyCurve) -> _Parts:
+    """The distributions that are released, and how often."""
+    if isinstance(curve, ComposedCurve):
+        return ((curve.curve, curve.releases),)
+    return curve.parts if isinstance(curve, JointCurve) else ((curve, 1),)
 
 
 def _check_releases(releases: int) -> None:
@@ -113,29 +113,29 @@ def _check_releases(releases: int) -> None:
         )
 
 
-_Parts = tuple[tuple["PrivacyLaw", int], ...]
+_Parts = tuple[tuple["PrivacyCurve", int], ...]
 
 
 @dataclass(frozen=True)
-class ComposedLaw:
-    """Several independent releases of one law, as privacy loss distributions of dp-accounting."""
+class ComposedCurve:
+    """Several independent releases of one distribution, as privacy loss distributions of dp-accounting."""
 
-    law: PrivacyLaw
+    curve: PrivacyCurve
     releases: int
 
     @cached_property
     def _distribution(self) -> Any:
-        losses = _losses_of(self.law)
+        losses = _losses_of(self.curve)
         return losses.on_grid(losses.width).self_compose(self.releases)
 
     @cached_property
     def _added(self) -> _AddedPairs:
-        return _AddedPairs(((self.law, self.releases),))
+        return _AddedPairs(((self.curve, self.releases),))
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta: the least of several, none below the resolution of its method."""
         _check_epsilon(epsilon)
-        if epsilon >= _added_epsilon([(self.law, self.releases)]):
+        if epsilon >= _added_epsilon([(self.curve, self.releases)]):
             return 0.0
         convolved = _delta_of(self._distribution, self.releases, epsilon)
         return _least_bound(convolved, self._added, epsilon)
@@ -151,8 +151,8 @@ def _least_bound(convolved: float, added: _AddedPairs, epsilon: float) -> float:
 class _AddedPairs:
     """Basic composition: (epsilon_i, delta_i) of all releases add up to (sum epsilon_i, sum delta_i).
 
-    Every division of epsilon is valid. It is divided in proportion to the epsilons that the laws have at one delta,
-    with some deltas tried.
+    Every division of epsilon is valid. It is divided in proportion to the epsilons that the distributions have at one
+    delta, with some deltas tried.
     """
 
     def __init__(self, parts: _Parts) -> None:
@@ -160,8 +160,8 @@ class _AddedPairs:
 
     @cached_property
     def _curves(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        """Per law, about its curve: increasing e^epsilon and deltas."""
-        return [_points_of(cast("Hashable", law)) for law, _ in self._parts]
+        """Per distribution, about its curve: increasing e^epsilon and deltas."""
+        return [_points_of(cast("Hashable", curve)) for curve, _ in self._parts]
 
     @cached_property
     def _divisions(self) -> list[list[float]]:
@@ -194,8 +194,8 @@ class _AddedPairs:
         epsilon = min(epsilon, LARGEST_EPSILON)
         division = min(self._divisions, key=lambda each: self._rough(each, epsilon))
         deltas = [
-            times * law.delta_at(part * epsilon * _DOWN)
-            for part, (law, times) in zip(division, self._parts, strict=True)
+            times * curve.delta_at(part * epsilon * _DOWN)
+            for part, (curve, times) in zip(division, self._parts, strict=True)
         ]
         return as_delta(math.fsum(deltas) * (1 + 1e-15 * len(deltas)))
 
@@ -205,7 +205,7 @@ class _Convolved:
     """Privacy losses of several releases on one grid."""
 
     finest: float
-    """The least width that a law asks for."""
+    """The least width that a distribution asks for."""
     largest: float
     """The largest loss of a single release."""
     distribution: Any
@@ -230,11 +230,11 @@ def _convolve(begun: Any | None, added: Iterable[tuple[_Pairs | _Curve, int]], w
 
 
 @dataclass(frozen=True)
-class JointLaw:
-    """Independent releases of different laws, all on one grid of privacy losses."""
+class JointCurve:
+    """Independent releases of different distributions, all on one grid of privacy losses."""
 
     parts: _Parts
-    """Each law, and how often it is released."""
+    """Each distribution, and how often it is released."""
     known: _Convolved | None = field(default=None, compare=False, repr=False)
     """Their losses, if they are convolved already."""
 
@@ -262,14 +262,14 @@ class JointLaw:
 
 
 def _convolved(parts: _Parts) -> _Convolved:
-    losses = [(_losses_of(law), times) for law, times in parts]
+    losses = [(_losses_of(curve), times) for curve, times in parts]
     finest, largest = min(each.width for each, _ in losses), max(each.largest for each, _ in losses)
     return _Convolved(finest, largest, _convolve(None, losses, _joint_width(finest, largest)))
 
 
-def _added_epsilon(parts: Iterable[tuple[PrivacyLaw, int]]) -> float:
-    """The epsilons of laws without any delta add up; infinite where a law has one."""
-    epsilons = [law.epsilon * times if isinstance(law, PureLaw) else math.inf for law, times in parts]
+def _added_epsilon(parts: Iterable[tuple[PrivacyCurve, int]]) -> float:
+    """The epsilons of distributions without any delta add up; infinite where a distribution has one."""
+    epsilons = [curve.epsilon * times if isinstance(curve, PureCurve) else math.inf for curve, times in parts]
     return math.fsum(epsilons) * (1 + 1e-15)
 
 
@@ -285,31 +285,31 @@ def _delta_of(distribution: Any, releases: int, epsilon: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def _curve_of(law: Hashable) -> _Curve:
+def _curve_of(curve: Hashable) -> _Curve:
     """Points of a curve take long to compute; they are kept."""
-    return _Curve(cast("PrivacyLaw", law))
+    return _Curve(cast("PrivacyCurve", curve))
 
 
 @lru_cache(maxsize=1024)
-def _points_of(law: Hashable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _points_of(curve: Hashable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """About the deltas of one release, at increasing e^epsilon from 1 on."""
-    return _losses_of(cast("PrivacyLaw", law)).points()
+    return _losses_of(cast("PrivacyCurve", curve)).points()
 
 
-def _losses_of(law: PrivacyLaw) -> _Pairs | _Curve:
-    if isinstance(law, PureLaw):  # randomized response is the worst of them
-        truth = 1 / (1 + math.exp(-law.epsilon))
-        lie = truth * math.exp(-law.epsilon)  # 1 - truth, also where that would round to 0
+def _losses_of(curve: PrivacyCurve) -> _Pairs | _Curve:
+    if isinstance(curve, PureCurve):  # randomized response is the worst of them
+        truth = 1 / (1 + math.exp(-curve.epsilon))
+        lie = truth * math.exp(-curve.epsilon)  # 1 - truth, also where that would round to 0
         return _Pairs(((DiscretePair.of([truth, lie], [lie, truth]),),))
-    if not isinstance(law, ReleaseLaw):
-        return _curve_of(cast("Hashable", law))
-    directions = law.directions(_CUT)
-    return _Pairs(directions, _curve_of(cast("Hashable", law)) if len(directions) > 1 else None)
+    if not isinstance(curve, ComposableCurve):
+        return _curve_of(cast("Hashable", curve))
+    directions = curve.directions(_CUT)
+    return _Pairs(directions, _curve_of(cast("Hashable", curve)) if len(directions) > 1 else None)
 
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """The privacy losses of one release of which the pairs of laws are known."""
+    """The privacy losses of one release of which the pairs of distributions are known."""
 
     directions: tuple[tuple[DiscretePair, ...], ...]
     alone: _Curve | None = None
@@ -413,7 +413,7 @@ def _worst_of(every: list[_Masses], reach: int, width: float, alone: _Curve | No
 class _Curve:
     """The privacy losses of one release of which only the curve of deltas is known."""
 
-    law: PrivacyLaw
+    curve: PrivacyCurve
 
     @cached_property
     def largest(self) -> float:
@@ -459,7 +459,7 @@ class _Curve:
         return np.exp(nodes * self.width), np.minimum.accumulate(deltas)  # what holds at a smaller epsilon holds here
 
     def _delta(self, epsilon: float) -> float:
-        return as_delta(self.law.delta_at(epsilon))
+        return as_delta(self.curve.delta_at(epsilon))
 
     def is_below(self, epsilons: NDArray[np.float64], deltas: NDArray[np.float64]) -> bool:
         """Whether the curve lies clearly below these increasing epsilons' deltas, by a few of them."""
@@ -487,7 +487,7 @@ class _Curve:
     def on_grid(self, width: float) -> Any:
         """A loss distribution on multiples of the width that dominates.
 
-        Any two outcomes' laws have a curve that is convex in e^epsilon, so the lower convex hull of upper
+        Any two outcomes' distributions have a curve that is convex in e^epsilon, so the lower convex hull of upper
         bounds on it is an upper bound still; its distribution is found by connecting the dots.
         """
         from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots
@@ -539,7 +539,7 @@ def _grid_width(pair: DiscretePair) -> float:
 
 
 def _on_grid(pair: DiscretePair, width: float) -> _Masses:
-    """Move each outcome to the two grid points around its loss, keeping its mass under both laws.
+    """Move each outcome to the two grid points around its loss, keeping its mass under both distributions.
 
     That spreads the likelihood ratio, so every divergence becomes an upper bound (Doroshenko et al.
     2022, "Connect the dots"), with an error of second order in the width.

@@ -26,14 +26,14 @@ from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.discrete_laplace import least_ratio
 from shuffledp.privacy.divergence import DiscretePair
 from shuffledp.privacy.guarantee import check_target
-from shuffledp.privacy.negative_binomial import NegativeBinomial, NegativeBinomialLaw
+from shuffledp.privacy.negative_binomial import NegativeBinomial, NegativeBinomialDistribution
 from shuffledp.randomness import Dyadic
 
 __all__ = [
-    "CorrelatedNoiseLaw",
+    "CorrelatedNoiseCurve",
     "Flooding",
     "NegativeBinomial",
-    "NegativeBinomialLaw",
+    "NegativeBinomialDistribution",
     "View",
     "flooding_of_theorem_13",
     "least_flooding",
@@ -56,7 +56,7 @@ _MOST_SHAPE = 1e7
 
 
 @dataclass(frozen=True)
-class CorrelatedNoiseLaw:
+class CorrelatedNoiseCurve:
     """How private the multiset of "+1" and "-1" is, by what replacing one user does to it.
 
     ``count``: a user with x = 1 sends one more "+1". ``signed``: every user sends one real message,
@@ -88,7 +88,7 @@ class CorrelatedNoiseLaw:
 
     @cached_property
     def flooding(self) -> NegativeBinomial:
-        """The law of the number of cancelling pairs."""
+        """The distribution of the number of cancelling pairs."""
         return NegativeBinomial(self.share * self.flood_shape, self.flood_ratio)
 
     def delta_at(self, epsilon: float) -> float:
@@ -97,7 +97,7 @@ class CorrelatedNoiseLaw:
         return delta if delta > 1e6 * _USUAL_CUT else self._delta(epsilon, _TINY_CUT)
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
-        """Per direction of the replacement, the independent pairs of laws that are seen."""
+        """Per direction of the replacement, the independent pairs of distributions that are seen."""
         pair = self._pair(cut)
         if self.view == "histogram":
             return ((pair, pair.reversed),)  # the other direction is its mirror image
@@ -110,40 +110,40 @@ class CorrelatedNoiseLaw:
         return pair.delta(epsilon) if self.view == "signed" else max(pair.delta(epsilon), pair.reversed.delta(epsilon))
 
     def _pair(self, cut: float) -> DiscretePair:
-        """The laws with and without the user's "+1", or with "+1" and with "-1" (``signed``)."""
+        """The distributions with and without the user's "+1", or with "+1" and with "-1" (``signed``)."""
         if self.share == 1:
             return _gathered_pair(self, cut)
         return _table_pair(self)
 
 
 @lru_cache(maxsize=4)  # each may take 130 megabytes
-def _gathered_pair(law: CorrelatedNoiseLaw, cut: float) -> DiscretePair:
+def _gathered_pair(curve: CorrelatedNoiseCurve, cut: float) -> DiscretePair:
     """Geometric noise: outcomes with the same smaller count, on the same side of the diagonal, as one.
 
     ``count``: for u > v the ratio is 1/a throughout; for u <= v it is a W(u - 1) / W(u).
     ``signed``: for u > v it is W(v) / (a^2 W(v - 1)), for u < v the inverse, and 1 on the diagonal.
     """
-    a = float(law.ratio)
-    _, masses, left_out = law.flooding.window(cut)
+    a = float(curve.ratio)
+    _, masses, left_out = curve.flooding.window(cut)
     more = math.ceil(math.log(cut / 1e3) / math.log(a * a)) + 1
     if len(masses) + more > _MOST_OUTCOMES:
         raise InfeasibleError(
-            f"Noise of ratios {law.ratio} and {law.flood_ratio} has more than {_MOST_OUTCOMES:,} outcomes that matter; "
-            "use a larger epsilon or delta.",
-            ratio=law.ratio,
+            f"Noise of ratios {curve.ratio} and {curve.flood_ratio} has more than {_MOST_OUTCOMES:,} outcomes "
+            "that matter; use a larger epsilon or delta.",
+            ratio=curve.ratio,
         )
     below = _with_geometric_tail(masses, a * a, more)
     left_out += float(below[-1]) * a * a  # W past the end, which falls by a^2 from there
     before = np.concatenate(([0.0], below[:-1]))  # W(m - 1)
-    rest = float(law.ratio.complement)
-    if law.view == "signed":
+    rest = float(curve.ratio.complement)
+    if curve.view == "signed":
         ours, theirs = rest * below, rest * a * a * before
         tie = a * rest / (1 + a)
         pair = DiscretePair(np.concatenate((ours, theirs, [tie])), np.concatenate((theirs, ours, [tie])), 2 * left_out)
     else:
         ours = np.concatenate((rest * a * before, [1 / (1 + a)]))
         pair = DiscretePair(ours, np.concatenate((rest * below, [a / (1 + a)])), left_out)
-    return pair.sorted_by_loss() if law.view == "histogram" else pair
+    return pair.sorted_by_loss() if curve.view == "histogram" else pair
 
 
 def _with_geometric_tail(masses: Floats, shrinkage: float, more: int) -> Floats:
@@ -157,16 +157,19 @@ def _with_geometric_tail(masses: Floats, shrinkage: float, more: int) -> Floats:
 
 
 @lru_cache(maxsize=4)
-def _table_pair(law: CorrelatedNoiseLaw) -> DiscretePair:
+def _table_pair(curve: CorrelatedNoiseCurve) -> DiscretePair:
     """Any share of the noise: all outcomes, by the distance of the two counts and the smaller of them."""
-    _, staying, cut = law.staying.window(_TABLE_CUT)
-    _, flooding, flood_cut = law.flooding.window(_TABLE_CUT)
+    _, staying, cut = curve.staying.window(_TABLE_CUT)
+    _, flooding, flood_cut = curve.flooding.window(_TABLE_CUT)
     widest = len(staying)
     if widest**2 * (len(flooding) + widest) > _MOST_TABLE_WORK:
-        if law.share > 1:  # the noise beyond one share is independent, and only hides more
-            return _gathered_pair(CorrelatedNoiseLaw(law.ratio, law.flood_shape, law.flood_ratio, law.view), _USUAL_CUT)
+        if curve.share > 1:  # the noise beyond one share is independent, and only hides more
+            return _gathered_pair(
+                CorrelatedNoiseCurve(curve.ratio, curve.flood_shape, curve.flood_ratio, curve.view), _USUAL_CUT
+            )
         raise ParameterError(
-            "The law of a part of so much noise is too wide to compute; use a larger epsilon.", share=law.share
+            "The distribution of a part of so much noise is too wide to compute; use a larger epsilon.",
+            share=curve.share,
         )
     padded = np.concatenate((staying, np.zeros(widest)))
     # products[t, g] = Pr[G = g] Pr[G = g + t]
@@ -176,7 +179,7 @@ def _table_pair(law: CorrelatedNoiseLaw) -> DiscretePair:
     table = np.zeros((widest + 2, len(shifted) + 2))  # distance t, smaller count m; row and column 0 of m are before it
     table[: widest + 1, 1:-1] = products @ shifted.T
     here, before = table[:, 1:], table[:, :-1]
-    if law.view == "signed":
+    if curve.view == "signed":
         ours, theirs = here[:-2].ravel(), before[2:].ravel()  # u - v = t + 1
         tie = before[1].ravel()
         p, q = np.concatenate((ours, theirs, tie)), np.concatenate((theirs, ours, tie))
@@ -184,14 +187,14 @@ def _table_pair(law: CorrelatedNoiseLaw) -> DiscretePair:
         p = np.concatenate((here[:-1].ravel(), before[1:].ravel()))  # u > v, then u <= v
         q = np.concatenate((here[1:].ravel(), here[:-1].ravel()))
     pair = DiscretePair(p, q, 2 * cut + flood_cut)
-    return pair.sorted_by_loss() if law.view == "histogram" else pair
+    return pair.sorted_by_loss() if curve.view == "histogram" else pair
 
 
 @lru_cache(maxsize=512)
 def least_flooding(epsilon: float, delta: float, split: float, view: View) -> Flooding:
     """The flooding of least mean for an overall (epsilon, delta), split * epsilon of it for the noise that stays.
 
-    The law at just these parameters meets the target. Delta falls with the shape (a larger shape
+    The distribution at just these parameters meets the target. Delta falls with the shape (a larger shape
     adds independent noise); the ratio of the flooding is searched to within 2 % of the least mean.
     """
     _check_split(epsilon, delta, split, view)
@@ -211,7 +214,7 @@ def least_flooding(epsilon: float, delta: float, split: float, view: View) -> Fl
     found = _least_shape(epsilon, delta, ratio, flood_ratio, view, guess=guess, precision=1e-5)
     for margin in (0.0, 1e-5, 1e-4, 1e-2):
         shape = Fraction(math.ceil(found * (1 + margin) * _SHAPE_STEPS), _SHAPE_STEPS)
-        if CorrelatedNoiseLaw(ratio, shape, flood_ratio, view).delta_at(epsilon) <= delta:
+        if CorrelatedNoiseCurve(ratio, shape, flood_ratio, view).delta_at(epsilon) <= delta:
             return ratio, shape, flood_ratio
     raise InfeasibleError(f"No flooding was found for epsilon = {epsilon:g} and delta = {delta:g}.", epsilon=epsilon)
 
@@ -265,8 +268,8 @@ def _least_shape(
     """The shape at which delta meets the target, by the secant method on the logarithms kept in a bracket."""
 
     def excess(shape: float) -> float:
-        law = CorrelatedNoiseLaw(ratio, Fraction(shape), flood_ratio, view)
-        return math.log(max(law._delta(epsilon, 1e-6 * delta), 1e-300) / delta)
+        curve = CorrelatedNoiseCurve(ratio, Fraction(shape), flood_ratio, view)
+        return math.log(max(curve._delta(epsilon, 1e-6 * delta), 1e-300) / delta)
 
     # when no pair is added at all, the last "+1" is seen: (1 - p)^shape <= delta or nearly so
     floor = 0.9 * math.log(delta) / math.log(float(flood_ratio.complement))

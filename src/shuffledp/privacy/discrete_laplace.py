@@ -1,4 +1,4 @@
-"""Discrete Laplace noise on whole numbers: its law, exactly how private it is, and the least that is enough."""
+"""Discrete Laplace noise on whole numbers: its pmf, exactly how private it is, and the least that is enough."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shuffledp.privacy.binomial import LEAST_PROBABILITY_BITS
 from shuffledp.privacy.divergence import DiscretePair, as_delta
 from shuffledp.randomness import Dyadic
 
-__all__ = ["DiscreteLaplace", "DiscreteLaplaceLaw", "check_ratio", "decay_of", "least_ratio"]
+__all__ = ["DiscreteLaplace", "DiscreteLaplaceCurve", "check_ratio", "decay_of", "least_ratio"]
 
 MOST_SENSITIVITY = 10**9
 _MOST_OUTCOMES = 1 << 22
@@ -23,7 +23,7 @@ _ROUNDING = 1e-14  # of the few operations of a closed form
 
 @dataclass(frozen=True)
 class DiscreteLaplace:
-    """The law Pr[X = x] = (1 - ratio) / (1 + ratio) * ratio^|x| on all whole numbers."""
+    """The distribution Pr[X = x] = (1 - ratio) / (1 + ratio) * ratio^|x| on all whole numbers."""
 
     ratio: Dyadic
 
@@ -67,8 +67,8 @@ class DiscreteLaplace:
 
 
 @dataclass(frozen=True)
-class DiscreteLaplaceLaw:
-    """Whole numbers released with discrete Laplace noise: the privacy law of a count, a sum or a histogram.
+class DiscreteLaplaceCurve:
+    """Whole numbers released with discrete Laplace noise: the privacy curve of a count, a sum or a histogram.
 
     Replacing one user moves one number by up to ``sensitivity`` (``coordinates`` = 1), or two numbers
     by up to that much in opposite directions (``coordinates`` = 2). The noise is log-concave, so
@@ -138,7 +138,7 @@ def least_ratio(epsilon: float, sensitivity: int = 1, coordinates: int = 1) -> D
     decay = epsilon / (sensitivity * coordinates)
     ratio = Dyadic.at_least(max(math.exp(-decay), 2.0**-64))
     while ratio.numerator < 1 << ratio.bits:
-        if DiscreteLaplaceLaw(ratio, sensitivity, coordinates).pure_epsilon <= epsilon:
+        if DiscreteLaplaceCurve(ratio, sensitivity, coordinates).pure_epsilon <= epsilon:
             return ratio
         ratio = Dyadic.at_least(math.nextafter(float(ratio), 2.0))
     raise InfeasibleError(

@@ -1,4 +1,4 @@
-"""Hockey-stick divergence of discrete distributions: how far apart two laws are at each epsilon."""
+"""Hockey-stick divergence of discrete distributions: how far apart two distributions are at each epsilon."""
 
 from __future__ import annotations
 
@@ -88,10 +88,10 @@ def hockey_stick(p: ArrayLike, q: ArrayLike, epsilon: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class DiscretePair:
-    """Two laws on the same finitely many outcomes: the masses ``p`` and ``q`` of each outcome.
+    """Two distributions on the same finitely many outcomes: the masses ``p`` and ``q`` of each outcome.
 
-    ``cut`` bounds the mass of either law on outcomes that were left out; it is added to every divergence. Mass of the
-    first law that is missing beyond it is added to it.
+    ``cut`` bounds the mass of either distribution on outcomes that were left out; it is added to every divergence. Mass
+    of the first distribution that is missing beyond it is added to it.
     """
 
     p: Floats
@@ -143,7 +143,7 @@ class DiscretePair:
 
     @property
     def reversed(self) -> DiscretePair:
-        """The pair with the two laws exchanged."""
+        """The pair with the two distributions exchanged."""
         return DiscretePair(self.q, self.p, self.cut)
 
     def delta(self, epsilon: float) -> float:
@@ -169,7 +169,7 @@ class DiscretePair:
         lost = _growth_below(epsilon) * pair.p * upper_q[start]
         rounding = len(pair.p) * float(np.finfo(np.longdouble).eps) * float((gained + lost).sum())
         rounding += float((error * gained).sum())  # what counts though its ratio lies below by the error
-        missing = _missing(float(pair.q.sum()), pair.cut)  # both laws are the first one of a coordinate
+        missing = _missing(float(pair.q.sum()), pair.cut)  # both distributions are the first one of a coordinate
         return _rounded_up(float(positive_part(gained - lost).sum()), 2 * pair.cut + missing + rounding)
 
 

@@ -66,20 +66,20 @@ class FakeRows:
         return ((pair, pair.reversed),)
 
 
-def _row_pair(law: FakeRows, cut: float) -> DiscretePair:
+def _row_pair(curve: FakeRows, cut: float) -> DiscretePair:
     """The count of one category with the target's bit set, and without.
 
     W + 1 and W are a pair of ``shift_pair``; here both are mixed. Each divergence of the mixtures is a
     sum of convex, homogeneous functions of the two masses, so a pair from above stays one.
     """
-    shifted = shift_pair(Binomial(law.rows, law.flip), cut=cut)
-    flip, kept = float(law.flip), float(law.flip.complement)
+    shifted = shift_pair(Binomial(curve.rows, curve.flip), cut=cut)
+    flip, kept = float(curve.flip), float(curve.flip.complement)
     return DiscretePair(kept * shifted.p + flip * shifted.q, flip * shifted.p + kept * shifted.q, shifted.cut)
 
 
 @lru_cache(maxsize=4)
-def _sorted_pair(law: FakeRows, cut: float) -> DiscretePair:
-    return _row_pair(law, cut).sorted_by_loss()
+def _sorted_pair(curve: FakeRows, cut: float) -> DiscretePair:
+    return _row_pair(curve, cut).sorted_by_loss()
 
 
 def least_row_flip(rows: int, epsilon: float, delta: float) -> Dyadic:

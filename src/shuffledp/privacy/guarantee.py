@@ -12,9 +12,9 @@ from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair, as_delta
 
 __all__ = [
+    "ComposableCurve",
     "Guarantee",
-    "PrivacyLaw",
-    "ReleaseLaw",
+    "PrivacyCurve",
     "check_claim",
     "check_target",
     "least_delta",
@@ -32,7 +32,7 @@ WEAK_EPSILON = 10.0
 """Above this a guarantee says so little about one person that it carries a warning."""
 
 
-class PrivacyLaw(Protocol):
+class PrivacyCurve(Protocol):
     """How much can be seen of one user, at every epsilon."""
 
     def delta_at(self, epsilon: float) -> float:
@@ -40,11 +40,11 @@ class PrivacyLaw(Protocol):
 
 
 @runtime_checkable
-class ReleaseLaw(PrivacyLaw, Protocol):
+class ComposableCurve(PrivacyCurve, Protocol):
     """The same of one release, by the distributions that a replaced user makes more or less likely."""
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
-        """Per direction of the replacement, the independent pairs of laws whose product is seen."""
+        """Per direction of the replacement, the independent pairs of distributions whose product is seen."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Guarantee:
     """How many reports the round needs; fewer are not released."""
     honest_users: int
     """How many of them must follow the protocol."""
-    law: PrivacyLaw
+    curve: PrivacyCurve
     theorem: str
     """What proves it."""
     local_epsilon: float = math.inf
@@ -80,16 +80,16 @@ class Guarantee:
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta that holds with this epsilon."""
-        return as_delta(self.law.delta_at(epsilon))
+        return as_delta(self.curve.delta_at(epsilon))
 
     def epsilon_at(self, delta: float) -> float:
         """Upper bound on the least epsilon that holds with this delta; infinite if none does."""
-        return least_epsilon(self.law, delta)
+        return least_epsilon(self.curve, delta)
 
     @property
     def least_delta(self) -> float:
         """Upper bound on the least delta at which any epsilon holds, if a large one."""
-        return least_delta(self.law)
+        return least_delta(self.curve)
 
     def after(self, releases: int, *, delta: float | None = None) -> Guarantee:
         """The guarantee of this many independent releases over the same people, at the same delta or another.
@@ -107,8 +107,8 @@ class Guarantee:
                 f"Several releases are accounted for down to delta = {CERTIFIED_DOWN_TO:g}, not {delta:g}.",
                 delta=delta,
             )
-        law = compose(self.law, releases)
-        epsilon = least_epsilon(law, delta)
+        curve = compose(self.curve, releases)
+        epsilon = least_epsilon(curve, delta)
         if self.delta == 0 and releases * self.epsilon <= epsilon:
             return replace(self._after_pure(releases), delta=delta)
         return Guarantee(
@@ -116,7 +116,7 @@ class Guarantee:
             delta=delta,
             users=self.users,
             honest_users=self.honest_users,
-            law=law,
+            curve=curve,
             theorem=f"{self.theorem}; {releases} releases composed by their privacy loss distribution",
             local_epsilon=releases * self.local_epsilon,
             trust=self.trust,
@@ -126,11 +126,11 @@ class Guarantee:
 
     def _after_pure(self, releases: int) -> Guarantee:
         """Without any delta the epsilons do add, and no less can be claimed."""
-        from shuffledp.privacy.pure import PureLaw
+        from shuffledp.privacy.pure import PureCurve
 
         if releases < 1:
             raise ParameterError(f"The number of releases must be at least 1, not {releases}.", releases=releases)
-        if not as_delta(self.law.delta_at(self.epsilon)) == 0:
+        if not as_delta(self.curve.delta_at(self.epsilon)) == 0:
             raise ParameterError(
                 f"No epsilon is proved with delta = 0: this guarantee holds at delta = {self.delta:g}. Give a delta "
                 "above 0.",
@@ -141,7 +141,7 @@ class Guarantee:
             self,
             epsilon=total,
             delta=0.0,
-            law=PureLaw(total) if releases > 1 else self.law,
+            curve=PureCurve(total) if releases > 1 else self.curve,
             theorem=f"{self.theorem}; {releases} releases added up" if releases > 1 else self.theorem,
             local_epsilon=releases * self.local_epsilon,
             releases=releases * self.releases,
@@ -246,13 +246,13 @@ def check_claim(epsilon: float, delta: float) -> None:
         )
 
 
-def least_epsilon(law: PrivacyLaw, delta: float) -> float:
-    """The least epsilon with law.delta_at(epsilon) <= delta, to nine digits from above."""
+def least_epsilon(curve: PrivacyCurve, delta: float) -> float:
+    """The least epsilon with distribution.delta_at(epsilon) <= delta, to nine digits from above."""
     if not 0 < delta < 1:
         raise ParameterError(f"delta must lie strictly between 0 and 1, not {delta}.", delta=delta)
-    if as_delta(law.delta_at(0.0)) <= delta:
+    if as_delta(curve.delta_at(0.0)) <= delta:
         return 0.0
-    excess = partial(_excess, law, delta)
+    excess = partial(_excess, curve, delta)
     low, high = 1.0, 1.0  # to be: not enough, and enough
     above = below = excess(1.0)
     while below > 0:
@@ -268,9 +268,9 @@ def least_epsilon(law: PrivacyLaw, delta: float) -> float:
     return _crossing(excess, (low, above), (high, below))
 
 
-def _excess(law: PrivacyLaw, delta: float, epsilon: float) -> float:
-    """ln(delta of the law / delta): above 0 if and only if that of the law is larger."""
-    achieved = as_delta(law.delta_at(epsilon))
+def _excess(curve: PrivacyCurve, delta: float, epsilon: float) -> float:
+    """ln(delta of the distribution / delta): above 0 if and only if that of the distribution is larger."""
+    achieved = as_delta(curve.delta_at(epsilon))
     difference = math.log(achieved) - math.log(delta) if achieved > 0 else -math.inf
     return max(difference, 1e-300) if achieved > delta else min(difference, 0.0)  # rounding must not decide
 
@@ -305,9 +305,9 @@ def _crossing(excess: Callable[[float], float], low: tuple[float, float], high: 
     return most
 
 
-def least_delta(law: PrivacyLaw) -> float:
+def least_delta(curve: PrivacyCurve) -> float:
     """Upper bound on the least delta for which ``least_epsilon`` is finite."""
-    return as_delta(law.delta_at(LARGEST_EPSILON))
+    return as_delta(curve.delta_at(LARGEST_EPSILON))
 
 
 def where_an_epsilon_holds(delta: float) -> str:

@@ -1,11 +1,11 @@
-"""The least rate of noise that meets a target: one search for all laws with one parameter."""
+"""The least rate of noise that meets a target: one search for all distributions with one parameter."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 
-from shuffledp.privacy.guarantee import PrivacyLaw
+from shuffledp.privacy.guarantee import PrivacyCurve
 from shuffledp.randomness import Dyadic
 
 __all__ = ["crossing", "excess_over", "least_rate"]
@@ -18,15 +18,15 @@ _LEAST_LOG_RATE = -43.0
 
 
 def least_rate(
-    law_of: Callable[[Dyadic], PrivacyLaw], epsilon: float, delta: float, *, guess: float, highest: float
+    curve_of: Callable[[Dyadic], PrivacyCurve], epsilon: float, delta: float, *, guess: float, highest: float
 ) -> Dyadic | None:
-    """The least rate up to ``highest`` whose law meets the target, to about five digits; None if none does.
+    """The least rate up to ``highest`` whose distribution meets the target, to about five digits; None if none does.
 
-    The law is checked at just the probability that is returned.
+    The distribution is checked at just the probability that is returned.
     """
 
     def excess(log_rate: float) -> float:
-        return excess_over(law_of(Dyadic.at_least(math.exp(log_rate))).delta_at(epsilon), delta)
+        return excess_over(curve_of(Dyadic.at_least(math.exp(log_rate))).delta_at(epsilon), delta)
 
     found = crossing(excess, math.log(guess), math.log(highest))
     return None if found is None else Dyadic.at_least(math.exp(found))

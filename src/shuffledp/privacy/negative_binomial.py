@@ -1,4 +1,4 @@
-"""The negative binomial law: sums of geometric numbers, of which every user can add a share."""
+"""The negative binomial distribution: sums of geometric numbers, of which every user can add a share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shuffledp.privacy.discrete_laplace import check_ratio
 from shuffledp.privacy.divergence import DiscretePair, as_delta, check_masses
 from shuffledp.randomness import Dyadic
 
-__all__ = ["NegativeBinomial", "NegativeBinomialDifference", "NegativeBinomialLaw"]
+__all__ = ["NegativeBinomial", "NegativeBinomialDifference", "NegativeBinomialDistribution"]
 
 Floats = NDArray[np.float64]
 
@@ -59,7 +59,7 @@ class NegativeBinomial:
         return self.mean / float(self.ratio.complement)
 
     def window(self, cut: float) -> tuple[int, Floats, float]:
-        """Where the law is at home: the first k, the masses from there on, and a bound (<= cut) on the mass elsewhere.
+        """The first k, the masses from there on, and an upper bound (at most ``cut``) on the mass elsewhere.
 
         Logarithms of the quotients Pr[k + 1] / Pr[k] are summed up in extended precision from k = 0.
         """
@@ -106,13 +106,13 @@ class NegativeBinomial:
 
 @dataclass(frozen=True)
 class NegativeBinomialDifference:
-    """The law of G1 - G2, two independent numbers of the same negative binomial law."""
+    """The distribution of G1 - G2, two independent numbers of the same negative binomial distribution."""
 
     each: NegativeBinomial
 
     @property
     def mean(self) -> float:
-        """The law is symmetric."""
+        """The distribution is symmetric."""
         return 0.0
 
     @property
@@ -142,7 +142,7 @@ class NegativeBinomialDifference:
 
 
 @dataclass(frozen=True)
-class NegativeBinomialLaw:
+class NegativeBinomialDistribution:
     """A count or sum with negative binomial noise on it (Ghazi et al. 2020), moved by up to ``sensitivity``."""
 
     noise: NegativeBinomial
@@ -152,13 +152,13 @@ class NegativeBinomialLaw:
         """The least delta at which the release is (epsilon, delta)-private, from above."""
         moves = [self.sensitivity] if self.noise.shape >= 1 else range(1, self.sensitivity + 1)
         worst = 0.0
-        for move in moves:  # with shape >= 1 the law is log-concave, and the largest move the worst
+        for move in moves:  # with shape >= 1 the distribution is log-concave, and the largest move the worst
             pair = self.pair(move, _USUAL_CUT)
             worst = max(worst, pair.delta(epsilon), pair.reversed.delta(epsilon))
         return worst
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
-        """Per direction of the replacement, the pair of laws that is seen, for the largest move."""
+        """Per direction of the replacement, the pair of distributions that is seen, for the largest move."""
         pair = self.pair(self.sensitivity, cut)
         return (pair,), (pair.reversed,)
 

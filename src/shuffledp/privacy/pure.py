@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import as_delta
 
-__all__ = ["PureLaw", "log_ratio_above"]
+__all__ = ["PureCurve", "log_ratio_above"]
 
 _RATIO_BITS = 80
 
 
 @dataclass(frozen=True)
-class PureLaw:
+class PureCurve:
     """Any two outcomes' probabilities differ by at most e^epsilon, whatever one user answered."""
 
     epsilon: float

@@ -1,7 +1,7 @@
 """A binary sum without delta: how private bits hidden among messages of one noisy user in many are.
 
 Each user sends ``size`` bits, size odd: (size - 1)/2 + x ones or, with probability ``mix``, a number of ones drawn
-from a law that falls off on both sides of size/2 (Ghazi, Golowich, Kumar, Manurangsi, Pagh and
+from a distribution that falls off on both sides of size/2 (Ghazi, Golowich, Kumar, Manurangsi, Pagh and
 Velingker 2020). What is seen is the number T of all ones. Every T is possible under either value of the
 target, and the largest ratio of its two probabilities is the epsilon: there is no delta.
 """
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.privacy.pure import PureLaw, log_ratio_above
+from shuffledp.privacy.pure import PureCurve, log_ratio_above
 from shuffledp.randomness import Dyadic
 
 __all__ = ["MOST_USERS", "PureSum", "falling_weights", "least_error_sum"]
@@ -119,18 +119,18 @@ class PureSum:
         return self.users * (mix * spread + mix * (1 - mix) / 4) / (1 - mix) ** 2
 
     def delta_at(self, epsilon: float) -> float:
-        """Upper bound on the least delta: that of the least private law of this pure epsilon."""
+        """Upper bound on the least delta: that of the least private distribution of this pure epsilon."""
         if not epsilon >= 0:
             raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
-        return PureLaw(self.certified_epsilon).delta_at(epsilon)
+        return PureCurve(self.certified_epsilon).delta_at(epsilon)
 
 
 @lru_cache(maxsize=64)
-def _certified(law: PureSum) -> float:
-    others = law.users - 1
+def _certified(curve: PureSum) -> float:
+    others = curve.users - 1
     half = others // 2  # K beyond are mirror images; the cells may reach past the middle
     edges = np.unique(np.arange(_CELLS + 1) * (half + 1) // _CELLS).tolist()
-    worst_first = [(-_cell_epsilon(law, start, others - end + 1), start, end) for start, end in pairwise(edges)]
+    worst_first = [(-_cell_epsilon(curve, start, others - end + 1), start, end) for start, end in pairwise(edges)]
     heapq.heapify(worst_first)
     for _ in range(_REFINEMENTS):
         _, start, end = worst_first[0]
@@ -138,27 +138,27 @@ def _certified(law: PureSum) -> float:
             break  # no bound but the epsilon at one K
         heapq.heappop(worst_first)
         for a, b in pairwise(np.unique(start + np.arange(_PARTS + 1) * (end - start) // _PARTS).tolist()):
-            heapq.heappush(worst_first, (-_cell_epsilon(law, a, others - b + 1), a, b))
+            heapq.heappush(worst_first, (-_cell_epsilon(curve, a, others - b + 1), a, b))
     return -worst_first[0][0] * (1 + _SAFE) + _SAFE
 
 
-def _cell_epsilon(law: PureSum, ones: int, zeros: int) -> float:
+def _cell_epsilon(curve: PureSum, ones: int, zeros: int) -> float:
     """The largest |ln| of the ratio over all T, with so many others known to hold each value."""
-    alone = _power(law.weights, law.mix, 1)
-    noise = np.convolve(_power(law.weights, law.mix, zeros), _power(law.weights, law.mix, ones)[::-1])
+    alone = _power(curve.weights, curve.mix, 1)
+    noise = np.convolve(_power(curve.weights, curve.mix, zeros), _power(curve.weights, curve.mix, ones)[::-1])
     without, with_one = np.convolve(noise, alone), np.convolve(noise, alone[::-1])
     return float(np.abs(np.log(with_one) - np.log(without)).max())
 
 
 @lru_cache(maxsize=256)
 def _power(weights: tuple[int, ...], mix: Dyadic, users: int) -> Extended:
-    """The law of the ones of so many users who hold 0: sums of products of positive numbers only."""
+    """The distribution of the ones of so many users who hold 0: sums of products of positive numbers only."""
     if users == 0:
         return np.ones(1, dtype=np.longdouble)
     if users == 1:
-        law = np.array(weights, dtype=np.longdouble) / np.longdouble(2) ** _BITS * np.longdouble(float(mix))
-        law[len(weights) // 2 - 1] += np.longdouble(float(mix.complement))
-        return law
+        curve = np.array(weights, dtype=np.longdouble) / np.longdouble(2) ** _BITS * np.longdouble(float(mix))
+        curve[len(weights) // 2 - 1] += np.longdouble(float(mix.complement))
+        return curve
     half = users // 2
     return np.convolve(_power(weights, mix, half), _power(weights, mix, users - half))
 
@@ -167,7 +167,7 @@ def least_error_sum(users: int, epsilon: float) -> PureSum:
     """Parameters of about the least error whose certified epsilon is at most the given one.
 
     How often noise must be drawn, and how it falls off, is sought with fewer users at K = 0, where
-    epsilon is about the same; then the law of all users is certified, with more noise until it holds.
+    epsilon is about the same; then the distribution of all users is certified, with more noise until it holds.
     """
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise ParameterError(f"epsilon must be a positive number, not {epsilon}.", epsilon=epsilon)
@@ -203,10 +203,10 @@ def _least_error_sum(users: int, epsilon: float) -> PureSum:
             mix = noisy * factor / users
             if mix >= _MOST_MIX:
                 break
-            law = PureSum(users, falling_weights(_messages(users, decay), decay), Dyadic.at_least(mix))
+            curve = PureSum(users, falling_weights(_messages(users, decay), decay), Dyadic.at_least(mix))
             # K = 0 alone is quick, and mostly the worst
-            if _cell_epsilon(law, 0, users - 1) <= epsilon and law.certified_epsilon <= epsilon:
-                return law
+            if _cell_epsilon(curve, 0, users - 1) <= epsilon and curve.certified_epsilon <= epsilon:
+                return curve
     raise InfeasibleError(
         f"{users:,} users are too few for pure privacy at epsilon = {epsilon:g}: they would have to draw noise more "
         "often than every other time. Ask more users or allow a larger epsilon.",
@@ -216,7 +216,7 @@ def _least_error_sum(users: int, epsilon: float) -> PureSum:
 
 
 def _spread(found: tuple[float, float]) -> float:
-    """About the variance: the number of noisy users times that of a two-sided geometric law."""
+    """About the variance: the number of noisy users times that of a two-sided geometric distribution."""
     noisy, decay = found
     ratio = math.exp(-decay)
     return noisy * (2 * ratio / (1 - ratio) ** 2 + 0.25)

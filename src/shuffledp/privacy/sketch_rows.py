@@ -17,7 +17,7 @@ from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialHistogram, shift_pair
 from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, MOST_RELEASES
 from shuffledp.privacy.divergence import DiscretePair
-from shuffledp.privacy.guarantee import PrivacyLaw, check_target
+from shuffledp.privacy.guarantee import PrivacyCurve, check_target
 from shuffledp.privacy.least_rate import least_rate
 from shuffledp.privacy.twin_powers import TwinPower
 from shuffledp.randomness import Dyadic
@@ -42,8 +42,8 @@ class SketchRows:
             )
 
     @cached_property
-    def _composed(self) -> PrivacyLaw:
-        # noise that is present or absent is the same law, mirrored
+    def _composed(self) -> PrivacyCurve:
+        # noise that is present or absent is the same distribution, mirrored
         noise = Binomial(self.users, self.gamma)
         return BinomialHistogram(noise) if self.rows == 1 else TwinPower(shift_pair(noise, cut=_CUT), self.rows)
 

@@ -30,23 +30,28 @@ LARGEST_EPSILON_OF_COROLLARY_24 = 1.2042
 
 
 def smoothness_delta(masses: ArrayLike, epsilon: float, k: int = 1) -> float:
-    """The least delta for which a law on consecutive integers is (epsilon, delta, k)-smooth.
+    """The least delta for which a distribution on consecutive integers is (epsilon, delta, k)-smooth.
 
     Definition 21, read as it is meant: over all shifts k' with 1 <= |k'| <= k, the largest
     Pr[D(Y) / D(Y + k') >= e^(|k'| epsilon)]. A shift of 0, which the paper's text admits, would make
     nothing smooth. A zero in the denominator counts as an infinite ratio.
     """
-    law = np.asarray(masses, dtype=np.float64)
-    if law.ndim != 1 or len(law) == 0 or (law < 0).any() or not math.isclose(float(law.sum()), 1.0, abs_tol=1e-9):
-        raise ParameterError("The masses of a law must be at least 0 and sum to 1.")
+    curve = np.asarray(masses, dtype=np.float64)
+    if (
+        curve.ndim != 1
+        or len(curve) == 0
+        or (curve < 0).any()
+        or not math.isclose(float(curve.sum()), 1.0, abs_tol=1e-9)
+    ):
+        raise ParameterError("The masses of a distribution must be at least 0 and sum to 1.")
     if k < 1 or not epsilon >= 0:
         raise ParameterError(f"Smoothness needs k >= 1 and epsilon >= 0, not k={k}, epsilon={epsilon}.")
-    padded = np.concatenate((np.zeros(k), law, np.zeros(k)))
+    padded = np.concatenate((np.zeros(k), curve, np.zeros(k)))
     worst = 0.0
     for shift in (s for s in range(-k, k + 1) if s != 0):
-        shifted = padded[k + shift : k + shift + len(law)]
-        rare = (law > 0) & (law >= math.exp(min(abs(shift) * epsilon, LARGEST_EPSILON)) * shifted)
-        worst = max(worst, math.fsum(law[rare]))
+        shifted = padded[k + shift : k + shift + len(curve)]
+        rare = (curve > 0) & (curve >= math.exp(min(abs(shift) * epsilon, LARGEST_EPSILON)) * shifted)
+        worst = max(worst, math.fsum(curve[rare]))
     return worst
 
 

@@ -2,8 +2,8 @@
 
 Balle, Bell, Gascon and Nissim (2020), after Ishai, Kushilevitz, Ostrovsky and Sahai (2006). Values are whole numbers
 0 .. k, each user adds its part of discrete Laplace noise and sends m shares modulo g, all but one of
-them uniform. The mixed shares show hardly more than the noisy sum: for any two inputs of the same sum their laws
-differ by at most tau in total variation, with tau = sqrt(g (e/n)^(m - 2)) for n >= 19 users and
+them uniform. The mixed shares show hardly more than the noisy sum: for any two inputs of the same sum their
+distributions differ by at most tau in total variation, with tau = sqrt(g (e/n)^(m - 2)) for n >= 19 users and
 m >= 4 shares (worst case over inputs: one share more than on average).
 """
 
@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
-from shuffledp.privacy.discrete_laplace import DiscreteLaplaceLaw, decay_of, least_ratio
+from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, decay_of, least_ratio
 from shuffledp.privacy.divergence import DiscretePair, as_delta
 from shuffledp.privacy.guarantee import check_target
 from shuffledp.randomness import Dyadic
@@ -23,7 +23,7 @@ from shuffledp.randomness import Dyadic
 __all__ = [
     "FEWEST_MESSAGES",
     "FEWEST_USERS",
-    "SplitAndMixLaw",
+    "SplitAndMixCurve",
     "least_messages",
     "least_modulus",
     "mixing_distance",
@@ -40,17 +40,17 @@ _TINIEST = 1e-300  # a distance that is no float is not 0
 
 
 @dataclass(frozen=True)
-class SplitAndMixLaw:
+class SplitAndMixCurve:
     """How private the mixed shares are: as the noisy sum, but for the distance of mixing.
 
-    Let P and Q be the laws of the noisy sum before and after replacing a user. Given the sum s, what
-    is seen has laws A_s and B_s at most tau apart, being mixtures over inputs of that sum. For any event E and
+    Let P and Q be the distributions of the noisy sum before and after replacing a user. Given the sum s, what
+    is seen has distributions A_s and B_s at most tau apart, being mixtures over inputs of that sum. For any event E and
     epsilon >= 0, summed over s, P(s) A_s(E) - e^epsilon Q(s) B_s(E)
     <= P(s) (A_s(E) - B_s(E)) + (P(s) - e^epsilon Q(s)) B_s(E) <= tau + delta of the sum.
     So tau is added once; (1 + e^epsilon) tau is not needed.
     """
 
-    ideal: DiscreteLaplaceLaw
+    ideal: DiscreteLaplaceCurve
     messages: int
     modulus: int
     honest_users: int
@@ -121,7 +121,7 @@ def split_and_mix_noise(
     levels: int,
     honest_users: int | None = None,
     modulus: int | None = None,
-) -> SplitAndMixLaw:
+) -> SplitAndMixCurve:
     """The least noise and the fewest shares for values 0 .. levels at (epsilon, delta).
 
     The noise alone is epsilon-private, so that all of delta is left for mixing. Each user adds
@@ -141,10 +141,10 @@ def split_and_mix_noise(
             f"The modulus {modulus:,} must exceed the largest sum, {users * levels:,}.", modulus=modulus
         )
     messages = _fewest_messages(honest, modulus, delta / _UP**2)
-    law = SplitAndMixLaw(DiscreteLaplaceLaw(ratio, levels), messages, modulus, honest)
-    if law.delta_at(epsilon) > delta:
+    curve = SplitAndMixCurve(DiscreteLaplaceCurve(ratio, levels), messages, modulus, honest)
+    if curve.delta_at(epsilon) > delta:
         raise InfeasibleError(f"No shares were found for delta = {delta:g}.", delta=delta, messages=messages)
-    return law
+    return curve
 
 
 def _fewest_messages(honest_users: int, modulus: int, distance: float) -> int:

@@ -2,8 +2,8 @@
 
 Two mechanisms that trust whoever withholds. ``SampleAndThreshold``: whoever counts keeps each value with a fixed
 probability, and a category is shown if its sampled count reaches the threshold (Bharadwaj and Cormode 2022; if users
-sampled themselves, dishonest ones could send without a coin). ``StabilityLaw``: every non-empty category gets discrete
-Laplace noise and is shown if the noisy count reaches the threshold (Bun, Nissim and Stemmer 2016).
+sampled themselves, dishonest ones could send without a coin). ``StabilityCurve``: every non-empty category gets
+discrete Laplace noise and is shown if the noisy count reaches the threshold (Bun, Nissim and Stemmer 2016).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from shuffledp.randomness import Dyadic
 __all__ = [
     "MOST_THRESHOLD",
     "SampleAndThreshold",
-    "StabilityLaw",
+    "StabilityCurve",
     "best_sampling",
     "least_threshold",
     "least_threshold_for",
@@ -110,7 +110,7 @@ class SampleAndThreshold:
 
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
-def _first_bin(law: SampleAndThreshold, epsilons: Floats) -> Floats:
+def _first_bin(curve: SampleAndThreshold, epsilons: Floats) -> Floats:
     """sup over k of the divergence of k + 1 holders from k, at each epsilon (which may be negative).
 
     The ratio (k + 1)(1 - p)/(k + 1 - v) rises with the count v, so the divergence is that of the counts
@@ -118,7 +118,7 @@ def _first_bin(law: SampleAndThreshold, epsilons: Floats) -> Floats:
     some k that v is the threshold. From there on the threshold makes no difference, and without
     one the divergence falls with k (one more coin is noise), so that k stands for all later ones.
     """
-    p, tau = float(law.sampling), law.threshold
+    p, tau = float(curve.sampling), curve.threshold
     share = 1 - (1 - p) * np.exp(-epsilons)  # an outcome counts if v > share (k + 1)
     turning = np.minimum(np.ceil(tau / np.maximum(share, 0.5 * p)), 1e15).astype(np.int64)
     k = np.arange(tau - 1, int(turning.max()) + 1, dtype=np.int64)
@@ -143,15 +143,15 @@ def _from_count_on(k: Whole, v: Whole, p: float, grown: Floats) -> Floats:
     return result
 
 
-def _second_bin(law: SampleAndThreshold, epsilon: float) -> float:
+def _second_bin(curve: SampleAndThreshold, epsilon: float) -> float:
     """sup over k' of the mean over outcomes b of Bin(k', p) of the first bin's divergence at epsilon - l(b).
 
     l(b) is the log ratio of k' holders to k' + 1. The numbers k' from K to K + w are covered by K: tell the
     coins of the others, of which s come up; then the threshold is tau - s for K holders, and a lower
     threshold is worse. Past the last K no threshold is left.
     """
-    p, tau = float(law.sampling), law.threshold
-    curve = _Curve(law, epsilon)
+    p, tau = float(curve.sampling), curve.threshold
+    deltas = _Curve(curve, epsilon)
     starts = _starts(tau, p)
     widths = np.append(np.diff(starts) - 1, 0)
     reach = _reach(starts, p)
@@ -163,7 +163,7 @@ def _second_bin(law: SampleAndThreshold, epsilon: float) -> float:
     mass = np.where(inside, binomial_masses(np.minimum(v, k), k, p), 0.0)
     # all outcomes below a threshold are one: their masses under k' and under k' + 1
     ratio = np.where(inside, (k + 1 - v) / ((k + 1) * (1 - p)), 1.0)
-    value = mass * curve.at(epsilon - np.log(ratio))
+    value = mass * deltas.at(epsilon - np.log(ratio))
     shown = np.cumsum(value[:, ::-1], axis=1)[:, ::-1]
     below, below_next = np.cumsum(mass, axis=1), np.cumsum(mass / ratio, axis=1)
     worst = 0.0
@@ -171,14 +171,14 @@ def _second_bin(law: SampleAndThreshold, epsilon: float) -> float:
         most, far = width * p, float(_reach(width, p))
         lowered = np.arange(max(0, math.floor(most - far)), min(width, math.ceil(most + far)) + 1)
         thresholds = np.maximum(tau - lowered, 0) if row < len(starts) - 1 else np.zeros(1, dtype=np.int64)
-        weights = Binomial(width, law.sampling).pmf(lowered) if width else np.ones(1)
+        weights = Binomial(width, curve.sampling).pmf(lowered) if width else np.ones(1)
         keep = weights > 1e-33
         at = np.clip(thresholds[keep] - int(first[row]), 0, columns)
         hidden, hidden_next = np.append(0.0, below[row])[at], np.append(0.0, below_next[row])[at]
         some = hidden > 0
         merged = np.zeros(len(at))
         with np.errstate(divide="ignore"):  # what underflows counts as an infinite loss
-            merged[some] = hidden[some] * curve.at(epsilon - np.log(hidden[some] / hidden_next[some]))
+            merged[some] = hidden[some] * deltas.at(epsilon - np.log(hidden[some] / hidden_next[some]))
         means = np.append(shown[row], 0.0)[at] + merged
         worst = max(worst, as_delta(float(weights[keep] @ means)))
     return worst * (1 + _ROUNDING) + 3 * _CUT + 1e-28
@@ -204,12 +204,12 @@ def _reach(k: Whole | int, p: float) -> Floats:
 class _Curve:
     """The first bin's divergence around epsilon, from above: it is convex in e^epsilon, so chords lie above."""
 
-    def __init__(self, law: SampleAndThreshold, epsilon: float) -> None:
-        reach = law.shrinkage * (1 + 1e-9) + 1e-9
+    def __init__(self, curve: SampleAndThreshold, epsilon: float) -> None:
+        reach = curve.shrinkage * (1 + 1e-9) + 1e-9
         below = epsilon - reach * np.linspace(1, 0, _NODES) ** 2  # dense at epsilon, where most of the mass is
         above = epsilon + np.linspace(0, 1, _NODES)[1:] ** 2
         self._nodes = np.concatenate((below, above))
-        self._values = _first_bin(law, self._nodes)
+        self._values = _first_bin(curve, self._nodes)
         self._growths = np.exp(self._nodes)
 
     def at(self, epsilons: Floats) -> Floats:
@@ -285,11 +285,11 @@ def sampled_error(sampling: Dyadic, threshold: int, count: int) -> float:
     """The root mean squared error of the estimate of a category that ``count`` users hold, 0 if it is not shown."""
     if count == 0:
         return 0.0
-    law = Binomial(count, sampling)
-    reach = 40 + 12 * law.deviation
-    v = np.arange(max(0, math.floor(law.mean - reach)), min(count, math.ceil(law.mean + reach)) + 1, dtype=np.int64)
+    curve = Binomial(count, sampling)
+    reach = 40 + 12 * curve.deviation
+    v = np.arange(max(0, math.floor(curve.mean - reach)), min(count, math.ceil(curve.mean + reach)) + 1, dtype=np.int64)
     estimate = np.where(v >= threshold, v / float(sampling), 0.0)
-    return math.sqrt(float(law.pmf(v) @ (estimate - count) ** 2))
+    return math.sqrt(float(curve.pmf(v) @ (estimate - count) ** 2))
 
 
 def best_sampling(epsilon: float, delta: float, count: int) -> SampleAndThreshold:
@@ -325,23 +325,23 @@ def paper_sampling(epsilon: float, delta: float) -> SampleAndThreshold:
     check_target(epsilon, delta)
     threshold = math.ceil(3 + math.log(1 / delta))
     rate = -math.expm1(-epsilon) / threshold
-    law = SampleAndThreshold(Dyadic.at_least(Fraction(rate) * (1 - Fraction(1, 2**50))), threshold)
-    if law.delta_at(epsilon) > delta:
+    curve = SampleAndThreshold(Dyadic.at_least(Fraction(rate) * (1 - Fraction(1, 2**50))), threshold)
+    if curve.delta_at(epsilon) > delta:
         raise ConditionError(
             f"At epsilon = {epsilon:g} and delta = {delta:g} the theorem's constants are not private when a user is "
             "replaced. Use the tight calibration.",
             epsilon=epsilon,
             delta=delta,
         )
-    return law
+    return curve
 
 
 # --- discrete Laplace noise on non-empty categories -----------------------------------------------------
 
 
 @dataclass(frozen=True)
-class StabilityLaw:
-    """Non-empty counts plus noise of law ~ ratio^|x|, shown if the sum is at least ``threshold``.
+class StabilityCurve:
+    """Non-empty counts plus noise of distribution ~ ratio^|x|, shown if the sum is at least ``threshold``.
 
     A count that changes between two numbers above 0 is at most as telling as without a threshold, and
     then its loss is ln(1/ratio) or the opposite: randomized response, which long counts come as near to as
@@ -364,7 +364,7 @@ class StabilityLaw:
         return as_delta(ratio ** (self.threshold - 1) / (1 + ratio) * (1 + 1e-12 * self.threshold) + _TINY)
 
     def directions(self, cut: float = 0.0) -> tuple[tuple[DiscretePair, ...], ...]:
-        """Per case of the replacement, the two independent pairs of laws of the two counts."""
+        """Per case of the replacement, the two independent pairs of distributions of the two counts."""
         kept = 1 / (1 + float(self.ratio))
         kept = min(kept * (1 + 1e-15), 1.0)
         shown = self.singleton_shown
@@ -394,7 +394,7 @@ class StabilityLaw:
 def least_threshold_for(ratio: Dyadic, epsilon: float, delta: float) -> int:
     """The least threshold at which noise of this ratio is (epsilon, delta)-private."""
     check_target(epsilon, delta)
-    found = _least_integer(lambda threshold: StabilityLaw(ratio, threshold).delta_at(epsilon) <= delta)
+    found = _least_integer(lambda threshold: StabilityCurve(ratio, threshold).delta_at(epsilon) <= delta)
     if found is None:
         raise InfeasibleError(
             f"No threshold makes noise of ratio {ratio} private at epsilon = {epsilon:g} and delta = {delta:g}: two "

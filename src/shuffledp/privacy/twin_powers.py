@@ -1,4 +1,4 @@
-"""Many independent copies of a pair of laws and of its mirror image: their privacy loss, by one Fourier transform.
+"""Privacy loss of many independent copies of a pair of distributions and its mirror image, by one Fourier transform.
 
 The losses are moved to a grid from above ("connect the dots", Doroshenko et al. 2022), the grid is taken round
 in a circle, and the transform is raised to the number of copies. Mass that goes round the circle only adds; what
@@ -41,7 +41,7 @@ class TwinPower:
             raise ParameterError(f"At least one copy is needed, not {self.times}.", times=self.times)
 
     def delta_at(self, epsilon: float) -> float:
-        """Upper bound on the divergence of all first laws from all second ones."""
+        """Upper bound on the divergence of all first distributions from all second ones."""
         if not epsilon >= 0:
             raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
         losses, masses, missing = self._composed
@@ -95,7 +95,7 @@ class _GridLosses:
 
 
 def _on_grid(pair: DiscretePair, width: float) -> _GridLosses:
-    """Each outcome moved to the two grid points around its loss so that its mass under both laws stays."""
+    """Each outcome moved to the two grid points around its loss so that its mass under both distributions stays."""
     loss = pair.loss
     finite = np.isfinite(loss)
     p, loss = pair.p[finite], loss[finite]

@@ -28,7 +28,7 @@ _MOST_NUMBERS_IN_MEMORY = 1_000_000_000
 
 
 def choose_route(protocol: Protocol, users: int, route: str) -> str:
-    """``messages`` makes and counts every message; ``counts`` draws the tally with the same law.
+    """``messages`` makes and counts every message; ``counts`` draws the tally with the same distribution.
 
     ``auto`` makes the messages while they are at most twenty million numbers.
     """
@@ -38,7 +38,8 @@ def choose_route(protocol: Protocol, users: int, route: str) -> str:
     numbers = messages * protocol.message_format.columns
     if route == "messages" and numbers > _MOST_NUMBERS_IN_MEMORY:
         raise ParameterError(
-            f"The route messages would hold {messages:,.0f} messages in memory; the route counts has the same law.",
+            f"The route messages would hold {messages:,.0f} messages in memory; "
+            "the route counts has the same distribution.",
             messages=messages,
         )
     if route != "auto":

@@ -1,7 +1,7 @@
 """What the protocols of one question share: counts, histograms, sums.
 
 A protocol file then holds what is its own: parameters, calibration, randomizer, cost, guarantee, and the
-law of its error.
+distribution of its error.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from shuffledp.model import (
     CountEstimate,
     ExpectedError,
     HistogramEstimate,
-    Law,
     MessageFormat,
     Messages,
+    Pmf,
     SumEstimate,
     Tally,
     check_enough_users,
@@ -105,8 +105,8 @@ class Round(ABC):
         return public_parameters(self)
 
     @abstractmethod
-    def report_law(self, value: Any) -> Law:
-        """The law of one report, as copies of each message by its code; for small formats."""
+    def report_pmf(self, value: Any) -> Pmf:
+        """The distribution of one report, as copies of each message by its code; for small formats."""
 
     @abstractmethod
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
@@ -131,7 +131,7 @@ class Round(ABC):
         """The analyzer may see the tally as it is."""
         return tally
 
-    def release_law(self, tally: Tally) -> Law:
+    def release_pmf(self, tally: Tally) -> Pmf:
         """Nothing is changed."""
         return {tuple(tally.counts.tolist()): Fraction(1)}
 
@@ -171,7 +171,7 @@ class CountProtocol(_Linear):
         return 2
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """A released tally with the law of the whole round, from the number of zeros and ones."""
+        """A released tally with the distribution of the whole round, from the number of zeros and ones."""
         return _sample_by_messages(self, counts, source)
 
     def estimate(self, tally: Tally, *, estimator: str = "") -> CountEstimate:
@@ -227,7 +227,7 @@ class HistogramProtocol(_Linear):
         return self.categories or Numbered(self.domain_size)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """A released tally with the law of the whole round, from the true count of each category."""
+        """A released tally with the distribution of the whole round, from the true count of each category."""
         return _sample_by_messages(self, counts, source)
 
     def estimate(self, tally: Tally, *, estimator: str = "") -> HistogramEstimate:
@@ -300,7 +300,7 @@ class SumProtocol(_Answer, _Linear):
         return other
 
     def sample_tally(self, values: NDArray[np.float64], *, source: RandomSource = SYSTEM) -> Tally:
-        """A released tally with the law of the whole round, from every user's place in the interval."""
+        """A released tally with the distribution of the whole round, from every user's place in the interval."""
         portions = (values[start:end] for start, end in _portions(self, len(values)))
         return _released(self, portions, source)
 

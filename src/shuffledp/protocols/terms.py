@@ -8,8 +8,8 @@ from typing import Self
 
 from shuffledp.errors import ParameterError, UnknownNameError
 from shuffledp.privacy.calibration import CALIBRATIONS, MOST_USERS, check_users, honest_count
-from shuffledp.privacy.guarantee import Guarantee, PrivacyLaw, check_claim, check_target
-from shuffledp.privacy.pure import PureLaw
+from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve, check_claim, check_target
+from shuffledp.privacy.pure import PureCurve
 
 __all__ = ["Terms"]
 
@@ -78,17 +78,17 @@ class Terms:
             delta=self.delta,
             users=self.users,
             honest_users=1,
-            law=PureLaw(local_epsilon),
+            curve=PureCurve(local_epsilon),
             theorem=theorem,
             local_epsilon=local_epsilon,
             trust="local",
         )
 
     def guarantee(
-        self, law: PrivacyLaw, *, theorem: str, local_epsilon: float = math.inf, trust: str = "shuffled"
+        self, curve: PrivacyCurve, *, theorem: str, local_epsilon: float = math.inf, trust: str = "shuffled"
     ) -> Guarantee:
-        """The guarantee, recomputed from the law of what is really sampled; it refuses to claim what does not hold."""
-        achieved = law.delta_at(self.epsilon)
+        """The guarantee, recomputed from the pmf of what is really sampled; it refuses to claim what does not hold."""
+        achieved = curve.delta_at(self.epsilon)
         if not achieved <= self.delta:
             raise ParameterError(
                 f"These parameters give delta = {achieved:.4g} at epsilon = {self.epsilon:g}, "
@@ -101,7 +101,7 @@ class Terms:
             delta=self.delta,
             users=self.users,
             honest_users=1 if trust == "central" else self.honest_users,  # others are data, whatever they send
-            law=law,
+            curve=curve,
             theorem=theorem,
             local_epsilon=local_epsilon,
             trust=trust,

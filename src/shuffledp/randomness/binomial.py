@@ -1,4 +1,4 @@
-"""Exact binomial draws: the law of how many of many users' coins fall on one side."""
+"""Exact binomial draws: the distribution of how many of many users' coins fall on one side."""
 
 from __future__ import annotations
 

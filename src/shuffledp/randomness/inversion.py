@@ -1,4 +1,4 @@
-"""Exact draws from a law on the integers by comparing random bits with its distribution function."""
+"""Exact draws from a distribution on the integers by comparing random bits with its distribution function."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class InversionTable:
     """Draws K = min{k : U < Pr[K <= k]} for a uniform real U of which as many bits are drawn as needed.
 
     64 bits decide all but a 2^-64 share per table entry; what is left is decided by drawing further
-    bits of U against bounds of higher precision, so that the law is met exactly.
+    bits of U against bounds of higher precision, so that the distribution is met exactly.
     """
 
     def __init__(self, cdf_bounds: Callable[[int], CdfBounds]) -> None:

@@ -1,4 +1,4 @@
-"""Exact draws from the logarithmic series law: how large a cluster of a negative binomial count is."""
+"""Exact draws from the logarithmic series distribution: how large a cluster of a negative binomial count is."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def logarithmic(ratio: Probability, size: int, source: RandomSource = SYSTEM) ->
     ratio = Dyadic.of(ratio)
     if ratio.numerator == 0 or ratio.complement.fraction < Fraction(1, 1 << LEAST_COMPLEMENT_BITS):
         raise ParameterError(
-            f"The ratio {ratio} of a logarithmic law must lie above 0 and at most at 1 - 2^-{LEAST_COMPLEMENT_BITS}.",
+            f"The ratio {ratio} of a logarithmic distribution must lie in (0, 1 - 2^-{LEAST_COMPLEMENT_BITS}].",
             ratio=ratio,
         )
     if size < 0:
@@ -75,7 +75,7 @@ def _integers_below(bounds: NDArray[np.int64], source: RandomSource) -> NDArray[
 
 @lru_cache(maxsize=64)
 def _logarithmic_table(ratio: Dyadic) -> InversionTable:
-    """The law cut where little lies beyond; the last value of the table stands for all from there on."""
+    """The distribution cut where little lies beyond; the last value of the table stands for all from there on."""
     length = _LONGEST_TABLE
     if (share := float(ratio)) < 1:
         length = min(length, 1 + int(log(_NEGLIGIBLE) / log(share)))

@@ -33,7 +33,7 @@ def negative_binomial(
 ) -> NDArray[np.int64]:
     """``size`` independent K with Pr[K = k] = C(k + shape - 1, k) (1 - ratio)^shape ratio^k exactly.
 
-    The sum of n draws of shape s is one draw of shape n s; shape 1 is the geometric law. A ratio
+    The sum of n draws of shape s is one draw of shape n s; shape 1 is the geometric distribution. A ratio
     above 1 - 2^-10 is drawn cluster by cluster, at a cost of -shape ln(1 - ratio) clusters each.
     """
     ratio = Dyadic.of(ratio)
@@ -88,7 +88,8 @@ def _check(shape: Fraction, ratio: Dyadic) -> Fraction:
     complement = ratio.complement.fraction
     if complement < Fraction(1, 1 << LEAST_COMPLEMENT_BITS):
         raise ParameterError(
-            f"The ratio {ratio} of a negative binomial law must be at most 1 - 2^-{LEAST_COMPLEMENT_BITS}.", ratio=ratio
+            f"The ratio {ratio} of a negative binomial distribution must be at most 1 - 2^-{LEAST_COMPLEMENT_BITS}.",
+            ratio=ratio,
         )
     if shape * ratio.fraction > _LARGEST_MEAN * complement:
         raise ParameterError(

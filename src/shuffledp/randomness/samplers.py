@@ -64,7 +64,7 @@ def geometric(ratio: Probability, size: int, source: RandomSource = SYSTEM) -> N
     """``size`` independent K with Pr[K = k] = (1 - ratio) ratio^k exactly, for k = 0, 1, 2, ..."""
     ratio = Dyadic.of(ratio)
     if not 0 <= ratio.numerator < 1 << ratio.bits:
-        raise ParameterError(f"The ratio {ratio} of a geometric law must be below 1.", ratio=ratio)
+        raise ParameterError(f"The ratio {ratio} of a geometric distribution must be below 1.", ratio=ratio)
     if ratio.complement.numerator << LEAST_GEOMETRIC_COMPLEMENT_BITS < 1 << ratio.bits:
         raise ParameterError(
             f"A geometric number with a ratio above 1 - 2^-{LEAST_GEOMETRIC_COMPLEMENT_BITS} takes too long to draw; "
@@ -91,7 +91,7 @@ def discrete_laplace(ratio: Probability, size: int, source: RandomSource = SYSTE
 
 @lru_cache(maxsize=32)
 def _geometric_table(ratio: Dyadic) -> InversionTable:
-    """The law cut at a length where what lies beyond has mass of about a thousandth."""
+    """The distribution cut at a length where what lies beyond has mass of about a thousandth."""
     length = 1
     remaining = float(ratio)
     while remaining > 1e-3 and length < _LONGEST_GEOMETRIC_TABLE:

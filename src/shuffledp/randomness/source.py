@@ -85,8 +85,8 @@ class InsecureSeededRandomness:
     """Reproducible bytes from a seed, for tests and studies. Whoever knows the seed knows the noise.
 
     An estimate made with it says that it carries no privacy guarantee. A seed gives the same result wherever the
-    same code draws from it: the compiled kernels and their twins in numpy have the same laws, but use the bytes
-    differently, and so may versions of this package.
+    same code draws from it: the compiled kernels and their twins in numpy have the same distributions, but use the
+    bytes differently, and so may versions of this package.
     """
 
     def __init__(self, seed: int) -> None:

@@ -22,7 +22,7 @@ def unimodal_bounds(
     largest_later_ratio: Fraction = Fraction(0),
     unsure: bool = False,
 ) -> CdfBounds:
-    """Bounds of Pr[K <= k] for a law on 0, 1, 2, ... whose probabilities fall to both sides of ``mode``.
+    """Bounds of Pr[K <= k] for a distribution on 0, 1, 2, ... whose probabilities fall to both sides of ``mode``.
 
     ``ratio(k)`` is Pr[k + 1] / Pr[k] as numerator and denominator; a numerator of 0 ends the support.
     The ratios must not rise with k, or must stay at most ``largest_later_ratio`` < 1 where they do.

@@ -1,6 +1,6 @@
 """Checks that any protocol must pass, on an instance of few users and a small domain.
 
-Laws are enumerated from the protocol's own table of reports; the samplers are held against them
+Distributions are enumerated from the protocol's own table of reports; the samplers are held against them
 statistically, the guarantee and the predicted error without any sampling.
 """
 
@@ -20,7 +20,7 @@ from shuffledp.errors import ShuffledpError
 from shuffledp.model import Messages, Tally
 from shuffledp.protocols.documents import from_document, to_document
 from shuffledp.shuffling import permute
-from shuffledp.testing.laws import Table, divergence, divergences, neighbours
+from shuffledp.testing.distributions import Table, divergence, divergences, neighbours
 from shuffledp.testing.statistics import ALPHA, p_value
 from shuffledp.testing.subject import Subject
 
@@ -88,9 +88,9 @@ def _some_values(protocol: Any) -> tuple[Any, ...]:
     return tuple(range(protocol.domain_size))
 
 
-def _tables_are_laws(subject: Subject) -> Found:
-    sums = [float(sum(law.values())) for law in subject.report_laws]
-    widths = {len(copies) for law in subject.report_laws for copies in law}
+def _tables_are_distributions(subject: Subject) -> Found:
+    sums = [float(sum(pmf.values())) for pmf in subject.report_pmfs]
+    widths = {len(copies) for pmf in subject.report_pmfs for copies in pmf}
     good = all(1 - _LARGEST_MISSING <= total <= 1 + 1e-9 for total in sums)
     return good and widths == {subject.protocol.message_format.codes}, f"probabilities sum to {sums}"
 
@@ -156,16 +156,16 @@ def _by_counts(subject: Subject) -> Found:
 def _rounds(subject: Subject, draw: Callable[[tuple[Any, ...], int], list[tuple[int, ...]]]) -> Found:
     p_values = []
     for data in subject.data_sets[:2]:
-        law = subject.released_law(data)
+        pmf = subject.released_pmf(data)
         seen = Counter(draw(data, subject.samples // 8))
-        p_values.append(_p_of_counts([seen.get(key, 0) for key in law], list(law.values()), seen.total()))
+        p_values.append(_p_of_counts([seen.get(key, 0) for key in pmf], list(pmf.values()), seen.total()))
         if p_values[-1] <= subject.alpha:  # one data set is enough to fail
             break
     return min(p_values) > subject.alpha, f"least p-value {min(p_values):.2g}"
 
 
 def _lengths_say_nothing(subject: Subject) -> Found:
-    """The number of messages has the same law whatever the value."""
+    """The number of messages has the same distribution whatever the value."""
     lengths = []
     for value in subject.values:
         table = subject.reports[value]
@@ -193,16 +193,16 @@ def _guarantee_holds(subject: Subject) -> Found:
     guarantee = subject.protocol.guarantee
     claimed = {epsilon: guarantee.delta_at(epsilon) for epsilon in (*_EPSILONS, guarantee.epsilon)}
     worst, where = -1.0, ""
-    for first, second, laws in _views(subject):
-        for epsilon, exact in zip(claimed, divergences(laws[0], laws[1], tuple(claimed)), strict=True):
+    for first, second, curves in _views(subject):
+        for epsilon, exact in zip(claimed, divergences(curves[0], curves[1], tuple(claimed)), strict=True):
             excess = exact - claimed[epsilon]
             if excess > worst:
                 worst, where = excess, f"delta {exact:.4g} at epsilon {epsilon:.4g} for {first} against {second}"
     if np.isfinite(guarantee.local_epsilon):
         for first in subject.values:
             for second in subject.values:
-                laws = [_as_mapping(subject.reports[value]) for value in (first, second)]
-                excess = divergence(laws[0], laws[1], guarantee.local_epsilon)
+                curves = [_as_mapping(subject.reports[value]) for value in (first, second)]
+                excess = divergence(curves[0], curves[1], guarantee.local_epsilon)
                 if excess > worst:
                     worst, where = excess, f"local epsilon {guarantee.local_epsilon:.4g} for {first} against {second}"
     return worst <= 1e-10, where
@@ -224,14 +224,14 @@ def _views(subject: Subject) -> Any:
         dishonest = list(combinations_with_replacement(subject.possible_reports, subject.users - honest))
         for pair in neighbours(subject.values, honest):
             for sent in dishonest:
-                yield *pair, tuple(subject.released_law(data, sent) for data in pair)
+                yield *pair, tuple(subject.released_pmf(data, sent) for data in pair)
         return
     known: dict[tuple[Any, ...], Any] = {}
     for pair in neighbours(subject.values, honest):
         keys = [tuple(sorted(data)) for data in pair]
         for key in keys:
             if key not in known:
-                known[key] = _as_mapping(subject.messages_law(key))
+                known[key] = _as_mapping(subject.messages_pmf(key))
         yield *pair, tuple(known[key] for key in keys)
 
 
@@ -275,8 +275,8 @@ def _tolerance(subject: Subject) -> float:
 
 def _estimates(subject: Subject, data: tuple[Any, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Every estimate that a round over this data can end with, and how likely it is."""
-    law = {seen: mass for seen, mass in subject.released_law(data).items() if mass > 1e-12}
-    return np.array([subject.estimate_of(seen) for seen in law]), np.array(list(law.values()))
+    pmf = {seen: mass for seen, mass in subject.released_pmf(data).items() if mass > 1e-12}
+    return np.array([subject.estimate_of(seen) for seen in pmf]), np.array(list(pmf.values()))
 
 
 def _tallies_add(subject: Subject) -> Found:
@@ -311,10 +311,12 @@ def _document_survives(subject: Subject) -> Found:
     return same, f"{len(json.dumps(document))} characters"
 
 
-def _p(codes: NDArray[np.int64], law: Table) -> float:
+def _p(codes: NDArray[np.int64], distribution: Table) -> float:
     seen, counts = np.unique(codes, return_counts=True)
     found = dict(zip(seen.tolist(), counts.tolist(), strict=True))
-    return _p_of_counts([found.get(each, 0) for each in law.outcomes.tolist()], law.masses.tolist(), len(codes))
+    return _p_of_counts(
+        [found.get(each, 0) for each in distribution.outcomes.tolist()], distribution.masses.tolist(), len(codes)
+    )
 
 
 def _p_of_counts(counts: Sequence[int], masses: Sequence[float], total: int) -> float:
@@ -328,11 +330,11 @@ def _p_of_counts(counts: Sequence[int], masses: Sequence[float], total: int) -> 
 _UNBIASED = "estimates are right on average"
 
 CHECKS: Mapping[str, Callable[[Subject], Found]] = {
-    "report_law is a law": _tables_are_laws,
-    "randomize has its law": _one_by_one,
-    "randomize_all has its law": _all_at_once,
-    "messages have the law of the round": _by_messages,
-    "sample_tally has the law of the round": _by_counts,
+    "report_pmf is a distribution": _tables_are_distributions,
+    "randomize has its distribution": _one_by_one,
+    "randomize_all has its distribution": _all_at_once,
+    "messages have the distribution of the round": _by_messages,
+    "sample_tally has the distribution of the round": _by_counts,
     "the number of messages says nothing of the value": _lengths_say_nothing,
     "the cost is as promised": _cost_is_kept,
     "the guarantee holds exactly": _guarantee_holds,

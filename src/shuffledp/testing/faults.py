@@ -14,13 +14,13 @@ from shuffledp.model import Messages, Tally
 __all__ = ["CAUGHT_BY", "planted_faults"]
 
 CAUGHT_BY = {
-    "a probability off by five per cent": "randomize_all has its law",
-    "the last value is sent as it is": "randomize_all has its law",
-    "an outcome that never happens": "randomize_all has its law",
-    "one user's randomness for all": "messages have the law of the round",
+    "a probability off by five per cent": "randomize_all has its distribution",
+    "the last value is sent as it is": "randomize_all has its distribution",
+    "an outcome that never happens": "randomize_all has its distribution",
+    "one user's randomness for all": "messages have the distribution of the round",
     "a sign error in the estimator": "the predicted error is the exact one",
-    "a fast route without noise": "sample_tally has the law of the round",
-    "a release without noise": "messages have the law of the round",
+    "a fast route without noise": "sample_tally has the distribution of the round",
+    "a release without noise": "messages have the distribution of the round",
     "a tally with one too many": "tallies add up in any order",
 }
 """From each fault to the check that must find it."""
@@ -98,8 +98,8 @@ def _joined(reports: list[NDArray[Any]], messages: Messages) -> Messages:
 
 def _last_value_in_clear(protocol: Any) -> Callable[..., Messages]:
     """Users who hold the last value all send the likeliest report of that value."""
-    law = protocol.report_law(_last_value(protocol))
-    likeliest = max(law, key=lambda report: float(law[report]))
+    pmf = protocol.report_pmf(_last_value(protocol))
+    likeliest = max(pmf, key=lambda report: float(pmf[report]))
     clear = protocol.message_format.message(np.repeat(np.arange(len(likeliest)), likeliest))
 
     def randomize_all(values: NDArray[Any], **options: Any) -> Messages:
@@ -113,8 +113,8 @@ def _last_value_in_clear(protocol: Any) -> Callable[..., Messages]:
 
 def _without_one_outcome(protocol: Any) -> Callable[..., Messages]:
     """The likeliest report of the first value is never sent; the last user's is repeated instead."""
-    law = protocol.report_law(0.0 if protocol.question == "sum" else 0)
-    banned = max(law, key=lambda report: float(law[report]))
+    pmf = protocol.report_pmf(0.0 if protocol.question == "sum" else 0)
+    banned = max(pmf, key=lambda report: float(pmf[report]))
 
     def is_banned(report: NDArray[Any]) -> bool:
         codes = protocol.message_format.code(report)

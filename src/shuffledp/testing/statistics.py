@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["ALPHA", "p_value", "same_law"]
+__all__ = ["ALPHA", "p_value", "same_distribution"]
 
 ALPHA = 1e-7
 """The level of every statistical test: small enough to run unseeded, hundreds of times."""
 
 
 def p_value(observed: ArrayLike, probabilities: ArrayLike) -> float:
-    """The p-value of observed counts against a law over the same outcomes.
+    """The p-value of observed counts against a distribution over the same outcomes.
 
     An outcome of probability zero that was seen gives 0. Outcomes that are expected fewer than ten
     times are pooled; what remains too rare after that counts by its exact binomial tail.
@@ -20,26 +20,26 @@ def p_value(observed: ArrayLike, probabilities: ArrayLike) -> float:
     from scipy import stats
 
     counts = np.asarray(observed, dtype=np.float64).ravel()
-    law = np.asarray(probabilities, dtype=np.float64).ravel()
-    if counts[law == 0].any():
+    pmf = np.asarray(probabilities, dtype=np.float64).ravel()
+    if counts[pmf == 0].any():
         return 0.0
     total = counts.sum()
-    expected = law * total
-    common, rare = expected >= 10, (expected < 10) & (law > 0)
+    expected = pmf * total
+    common, rare = expected >= 10, (expected < 10) & (pmf > 0)
     cells, hopes = counts[common], expected[common]
     tail = 1.0
     if expected[rare].sum() >= 10:
         cells, hopes = np.append(cells, counts[rare].sum()), np.append(hopes, expected[rare].sum())
     elif rare.any():
-        tail = min(1.0, 2 * float(stats.binom.sf(counts[rare].sum() - 1, int(total), law[rare].sum())))
+        tail = min(1.0, 2 * float(stats.binom.sf(counts[rare].sum() - 1, int(total), pmf[rare].sum())))
     if len(cells) < 2:
         return tail
     statistic = float(((cells - hopes) ** 2 / hopes).sum())
     return min(1.0, 2 * min(tail, float(stats.chi2.sf(statistic, len(cells) - 1))))
 
 
-def same_law(first: ArrayLike, second: ArrayLike) -> float:
-    """The p-value of two tables of counts having the same law."""
+def same_distribution(first: ArrayLike, second: ArrayLike) -> float:
+    """The p-value of two tables of counts having the same distribution."""
     from scipy import stats
 
     table = np.array([np.asarray(first).ravel(), np.asarray(second).ravel()], dtype=np.float64)

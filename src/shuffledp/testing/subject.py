@@ -1,4 +1,4 @@
-"""A small protocol under test, with the laws that follow from its own table of reports."""
+"""A small protocol under test, with the distributions that follow from its own table of reports."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.model import Messages, Tally
-from shuffledp.testing.laws import Alphabet, Table
+from shuffledp.testing.distributions import Alphabet, Table
 
 __all__ = ["Subject"]
 
-TallyLaw = Mapping[tuple[int, ...], float]
+TallyPmf = Mapping[tuple[int, ...], float]
 
 
 @dataclass(frozen=True)
@@ -40,19 +40,19 @@ class Subject:
     @cached_property
     def alphabet(self) -> Alphabet:
         """Numbers for all multisets of messages of a round."""
-        longest = max(sum(copies) for law in self.report_laws for copies in law)
+        longest = max(sum(copies) for pmf in self.report_pmfs for copies in pmf)
         return Alphabet(self.protocol.message_format.codes, self.users * longest + 1)
 
     @cached_property
-    def report_laws(self) -> list[Mapping[tuple[int, ...], Any]]:
+    def report_pmfs(self) -> list[Mapping[tuple[int, ...], Any]]:
         """The protocol's own tables."""
-        return [self.protocol.report_law(value) for value in self.values]
+        return [self.protocol.report_pmf(value) for value in self.values]
 
     @cached_property
     def reports(self) -> dict[Any, Table]:
-        """The law of a report of each value."""
-        laws = zip(self.values, self.report_laws, strict=True)
-        return {value: Table.of(law, self.alphabet) for value, law in laws}
+        """The distribution of a report of each value."""
+        pmfs = zip(self.values, self.report_pmfs, strict=True)
+        return {value: Table.of(pmf, self.alphabet) for value, pmf in pmfs}
 
     @cached_property
     def data_sets(self) -> list[tuple[Any, ...]]:
@@ -70,22 +70,22 @@ class Subject:
         """The numbers of all reports that some value may have: what a dishonest user can send unnoticed."""
         return sorted({outcome for table in self.reports.values() for outcome in table.outcomes.tolist()})
 
-    def messages_law(self, data: tuple[Any, ...]) -> Table:
-        """The law of the shuffled messages."""
+    def messages_pmf(self, data: tuple[Any, ...]) -> Table:
+        """The distribution of the shuffled messages."""
         return Table.joined([self.reports[value] for value in data])
 
-    def released_law(self, data: tuple[Any, ...], sent: tuple[int, ...] = ()) -> TallyLaw:
+    def released_pmf(self, data: tuple[Any, ...], sent: tuple[int, ...] = ()) -> TallyPmf:
         """The distribution of what is released of a round over this data, whose order says nothing.
 
         ``sent`` are the numbers of further reports, which dishonest users chose.
         """
         key = tuple(sorted(data)), tuple(sorted(sent))
-        if key not in self._released_laws:
-            self._released_laws[key] = self._enumerated(*key)
-        return self._released_laws[key]
+        if key not in self._released_pmfs:
+            self._released_pmfs[key] = self._enumerated(*key)
+        return self._released_pmfs[key]
 
     @cached_property
-    def _released_laws(self) -> dict[tuple[tuple[Any, ...], tuple[int, ...]], TallyLaw]:
+    def _released_pmfs(self) -> dict[tuple[tuple[Any, ...], tuple[int, ...]], TallyPmf]:
         return {}
 
     @cached_property
@@ -93,16 +93,16 @@ class Subject:
         """What is released of each multiset met so far: other data meets it again."""
         return {}
 
-    def _enumerated(self, data: tuple[Any, ...], sent: tuple[int, ...]) -> TallyLaw:
-        law: dict[tuple[int, ...], float] = {}
-        table = self.messages_law(data)
+    def _enumerated(self, data: tuple[Any, ...], sent: tuple[int, ...]) -> TallyPmf:
+        pmf: dict[tuple[int, ...], float] = {}
+        table = self.messages_pmf(data)
         for outcome, mass in zip((table.outcomes + sum(sent)).tolist(), table.masses.tolist(), strict=True):
             if outcome not in self._releases:
-                released = self.protocol.release_law(self.tally_of(outcome))
+                released = self.protocol.release_pmf(self.tally_of(outcome))
                 self._releases[outcome] = [(seen, float(share)) for seen, share in released.items()]
             for seen, share in self._releases[outcome]:
-                law[seen] = law.get(seen, 0.0) + mass * share
-        return law
+                pmf[seen] = pmf.get(seen, 0.0) + mass * share
+        return pmf
 
     def estimate_of(self, seen: tuple[int, ...]) -> NDArray[np.float64]:
         """The numbers that are estimated from a released tally."""

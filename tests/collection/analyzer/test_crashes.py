@@ -25,7 +25,7 @@ FEW, MANY = 4, 40
 
 @pytest.fixture
 def batch(collection):
-    task = collection.task("histogram/k-rr")  # whose law is computed in no time
+    task = collection.task("histogram/k-rr")  # whose distribution is computed in no time
     sealed = collection.sealed(task, np.arange(220) % 4)
     sealed[:3] = [os.urandom(task.sealed_size) for _ in range(3)]
     return collection.batch(task, sealed, chunk_records=60)

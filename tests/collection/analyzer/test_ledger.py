@@ -36,7 +36,7 @@ def tasks_of(collection, *names, **changes):
 NAMES = ("count/balcer-cheu", "histogram/uniform-blanket", "histogram/k-rr", "histogram/correlated-noise")
 
 
-def test_what_is_spent_is_the_composition_of_all_laws(shared_collection, ledger, tmp_path):
+def test_what_is_spent_is_the_composition_of_all_distributions(shared_collection, ledger, tmp_path):
     tasks = tasks_of(shared_collection, *NAMES, "count/balcer-cheu")
     previous = 0.0
     for place, task in enumerate(tasks):
@@ -45,8 +45,8 @@ def test_what_is_spent_is_the_composition_of_all_laws(shared_collection, ledger,
         assert entry.releases == place + 1
         assert entry.spent_epsilon > previous
         previous = entry.spent_epsilon
-    law = compose_all([task.guarantee.law for task in tasks])
-    assert previous == pytest.approx(least_epsilon(law, AMPLE.delta), rel=1e-9)
+    curve = compose_all([task.guarantee.curve for task in tasks])
+    assert previous == pytest.approx(least_epsilon(curve, AMPLE.delta), rel=1e-9)
     assert previous < len(tasks) * 1.0
     assert spent_in(tmp_path / "ledger.db", "people", AMPLE.delta) == (len(tasks), pytest.approx(previous, rel=1e-9))
     assert spent_in(tmp_path / "ledger.db", "others", AMPLE.delta) == (0, 0.0)
@@ -107,9 +107,9 @@ def test_asked_from_many_threads_each_task_is_reserved_once(shared_collection, t
     assert all(len(set(told)) == 1 for told in answers.values())
     granted = [task for task in tasks if answers[task.id][0].granted]
     assert 1 < len(granted) < len(tasks)
-    law = compose_all([task.guarantee.law for task in granted])
-    assert law.delta_at(budget.epsilon) <= budget.delta
-    one_more = compose_all([task.guarantee.law for task in [*granted, tasks[0]]])
+    curve = compose_all([task.guarantee.curve for task in granted])
+    assert curve.delta_at(budget.epsilon) <= budget.delta
+    one_more = compose_all([task.guarantee.curve for task in [*granted, tasks[0]]])
     assert one_more.delta_at(budget.epsilon) > budget.delta, "the budget is used up"
     ledger.close()
 
@@ -120,10 +120,10 @@ def test_nobody_waits_while_losses_are_convolved(shared_collection, ledger, monk
     ledger.reserve(first, AMPLE, BATCH)
     judging, go_on, answers = threading.Event(), threading.Event(), []
 
-    def slowly(law, delta):
+    def slowly(curve, delta):
         judging.set()
         assert go_on.wait(60)
-        return least_epsilon(law, delta)
+        return least_epsilon(curve, delta)
 
     monkeypatch.setattr(ledger_module, "least_epsilon", slowly)
     release = threading.Thread(target=lambda: answers.append(ledger.reserve(second, AMPLE, BATCH)))
@@ -213,8 +213,8 @@ def test_processes_that_ask_at_the_same_time_agree_and_keep_the_budget(
     assert all(each == told[0] for each in told)
     granted = [task for task in tasks if told[0][task.id.hex()]]
     assert 1 < len(granted) < len(tasks)
-    assert compose_all([task.guarantee.law for task in granted]).delta_at(1.5) <= 1e-6
-    assert compose_all([task.guarantee.law for task in [*granted, tasks[0]]]).delta_at(1.5) > 1e-6
+    assert compose_all([task.guarantee.curve for task in granted]).delta_at(1.5) <= 1e-6
+    assert compose_all([task.guarantee.curve for task in [*granted, tasks[0]]]).delta_at(1.5) > 1e-6
 
 
 def test_one_more_release_costs_one_more_convolution(shared_collection, tmp_path, monkeypatch):
@@ -223,13 +223,13 @@ def test_one_more_release_costs_one_more_convolution(shared_collection, tmp_path
     for task in tasks[:-1]:
         ledger.reserve(task, AMPLE, BATCH)
     computed, true = [], composition._losses_of
-    monkeypatch.setattr(composition, "_losses_of", lambda law: computed.append(law) or true(law))
+    monkeypatch.setattr(composition, "_losses_of", lambda curve: computed.append(curve) or true(curve))
     last = ledger.reserve(tasks[-1], AMPLE, BATCH)
     assert len(computed) == 1
     ledger.close()
     monkeypatch.undo()
-    law = compose_all([task.guarantee.law for task in tasks])
-    assert last.spent_epsilon == pytest.approx(least_epsilon(law, AMPLE.delta), rel=1e-8)
+    curve = compose_all([task.guarantee.curve for task in tasks])
+    assert last.spent_epsilon == pytest.approx(least_epsilon(curve, AMPLE.delta), rel=1e-8)
 
 
 class FullDisk:

@@ -22,7 +22,9 @@ _HERE = Path(__file__).parent
 _databases, _rounds, _schedules = (
     _module(f"system_{each}", _HERE / f"{each}.py") for each in ("databases", "rounds", "schedules")
 )
-postgres_server = _module("store_fixtures", _HERE.parent / "store" / "conftest.py").postgres_server  # one of its own
+postgres_server = _module(
+    "store_fixtures", _HERE.parent / "shuffler" / "store" / "conftest.py"
+).postgres_server  # one of its own
 
 
 @pytest.fixture(scope="session", autouse=True)

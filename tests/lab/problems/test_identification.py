@@ -1,4 +1,4 @@
-"""The three routes: what is reported has the law of the whole protocol over the whole domain."""
+"""The three routes: what is reported has the distribution of the whole protocol over the whole domain."""
 
 import math
 from dataclasses import replace
@@ -17,7 +17,7 @@ from shuffledp.lab.problems.support_identification import SupportInstance
 from shuffledp.privacy.audit import proportion_bounds
 from shuffledp.protocols.registry import PROTOCOLS, find
 from shuffledp.randomness import SYSTEM, Dyadic, InsecureSeededRandomness
-from shuffledp.testing.statistics import ALPHA, p_value, same_law
+from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
 
 ROUNDS = 1200
 EXACT_ZEROS = ("balcer-cheu", "stability", "sample-and-threshold")
@@ -55,7 +55,7 @@ def whole_domain(protocol, counts, *, rounds=ROUNDS, shown=None):
 
 
 @pytest.mark.parametrize(("name", "users"), [("balcer-cheu", 60), ("stability", 24), ("sample-and-threshold", 80)])
-def test_exact_zeros_have_the_law_of_the_whole_domain(name, users):
+def test_exact_zeros_have_the_distribution_of_the_whole_domain(name, users):
     """1,200 rounds each over two items and over six. The fault: noise, or a sample, for a third fewer users."""
     problem = SupportIdentification(2, 6)
     instance, counts = SupportInstance(problem, (1, 4)), np.array([users // 3, users - users // 3])
@@ -63,9 +63,9 @@ def test_exact_zeros_have_the_law_of_the_whole_domain(name, users):
     if name == "sample-and-threshold":  # it is tuned to the average category, which is public
         over_domain = replace(over_domain, sampling=over_support.sampling, threshold=over_support.threshold)
     route = reported_sets(exact_zeros(over_support, problem, "shown"), instance, counts)
-    assert same_law(route, whole_domain(over_domain, counts)) > ALPHA
+    assert same_distribution(route, whole_domain(over_domain, counts)) > ALPHA
     planted = counts * 2 // 3
-    assert same_law(route, whole_domain(calibrated(name, int(planted.sum()), 6), planted)) < ALPHA
+    assert same_distribution(route, whole_domain(calibrated(name, int(planted.sum()), 6), planted)) < ALPHA
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_exact_zeros_have_the_law_of_the_whole_domain(name, users):
         for name in INDEPENDENT
     ],
 )
-def test_largest_scores_have_the_law_of_the_whole_domain(name, users):
+def test_largest_scores_have_the_distribution_of_the_whole_domain(name, users):
     """1,200 rounds each over two items with the largest of the others drawn, and over six.
 
     The fault: four items outside the support are taken for four hundred.
@@ -84,14 +84,14 @@ def test_largest_scores_have_the_law_of_the_whole_domain(name, users):
     instance, counts = SupportInstance(problem, (1, 4)), np.array([users // 6, users - users // 6])
     over_support, over_domain = (calibrated(name, users, size) for size in (2, 6))
     route = reported_sets(largest_scores(over_support, problem), instance, counts)
-    assert same_law(route, whole_domain(over_domain, counts, shown="unbiased")) > ALPHA
+    assert same_distribution(route, whole_domain(over_domain, counts, shown="unbiased")) > ALPHA
     larger = SupportIdentification(2, 406)
     fault, planted = largest_scores(over_support, larger), np.zeros(64)
     for _ in range(ROUNDS):
         items = fault.identify(SupportInstance(larger, (1, 4)), counts, SYSTEM)
         planted[sum(1 << item for item in items if item in (1, 4))] += 1
     held = [sum(1 << item for item in (1, 4) if code >> item & 1) for code in range(64)]
-    assert same_law(np.bincount(held, weights=route, minlength=64), planted) < ALPHA
+    assert same_distribution(np.bincount(held, weights=route, minlength=64), planted) < ALPHA
 
 
 def test_a_listed_domain_is_just_the_protocol():
@@ -99,8 +99,8 @@ def test_a_listed_domain_is_just_the_protocol():
     problem = SupportIdentification(2, 6)
     protocol, counts = calibrated("uniform-blanket", 60, 6), np.array([10, 50])
     route = reported_sets(ListedDomain(protocol, problem), SupportInstance(problem, (1, 4)), counts)
-    assert same_law(route, whole_domain(protocol, counts)) > ALPHA
-    assert same_law(route, whole_domain(protocol, np.array([2, 58]))) < ALPHA
+    assert same_distribution(route, whole_domain(protocol, counts)) > ALPHA
+    assert same_distribution(route, whole_domain(protocol, np.array([2, 58]))) < ALPHA
 
 
 def test_messages_and_the_fast_route_report_alike():
@@ -114,10 +114,12 @@ def test_messages_and_the_fast_route_report_alike():
         literal[sum(1 << int(item) for item in np.flatnonzero(estimates > 0))] += 1
     instance, counts = SupportInstance(problem, (1, 4)), np.array([8, 52])
     over_support = calibrated("balcer-cheu", users, 2)
-    assert same_law(literal, reported_sets(exact_zeros(over_support, problem, "shown"), instance, counts)) > ALPHA
+    assert (
+        same_distribution(literal, reported_sets(exact_zeros(over_support, problem, "shown"), instance, counts)) > ALPHA
+    )
     half = Dyadic.at_least(over_support.noise.absence.fraction / 2)
     quiet = type(over_support)(replace(over_support.noise, absence=half, epsilon=10.0, delta=0.9), 2)
-    assert same_law(literal, reported_sets(exact_zeros(quiet, problem, "shown"), instance, counts)) < ALPHA
+    assert same_distribution(literal, reported_sets(exact_zeros(quiet, problem, "shown"), instance, counts)) < ALPHA
 
 
 @pytest.mark.parametrize("rule", ["shown", "paper", "largest"])
@@ -131,9 +133,12 @@ def test_simulated_and_solved_rounds_succeed_alike(rule):
     method = Method(epsilon=1.0, delta=1e-6, rule=rule)
     simulated = measure_success(problem, method, users, trials=20_000)
     assert 0.3 < simulated.successes / 20_000 < 0.97
-    assert same_law([sum(solved), 1500 - sum(solved)], [simulated.successes, 20_000 - simulated.successes]) > ALPHA
+    assert (
+        same_distribution([sum(solved), 1500 - sum(solved)], [simulated.successes, 20_000 - simulated.successes])
+        > ALPHA
+    )
     more = measure_success(problem, method, users + 15, trials=20_000)
-    assert same_law([sum(solved), 1500 - sum(solved)], [more.successes, 20_000 - more.successes]) < ALPHA
+    assert same_distribution([sum(solved), 1500 - sum(solved)], [more.successes, 20_000 - more.successes]) < ALPHA
 
 
 @pytest.mark.parametrize(
@@ -158,8 +163,8 @@ def test_other_protocols_are_simulated_as_they_are_solved(protocol, users, more)
         measure_success(problem, Method(**settings), number, trials=trials).successes for number in (users, more)
     )
     assert 0.2 < simulated / trials < 0.97
-    assert same_law([solved, 600 - solved], [simulated, trials - simulated]) > ALPHA
-    assert same_law([solved, 600 - solved], [planted, trials - planted]) < ALPHA
+    assert same_distribution([solved, 600 - solved], [simulated, trials - simulated]) > ALPHA
+    assert same_distribution([solved, 600 - solved], [planted, trials - planted]) < ALPHA
 
 
 def brute_force(users, size, needed, shown):
@@ -207,7 +212,7 @@ def test_the_numbers_of_the_specification():
     assert exact == pytest.approx([0.9909, 0.9902], abs=3e-4)
 
 
-def test_largest_scores_against_all_score_laws():
+def test_largest_scores_against_all_score_distributions():
     """The probability of a held item's score, summed up, is that of 100,000 draws. The fault: others never say yes."""
     rng = np.random.default_rng()
     users, size = 40, 4
@@ -217,14 +222,14 @@ def test_largest_scores_against_all_score_laws():
         drawn = scores.draw(rng.binomial(users, 1 / size, 100_000), rng)
         points = np.arange(-60, 2 * users + 60)
         at_most = np.array([scores.at_most(int(k), size) for k in points])
-        law = np.maximum(np.diff(np.concatenate(([0.0], at_most))), 0.0)
-        law[law < 1e-12] = 0.0
-        assert p_value(np.bincount(drawn + 60, minlength=len(points)), law / law.sum()) > ALPHA, name
+        pmf = np.maximum(np.diff(np.concatenate(([0.0], at_most))), 0.0)
+        pmf[pmf < 1e-12] = 0.0
+        assert p_value(np.bincount(drawn + 60, minlength=len(points)), pmf / pmf.sum()) > ALPHA, name
     silent = ResponseScores(users, Dyadic.at_least(0.5), Dyadic.at_least(1e-6))
     truth = ResponseScores(users, Dyadic.at_least(0.5), Dyadic.at_least(0.27))
     drawn = silent.draw(rng.binomial(users, 1 / size, 100_000), rng)
-    law = np.diff([0.0, *(truth.at_most(k, size) for k in range(users + 1))])
-    assert p_value(np.bincount(drawn, minlength=users + 1), np.maximum(law, 0)) < ALPHA
+    pmf = np.diff([0.0, *(truth.at_most(k, size) for k in range(users + 1))])
+    assert p_value(np.bincount(drawn, minlength=users + 1), np.maximum(pmf, 0)) < ALPHA
 
 
 @pytest.mark.parametrize("name", INDEPENDENT)

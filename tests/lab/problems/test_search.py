@@ -20,7 +20,7 @@ def claims_hold(found, problem, method):
 
 
 @pytest.mark.parametrize("problem", [PointerChasing(2, 100), PointerJumping(10**4, 10), PointerChasing(1, 100)])
-def test_the_claims_hold_by_the_exact_law(problem):
+def test_the_claims_hold_by_the_exact_distribution(problem):
     """20,000 rounds at each number, wrong with probability 1e-7. The fault: a simulator with too little noise."""
     found = measure_sample_size(problem, STABILITY, trials=20_000, confidence=SURE)
     assert found.low < found.users <= found.high < 1.3 * found.low

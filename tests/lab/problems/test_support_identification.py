@@ -36,10 +36,10 @@ def test_supports_are_uniform(size):
     seen = dict.fromkeys(pairs, 0)
     for _ in range(20_000):
         seen[problem.instance().support] += 1
-    law = [1 / len(pairs)] * len(pairs)
-    assert p_value(list(seen.values()), law) > ALPHA
+    pmf = [1 / len(pairs)] * len(pairs)
+    assert p_value(list(seen.values()), pmf) > ALPHA
     planted = [0 if size - 1 in pair else count for pair, count in seen.items()]
-    assert p_value(planted, law) < ALPHA
+    assert p_value(planted, pmf) < ALPHA
 
 
 def test_large_domains_and_logarithms():

@@ -15,11 +15,11 @@ from shuffledp.testing.statistics import ALPHA, p_value
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
 
 
-def test_a_channel_is_its_laws():
+def test_a_channel_is_its_distributions():
     channel = Channel.of({"yes": {(1,): HALF, (0,): HALF, (2,): 0}, "no": {(0, 0): 1}})
     assert channel.values == ("yes", "no")
-    assert channel.law("yes") == {(1,): HALF, (0,): HALF}
-    assert channel.law("no") == {(0, 0): 1}
+    assert channel.pmf("yes") == {(1,): HALF, (0,): HALF}
+    assert channel.pmf("no") == {(0, 0): 1}
     assert channel.outputs == ((1,), (0,), (0, 0))  # what never happens is not listed
     assert channel.messages == (0, 1)
     assert channel.most_messages == 2
@@ -31,7 +31,7 @@ def test_a_channel_is_its_laws():
 def test_a_matrix_is_one_message_each():
     channel = Channel.from_matrix([[HALF, HALF], [THIRD, 1 - THIRD]])
     assert channel.is_single_message
-    assert channel.law(1) == {(0,): THIRD, (1,): 2 * THIRD}
+    assert channel.pmf(1) == {(0,): THIRD, (1,): 2 * THIRD}
     assert channel.denominator == 6
     assert channel.weights == ((3, 3), (2, 4))
 
@@ -43,34 +43,34 @@ def test_a_ragged_matrix_is_refused():
 
 def test_randomized_response():
     channel = Channel.randomized_response(4, Fraction(5, 2))
-    assert channel.law(2) == {
+    assert channel.pmf(2) == {
         (0,): Fraction(2, 11),
         (1,): Fraction(2, 11),
         (2,): Fraction(5, 11),
         (3,): Fraction(2, 11),
     }
-    assert Channel.randomized_response(1, 7).law(0) == {(0,): 1}
+    assert Channel.randomized_response(1, 7).pmf(0) == {(0,): 1}
 
 
 def test_copies_are_messages():
     channel = Channel.from_copies({0: {(2, 0, 1): HALF, (0, 0): THIRD, (0,): 1 - HALF - THIRD}, 1: {(0, 1): 1}})
-    assert channel.law(0) == {(0, 0, 2): HALF, (): HALF}
-    assert channel.law(1) == {(1,): 1}
+    assert channel.pmf(0) == {(0, 0, 2): HALF, (): HALF}
+    assert channel.pmf(1) == {(1,): 1}
 
 
 def test_preshuffling_forgets_the_order():
     channel = Channel.of({0: {("b", "a"): HALF, ("a", "b"): THIRD, (): 1 - HALF - THIRD}, 1: {("a",): 1}})
-    assert channel.preshuffled.law(0) == {("a", "b"): HALF + THIRD, (): 1 - HALF - THIRD}
-    assert channel.preshuffled.law(1) == {("a",): 1}
+    assert channel.preshuffled.pmf(0) == {("a", "b"): HALF + THIRD, (): 1 - HALF - THIRD}
+    assert channel.preshuffled.pmf(1) == {("a",): 1}
     assert channel.preshuffled.preshuffled == channel.preshuffled
-    sizes = Counter({sum(bits): share for bits, share in r_gap().preshuffled.law(0).items()})
+    sizes = Counter({sum(bits): share for bits, share in r_gap().preshuffled.pmf(0).items()})
     assert sizes == {0: Fraction(1, 16), 1: Fraction(4, 16), 2: Fraction(6, 16), 3: Fraction(4, 16), 4: Fraction(1, 16)}
     mixed = Channel.of({0: {("x", 1, None): 1}})  # messages that have no order
     assert sorted(mixed.preshuffled.outputs[0], key=repr) == list(mixed.preshuffled.outputs[0])
 
 
 @pytest.mark.parametrize(
-    ("laws", "complaint"),
+    ("pmfs", "complaint"),
     [
         ({}, "at least one value"),
         ({0: {}}, "sum to 0"),
@@ -81,9 +81,9 @@ def test_preshuffling_forgets_the_order():
         ({0: {"ab": 1}}, "tuple of messages"),
     ],
 )
-def test_nonsense_is_refused(laws, complaint):
+def test_nonsense_is_refused(pmfs, complaint):
     with pytest.raises(ParameterError, match=complaint):
-        Channel.of(laws)
+        Channel.of(pmfs)
 
 
 def test_other_nonsense_is_refused():
@@ -104,7 +104,7 @@ def test_other_nonsense_is_refused():
     with pytest.raises(ParameterError, match="at least one value"):
         Channel.randomized_response(0, 2)
     with pytest.raises(ParameterError, match="no value 9; it has 0, 1"):
-        Channel.randomized_response(2, 2).law(9)
+        Channel.randomized_response(2, 2).pmf(9)
     with pytest.raises(ParameterError, match="and 2 more"):
         Channel.randomized_response(8, 2).index(-1)
     with pytest.raises(ParameterError, match="exact"):
@@ -114,20 +114,20 @@ def test_other_nonsense_is_refused():
 # drawing
 
 
-def test_draws_have_their_law():
-    """Every output, 20,000 draws, alpha 1e-7; a law with one per cent in the wrong place is rejected."""
-    law = {"a": Fraction(1, 7), "b": Fraction(2, 3), "c": Fraction(4, 21)}
-    channel = Channel.of({0: {(name,): share for name, share in law.items()}})
+def test_draws_have_their_distribution():
+    """Every output, 20,000 draws, alpha 1e-7; a distribution with one per cent in the wrong place is rejected."""
+    pmf = {"a": Fraction(1, 7), "b": Fraction(2, 3), "c": Fraction(4, 21)}
+    channel = Channel.of({0: {(name,): share for name, share in pmf.items()}})
     drawn = Counter(channel.draw(0)[0] for _ in range(20_000))
-    counts = [drawn[name] for name in law]
-    assert p_value(counts, [float(share) for share in law.values()]) > ALPHA
+    counts = [drawn[name] for name in pmf]
+    assert p_value(counts, [float(share) for share in pmf.values()]) > ALPHA
     assert p_value(counts, [1 / 7 + 0.05, 2 / 3 - 0.05, 4 / 21]) < ALPHA
     assert draw_from({"sure": Fraction(1)}, SYSTEM) == "sure"
 
 
 @pytest.mark.parametrize("bound", [1, 2, 5, 256, 257])
 def test_whole_numbers_are_uniform(bound):
-    """20,000 draws, alpha 1e-7; the law without the last number is rejected."""
+    """20,000 draws, alpha 1e-7; the distribution without the last number is rejected."""
     drawn = Counter(uniform_below(bound, SYSTEM) for _ in range(20_000))
     counts = [drawn[number] for number in range(bound)]
     assert sum(counts) == 20_000

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shuffledp.errors import ParameterError
-from shuffledp.lab.structure import RandomizerLaw, ShuffledLaw, extreme_ratio, pure_ratios, r_gap, r_infinity
+from shuffledp.lab.structure import RandomizerCurve, ShuffledCurve, extreme_ratio, pure_ratios, r_gap, r_infinity
 from shuffledp.lab.structure.counterexamples import GAP, STRINGS
 
 ALLOWED = [bits for bits in STRINGS if bits not in GAP]
@@ -20,8 +20,8 @@ def test_claim_19():
     assert ratios.randomizer == math.inf
     assert ratios.preshuffled == 1
     assert set(ratios.shuffled.values()) == {1}
-    assert RandomizerLaw(r_infinity()).epsilon == math.inf
-    assert ShuffledLaw(r_infinity(), 5).epsilon == ShuffledLaw(r_infinity(), 5).delta_at(0.0) == 0
+    assert RandomizerCurve(r_infinity()).epsilon == math.inf
+    assert ShuffledCurve(r_infinity(), 5).epsilon == ShuffledCurve(r_infinity(), 5).delta_at(0.0) == 0
 
 
 def test_claim_20_in_numbers():
@@ -34,13 +34,13 @@ def test_claim_20_in_numbers():
         4: Fraction(8, 5),
         5: Fraction(8, 5),
     }
-    epsilons = [round(ShuffledLaw(r_gap(), users).epsilon, 4) for users in (2, 3, 4)]
+    epsilons = [round(ShuffledCurve(r_gap(), users).epsilon, 4) for users in (2, 3, 4)]
     assert epsilons == [0.9163, 0.6694, 0.4700]
 
 
 def count_ratio(users):
     """The largest ratio by the numbers of ones alone, with polynomials in whole numbers."""
-    laws = [(16, (1, 4, 6, 4, 1)), (10, (1, 4, 0, 4, 1))]
+    pmfs = [(16, (1, 4, 6, 4, 1)), (10, (1, 4, 0, 4, 1))]
 
     def times(first, second):
         result = [0] * (len(first) + len(second) - 1)
@@ -50,9 +50,9 @@ def count_ratio(users):
         return result
 
     powers = [[[1]], [[1]]]
-    for (_, law), list_of_powers in zip(laws, powers, strict=True):
+    for (_, pmf), list_of_powers in zip(pmfs, powers, strict=True):
         for _ in range(users):
-            list_of_powers.append(times(list_of_powers[-1], law))
+            list_of_powers.append(times(list_of_powers[-1], pmf))
     worst = Fraction(1)
     for ones in range(users):
         first = times(powers[1][ones], powers[0][users - ones])
@@ -64,7 +64,7 @@ def count_ratio(users):
 
 @pytest.mark.parametrize("users", [*range(2, 13), 20, 33, 50])
 def test_claim_20_stays_where_it_is(users):
-    ratio = ShuffledLaw(r_gap(), users).ratio
+    ratio = ShuffledCurve(r_gap(), users).ratio
     assert ratio == count_ratio(users)
     if users >= 4:
         assert ratio == extreme_ratio(r_gap()) == Fraction(8, 5)
@@ -72,24 +72,24 @@ def test_claim_20_stays_where_it_is(users):
 
 def test_the_crowd_that_extreme_counts_do_not_see():
     """Of four or more users the worst outcome is that all messages are alike."""
-    witness = ShuffledLaw(r_gap(), 7).witness
+    witness = ShuffledCurve(r_gap(), 7).witness
     assert set(witness.event[0]) in ({0}, {1})
     assert witness.ratio == Fraction(8, 5)
 
 
 @st.composite
-def gap_laws(draw):
-    laws = []
+def gap_pmfs(draw):
+    pmfs = []
     for support in (STRINGS, ALLOWED):
         weights = draw(st.lists(st.integers(1, 30), min_size=len(support), max_size=len(support)))
-        laws.append({bits: Fraction(w, sum(weights)) for bits, w in zip(support, weights, strict=True)})
-    return laws
+        pmfs.append({bits: Fraction(w, sum(weights)) for bits, w in zip(support, weights, strict=True)})
+    return pmfs
 
 
 @settings(max_examples=15)
-@given(gap_laws())
-def test_any_laws_on_these_supports_will_do(laws):
-    channel = r_gap(*laws)
+@given(gap_pmfs())
+def test_any_distributions_on_these_supports_will_do(pmfs):
+    channel = r_gap(*pmfs)
     ratios = pure_ratios(channel, range(1, 7))
     assert ratios.randomizer == ratios.preshuffled == ratios.shuffled[1] == math.inf
     later = [ratios.shuffled[users] for users in range(2, 7)]

@@ -1,4 +1,4 @@
-"""Theorem 17: a single-message shuffled protocol and its local twin have the same output law."""
+"""Theorem 17: a single-message shuffled protocol and its local twin have the same output distribution."""
 
 from collections import Counter, defaultdict
 from fractions import Fraction
@@ -34,10 +34,10 @@ def as_received(messages):
 
 def mixed(messages):
     """The first message, or with probability 1/3 the last."""
-    law = defaultdict(Fraction)
-    law[messages[0]] += Fraction(2, 3)
-    law[messages[-1]] += Fraction(1, 3)
-    return dict(law)
+    pmf = defaultdict(Fraction)
+    pmf[messages[0]] += Fraction(2, 3)
+    pmf[messages[-1]] += Fraction(1, 3)
+    return dict(pmf)
 
 
 def runs(messages):
@@ -49,8 +49,8 @@ ANALYZERS = [as_received, mixed, runs, sum]
 
 def shuffled_by_hand(channel, analyzer, data):
     """Every output of every user, in every one of the n! orders."""
-    law = defaultdict(Fraction)
-    for sent in product(*(channel.law(value).items() for value in data)):
+    pmf = defaultdict(Fraction)
+    for sent in product(*(channel.pmf(value).items() for value in data)):
         messages = [message for output, _ in sent for message in output]
         orders = list(permutations(messages))
         for order in orders:
@@ -59,18 +59,18 @@ def shuffled_by_hand(channel, analyzer, data):
                 mass *= share
             output = analyzer(order)
             for seen, share in (output if isinstance(output, dict) else {output: 1}).items():
-                law[seen] += mass * share
-    return dict(law)
+                pmf[seen] += mass * share
+    return dict(pmf)
 
 
 @pytest.mark.parametrize("analyzer", ANALYZERS)
 @pytest.mark.parametrize("data", [(0,), (1, 0), (0, 1, 1), (1, 0, 0, 1)])
-def test_the_output_law_is_the_same(analyzer, data):
+def test_the_output_distribution_is_the_same(analyzer, data):
     protocol = ShuffledProtocol(THREE, analyzer)
-    law = protocol.output_law(data)
-    assert law == to_local(protocol).output_law(data)
-    assert law == shuffled_by_hand(THREE, analyzer, data)
-    assert sum(law.values()) == 1
+    pmf = protocol.output_pmf(data)
+    assert pmf == to_local(protocol).output_pmf(data)
+    assert pmf == shuffled_by_hand(THREE, analyzer, data)
+    assert sum(pmf.values()) == 1
 
 
 @settings(max_examples=25)
@@ -82,7 +82,7 @@ def test_it_is_the_same_for_random_channels(weights, choose):
     data = choose.draw(st.lists(st.sampled_from(channel.values), min_size=1, max_size=4))
     protocol = ShuffledProtocol(channel, choose.draw(st.sampled_from(ANALYZERS)))
     local = to_local(protocol)
-    assert protocol.output_law(data) == local.output_law(data)
+    assert protocol.output_pmf(data) == local.output_pmf(data)
     assert local.privacy.ratio == protocol.privacy(len(data)).ratio
 
 
@@ -90,17 +90,17 @@ def test_the_permutation_is_needed():
     """The planted fault: the same analyzer without it sees who sent what."""
     protocol = ShuffledProtocol(THREE, as_received)
     forgetful = LocalProtocol(THREE, as_received)
-    assert forgetful.output_law((0, 1)) != protocol.output_law((0, 1))
+    assert forgetful.output_pmf((0, 1)) != protocol.output_pmf((0, 1))
     symmetric = ShuffledProtocol(THREE, sum)
-    assert LocalProtocol(THREE, sum).output_law((0, 1)) == symmetric.output_law((0, 1))
+    assert LocalProtocol(THREE, sum).output_pmf((0, 1)) == symmetric.output_pmf((0, 1))
 
 
-def test_both_run_with_their_law():
+def test_both_run_with_their_distribution():
     """Every output of three users, 12,000 runs, alpha 1e-7; the analyzer that does not permute is rejected."""
     protocol, data, times = ShuffledProtocol(THREE, as_received), (0, 1, 1), 12_000
-    law = protocol.output_law(data)
-    outputs = sorted(law)
-    shares = [float(law[output]) for output in outputs]
+    pmf = protocol.output_pmf(data)
+    outputs = sorted(pmf)
+    shares = [float(pmf[output]) for output in outputs]
 
     def p_value_of(runnable):
         seen = Counter(runnable.run(data) for _ in range(times))
@@ -112,14 +112,14 @@ def test_both_run_with_their_law():
     assert p_value_of(LocalProtocol(THREE, as_received)) < ALPHA
 
 
-def test_a_random_analyzer_runs_with_its_law():
-    """Three outputs, 12,000 runs, alpha 1e-7; the law of another data set is rejected."""
+def test_a_random_analyzer_runs_with_its_distribution():
+    """Three outputs, 12,000 runs, alpha 1e-7; the distribution of another data set is rejected."""
     protocol = ShuffledProtocol(THREE, mixed)
-    law, other = (protocol.output_law(data) for data in ((0, 0, 1), (1, 1, 1)))
+    pmf, other = (protocol.output_pmf(data) for data in ((0, 0, 1), (1, 1, 1)))
     for runnable in (protocol, to_local(protocol)):
         seen = Counter(runnable.run((0, 0, 1)) for _ in range(12_000))
         counts = [seen[output] for output in range(3)]
-        assert p_value(counts, [float(law[output]) for output in range(3)]) > ALPHA
+        assert p_value(counts, [float(pmf[output]) for output in range(3)]) > ALPHA
         assert p_value(counts, [float(other[output]) for output in range(3)]) < ALPHA
 
 
@@ -128,31 +128,31 @@ def test_many_users_still_run():
 
 
 def test_several_messages_are_simulated_only_when_shuffled():
-    """The shuffled protocol itself may send several messages; its law needs no local twin."""
+    """The shuffled protocol itself may send several messages; its distribution needs no local twin."""
     for channel in (r_infinity(), r_gap()):
         with pytest.raises(ConditionError, match="Theorem 17 needs exactly one message per user"):
             to_local(ShuffledProtocol(channel, sum))
     protocol = ShuffledProtocol(r_infinity(), as_received)
     for data in ((0, 0), (0, 1), (1, 1)):
-        assert protocol.output_law(data) == dict.fromkeys(set(permutations((0, 0, 1, 1))), Fraction(1, 6))
-        assert protocol.output_law(data) == shuffled_by_hand(r_infinity(), as_received, data)
+        assert protocol.output_pmf(data) == dict.fromkeys(set(permutations((0, 0, 1, 1))), Fraction(1, 6))
+        assert protocol.output_pmf(data) == shuffled_by_hand(r_infinity(), as_received, data)
         assert sorted(protocol.run(data)) == [0, 0, 1, 1]
 
 
 def test_nobody():
     protocol = ShuffledProtocol(THREE, sum)
-    assert protocol.output_law(()) == to_local(protocol).output_law(()) == {0: 1}
+    assert protocol.output_pmf(()) == to_local(protocol).output_pmf(()) == {0: 1}
 
 
 def test_nonsense_is_refused():
     protocol = ShuffledProtocol(THREE, lambda _: {0: Fraction(1, 2)})
     with pytest.raises(ParameterError, match="analyzer's output sum to 1/2"):
-        protocol.output_law((0, 1))
+        protocol.output_pmf((0, 1))
     with pytest.raises(ParameterError, match="no value 2"):
-        ShuffledProtocol(THREE, sum).output_law((2,))
+        ShuffledProtocol(THREE, sum).output_pmf((2,))
     with pytest.raises(ParameterError, match="no value 2"):
         to_local(ShuffledProtocol(THREE, sum)).run((2,))
     with pytest.raises(ParameterError, match="asked 531,441 times"):
-        ShuffledProtocol(THREE, sum).output_law((0,) * 12)
+        ShuffledProtocol(THREE, sum).output_pmf((0,) * 12)
     with pytest.raises(ParameterError, match="run the protocol instead"):
-        to_local(ShuffledProtocol(THREE, sum)).output_law((0,) * 8)
+        to_local(ShuffledProtocol(THREE, sum)).output_pmf((0,) * 8)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.lab.structure import (
     Channel,
-    RandomizerLaw,
+    RandomizerCurve,
     RepeatedMessages,
-    ShuffledLaw,
+    ShuffledCurve,
     claim_18_witness,
     compare_theorem_6_2,
     pure_epsilons_agree,
@@ -41,7 +41,7 @@ def chance_of_all_in(channel, data, messages):
     return sum(
         (
             math.prod((share for _, share in sent), start=Fraction(1))
-            for sent in product(*(channel.law(value).items() for value in data))
+            for sent in product(*(channel.pmf(value).items() for value in data))
             if all(output[0] in messages for output, _ in sent)
         ),
         Fraction(0),
@@ -58,15 +58,15 @@ def test_shuffling_changes_no_pure_epsilon(channel, users):
 @given(channels(), st.integers(1, 4), RATIOS)
 def test_the_witness_breaks_what_it_says(channel, users, ratio):
     witness = claim_18_witness(channel, users, ratio=ratio)
-    assert (witness is None) == (RandomizerLaw(channel).ratio <= ratio)
-    assert (witness is None) == (ShuffledLaw(channel, users).ratio <= ratio)
+    assert (witness is None) == (RandomizerCurve(channel).ratio <= ratio)
+    assert (witness is None) == (ShuffledCurve(channel, users).ratio <= ratio)
     if witness is not None:
         assert len(witness.first) == len(witness.second) == users
         assert sum(a != b for a, b in zip(witness.first, witness.second, strict=True)) == 1
         assert witness.first_probability == chance_of_all_in(channel, witness.first, witness.messages)
         assert witness.second_probability == chance_of_all_in(channel, witness.second, witness.messages)
         assert witness.first_probability > ratio * witness.second_probability
-        assert witness.ratio == RandomizerLaw(channel).ratio
+        assert witness.ratio == RandomizerCurve(channel).ratio
 
 
 @settings(max_examples=30)
@@ -78,7 +78,7 @@ def test_the_event_of_any_set(channel, users, messages):
     assert event.second_probability == chance_of_all_in(channel, event.second, messages)
     alone = RepeatedMessages(channel, 0, 1, tuple(messages), 1)
     if event.first_probability:
-        assert event.ratio == alone.ratio <= RandomizerLaw(channel).ratio
+        assert event.ratio == alone.ratio <= RandomizerCurve(channel).ratio
 
 
 def test_epsilon_is_compared_exactly():
@@ -130,8 +130,8 @@ def test_theorem_6_2(channel, users, ratio):
     both = compare_theorem_6_2(channel, users, ratio)
     assert both.holds
     assert (both.shuffled_ratio, both.local_ratio) == (ratio, users * ratio)
-    assert both.shuffled_delta == ShuffledLaw(channel, users).delta_at_ratio(ratio)
-    assert both.local_delta == RandomizerLaw(channel).delta_at_ratio(users * ratio)
+    assert both.shuffled_delta == ShuffledCurve(channel, users).delta_at_ratio(ratio)
+    assert both.local_delta == RandomizerCurve(channel).delta_at_ratio(users * ratio)
 
 
 def test_theorem_6_2_needs_its_logarithm():
@@ -139,7 +139,7 @@ def test_theorem_6_2_needs_its_logarithm():
     channel = Channel.randomized_response(2, 9)
     both = compare_theorem_6_2(channel, 4, 2)
     assert both.holds
-    assert RandomizerLaw(channel).delta_at_ratio(2) > both.shuffled_delta
+    assert RandomizerCurve(channel).delta_at_ratio(2) > both.shuffled_delta
 
 
 def test_theorem_6_2_in_numbers():

@@ -87,18 +87,18 @@ def test_figures_are_drawn(outcome):
 
 
 def brute_force(epsilon, users, ratio, rate):
-    law = {(0, 0): 1.0}
+    pmf = {(0, 0): 1.0}
 
     def extended(row):
         longer = {}
-        for (a, b), mass in law.items():
+        for (a, b), mass in pmf.items():
             for (more_a, more_b), share in zip(((1, 0), (0, 1), (0, 0)), row, strict=True):
                 key = (a + more_a, b + more_b)
                 longer[key] = longer.get(key, 0.0) + mass * share
         return longer
 
     for _ in range(users - 1):
-        law = extended((rate, rate, 1 - 2 * rate))
+        pmf = extended((rate, rate, 1 - 2 * rate))
     neither = 1 - (ratio + 1) * rate
     first, second = extended((ratio * rate, rate, neither)), extended((rate, ratio * rate, neither))
     return sum(max(mass - math.exp(epsilon) * second[key], 0.0) for key, mass in first.items())

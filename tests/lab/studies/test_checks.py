@@ -86,7 +86,7 @@ def test_intervals_of_few_errors_cover(size):
 
 
 def test_quantiles_cover():
-    """The interval of a quantile misses it in about one of twenty, for a skewed law too."""
+    """The interval of a quantile misses it in about one of twenty, for a skewed distribution too."""
     rng = np.random.default_rng(2)
     truth = -math.log(0.05)
     misses = 0

@@ -65,9 +65,9 @@ def test_theorem_12_is_flat_and_the_others_grow(outcome: Outcome) -> None:
     for name in ("cheu", "discrete-laplace", "unary"):
         rows = _rows(outcome, protocol=name, users=users, calibration="tight")
         assert rows[0]["formula"] < rows[1]["formula"] < rows[2]["formula"]
-        law = empty_errors(calibrated(name, MANY, 10, "tight"))
-        assert law is not None
-        assert law.quantile(10, 0.95) < law.quantile(10**4, 0.95) < law.quantile(10**8, 0.95)
+        distribution = empty_errors(calibrated(name, MANY, 10, "tight"))
+        assert distribution is not None
+        assert distribution.quantile(10, 0.95) < distribution.quantile(10**4, 0.95) < distribution.quantile(10**8, 0.95)
 
 
 def test_a_shuffler_takes_the_users_out_of_the_error() -> None:
@@ -120,36 +120,40 @@ def test_the_data_are_hard_for_thresholds() -> None:
         assert float(noise.upper_tail(held[place])) >= 0.2 > float(noise.upper_tail(held[place] + 1))
 
 
-def test_the_law_of_one_error_is_that_of_all_outcomes() -> None:
+def test_the_distribution_of_one_error_is_that_of_all_outcomes() -> None:
     noise = Binomial(20, Dyadic(1, 2))
-    law = EmptyErrors.of_binomial(noise, slope=0.5)
-    for radius, tail in zip(law.radii, law.tails, strict=True):
+    distribution = EmptyErrors.of_binomial(noise, slope=0.5)
+    for radius, tail in zip(distribution.radii, distribution.tails, strict=True):
         exact = sum(float(noise.pmf(k)) for k in range(21) if abs(k - noise.mean) / 0.5 >= radius - 1e-9)
         assert tail == pytest.approx(exact, rel=1e-9)
-    once = [float(radius) for radius, beyond in zip(law.radii, [*law.tails[1:], 0.0], strict=True) if beyond <= 0.05]
-    assert law.quantile(1, 0.95) == once[0]
+    once = [
+        float(radius)
+        for radius, beyond in zip(distribution.radii, [*distribution.tails[1:], 0.0], strict=True)
+        if beyond <= 0.05
+    ]
+    assert distribution.quantile(1, 0.95) == once[0]
 
 
-def test_the_largest_error_has_the_law_of_a_whole_round() -> None:
+def test_the_largest_error_has_the_distribution_of_a_whole_round() -> None:
     users, size, rounds = 10_000, 300, 1000
     protocol = calibrated("cheu", users, size, "tight")
     counts = np.zeros(size, dtype=np.int64)
     counts[0] = users
     listed = [round_errors(protocol, counts, SYSTEM)[1:].max() for _ in range(rounds)]
-    law = empty_errors(protocol)
-    assert law is not None
-    assert stats.ks_2samp(listed, law.largest(size - 1, rounds, SYSTEM)).pvalue > ALPHA
-    assert stats.ks_2samp(listed, law.largest((size - 1) // 10, rounds, SYSTEM)).pvalue < ALPHA
+    distribution = empty_errors(protocol)
+    assert distribution is not None
+    assert stats.ks_2samp(listed, distribution.largest(size - 1, rounds, SYSTEM)).pvalue > ALPHA
+    assert stats.ks_2samp(listed, distribution.largest((size - 1) // 10, rounds, SYSTEM)).pvalue < ALPHA
 
 
 def test_discrete_laplace_noise_by_its_tail() -> None:
     protocol = calibrated("discrete-laplace", MANY, 10, "tight")
-    law = empty_errors(protocol)
-    assert law is not None
-    drawn = law.largest(1, 20_000, SYSTEM)
+    distribution = empty_errors(protocol)
+    assert distribution is not None
+    drawn = distribution.largest(1, 20_000, SYSTEM)
     assert abs(float(np.mean(drawn**2)) - 7.835) < 6 * float(np.std(drawn**2)) / math.sqrt(len(drawn))
-    assert [law.quantile(10**exponent, 0.95) for exponent in (2, 4, 6)] == [15, 24, 34]
-    assert law.largest(0, 3, SYSTEM).tolist() == [0.0, 0.0, 0.0]
+    assert [distribution.quantile(10**exponent, 0.95) for exponent in (2, 4, 6)] == [15, 24, 34]
+    assert distribution.largest(0, 3, SYSTEM).tolist() == [0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("name", ["cheu", "balcer-cheu", "stability", "discrete-laplace"])

@@ -74,15 +74,15 @@ def test_the_error_falls_with_the_square_of_epsilon(outcome: Outcome) -> None:
 @pytest.mark.parametrize("counts", [[3], [5], [2, 9, 30], [1, 6, 6, 7]])
 def test_the_exact_quantile_is_that_of_all_outcomes(counts: list[int]) -> None:
     noise = Binomial(20, Dyadic(1, 2))
-    laws = []
+    pmfs = []
     for count in counts:
-        law: dict[float, float] = {}
+        pmf: dict[float, float] = {}
         for k in range(21):
             error = count if k >= count else abs(k - noise.mean)
-            law[error] = law.get(error, 0.0) + float(noise.pmf(k))
-        laws.append(law)
-    candidates = sorted({error for law in laws for error in law})
-    inside = {r: math.prod(sum(p for error, p in law.items() if error <= r) for law in laws) for r in candidates}
+            pmf[error] = pmf.get(error, 0.0) + float(noise.pmf(k))
+        pmfs.append(pmf)
+    candidates = sorted({error for pmf in pmfs for error in pmf})
+    inside = {r: math.prod(sum(p for error, p in pmf.items() if error <= r) for pmf in pmfs) for r in candidates}
     for share in (0.3, 0.8, 0.95, 0.999):
         expected = min(r for r in candidates if inside[r] >= share)
         assert held_quantile(noise, counts, share) == pytest.approx(expected, abs=1e-6)

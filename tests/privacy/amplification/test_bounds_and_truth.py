@@ -8,9 +8,9 @@ import pytest
 
 from shuffledp.errors import ConditionError
 from shuffledp.privacy.amplification import (
-    BlanketLaw,
+    BlanketCurve,
     RandomizedResponse,
-    RandomizedResponseLaw,
+    RandomizedResponseCurve,
     bennett_delta,
     blanket_delta,
     check_restriction,
@@ -83,7 +83,7 @@ def test_the_shared_support_matters():
 
 
 def test_channels_whose_transform_vanishes():
-    """Even odds make frequencies vanish exactly; one user makes the tilted law a point."""
+    """Even odds make frequencies vanish exactly; one user makes the tilted distribution a point."""
     for channel in ([[0.75, 0.25], [0.25, 0.75]], [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]], [[0.9, 0.1], [0.1, 0.9]]):
         for users in (1, 2, 3, 8):
             for epsilon in (0.0, 0.1, 1.0):
@@ -97,9 +97,9 @@ def test_randomized_response_against_enumeration(values):
             channel = response_channel(values, blanket)
             for epsilon in (0.0, 0.05, 0.4, 1.5, 4.0):
                 exact = exact_delta(channel, users, epsilon)
-                for law in (BlanketLaw, RandomizedResponseLaw):
-                    bound = law(users, Dyadic.of(blanket), values).delta_at(epsilon)
-                    assert bound >= exact * (1 - 1e-8) - 1e-15, (users, blanket, epsilon, law)
+                for curve in (BlanketCurve, RandomizedResponseCurve):
+                    bound = curve(users, Dyadic.of(blanket), values).delta_at(epsilon)
+                    assert bound >= exact * (1 - 1e-8) - 1e-15, (users, blanket, epsilon, curve)
                 if values == 2:
                     assert two_response_delta(users, blanket / 2, epsilon) == pytest.approx(exact, rel=1e-8, abs=1e-15)
 
@@ -128,17 +128,17 @@ def variation_ratio_delta(channel, users, epsilon, x, other):
     mixed[0], mixed[1] = (ratio * rate, rate, 0), (rate, ratio * rate, 0)
     mixed[:, 2] = 1 - mixed.sum(axis=1)
     others = np.array([rate, rate, 1 - 2 * rate])
-    law = {(0, 0): 1.0}
+    curve = {(0, 0): 1.0}
     for _ in range(users - 1):
-        law = _convolve(law, others)
-    total = [_convolve(law, row) for row in mixed]
+        curve = _convolve(curve, others)
+    total = [_convolve(curve, row) for row in mixed]
     growth = math.exp(epsilon)
     return sum(max(mass - growth * total[1].get(key, 0.0), 0.0) for key, mass in total[0].items())
 
 
-def _convolve(law, row):
+def _convolve(curve, row):
     result = {}
-    for (a, b), mass in law.items():
+    for (a, b), mass in curve.items():
         for move, probability in zip(((1, 0), (0, 1), (0, 0)), row, strict=True):
             key = (a + move[0], b + move[1])
             result[key] = result.get(key, 0.0) + mass * probability
@@ -163,15 +163,15 @@ def exact_delta_of_pair(channel, users, epsilon, x, other):
     worst = 0.0
     growth = math.exp(epsilon)
     for z in range(len(channel)):
-        laws = []
+        curves = []
         for row in (channel[x], channel[other]):
-            law = {}
+            curve = {}
             for a, p in enumerate(row):
                 for b, q in enumerate(channel[z]):
                     key = (min(a, b), max(a, b))
-                    law[key] = law.get(key, 0.0) + p * q
-            laws.append(law)
-        worst = max(worst, sum(max(mass - growth * laws[1].get(key, 0.0), 0.0) for key, mass in laws[0].items()))
+                    curve[key] = curve.get(key, 0.0) + p * q
+            curves.append(curve)
+        worst = max(worst, sum(max(mass - growth * curves[1].get(key, 0.0), 0.0) for key, mass in curves[0].items()))
     return worst
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.amplification import (
-    BlanketLaw,
-    ClonesLaw,
+    BlanketCurve,
+    ClonesCurve,
     RandomizedResponse,
-    RandomizedResponseLaw,
+    RandomizedResponseCurve,
     clones_delta,
     clones_epsilon_closed_form,
     erlingsson_epsilon,
@@ -38,27 +38,27 @@ def test_conditions_are_named():
 
 
 def test_nonsense_is_refused():
-    law = ClonesLaw((Binomial(5, Dyadic(1, 1)),))
-    response = RandomizedResponseLaw(5, Dyadic(1, 1), 3)
-    for bad in (law.delta_at, response.delta_at, BlanketLaw(5, Dyadic(1, 1), 3).delta_at):
+    curve = ClonesCurve((Binomial(5, Dyadic(1, 1)),))
+    response = RandomizedResponseCurve(5, Dyadic(1, 1), 3)
+    for bad in (curve.delta_at, response.delta_at, BlanketCurve(5, Dyadic(1, 1), 3).delta_at):
         for epsilon in (-0.1, math.nan):
             with pytest.raises(ParameterError):
                 bad(epsilon)
     for given in ({"alpha": 0.4}, {"weight": 1.5}, {"sure": -1}):
         with pytest.raises(ParameterError):
-            ClonesLaw((), **given)
+            ClonesCurve((), **given)
     with pytest.raises(ParameterError):
         exact_delta([[0.5, 0.4], [0.5, 0.5]], 2, 0.1)
     with pytest.raises(ParameterError, match="enumerate"):
         exact_delta(response_channel(6, 0.5), 30, 0.1)
     with pytest.raises(ParameterError):
-        BlanketLaw(0, Dyadic(1, 1), 3)
+        BlanketCurve(0, Dyadic(1, 1), 3)
 
 
-def test_trivial_laws():
-    assert RandomizedResponseLaw(10, Dyadic(1, 0), 5).delta_at(0.0) == 0.0
-    assert RandomizedResponseLaw(10, Dyadic(0, 0), 5).delta_at(3.0) == 1.0
-    assert RandomizedResponseLaw(10, Dyadic(1, 2), 1).delta_at(0.0) == 0.0
+def test_trivial_distributions():
+    assert RandomizedResponseCurve(10, Dyadic(1, 0), 5).delta_at(0.0) == 0.0
+    assert RandomizedResponseCurve(10, Dyadic(0, 0), 5).delta_at(3.0) == 1.0
+    assert RandomizedResponseCurve(10, Dyadic(1, 2), 1).delta_at(0.0) == 0.0
     assert clones_delta(2.1, 1, 2.0) == 0.0
     assert clones_delta(1.0, 1, 2.0) == pytest.approx((math.exp(2) - math.e) / (1 + math.exp(2)), rel=1e-9)
 
@@ -75,10 +75,10 @@ def test_trivial_laws():
 )
 def test_least_slots_are_least(users, cells, epsilon, delta):
     slots = least_slots(users, cells, epsilon, delta)
-    assert slots.law(users, cells).delta_at(epsilon) <= delta
+    assert slots.curve(users, cells).delta_at(epsilon) <= delta
     mean = slots.mean * (1 - 1e-6)
     fewer = type(slots)(math.floor(mean), Dyadic.at_least(mean - math.floor(mean)))
-    assert fewer.law(users, cells).delta_at(epsilon) > delta * (1 - 1e-9)
+    assert fewer.curve(users, cells).delta_at(epsilon) > delta * (1 - 1e-9)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_least_slots_are_least(users, cells, epsilon, delta):
 )
 def test_least_blankets_are_least(users, values, epsilon, delta):
     blanket = least_blanket(users, values, epsilon, delta)
-    law = RandomizedResponseLaw(users, blanket, values)
-    assert law.delta_at(epsilon) <= delta
-    less = RandomizedResponseLaw(users, Dyadic.at_least(float(blanket) * (1 - 2e-4)), values)
+    curve = RandomizedResponseCurve(users, blanket, values)
+    assert curve.delta_at(epsilon) <= delta
+    less = RandomizedResponseCurve(users, Dyadic.at_least(float(blanket) * (1 - 2e-4)), values)
     assert less.delta_at(epsilon) > delta
 
 
@@ -109,9 +109,9 @@ def test_one_cell_or_value_needs_no_noise():
     assert float(least_blanket(5, 1, 1.0, 1e-6)) == 0
 
 
-def test_laws_fall_with_epsilon_and_invert():
-    law = RandomizedResponseLaw(1000, Dyadic.of(0.2), 8)
-    deltas = [law.delta_at(epsilon) for epsilon in np.linspace(0, 2, 9).tolist()]
+def test_distributions_fall_with_epsilon_and_invert():
+    curve = RandomizedResponseCurve(1000, Dyadic.of(0.2), 8)
+    deltas = [curve.delta_at(epsilon) for epsilon in np.linspace(0, 2, 9).tolist()]
     assert deltas == sorted(deltas, reverse=True)
-    epsilon = least_epsilon(law, 1e-6)
-    assert law.delta_at(epsilon) <= 1e-6 < law.delta_at(epsilon * (1 - 1e-6))
+    epsilon = least_epsilon(curve, 1e-6)
+    assert curve.delta_at(epsilon) <= 1e-6 < curve.delta_at(epsilon * (1 - 1e-6))

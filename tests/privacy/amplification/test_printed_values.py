@@ -7,11 +7,11 @@ import pytest
 from shuffledp.errors import ConditionError
 from shuffledp.privacy.amplification import (
     METHODS,
-    BlanketLaw,
-    ClonesLaw,
-    RandomizedResponseLaw,
+    BlanketCurve,
+    ClonesCurve,
+    RandomizedResponseCurve,
+    clones_curve,
     clones_delta,
-    clones_law,
     least_blanket,
     least_slots,
     two_response_delta,
@@ -70,16 +70,16 @@ def test_the_printed_table_of_response_channel(values, column):
     """The printed epsilon, plus or minus its last digit, brackets delta."""
     for row in ROWS:
         users, local_epsilon, delta, printed = int(float(row[0])), float(row[1]), float(row[2]), float(row[column])
-        law = BlanketLaw(users, blanket_of(local_epsilon, values), values)
-        assert law.delta_at(printed + 5.1e-5) <= delta, row
-        assert law.delta_at(printed - 5.1e-5) > delta, row
+        curve = BlanketCurve(users, blanket_of(local_epsilon, values), values)
+        assert curve.delta_at(printed + 5.1e-5) <= delta, row
+        assert curve.delta_at(printed - 5.1e-5) > delta, row
 
 
 def test_golden_values():
-    law = ClonesLaw((Binomial(999, Dyadic.of(0.1)),), 0.9)
-    assert law.delta_at(0.5) == pytest.approx(6.69288676766e-05, rel=1e-9)
+    curve = ClonesCurve((Binomial(999, Dyadic.of(0.1)),), 0.9)
+    assert curve.delta_at(0.5) == pytest.approx(6.69288676766e-05, rel=1e-9)
     assert clones_delta(0.2, 10_000, 2.0) == pytest.approx(6.61476133487e-09, rel=1e-9)
-    krr = BlanketLaw(10_000, blanket_of(2.0, 10), 10)
+    krr = BlanketCurve(10_000, blanket_of(2.0, 10), 10)
     assert _ResponseSums(krr, math.expm1(0.1)).direct() / 10_000 == pytest.approx(1.77935564009e-08, rel=1e-8)
     assert 1.77935564009e-08 <= krr.delta_at(0.1) <= 1.77935564009e-08 * (1 + 1e-3)
     assert two_response_delta(1000, 0.02, 0.5, ones=0) == pytest.approx(0.00303921269672, rel=1e-8)
@@ -93,7 +93,7 @@ def test_many_uniform_messages_need_the_printed_mean():
     assert slots.mean * 10_000 / 10**8 == pytest.approx(42.6545306443, rel=1e-5)
     few = least_slots(10_000, 2, 1.0, 1e-6)
     assert few.whole == 0
-    balls = ClonesLaw((), sure=round(few.mean * 10_000))
+    balls = ClonesCurve((), sure=round(few.mean * 10_000))
     assert balls.delta_at(1.0) < 0.7e-6  # whoever counts balls as sure believes in too much privacy
 
 
@@ -101,7 +101,7 @@ def test_two_responses_of_cheu_et_al():
     """Section 3.2: a lambda of about 68 by enumeration and 85 by clones at (1, 1e-6, 10^4)."""
 
     def by_clones(size):
-        return ClonesLaw((Binomial(9_999, Dyadic.of(size / 1e4)),), 1 - size / 2e4).delta_at(1.0)
+        return ClonesCurve((Binomial(9_999, Dyadic.of(size / 1e4)),), 1 - size / 2e4).delta_at(1.0)
 
     assert two_response_delta(10_000, 69 / 2e4, 1.0, ones=0) < 1e-6 < two_response_delta(10_000, 67 / 2e4, 1.0, ones=0)
     assert by_clones(86) < 1e-6 < by_clones(83)
@@ -111,19 +111,19 @@ def test_one_message_real_sum_needs_the_printed_noise():
     """Section 5.4: about 42 blanket messages a value at (1, 1e-6)."""
     found = float(least_blanket(10**6, 33, 1.0, 1e-6)) * 10**6 / 33
     assert found == pytest.approx(42.2, rel=0.02)
-    assert BlanketLaw(10**4, blanket_of(5.53, 16), 16).delta_at(1.0) == pytest.approx(1e-6, rel=0.05)
+    assert BlanketCurve(10**4, blanket_of(5.53, 16), 16).delta_at(1.0) == pytest.approx(1e-6, rel=0.05)
 
 
 def test_published_epsilons_of_programs_are_reproduced_or_improved():
     """The authors' program of clones prints 0.16754 to 0.17279; a blanket by FFT (2025) 0.02685 and 0.00856, and the
     variation-ratio program 0.0071840, for randomized response of 100 values; all at delta 1e-6."""
-    assert least_epsilon(clones_law(10**5, 4.0), 1e-6) == pytest.approx(0.16977, abs=1e-5)
+    assert least_epsilon(clones_curve(10**5, 4.0), 1e-6) == pytest.approx(0.16977, abs=1e-5)
     assert METHODS["stronger-clones"](10**4, 1.0, 1e-6) == pytest.approx(0.043206, abs=1e-6)  # printed: 0.043207
     names = ("clones-closed", "stronger-clones-closed", "clones", "stronger-clones")  # as on the page of errata
     assert [f"{METHODS[name](10**4, 1.0, 1e-6):.3g}" for name in names] == ["0.214", "0.18", "0.053", "0.0432"]
     blanket = Dyadic.at_least(100 / (math.e + 99))
     for users, printed, ours in ((10**3, 0.02685, 0.02547), (10**4, 0.0071840, 0.0071833)):
-        found = least_epsilon(RandomizedResponseLaw(users, blanket, 100), 1e-6)
+        found = least_epsilon(RandomizedResponseCurve(users, blanket, 100), 1e-6)
         assert found == pytest.approx(ours, rel=2e-4)
         assert found < printed
 

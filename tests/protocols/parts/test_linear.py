@@ -19,14 +19,14 @@ EXACT = 1e-9  # of the sums
 class Coins:
     """Noise with a mean that is no whole number: Bin(7, 0.3)."""
 
-    law = stats.binom(7, 0.3)
+    distribution = stats.binom(7, 0.3)
     mean, variance = 2.1, 7 * 0.21
 
     def upper_tail(self, k):
-        return self.law.sf(k - 1)
+        return self.distribution.sf(k - 1)
 
     def lower_tail(self, k):
-        return self.law.cdf(k)
+        return self.distribution.cdf(k)
 
 
 LAPLACE = DiscreteLaplace(Dyadic.of(0.75))
@@ -41,9 +41,9 @@ def masses(noise, outcomes):
 @pytest.mark.parametrize("step", [1.0, 0.5, 3.0])
 @pytest.mark.parametrize("confidence", [0.01, *CONFIDENCES, 1 - 1e-9])
 def test_fixed_noise_is_covered_exactly(noise, outcomes, step, confidence):
-    law = FixedNoise(noise, step)
+    distribution = FixedNoise(noise, step)
     errors = step * (outcomes - noise.mean)
-    low, high = law.interval(errors, 1 - confidence)  # where the truth is 0
+    low, high = distribution.interval(errors, 1 - confidence)  # where the truth is 0
     weights = masses(noise, outcomes)
     covered = weights[(low <= EXACT) & (high >= -EXACT)].sum()
     assert covered >= confidence - EXACT
@@ -65,8 +65,8 @@ def test_the_radius_of_fixed_noise_is_the_least(noise, outcomes, confidence):
 def test_a_planted_fault_shows():
     """Intervals from a noise that is a tenth smaller do not cover."""
     noise, outcomes = NOISES[1]
-    law = FixedNoise(DiscreteLaplace(Dyadic.of(0.72)))
-    low, high = law.interval(outcomes - noise.mean, 0.01)
+    distribution = FixedNoise(DiscreteLaplace(Dyadic.of(0.72)))
+    low, high = distribution.interval(outcomes - noise.mean, 0.01)
     assert masses(noise, outcomes)[(low <= EXACT) & (high >= -EXACT)].sum() < 0.99
 
 
@@ -78,9 +78,9 @@ def coverage(users, values, epsilon, confidence, truths):
     own = other + 1 - float(blanket)
     for truth in truths:
         mine = stats.binom.pmf(np.arange(truth + 1), truth, own)
-        law = np.convolve(mine, stats.binom.pmf(np.arange(users - truth + 1), users - truth, other))
+        pmf = np.convolve(mine, stats.binom.pmf(np.arange(users - truth + 1), users - truth, other))
         holds = (intervals[:, 0] <= truth + EXACT) & (intervals[:, 1] >= truth - EXACT)
-        yield float(law[holds].sum())
+        yield float(pmf[holds].sum())
 
 
 @pytest.mark.parametrize("users", [1, 2, 3, 10, 50])
@@ -108,11 +108,11 @@ def test_independent_terms_of_large_domains(users, values, epsilon, confidence):
 
 def test_every_truth_that_explains_the_estimate_is_inside():
     """The interval is said to solve |estimate - truth| <= width(truth)."""
-    law = response_analysis(100, 1000, blanket_for(1000, 5)).error
+    distribution = response_analysis(100, 1000, blanket_for(1000, 5)).error
     truths = np.linspace(0, 100, 401)
     for side in (-1, -0.5, 0.5, 1):
-        estimates = truths + side * 0.999 * law._width(truths, 0.01)
-        low, high = law.interval(estimates, 0.01)
+        estimates = truths + side * 0.999 * distribution._width(truths, 0.01)
+        low, high = distribution.interval(estimates, 0.01)
         assert np.all((low <= truths) & (truths <= high))
 
 
@@ -128,29 +128,29 @@ def test_the_radius_of_independent_terms_holds_for_every_truth(users, values, ep
     estimates = analysis.estimate(np.arange(users + 1), "unbiased")
     for truth in {0, 1, users // 10, users // 4, users // 2, users - 1, users}:
         mine = stats.binom.pmf(np.arange(truth + 1), truth, own)
-        law = np.convolve(mine, stats.binom.pmf(np.arange(users - truth + 1), users - truth, other))
-        assert law[np.abs(estimates - truth) > radius].sum() <= 1 - confidence + EXACT
+        pmf = np.convolve(mine, stats.binom.pmf(np.arange(users - truth + 1), users - truth, other))
+        assert pmf[np.abs(estimates - truth) > radius].sum() <= 1 - confidence + EXACT
 
 
 def test_widths_are_the_normal_ones_with_many_users():
     """Within five per cent at a hundred million users: nothing is lost for ever."""
-    law = IndependentTerms(base_variance=1e8, variance_per_holder=0.0, largest_term=1.0)
-    low, high = law.interval(np.array([0.0]), 0.05)
+    distribution = IndependentTerms(base_variance=1e8, variance_per_holder=0.0, largest_term=1.0)
+    low, high = distribution.interval(np.array([0.0]), 0.05)
     assert (high - low)[0] / 2 == pytest.approx(1.96e4, rel=0.01)
-    assert law.radius(0.05, 1e8) == pytest.approx(1.96e4, rel=0.01)
+    assert distribution.radius(0.05, 1e8) == pytest.approx(1.96e4, rel=0.01)
 
 
 def test_bernsteins_constant_is_used():
-    law = IndependentTerms(1.0, 0.0, 3.0, heaviest_tail=2.0)
+    distribution = IndependentTerms(1.0, 0.0, 3.0, heaviest_tail=2.0)
     level = math.log(2 / 1e-6)
-    assert law.radius(1e-6, 10) == pytest.approx(2 * level + math.sqrt((2 * level) ** 2 + 2 * level))
+    assert distribution.radius(1e-6, 10) == pytest.approx(2 * level + math.sqrt((2 * level) ** 2 + 2 * level))
 
 
 def test_variances_and_standard_errors():
-    law = IndependentTerms(4.0, 0.5, 1.0)
-    assert law.variance(np.array([0.0, 10.0])).tolist() == [4.0, 9.0]
+    distribution = IndependentTerms(4.0, 0.5, 1.0)
+    assert distribution.variance(np.array([0.0, 10.0])).tolist() == [4.0, 9.0]
     assert IndependentTerms(1.0, -0.5, 1.0).variance(np.array([10.0])).tolist() == [0.0]
-    analysis = LinearAnalysis(offset=5.0, slope=2.0, error=law, largest=10)
+    analysis = LinearAnalysis(offset=5.0, slope=2.0, error=distribution, largest=10)
     assert analysis.estimate(np.array([5, 25, 125]), "unbiased").tolist() == [0, 10, 60]
     assert analysis.standard_errors(np.array([-95, 5, 25, 125])).tolist() == [2.0, 2.0, 3.0, 3.0]
     assert FixedNoise(LAPLACE, 3.0).variance(np.zeros(2)).tolist() == pytest.approx([9 * LAPLACE.variance] * 2)
@@ -166,12 +166,12 @@ def test_clipped_estimates_lie_between_what_is_possible():
 
 
 def test_the_expected_error_is_the_mean_over_categories():
-    law = IndependentTerms(4.0, 0.5, 1.0)
-    many = LinearAnalysis(offset=0.0, slope=1.0, error=law, largest=100, numbers=10)
+    distribution = IndependentTerms(4.0, 0.5, 1.0)
+    many = LinearAnalysis(offset=0.0, slope=1.0, error=distribution, largest=100, numbers=10)
     assert many.expected_error(0.95).rmse == pytest.approx(math.sqrt(4 + 0.5 * 10))
     truth = np.array([91] + [1] * 9)
     assert many.expected_error(0.95, truth).rmse == pytest.approx(many.expected_error(0.95).rmse)
-    one = LinearAnalysis(offset=0.0, slope=1.0, error=law, largest=100)
+    one = LinearAnalysis(offset=0.0, slope=1.0, error=distribution, largest=100)
     assert one.expected_error(0.95).rmse == pytest.approx(math.sqrt(54))
     assert one.expected_error(0.95, np.array([0.0])).rmse == pytest.approx(2.0)
     assert many.expected_error(0.95).max_error > one.expected_error(0.95).max_error

@@ -1,4 +1,4 @@
-"""Noise in shares: the law of one share, and of all shares together."""
+"""Noise in shares: the distribution of one share, and of all shares together."""
 
 from fractions import Fraction
 
@@ -20,7 +20,7 @@ def negative_binomial(shape, ratio):
 
 
 def share_by_hand(users=1):
-    """The joint law of the "+1" and "-1" of so many users' shares."""
+    """The joint distribution of the "+1" and "-1" of so many users' shares."""
     part = Fraction(users, 4)
     staying, flooding = negative_binomial(part, 0.5), negative_binomial(part * Fraction(3, 2), 0.25)
     table = np.zeros((MOST, MOST))
@@ -29,18 +29,18 @@ def share_by_hand(users=1):
     return table
 
 
-def test_the_law_of_a_share_by_hand():
-    law, table = SHARES.law(1e-5), share_by_hand()
-    assert 1 - 1e-5 <= sum(law.values()) <= 1
-    for (plus, minus), mass in law.items():
+def test_the_distribution_of_a_share_by_hand():
+    pmf, table = SHARES.pmf(1e-5), share_by_hand()
+    assert 1 - 1e-5 <= sum(pmf.values()) <= 1
+    for (plus, minus), mass in pmf.items():
         assert mass == pytest.approx(table[plus, minus], rel=1e-6)
 
 
 def test_the_mean_number_of_messages():
-    """2 (1 + 1.5 / 3) / 4 by hand, and by the law."""
+    """2 (1 + 1.5 / 3) / 4 by hand, and by the distribution."""
     assert SHARES.mean_messages == 0.75
-    law = SHARES.law(1e-9)
-    assert sum((plus + minus) * mass for (plus, minus), mass in law.items()) == pytest.approx(0.75, abs=1e-6)
+    pmf = SHARES.pmf(1e-9)
+    assert sum((plus + minus) * mass for (plus, minus), mass in pmf.items()) == pytest.approx(0.75, abs=1e-6)
 
 
 def tables_of_draws(shares, cells):
@@ -48,7 +48,7 @@ def tables_of_draws(shares, cells):
     return np.histogram2d(drawn[:, 0], drawn[:, 1], bins=[np.arange(MOST + 1) - 0.5] * 2)[0]
 
 
-def test_draws_have_the_law_of_a_share():
+def test_draws_have_the_distribution_of_a_share():
     """100,000 shares; flooding off by a quarter is caught."""
     table = share_by_hand()
     table /= table.sum()
@@ -58,7 +58,7 @@ def test_draws_have_the_law_of_a_share():
 
 
 @pytest.mark.parametrize("users", [1, 4, 6])
-def test_totals_have_the_law_of_so_many_shares(users):
+def test_totals_have_the_distribution_of_so_many_shares(users):
     """100,000 bins; the totals of another number of users are caught."""
     table = share_by_hand(users)
     table /= table.sum()

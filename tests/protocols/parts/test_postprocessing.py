@@ -31,7 +31,7 @@ def coverage(analysis: SurplusAnalysis, count: int, confidence: float) -> float:
     share=st.floats(0, 1),
 )
 def test_intervals_hold_their_level_for_every_count(users, rate, confidence, estimator, share):
-    """Rare categories too, where the law is far from normal."""
+    """Rare categories too, where the distribution is far from normal."""
     analysis = SurplusAnalysis(Binomial(users, Dyadic.at_least(rate)), 3, estimator)
     for count in {0, 1, min(2, users), round(share * users), users}:
         assert coverage(analysis, count, confidence) >= confidence - 1e-9

@@ -1,4 +1,4 @@
-"""Randomized response over k values: exact laws, the least blanket, and both routes by whole tables."""
+"""Randomized response over k values: exact distributions, the least blanket, and both routes by whole tables."""
 
 import math
 from fractions import Fraction
@@ -13,7 +13,7 @@ from shuffledp.protocols.parts.response import (
     respond,
     response_analysis,
     response_epsilon,
-    response_law,
+    response_pmf,
     sample_responses,
 )
 from shuffledp.randomness import SYSTEM, Dyadic
@@ -22,9 +22,9 @@ from shuffledp.testing.statistics import ALPHA, p_value
 QUARTER = Dyadic(1, 2)
 
 
-def test_the_law_by_hand():
+def test_the_distribution_by_hand():
     """Three values, a blanket of a quarter: 1/12 each, and 3/4 more for the own one."""
-    assert response_law(1, 3, QUARTER) == {
+    assert response_pmf(1, 3, QUARTER) == {
         (1, 0, 0): Fraction(1, 12),
         (0, 1, 0): Fraction(10, 12),
         (0, 0, 1): Fraction(1, 12),
@@ -53,7 +53,7 @@ def test_a_large_epsilon_still_has_a_blanket():
 def test_a_single_value_says_nothing():
     assert blanket_for(1, 1.0).numerator == 0
     assert response_epsilon(1, Dyadic(0, 0)) == 0.0
-    assert response_law(0, 1, Dyadic(0, 0)) == {(1,): 1}
+    assert response_pmf(0, 1, Dyadic(0, 0)) == {(1,): 1}
 
 
 def test_the_truth_in_clear_has_no_epsilon():
@@ -71,7 +71,7 @@ OWNED = np.array([0, 0, 0, 1, 1, 3])
 
 def exact_table(values, blanket):
     """The probability of each answer by each owned value."""
-    return [[float(p) for p in response_law(owned, values, blanket).values()] for owned in range(values)]
+    return [[float(p) for p in response_pmf(owned, values, blanket).values()] for owned in range(values)]
 
 
 def answers_of(respond_as, values, users):
@@ -79,14 +79,14 @@ def answers_of(respond_as, values, users):
     return np.bincount(owned * values + respond_as(owned), minlength=values**2).reshape(values, values)
 
 
-def test_answers_have_their_law():
+def test_answers_have_their_distribution():
     """20,000 answers to each of 4 values: the p-value of every row, and of a blanket off by a sixth."""
     blanket = Dyadic.at_least(0.3)
     seen = answers_of(lambda owned: respond(owned, 4, blanket, SYSTEM), 4, 20_000)
     expected = exact_table(4, blanket)
-    assert min(p_value(row, law) for row, law in zip(seen, expected, strict=True)) > ALPHA
+    assert min(p_value(row, pmf) for row, pmf in zip(seen, expected, strict=True)) > ALPHA
     wrong = answers_of(lambda owned: respond(owned, 4, Dyadic.at_least(0.35), SYSTEM), 4, 20_000)
-    assert min(p_value(row, law) for row, law in zip(wrong, expected, strict=True)) < ALPHA
+    assert min(p_value(row, pmf) for row, pmf in zip(wrong, expected, strict=True)) < ALPHA
 
 
 def test_the_owned_values_are_left_alone():
@@ -95,22 +95,22 @@ def test_the_owned_values_are_left_alone():
     assert owned.tolist() == OWNED.tolist()
 
 
-def tally_law(counts, blanket):
-    """The exact law of the tally of two values."""
+def tally_pmf(counts, blanket):
+    """The exact distribution of the tally of two values."""
     own, other = float(1 - blanket.fraction / 2), float(blanket.fraction / 2)
     zeros, ones = counts
-    law = np.array([1.0])
+    pmf = np.array([1.0])
     for probability in [other] * zeros + [own] * ones:
-        law = np.convolve(law, [1 - probability, probability])
-    return law
+        pmf = np.convolve(pmf, [1 - probability, probability])
+    return pmf
 
 
-def test_the_fast_route_has_the_law_of_all_answers():
+def test_the_fast_route_has_the_distribution_of_all_answers():
     """4,000 tallies of 2 and 3 users; a blanket half as large again fails."""
     counts, blanket = np.array([2, 3]), Dyadic.at_least(0.4)
     seen = np.bincount([sample_responses(counts, blanket, SYSTEM).counts[1] for _ in range(4000)], minlength=6)
-    assert p_value(seen, tally_law(counts, blanket)) > ALPHA
-    assert p_value(seen, tally_law(counts, Dyadic.at_least(0.6))) < ALPHA
+    assert p_value(seen, tally_pmf(counts, blanket)) > ALPHA
+    assert p_value(seen, tally_pmf(counts, Dyadic.at_least(0.6))) < ALPHA
 
 
 def test_the_analysis_is_unbiased_and_its_variance_exact():

@@ -1,7 +1,7 @@
-"""Small parameters of every protocol that a task can name: so small that the whole law of a report can be listed.
+"""Small parameters of every protocol that a task can name: so small that the whole pmf of a report can be listed.
 
 Nearly all of them are far too small to protect anybody. Where all users together draw negative binomial noise, shapes
-and ratios are chosen such that every probability is a fraction. A few more are as in earnest, without laws.
+and ratios are chosen such that every probability is a fraction. A few more are as in earnest, without distributions.
 """
 
 from __future__ import annotations

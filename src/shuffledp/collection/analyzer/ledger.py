@@ -1,6 +1,6 @@
 """The ledger: what was released about each population, and whether its budget allows one more.
 
-Every release is kept with the protocol's exact parameters, so that its privacy law can be computed anew. The
+Every release is kept with the protocol's exact parameters, so that its privacy curve can be computed anew. The
 privacy losses of all releases are convolved. A release that was refused stays refused. An entry belongs to one
 batch: another batch of the same task is refused, whatever else was lost.
 
@@ -29,8 +29,8 @@ from shuffledp.collection.transport.files import read_database
 from shuffledp.collection.wire.padding import capped_guarantee
 from shuffledp.errors import DataError, ShuffledpError
 from shuffledp.privacy.composition import compose_all, followed_by
-from shuffledp.privacy.guarantee import PrivacyLaw, least_epsilon
-from shuffledp.privacy.pure import PureLaw
+from shuffledp.privacy.guarantee import PrivacyCurve, least_epsilon
+from shuffledp.privacy.pure import PureCurve
 from shuffledp.protocols.documents import from_document, to_document
 
 __all__ = ["Entry", "Ledger", "entries_in", "spent_in"]
@@ -90,7 +90,7 @@ class _Spent:
 
     place: int
     releases: int
-    law: PrivacyLaw | None
+    curve: PrivacyCurve | None
     """Of all of it, convolved; none if nothing was released."""
 
 
@@ -143,8 +143,8 @@ class Ledger:
         """The entry of a task, made unless there is one."""
         while True:
             earlier = self._spent_on(task.population)
-            law = task.guarantee.law if earlier.law is None else followed_by(earlier.law, task.guarantee.law)
-            entry = replace(_judge(law, earlier.releases + 1, budget), manifest=manifest)
+            curve = task.guarantee.curve if earlier.curve is None else followed_by(earlier.curve, task.guarantee.curve)
+            entry = replace(_judge(curve, earlier.releases + 1, budget), manifest=manifest)
             if has_happened:
                 entry = replace(entry, granted=True)
             with self._transaction() as connection:
@@ -155,7 +155,7 @@ class Ledger:
                     continue
                 place = _insert(connection, task, entry)
             if entry.granted:  # and durable
-                self._spent[task.population] = _Spent(place, entry.releases, law)
+                self._spent[task.population] = _Spent(place, entry.releases, curve)
             return entry
 
     def _spent_on(self, population: str) -> _Spent:
@@ -165,9 +165,9 @@ class Ledger:
             added = _released_after(connection, population, spent.place)
         if not added:
             return spent
-        laws = [_law(content) for _, content in added]
-        law = compose_all(laws if spent.law is None else [spent.law, *laws])
-        spent = self._spent[population] = _Spent(added[-1][0], spent.releases + len(added), law)
+        curves = [_curve(content) for _, content in added]
+        curve = compose_all(curves if spent.curve is None else [spent.curve, *curves])
+        spent = self._spent[population] = _Spent(added[-1][0], spent.releases + len(added), curve)
         return spent
 
     def entry(self, task_id: bytes) -> Entry | None:
@@ -200,8 +200,8 @@ class Ledger:
 def spent_in(path: Path, population: str, delta: float) -> tuple[int, float]:
     """How many releases a population has seen, and the epsilon of all of them at this delta; reads only."""
     with _reading(path) as connection:
-        laws = [_law(content) for _, content in _released_after(connection, population, 0)] if connection else []
-    return len(laws), least_epsilon(compose_all(laws), delta) if laws else 0.0
+        curves = [_curve(content) for _, content in _released_after(connection, population, 0)] if connection else []
+    return len(curves), least_epsilon(compose_all(curves), delta) if curves else 0.0
 
 
 def entries_in(path: Path) -> dict[bytes, Entry]:
@@ -250,7 +250,7 @@ def _insert(connection: sqlite3.Connection, task: Task, entry: Entry) -> int:
         (
             task.id,
             task.population,
-            canonical(_law_document(task)),
+            canonical(_curve_document(task)),
             entry.granted,
             entry.releases - 1,
             entry.budget.epsilon,
@@ -263,24 +263,24 @@ def _insert(connection: sqlite3.Connection, task: Task, entry: Entry) -> int:
 
 
 def _released_after(connection: sqlite3.Connection, population: str, place: int) -> list[tuple[int, bytes]]:
-    """Places and laws of what was granted to a population after a place; entries are only ever added."""
+    """Places and distributions of what was granted to a population after a place; entries are only ever added."""
     return connection.execute(
         "SELECT place, law FROM releases WHERE population = ? AND granted AND place > ? ORDER BY place",
         (population, place),
     ).fetchall()
 
 
-def _judge(law: PrivacyLaw, releases: int, budget: Budget) -> Entry:
-    """Whether so many releases, which have this law together, are within the budget."""
-    granted = law.delta_at(budget.epsilon) <= budget.delta
-    spent = least_epsilon(law, budget.delta)
+def _judge(curve: PrivacyCurve, releases: int, budget: Budget) -> Entry:
+    """Whether so many releases, which have this distribution together, are within the budget."""
+    granted = curve.delta_at(budget.epsilon) <= budget.delta
+    spent = least_epsilon(curve, budget.delta)
     if granted:
         spent = min(spent, budget.epsilon)  # it is found to nine digits, from above
     return Entry(granted, budget, releases, spent)
 
 
-def _law_document(task: Task) -> dict[str, Any]:
-    """What the privacy law of a task's release follows from."""
+def _curve_document(task: Task) -> dict[str, Any]:
+    """What the privacy curve of a task's release follows from."""
     return {
         "protocol": portable(to_document(task.protocol)),
         "messages_per_report": task.messages_per_report,
@@ -291,7 +291,7 @@ def _law_document(task: Task) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=256)
-def _law(content: bytes) -> PrivacyLaw:
+def _curve(content: bytes) -> PrivacyCurve:
     """The privacy curve of a release; one of an earlier version that cannot be verified has no finite epsilon."""
     document = parse_canonical(content, most_bytes=MOST_TASK_BYTES)
     try:
@@ -303,5 +303,5 @@ def _law(content: bytes) -> PrivacyLaw:
             delta=float(document["delta"]),
         )
     except ShuffledpError:
-        return PureLaw(math.inf)
-    return guarantee.law
+        return PureCurve(math.inf)
+    return guarantee.curve

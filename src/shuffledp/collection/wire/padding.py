@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from shuffledp.errors import ParameterError
-from shuffledp.privacy.capping import CappedLaw
+from shuffledp.privacy.capping import CappedCurve
 from shuffledp.privacy.guarantee import Guarantee
 
 __all__ = ["DELTA_FOR_CAP", "LARGEST_CAP", "capped_guarantee", "is_unbounded", "least_cap"]
@@ -60,8 +60,12 @@ def capped_guarantee(protocol: Any, *, cap: int, users: int, epsilon: float, del
     most = protocol.cost.max_messages_per_user
     if most is not None and cap != most:
         raise ParameterError(f"A report of this protocol holds {most:,} messages, not {cap:,}.", reason="inconsistent")
-    law = guarantee.law if most is not None else CappedLaw(guarantee.law, users, protocol.chance_of_more_messages(cap))
-    achieved = law.delta_at(epsilon)
+    curve = (
+        guarantee.curve
+        if most is not None
+        else CappedCurve(guarantee.curve, users, protocol.chance_of_more_messages(cap))
+    )
+    achieved = curve.delta_at(epsilon)
     if not achieved <= delta:
         raise ParameterError(
             f"The parameters give delta = {achieved:.4g} at epsilon = {epsilon:g}, more than the claimed {delta:g}.",
@@ -69,4 +73,4 @@ def capped_guarantee(protocol: Any, *, cap: int, users: int, epsilon: float, del
             claimed=delta,
             reason="bad-guarantee",
         )
-    return replace(guarantee, epsilon=epsilon, delta=delta, law=law)
+    return replace(guarantee, epsilon=epsilon, delta=delta, curve=curve)

@@ -1,8 +1,8 @@
 """Identification by a protocol that estimates empty items to be exactly 0: what is reported is held by somebody.
 
-Only the items of the support are ever touched. The protocol runs over these alone, and the law of what is reported is
-that of the whole domain: every item has noise of its own, independent of all others, and an item that nobody holds is
-reported with probability 0 whatever its noise is. So neither time nor memory depends on the domain.
+Only the items of the support are ever touched. The protocol runs over these alone, and the distribution of what is
+reported is that of the whole domain: every item has noise of its own, independent of all others, and an item that
+nobody holds is reported with probability 0 whatever its noise is. So neither time nor memory depends on the domain.
 """
 
 from __future__ import annotations
@@ -129,12 +129,12 @@ def holder_window(users: int, support_size: int) -> tuple[Ints, Floats, float]:
     """
     if support_size == 1:
         return np.array([users]), np.ones(1), 0.0
-    law = Binomial(users, Dyadic.at_least(Fraction(1, support_size), bits=160))
-    reach = 9 * law.deviation + 60
-    first, last = max(0, math.floor(law.mean - reach)), min(users, math.ceil(law.mean + reach))
+    pmf = Binomial(users, Dyadic.at_least(Fraction(1, support_size), bits=160))
+    reach = 9 * pmf.deviation + 60
+    first, last = max(0, math.floor(pmf.mean - reach)), min(users, math.ceil(pmf.mean + reach))
     counts = np.arange(first, last + 1)
-    outside = float(law.lower_tail(first - 1) + law.upper_tail(last + 1))
-    return counts, law.pmf(counts), outside
+    outside = float(pmf.lower_tail(first - 1) + pmf.upper_tail(last + 1))
+    return counts, pmf.pmf(counts), outside
 
 
 def laplace_tail(ratio: Dyadic, least: Ints) -> Floats:

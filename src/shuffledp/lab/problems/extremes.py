@@ -20,7 +20,7 @@ from shuffledp.privacy.binomial import Binomial, deviance, stirling_error
 from shuffledp.privacy.discrete_laplace import decay_of
 from shuffledp.randomness import Dyadic, RandomSource, draw_words
 
-__all__ = ["NOTHING", "BinomialTail", "EmptyItems", "LaplaceTail", "TailLaw"]
+__all__ = ["NOTHING", "BinomialTail", "EmptyItems", "LaplaceTail", "TailDistribution"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -35,8 +35,8 @@ _COUNTABLE = 1 << 53
 _FEW_TRIALS = 1 << 12
 
 
-class TailLaw(Protocol):
-    """A law on the whole numbers, by the logarithm of its upper tail."""
+class TailDistribution(Protocol):
+    """A distribution on the whole numbers, by the logarithm of its upper tail."""
 
     def log_upper_tail(self, k: int) -> float:
         """ln Pr[X >= k]."""
@@ -49,18 +49,18 @@ class TailLaw(Protocol):
 class BinomialTail:
     """Bin(trials, probability), however far out."""
 
-    law: Binomial
+    distribution: Binomial
 
     def log_upper_tail(self, k: int) -> float:
         """ln Pr[X >= k], by summing masses where a float cannot hold the tail."""
-        if k > self.law.trials:
+        if k > self.distribution.trials:
             return -math.inf
-        tail = float(self.law.upper_tail(k))
+        tail = float(self.distribution.upper_tail(k))
         return math.log(tail) if tail > _UNDERFLOW else float(self._far_table(k, k)[0])
 
     def quantile(self, log_tails: Floats) -> Ints:
         """By a table over the range in which all quantiles lie."""
-        if self.law.trials <= _FEW_TRIALS:
+        if self.distribution.trials <= _FEW_TRIALS:
             first, table = 0, self._whole_table
         else:
             first, last = (self._last_above(float(level)) for level in (np.max(log_tails), np.min(log_tails)))
@@ -71,11 +71,11 @@ class BinomialTail:
 
     @cached_property
     def _whole_table(self) -> Floats:
-        return self._table(0, self.law.trials + 1)
+        return self._table(0, self.distribution.trials + 1)
 
     def _last_above(self, level: float) -> int:
         """The largest k with ln Pr[X >= k] > level; 0 if there is none."""
-        low, high = 0, self.law.trials + 1
+        low, high = 0, self.distribution.trials + 1
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if self.log_upper_tail(middle) > level else (low, middle)
@@ -84,32 +84,34 @@ class BinomialTail:
     def _table(self, first: int, last: int) -> Floats:
         """ln Pr[X >= k] for k = first .. last."""
         points = np.arange(first, last + 1)
-        tails = self.law.upper_tail(points)
+        tails = self.distribution.upper_tail(points)
         near = tails > _UNDERFLOW
         table = np.full(len(points), -np.inf)
         table[near] = np.log(tails[near])
-        far = np.flatnonzero(~near & (points <= self.law.trials))
+        far = np.flatnonzero(~near & (points <= self.distribution.trials))
         if len(far):
             table[far] = self._far_table(int(points[far[0]]), int(points[far[-1]]))
         return table
 
     def _far_table(self, first: int, last: int) -> Floats:
         """The same far above the mean, by summing masses from beyond: from ``last`` on they fall geometrically."""
-        fall = math.log((last + 1) / (self.law.trials - last)) if last < self.law.trials else math.inf
-        fall += math.log(float(self.law.probability.complement)) - math.log(float(self.law.probability))
-        beyond = min(self.law.trials, last + math.ceil(_NEGLIGIBLE / max(fall, 1e-9)) + 1)
+        fall = math.log((last + 1) / (self.distribution.trials - last)) if last < self.distribution.trials else math.inf
+        fall += math.log(float(self.distribution.probability.complement)) - math.log(
+            float(self.distribution.probability)
+        )
+        beyond = min(self.distribution.trials, last + math.ceil(_NEGLIGIBLE / max(fall, 1e-9)) + 1)
         masses = self.log_mass(np.arange(first, beyond + 1))
         sums: Floats = np.logaddexp.accumulate(masses[::-1])[::-1][: last - first + 1]
         return sums
 
     def log_mass(self, k: Ints) -> Floats:
         """ln Pr[X = k] for 0 <= k <= trials, by the saddle point of Loader (2000)."""
-        trials, mean = self.law.trials, self.law.mean
+        trials, mean = self.distribution.trials, self.distribution.mean
         others = trials - k
         excess = k - mean
         mass: Floats = stirling_error(trials) - stirling_error(k) - stirling_error(others)
         mass -= deviance(k, np.full(k.shape, mean), excess)
-        mass -= deviance(others, np.full(k.shape, self.law.mirrored.mean), -excess)
+        mass -= deviance(others, np.full(k.shape, self.distribution.mirrored.mean), -excess)
         inside = (k > 0) & (others > 0)
         product = np.maximum(k, 1) * (np.maximum(others, 1) / trials)
         return mass - 0.5 * np.log(2 * math.pi * product) * inside
@@ -141,9 +143,9 @@ class LaplaceTail:
 
 @dataclass(frozen=True)
 class EmptyItems:
-    """Items that nobody holds, each with an independent score of one law."""
+    """Items that nobody holds, each with an independent score of one distribution."""
 
-    law: TailLaw
+    distribution: TailDistribution
     log_number: float
     """ln of how many there are; minus infinity if there are none."""
 
@@ -156,12 +158,16 @@ class EmptyItems:
             waits = _exponentials((rounds, columns), source)
             if number is not None:
                 waits *= number / (number - np.arange(columns))
-            scores[:, :columns] = self.law.quantile(self._log_least_uniforms(np.cumsum(waits, axis=1)))
+            scores[:, :columns] = self.distribution.quantile(self._log_least_uniforms(np.cumsum(waits, axis=1)))
         return scores
 
     def log_any_at_least(self, k: int) -> float:
         """Upper bound on ln Pr[some item reaches k]: the sum over all of them."""
-        return min(0.0, self.log_number + self.law.log_upper_tail(k)) if self.log_number > -math.inf else -math.inf
+        return (
+            min(0.0, self.log_number + self.distribution.log_upper_tail(k))
+            if self.log_number > -math.inf
+            else -math.inf
+        )
 
     def _log_least_uniforms(self, sums: Floats) -> Floats:
         """ln(1 - e^(-sum / N))."""

@@ -3,7 +3,8 @@
 Three routes lead to the reported items, and the protocol decides which one is taken:
 
 - *exact zeros*: empty items are estimated to be 0 for certain, so only held items are touched;
-- *order statistics*: every item has an independent score of a known law, so of all empty items only the largest scores
+- *order statistics*: every item has an independent score of a known distribution, so of all empty items only the
+largest scores
   are drawn;
 - *listed*: any other protocol, over a domain that can be listed.
 """

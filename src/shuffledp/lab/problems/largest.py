@@ -1,4 +1,4 @@
-"""Identification by the h largest estimates, where every item has an independent score of a known law.
+"""Identification by the h largest estimates, where every item has an independent score of a known distribution.
 
 The support has h items, and h is public (Definition 13), so that the h largest estimates are taken; ties are decided
 against the support. Of the items that nobody holds only the few with the largest scores matter, and these are drawn by
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.lab.problems.exact_zeros import holder_window, laplace_tail
-from shuffledp.lab.problems.extremes import NOTHING, BinomialTail, EmptyItems, LaplaceTail, TailLaw
+from shuffledp.lab.problems.extremes import NOTHING, BinomialTail, EmptyItems, LaplaceTail, TailDistribution
 from shuffledp.lab.problems.problem import Instance, Problem, log_empty_items
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace
@@ -32,11 +32,11 @@ _CELLS_AT_A_TIME = 1 << 21
 _ROUNDING = 1e-9
 
 
-class ScoreLaw(Protocol):
+class ScoreDistribution(Protocol):
     """What is counted of one item."""
 
     @property
-    def empty(self) -> TailLaw:
+    def empty(self) -> TailDistribution:
         """If nobody holds it."""
 
     @property
@@ -59,7 +59,7 @@ class ResponseScores:
     other: Dyadic
 
     @property
-    def empty(self) -> TailLaw:
+    def empty(self) -> TailDistribution:
         """Binomial."""
         return BinomialTail(Binomial(self.users, self.other))
 
@@ -88,7 +88,7 @@ class TokenScores:
     absence: Dyadic
 
     @property
-    def empty(self) -> TailLaw:
+    def empty(self) -> TailDistribution:
         """The tokens that are left."""
         return BinomialTail(Binomial(self.users, self.absence.complement))
 
@@ -117,7 +117,7 @@ class LaplaceScores:
     ratio: Dyadic
 
     @property
-    def empty(self) -> TailLaw:
+    def empty(self) -> TailDistribution:
         """The noise alone."""
         return LaplaceTail(self.ratio)
 
@@ -146,7 +146,7 @@ class LargestScores:
 
     protocol: Any
     problem: Problem
-    scores: ScoreLaw
+    scores: ScoreDistribution
 
     @cached_property
     def empties(self) -> EmptyItems:
@@ -196,7 +196,7 @@ class LargestScores:
 def largest_scores(protocol: Any, problem: Problem) -> LargestScores:
     """The identifier of a protocol with independent scores."""
     users = protocol.users
-    scores: ScoreLaw
+    scores: ScoreDistribution
     if protocol.name == "unary":
         scores = ResponseScores(users, protocol.own_one, protocol.other_one)
     elif protocol.name == "cheu":

@@ -1,7 +1,8 @@
 """How many samples identify a support, with explicit constants: the paper's way, the direct way, and Table 2.
 
 All numbers are for success with probability 99/100, as Definition 13 asks. Sample sizes of the *direct* way come from
-the exact laws of what is reported and a union over the support; the paper's from Theorem 12 and a coupon collector.
+the exact distributions of what is reported and a union over the support; the paper's from Theorem 12 and a coupon
+collector.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class PaperSampleSize:
     users: int
     """From a Chernoff bound on the coupon collector."""
     users_exact_coupon: int
-    """The same with the exact binomial law of an item's samples."""
+    """The same with the exact binomial distribution of an item's samples."""
 
 
 def paper_sample_size(support_size: int, epsilon: float, delta: float) -> PaperSampleSize:
@@ -100,7 +101,7 @@ def direct_sample_size(problem: Problem, method: Method) -> int:
 
 
 def exact_sample_size(problem: Problem, method: Method) -> int:
-    """The fewest users who succeed with probability 99/100, by the exact law; where empty items are exactly 0."""
+    """The fewest users who succeed with probability 99/100, by the exact pmf; where empty items are exactly 0."""
 
     def enough(users: int) -> bool:
         identifier = method.identifier(problem, users)

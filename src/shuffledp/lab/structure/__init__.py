@@ -1,7 +1,7 @@
 """The structure of the shuffled model: randomizers as exact finite channels, and what shuffling can do for them.
 
-``Channel`` is a randomizer with rational probabilities. ``RandomizerLaw`` and ``ShuffledLaw`` are its exact privacy,
-alone and shuffled among users. On top of them are the results of section 4 of Balcer and Cheu (2020):
+``Channel`` is a randomizer with rational probabilities. ``RandomizerCurve`` and ``ShuffledCurve`` are its exact
+privacy, alone and shuffled among users. On top of them are the results of section 4 of Balcer and Cheu (2020):
 
 - Claim 18, ``claim_18_witness``: with one message and pure privacy, shuffling hides nothing;
 - Theorem 17, ``to_local``: such a protocol is a local one in disguise;
@@ -10,7 +10,7 @@ alone and shuffled among users. On top of them are the results of section 4 of B
 
 from shuffledp.lab.structure.channels import Channel
 from shuffledp.lab.structure.counterexamples import extreme_ratio, r_gap, r_infinity
-from shuffledp.lab.structure.laws import PureRatios, RandomizerLaw, ShuffledLaw, Witness, pure_ratios
+from shuffledp.lab.structure.curves import PureRatios, RandomizerCurve, ShuffledCurve, Witness, pure_ratios
 from shuffledp.lab.structure.local_simulation import LocalProtocol, ShuffledProtocol, to_local
 from shuffledp.lab.structure.single_message import (
     LocalAgainstShuffled,
@@ -26,9 +26,9 @@ __all__ = [
     "LocalAgainstShuffled",
     "LocalProtocol",
     "PureRatios",
-    "RandomizerLaw",
+    "RandomizerCurve",
     "RepeatedMessages",
-    "ShuffledLaw",
+    "ShuffledCurve",
     "ShuffledProtocol",
     "Witness",
     "claim_18_witness",

@@ -1,4 +1,4 @@
-"""A randomizer as an explicit finite channel: for every value the exact law of what one user sends.
+"""A randomizer as an explicit finite channel: for every value the exact distribution of what one user sends.
 
 An output is a tuple of messages, in the order in which the user sends them. One message is a tuple of one; a
 tuple may be empty, and its length may vary. Probabilities are exact rationals, so that "private" and "not
@@ -20,7 +20,7 @@ from shuffledp.lab.structure.drawing import draw_from
 from shuffledp.lab.structure.growth import Exact, check_ratio
 from shuffledp.randomness import SYSTEM, RandomSource
 
-__all__ = ["Channel", "Message", "Output", "Value", "check_law"]
+__all__ = ["Channel", "Message", "Output", "Value", "check_pmf"]
 
 Value = Hashable
 Message = Hashable
@@ -30,7 +30,7 @@ Outcome = TypeVar("Outcome", bound=Hashable)
 
 @dataclass(frozen=True)
 class Channel:
-    """The law of the output on each value: ``rows[x][y]`` is the probability of ``outputs[y]`` on ``values[x]``."""
+    """The pmf of the output on each value: ``rows[x][y]`` is the probability of ``outputs[y]`` on ``values[x]``."""
 
     values: tuple[Value, ...]
     outputs: tuple[Output, ...]
@@ -55,33 +55,33 @@ class Channel:
                     output=output,
                 )
         for value, row in zip(self.values, self.rows, strict=True):
-            check_law(dict(zip(self.outputs, row, strict=True)), _output_on(value))
+            check_pmf(dict(zip(self.outputs, row, strict=True)), _output_on(value))
 
     @classmethod
-    def of(cls, laws: Mapping[Value, Mapping[Output, Exact]]) -> Channel:
-        """The channel with these laws: for every value, its outputs with their probabilities."""
-        if not laws:
+    def of(cls, pmfs: Mapping[Value, Mapping[Output, Exact]]) -> Channel:
+        """The channel with these distributions: for every value, its outputs with their probabilities."""
+        if not pmfs:
             raise ParameterError("A channel needs at least one value.")
-        checked = {value: check_law(law, _output_on(value)) for value, law in laws.items()}
-        outputs = tuple(dict.fromkeys(output for law in checked.values() for output in law))
-        rows = tuple(tuple(law.get(output, Fraction(0)) for output in outputs) for law in checked.values())
+        checked = {value: check_pmf(pmf, _output_on(value)) for value, pmf in pmfs.items()}
+        outputs = tuple(dict.fromkeys(output for pmf in checked.values() for output in pmf))
+        rows = tuple(tuple(pmf.get(output, Fraction(0)) for output in outputs) for pmf in checked.values())
         return cls(tuple(checked), outputs, rows)
 
     @classmethod
     def from_matrix(cls, rows: Sequence[Sequence[Exact]]) -> Channel:
-        """One message each: row x is the law of the message on value x, both numbered from 0."""
+        """One message each: row x is the distribution of the message on value x, both numbered from 0."""
         if len({len(row) for row in rows}) > 1:
             raise ParameterError("The rows have different lengths; each needs an entry for every message.")
         return cls.of({value: {(sent,): share for sent, share in enumerate(row)} for value, row in enumerate(rows)})
 
     @classmethod
-    def from_copies(cls, laws: Mapping[Value, Mapping[tuple[int, ...], Exact]]) -> Channel:
-        """The channel of reports given as copies of each message, as the ``report_law`` of a protocol gives them.
+    def from_copies(cls, pmfs: Mapping[Value, Mapping[tuple[int, ...], Exact]]) -> Channel:
+        """The channel of reports given as copies of each message, as the ``report_pmf`` of a protocol gives them.
 
-        For example ``Channel.from_copies({x: protocol.report_law(x) for x in range(protocol.domain_size)})``.
-        The order in which a user sends is not part of such a law, so the outputs are in order.
+        For example ``Channel.from_copies({x: protocol.report_pmf(x) for x in range(protocol.domain_size)})``.
+        The order in which a user sends is not part of such a distribution, so the outputs are in order.
         """
-        return cls.of({value: _sent(check_law(law, _output_on(value))) for value, law in laws.items()})
+        return cls.of({value: _sent(check_pmf(pmf, _output_on(value))) for value, pmf in pmfs.items()})
 
     @classmethod
     def randomized_response(cls, values: int, ratio: Exact) -> Channel:
@@ -114,23 +114,23 @@ class Channel:
         A uniformly random order carries nothing, so every output is replaced by its multiset, a sorted tuple.
         """
         place = {message: number for number, message in enumerate(self.messages)}
-        laws: dict[Value, dict[Output, Fraction]] = {}
+        pmfs: dict[Value, dict[Output, Fraction]] = {}
         for value in self.values:
-            laws[value] = {}
-            for output, share in self.law(value).items():
+            pmfs[value] = {}
+            for output, share in self.pmf(value).items():
                 multiset = tuple(sorted(output, key=place.__getitem__))
-                laws[value][multiset] = laws[value].get(multiset, Fraction(0)) + share
-        return Channel.of(laws)
+                pmfs[value][multiset] = pmfs[value].get(multiset, Fraction(0)) + share
+        return Channel.of(pmfs)
 
-    def law(self, value: Value) -> dict[Output, Fraction]:
+    def pmf(self, value: Value) -> dict[Output, Fraction]:
         """The outputs that are possible on a value, with their probabilities."""
         row = self.rows[self.index(value)]
         return {output: share for output, share in zip(self.outputs, row, strict=True) if share}
 
     def probability(self, value: Value, event: Iterable[Output]) -> Fraction:
         """The probability that the output on a value is one of ``event``."""
-        law = self.law(value)
-        return sum((law.get(output, Fraction(0)) for output in set(event)), Fraction(0))
+        pmf = self.pmf(value)
+        return sum((pmf.get(output, Fraction(0)) for output in set(event)), Fraction(0))
 
     def index(self, value: Value) -> int:
         """The row of a value, or a ParameterError."""
@@ -140,7 +140,7 @@ class Channel:
 
     def draw(self, value: Value, source: RandomSource = SYSTEM) -> Output:
         """One output on a value, with exactly its probability."""
-        return draw_from(self.law(value), source)
+        return draw_from(self.pmf(value), source)
 
     @cached_property
     def denominator(self) -> int:
@@ -153,9 +153,9 @@ class Channel:
         return tuple(tuple(int(share * self.denominator) for share in row) for row in self.rows)
 
 
-def check_law(law: Mapping[Outcome, Exact], name: str) -> dict[Outcome, Fraction]:
+def check_pmf(pmf: Mapping[Outcome, Exact], name: str) -> dict[Outcome, Fraction]:
     """The outcomes that are possible, with exact probabilities that sum to one, or a ParameterError."""
-    for outcome, share in law.items():
+    for outcome, share in pmf.items():
         if not isinstance(share, Rational):
             raise ParameterError(
                 f"The probability {share!r} of {outcome!r} must be exact, such as Fraction(1, 3); "
@@ -164,20 +164,20 @@ def check_law(law: Mapping[Outcome, Exact], name: str) -> dict[Outcome, Fraction
             )
         if share < 0:
             raise ParameterError(f"The probability {share} of {outcome!r} is negative.", probability=share)
-    total = sum((Fraction(share) for share in law.values()), Fraction(0))
+    total = sum((Fraction(share) for share in pmf.values()), Fraction(0))
     if total != 1:
         raise ParameterError(f"The probabilities of {name} sum to {total}, not to exactly 1.", total=total)
-    return {outcome: Fraction(share) for outcome, share in law.items() if share}
+    return {outcome: Fraction(share) for outcome, share in pmf.items() if share}
 
 
 def _output_on(value: Value) -> str:
     return f"the output on the value {value!r}"
 
 
-def _sent(law: Mapping[tuple[int, ...], Fraction]) -> dict[Output, Fraction]:
+def _sent(pmf: Mapping[tuple[int, ...], Fraction]) -> dict[Output, Fraction]:
     """Copies of each message as the messages themselves."""
     outputs: dict[Output, Fraction] = {}
-    for copies, share in law.items():
+    for copies, share in pmf.items():
         output = tuple(message for message, count in enumerate(copies) for _ in range(count))
         outputs[output] = outputs.get(output, Fraction(0)) + share  # copies may differ in trailing zeros only
     return outputs

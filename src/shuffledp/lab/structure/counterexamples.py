@@ -21,7 +21,7 @@ from fractions import Fraction
 from itertools import product
 
 from shuffledp.errors import ParameterError
-from shuffledp.lab.structure.channels import Channel, Output, Value, check_law
+from shuffledp.lab.structure.channels import Channel, Output, Value, check_pmf
 from shuffledp.lab.structure.growth import Exact
 
 __all__ = ["GAP", "STRINGS", "extreme_ratio", "r_gap", "r_infinity"]
@@ -41,21 +41,21 @@ def r_infinity() -> Channel:
 def r_gap(on_zero: Mapping[Output, Exact] | None = None, on_one: Mapping[Output, Exact] | None = None) -> Channel:
     """Claim 20: four bits, uniform on all strings on 0, and on those without exactly two ones on 1.
 
-    Any laws with just these supports will do: epsilon is infinite, also if pre-shuffled, and finite for two or more
-    users if shuffled.
+    Any distributions with just these supports will do: epsilon is infinite, also if pre-shuffled, and finite for two or
+    more users if shuffled.
     """
     allowed = tuple(bits for bits in STRINGS if bits not in GAP)
-    laws: dict[Value, dict[Output, Fraction]] = {}
+    pmfs: dict[Value, dict[Output, Fraction]] = {}
     for value, given, support in ((0, on_zero, STRINGS), (1, on_one, allowed)):
         uniform = dict.fromkeys(support, Fraction(1, len(support)))
-        laws[value] = check_law(uniform if given is None else given, f"the four bits on {value}")
-        if set(laws[value]) != set(support):
+        pmfs[value] = check_pmf(uniform if given is None else given, f"the four bits on {value}")
+        if set(pmfs[value]) != set(support):
             raise ParameterError(
                 f"On {value} each of these {len(support)} strings must be possible and no other: {support}.",
-                missing=sorted(set(support) - set(laws[value])),
-                forbidden=sorted(set(laws[value]) - set(support), key=repr),
+                missing=sorted(set(support) - set(pmfs[value])),
+                forbidden=sorted(set(pmfs[value]) - set(support), key=repr),
             )
-    return Channel.of(laws)
+    return Channel.of(pmfs)
 
 
 def extreme_ratio(channel: Channel) -> Fraction:

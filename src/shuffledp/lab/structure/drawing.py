@@ -1,4 +1,4 @@
-"""Drawing exactly from laws with rational probabilities."""
+"""Drawing exactly from distributions with rational probabilities."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def uniform_below(bound: int, source: RandomSource) -> int:
             return drawn
 
 
-def draw_from(law: Mapping[Outcome, Fraction], source: RandomSource) -> Outcome:
-    """One outcome, each with exactly its probability; the law sums to one."""
-    denominator = math.lcm(*(probability.denominator for probability in law.values()))
+def draw_from(pmf: Mapping[Outcome, Fraction], source: RandomSource) -> Outcome:
+    """One outcome, each with exactly its probability; the distribution sums to one."""
+    denominator = math.lcm(*(probability.denominator for probability in pmf.values()))
     left = uniform_below(denominator, source)
-    for outcome, probability in law.items():
+    for outcome, probability in pmf.items():
         left -= probability.numerator * (denominator // probability.denominator)
         if left < 0:
             return outcome

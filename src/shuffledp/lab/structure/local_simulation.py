@@ -1,8 +1,8 @@
 """Balcer and Cheu (2020), Theorem 17: a pure single-message shuffled protocol is a local protocol in disguise.
 
-Let the local analyzer put the messages into a uniformly random order and go on as before. What it then sees has the law
-of what the shuffler would have let through, so the output has the same law on every data set. By Claim 18 the
-randomizer that now faces the analyzer alone is as private as the shuffled protocol was.
+Let the local analyzer put the messages into a uniformly random order and go on as before. What it then sees has the
+distribution of what the shuffler would have let through, so the output has the same distribution on every data set. By
+Claim 18 the randomizer that now faces the analyzer alone is as private as the shuffled protocol was.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from itertools import permutations, product
 from typing import Any
 
 from shuffledp.errors import ParameterError
-from shuffledp.lab.structure.channels import Channel, Message, Value, check_law
+from shuffledp.lab.structure.channels import Channel, Message, Value, check_pmf
+from shuffledp.lab.structure.curves import RandomizerCurve, ShuffledCurve
 from shuffledp.lab.structure.drawing import draw_from, permuted
-from shuffledp.lab.structure.laws import RandomizerLaw, ShuffledLaw
 from shuffledp.lab.structure.single_message import check_single_message
 from shuffledp.randomness import SYSTEM, RandomSource
 
 __all__ = ["LocalProtocol", "PermutedFirst", "ShuffledProtocol", "to_local"]
 
 Messages = tuple[Message, ...]
-OutputLaw = dict[Hashable, Fraction]
+OutputPmf = dict[Hashable, Fraction]
 Analyzer = Callable[[Messages], Any]
-"""From the messages, in the order received, to an output, or to a mapping: the law of a random output."""
+"""From the messages, in the order received, to an output, or to a mapping: the distribution of a random output."""
 
 _MOST_CALLS = 500_000
 
@@ -39,16 +39,16 @@ class ShuffledProtocol:
     randomizer: Channel
     analyzer: Analyzer
 
-    def privacy(self, users: int) -> ShuffledLaw:
+    def privacy(self, users: int) -> ShuffledCurve:
         """The exact privacy of what the shuffler lets through."""
-        return ShuffledLaw(self.randomizer, users)
+        return ShuffledCurve(self.randomizer, users)
 
-    def output_law(self, data: Sequence[Value]) -> OutputLaw:
-        """The exact law of the output: over the multisets of messages, then over their different orders."""
+    def output_pmf(self, data: Sequence[Value]) -> OutputPmf:
+        """The exact distribution of the output: over the multisets of messages, then over their different orders."""
         multisets: dict[Messages, Fraction] = {(): Fraction(1)}
         kind = {message: number for number, message in enumerate(self.randomizer.messages)}
         for value in data:
-            report = self.randomizer.preshuffled.law(value)
+            report = self.randomizer.preshuffled.pmf(value)
             longer: dict[Messages, Fraction] = {}
             for seen, mass in multisets.items():
                 for sent, share in report.items():
@@ -56,11 +56,11 @@ class ShuffledProtocol:
                     longer[joined] = longer.get(joined, Fraction(0)) + mass * share
             multisets = longer
             _check_calls(sum(_number_of_orders(seen) for seen in multisets))
-        law: OutputLaw = {}
+        pmf: OutputPmf = {}
         for seen, mass in multisets.items():
             for order in _different_orders(Counter(seen)):
-                _add(law, _output_law(self.analyzer, order), mass / _number_of_orders(seen))
-        return law
+                _add(pmf, _output_pmf(self.analyzer, order), mass / _number_of_orders(seen))
+        return pmf
 
     def run(self, data: Sequence[Value], source: RandomSource = SYSTEM) -> Hashable:
         """Randomize, shuffle, analyze."""
@@ -74,13 +74,13 @@ class PermutedFirst:
 
     analyzer: Analyzer
 
-    def __call__(self, messages: Messages) -> OutputLaw:
-        """The exact law of the output, over all orders."""
+    def __call__(self, messages: Messages) -> OutputPmf:
+        """The exact distribution of the output, over all orders."""
         share = Fraction(1, math.factorial(len(messages)))
-        law: OutputLaw = {}
+        pmf: OutputPmf = {}
         for order in permutations(messages):
-            _add(law, _output_law(self.analyzer, order), share)
-        return law
+            _add(pmf, _output_pmf(self.analyzer, order), share)
+        return pmf
 
 
 @dataclass(frozen=True)
@@ -91,21 +91,21 @@ class LocalProtocol:
     analyzer: Analyzer
 
     @property
-    def privacy(self) -> RandomizerLaw:
+    def privacy(self) -> RandomizerCurve:
         """The exact privacy of one user's message, whatever the others and the analyzer do."""
-        return RandomizerLaw(self.randomizer)
+        return RandomizerCurve(self.randomizer)
 
-    def output_law(self, data: Sequence[Value]) -> OutputLaw:
-        """The exact law of the output, over all outputs of all users in their order."""
-        reports = [self.randomizer.law(value) for value in data]
+    def output_pmf(self, data: Sequence[Value]) -> OutputPmf:
+        """The exact distribution of the output, over all outputs of all users in their order."""
+        reports = [self.randomizer.pmf(value) for value in data]
         orders = math.factorial(len(data)) if isinstance(self.analyzer, PermutedFirst) else 1
         _check_calls(math.prod(len(report) for report in reports) * orders)
-        law: OutputLaw = {}
+        pmf: OutputPmf = {}
         for sent in product(*(report.items() for report in reports)):
             messages = tuple(message for output, _ in sent for message in output)
             mass = math.prod((share for _, share in sent), start=Fraction(1))
-            _add(law, _output_law(self.analyzer, messages), mass)
-        return law
+            _add(pmf, _output_pmf(self.analyzer, messages), mass)
+        return pmf
 
     def run(self, data: Sequence[Value], source: RandomSource = SYSTEM) -> Hashable:
         """Randomize and analyze; there is no shuffler."""
@@ -114,28 +114,28 @@ class LocalProtocol:
 
 
 def to_local(protocol: ShuffledProtocol) -> LocalProtocol:
-    """The local protocol of Theorem 17: the same law of the output on every data set, and the same pure epsilon.
+    """The local protocol of Theorem 17: the same output distribution on every data set, and the same pure epsilon.
 
-    With several messages each the law would still be the same, but the privacy is not: a ConditionError.
+    With several messages each the distribution would still be the same, but the privacy is not: a ConditionError.
     """
     check_single_message(protocol.randomizer, "Theorem 17")
     return LocalProtocol(protocol.randomizer, PermutedFirst(protocol.analyzer))
 
 
-def _output_law(analyzer: Analyzer, messages: Messages) -> Mapping[Hashable, Fraction]:
+def _output_pmf(analyzer: Analyzer, messages: Messages) -> Mapping[Hashable, Fraction]:
     output = analyzer(messages)
-    return check_law(output, "the analyzer's output") if isinstance(output, Mapping) else {output: Fraction(1)}
+    return check_pmf(output, "the analyzer's output") if isinstance(output, Mapping) else {output: Fraction(1)}
 
 
 def _draw_output(analyzer: Analyzer, messages: Messages, source: RandomSource) -> Hashable:
     if isinstance(analyzer, PermutedFirst):  # one order, not all of them
         return _draw_output(analyzer.analyzer, permuted(messages, source), source)
-    return draw_from(_output_law(analyzer, messages), source)
+    return draw_from(_output_pmf(analyzer, messages), source)
 
 
-def _add(law: OutputLaw, more: Mapping[Hashable, Fraction], share: Fraction) -> None:
+def _add(pmf: OutputPmf, more: Mapping[Hashable, Fraction], share: Fraction) -> None:
     for output, probability in more.items():
-        law[output] = law.get(output, Fraction(0)) + share * probability
+        pmf[output] = pmf.get(output, Fraction(0)) + share * probability
 
 
 def _number_of_orders(messages: Messages) -> int:

@@ -13,8 +13,8 @@ from fractions import Fraction
 
 from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.lab.structure.channels import Channel, Message, Value
+from shuffledp.lab.structure.curves import DataSet, RandomizerCurve, ShuffledCurve
 from shuffledp.lab.structure.growth import Exact, Ratio, check_epsilon, check_ratio, exceeds
-from shuffledp.lab.structure.laws import DataSet, RandomizerLaw, ShuffledLaw
 from shuffledp.privacy.amplification.multisets import check_users
 
 __all__ = [
@@ -101,7 +101,7 @@ def claim_18_witness(
     if (ratio is None) == (epsilon is None):
         raise ParameterError("Give either epsilon or the exact ratio e^epsilon.", ratio=ratio, epsilon=epsilon)
     check_users(users)
-    worst = RandomizerLaw(channel).witness
+    worst = RandomizerCurve(channel).witness
     if worst is None:  # a single value: there is nothing to tell apart
         return None
     found = RepeatedMessages(channel, worst.first[0], worst.second[0], worst.event[0], users)
@@ -115,7 +115,7 @@ def pure_epsilons_agree(channel: Channel, users: int) -> bool:
 
     Claim 18 says so of every single-message channel. One of several messages is tested all the same, and may fail.
     """
-    return ShuffledLaw(channel, users).ratio == RandomizerLaw(channel).ratio
+    return ShuffledCurve(channel, users).ratio == RandomizerCurve(channel).ratio
 
 
 def theorem_6_2_epsilon(epsilon: float, users: int) -> float:
@@ -155,7 +155,7 @@ def compare_theorem_6_2(channel: Channel, users: int, ratio: Exact) -> LocalAgai
     shuffled = check_ratio(ratio)
     return LocalAgainstShuffled(
         shuffled,
-        ShuffledLaw(channel, users).delta_at_ratio(shuffled),
+        ShuffledCurve(channel, users).delta_at_ratio(shuffled),
         shuffled * users,
-        RandomizerLaw(channel).delta_at_ratio(shuffled * users),
+        RandomizerCurve(channel).delta_at_ratio(shuffled * users),
     )

@@ -107,7 +107,7 @@ def likely(claim: str, where: str, *, successes: int, rounds: int, at_least: flo
 
 
 def mean_at_most(claim: str, where: str, samples: ArrayLike, bound: float) -> Check:
-    """The mean of a law is at most ``bound``: Student's test of numbers that are nearly normal."""
+    """The mean of a distribution is at most ``bound``: Student's test of numbers that are nearly normal."""
     from scipy import stats
 
     values = _numbers(samples)
@@ -136,8 +136,8 @@ def agrees(
     """The root mean squared error is as predicted: each error is taken in units of its own prediction.
 
     Too large is judged by what errors with the given kurtosis and Laplace tails can do if the prediction is true; too
-    small by the spread of the sample, or that of the kurtosis if it is larger. The normal law has 3. Few errors can
-    hardly be too small.
+    small by the spread of the sample, or that of the kurtosis if it is larger. The normal distribution has 3. Few
+    errors can hardly be too small.
     """
     ratios = np.asarray(errors, dtype=np.float64).ravel() / np.asarray(predicted_rmse, dtype=np.float64)
     squares = _numbers(ratios) ** 2
@@ -178,7 +178,7 @@ def rmse(errors: ArrayLike, confidence: float = 0.95) -> tuple[float, float, flo
 
 
 def quantile(samples: ArrayLike, share: float, confidence: float = 0.95) -> tuple[float, float, float]:
-    """The quantile of a law, and from where to where it may lie: order statistics, valid for every law.
+    """The quantile of a distribution and the range it may lie in: order statistics, valid for every distribution.
 
     Where the samples are too few for one end of the interval, the extreme sample stands for it.
     """

@@ -1,7 +1,7 @@
-"""The largest error over very many categories, from its exact law instead of a list of the categories.
+"""The largest error over very many categories, from its exact distribution instead of a list of the categories.
 
-Where categories are independent, those that nobody holds have errors of one law, and the largest of m of them has the
-distribution function of one to the power m. So a domain of 10^40 costs as much as one of 10.
+Where categories are independent, those that nobody holds have errors of one distribution, and the largest of m of them
+has the distribution function of one to the power m. So a domain of 10^40 costs as much as one of 10.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NEARLY = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class EmptyErrors:
-    """The law of the absolute error of one category that nobody holds."""
+    """The distribution of the absolute error of one category that nobody holds."""
 
     radii: Floats
     """Every possible absolute error, rising."""

@@ -15,46 +15,46 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from shuffledp.privacy.amplification.clones import (
-    ClonesLaw,
+    ClonesCurve,
     check_local_epsilon,
+    clones_curve,
     clones_delta,
     clones_epsilon_closed_form,
-    clones_law,
     revealed_clones_delta,
 )
 from shuffledp.privacy.amplification.erlingsson import erlingsson_epsilon, erlingsson_simple_epsilon
 from shuffledp.privacy.amplification.exact import exact_delta, response_channel, two_response_delta
 from shuffledp.privacy.amplification.least_noise import Slots, least_blanket, least_slots
 from shuffledp.privacy.amplification.privacy_blanket import (
-    BlanketLaw,
+    BlanketCurve,
     bennett_delta,
     blanket_delta,
     closed_form_delta,
     hoeffding_delta,
 )
-from shuffledp.privacy.amplification.randomized_response import RandomizedResponseLaw
+from shuffledp.privacy.amplification.randomized_response import RandomizedResponseCurve
 from shuffledp.privacy.amplification.stronger_clones import (
     RandomizedResponse,
     check_restriction,
+    stronger_clones_curve,
     stronger_clones_delta,
     stronger_clones_epsilon_closed_form,
-    stronger_clones_law,
 )
 from shuffledp.privacy.guarantee import least_epsilon
 
 __all__ = [
     "METHODS",
-    "BlanketLaw",
-    "ClonesLaw",
+    "BlanketCurve",
+    "ClonesCurve",
     "RandomizedResponse",
-    "RandomizedResponseLaw",
+    "RandomizedResponseCurve",
     "Slots",
     "bennett_delta",
     "blanket_delta",
     "check_restriction",
+    "clones_curve",
     "clones_delta",
     "clones_epsilon_closed_form",
-    "clones_law",
     "closed_form_delta",
     "erlingsson_epsilon",
     "erlingsson_simple_epsilon",
@@ -64,9 +64,9 @@ __all__ = [
     "least_slots",
     "response_channel",
     "revealed_clones_delta",
+    "stronger_clones_curve",
     "stronger_clones_delta",
     "stronger_clones_epsilon_closed_form",
-    "stronger_clones_law",
     "two_response_delta",
 ]
 
@@ -75,7 +75,7 @@ Method = Callable[[int, float, float], float]
 
 @dataclass(frozen=True)
 class _Curve:
-    """A privacy law given by a function of epsilon, users and local epsilon."""
+    """A privacy curve given by a function of epsilon, users and local epsilon."""
 
     delta_of: Callable[[float, int, float], float]
     users: int

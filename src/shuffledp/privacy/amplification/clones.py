@@ -2,7 +2,7 @@
 
 Feldman, McMillan and Talwar (2021): each other user is, with some probability, a clone of the target,
 that is, sends one of the two messages between which the target is to be told apart, either with
-probability 1/2. The same law describes uniform blanket messages exactly (Luo, Wang and Yi 2022).
+probability 1/2. The same distribution describes uniform blanket messages exactly (Luo, Wang and Yi 2022).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from shuffledp.privacy.special import betainc
 from shuffledp.randomness import Dyadic
 
 __all__ = [
-    "ClonesLaw",
+    "ClonesCurve",
     "check_local_epsilon",
+    "clones_curve",
     "clones_delta",
     "clones_epsilon_closed_form",
-    "clones_law",
     "fair_mass",
     "fewest_clones",
     "probability_at_most",
@@ -50,7 +50,7 @@ _TINIEST = 1e-305
 
 
 @dataclass(frozen=True)
-class ClonesLaw:
+class ClonesCurve:
     """The target among C clones: what is seen is C + 1 messages of two types and how many are of each.
 
     C is ``sure`` plus the sum of the independent binomials ``clones`` (a trial succeeds if it is a
@@ -115,7 +115,7 @@ class ClonesLaw:
 
 @dataclass(frozen=True, eq=False)
 class _CloneCounts:
-    """The law of the number of clones in blocks: the fewest in each block, and at least its mass."""
+    """The distribution of the number of clones in blocks: the fewest in each block, and at least its mass."""
 
     least: Integers
     mass: Floats
@@ -267,8 +267,8 @@ def check_local_epsilon(users: int, local_epsilon: float) -> None:
         )
 
 
-def clones_law(users: int, local_epsilon: float) -> ClonesLaw:
-    """The law that bounds every local randomizer: each other user is a clone with probability e^-local_epsilon.
+def clones_curve(users: int, local_epsilon: float) -> ClonesCurve:
+    """The curve that bounds every local randomizer: each other user is a clone with probability e^-local_epsilon.
 
     Feldman, McMillan and Talwar (2021), in its numerical form. Valid for any
     randomizer that is local_epsilon-private on its own.
@@ -277,19 +277,19 @@ def clones_law(users: int, local_epsilon: float) -> ClonesLaw:
     return fewest_clones(users - 1, math.exp(-local_epsilon) * (1 - 2.0**-50), local_epsilon)
 
 
-def fewest_clones(others: int, rate: float | Fraction, local_epsilon: float, *, weight: float = 1.0) -> ClonesLaw:
+def fewest_clones(others: int, rate: float | Fraction, local_epsilon: float, *, weight: float = 1.0) -> ClonesCurve:
     """Bin(others, rate) clones and alpha = 1/(1 + e^-local_epsilon), rounded so that privacy is not overstated."""
     alpha = min(1.0, 1 / (1 + math.exp(-local_epsilon)) * (1 + 2.0**-50))
     probability = probability_at_most(rate)
     if probability.numerator == 1 << probability.bits:
-        return ClonesLaw((), alpha, weight, sure=others)
+        return ClonesCurve((), alpha, weight, sure=others)
     some = others > 0 and probability.numerator > 0
-    return ClonesLaw((Binomial(min(others, MOST_TRIALS), probability),) if some else (), alpha, weight)
+    return ClonesCurve((Binomial(min(others, MOST_TRIALS), probability),) if some else (), alpha, weight)
 
 
 def clones_delta(epsilon: float, users: int, local_epsilon: float) -> float:
     """Upper bound on delta of shuffling the reports of any local_epsilon-private randomizer."""
-    return clones_law(users, local_epsilon).delta_at(epsilon)
+    return clones_curve(users, local_epsilon).delta_at(epsilon)
 
 
 def clones_epsilon_closed_form(users: int, local_epsilon: float, delta: float) -> float:
@@ -328,5 +328,5 @@ def revealed_clones_delta(epsilon: float, users: int, local_epsilon: float, dist
         )
     rate = min(distance, most) / math.expm1(local_epsilon)
     weight = min(1.0, rate * (1 + math.exp(local_epsilon)) * (1 + 1e-12))
-    law = fewest_clones(users - 1, min(1.0, 2 * rate * (1 - 1e-12)), local_epsilon, weight=weight)
-    return law.delta_at(epsilon)
+    curve = fewest_clones(users - 1, min(1.0, 2 * rate * (1 - 1e-12)), local_epsilon, weight=weight)
+    return curve.delta_at(epsilon)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shuffledp.errors import ParameterError
-from shuffledp.privacy.amplification.multisets import Numbering, check_enumerable, data_set_laws, extended
+from shuffledp.privacy.amplification.multisets import Numbering, check_enumerable, data_set_pmfs, extended
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.divergence import DiscretePair
 from shuffledp.randomness import Dyadic
@@ -24,7 +24,7 @@ _CUT = 1e-40
 
 
 def check_channel(channel: ArrayLike) -> Floats:
-    """The matrix whose row x is the law of the report on value x, or a ParameterError."""
+    """The matrix whose row x is the distribution of the report on value x, or a ParameterError."""
     rows = np.asarray(channel, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[0] < 1 or rows.shape[1] < 1:
         raise ParameterError("A channel is a matrix with one row for each value.", shape=rows.shape)
@@ -82,10 +82,10 @@ def _window(trials: int, probability: Dyadic) -> tuple[Floats, float]:
     """The masses of a binomial where they matter, and what is left out."""
     if trials == 0 or probability.numerator in (0, 1 << probability.bits):
         return np.array([1.0]), 0.0
-    law = Binomial(trials, probability)
-    first = law.least_with_lower_tail(_CUT)
-    last = trials - law.mirrored.least_with_lower_tail(_CUT)
-    return law.pmf(np.arange(first, last + 1)), 0.0 if (first, last) == (0, trials) else 4 * _CUT
+    curve = Binomial(trials, probability)
+    first = curve.least_with_lower_tail(_CUT)
+    last = trials - curve.mirrored.least_with_lower_tail(_CUT)
+    return curve.pmf(np.arange(first, last + 1)), 0.0 if (first, last) == (0, trials) else 4 * _CUT
 
 
 def _sum_of(first: tuple[Floats, float], second: tuple[Floats, float]) -> tuple[Floats, float]:
@@ -114,12 +114,12 @@ def exact_delta(channel: ArrayLike, users: int, epsilon: float, *, others: Seque
     place = Numbering(outputs, users)
     reports = [{place.number((y,)): share for y, share in enumerate(row.tolist()) if share} for row in rows]
     if others is None:
-        laws = list(data_set_laws(reports, users - 1).values())
+        curves = list(data_set_pmfs(reports, users - 1).values())
     else:
-        laws = [reduce(extended, (reports[value] for value in others), {0: 1.0})]
+        curves = [reduce(extended, (reports[value] for value in others), {0: 1.0})]
     worst = 0.0
-    for law in laws:
-        with_target = [extended(law, report) for report in reports]
+    for curve in curves:
+        with_target = [extended(curve, report) for report in reports]
         for first, second in permutations(with_target, 2):
             # a multiset that the first value makes impossible adds nothing
             mass = np.array(list(first.values()))

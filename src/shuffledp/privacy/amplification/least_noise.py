@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.privacy.amplification.clones import ClonesLaw, probability_at_most
-from shuffledp.privacy.amplification.privacy_blanket import BlanketLaw
-from shuffledp.privacy.amplification.randomized_response import RandomizedResponseLaw
+from shuffledp.privacy.amplification.clones import ClonesCurve, probability_at_most
+from shuffledp.privacy.amplification.privacy_blanket import BlanketCurve
+from shuffledp.privacy.amplification.randomized_response import RandomizedResponseCurve
 from shuffledp.privacy.binomial import MOST_TRIALS, Binomial
-from shuffledp.privacy.guarantee import PrivacyLaw, check_target
+from shuffledp.privacy.guarantee import PrivacyCurve, check_target
 from shuffledp.randomness import Dyadic
 
 __all__ = ["LARGEST_BLANKET", "Slots", "least_blanket", "least_slots"]
@@ -53,7 +53,7 @@ class Slots:
         """Expected number of messages that a user adds."""
         return self.whole + float(self.rest)
 
-    def law(self, users: int, cells: int) -> ClonesLaw:
+    def curve(self, users: int, cells: int) -> ClonesCurve:
         """The privacy of a value among the uniform messages over ``cells`` cells of these (honest) users.
 
         Each message is a trial that hits one of two cells with probability 2/cells; probabilities that
@@ -70,13 +70,13 @@ class Slots:
                 sure += trials
             elif trials > 0 and rate > 0 and (probability := probability_at_most(rate)).numerator:
                 parts.append(Binomial(min(trials, MOST_TRIALS), probability))  # fewer clones are worse
-        return ClonesLaw(tuple(parts), alpha=1.0, sure=sure)
+        return ClonesCurve(tuple(parts), alpha=1.0, sure=sure)
 
 
 def least_blanket(users: int, values: int, epsilon: float, delta: float) -> Dyadic:
     """The least probability of sending a uniform value at which shuffled randomized response meets the target.
 
-    ``RandomizedResponseLaw`` at just the returned probability is at most delta.
+    ``RandomizedResponseCurve`` at just the returned probability is at most delta.
     """
     check_target(epsilon, delta)
     _check_users(users)
@@ -84,7 +84,7 @@ def least_blanket(users: int, values: int, epsilon: float, delta: float) -> Dyad
         raise ParameterError(f"At least one value is needed, not {values}.", values=values)
     if values == 1:
         return Dyadic(0)
-    found = _least_of(lambda blanket: RandomizedResponseLaw(users, blanket, values), users, values, epsilon, delta)
+    found = _least_of(lambda blanket: RandomizedResponseCurve(users, blanket, values), users, values, epsilon, delta)
     if found is None:
         raise InfeasibleError(
             f"{users:,} users are too few for randomized response on {values:,} values with epsilon = {epsilon:g} "
@@ -100,17 +100,17 @@ def least_blanket(users: int, values: int, epsilon: float, delta: float) -> Dyad
 
 
 def _least_of(
-    law_of: Callable[[Dyadic], RandomizedResponseLaw], users: int, values: int, epsilon: float, delta: float
+    curve_of: Callable[[Dyadic], RandomizedResponseCurve], users: int, values: int, epsilon: float, delta: float
 ) -> Dyadic | None:
-    """Found roughly first, then by the law itself."""
+    """Found roughly first, then by the distribution itself."""
 
     def combined(blanket: float) -> float:
-        return law_of(Dyadic.at_least(blanket)).delta_at(epsilon)
+        return curve_of(Dyadic.at_least(blanket)).delta_at(epsilon)
 
     def roughly(blanket: float) -> float:
-        law = law_of(Dyadic.at_least(blanket))
-        rough = BlanketLaw(users, law.blanket, values).rough_delta_at(epsilon)
-        return min([rough, *(clones.delta_at(epsilon) for clones in law.clone_laws)])
+        curve = curve_of(Dyadic.at_least(blanket))
+        rough = BlanketCurve(users, curve.blanket, values).rough_delta_at(epsilon)
+        return min([rough, *(clones.delta_at(epsilon) for clones in curve.clone_pmfs)])
 
     guess = min(_typical_mean(epsilon, delta) * values / users, LARGEST_BLANKET / 2)
     low, high = _logit(1e-18), _logit(LARGEST_BLANKET)
@@ -124,7 +124,7 @@ def _least_of(
 def least_slots(users: int, cells: int, epsilon: float, delta: float) -> Slots:
     """The fewest uniform messages over ``cells`` cells for each user that make one more message private.
 
-    ``users`` are those that can be relied on. The law of the result at just its probabilities is at
+    ``users`` are those that can be relied on. The distribution of the result at just its probabilities is at
     most delta.
     """
     check_target(epsilon, delta)
@@ -133,7 +133,7 @@ def least_slots(users: int, cells: int, epsilon: float, delta: float) -> Slots:
         raise ParameterError(f"At least one cell is needed, not {cells}.", cells=cells)
     if cells == 1:
         return Slots(0, Dyadic(0))
-    law_of: Callable[[float], PrivacyLaw] = lambda x: _slots(math.exp(x)).law(users, cells)  # noqa: E731
+    curve_of: Callable[[float], PrivacyCurve] = lambda x: _slots(math.exp(x)).curve(users, cells)  # noqa: E731
     typical = _typical_mean(epsilon, delta)
     if typical > _MOST_PER_CELL:
         raise InfeasibleError(
@@ -143,7 +143,7 @@ def least_slots(users: int, cells: int, epsilon: float, delta: float) -> Slots:
             delta=delta,
         )
     guess = math.log(typical * cells / users)
-    found = _least(_excess(lambda x: law_of(x).delta_at(epsilon), delta), guess, guess - _FURTHEST, guess + _FURTHEST)
+    found = _least(_excess(lambda x: curve_of(x).delta_at(epsilon), delta), guess, guess - _FURTHEST, guess + _FURTHEST)
     if found is None:
         raise InfeasibleError(
             f"No number of blanket messages makes {users:,} users private with epsilon = {epsilon:g} and "

@@ -1,4 +1,4 @@
-"""Laws of shuffled messages, by enumeration: what a shuffler lets through is how often each message occurs.
+"""Distributions of shuffled messages, by enumeration: what a shuffler lets through is how often each message occurs.
 
 A multiset is one whole number, whose digits are the copies of each message, so that adding numbers joins
 multisets. Weights may be whole numbers (exact, over a common denominator) or floats.
@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from shuffledp.errors import ParameterError
 
-__all__ = ["MOST_OUTCOMES", "Numbering", "check_enumerable", "check_users", "data_set_laws", "data_sets", "extended"]
+__all__ = ["MOST_OUTCOMES", "Numbering", "check_enumerable", "check_users", "data_set_pmfs", "data_sets", "extended"]
 
 MOST_OUTCOMES = 2_000_000
 """How many outcomes are compared at most: about two seconds, and a few hundred megabytes."""
@@ -42,11 +42,11 @@ class Numbering:
         return tuple(found)
 
 
-def extended(law: Mapping[int, Weight], report: Mapping[int, Weight]) -> dict[int, Weight]:
-    """The law of the multiset with one more, independent report."""
+def extended(pmf: Mapping[int, Weight], report: Mapping[int, Weight]) -> dict[int, Weight]:
+    """The distribution of the multiset with one more, independent report."""
     result: dict[int, Weight] = {}
     for sent, probability in report.items():
-        for seen, mass in law.items():
+        for seen, mass in pmf.items():
             joined = seen + sent
             result[joined] = result.get(joined, 0) + mass * probability
     return result
@@ -57,12 +57,12 @@ def data_sets(values: int, users: int) -> Iterable[tuple[int, ...]]:
     return combinations_with_replacement(range(values), users)
 
 
-def data_set_laws(reports: Sequence[Mapping[int, Weight]], users: int) -> dict[tuple[int, ...], dict[int, Weight]]:
-    """The law of the shuffled messages of every data set, where ``reports[x]`` is the law of a report on x."""
-    laws: dict[tuple[int, ...], dict[int, Weight]] = {(): {0: 1}}
+def data_set_pmfs(reports: Sequence[Mapping[int, Weight]], users: int) -> dict[tuple[int, ...], dict[int, Weight]]:
+    """The pmf of the shuffled messages of every data set, where ``reports[x]`` is the distribution of a report on x."""
+    pmfs: dict[tuple[int, ...], dict[int, Weight]] = {(): {0: 1}}
     for size in range(1, users + 1):
-        laws = {data: extended(laws[data[:-1]], reports[data[-1]]) for data in data_sets(len(reports), size)}
-    return laws
+        pmfs = {data: extended(pmfs[data[:-1]], reports[data[-1]]) for data in data_sets(len(reports), size)}
+    return pmfs
 
 
 _MOST_USERS = 1_000_000

@@ -1,6 +1,6 @@
 """The expected positive part of a sum of many independent draws, from above, down to tiny values.
 
-The law of the sum is found by a fast Fourier transform of its tilted law, whose mass lies where the
+The distribution of the sum is found by a fast Fourier transform of its tilted distribution, whose mass lies where the
 sum turns positive: so even an expectation of 1e-30 keeps its digits.
 """
 
@@ -23,7 +23,7 @@ __all__ = ["Draws", "ScaledNoise", "expected_positive_part", "on_grid"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_TAIL = math.log(1e24)  # of the tilted law, left out on either side and added
+_TAIL = math.log(1e24)  # of the tilted distribution, left out on either side and added
 _FAINTEST = 60.0  # frequencies below e^-60 are not seen
 _NOISE_CUT = 1e-40
 
@@ -45,13 +45,13 @@ class Draws:
         return self.trials * float(self.mass @ np.abs(np.expm1(tilt * self.steps)))
 
     def moments(self, tilt: float) -> tuple[float, float]:
-        """Mean and variance of the sum under the tilted law."""
+        """Mean and variance of the sum under the tilted distribution."""
         tilted = self._tilted(tilt)
         mean = float(tilted @ self.steps)
         return self.trials * mean, self.trials * (float(tilted @ self.steps.astype(np.float64) ** 2) - mean * mean)
 
     def spectrum(self, tilt: float, length: int) -> tuple[NDArray[np.complex128], float]:
-        """The Fourier transform of the tilted law, and a bound on what its rounding does to a mass."""
+        """The Fourier transform of the tilted distribution, and a bound on what its rounding does to a mass."""
         tilted = self._tilted(tilt)
         place = np.arange(length // 2 + 1, dtype=np.float64)
         real, imaginary = np.zeros(len(place)), np.zeros(len(place))
@@ -97,17 +97,17 @@ def on_grid(values: Floats, mass: Floats, width: float) -> tuple[Integers, Float
 class ScaledNoise:
     """scale (mean - N) with N binomial, moved to the grid so that its mean stays."""
 
-    law: Binomial
+    curve: Binomial
     scale: float
     """In grid steps."""
 
     @cached_property
     def _points(self) -> tuple[Integers, Floats]:
-        first = self.law.least_with_lower_tail(_NOISE_CUT)
-        last = self.law.trials - self.law.mirrored.least_with_lower_tail(_NOISE_CUT)
+        first = self.curve.least_with_lower_tail(_NOISE_CUT)
+        last = self.curve.trials - self.curve.mirrored.least_with_lower_tail(_NOISE_CUT)
         counts = np.arange(first, last + 1, dtype=np.int64)
-        places = np.asarray((self.law.mean - counts) * self.scale, dtype=np.float64)
-        steps, mass = on_grid(places, self.law.pmf(counts), 1.0)
+        places = np.asarray((self.curve.mean - counts) * self.scale, dtype=np.float64)
+        steps, mass = on_grid(places, self.curve.pmf(counts), 1.0)
         lowest = int(steps.min())
         total: Floats = np.asarray(np.bincount(steps - lowest, weights=mass), dtype=np.float64)
         return lowest + np.arange(len(total)), total
@@ -124,13 +124,13 @@ class ScaledNoise:
         return most + math.log(float((mass * np.exp(tilt * steps - most)).sum()))
 
     def moments(self, tilt: float) -> tuple[float, float]:
-        """Mean and variance under the tilted law."""
+        """Mean and variance under the tilted distribution."""
         steps, tilted = self._points[0], self._tilted(tilt)
         mean = float((tilted * steps).sum())
         return mean, float((tilted * (steps - mean) ** 2).sum())
 
     def spectrum(self, tilt: float, length: int) -> NDArray[np.complex128]:
-        """The Fourier transform of the tilted law."""
+        """The Fourier transform of the tilted distribution."""
         wrapped = np.bincount(self._points[0] % length, weights=self._tilted(tilt), minlength=length)
         return np.fft.rfft(wrapped)
 

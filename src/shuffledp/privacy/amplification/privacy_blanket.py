@@ -1,7 +1,7 @@
 """The privacy blanket of Balle, Bell, Gascon and Nissim (2019): what every report has in common.
 
-Each row of a channel is at least gamma w, where w is a law common to all values. The reports drawn from it
-hide the target. Their closed forms hold for every local randomizer; the law of one channel gives far
+Each row of a channel is at least gamma w, where w is a distribution common to all values. The reports drawn from it
+hide the target. Their closed forms hold for every local randomizer; the distribution of one channel gives far
 more.
 """
 
@@ -24,7 +24,7 @@ from shuffledp.privacy.special import betaincc
 from shuffledp.randomness import Dyadic
 
 __all__ = [
-    "BlanketLaw",
+    "BlanketCurve",
     "bennett_delta",
     "bennett_expectation",
     "blanket_delta",
@@ -118,7 +118,7 @@ def _check(epsilon: float, users: int, local_epsilon: float) -> None:
 
 
 @dataclass(frozen=True)
-class BlanketLaw:
+class BlanketCurve:
     """Shuffled randomized response: each of ``users`` sends a uniform one of ``values`` with probability ``blanket``.
 
     Otherwise the user sends the truth. The bound of Balle et al. (2019), Lemma 5.3, evaluated exactly.
@@ -185,16 +185,16 @@ class BlanketLaw:
 
 
 class _ResponseSums:
-    """The expectation behind the law of randomized response at one epsilon."""
+    """The expectation behind the distribution of randomized response at one epsilon."""
 
-    def __init__(self, law: BlanketLaw, gap: float) -> None:
-        each = law.blanket.fraction / law.values
-        self.users, self.gap, self.growth = law.users, gap, 1 + gap
+    def __init__(self, curve: BlanketCurve, gap: float) -> None:
+        each = curve.blanket.fraction / curve.values
+        self.users, self.gap, self.growth = curve.users, gap, 1 + gap
         self.each = float(each)
-        self.reward = float(law._other_ratio)  # r - 1
+        self.reward = float(curve._other_ratio)  # r - 1
         self.largest = max(self.reward - gap, 0.0) + 1e-12 * self.reward  # of one report, r - e^epsilon
-        self.pairs = Binomial(law.users, probability_at_most(2 * each, bits=160))
-        self.third = (law.blanket.fraction - 2 * each) / (1 - 2 * each)
+        self.pairs = Binomial(curve.users, probability_at_most(2 * each, bits=160))
+        self.third = (curve.blanket.fraction - 2 * each) / (1 - 2 * each)
 
     def _reach(self, cut: float) -> tuple[int, int, float]:
         """The numbers a + b that matter, and how far from half of them a matters (per root)."""

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from shuffledp.errors import ParameterError
-from shuffledp.privacy.amplification.clones import ClonesLaw, fewest_clones
+from shuffledp.privacy.amplification.clones import ClonesCurve, fewest_clones
 from shuffledp.privacy.amplification.exact import two_response_delta
-from shuffledp.privacy.amplification.privacy_blanket import BlanketLaw
+from shuffledp.privacy.amplification.privacy_blanket import BlanketCurve
 from shuffledp.randomness import Dyadic
 
-__all__ = ["RandomizedResponseLaw"]
+__all__ = ["RandomizedResponseCurve"]
 
 _ENUMERATED_USERS = 200
 _TINY = 1e-30
 
 
 @dataclass(frozen=True)
-class RandomizedResponseLaw:
+class RandomizedResponseCurve:
     """Each of ``users`` sends a uniform one of ``values`` with probability ``blanket``, else the truth."""
 
     users: int
@@ -27,16 +27,16 @@ class RandomizedResponseLaw:
     values: int
 
     def __post_init__(self) -> None:
-        _ = self._blanket_law  # checks the numbers
+        _ = self._blanket_pmf  # checks the numbers
 
     @cached_property
-    def _blanket_law(self) -> BlanketLaw:
-        return BlanketLaw(self.users, self.blanket, self.values)
+    def _blanket_pmf(self) -> BlanketCurve:
+        return BlanketCurve(self.users, self.blanket, self.values)
 
     @property
     def local_epsilon(self) -> float:
         """What each report is private for on its own, which is left if shuffler and analyzer collude."""
-        return self._blanket_law.local_epsilon
+        return self._blanket_pmf.local_epsilon
 
     @property
     def theorem(self) -> str:
@@ -60,11 +60,11 @@ class RandomizedResponseLaw:
             flip = Dyadic(self.blanket.numerator, self.blanket.bits + 1)
             found = two_response_delta(self.users, flip, epsilon)
             # the bounds cap what is tiny: exact zeros are not lost to rounding
-            return found if found > _TINY else min(found, self._blanket_law.delta_at(epsilon))
-        return min([self._blanket_law.delta_at(epsilon), *(law.delta_at(epsilon) for law in self.clone_laws)])
+            return found if found > _TINY else min(found, self._blanket_pmf.delta_at(epsilon))
+        return min([self._blanket_pmf.delta_at(epsilon), *(curve.delta_at(epsilon) for curve in self.clone_pmfs)])
 
     @cached_property
-    def clone_laws(self) -> tuple[ClonesLaw, ...]:
+    def clone_pmfs(self) -> tuple[ClonesCurve, ...]:
         """Stronger clones; and reports on the two values only, where they happen (the others are common)."""
         ratio = self.local_epsilon
         if not 0 < ratio < 700:

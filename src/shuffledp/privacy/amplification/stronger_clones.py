@@ -14,16 +14,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shuffledp.errors import ConditionError, ParameterError
-from shuffledp.privacy.amplification.clones import ClonesLaw, check_local_epsilon, fewest_clones
+from shuffledp.privacy.amplification.clones import ClonesCurve, check_local_epsilon, fewest_clones
 from shuffledp.privacy.amplification.exact import check_channel, local_epsilon_of
 from shuffledp.privacy.guarantee import check_target
 
 __all__ = [
     "RandomizedResponse",
     "check_restriction",
+    "stronger_clones_curve",
     "stronger_clones_delta",
     "stronger_clones_epsilon_closed_form",
-    "stronger_clones_law",
 ]
 
 _ROUNDING = 1e-12
@@ -71,8 +71,8 @@ def check_restriction(channel: ArrayLike | RandomizedResponse) -> float:
     return local_epsilon
 
 
-def stronger_clones_law(users: int, channel: ArrayLike | RandomizedResponse) -> ClonesLaw:
-    """The law in which each other user is a clone with probability 2/(e^local_epsilon + 1)."""
+def stronger_clones_curve(users: int, channel: ArrayLike | RandomizedResponse) -> ClonesCurve:
+    """The distribution in which each other user is a clone with probability 2/(e^local_epsilon + 1)."""
     local_epsilon = check_restriction(channel)
     check_local_epsilon(users, local_epsilon)
     small = math.exp(-local_epsilon)
@@ -81,7 +81,7 @@ def stronger_clones_law(users: int, channel: ArrayLike | RandomizedResponse) -> 
 
 def stronger_clones_delta(epsilon: float, users: int, channel: ArrayLike | RandomizedResponse) -> float:
     """Upper bound on delta of shuffling the reports of a channel that passes ``check_restriction``."""
-    return stronger_clones_law(users, channel).delta_at(epsilon)
+    return stronger_clones_curve(users, channel).delta_at(epsilon)
 
 
 def stronger_clones_epsilon_closed_form(users: int, channel: ArrayLike | RandomizedResponse, delta: float) -> float:

@@ -8,7 +8,7 @@ rest on two facts:
 
 * Less noise is worse. Telling the flips of some bits is more than leaving them in, so for all K
   from K1 to K2 the noise Bin(N - K2, f) - Bin(K1, f) is a bound, and few such cells cover all K.
-* The number of ones has a likelihood ratio that rises with it (sums of log-concave laws), so the
+* The number of ones has a likelihood ratio that rises with it (sums of log-concave distributions), so the
   divergence is the largest Pr[U >= u] - e^epsilon Pr'[U >= u].
 """
 

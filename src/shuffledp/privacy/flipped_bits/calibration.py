@@ -10,7 +10,7 @@ from shuffledp.errors import ConditionError, InfeasibleError
 from shuffledp.privacy.flipped_bits.cells import LARGEST_FLIP
 from shuffledp.privacy.flipped_bits.histograms import FlippedHistogram
 from shuffledp.privacy.flipped_bits.sums import FlippedSum
-from shuffledp.privacy.guarantee import PrivacyLaw, check_target
+from shuffledp.privacy.guarantee import PrivacyCurve, check_target
 from shuffledp.privacy.least_rate import crossing, excess_over, least_rate
 from shuffledp.randomness import Dyadic
 
@@ -27,8 +27,8 @@ _ROUNDS = 8
 _CLOSE = 2e-3  # of delta below the target, relative; a rate above the least by a fraction of it
 
 
-class _CellLaw(PrivacyLaw, Protocol):
-    """A law that is the worst over cells of what the others hold."""
+class _CellDistribution(PrivacyCurve, Protocol):
+    """A distribution that is the worst over cells of what the others hold."""
 
     def worst(self, epsilon: float) -> tuple[float, tuple[int, ...]]: ...
 
@@ -50,10 +50,12 @@ def least_sum_flip(users: int, bits: int, epsilon: float, delta: float) -> Dyadi
     return _least_flip(lambda flip: FlippedSum(users, flip, bits), users, epsilon, delta, bits=bits)
 
 
-def _least_flip(law_of: Callable[[Dyadic], _CellLaw], users: int, epsilon: float, delta: float, *, bits: int) -> Dyadic:
+def _least_flip(
+    curve_of: Callable[[Dyadic], _CellDistribution], users: int, epsilon: float, delta: float, *, bits: int
+) -> Dyadic:
     check_target(epsilon, delta)
     variance = 2 * math.log(1.25 / delta) / epsilon**2 + math.log(1 / delta)  # about that of Gaussian noise
-    found = _by_worst_cells(law_of, epsilon, delta, guess=variance * bits / users)
+    found = _by_worst_cells(curve_of, epsilon, delta, guess=variance * bits / users)
     if found is None:
         raise InfeasibleError(
             f"{users:,} users are too few for epsilon = {epsilon:g} and delta = {delta:g}: bits would have to be "
@@ -66,37 +68,38 @@ def _least_flip(law_of: Callable[[Dyadic], _CellLaw], users: int, epsilon: float
 
 
 def _by_worst_cells(
-    law_of: Callable[[Dyadic], _CellLaw], epsilon: float, delta: float, *, guess: float
+    curve_of: Callable[[Dyadic], _CellDistribution], epsilon: float, delta: float, *, guess: float
 ) -> Dyadic | None:
-    """The search on the worst cell alone, which costs little, with the law itself checked at what it finds.
+    """The search on the worst cell alone, which costs little, with the distribution itself checked at what it finds.
 
-    If that is not the worst cell there, or not all of the law's delta, the search goes on with the cell that is.
+    If that is not the worst cell there, or not all of the distribution's delta, the search goes on with the cell that
+    is.
     """
     top = math.log(LARGEST_FLIP)
     x, step, ratio = min(math.log(guess), top), 0.2, 1.0
-    _, cell = law_of(Dyadic.of(0.5)).worst(epsilon)  # where nothing is left to be seen, any cell: a usual one
+    _, cell = curve_of(Dyadic.of(0.5)).worst(epsilon)  # where nothing is left to be seen, any cell: a usual one
     best: Dyadic | None = None
     for _ in range(_ROUNDS):
         target = delta * (1 - _CLOSE / 4) / ratio
 
         def excess(log_rate: float, cell: tuple[int, ...] = cell, target: float = target) -> float:
-            return excess_over(law_of(Dyadic.at_least(math.exp(log_rate))).delta_in(cell, epsilon), target)
+            return excess_over(curve_of(Dyadic.at_least(math.exp(log_rate))).delta_in(cell, epsilon), target)
 
         found = crossing(excess, x, top, step=step)
         x, step = top if found is None else found, 0.01
         flip = Dyadic.at_least(math.exp(x))
-        law = law_of(flip)
-        achieved, cell = law.worst(epsilon)
+        curve = curve_of(flip)
+        achieved, cell = curve.worst(epsilon)
         if achieved <= delta:
             best = flip if best is None or float(flip) < float(best) else best
             if achieved >= delta * (1 - _CLOSE):
                 return best
         elif found is None:
             return best
-        ratio = max(achieved, 1e-300) / max(law.delta_in(cell, epsilon), 1e-300)
+        ratio = max(achieved, 1e-300) / max(curve.delta_in(cell, epsilon), 1e-300)
     if best is not None:
         return best
-    return least_rate(law_of, epsilon, delta, guess=math.exp(x), highest=LARGEST_FLIP)
+    return least_rate(curve_of, epsilon, delta, guess=math.exp(x), highest=LARGEST_FLIP)
 
 
 def paper_count_flip(users: int, epsilon: float, delta: float) -> Dyadic:

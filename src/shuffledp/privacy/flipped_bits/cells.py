@@ -1,4 +1,4 @@
-"""What all laws of flipped bits share: the ranges of K that cover all data, and the checks of parameters."""
+"""What all distributions of flipped bits share: the ranges of K that cover all data, and the checks of parameters."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def edges(last: int, parts: int) -> Whole:
 
 
 def reach(variance: Floats | float, cut: float) -> Floats:
-    """Bernstein (1924): a binomial law has at most ``cut`` of its mass farther than this from its mean."""
+    """Bernstein (1924): a binomial distribution has at most ``cut`` of its mass farther than this from its mean."""
     log_cut = math.log(2 / cut)
     result: Floats = log_cut / 3 + np.sqrt(log_cut**2 / 9 + 2 * log_cut * variance)
     return result

@@ -1,4 +1,4 @@
-"""One category of flipped bits as a table: the laws of its ones with and without the user's own bit."""
+"""One category of flipped bits as a table: the distributions of its ones with and without the user's own bit."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _upper_sums(masses: Floats) -> Floats:
 
 @lru_cache(maxsize=1024)
 def coordinate(ones: int, zeros: int, flip: Dyadic) -> Coordinate:
-    """The laws of the ones of a category, if ``ones`` and ``zeros`` of the others' flips are unknown."""
+    """The distributions of the ones of a category, if ``ones`` and ``zeros`` of the others' flips are unknown."""
     f = float(flip)
     narrow, wide = sorted((ones, zeros))
     if reach(wide * f * (1 - f), _CUT) > _LONG:

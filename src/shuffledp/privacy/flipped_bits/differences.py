@@ -80,7 +80,7 @@ def divergences(
 def _saddle_point(ones: Whole, zeros: Whole, bits: int, f: float, epsilon: float) -> tuple[Floats, Floats, Floats]:
     """About where L(u) = 0, its slope there, and the middle between the two means.
 
-    Both laws are tilted by e^(theta u) such that their normalisations differ by e^epsilon.
+    Both distributions are tilted by e^(theta u) such that their normalisations differ by e^epsilon.
     """
     growth = math.exp(epsilon / bits)
     x = (growth * (1 - f) - f) / max((1 - f) - growth * f, 1e-300)  # e^theta
@@ -106,7 +106,7 @@ class _Difference:
 
     Sums run over the one with fewer trials. If its deviation s is large, only every h-th term is
     taken, h <= s/nodes: by Poisson's summation formula the error is at most about
-    exp(-s^2 (1 - cos(pi/h))), because the characteristic function of a binomial law is below
+    exp(-s^2 (1 - cos(pi/h))), because the characteristic function of a binomial distribution is below
     exp(-s^2 (1 - cos t)) and one of the two factors is taken at a frequency of pi/h or beyond.
     That is worst at h = 2, where it is exp(-4 nodes^2).
     """

@@ -87,12 +87,12 @@ class FlippedSum:
         return as_delta(float(bounds[at])), (int(starts[at]), int(ends[at]))
 
 
-def _bounds(law: FlippedSum, ones: Whole, zeros: Whole, epsilon: float) -> Floats:
+def _bounds(curve: FlippedSum, ones: Whole, zeros: Whole, epsilon: float) -> Floats:
     """Upper bounds on delta, one per cell."""
-    found = positive_part(divergences(ones, zeros, law.bits, law.flip, epsilon, USUAL))
+    found = positive_part(divergences(ones, zeros, curve.bits, curve.flip, epsilon, USUAL))
     if found.max() > 1e6 * USUAL.cut:
         return found
-    return positive_part(divergences(ones, zeros, law.bits, law.flip, epsilon, FINEST))
+    return positive_part(divergences(ones, zeros, curve.bits, curve.flip, epsilon, FINEST))
 
 
 @dataclass(frozen=True)

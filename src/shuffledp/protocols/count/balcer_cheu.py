@@ -64,7 +64,7 @@ class BalcerCheuCount(Round):
             delta=delta,
             calibration=calibration,
             honest_fraction=honest_fraction,
-            law_of=BinomialCount,
+            curve_of=BinomialCount,
             coordinates=1,
         )
         return cls(noise, padded)
@@ -74,7 +74,7 @@ class BalcerCheuCount(Round):
         """The protocol with a given probability of leaving a noise token out; epsilon follows from delta."""
         return cls(
             TokenNoise.given(
-                users=users, absence=absence, delta=delta, honest_fraction=honest_fraction, law_of=BinomialCount
+                users=users, absence=absence, delta=delta, honest_fraction=honest_fraction, curve_of=BinomialCount
             )
         )
 
@@ -108,14 +108,14 @@ class BalcerCheuCount(Round):
         """The public parameters, as JSON."""
         return self.noise.parameters() | {"padded": self.padded}
 
-    def report_law(self, index: int) -> dict[tuple[int, ...], Fraction]:
-        """The exact law of one report, as how many zeros and how many tokens it holds."""
+    def report_pmf(self, index: int) -> dict[tuple[int, ...], Fraction]:
+        """The exact distribution of one report, as how many zeros and how many tokens it holds."""
         absence = self.noise.absence.fraction
-        law: dict[tuple[int, ...], Fraction] = {}
+        pmf: dict[tuple[int, ...], Fraction] = {}
         for noise_tokens, share in ((0, absence), (1, 1 - absence)):
             tokens = check_index(index, 2) + noise_tokens
-            law[(2 - tokens if self.padded else 0, tokens)] = share
-        return law
+            pmf[(2 - tokens if self.padded else 0, tokens)] = share
+        return pmf
 
     def randomize(self, index: int, *, source: RandomSource = SYSTEM) -> NDArray[np.uint8]:
         """The randomizer of Figure 1 on one user's bit."""
@@ -142,7 +142,7 @@ class BalcerCheuCount(Round):
         return Tally(np.array([len(bits) - tokens, tokens], dtype=np.int64), messages.users, messages.secure)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """A tally with the law of the whole round, from the true numbers of zeros and ones."""
+        """A tally with the distribution of the whole round, from the true numbers of zeros and ones."""
         zeros, ones = (int(count) for count in check_counts(counts, 2))
         users = zeros + ones
         tokens = ones + users - int(binomial(users, self.noise.absence, 1, source)[0])

@@ -54,11 +54,11 @@ class CheuCount(AnswerCount):
     @cached_property
     def guarantee(self) -> Guarantee:
         """Computed for the probability that is really sampled, and every data set."""
-        law = FlippedCount(self.terms.honest_users, self.flip)
+        curve = FlippedCount(self.terms.honest_users, self.flip)
         theorem = (
             "Cheu et al. 2019, Lemma 4.8" if self.terms.calibration == "paper" else "certified for all data by clones"
         )
-        return self.terms.guarantee(law, theorem=theorem, local_epsilon=law.local_epsilon)
+        return self.terms.guarantee(curve, theorem=theorem, local_epsilon=curve.local_epsilon)
 
 
 def theorem_4_11_error(users: int, noise: float, beta: float) -> float:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import check_counts, check_index, check_indices
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
-from shuffledp.privacy.correlated_noise import CorrelatedNoiseLaw, View, least_flooding, paper_flooding
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve, View, least_flooding, paper_flooding
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.kinds import CountProtocol
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
@@ -90,8 +90,8 @@ class CorrelatedNoiseCount(CountProtocol):
     @cached_property
     def guarantee(self) -> Guarantee:
         """The privacy of one release, with the noise of the honest users alone."""
-        law = CorrelatedNoiseLaw(self.ratio, self.flood_shape, self.flood_ratio, _view(self.encoding))
-        return self.terms.guarantee(law, theorem="exact divergence of the noise")
+        curve = CorrelatedNoiseCurve(self.ratio, self.flood_shape, self.flood_ratio, _view(self.encoding))
+        return self.terms.guarantee(curve, theorem="exact divergence of the noise")
 
     @property
     def cost(self) -> Cost:
@@ -107,11 +107,11 @@ class CorrelatedNoiseCount(CountProtocol):
         """A sign: 0 for "+1", 1 for "-1"."""
         return MessageFormat((2,))
 
-    def report_law(self, value: int) -> Law:
+    def report_pmf(self, value: int) -> Pmf:
         """The own message and the noise, but for a tail of 1e-5."""
         bit = check_index(value, 2)
         own = (bit, 1 - bit) if self.encoding == "signed" else (bit, 0)
-        return {(plus + own[0], minus + own[1]): mass for (plus, minus), mass in self.shares.law(_LEFT_OUT).items()}
+        return {(plus + own[0], minus + own[1]): mass for (plus, minus), mass in self.shares.pmf(_LEFT_OUT).items()}
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once: only shares that are not zero are drawn."""

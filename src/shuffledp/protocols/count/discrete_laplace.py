@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.domain import check_counts, check_index, check_indices
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
-from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceLaw, least_ratio
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceCurve, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.kinds import CountProtocol, one_message_each
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
@@ -51,8 +51,8 @@ class DiscreteLaplaceCount(CountProtocol):
     @cached_property
     def guarantee(self) -> Guarantee:
         """Pure privacy towards everybody but the party that collects."""
-        law = DiscreteLaplaceLaw(self.ratio)
-        return self.terms.guarantee(law, theorem="exact divergence of the noise", trust="central")
+        curve = DiscreteLaplaceCurve(self.ratio)
+        return self.terms.guarantee(curve, theorem="exact divergence of the noise", trust="central")
 
     @property
     def cost(self) -> Cost:
@@ -64,7 +64,7 @@ class DiscreteLaplaceCount(CountProtocol):
         """A bit."""
         return MessageFormat((2,))
 
-    def report_law(self, value: int) -> Law:
+    def report_pmf(self, value: int) -> Pmf:
         """The bit as it is."""
         bit = check_index(value, 2)
         return {(1 - bit, bit): 1.0}
@@ -83,7 +83,7 @@ class DiscreteLaplaceCount(CountProtocol):
         noisy = tally.counts + discrete_laplace(self.ratio, 1, source)
         return Tally(noisy, tally.users, tally.secure and source.secure, released=True)
 
-    def release_law(self, tally: Tally) -> Law:
+    def release_pmf(self, tally: Tally) -> Pmf:
         """The number of ones with each noise."""
         ratio = float(self.ratio)
         reach = DiscreteLaplace(self.ratio).radius(_LEFT_OUT)

@@ -1,7 +1,7 @@
 """A shuffled binary sum without delta: Ghazi, Golowich, Kumar, Manurangsi, Pagh and Velingker (2020).
 
 Every user sends ``size`` bits, size odd: (size - 1)/2 + x ones, or with probability ``mix`` a number of ones
-from a law that falls off on both sides of size/2. A single message could not do better than the local
+from a distribution that falls off on both sides of size/2. A single message could not do better than the local
 model (Balcer and Cheu 2020, Theorem 17); several can.
 """
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import check_index, check_indices
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.pure_sum import MOST_USERS, PureSum, least_error_sum
 from shuffledp.protocols.kinds import CountProtocol
@@ -65,18 +65,18 @@ class PureSumCount(CountProtocol):
         terms = Terms.of(
             users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
         )
-        law = _largest_certified(terms.honest_users, epsilon)
-        return cls(terms.pure(), law.weights, law.mix, law.users)
+        distribution = _largest_certified(terms.honest_users, epsilon)
+        return cls(terms.pure(), distribution.weights, distribution.mix, distribution.users)
 
     @cached_property
-    def _law(self) -> PureSum:
+    def _pmf(self) -> PureSum:
         return PureSum(self.certified_users, self.weights, self.mix)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """Without delta, for every data set."""
         return self.terms.guarantee(
-            self._law, theorem="certified numerically for all data sets", local_epsilon=self._law.local_epsilon
+            self._pmf, theorem="certified numerically for all data sets", local_epsilon=self._pmf.local_epsilon
         )
 
     @property
@@ -94,14 +94,14 @@ class PureSumCount(CountProtocol):
         """A bit."""
         return MessageFormat((2,))
 
-    def report_law(self, value: int) -> Law:
+    def report_pmf(self, value: int) -> Pmf:
         """So many zeros and ones."""
         bit = check_index(value, 2)
-        law: dict[tuple[int, ...], Fraction] = {}
+        pmf: dict[tuple[int, ...], Fraction] = {}
         for ones, weight in enumerate(self.weights):
             true = self.mix.complement.fraction if ones == (self.size - 1) // 2 + bit else 0
-            law[self.size - ones, ones] = true + self.mix.fraction * Fraction(weight, _ONE)
-        return law
+            pmf[self.size - ones, ones] = true + self.mix.fraction * Fraction(weight, _ONE)
+        return pmf
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once."""
@@ -139,7 +139,7 @@ class PureSumCount(CountProtocol):
 
 
 def _largest_certified(users: int, epsilon: float) -> PureSum:
-    """The law for as many of the users as the certificate can be computed for."""
+    """The distribution for as many of the users as the certificate can be computed for."""
     sizes = [users, *(size for size in (MOST_USERS, 200, 150, 100, 70, 50) if size < users)]
     for size in sizes[:-1]:
         try:

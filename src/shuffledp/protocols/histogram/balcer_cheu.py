@@ -91,7 +91,7 @@ class BalcerCheuHistogram(Round):
             delta=delta,
             calibration=calibration,
             honest_fraction=honest_fraction,
-            law_of=BinomialHistogram,
+            curve_of=BinomialHistogram,
             coordinates=2,
         )
         return cls(noise, size, named, padded)
@@ -108,7 +108,7 @@ class BalcerCheuHistogram(Round):
     ) -> Self:
         """The protocol with a given probability of leaving a noise token out; epsilon follows from delta."""
         noise = TokenNoise.given(
-            users=users, absence=absence, delta=delta, honest_fraction=honest_fraction, law_of=BinomialHistogram
+            users=users, absence=absence, delta=delta, honest_fraction=honest_fraction, curve_of=BinomialHistogram
         )
         return cls(noise, domain_size)
 
@@ -146,19 +146,19 @@ class BalcerCheuHistogram(Round):
         """The public parameters, as JSON."""
         return self.noise.parameters() | {"domain_size": self.domain_size, "padded": self.padded}
 
-    def report_law(self, index: int) -> dict[tuple[int, ...], Fraction]:
-        """The exact law of one report, as copies of each category (and dummies); at most twelve categories."""
+    def report_pmf(self, index: int) -> dict[tuple[int, ...], Fraction]:
+        """The exact distribution of one report, as copies of each category (and dummies); at most twelve categories."""
         if self.domain_size > 12:
             raise ParameterError(f"A report over {self.domain_size:,} categories has too many outcomes to list.")
         index = check_index(index, self.domain_size)
         absence = self.noise.absence.fraction
-        law: dict[tuple[int, ...], Fraction] = {}
+        pmf: dict[tuple[int, ...], Fraction] = {}
         for noise_tokens in product((0, 1), repeat=self.domain_size):
             copies = [tokens + (place == index) for place, tokens in enumerate(noise_tokens)]
             dummies = [self.domain_size + 1 - sum(copies)] if self.padded else []
             present = sum(noise_tokens)
-            law[(*copies, *dummies)] = (1 - absence) ** present * absence ** (self.domain_size - present)
-        return law
+            pmf[(*copies, *dummies)] = (1 - absence) ** present * absence ** (self.domain_size - present)
+        return pmf
 
     def randomize(self, index: int, *, source: RandomSource = SYSTEM) -> NDArray[Any]:
         """The randomizer of Figure 2 on one user's category."""
@@ -195,7 +195,7 @@ class BalcerCheuHistogram(Round):
         return Tally(counts[: self.domain_size], messages.users, messages.secure)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """A tally with the law of the whole round, from the true count of each category."""
+        """A tally with the distribution of the whole round, from the true count of each category."""
         true = check_counts(counts, self.domain_size)
         users = int(true.sum())
         absent = binomial(users, self.noise.absence, self.domain_size, source)

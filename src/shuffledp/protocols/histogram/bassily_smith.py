@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, check_counts, check_index, check_indices
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.histogram.hadamard_response import check_total, odd_parity, sample_from_sets, walsh_hadamard
-from shuffledp.protocols.histogram.unary import check_table, single_message_law
+from shuffledp.protocols.histogram.unary import check_table, single_message_pmf
 from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.parts.response import blanket_for, respond, response_epsilon
@@ -85,14 +85,14 @@ class BassilySmith(HistogramProtocol):
         """A row of the matrix, and 1 for the sign -1."""
         return MessageFormat((self.rows,), flags=1)
 
-    def report_law(self, value: int) -> Law:
+    def report_pmf(self, value: int) -> Pmf:
         """A uniform row; its sign at the value, or the other one."""
         index = check_index(value, self.domain_size)
         check_table(self.message_format)
         flipped = self.blanket.fraction / 2
-        law = np.full(2 * self.rows, flipped / self.rows, dtype=object)
-        law[self._set_of(index)] = (1 - flipped) / self.rows
-        return single_message_law(law.tolist())
+        pmf = np.full(2 * self.rows, flipped / self.rows, dtype=object)
+        pmf[self._set_of(index)] = (1 - flipped) / self.rows
+        return single_message_pmf(pmf.tolist())
 
     def _set_of(self, value: int) -> NDArray[np.int64]:
         """The codes of all rows with the value's own sign."""

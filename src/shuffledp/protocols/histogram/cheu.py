@@ -3,7 +3,7 @@
 A user's category is a row of bits with a single one; each bit is flipped with probability f. What is
 counted of a category are its ones, so that zeros carry nothing: they are sent in the paper's
 form (``bits``), and left out in the other (``ones``). In either form the number of messages has the same
-law whatever the category: it is d, or a sum of one coin of probability 1 - f and d - 1 coins of f.
+distribution whatever the category: it is d, or a sum of one coin of probability 1 - f and d - 1 coins of f.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, check_counts, check_index, check_indices
 from shuffledp.errors import ParameterError, UnknownNameError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
 from shuffledp.privacy.flipped_bits import FlippedHistogram, least_histogram_flip, paper_histogram_flip
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.kinds import HistogramProtocol
@@ -84,11 +84,11 @@ class CheuHistogram(HistogramProtocol):
     @cached_property
     def guarantee(self) -> Guarantee:
         """The privacy of one release, whatever the other users hold."""
-        law = FlippedHistogram(self.terms.honest_users, self.flip)
+        curve = FlippedHistogram(self.terms.honest_users, self.flip)
         return self.terms.guarantee(
-            law,
+            curve,
             theorem="certified numerically: divergence of the flipped bits, bounded over all data",
-            local_epsilon=law.local_epsilon,
+            local_epsilon=curve.local_epsilon,
         )
 
     @property
@@ -103,18 +103,18 @@ class CheuHistogram(HistogramProtocol):
         """A category's index, followed by its bit if zeros are sent too."""
         return MessageFormat((self.domain_size,), flags=int(self.form == "bits"))
 
-    def report_law(self, value: int) -> Law:
+    def report_pmf(self, value: int) -> Pmf:
         """Every bit by itself is right with probability 1 - f; at most twelve categories."""
         owned = check_index(value, self.domain_size)
         if self.domain_size > _LARGEST_LISTED:
             raise ParameterError(f"A report over {self.domain_size:,} categories has too many outcomes to list.")
         flip = self.flip.fraction
-        law: dict[tuple[int, ...], Fraction] = {}
+        pmf: dict[tuple[int, ...], Fraction] = {}
         for bits in product((0, 1), repeat=self.domain_size):
             flipped = sum(bit != (place == owned) for place, bit in enumerate(bits))
             copies = bits if self.form == "ones" else tuple(count for bit in bits for count in (1 - bit, bit))
-            law[copies] = flip**flipped * (1 - flip) ** (self.domain_size - flipped)
-        return law
+            pmf[copies] = flip**flipped * (1 - flip) ** (self.domain_size - flipped)
+        return pmf
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once."""

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, check_counts, check_index, check_indices
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
-from shuffledp.privacy.correlated_noise import CorrelatedNoiseLaw, least_flooding, paper_flooding
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve, least_flooding, paper_flooding
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.kinds import HistogramProtocol
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
@@ -89,8 +89,8 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
     @cached_property
     def guarantee(self) -> Guarantee:
         """The privacy of one release, with the noise of the honest users alone."""
-        law = CorrelatedNoiseLaw(self.ratio, self.flood_shape, self.flood_ratio, "histogram")
-        return self.terms.guarantee(law, theorem="exact divergence of the noise of both changed categories")
+        curve = CorrelatedNoiseCurve(self.ratio, self.flood_shape, self.flood_ratio, "histogram")
+        return self.terms.guarantee(curve, theorem="exact divergence of the noise of both changed categories")
 
     @property
     def cost(self) -> Cost:
@@ -106,21 +106,21 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         """A category's index and a sign: 0 for "+1", 1 for "-1"."""
         return MessageFormat((self.domain_size,), flags=1)
 
-    def report_law(self, value: int) -> Law:
+    def report_pmf(self, value: int) -> Pmf:
         """The own "+1" and every category's noise, but for a tail of 1e-5; for little noise and few categories."""
         owned = check_index(value, self.domain_size)
-        noise = self.shares.law(_LEFT_OUT / self.domain_size)
+        noise = self.shares.pmf(_LEFT_OUT / self.domain_size)
         if len(noise) ** self.domain_size > _LARGEST_LISTED:
             raise ParameterError(f"A report over {self.domain_size:,} categories has too many outcomes to list.")
-        law: dict[tuple[int, ...], float] = {}
+        pmf: dict[tuple[int, ...], float] = {}
         for drawn in product(noise.items(), repeat=self.domain_size):
             copies = [count for signs, _ in drawn for count in signs]
             copies[2 * owned] += 1
             mass = 1.0
             for _, share in drawn:
                 mass *= share
-            law[tuple(copies)] = mass
-        return law
+            pmf[tuple(copies)] = mass
+        return pmf
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once: only shares that are not zero are drawn."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, check_counts, check_index, check_indices
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.model import Cost, ExpectedError, HistogramEstimate, Law, MessageFormat, Messages, Tally
+from shuffledp.model import Cost, ExpectedError, HistogramEstimate, MessageFormat, Messages, Pmf, Tally
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.sketch_rows import SketchRows, least_gamma, paper_gamma
@@ -143,7 +143,7 @@ class CountMinHistogram(HistogramProtocol):
         """A row and a bucket."""
         return MessageFormat((self.rows, self.buckets))
 
-    def report_law(self, value: int) -> Law:
+    def report_pmf(self, value: int) -> Pmf:
         """The cells of the own category, and a coin for each cell; at most sixteen cells."""
         owned = check_index(value, self.domain_size)
         cells = self.rows * self.buckets
@@ -151,11 +151,11 @@ class CountMinHistogram(HistogramProtocol):
             raise ParameterError(f"A report over {cells:,} cells has too many outcomes to list.")
         real = set(self._cells(np.array([owned]))[:, 0].tolist())
         gamma = self.gamma.fraction
-        law: dict[tuple[int, ...], Fraction] = {}
+        pmf: dict[tuple[int, ...], Fraction] = {}
         for coins in product((0, 1), repeat=cells):
             copies = tuple(coin + (cell in real) for cell, coin in enumerate(coins))
-            law[copies] = gamma ** sum(coins) * (1 - gamma) ** (cells - sum(coins))
-        return law
+            pmf[copies] = gamma ** sum(coins) * (1 - gamma) ** (cells - sum(coins))
+        return pmf
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once: only the coins that show 1 are drawn."""

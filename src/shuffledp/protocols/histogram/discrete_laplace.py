@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, check_counts
 from shuffledp.errors import ParameterError
-from shuffledp.model import Law, Tally
-from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceLaw, decay_of, least_ratio
+from shuffledp.model import Pmf, Tally
+from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceCurve, decay_of, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.parts.clear import ClearHistogram
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
@@ -68,8 +68,8 @@ class DiscreteLaplaceHistogram(ClearHistogram):
     @cached_property
     def guarantee(self) -> Guarantee:
         """Pure privacy towards everybody but the party that collects."""
-        law = DiscreteLaplaceLaw(self.ratio, coordinates=2)
-        return self.terms.guarantee(law, theorem="exact divergence of the noise", trust="central")
+        curve = DiscreteLaplaceCurve(self.ratio, coordinates=2)
+        return self.terms.guarantee(curve, theorem="exact divergence of the noise", trust="central")
 
     def release(self, tally: Tally, *, source: RandomSource = SYSTEM) -> Tally:
         """Noise on every count, also on those that are 0."""
@@ -77,7 +77,7 @@ class DiscreteLaplaceHistogram(ClearHistogram):
         noise = discrete_laplace(self.ratio, self.domain_size, source)
         return Tally(tally.counts + noise, tally.users, tally.secure and source.secure, released=True)
 
-    def release_law(self, tally: Tally) -> Law:
+    def release_pmf(self, tally: Tally) -> Pmf:
         """Independent noise on every count."""
         reach = likely_noise(self.ratio, _LEFT_OUT / self.domain_size)
         if (2 * reach + 1) ** self.domain_size > _LARGEST_LISTED:

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, check_counts, check_index, check_indices
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
 from shuffledp.privacy.fake_rows import FakeRows, least_row_flip, paper_row_flip
-from shuffledp.privacy.guarantee import Guarantee, PrivacyLaw
-from shuffledp.privacy.pure import PureLaw, log_ratio_above
+from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve
+from shuffledp.privacy.pure import PureCurve, log_ratio_above
 from shuffledp.protocols.kinds import HistogramProtocol
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.terms import Terms
@@ -94,14 +94,14 @@ class FakeUsersHistogram(HistogramProtocol):
         the likelihoods differ by at most ((1 - flip) / flip)^2, with or without an order of the rows.
         """
         if self.domain_size == 1:
-            return self.terms.guarantee(PureLaw(0.0), theorem="a single category", local_epsilon=0.0)
-        law: PrivacyLaw = FakeRows(self.terms.honest_users * self.fake_rows, self.flip)
+            return self.terms.guarantee(PureCurve(0.0), theorem="a single category", local_epsilon=0.0)
+        curve: PrivacyCurve = FakeRows(self.terms.honest_users * self.fake_rows, self.flip)
         local = (
             2 * log_ratio_above(self.flip.complement.numerator, self.flip.numerator)
             if self.flip.numerator
             else math.inf
         )
-        return self.terms.guarantee(law, theorem="exact divergence of the fake rows", local_epsilon=local)
+        return self.terms.guarantee(curve, theorem="exact divergence of the fake rows", local_epsilon=local)
 
     @property
     def cost(self) -> Cost:
@@ -117,14 +117,14 @@ class FakeUsersHistogram(HistogramProtocol):
         """A row: a bit per category."""
         return MessageFormat((), flags=self.domain_size)
 
-    def report_law(self, value: int) -> Law:
+    def report_pmf(self, value: int) -> Pmf:
         """Every multiset of rows."""
         owned = check_index(value, self.domain_size)
         if 1 << self.domain_size * self._rows > _LONGEST_LAW:
             raise ParameterError(f"Reports of {self._rows} rows of {self.domain_size} bits are too many to list.")
         codes = self.message_format.codes
         real = 1 << (self.domain_size - 1 - owned)  # the first bit counts most in a code
-        law: dict[tuple[int, ...], Fraction] = {}
+        pmf: dict[tuple[int, ...], Fraction] = {}
         for rows in product(range(codes), repeat=self._rows):
             flips = (rows[0] ^ real).bit_count() + sum(row.bit_count() for row in rows[1:])
             kept = self._rows * self.domain_size - flips
@@ -132,8 +132,8 @@ class FakeUsersHistogram(HistogramProtocol):
             for row in rows:
                 copies[row] += 1
             mass = self.flip.fraction**flips * self.flip.complement.fraction**kept
-            law[tuple(copies)] = law.get(tuple(copies), Fraction(0)) + mass
-        return law
+            pmf[tuple(copies)] = pmf.get(tuple(copies), Fraction(0)) + mass
+        return pmf
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once; the real row comes first until the messages are mixed."""

@@ -23,15 +23,15 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, check_counts, check_index, check_indices
 from shuffledp.errors import ConditionError, ParameterError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
 from shuffledp.privacy.amplification import Slots, least_slots
-from shuffledp.privacy.guarantee import Guarantee, PrivacyLaw
-from shuffledp.privacy.pure import PureLaw
+from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve
+from shuffledp.privacy.pure import PureCurve
 from shuffledp.protocols.histogram.uniform_blanket import (
     BLANKET_THEOREM,
     blanket_cost,
     blanket_offsets,
-    blanket_report_law,
+    blanket_report_pmf,
     check_blanket,
 )
 from shuffledp.protocols.kinds import HistogramProtocol
@@ -122,9 +122,9 @@ class HadamardBlanketHistogram(HistogramProtocol):
     def guarantee(self) -> Guarantee:
         """A uniform tuple agrees with a value with probability 2^-hashes; that it may with two only helps."""
         if self.domain_size == 1:
-            return self.terms.guarantee(PureLaw(0.0), theorem="a single category", local_epsilon=0.0)
-        law: PrivacyLaw = self.blanket.law(self.terms.honest_users, 1 << self.hashes)
-        return self.terms.guarantee(law, theorem=BLANKET_THEOREM)
+            return self.terms.guarantee(PureCurve(0.0), theorem="a single category", local_epsilon=0.0)
+        curve: PrivacyCurve = self.blanket.curve(self.terms.honest_users, 1 << self.hashes)
+        return self.terms.guarantee(curve, theorem=BLANKET_THEOREM)
 
     @property
     def cost(self) -> Cost:
@@ -136,7 +136,7 @@ class HadamardBlanketHistogram(HistogramProtocol):
         """A tuple of vectors as whole numbers."""
         return MessageFormat((1 << self.bits,) * self.hashes)
 
-    def report_law(self, value: int) -> Law:
+    def report_pmf(self, value: int) -> Pmf:
         """Uniform over the tuples of codewords, and uniform tuples."""
         owned = check_index(value, self.domain_size)
         codes = self.message_format.codes
@@ -144,7 +144,7 @@ class HadamardBlanketHistogram(HistogramProtocol):
             raise ParameterError(f"{codes:,} different messages are too many to list.")
         tuples = self.message_format.message(np.arange(codes)).reshape(codes, self.hashes)
         own = np.flatnonzero((_odd(tuples & tuples.dtype.type(owned + 1)) == 0).all(axis=1))
-        return blanket_report_law({int(code): Fraction(1, len(own)) for code in own}, codes, self.blanket)
+        return blanket_report_pmf({int(code): Fraction(1, len(own)) for code in own}, codes, self.blanket)
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once; the number of messages does not depend on the values."""

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, check_counts, check_index, check_indices
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, ExpectedError, HistogramEstimate, Law, MessageFormat, Messages, Tally
+from shuffledp.model import Cost, ExpectedError, HistogramEstimate, MessageFormat, Messages, Pmf, Tally
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.histogram.unary import check_table, single_message_law
+from shuffledp.protocols.histogram.unary import check_table, single_message_pmf
 from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis, check_estimator
 from shuffledp.protocols.parts.response import blanket_for, response_epsilon
@@ -109,14 +109,14 @@ class HadamardResponse(HistogramProtocol):
         """The number of a block and column."""
         return MessageFormat((self.blocks * self.width,))
 
-    def report_law(self, value: int) -> Law:
+    def report_pmf(self, value: int) -> Pmf:
         """Any output, more likely if it is in the value's set."""
         index = check_index(value, self.domain_size)
         check_table(self.message_format)
         outputs = self.blocks * self.width
-        law = np.full(outputs, self.blanket.fraction / outputs, dtype=object)
-        law[self._set_of(index)] += Fraction(2, self.width) * self.blanket.complement.fraction
-        return single_message_law(law.tolist())
+        pmf = np.full(outputs, self.blanket.fraction / outputs, dtype=object)
+        pmf[self._set_of(index)] += Fraction(2, self.width) * self.blanket.complement.fraction
+        return single_message_pmf(pmf.tolist())
 
     def _set_of(self, value: int) -> NDArray[np.int64]:
         """The outputs that a user with this value sends if not blindly."""
@@ -161,7 +161,7 @@ class HadamardResponse(HistogramProtocol):
         )
 
     def _noise(self, users: int, in_block: float) -> IndependentTerms:
-        """The law of a category's error if so many users have a category in its block."""
+        """The distribution of a category's error if so many users have a category in its block."""
         slope, blind = float(self.blanket.complement), float(self.blanket) / self.blocks
         return IndependentTerms(
             base_variance=(users * blind + in_block * slope) / slope**2,

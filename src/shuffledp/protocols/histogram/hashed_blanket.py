@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, check_index, check_indices
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
 from shuffledp.privacy.amplification import Slots, least_slots
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.histogram.uniform_blanket import (
     BLANKET_THEOREM,
     blanket_cost,
     blanket_offsets,
-    blanket_report_law,
+    blanket_report_pmf,
     check_blanket,
     paper_blanket_mean,
     sample_in_parts,
@@ -125,8 +125,8 @@ class HashedBlanketHistogram(HistogramProtocol):
     @cached_property
     def guarantee(self) -> Guarantee:
         """A uniform message agrees with a value with probability 1/buckets; that it may with two only helps."""
-        law = self.blanket.law(self.terms.honest_users, self.buckets)
-        return self.terms.guarantee(law, theorem=BLANKET_THEOREM)
+        curve = self.blanket.curve(self.terms.honest_users, self.buckets)
+        return self.terms.guarantee(curve, theorem=BLANKET_THEOREM)
 
     @property
     def cost(self) -> Cost:
@@ -138,7 +138,7 @@ class HashedBlanketHistogram(HistogramProtocol):
         """The function as two numbers, and the bucket."""
         return MessageFormat((*self.hashes.bounds, self.buckets))
 
-    def report_law(self, value: int) -> Law:
+    def report_pmf(self, value: int) -> Pmf:
         """A uniform function with the value's bucket, and uniform messages."""
         owned = np.array([check_index(value, self.domain_size)])
         codes = self.message_format.codes
@@ -146,7 +146,7 @@ class HashedBlanketHistogram(HistogramProtocol):
             raise ParameterError(f"{codes:,} different messages are too many to list.")
         factor, shift, bucket = self.message_format.message(np.arange(codes)).T
         own = np.flatnonzero(self.hashes.apply(factor, shift, owned) == bucket)
-        return blanket_report_law({int(code): Fraction(1, len(own)) for code in own}, codes, self.blanket)
+        return blanket_report_pmf({int(code): Fraction(1, len(own)) for code in own}, codes, self.blanket)
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once; the number of messages does not depend on the values."""
@@ -197,7 +197,7 @@ def _most_buckets(terms: Terms, added: int, largest: int) -> int:
     slots, users = Slots(added, Dyadic(0)), terms.honest_users
 
     def enough(buckets: int) -> bool:
-        return slots.law(users, buckets).delta_at(terms.epsilon) <= terms.delta
+        return slots.curve(users, buckets).delta_at(terms.epsilon) <= terms.delta
 
     some = max(2, min(largest, added * users // _OFTEN_NEEDED))
     each = least_slots(users, some, terms.epsilon, terms.delta).mean / some

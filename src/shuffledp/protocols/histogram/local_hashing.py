@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, check_index, check_indices
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.histogram.unary import (
     check_supports,
     check_table,
-    single_message_law,
+    single_message_pmf,
     support_analysis,
 )
 from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
@@ -98,7 +98,7 @@ class LocalHashing(HistogramProtocol):
         """The function's factor less one and its shift, and a bucket."""
         return MessageFormat((*self.hashes.bounds, self.hashes.buckets))
 
-    def report_law(self, value: int) -> Law:
+    def report_pmf(self, value: int) -> Pmf:
         """A uniform function; its bucket of the value, or any."""
         index = check_index(value, self.domain_size)
         check_table(self.message_format)
@@ -107,7 +107,7 @@ class LocalHashing(HistogramProtocol):
         functions = math.prod(self.hashes.bounds)
         other = self.blanket.fraction / self.hashes.buckets
         own = other + self.blanket.complement.fraction
-        return single_message_law([Fraction(own if each else other) / functions for each in true.tolist()])
+        return single_message_pmf([Fraction(own if each else other) / functions for each in true.tolist()])
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, check_counts
 from shuffledp.errors import ParameterError
-from shuffledp.model import Law, Tally
+from shuffledp.model import Pmf, Tally
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.thresholding import (
@@ -92,11 +92,11 @@ class SampleAndThresholdHistogram(ClearHistogram):
             taken = Dyadic.of(sampling)
             return cls(terms, taken, least_threshold(taken, epsilon, delta), size, named)
         if calibration == "paper":
-            law = paper_sampling(epsilon, delta)
+            distribution = paper_sampling(epsilon, delta)
         else:
             shown = math.ceil(-10 * math.log(delta) / -math.expm1(-epsilon))
-            law = best_sampling(epsilon, delta, max(users // max(size, 1), shown))
-        return cls(terms, law.sampling, law.threshold, size, named)
+            distribution = best_sampling(epsilon, delta, max(users // max(size, 1), shown))
+        return cls(terms, distribution.sampling, distribution.threshold, size, named)
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -115,18 +115,18 @@ class SampleAndThresholdHistogram(ClearHistogram):
         shown = np.where(kept >= self.threshold, kept, 0)
         return Tally(shown, tally.users, tally.secure and source.secure, released=True)
 
-    def release_law(self, tally: Tally) -> Law:
+    def release_pmf(self, tally: Tally) -> Pmf:
         """Independent binomial counts above the threshold, 0 with the rest of the probability."""
         counts = tally.counts.tolist()
         if math.prod(max(0, count - self.threshold + 1) + 1 for count in counts) > _LARGEST_LISTED:
             raise ParameterError("What is released has too many outcomes to list; use fewer users or a smaller domain.")
-        each = [self._shown_law(count) for count in counts]
+        each = [self._shown_pmf(count) for count in counts]
         return {
             tuple(shown for shown, _ in outcome): math.prod(mass for _, mass in outcome)
-            for outcome in product(*(law.items() for law in each))
+            for outcome in product(*(pmf.items() for pmf in each))
         }
 
-    def _shown_law(self, count: int) -> dict[int, Fraction]:
+    def _shown_pmf(self, count: int) -> dict[int, Fraction]:
         """Exact masses of what is shown of a category that so many users sent."""
         kept, dropped = self.sampling.fraction, self.sampling.complement.fraction
         shown = {
@@ -173,5 +173,5 @@ class _SampledThreshold:
         return float(Binomial(count, self.sampling).lower_tail(self.threshold - 1))
 
     def squared_errors(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """By the law of each count."""
+        """By the distribution of each count."""
         return np.array([sampled_error(self.sampling, self.threshold, count) ** 2 for count in counts.tolist()])

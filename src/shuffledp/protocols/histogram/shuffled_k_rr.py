@@ -15,7 +15,7 @@ from typing import ClassVar, Self
 
 from shuffledp.domain import Categories
 from shuffledp.errors import ConditionError
-from shuffledp.privacy.amplification import RandomizedResponseLaw, least_blanket
+from shuffledp.privacy.amplification import RandomizedResponseCurve, least_blanket
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.parts.answers import AnswerHistogram
 from shuffledp.protocols.parts.response import (
@@ -75,9 +75,9 @@ class ShuffledKRandomizedResponse(AnswerHistogram):
     @cached_property
     def guarantee(self) -> Guarantee:
         """The bounds that are proved for shuffled randomized response, at the probability really sampled."""
-        law = RandomizedResponseLaw(self.terms.honest_users, self.blanket, self.domain_size)
+        curve = RandomizedResponseCurve(self.terms.honest_users, self.blanket, self.domain_size)
         local = response_epsilon(self.domain_size, self.blanket) if self.domain_size > 1 else 0.0
-        return self.terms.guarantee(law, theorem=law.theorem, local_epsilon=local)
+        return self.terms.guarantee(curve, theorem=curve.theorem, local_epsilon=local)
 
 
 def theorem_31_mean(epsilon: float, delta: float) -> float:

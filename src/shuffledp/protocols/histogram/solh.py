@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, check_index, check_indices
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
-from shuffledp.privacy.amplification import BlanketLaw
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.privacy.amplification import BlanketCurve
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.histogram.shuffled_k_rr import theorem_31_mean
 from shuffledp.protocols.histogram.uniform_blanket import sample_in_parts
@@ -104,9 +104,9 @@ class ShuffledLocalHashing(HistogramProtocol):
     @cached_property
     def guarantee(self) -> Guarantee:
         """As randomized response over the buckets, by its blanket: where hashes collide there is less to see."""
-        law = BlanketLaw(self.terms.honest_users, self.blanket, self.buckets)
+        curve = BlanketCurve(self.terms.honest_users, self.blanket, self.buckets)
         local = response_epsilon(self.buckets, self.blanket)
-        return self.terms.guarantee(law, theorem=law.theorem, local_epsilon=local)
+        return self.terms.guarantee(curve, theorem=curve.theorem, local_epsilon=local)
 
     @property
     def cost(self) -> Cost:
@@ -118,7 +118,7 @@ class ShuffledLocalHashing(HistogramProtocol):
         """The function as two numbers, and the bucket."""
         return MessageFormat((*self.hashes.bounds, self.buckets))
 
-    def report_law(self, value: int) -> Law:
+    def report_pmf(self, value: int) -> Pmf:
         """A uniform function, and the value's bucket or any."""
         owned = np.array([check_index(value, self.domain_size)])
         codes = self.message_format.codes
@@ -217,7 +217,7 @@ def _least_blanket(users: int, buckets: int, terms: Terms, *, precision: float =
     """
 
     def excess(logit: float) -> float:
-        delta = BlanketLaw(users, _blanket_at(logit), buckets).delta_at(terms.epsilon)
+        delta = BlanketCurve(users, _blanket_at(logit), buckets).delta_at(terms.epsilon)
         difference = math.log(max(delta, 1e-300) / terms.delta)
         return max(difference, 1e-300) if delta > terms.delta else min(difference, 0.0)
 

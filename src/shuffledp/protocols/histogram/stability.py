@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, check_counts
 from shuffledp.errors import ParameterError
-from shuffledp.model import Law, Tally
+from shuffledp.model import Pmf, Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, decay_of, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.privacy.thresholding import StabilityLaw, least_threshold_for
+from shuffledp.privacy.thresholding import StabilityCurve, least_threshold_for
 from shuffledp.protocols.histogram.discrete_laplace import likely_noise, noise_mass
 from shuffledp.protocols.parts.clear import ClearHistogram
 from shuffledp.protocols.parts.linear import FixedNoise
@@ -84,7 +84,7 @@ class StabilityHistogram(ClearHistogram):
     def guarantee(self) -> Guarantee:
         """Privacy towards everybody but the party that collects."""
         return self.terms.guarantee(
-            StabilityLaw(self.ratio, self.threshold),
+            StabilityCurve(self.ratio, self.threshold),
             theorem="divergence of the noise and of the threshold together",
             trust="central",
         )
@@ -98,17 +98,17 @@ class StabilityHistogram(ClearHistogram):
         shown[held] = np.where(noisy >= self.threshold, noisy, 0)
         return Tally(shown, tally.users, tally.secure and source.secure, released=True)
 
-    def release_law(self, tally: Tally) -> Law:
+    def release_pmf(self, tally: Tally) -> Pmf:
         """Of each count by itself: withheld, or shown with its noise."""
-        each = [self._shown_law(count) for count in tally.counts.tolist()]
-        if math.prod(len(law) for law in each) > _LARGEST_LISTED:
+        each = [self._shown_pmf(count) for count in tally.counts.tolist()]
+        if math.prod(len(pmf) for pmf in each) > _LARGEST_LISTED:
             raise ParameterError("What is released has too many outcomes to list; use a smaller domain or less noise.")
         return {
             tuple(shown for shown, _ in outcome): math.prod(mass for _, mass in outcome)
-            for outcome in product(*(law.items() for law in each))
+            for outcome in product(*(pmf.items() for pmf in each))
         }
 
-    def _shown_law(self, count: int) -> dict[int, float]:
+    def _shown_pmf(self, count: int) -> dict[int, float]:
         if count == 0:
             return {0: 1.0}
         reach = likely_noise(self.ratio, _LEFT_OUT / self.domain_size)

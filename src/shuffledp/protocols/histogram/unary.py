@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, check_counts, check_index, check_indices
 from shuffledp.errors import ParameterError, UnknownNameError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.pure import log_ratio_above
 from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
@@ -28,7 +28,7 @@ from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials
 
-__all__ = ["VARIANTS", "UnaryEncoding", "check_supports", "check_table", "single_message_law", "support_analysis"]
+__all__ = ["VARIANTS", "UnaryEncoding", "check_supports", "check_table", "single_message_pmf", "support_analysis"]
 
 VARIANTS = ("optimised", "symmetric")
 
@@ -103,13 +103,13 @@ class UnaryEncoding(HistogramProtocol):
         """A bit per category."""
         return MessageFormat((), flags=self.domain_size)
 
-    def report_law(self, value: int) -> Law:
+    def report_pmf(self, value: int) -> Pmf:
         """Every row of bits with the product of their probabilities."""
         index = check_index(value, self.domain_size)
         check_table(self.message_format)
         rows = self.message_format.message(np.arange(self.message_format.codes)).reshape(-1, self.domain_size)
         ones = [self.own_one.fraction if place == index else self.other_one.fraction for place in range(rows.shape[1])]
-        return single_message_law([_probability(row, ones) for row in rows.tolist()])
+        return single_message_pmf([_probability(row, ones) for row in rows.tolist()])
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once."""
@@ -192,14 +192,14 @@ def check_supports(tally: Tally, values: int) -> None:
         raise ParameterError(f"A tally of {tally.users:,} users has {values:,} counts, each at most that number.")
 
 
-def single_message_law(probabilities: Sequence[Fraction]) -> Law:
-    """The law of a report of one message, from the probability of each code."""
+def single_message_pmf(probabilities: Sequence[Fraction]) -> Pmf:
+    """The distribution of a report of one message, from the probability of each code."""
     codes = range(len(probabilities))
     return {tuple(int(place == code) for place in codes): probabilities[code] for code in codes}
 
 
 def check_table(form: MessageFormat) -> None:
-    """Refuse to list the laws of more messages than anybody would read."""
+    """Refuse to list the distributions of more messages than anybody would read."""
     if form.codes > _LARGEST_TABLE:
         raise ParameterError(
             f"A report takes more than {_LARGEST_TABLE:,} values, too many to list; use fewer categories."

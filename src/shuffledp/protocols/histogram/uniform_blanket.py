@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, check_counts, check_index, check_indices
 from shuffledp.errors import ConditionError, ParameterError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
 from shuffledp.privacy.amplification import Slots, least_slots
 from shuffledp.privacy.binomial import Binomial
-from shuffledp.privacy.guarantee import Guarantee, PrivacyLaw
-from shuffledp.privacy.pure import PureLaw
+from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve
+from shuffledp.privacy.pure import PureCurve
 from shuffledp.privacy.special import betainc, betaincc
 from shuffledp.protocols.kinds import HistogramProtocol
-from shuffledp.protocols.parts.linear import ErrorLaw, FixedNoise, IndependentTerms, LinearAnalysis
+from shuffledp.protocols.parts.linear import ErrorDistribution, FixedNoise, IndependentTerms, LinearAnalysis
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial, integers, uniform_counts
 
@@ -35,7 +35,7 @@ __all__ = [
     "UniformBlanketHistogram",
     "blanket_cost",
     "blanket_offsets",
-    "blanket_report_law",
+    "blanket_report_pmf",
     "check_blanket",
     "paper_blanket_mean",
     "sample_in_parts",
@@ -96,11 +96,11 @@ class UniformBlanketHistogram(HistogramProtocol):
     @cached_property
     def guarantee(self) -> Guarantee:
         """From the noise messages of the honest users; without the shuffler the value is among few others."""
-        law: PrivacyLaw = PureLaw(0.0)
+        curve: PrivacyCurve = PureCurve(0.0)
         if self.domain_size > 1:
-            law = self.blanket.law(self.terms.honest_users, self.domain_size)
+            curve = self.blanket.curve(self.terms.honest_users, self.domain_size)
         local = math.inf if self.domain_size > 1 else 0.0
-        return self.terms.guarantee(law, theorem=BLANKET_THEOREM, local_epsilon=local)
+        return self.terms.guarantee(curve, theorem=BLANKET_THEOREM, local_epsilon=local)
 
     @property
     def cost(self) -> Cost:
@@ -112,10 +112,10 @@ class UniformBlanketHistogram(HistogramProtocol):
         """A category's index."""
         return MessageFormat((self.domain_size,))
 
-    def report_law(self, value: int) -> Law:
+    def report_pmf(self, value: int) -> Pmf:
         """The own value and every multiset of uniform ones."""
         owned = check_index(value, self.domain_size)
-        return blanket_report_law({owned: Fraction(1)}, self.domain_size, self.blanket)
+        return blanket_report_pmf({owned: Fraction(1)}, self.domain_size, self.blanket)
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once; the number of messages does not depend on the values."""
@@ -159,7 +159,7 @@ class UniformBlanketHistogram(HistogramProtocol):
         """Given how many uniform values were added, the noise of each count is binomial."""
         super()._checked(tally, estimator)
         added = int(tally.counts.sum()) - tally.users
-        error: ErrorLaw = IndependentTerms(0.0, 0.0, 0.0)
+        error: ErrorDistribution = IndependentTerms(0.0, 0.0, 0.0)
         if added and self.domain_size > 1:
             error = FixedNoise(Binomial(added, Dyadic.at_least(Fraction(1, self.domain_size), bits=160)))
         return LinearAnalysis(
@@ -210,14 +210,14 @@ class _CentredNoise:
         if not 0 < self.blanket.rest.numerator < 1 << self.blanket.rest.bits:
             total = np.array([sure + self.users * float(self.blanket.rest)])
             return total, total, np.ones(1), 0.0
-        law = Binomial(self.users, self.blanket.rest)
+        distribution = Binomial(self.users, self.blanket.rest)
         cut = max(1e-9 * risk, 1e-300)
-        first = law.least_with_lower_tail(cut)
-        last = self.users - law.mirrored.least_with_lower_tail(cut)
+        first = distribution.least_with_lower_tail(cut)
+        last = self.users - distribution.mirrored.least_with_lower_tail(cut)
         step = -(-(last - first + 1) // _BLOCKS)
         starts = np.arange(first, last + 1, step, dtype=np.int64)
         ends = np.minimum(starts + step - 1, last)
-        mass = np.maximum(law.lower_tail(ends) - law.lower_tail(starts - 1), 0.0)
+        mass = np.maximum(distribution.lower_tail(ends) - distribution.lower_tail(starts - 1), 0.0)
         return starts.astype(np.float64) + sure, ends.astype(np.float64) + sure, mass, 2 * cut
 
     def _risk_of(
@@ -260,12 +260,12 @@ def blanket_offsets(users: int, blanket: Slots, source: RandomSource) -> NDArray
     return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths)))
 
 
-def blanket_report_law(own: Mapping[int, Fraction], codes: int, blanket: Slots) -> Law:
-    """The law of a report of one message with the law ``own`` and blanket messages uniform over all codes."""
+def blanket_report_pmf(own: Mapping[int, Fraction], codes: int, blanket: Slots) -> Pmf:
+    """The pmf of a report of one message with the distribution ``own`` and blanket messages uniform over all codes."""
     longest = blanket.whole + (blanket.rest.numerator > 0)
     if len(own) * math.comb(codes + longest - 1, longest) > _LONGEST_LAW:
         raise ParameterError(f"Reports of {longest + 1} messages of {codes:,} kinds are too many to list.")
-    law: dict[tuple[int, ...], Fraction] = {}
+    pmf: dict[tuple[int, ...], Fraction] = {}
     rest = blanket.rest.fraction
     for added, share in ((blanket.whole, 1 - rest), (blanket.whole + 1, rest)):
         if not share:
@@ -277,8 +277,8 @@ def blanket_report_law(own: Mapping[int, Fraction], codes: int, blanket: Slots) 
             orders = math.factorial(added) // math.prod(math.factorial(count) for count in copies)
             for code, mass in own.items():
                 report = tuple(count + (place == code) for place, count in enumerate(copies))
-                law[report] = law.get(report, Fraction(0)) + share * mass * Fraction(orders, codes**added)
-    return law
+                pmf[report] = pmf.get(report, Fraction(0)) + share * mass * Fraction(orders, codes**added)
+    return pmf
 
 
 def slots_of(mean: float) -> Slots:

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.domain import check_counts, check_index, check_indices
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
 from shuffledp.protocols.kinds import CountProtocol, HistogramProtocol, one_message_each
 from shuffledp.protocols.parts.linear import LinearAnalysis
-from shuffledp.protocols.parts.response import respond, response_analysis, response_law, sample_responses
+from shuffledp.protocols.parts.response import respond, response_analysis, response_pmf, sample_responses
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
 __all__ = ["AnswerCount", "AnswerHistogram"]
@@ -38,9 +38,9 @@ class _Answer:
         """An index."""
         return MessageFormat((self.domain_size,))
 
-    def report_law(self, value: int) -> Law:
+    def report_pmf(self, value: int) -> Pmf:
         """One message: the own index, or any."""
-        return response_law(check_index(value, self.domain_size), self.domain_size, self.blanket)
+        return response_pmf(check_index(value, self.domain_size), self.domain_size, self.blanket)
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from shuffledp.domain import check_index, check_indices
-from shuffledp.model import Cost, Law, MessageFormat, Messages
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf
 from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
 from shuffledp.randomness import SYSTEM, RandomSource
 
@@ -29,7 +29,7 @@ class ClearHistogram(HistogramProtocol):
         """A category's index."""
         return MessageFormat((self.domain_size,))
 
-    def report_law(self, value: int) -> Law:
+    def report_pmf(self, value: int) -> Pmf:
         """The value as it is."""
         owned = check_index(value, self.domain_size)
         return {tuple(int(place == owned) for place in range(self.domain_size)): 1.0}

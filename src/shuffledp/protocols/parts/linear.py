@@ -1,6 +1,6 @@
 """Estimates that are linear in what is counted: their errors, intervals and largest error.
 
-An observation is ``offset + slope * (true number) + noise``. The law of the error is either that of
+An observation is ``offset + slope * (true number) + noise``. The distribution of the error is either that of
 a noise which does not depend on the truth (``FixedNoise``), or a sum of independent bounded terms whose
 variance grows linearly with the true number (``IndependentTerms``).
 """
@@ -18,16 +18,16 @@ from numpy.typing import NDArray
 from shuffledp.errors import ParameterError, UnknownNameError
 from shuffledp.model import ExpectedError
 
-__all__ = ["ErrorLaw", "FixedNoise", "IndependentTerms", "LinearAnalysis", "check_estimator"]
+__all__ = ["ErrorDistribution", "FixedNoise", "IndependentTerms", "LinearAnalysis", "check_estimator"]
 
 Floats = NDArray[np.float64]
 
-_BERRY_ESSEEN = 0.56  # Shevtsova 2010, for terms of different laws
+_BERRY_ESSEEN = 0.56  # Shevtsova 2010, for terms of different distributions
 LINEAR_ESTIMATORS = ("unbiased", "clipped")
 
 
-class ErrorLaw(Protocol):
-    """The law of (estimate - truth), in the unit of the estimate."""
+class ErrorDistribution(Protocol):
+    """The distribution of (estimate - truth), in the unit of the estimate."""
 
     def variance(self, truth: Floats) -> Floats:
         """The mean squared error at these true numbers; linear in them."""
@@ -39,8 +39,8 @@ class ErrorLaw(Protocol):
         """The error exceeds this with at most the risk, whatever the true number."""
 
 
-class NoiseLaw(Protocol):
-    """A law on the whole numbers."""
+class NoiseDistribution(Protocol):
+    """A distribution on the whole numbers."""
 
     @property
     def mean(self) -> float:
@@ -61,7 +61,7 @@ class NoiseLaw(Protocol):
 class FixedNoise:
     """Noise ``step * (N - E[N])`` that does not depend on the truth: intervals are its quantiles, shifted."""
 
-    noise: NoiseLaw
+    noise: NoiseDistribution
     step: float = 1.0
 
     def variance(self, truth: Floats) -> Floats:
@@ -112,11 +112,11 @@ class IndependentTerms:
     """A sum of independent terms, one or more per user, in the unit of the estimate.
 
     Intervals and radii hold for every number of users: they come from Bernstein's inequality, or from the
-    normal law with the correction of Berry and Esseen where that is sharper.
+    normal distribution with the correction of Berry and Esseen where that is sharper.
     """
 
     same_for_all: ClassVar[bool] = True
-    """Equal estimates have equal laws; False where categories differ."""
+    """Equal estimates have equal distributions; False where categories differ."""
 
     base_variance: float
     """The variance where nobody holds the value."""
@@ -197,7 +197,7 @@ class LinearAnalysis:
     """What is observed on average where the truth is 0."""
     slope: float
     """By how much the observation grows with the truth."""
-    error: ErrorLaw
+    error: ErrorDistribution
     largest: float
     numbers: int = 1
 

@@ -1,4 +1,4 @@
-"""Correlated noise in shares: every user adds a little, and all shares together have the wanted law.
+"""Correlated noise in shares: every user adds a little, and all shares together have the wanted distribution.
 
 To each bin all planned users together add a geometric number of "+1", as many of "-1", and a negative binomial
 number of pairs of both, which cancel. A user's share of each is negative binomial with the planned users'
@@ -18,7 +18,7 @@ from shuffledp.privacy.capping import Share, chance_of_more
 from shuffledp.privacy.correlated_noise import NegativeBinomial
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace
 from shuffledp.privacy.negative_binomial import NegativeBinomialDifference
-from shuffledp.protocols.parts.linear import NoiseLaw
+from shuffledp.protocols.parts.linear import NoiseDistribution
 from shuffledp.randomness import Dyadic, RandomSource, negative_binomial, scattered_negative_binomial
 
 __all__ = ["NoiseShares"]
@@ -48,7 +48,7 @@ class NoiseShares:
         staying = Share(2 * part, float(self.ratio))
         return chance_of_more([staying, Share(float(self.flood_shape) * part, float(self.flood_ratio), 2)], most)
 
-    def law(self, left_out: float) -> Signs:
+    def pmf(self, left_out: float) -> Signs:
         """The numbers of "+1" and "-1" that a user adds to one bin, without the least likely ones."""
         staying = _masses(NegativeBinomial(Fraction(1, self.planned), self.ratio), left_out / 100)
         flooding = _masses(NegativeBinomial(self.flood_shape / self.planned, self.flood_ratio), left_out / 100)
@@ -78,7 +78,7 @@ class NoiseShares:
         plus = negative_binomial(share, self.ratio, bins, source)
         return pairs + plus, pairs + negative_binomial(share, self.ratio, bins, source)
 
-    def staying(self, users: int) -> NoiseLaw:
+    def staying(self, users: int) -> NoiseDistribution:
         """What is left of so many users' noise when pairs cancel: discrete Laplace if they are as planned."""
         share = Fraction(users, self.planned)
         if share == 1:
@@ -86,7 +86,7 @@ class NoiseShares:
         return NegativeBinomialDifference(NegativeBinomial(share, self.ratio))
 
 
-def _masses(law: NegativeBinomial, cut: float) -> NDArray[np.float64]:
+def _masses(distribution: NegativeBinomial, cut: float) -> NDArray[np.float64]:
     """The masses from 0 on, but for a tail."""
-    first, masses, _ = law.window(cut)
+    first, masses, _ = distribution.window(cut)
     return np.concatenate((np.zeros(first), masses))

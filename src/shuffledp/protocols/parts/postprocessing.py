@@ -38,7 +38,7 @@ ESTIMATORS = {
 
 @dataclass(frozen=True)
 class SurplusAnalysis:
-    """Estimates, intervals and errors for ``categories`` counts that share one law of noise."""
+    """Estimates, intervals and errors for ``categories`` counts that share one distribution of noise."""
 
     noise: Binomial
     categories: int
@@ -175,13 +175,13 @@ class SurplusAnalysis:
         return ExpectedError(rmse=rmse, max_error=self.radius(), confidence=round(1 - self.risk, 12))
 
     def mean_squared_error(self, count: int) -> float:
-        """E (estimate - count)^2, summed over the exact law of the noise."""
+        """E (estimate - count)^2, summed over the exact distribution of the noise."""
         points, mass = self._noise_table
         error = self.estimate(count - points) - count
         return float(mass @ error**2)
 
     def bias(self, count: int) -> float:
-        """E (estimate - count), summed over the exact law of the noise."""
+        """E (estimate - count), summed over the exact distribution of the noise."""
         points, mass = self._noise_table
         return float(mass @ (self.estimate(count - points) - count))
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.model import Law, Tally
+from shuffledp.model import Pmf, Tally
 from shuffledp.privacy.pure import log_ratio_above
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.randomness import Dyadic, RandomSource, bernoulli_indices, binomials, integers, uniform_counts
@@ -24,7 +24,7 @@ __all__ = [
     "respond",
     "response_analysis",
     "response_epsilon",
-    "response_law",
+    "response_pmf",
     "sample_responses",
 ]
 
@@ -56,14 +56,14 @@ def response_epsilon(values: int, blanket: Dyadic) -> float:
     return log_ratio_above(uniform + values * (blanket.complement.numerator), uniform)
 
 
-def response_law(index: int, values: int, blanket: Dyadic) -> Law:
-    """The law of one answer, as copies of each value."""
+def response_pmf(index: int, values: int, blanket: Dyadic) -> Pmf:
+    """The distribution of one answer, as copies of each value."""
     other = blanket.fraction / values
-    law: dict[tuple[int, ...], Fraction] = {}
+    pmf: dict[tuple[int, ...], Fraction] = {}
     for sent in range(values):
         copies = tuple(int(place == sent) for place in range(values))
-        law[copies] = other + (1 - blanket.fraction if sent == index else 0)
-    return law
+        pmf[copies] = other + (1 - blanket.fraction if sent == index else 0)
+    return pmf
 
 
 def respond(owned: NDArray[np.int64], values: int, blanket: Dyadic, source: RandomSource) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""The median or minimum over the rows of a sketch: its law, and how far it can be off."""
+"""The median or minimum over the rows of a sketch: its distribution, and how far it can be off."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class RowStatistic:
 
     def squared_error(self, extra: Whole, *, least: float = -math.inf) -> float:
         """The mean squared error if so many others share the cell of each row; errors below ``least`` become it."""
-        values, masses = self._law(extra)
+        values, masses = self._pmf(extra)
         errors = np.maximum(values - self.noise.mean, least)
         return float(masses @ errors**2)
 
-    def _law(self, extra: Whole) -> tuple[Whole, Floats]:
-        """The law of the order statistic of noise + extra: how many rows are at most v is a sum of coins."""
+    def _pmf(self, extra: Whole) -> tuple[Whole, Floats]:
+        """The distribution of the order statistic of noise + extra: how many rows are at most v is a sum of coins."""
         first, distribution = self._noise_table
         distinct = np.unique(extra)
         steps = np.arange(first, first + len(distribution))

@@ -9,12 +9,12 @@ from typing import Any
 from shuffledp.errors import InfeasibleError, ParameterError, UnknownNameError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.calibration import CALIBRATIONS, check_users, honest_count, paper_noise, tight_noise
-from shuffledp.privacy.guarantee import Guarantee, ReleaseLaw, check_claim, check_target, least_epsilon
+from shuffledp.privacy.guarantee import ComposableCurve, Guarantee, check_claim, check_target, least_epsilon
 from shuffledp.randomness import Dyadic
 
 __all__ = ["TokenNoise"]
 
-LawOf = Callable[[Binomial], ReleaseLaw]
+CurveOf = Callable[[Binomial], ComposableCurve]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class TokenNoise:
         delta: float,
         calibration: str,
         honest_fraction: float,
-        law_of: LawOf,
+        curve_of: CurveOf,
         coordinates: int,
     ) -> TokenNoise:
         """The least noise for the target when only the honest users add any."""
@@ -58,7 +58,7 @@ class TokenNoise:
                 f"{honest_fraction:g} of {users:,} users leaves {honest} honest; at least 2 are needed.", honest=honest
             )
         if calibration == "tight":
-            absence = tight_noise(honest, epsilon, delta, law_of)
+            absence = tight_noise(honest, epsilon, delta, curve_of)
         elif calibration == "paper":
             absence = paper_noise(honest, epsilon, delta, coordinates=coordinates)
         else:
@@ -70,12 +70,12 @@ class TokenNoise:
 
     @classmethod
     def given(
-        cls, *, users: int, absence: float | Dyadic, delta: float, honest_fraction: float, law_of: LawOf
+        cls, *, users: int, absence: float | Dyadic, delta: float, honest_fraction: float, curve_of: CurveOf
     ) -> TokenNoise:
         """Noise chosen by hand; epsilon is the least one that holds with delta."""
         check_users(users, honest_fraction)
         exact = absence if isinstance(absence, Dyadic) else Dyadic.at_least(absence)
-        epsilon = least_epsilon(law_of(Binomial(honest_count(users, honest_fraction), exact)), delta)
+        epsilon = least_epsilon(curve_of(Binomial(honest_count(users, honest_fraction), exact)), delta)
         if epsilon == float("inf"):
             raise InfeasibleError(
                 f"With absence probability {exact} no epsilon holds at delta = {delta:g}: "
@@ -90,10 +90,10 @@ class TokenNoise:
         """How many users the guarantee relies on."""
         return honest_count(self.users, self.honest_fraction)
 
-    def guarantee(self, law_of: LawOf, *, theorem: str) -> Guarantee:
+    def guarantee(self, curve_of: CurveOf, *, theorem: str) -> Guarantee:
         """The guarantee, recomputed from the parameters; it refuses to claim what does not hold."""
-        law = law_of(Binomial(self.honest_users, self.absence))
-        achieved = law.delta_at(self.epsilon)
+        curve = curve_of(Binomial(self.honest_users, self.absence))
+        achieved = curve.delta_at(self.epsilon)
         if not achieved <= self.delta:
             raise ParameterError(
                 f"These parameters give delta = {achieved:.4g} at epsilon = {self.epsilon:g}, "
@@ -107,7 +107,7 @@ class TokenNoise:
             delta=self.delta,
             users=self.users,
             honest_users=self.honest_users,
-            law=law,
+            curve=curve,
             theorem=proof,
         )
 

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
-from shuffledp.privacy.almost_central import AlmostCentralLaw, almost_central_noise, expected_noise_messages
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.privacy.almost_central import AlmostCentralCurve, almost_central_noise, expected_noise_messages
 from shuffledp.privacy.capping import Share, chance_of_more
 from shuffledp.privacy.discrete_laplace import decay_of
 from shuffledp.privacy.guarantee import Guarantee
@@ -32,7 +32,7 @@ from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.sum.levels import (
     RoundedNoise,
     check_levels,
-    level_law,
+    level_pmf,
     levels_for,
     rounding_variance,
     to_levels,
@@ -62,7 +62,7 @@ class AlmostCentralSum(SumProtocol):
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
     terms: Terms
-    noise: AlmostCentralLaw
+    noise: AlmostCentralCurve
     """How many levels there are, and the noise of all honest users."""
     domain: Interval
 
@@ -156,26 +156,26 @@ class AlmostCentralSum(SumProtocol):
         """A number from the lowest on up to levels + 1, counted from the lowest."""
         return MessageFormat((self.levels + 2 - self._lowest,))
 
-    def report_law(self, value: float) -> Law:
+    def report_pmf(self, value: float) -> Pmf:
         """The real message with every number of copies of each part, but for a tail."""
         if self.levels > _MOST_LISTED:
             raise ParameterError(f"{self.levels:,} levels are too many to list; at most {_MOST_LISTED}.")
         kinds = self.message_format.codes
-        law: dict[tuple[int, ...], float] = {}
-        for level, share in level_law(value, self.levels, self.domain).items():
+        pmf: dict[tuple[int, ...], float] = {}
+        for level, share in level_pmf(value, self.levels, self.domain).items():
             sent = [0] * kinds
             sent[level + 1 - self._lowest] = 1
-            law[tuple(sent)] = float(share)
+            pmf[tuple(sent)] = float(share)
         for members, shape, ratio in self._parts:
             added = np.zeros(kinds, dtype=np.int64)
             np.add.at(added, np.array(members) - self._lowest, 1)
             more: dict[tuple[int, ...], float] = {}
-            for copies, mass in _copies_law(float(shape) / self.terms.honest_users, ratio, len(self._parts)):
-                for sent_before, before in law.items():
+            for copies, mass in _copies_pmf(float(shape) / self.terms.honest_users, ratio, len(self._parts)):
+                for sent_before, before in pmf.items():
                     both = tuple((np.array(sent_before) + copies * added).tolist())
                     more[both] = more.get(both, 0.0) + before * mass
-            law = {both: mass for both, mass in more.items() if mass > _TOO_RARE}
-        return law
+            pmf = {both: mass for both, mass in more.items() if mass > _TOO_RARE}
+        return pmf
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once: the few who send copies of a part are drawn at random."""
@@ -226,14 +226,14 @@ class AlmostCentralSum(SumProtocol):
         return self._error(len(values), 0).noise_variance() + rounding_variance(values, self.levels, self.domain)
 
 
-def _can_be_drawn(noise: AlmostCentralLaw) -> bool:
+def _can_be_drawn(noise: AlmostCentralCurve) -> bool:
     """Whether the sampler takes every ratio of the noise."""
     ratios = [noise.ratio, *(ratio for _, _, ratio in noise.flooding)]
     return all(ratio.complement.fraction >= Fraction(1, 1 << LEAST_COMPLEMENT_BITS) for ratio in ratios)
 
 
-def _copies_law(shape: float, ratio: Dyadic, parts: int) -> Iterator[tuple[int, float]]:
-    """The law NB(shape, ratio), but for a tail such that all parts together leave out what they may."""
+def _copies_pmf(shape: float, ratio: Dyadic, parts: int) -> Iterator[tuple[int, float]]:
+    """The distribution NB(shape, ratio), but for a tail such that all parts together leave out what they may."""
     mass, rest, copies = float(ratio.complement) ** shape, 1.0, 0
     while rest > _LEFT_OUT / parts:
         yield copies, mass

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
 from shuffledp.privacy.flipped_bits import FlippedSum, least_sum_flip, paper_sum_flip
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.kinds import SumProtocol
 from shuffledp.protocols.parts.linear import LinearAnalysis
-from shuffledp.protocols.sum.levels import AffineReports, check_levels, level_law, levels_for, to_levels
+from shuffledp.protocols.sum.levels import AffineReports, check_levels, level_pmf, levels_for, to_levels
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial
 
@@ -85,9 +85,9 @@ class CheuSum(SumProtocol):
     @cached_property
     def guarantee(self) -> Guarantee:
         """Recomputed from the flips that are really sampled."""
-        law = FlippedSum(self.terms.honest_users, self.flip, self.bits)
+        curve = FlippedSum(self.terms.honest_users, self.flip, self.bits)
         theorem = "exact divergence of the flipped bits, bounded over all data sets"
-        return self.terms.guarantee(law, theorem=theorem, local_epsilon=law.local_epsilon)
+        return self.terms.guarantee(curve, theorem=theorem, local_epsilon=curve.local_epsilon)
 
     @property
     def cost(self) -> Cost:
@@ -99,20 +99,20 @@ class CheuSum(SumProtocol):
         """A bit."""
         return MessageFormat((2,))
 
-    def report_law(self, value: float) -> Law:
+    def report_pmf(self, value: float) -> Pmf:
         """How many zeros and ones: the ones that stay and the zeros that become ones."""
         if self.bits > _MOST_LISTED:
             raise ParameterError(f"{self.bits:,} bits are too many to list; at most {_MOST_LISTED}.")
-        law: dict[tuple[int, ...], Fraction] = {}
-        for level, share in level_law(value, self.bits, self.domain).items():
-            stay = _binomial_law(level, self.flip.complement.fraction)
-            turn = _binomial_law(self.bits - level, self.flip.fraction)
+        pmf: dict[tuple[int, ...], Fraction] = {}
+        for level, share in level_pmf(value, self.bits, self.domain).items():
+            stay = _binomial_pmf(level, self.flip.complement.fraction)
+            turn = _binomial_pmf(self.bits - level, self.flip.fraction)
             for kept, first in enumerate(stay):
                 for turned, second in enumerate(turn):
                     ones = kept + turned
                     key = (self.bits - ones, ones)
-                    law[key] = law.get(key, Fraction(0)) + share * first * second
-        return law
+                    pmf[key] = pmf.get(key, Fraction(0)) + share * first * second
+        return pmf
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once."""
@@ -174,6 +174,6 @@ def _usual_bits(users: int, epsilon: float, domain: Interval) -> int:
     return levels_for(domain, fewest=fewest, most=fewest)
 
 
-def _binomial_law(trials: int, probability: Fraction) -> list[Fraction]:
+def _binomial_pmf(trials: int, probability: Fraction) -> list[Fraction]:
     other = 1 - probability
     return [math.comb(trials, k) * probability**k * other ** (trials - k) for k in range(trials + 1)]

@@ -15,7 +15,7 @@ from typing import ClassVar, Self
 from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
 from shuffledp.model import Tally
-from shuffledp.privacy.discrete_laplace import DiscreteLaplaceLaw, decay_of, least_ratio
+from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, decay_of, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.sum.levels import CentralLevels, check_levels, levels_for
 from shuffledp.protocols.terms import Terms
@@ -71,8 +71,8 @@ class DiscreteLaplaceSum(CentralLevels):
     @cached_property
     def guarantee(self) -> Guarantee:
         """Pure privacy of the released sum, which one user moves by all levels at most."""
-        law = DiscreteLaplaceLaw(self.ratio, sensitivity=self.levels)
-        return self.terms.guarantee(law, theorem="exact divergence of the noise", trust="central")
+        curve = DiscreteLaplaceCurve(self.ratio, sensitivity=self.levels)
+        return self.terms.guarantee(curve, theorem="exact divergence of the noise", trust="central")
 
     @property
     def decay(self) -> float:

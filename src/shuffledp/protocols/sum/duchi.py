@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.domain import Interval, check_places
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.kinds import SumProtocol, one_message_each
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
@@ -71,7 +71,7 @@ class DuchiSum(SumProtocol):
         """A bit."""
         return MessageFormat((2,))
 
-    def report_law(self, value: float) -> Law:
+    def report_pmf(self, value: float) -> Pmf:
         """One bit, which is 1 with probability blanket / 2 + (1 - blanket) t."""
         one = self.blanket.fraction / 2 + self.blanket.complement.fraction * Fraction(value)
         return {(1, 0): 1 - one, (0, 1): one}

@@ -20,7 +20,7 @@ from shuffledp.domain import Interval
 from shuffledp.errors import InfeasibleError, MissingPackageError, ParameterError
 from shuffledp.model import Tally
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.privacy.pure import PureLaw
+from shuffledp.privacy.pure import PureCurve
 from shuffledp.protocols.sum.levels import CentralLevels, check_levels
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, RandomSource
@@ -86,8 +86,8 @@ class LaplaceSum(CentralLevels):
     @cached_property
     def guarantee(self) -> Guarantee:
         """Pure privacy of the released sum, which one user moves by all levels at most."""
-        law = PureLaw(_epsilon_above(self.levels, self.scale))
-        return self.terms.guarantee(law, theorem="Dwork, McSherry, Nissim and Smith 2006, Theorem 1", trust="central")
+        curve = PureCurve(_epsilon_above(self.levels, self.scale))
+        return self.terms.guarantee(curve, theorem="Dwork, McSherry, Nissim and Smith 2006, Theorem 1", trust="central")
 
     @property
     def decay(self) -> float:

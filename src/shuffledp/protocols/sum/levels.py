@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Interval, check_places
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
 from shuffledp.protocols.kinds import SumProtocol, one_message_each
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.randomness import SYSTEM, RandomSource, round_randomly
@@ -27,10 +27,10 @@ __all__ = [
     "CentralLevels",
     "RoundedNoise",
     "check_levels",
-    "level_law",
+    "level_pmf",
     "levels_for",
     "noise_table",
-    "one_message_law",
+    "one_message_pmf",
     "rounding_variance",
     "sum_of_messages",
     "to_levels",
@@ -82,12 +82,12 @@ def to_levels(values: NDArray[Any], levels: int, domain: Interval, source: Rando
     return round_randomly(_scaled(values, levels, domain), source)
 
 
-def level_law(value: float, levels: int, domain: Interval) -> dict[int, Fraction]:
-    """The law of the level of one place."""
+def level_pmf(value: float, levels: int, domain: Interval) -> dict[int, Fraction]:
+    """The distribution of the level of one place."""
     scaled = Fraction(float(_scaled(np.array([value]), levels, domain)[0]))
     lower = math.floor(scaled)
-    law = {lower: 1 - (scaled - lower), lower + 1: scaled - lower}
-    return {level: share for level, share in law.items() if share}
+    pmf = {lower: 1 - (scaled - lower), lower + 1: scaled - lower}
+    return {level: share for level, share in pmf.items() if share}
 
 
 def rounding_variance(values: Floats, levels: int, domain: Interval) -> float:
@@ -148,8 +148,8 @@ class AffineReports:
         return LinearAnalysis(offset=users * self.start, slope=scale, error=error, largest=users)
 
 
-def one_message_law(probabilities: list[Fraction]) -> Law:
-    """The law of a report of a single message, from the probability of each."""
+def one_message_pmf(probabilities: list[Fraction]) -> Pmf:
+    """The distribution of a report of a single message, from the probability of each."""
     if len(probabilities) > _MOST_LISTED:
         raise ParameterError(f"{len(probabilities):,} messages are too many to list; at most {_MOST_LISTED}.")
     kinds = len(probabilities)
@@ -167,7 +167,7 @@ def sum_of_messages(form: MessageFormat, messages: Messages) -> Tally:
 
 
 def noise_table(decay: float, least_mass: float) -> dict[int, float]:
-    """The law Pr[x] proportional to e^(-decay |x|), but for tails of the given mass."""
+    """The distribution Pr[x] proportional to e^(-decay |x|), but for tails of the given mass."""
     reach = math.ceil(-math.log(least_mass / 2) / decay)
     if reach > 1_000_000:
         raise ParameterError("The noise has too many values to list; use fewer levels or a larger epsilon.")
@@ -237,10 +237,10 @@ class CentralLevels(SumProtocol):
         """A level from 0 on."""
         return MessageFormat((self.levels + 1,))
 
-    def report_law(self, value: float) -> Law:
+    def report_pmf(self, value: float) -> Pmf:
         """One of the two levels around the number."""
-        law = level_law(value, self.levels, self.domain)
-        return one_message_law([law.get(level, Fraction(0)) for level in range(min(self.levels, _MOST_LISTED) + 1)])
+        pmf = level_pmf(value, self.levels, self.domain)
+        return one_message_pmf([pmf.get(level, Fraction(0)) for level in range(min(self.levels, _MOST_LISTED) + 1)])
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """Rounding only: the trusted party adds the noise."""
@@ -256,7 +256,7 @@ class CentralLevels(SumProtocol):
         if len(tally.counts) != 1:
             raise ParameterError(f"A released sum is one number, not {len(tally.counts)}.")
 
-    def release_law(self, tally: Tally) -> Law:
+    def release_pmf(self, tally: Tally) -> Pmf:
         """The sum with every noise, but for tails of 1e-14."""
         total = int(tally.counts[0])
         return {(total + x,): share for x, share in noise_table(self.decay, 1e-14).items()}

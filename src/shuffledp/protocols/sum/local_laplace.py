@@ -18,17 +18,17 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
-from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceLaw, decay_of, least_ratio
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceCurve, decay_of, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.kinds import SumProtocol, one_message_each
 from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.sum.levels import (
     AffineReports,
     check_levels,
-    level_law,
+    level_pmf,
     levels_for,
-    one_message_law,
+    one_message_pmf,
     sum_of_messages,
     to_levels,
 )
@@ -93,8 +93,8 @@ class LocalLaplaceSum(SumProtocol):
     @cached_property
     def guarantee(self) -> Guarantee:
         """Pure local privacy; the ends of the interval are the easiest to tell apart."""
-        law = DiscreteLaplaceLaw(self.ratio, sensitivity=self.levels)
-        return self.terms.local_guarantee(law.pure_epsilon, theorem="exact ratio")
+        curve = DiscreteLaplaceCurve(self.ratio, sensitivity=self.levels)
+        return self.terms.local_guarantee(curve.pure_epsilon, theorem="exact ratio")
 
     @property
     def draws_per_report(self) -> float:
@@ -111,15 +111,15 @@ class LocalLaplaceSum(SumProtocol):
         """A noisy level, counted from the lowest possible one."""
         return MessageFormat((self.levels + 2 * self.margin + 1,))
 
-    def report_law(self, value: float) -> Law:
+    def report_pmf(self, value: float) -> Pmf:
         """The rounded level with its noise; all that lies beyond the margins is at them."""
         last = self.levels + 2 * self.margin
-        law = [Fraction(0)] * (min(last, 1024) + 1)
-        for level, share in level_law(value, self.levels, self.domain).items():
+        pmf = [Fraction(0)] * (min(last, 1024) + 1)
+        for level, share in level_pmf(value, self.levels, self.domain).items():
             centre = level + self.margin
-            for answer in range(len(law)):
-                law[answer] += share * self._noise(answer - centre, cut=answer in (0, last))
-        return one_message_law(law)
+            for answer in range(len(pmf)):
+                pmf[answer] += share * self._noise(answer - centre, cut=answer in (0, last))
+        return one_message_pmf(pmf)
 
     def _noise(self, x: int, *, cut: bool) -> Fraction:
         """The probability of the noise x, or of x and all beyond it."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.pure import log_ratio_above
 from shuffledp.protocols.kinds import SumProtocol, one_message_each
@@ -27,8 +27,8 @@ from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.sum.levels import (
     AffineReports,
     check_levels,
-    level_law,
-    one_message_law,
+    level_pmf,
+    one_message_pmf,
     sum_of_messages,
     to_levels,
 )
@@ -124,16 +124,16 @@ class PiecewiseSum(SumProtocol):
         """An answer."""
         return MessageFormat((self.answers,))
 
-    def report_law(self, value: float) -> Law:
+    def report_pmf(self, value: float) -> Pmf:
         """Uniform in the window of the rounded level, and uniform outside."""
         inner = self.outside.complement.fraction / self.window
         outer = self.outside.fraction / (self.answers - self.window)
-        law = [Fraction(0)] * min(self.answers, 1024)
-        for level, share in level_law(value, self.levels, self.domain).items():
+        pmf = [Fraction(0)] * min(self.answers, 1024)
+        for level, share in level_pmf(value, self.levels, self.domain).items():
             start = level * self.step
-            for answer in range(len(law)):
-                law[answer] += share * (inner if start <= answer < start + self.window else outer)
-        return one_message_law(law)
+            for answer in range(len(pmf)):
+                pmf[answer] += share * (inner if start <= answer < start + self.window else outer)
+        return one_message_pmf(pmf)
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once."""

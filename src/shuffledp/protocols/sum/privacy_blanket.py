@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Interval
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
 from shuffledp.privacy.amplification.least_noise import least_blanket
-from shuffledp.privacy.amplification.randomized_response import RandomizedResponseLaw
+from shuffledp.privacy.amplification.randomized_response import RandomizedResponseCurve
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.kinds import SumProtocol, one_message_each
 from shuffledp.protocols.parts.linear import LinearAnalysis
-from shuffledp.protocols.parts.response import respond, response_epsilon, response_law, sample_responses
-from shuffledp.protocols.sum.levels import AffineReports, level_law, to_levels
+from shuffledp.protocols.parts.response import respond, response_epsilon, response_pmf, sample_responses
+from shuffledp.protocols.sum.levels import AffineReports, level_pmf, to_levels
 from shuffledp.protocols.terms import Terms
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
@@ -76,9 +76,9 @@ class PrivacyBlanketSum(SumProtocol):
     @cached_property
     def guarantee(self) -> Guarantee:
         """Recomputed from the blanket that is really sampled."""
-        law = RandomizedResponseLaw(self.terms.honest_users, self.blanket, self.levels + 1)
+        curve = RandomizedResponseCurve(self.terms.honest_users, self.blanket, self.levels + 1)
         local = response_epsilon(self.levels + 1, self.blanket)
-        return self.terms.guarantee(law, theorem=law.theorem, local_epsilon=local)
+        return self.terms.guarantee(curve, theorem=curve.theorem, local_epsilon=local)
 
     @property
     def cost(self) -> Cost:
@@ -90,15 +90,15 @@ class PrivacyBlanketSum(SumProtocol):
         """A level."""
         return MessageFormat((self.levels + 1,))
 
-    def report_law(self, value: float) -> Law:
+    def report_pmf(self, value: float) -> Pmf:
         """Randomized response about the rounded level."""
         if self.levels >= _MOST_LISTED:
             raise ParameterError(f"{self.levels + 1:,} messages are too many to list; at most {_MOST_LISTED}.")
-        law: dict[tuple[int, ...], Any] = {}
-        for level, share in level_law(value, self.levels, self.domain).items():
-            for sent, probability in response_law(level, self.levels + 1, self.blanket).items():
-                law[sent] = law.get(sent, Fraction(0)) + share * probability
-        return law
+        pmf: dict[tuple[int, ...], Any] = {}
+        for level, share in level_pmf(value, self.levels, self.domain).items():
+            for sent, probability in response_pmf(level, self.levels + 1, self.blanket).items():
+                pmf[sent] = pmf.get(sent, Fraction(0)) + share * probability
+        return pmf
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once."""

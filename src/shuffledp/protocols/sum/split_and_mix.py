@@ -22,16 +22,16 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, Law, MessageFormat, Messages, Tally
-from shuffledp.privacy.discrete_laplace import DiscreteLaplaceLaw, decay_of
+from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, decay_of
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.privacy.split_and_mix import SplitAndMixLaw, split_and_mix_noise
+from shuffledp.privacy.split_and_mix import SplitAndMixCurve, split_and_mix_noise
 from shuffledp.protocols.kinds import SumProtocol
 from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.sum.levels import (
     RoundedNoise,
     check_levels,
-    level_law,
+    level_pmf,
     levels_for,
     rounding_variance,
     to_levels,
@@ -101,22 +101,22 @@ class SplitAndMixSum(SumProtocol):
         if levels is None:
             fewest = math.ceil(max(1.0, epsilon) * math.sqrt(users))
             levels = levels_for(domain, fewest=fewest, most=fewest)
-        law = split_and_mix_noise(
+        distribution = split_and_mix_noise(
             epsilon=epsilon,
             delta=delta,
             users=users,
             levels=check_levels(levels, users=users),
             honest_users=terms.honest_users,
         )
-        return cls(terms, levels, law.ideal.ratio, law.messages, law.modulus, domain)
+        return cls(terms, levels, distribution.ideal.ratio, distribution.messages, distribution.modulus, domain)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """The noisy sum is private without any delta; what the mixed shares show beyond it is delta."""
-        ideal = DiscreteLaplaceLaw(self.ratio, sensitivity=self.levels)
-        law = SplitAndMixLaw(ideal, self.messages, self.modulus, self.terms.honest_users)
+        ideal = DiscreteLaplaceCurve(self.ratio, sensitivity=self.levels)
+        curve = SplitAndMixCurve(ideal, self.messages, self.modulus, self.terms.honest_users)
         theorem = "Balle, Bell, Gascon and Nissim 2020, secure mixing of shares, and the exact divergence of the noise"
-        return self.terms.guarantee(law, theorem=theorem)
+        return self.terms.guarantee(curve, theorem=theorem)
 
     @property
     def share(self) -> Fraction:
@@ -133,33 +133,33 @@ class SplitAndMixSum(SumProtocol):
         """A number modulo the modulus."""
         return MessageFormat((self.modulus,))
 
-    def report_law(self, value: float) -> Law:
+    def report_pmf(self, value: float) -> Pmf:
         """All ways to split the noisy level, each multiset with the number of its orders."""
         if math.comb(self.modulus + self.messages - 1, self.messages) > _MOST_LISTED:
             raise ParameterError(f"{self.messages} shares modulo {self.modulus:,} are too many to list.")
         noisy = np.zeros(self.modulus)
-        for level, part in level_law(value, self.levels, self.domain).items():
-            for noise, mass in self._noise_law.items():
+        for level, part in level_pmf(value, self.levels, self.domain).items():
+            for noise, mass in self._noise_pmf.items():
                 noisy[(level + noise) % self.modulus] += float(part) * mass
-        law: dict[tuple[int, ...], float] = {}
+        pmf: dict[tuple[int, ...], float] = {}
         for shares in combinations_with_replacement(range(self.modulus), self.messages):
             copies = Counter(shares)
             orders = math.factorial(self.messages) // math.prod(math.factorial(n) for n in copies.values())
             mass = noisy[sum(shares) % self.modulus] * orders / self.modulus ** (self.messages - 1)
-            law[tuple(copies.get(kind, 0) for kind in range(self.modulus))] = mass
-        return law
+            pmf[tuple(copies.get(kind, 0) for kind in range(self.modulus))] = mass
+        return pmf
 
     @cached_property
-    def _noise_law(self) -> dict[int, float]:
+    def _noise_pmf(self) -> dict[int, float]:
         """One user's share of the noise, but for a tail."""
         masses, ratio, shape = [float(self.ratio.complement) ** float(self.share)], float(self.ratio), float(self.share)
         while 1 - math.fsum(masses) > _LEFT_OUT / 2:
             masses.append(masses[-1] * ratio * (len(masses) - 1 + shape) / len(masses))
-        law: dict[int, float] = {}
+        pmf: dict[int, float] = {}
         for plus, first in enumerate(masses):
             for minus, second in enumerate(masses):
-                law[plus - minus] = law.get(plus - minus, 0.0) + first * second
-        return law
+                pmf[plus - minus] = pmf.get(plus - minus, 0.0) + first * second
+        return pmf
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once."""

@@ -105,8 +105,8 @@ def _fair_tail(k: NDArray[np.int64], trials: NDArray[np.int64]) -> Floats:
 
 def pair_of_two_users(channel: Floats, epsilon: float, *, value: int, neighbour: int, other: int) -> float:
     """The exact divergence of the two shuffled reports of a target and one other user."""
-    laws = []
+    distributions = []
     for row in (channel[value], channel[neighbour]):
         ordered = np.outer(row, channel[other])
-        laws.append(np.triu(ordered + ordered.T) - np.diag(np.diag(ordered)))
-    return float(np.maximum(laws[0] - math.exp(epsilon) * laws[1], 0.0).sum())
+        distributions.append(np.triu(ordered + ordered.T) - np.diag(np.diag(ordered)))
+    return float(np.maximum(distributions[0] - math.exp(epsilon) * distributions[1], 0.0).sum())

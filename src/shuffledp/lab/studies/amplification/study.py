@@ -11,7 +11,7 @@ from shuffledp.lab.studies.amplification.figures import figures
 from shuffledp.lab.studies.amplification.marks import at_most_epsilon, response_mark, two_answers_mark
 from shuffledp.lab.studies.checks import WRONG_ALARM, Check, at_least, at_most
 from shuffledp.lab.studies.study import Outcome, Settings, Study, Table
-from shuffledp.privacy.amplification import METHODS, BlanketLaw
+from shuffledp.privacy.amplification import METHODS, BlanketCurve
 from shuffledp.privacy.audit import Evidence, learn_threshold
 from shuffledp.randomness import Dyadic, bernoulli, binomial
 
@@ -62,7 +62,7 @@ def _grid_rows(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _work(users: int, local_epsilon: float, values: tuple[int, ...]) -> float:
-    """Roughly how long a row takes: laws are as wide as the root of the crowd."""
+    """Roughly how long a row takes: distributions are as wide as the root of the crowd."""
     return (1 + len(values)) * (1 + math.sqrt(users) * math.exp(-local_epsilon / 2) / 300)
 
 
@@ -86,10 +86,10 @@ def _epsilon(name: str, users: int, local_epsilon: float) -> float | None:
 
 def _response_bound(users: int, local_epsilon: float, values: int, stronger: float) -> float:
     """What is proved of randomized response: the lesser of stronger clones and of its blanket, summed."""
-    law = BlanketLaw(users, Dyadic.at_least(values / (math.exp(local_epsilon) + values - 1)), values)
-    if law.rough_delta_at(stronger) > _DELTA:
+    curve = BlanketCurve(users, Dyadic.at_least(values / (math.exp(local_epsilon) + values - 1)), values)
+    if curve.rough_delta_at(stronger) > _DELTA:
         return stronger
-    return at_most_epsilon(law.rough_delta_at, _DELTA, stronger)
+    return at_most_epsilon(curve.rough_delta_at, _DELTA, stronger)
 
 
 def _grid_checks(rows: list[dict[str, Any]]) -> list[Check]:

@@ -9,7 +9,7 @@ from typing import Any
 from shuffledp.errors import ConditionError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialCount, BinomialHistogram
-from shuffledp.privacy.calibration import LawOf, least_users, paper_noise, tight_noise
+from shuffledp.privacy.calibration import CurveOf, least_users, paper_noise, tight_noise
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, least_ratio
 from shuffledp.privacy.guarantee import least_epsilon
 from shuffledp.privacy.smooth import corollary_24_users, lemma_23_mean
@@ -29,7 +29,7 @@ class Question:
 
     name: str
     coordinates: int
-    law_of: LawOf
+    curve_of: CurveOf
 
     def errors_of_theorem(self, users: int, epsilon: float, delta: float) -> tuple[float, float]:
         """What the theorem promises of each number, and of up to ``users`` numbers together."""
@@ -48,7 +48,7 @@ def noise_row(question: Question, users: int, epsilon: float, delta: float) -> d
     """All that is known of one target. Where a theorem's conditions do not hold, its numbers are None."""
     parts = question.coordinates
     each = epsilon / parts, delta / parts
-    tight = tight_noise(users, epsilon, delta, question.law_of)
+    tight = tight_noise(users, epsilon, delta, question.curve_of)
     row: dict[str, Any] = {
         "question": question.name,
         "epsilon": epsilon,
@@ -63,7 +63,7 @@ def noise_row(question: Question, users: int, epsilon: float, delta: float) -> d
         "gaussian_variance": parts * gaussian_variance(epsilon, delta),
         "laplace_variance": DiscreteLaplace(least_ratio(epsilon, coordinates=parts)).variance,
         "least_mean": -users * math.expm1(math.log(delta) / users),
-        "tight_least_users": least_users(epsilon, delta, question.law_of),
+        "tight_least_users": least_users(epsilon, delta, question.curve_of),
     }
     if parts == 2:
         row["tight_halves_mean"] = users * float(tight_noise(users, *each, BinomialCount))
@@ -73,12 +73,12 @@ def noise_row(question: Question, users: int, epsilon: float, delta: float) -> d
     except ConditionError:
         return row
     promised, promised_together = question.errors_of_theorem(users, epsilon, delta)
-    law = question.law_of(Binomial(users, paper))
+    curve = question.curve_of(Binomial(users, paper))
     row |= {
         "paper_mean": users * float(paper),
         "paper_variance": Binomial(users, paper).variance,
-        "paper_true_delta": law.delta_at(epsilon),
-        "paper_true_epsilon": least_epsilon(law, delta),
+        "paper_true_delta": curve.delta_at(epsilon),
+        "paper_true_epsilon": least_epsilon(curve, delta),
         "paper_least_users": corollary_24_users(*each),
         "theorem_radius": promised,
         "theorem_radius_together": promised_together,
@@ -109,7 +109,7 @@ def _delta_of_mean(question: Question, users: int, mean: float, epsilon: float) 
 
 
 def _delta(question: Question, users: int, absence: Dyadic, epsilon: float) -> float:
-    return question.law_of(Binomial(users, absence)).delta_at(epsilon)
+    return question.curve_of(Binomial(users, absence)).delta_at(epsilon)
 
 
 def _radii(name: str, users: int, absence: Dyadic) -> dict[str, Any]:

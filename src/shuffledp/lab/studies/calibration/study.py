@@ -345,7 +345,7 @@ STUDY = Study(
         "A theorem about privacy says how much noise is enough. Theorem 11: for a count, binomial noise of mean "
         "50 ln(2/delta)/epsilon², if epsilon is at most 1 and there are at least 100 ln(2/delta)/epsilon² users. "
         "Theorem 12: for a histogram the same at half of epsilon and half of delta, since a user moves two categories.",
-        "The noise is a known law, so that its privacy can be computed exactly, and the least noise found (`tight`, "
+        "The pmf of the noise is known, so its privacy is computed exactly, and the least noise found (`tight`, "
         "the default here). `paper` takes the theorem's constants. Both are private; this study shows what the "
         "second costs.",
     ],

@@ -122,5 +122,5 @@ def _exceeded(users: int, gamma: float, error: float) -> float:
     from scipy import stats
 
     mean, off = users * (0.5 - gamma), 2 * gamma * error
-    law = stats.binom(users, 0.5 - gamma)
-    return float(law.sf(np.ceil(mean + off) - 1) + law.cdf(np.floor(mean - off)))
+    distribution = stats.binom(users, 0.5 - gamma)
+    return float(distribution.sf(np.ceil(mean + off) - 1) + distribution.cdf(np.floor(mean - off)))

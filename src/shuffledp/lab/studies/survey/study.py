@@ -130,8 +130,8 @@ def _words(found: Sequence[Measured], sweep: Sequence[Measured], responses: Sequ
     return [
         f"Root mean squared errors of the sum at epsilon {EPSILON:g} and delta {DELTA:g}. Numbers in [0, 1] follow "
         "the density 2 (1 - x): many small ones, few large, a mean of 1/3; a quarter of the bits are ones. The data "
-        "are the quantiles of that law, so that only the protocols are random: "
-        f"{sum(len(each.errors) for each in found):,} rounds in all, each with the exact law of a whole round.",
+        "are the quantiles of that distribution, so that only the protocols are random: "
+        f"{sum(len(each.errors) for each in found):,} rounds in all, drawn from the exact distribution of a round.",
         f"Measured errors, and in brackets what is predicted. With {numbers:,} users and numbers: local, duchi "
         f"{error('sum/duchi')} and piecewise {error('sum/piecewise')}; privacy blanket "
         f"{error('sum/privacy-blanket')}, many bits by cheu {error('sum/cheu')}, almost central "

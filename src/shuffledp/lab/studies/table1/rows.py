@@ -204,7 +204,7 @@ def round_errors(protocol: Any, counts: NDArray[np.int64], source: RandomSource)
 
 
 def empty_errors(protocol: Any) -> EmptyErrors | None:
-    """The law of a category without users, where categories are independent; nothing if it is estimated as 0."""
+    """The pmf of a category without users, where categories are independent; nothing if it is estimated as 0."""
     if protocol.name == "cheu":
         return EmptyErrors.of_binomial(Binomial(protocol.users, protocol.flip), float(1 - 2 * protocol.flip.fraction))
     if protocol.name == "unary":

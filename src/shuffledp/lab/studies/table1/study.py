@@ -165,13 +165,13 @@ def _large(settings: Settings) -> tuple[Rows, list[Check]]:
         protocol = calibrated(protocol_name, _LARGE_USERS, len(held), calibration)
         assert protocol is not None  # noqa: S101
         estimator = "unbiased" if name.endswith("without threshold") else protocol.estimators[0]
-        law = empty_errors(protocol)
+        pmf = empty_errors(protocol)
         if estimator == "unbiased" and protocol_name == "balcer-cheu":
-            law = EmptyErrors.of_binomial(Binomial(_LARGE_USERS, protocol.noise.absence))
+            pmf = EmptyErrors.of_binomial(Binomial(_LARGE_USERS, protocol.noise.absence))
         known = np.array([_largest_held(protocol, held, estimator, settings) for _ in range(rounds)])
         for exponent in exponents:
             size = 10**exponent
-            empty = law.largest(size - len(held), rounds, settings.source) if law else np.zeros(rounds)
+            empty = pmf.largest(size - len(held), rounds, settings.source) if pmf else np.zeros(rounds)
             errors = np.maximum(known, empty)
             error, low, high = quantile(errors, 1 - BETA)
             formula = ROWS[protocol_name].formula(protocol, _LARGE_USERS, size)
@@ -316,7 +316,7 @@ STUDY = Study(
         "lie below. The bare rate of the table, with 1 as its constant, is the column `rate_constant_1`; it bounds "
         "nothing.",
         "Third figure: domains far beyond any list. Of the categories that nobody holds the largest error is drawn, "
-        "which has a known law. There the growing lines cross the flat ones.",
+        "which has a known distribution. There the growing lines cross the flat ones.",
         "Fourth figure: messages per user, the price. cheu is shown in two forms: with all bits, as in the table, "
         "and with the ones alone.",
     ],

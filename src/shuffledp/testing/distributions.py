@@ -1,4 +1,4 @@
-"""Exact laws of small rounds, by enumeration: the oracle that a protocol is held against."""
+"""Exact distributions of small rounds, by enumeration: the oracle that a protocol is held against."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
-from shuffledp.model import Law
+from shuffledp.model import Pmf
 from shuffledp.privacy.divergence import LARGEST_EPSILON
 
 __all__ = ["Alphabet", "Table", "divergence", "divergences", "neighbours"]
@@ -59,16 +59,16 @@ class Alphabet:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A law over numbered outcomes, in increasing order; ``missing`` is the mass of a tail left out."""
+    """A distribution over numbered outcomes, in increasing order; ``missing`` is the mass of a tail left out."""
 
     outcomes: NDArray[np.int64]
     masses: NDArray[np.float64]
 
     @classmethod
-    def of(cls, law: Law, alphabet: Alphabet) -> Table:
+    def of(cls, pmf: Pmf, alphabet: Alphabet) -> Table:
         """A protocol's table of reports."""
-        outcomes = np.array([alphabet.number(copies) for copies in law], dtype=np.int64)
-        return cls._collected(outcomes, np.array([float(share) for share in law.values()]))
+        outcomes = np.array([alphabet.number(copies) for copies in pmf], dtype=np.int64)
+        return cls._collected(outcomes, np.array([float(share) for share in pmf.values()]))
 
     @classmethod
     def _collected(cls, outcomes: NDArray[np.int64], masses: NDArray[np.float64]) -> Table:
@@ -82,7 +82,7 @@ class Table:
         return max(0.0, 1 - math.fsum(self.masses))
 
     def plus(self, other: Table) -> Table:
-        """The law of two independent multisets joined."""
+        """The distribution of two independent multisets joined."""
         if len(self.outcomes) * len(other.outcomes) > _LARGEST_TABLE:
             raise ParameterError("The protocol is too large to enumerate; use fewer users or a smaller domain.")
         outcomes = (self.outcomes[:, None] + other.outcomes).ravel()
@@ -90,7 +90,7 @@ class Table:
 
     @classmethod
     def joined(cls, reports: Sequence[Table]) -> Table:
-        """The law of the shuffled messages of several users, whose reports are independent."""
+        """The distribution of the shuffled messages of several users, whose reports are independent."""
         total = cls(np.zeros(1, dtype=np.int64), np.ones(1))
         for report in reports:
             total = total.plus(report)
@@ -98,7 +98,7 @@ class Table:
 
 
 def divergence(first: Mapping[Any, Any], second: Mapping[Any, Any], epsilon: float) -> float:
-    """The hockey-stick divergence of the first law from the second, from below.
+    """The hockey-stick divergence of the first distribution from the second, from below.
 
     Outcomes that only the cut-off tail of the second may hold are left out.
     """
@@ -106,7 +106,7 @@ def divergence(first: Mapping[Any, Any], second: Mapping[Any, Any], epsilon: flo
 
 
 def divergences(first: Mapping[Any, Any], second: Mapping[Any, Any], epsilons: Sequence[float]) -> list[float]:
-    """The divergence at each epsilon; the two laws are laid side by side once."""
+    """The divergence at each epsilon; the two distributions are laid side by side once."""
     complete = math.fsum(float(share) for share in second.values()) > 1 - 1e-13
     kept = [seen for seen in first if complete or seen in second]
     shares = np.array([float(first[seen]) for seen in kept])

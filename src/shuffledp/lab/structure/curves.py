@@ -17,9 +17,9 @@ from itertools import permutations
 
 from shuffledp.lab.structure.channels import Channel, Message, Value
 from shuffledp.lab.structure.growth import Exact, Ratio, check_ratio, epsilon_above, float_above, growth_below
-from shuffledp.privacy.amplification.multisets import Numbering, check_enumerable, check_users, data_set_laws, data_sets
+from shuffledp.privacy.amplification.multisets import Numbering, check_enumerable, check_users, data_set_pmfs, data_sets
 
-__all__ = ["EnumeratedLaw", "PureRatios", "RandomizerLaw", "ShuffledLaw", "Witness", "pure_ratios"]
+__all__ = ["EnumeratedCurve", "PureRatios", "RandomizerCurve", "ShuffledCurve", "Witness", "pure_ratios"]
 
 DataSet = tuple[Value, ...]
 Outcome = tuple[Message, ...]
@@ -48,7 +48,7 @@ class Witness:
         return self.first_probability - check_ratio(ratio) * self.second_probability
 
 
-class EnumeratedLaw(ABC):
+class EnumeratedCurve(ABC):
     """Exact privacy over finitely many pairs of neighbours, each with finitely many outcomes."""
 
     channel: Channel
@@ -136,10 +136,10 @@ class EnumeratedLaw(ABC):
 
 
 @dataclass(frozen=True)
-class RandomizerLaw(EnumeratedLaw):
+class RandomizerCurve(EnumeratedCurve):
     """The exact privacy of one user's output, whose order is seen: what is left without a shuffler.
 
-    ``RandomizerLaw(channel.preshuffled)`` is that of a user who shuffles the own messages before sending.
+    ``RandomizerCurve(channel.preshuffled)`` is that of a user who shuffles the own messages before sending.
     """
 
     channel: Channel
@@ -166,7 +166,7 @@ class RandomizerLaw(EnumeratedLaw):
 
 
 @dataclass(frozen=True)
-class ShuffledLaw(EnumeratedLaw):
+class ShuffledCurve(EnumeratedCurve):
     """The exact privacy of the shuffled messages of ``users`` users, over all data sets.
 
     It never rises with the users: one more user's messages are independent of the others', and mixing them in is
@@ -205,7 +205,7 @@ class ShuffledLaw(EnumeratedLaw):
                     number = self._numbering.number(kind[message] for message in output)
                     report[number] = report.get(number, 0) + weight
             reports.append(report)
-        return data_set_laws(reports, self.users)
+        return data_set_pmfs(reports, self.users)
 
     @property
     def _numbering(self) -> Numbering:
@@ -240,7 +240,7 @@ class PureRatios:
 def pure_ratios(channel: Channel, users: Iterable[int]) -> PureRatios:
     """The three ratios of a channel, the last one for each number of users."""
     return PureRatios(
-        RandomizerLaw(channel).ratio,
-        RandomizerLaw(channel.preshuffled).ratio,
-        {count: ShuffledLaw(channel, count).ratio for count in users},
+        RandomizerCurve(channel).ratio,
+        RandomizerCurve(channel.preshuffled).ratio,
+        {count: ShuffledCurve(channel, count).ratio for count in users},
     )

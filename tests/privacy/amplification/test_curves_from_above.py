@@ -1,4 +1,4 @@
-"""Amplification by shuffling: each law against its own exact sum."""
+"""Amplification by shuffling: each distribution against its own exact sum."""
 
 import math
 from fractions import Fraction
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from shuffledp.privacy.amplification import (
-    BlanketLaw,
-    ClonesLaw,
+    BlanketCurve,
+    ClonesCurve,
 )
 from shuffledp.privacy.amplification.privacy_blanket import _ResponseSums, bennett_expectation
 from shuffledp.privacy.binomial import Binomial
@@ -18,7 +18,7 @@ from shuffledp.randomness import Dyadic
 
 
 def exact_clones_delta(parts, sure, alpha, growth):
-    """The law as a sum of fractions."""
+    """The distribution as a sum of fractions."""
     counts = {sure: Fraction(1)}
     for trials, rate in parts:
         following = {}
@@ -47,8 +47,8 @@ CLONE_CASES = [
 ]
 
 
-def clone_law_of(parts, sure, alpha):
-    return ClonesLaw(tuple(Binomial(trials, Dyadic(rate, 4)) for trials, rate in parts), Dyadic(alpha, 6), sure=sure)
+def clone_pmf_of(parts, sure, alpha):
+    return ClonesCurve(tuple(Binomial(trials, Dyadic(rate, 4)) for trials, rate in parts), Dyadic(alpha, 6), sure=sure)
 
 
 @pytest.mark.parametrize(("parts", "sure"), CLONE_CASES)
@@ -58,7 +58,7 @@ def test_clones_are_the_truth_from_above(parts, sure):
             growth = Fraction(math.exp(epsilon))
             rates = [(trials, Fraction(rate, 16)) for trials, rate in parts]
             exact = exact_clones_delta(rates, sure, Fraction(alpha, 64), growth)
-            bound = clone_law_of(parts, sure, alpha).delta_at(epsilon)
+            bound = clone_pmf_of(parts, sure, alpha).delta_at(epsilon)
             assert Fraction(bound) >= exact, (alpha, epsilon)
             assert bound <= float(exact) * (1 + 1e-8) + 1e-14, (alpha, epsilon)
 
@@ -67,42 +67,42 @@ def test_dropping_what_is_left_out_would_be_caught(monkeypatch):
     """A window that forgets the mass of few clones falls below the truth."""
     import shuffledp.privacy.amplification.clones as clones
 
-    law = ClonesLaw((Binomial(40, Dyadic(8, 4)),), 1.0)
+    curve = ClonesCurve((Binomial(40, Dyadic(8, 4)),), 1.0)
     exact = exact_clones_delta([(40, Fraction(1, 2))], 0, Fraction(1), Fraction(math.exp(8.0)))
-    assert Fraction(law.delta_at(8.0)) >= exact
+    assert Fraction(curve.delta_at(8.0)) >= exact
     monkeypatch.setattr(clones, "_CUTS", (1e-2,))
     clones._clone_counts.cache_clear()
-    assert Fraction(law.delta_at(8.0)) >= exact  # coarse, and still above
+    assert Fraction(curve.delta_at(8.0)) >= exact  # coarse, and still above
     blocks = clones._blocks
     monkeypatch.setattr(clones, "_blocks", lambda *given: (*blocks(*given)[:2], 0.0))
     clones._clone_counts.cache_clear()
-    assert Fraction(law.delta_at(8.0)) < exact
+    assert Fraction(curve.delta_at(8.0)) < exact
     clones._clone_counts.cache_clear()
 
 
 def test_fewer_clones_are_worse():
     for alpha in (1.0, 0.8):
         for epsilon in (0.05, 0.7):
-            deltas = [ClonesLaw((), alpha, sure=count).delta_at(epsilon) for count in range(60)]
+            deltas = [ClonesCurve((), alpha, sure=count).delta_at(epsilon) for count in range(60)]
             assert all(later <= earlier * (1 + 1e-10) for earlier, later in pairwise(deltas))
 
 
 def test_blocks_of_clones_only_overestimate(monkeypatch):
     import shuffledp.privacy.amplification.clones as clones
 
-    laws = [
-        ClonesLaw((Binomial(3_000_000, Dyadic.of(0.1)),), 0.95),
-        ClonesLaw((Binomial(300_000, Dyadic.of(0.5)), Binomial(400_000, Dyadic.of(0.375)))),
+    curves = [
+        ClonesCurve((Binomial(3_000_000, Dyadic.of(0.1)),), 0.95),
+        ClonesCurve((Binomial(300_000, Dyadic.of(0.5)), Binomial(400_000, Dyadic.of(0.375)))),
     ]
-    for law, epsilon in zip(laws, (0.02, 0.015), strict=True):
-        fine = law.delta_at(epsilon)
+    for curve, epsilon in zip(curves, (0.02, 0.015), strict=True):
+        fine = curve.delta_at(epsilon)
         clones._clone_counts.cache_clear()
         with monkeypatch.context() as patch:
             patch.setattr(clones, "_COARSENESS", 1e-4)
-            coarse = law.delta_at(epsilon)
+            coarse = curve.delta_at(epsilon)
             clones._clone_counts.cache_clear()
             patch.setattr(clones, "_LONGEST_SUM", 0)
-            by_tails = law.delta_at(epsilon)
+            by_tails = curve.delta_at(epsilon)
             clones._clone_counts.cache_clear()
         assert fine * (1 - 1e-9) <= coarse <= fine * 1.02
         assert by_tails == pytest.approx(coarse, rel=1e-6)
@@ -130,8 +130,8 @@ def test_the_blanket_is_summed_from_above(values):
         for numerator in (1, 7, 15):
             for epsilon in (0.0, 0.02, 0.3, 1.0, 2.5):
                 exact = exact_blanket_delta(users, Fraction(numerator, 16), values, Fraction(math.exp(epsilon)))
-                law = BlanketLaw(users, Dyadic(numerator, 4), values)
-                bound = law.delta_at(epsilon)
+                curve = BlanketCurve(users, Dyadic(numerator, 4), values)
+                bound = curve.delta_at(epsilon)
                 assert Fraction(bound) >= min(exact, 1), (users, numerator, epsilon)
                 assert bound <= min(1.0, float(exact) * (1 + 1e-7) + 1e-12), (users, numerator, epsilon)
 
@@ -149,7 +149,7 @@ def test_the_blanket_is_summed_from_above(values):
 def test_the_grid_only_overestimates(users, local_epsilon, values, epsilon):
     """The Fourier transform against the direct sum, also on a coarse grid and with c untied."""
     blanket = Dyadic.of(values / (math.exp(local_epsilon) + values - 1))
-    sums = _ResponseSums(BlanketLaw(users, blanket, values), math.expm1(epsilon))
+    sums = _ResponseSums(BlanketCurve(users, blanket, values), math.expm1(epsilon))
     direct = sums.direct()
     assert direct * (1 - 1e-9) <= sums.on_grid() <= direct * (1 + 5e-4)
     assert direct * (1 - 1e-9) <= sums.on_grid(1 << 10)

@@ -1,4 +1,4 @@
-"""Releases of different laws over the same people: never below the exact sum over all outcomes, and close above it."""
+"""Releases of different pmfs over the same people: never below the exact sum over all outcomes, and close above it."""
 
 import itertools
 import math
@@ -11,14 +11,14 @@ import pytest
 
 from shuffledp.errors import ParameterError
 from shuffledp.privacy import composition
-from shuffledp.privacy.amplification import clones_law
+from shuffledp.privacy.amplification import clones_curve
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialCount, BinomialHistogram
-from shuffledp.privacy.capping import CappedLaw
+from shuffledp.privacy.capping import CappedCurve
 from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, MOST_RELEASES, compose, compose_all, followed_by
 from shuffledp.privacy.divergence import DiscretePair, hockey_stick
 from shuffledp.privacy.guarantee import least_epsilon
-from shuffledp.privacy.pure import PureLaw
+from shuffledp.privacy.pure import PureCurve
 from shuffledp.randomness import Dyadic
 
 
@@ -41,7 +41,7 @@ class Coin:
 
 @dataclass(frozen=True)
 class Lopsided:
-    """Two laws that differ more in one direction than in the other."""
+    """Two distributions that differ more in one direction than in the other."""
 
     first: tuple[float, ...] = (0.70, 0.25, 0.05)
     second: tuple[float, ...] = (0.60, 0.26, 0.14)
@@ -59,22 +59,22 @@ class Lopsided:
 
 
 class OnlyCurve:
-    """A law of which nothing but the curve is told."""
+    """A distribution of which nothing but the curve is told."""
 
-    def __init__(self, law: Coin | Lopsided) -> None:
-        self._law = law
+    def __init__(self, curve: Coin | Lopsided) -> None:
+        self._pmf = curve
 
     def delta_at(self, epsilon: float) -> float:
-        return self._law.delta_at(epsilon)
+        return self._pmf.delta_at(epsilon)
 
 
-def exact(laws: list[Coin | Lopsided], epsilon: float) -> float:
+def exact(curves: list[Coin | Lopsided], epsilon: float) -> float:
     """The largest divergence over all ways in which one person may be replaced, by listing all outcomes."""
     worst = mpmath.mpf(0)
     with mpmath.workdps(40):
         growth = mpmath.exp(epsilon)
-        for turned in itertools.product((False, True), repeat=len(laws)):
-            pairs = [law.pair[::-1] if turn else law.pair for law, turn in zip(laws, turned, strict=True)]
+        for turned in itertools.product((False, True), repeat=len(curves)):
+            pairs = [curve.pair[::-1] if turn else curve.pair for curve, turn in zip(curves, turned, strict=True)]
             outcomes = itertools.product(*(zip(*pair, strict=True) for pair in pairs))
             found = mpmath.fsum(
                 max(
@@ -88,7 +88,7 @@ def exact(laws: list[Coin | Lopsided], epsilon: float) -> float:
     return float(worst)
 
 
-def worst_ratios(law: Coin | Lopsided) -> list[tuple[float, float]]:
+def worst_ratios(curve: Coin | Lopsided) -> list[tuple[float, float]]:
     """The one pair whose curve is the larger of both directions, exactly: likelihood ratios, and their mass below.
 
     Each curve is a polygon in e^epsilon; so is the larger of two, with corners where they cross too, and the mass at a
@@ -96,13 +96,13 @@ def worst_ratios(law: Coin | Lopsided) -> list[tuple[float, float]]:
     """
 
     def curves(x: float) -> tuple[float, float]:
-        first, second = law.pair
+        first, second = curve.pair
         return (
             math.fsum(max(p - x * q, 0.0) for p, q in zip(first, second, strict=True)),
             math.fsum(max(q - x * p, 0.0) for p, q in zip(first, second, strict=True)),
         )
 
-    ratios = [p / q for p, q in zip(*law.pair, strict=True)]
+    ratios = [p / q for p, q in zip(*curve.pair, strict=True)]
     corners = sorted({0.0, *ratios, *(1 / ratio for ratio in ratios)})
     for left, right in itertools.pairwise(list(corners)):
         (a, b), (c, d) = curves(left), curves(right)
@@ -114,11 +114,11 @@ def worst_ratios(law: Coin | Lopsided) -> list[tuple[float, float]]:
     return [(x, after - before) for x, (before, after) in zip(corners[1:], itertools.pairwise(slopes), strict=False)]
 
 
-def exact_of_worst(laws: list[Coin | Lopsided], epsilon: float) -> float:
-    """What composing the worst of each law gives when nothing is rounded: this is what the grid approximates."""
+def exact_of_worst(curves: list[Coin | Lopsided], epsilon: float) -> float:
+    """What composing the worst of each pmf gives when nothing is rounded: this is what the grid approximates."""
     return math.fsum(
         math.prod(mass for _, mass in outcome) * max(math.prod(ratio for ratio, _ in outcome) - math.exp(epsilon), 0.0)
-        for outcome in itertools.product(*map(worst_ratios, laws))
+        for outcome in itertools.product(*map(worst_ratios, curves))
     )
 
 
@@ -137,12 +137,12 @@ def exact_of_scene(scene: str, epsilon: float) -> float:
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_never_below_the_exact_sum_and_close_above_it(scene):
-    laws = SCENES[scene]
-    joint = compose_all(laws)
+    curves = SCENES[scene]
+    joint = compose_all(curves)
     for step in range(25):
         epsilon = 0.12 * step
         truth, bound = exact_of_scene(scene, epsilon), joint.delta_at(epsilon)
-        of_worst = exact_of_worst(laws, epsilon)
+        of_worst = exact_of_worst(curves, epsilon)
         assert bound >= of_worst * (1 - 1e-9)
         assert of_worst >= truth * (1 - 1e-9)
         assert truth <= bound <= of_worst * 1.001 + 1e-6
@@ -152,8 +152,8 @@ def test_never_below_the_exact_sum_and_close_above_it(scene):
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_curves_alone_are_bounded_from_above_too(scene):
-    laws = SCENES[scene]
-    joint = compose_all([OnlyCurve(laws[0]), *laws[1:-1], OnlyCurve(laws[-1])])
+    curves = SCENES[scene]
+    joint = compose_all([OnlyCurve(curves[0]), *curves[1:-1], OnlyCurve(curves[-1])])
     for step in range(25):
         assert joint.delta_at(0.12 * step) >= exact_of_scene(scene, 0.12 * step)
 
@@ -161,7 +161,7 @@ def test_curves_alone_are_bounded_from_above_too(scene):
 def test_a_bound_of_one_direction_alone_would_be_too_small():
     """The planted fault: what is composed of the pure sequences does not cover a person replaced both ways."""
     one, other = Lopsided(), Lopsided((0.60, 0.26, 0.14), (0.70, 0.25, 0.05))
-    laws = [one, other]
+    curves = [one, other]
     forward = {
         epsilon: max(
             hockey_stick(p, q, epsilon)
@@ -172,15 +172,15 @@ def test_a_bound_of_one_direction_alone_would_be_too_small():
         )
         for epsilon in (0.1, 0.5, 1.0)
     }
-    assert any(forward[epsilon] < exact(laws, epsilon) * 0.9 for epsilon in forward)
-    assert all(compose_all(laws).delta_at(epsilon) >= exact(laws, epsilon) for epsilon in forward)
+    assert any(forward[epsilon] < exact(curves, epsilon) * 0.9 for epsilon in forward)
+    assert all(compose_all(curves).delta_at(epsilon) >= exact(curves, epsilon) for epsilon in forward)
 
 
-def test_equal_laws_are_the_known_composition():
-    law = BinomialCount(Binomial(2000, Dyadic.at_least(0.1)))
+def test_equal_distributions_are_the_known_composition():
+    curve = BinomialCount(Binomial(2000, Dyadic.at_least(0.1)))
     for epsilon in (0.1, 0.5, 1.0):
-        assert compose_all([law] * 5).delta_at(epsilon) == compose(law, 5).delta_at(epsilon)
-    assert compose_all([law]) is law
+        assert compose_all([curve] * 5).delta_at(epsilon) == compose(curve, 5).delta_at(epsilon)
+    assert compose_all([curve]) is curve
 
 
 def test_the_order_does_not_matter_and_parts_may_be_composed_already():
@@ -188,7 +188,7 @@ def test_the_order_does_not_matter_and_parts_may_be_composed_already():
         BinomialCount(Binomial(2000, Dyadic.at_least(0.1))),
         BinomialHistogram(Binomial(5000, Dyadic.at_least(0.2))),
     )
-    c = clones_law(10**4, 2.0)
+    c = clones_curve(10**4, 2.0)
     forward, backward = compose_all([a, b, c, b]), compose_all([b, c, b, a])
     nested = compose_all([compose_all([a, b]), compose(b, 1), c])
     more = compose_all([compose(b, 2), compose_all([c, a])])
@@ -200,30 +200,30 @@ def test_the_order_does_not_matter_and_parts_may_be_composed_already():
 
 
 def test_more_releases_cost_more_and_less_than_epsilons_added():
-    laws = [BinomialCount(Binomial(users, Dyadic.at_least(300 / users))) for users in (2000, 5000, 20_000, 100_000)]
-    singles = [least_epsilon(law, 1e-6) for law in laws]
+    curves = [BinomialCount(Binomial(users, Dyadic.at_least(300 / users))) for users in (2000, 5000, 20_000, 100_000)]
+    singles = [least_epsilon(curve, 1e-6) for curve in curves]
     previous = 0.0
     for count in range(1, 5):
-        epsilon = least_epsilon(compose_all(laws[:count]), 1e-6)
+        epsilon = least_epsilon(compose_all(curves[:count]), 1e-6)
         assert previous < epsilon <= sum(singles[:count]) * (1 + 1e-9)
         previous = epsilon
     assert previous < 0.75 * sum(singles)
 
 
 def test_without_any_delta_epsilons_add_and_nothing_beyond_is_claimed():
-    joint = compose_all([PureLaw(0.5), PureLaw(0.7), PureLaw(0.5)])
+    joint = compose_all([PureCurve(0.5), PureCurve(0.7), PureCurve(0.5)])
     assert joint.delta_at(1.7 * (1 + 1e-12)) == 0.0
     assert joint.delta_at(1.69) > 0
-    twice = compose_all([PureLaw(0.5), PureLaw(0.5)])
+    twice = compose_all([PureCurve(0.5), PureCurve(0.5)])
     assert least_epsilon(twice, 1e-9) <= 1.0 * (1 + 1e-9)
-    assert least_epsilon(compose_all([PureLaw(0.1)] * 100), 1e-6) < 7.0
+    assert least_epsilon(compose_all([PureCurve(0.1)] * 100), 1e-6) < 7.0
 
 
 class Blurred:
-    """What a cap does at worst, exactly: outcomes of one law moved by so much in total variation."""
+    """What a cap does at worst, exactly: outcomes of one distribution moved by so much in total variation."""
 
-    def __init__(self, law: Coin | Lopsided, moved: float) -> None:
-        first, second = law.pair
+    def __init__(self, curve: Coin | Lopsided, moved: float) -> None:
+        first, second = curve.pair
         self.pair = (
             tuple([(1 - moved) * p for p in first] + [moved, 0.0]),
             tuple([(1 - moved) * q for q in second] + [0.0, moved]),
@@ -232,7 +232,7 @@ class Blurred:
 
 def test_caps_are_convolved_and_cover_what_they_can_do():
     coin, other = Coin(0.05), Lopsided()
-    capped = [CappedLaw(coin, 100, 1e-5), CappedLaw(other, 50, 1e-5)]
+    capped = [CappedCurve(coin, 100, 1e-5), CappedCurve(other, 50, 1e-5)]
     joint = compose_all(capped)
     blurred = [Blurred(coin, 1e-3), Blurred(other, 5e-4)]
     for step in range(20):
@@ -243,40 +243,40 @@ def test_caps_are_convolved_and_cover_what_they_can_do():
 def test_many_caps_cover_what_they_can_do_and_do_not_grow_with_the_total_epsilon(releases):
     """Added outside the convolution they would cost (1 + e^total) times the slack."""
     coin, moved = Coin(0.3), 1e-4
-    law = compose(CappedLaw(coin, 10, moved / 10), releases)
+    curve = compose(CappedCurve(coin, 10, moved / 10), releases)
     for epsilon in (0.0, 1.0, 2.5):
-        assert law.delta_at(epsilon) >= exact([Blurred(coin, moved)] * releases, epsilon)
+        assert curve.delta_at(epsilon) >= exact([Blurred(coin, moved)] * releases, epsilon)
     total = releases * least_epsilon(coin, 1e-9)
-    assert law.delta_at(total) < 5.01 * releases * moved  # each is (ln 4, 5 moved)
-    assert releases * moved * (1 + math.exp(total)) > 3 * law.delta_at(total)
+    assert curve.delta_at(total) < 5.01 * releases * moved  # each is (ln 4, 5 moved)
+    assert releases * moved * (1 + math.exp(total)) > 3 * curve.delta_at(total)
 
 
 def test_the_delta_of_capped_releases_never_grows_with_epsilon():
-    capped = CappedLaw(BinomialCount(Binomial(2000, Dyadic.at_least(0.1))), 2000, 1e-13)
-    for law in (compose_all([capped]), compose_all([capped, CappedLaw(clones_law(10**4, 2.0), 10**4, 1e-14)])):
-        deltas = [law.delta_at(0.25 * step) for step in range(120)] + [law.delta_at(600.0)]
+    capped = CappedCurve(BinomialCount(Binomial(2000, Dyadic.at_least(0.1))), 2000, 1e-13)
+    for curve in (compose_all([capped]), compose_all([capped, CappedCurve(clones_curve(10**4, 2.0), 10**4, 1e-14)])):
+        deltas = [curve.delta_at(0.25 * step) for step in range(120)] + [curve.delta_at(600.0)]
         assert all(later <= earlier * (1 + 1e-9) for earlier, later in itertools.pairwise(deltas))
         assert deltas[-1] < 1e-7
     assert compose(capped, 3) == compose_all([capped] * 3)
 
 
 def test_small_deltas_end_at_the_stated_floor():
-    laws = [BinomialCount(Binomial(10**6, Dyadic(1, 2))), BinomialCount(Binomial(10**6, Dyadic(1, 3)))]
-    assert 0 < compose_all(laws).delta_at(50.0) < CERTIFIED_DOWN_TO
-    assert least_epsilon(compose_all(laws), 1e-15) == math.inf
+    curves = [BinomialCount(Binomial(10**6, Dyadic(1, 2))), BinomialCount(Binomial(10**6, Dyadic(1, 3)))]
+    assert 0 < compose_all(curves).delta_at(50.0) < CERTIFIED_DOWN_TO
+    assert least_epsilon(compose_all(curves), 1e-15) == math.inf
 
 
-@pytest.mark.parametrize("laws", [[], [Coin(0.1)] * (MOST_RELEASES + 1)])
-def test_none_or_too_many_are_refused(laws):
+@pytest.mark.parametrize("curves", [[], [Coin(0.1)] * (MOST_RELEASES + 1)])
+def test_none_or_too_many_are_refused(curves):
     with pytest.raises(ParameterError):
-        compose_all(laws)
+        compose_all(curves)
 
 
 @pytest.mark.parametrize("epsilon", [-1.0, math.nan])
 def test_an_epsilon_that_means_nothing_is_refused(epsilon):
-    for law in (compose_all([Coin(0.1), Coin(0.2)]), compose_all([CappedLaw(Coin(0.1), 1, 1e-9)])):
+    for curve in (compose_all([Coin(0.1), Coin(0.2)]), compose_all([CappedCurve(Coin(0.1), 1, 1e-9)])):
         with pytest.raises(ParameterError):
-            law.delta_at(epsilon)
+            curve.delta_at(epsilon)
 
 
 ONE_AFTER_THE_OTHER = [
@@ -284,11 +284,11 @@ ONE_AFTER_THE_OTHER = [
     BinomialHistogram(Binomial(2000, Dyadic.of(0.2))),
     Lopsided(),
     Coin(0.1),
-    CappedLaw(BinomialCount(Binomial(1000, Dyadic.of(0.3))), 10, 1e-12),
-    PureLaw(0.3),
-    clones_law(1000, 1.0),
+    CappedCurve(BinomialCount(Binomial(1000, Dyadic.of(0.3))), 10, 1e-12),
+    PureCurve(0.3),
+    clones_curve(1000, 1.0),
     Coin(0.2),
-    CappedLaw(BinomialCount(Binomial(1000, Dyadic.of(0.3))), 20, 1e-12),
+    CappedCurve(BinomialCount(Binomial(1000, Dyadic.of(0.3))), 20, 1e-12),
     BinomialHistogram(Binomial(500, Dyadic.of(0.25))),
     Lopsided(),
 ]
@@ -297,8 +297,8 @@ ONE_AFTER_THE_OTHER = [
 def test_one_after_the_other_or_all_at_once():
     """From what is convolved already, or anew: the same."""
     running = ONE_AFTER_THE_OTHER[0]
-    for place, law in enumerate(ONE_AFTER_THE_OTHER[1:], start=2):
-        running = followed_by(running, law)
+    for place, curve in enumerate(ONE_AFTER_THE_OTHER[1:], start=2):
+        running = followed_by(running, curve)
         at_once = compose_all(ONE_AFTER_THE_OTHER[:place])
         for epsilon in (0.0, 1.0, 6.0):
             assert running.delta_at(epsilon) == pytest.approx(at_once.delta_at(epsilon), rel=1e-9, abs=1e-13)
@@ -308,9 +308,9 @@ def test_what_is_convolved_already_is_not_convolved_again(monkeypatch):
     before = compose_all([Coin(lead / 100) for lead in range(5, 15)])
     before.delta_at(1.0)
     computed, true = [], composition._losses_of
-    monkeypatch.setattr(composition, "_losses_of", lambda law: computed.append(law) or true(law))
-    for law in (Coin(0.1), Coin(0.05), Coin(0.14)):
-        before = followed_by(before, law)
+    monkeypatch.setattr(composition, "_losses_of", lambda curve: computed.append(curve) or true(curve))
+    for curve in (Coin(0.1), Coin(0.05), Coin(0.14)):
+        before = followed_by(before, curve)
         before.delta_at(1.0)
     assert computed == [Coin(0.1), Coin(0.05), Coin(0.14)]
 
@@ -327,13 +327,13 @@ def test_divergences_on_the_grid_are_those_of_the_library(reach):
 
 
 MOST_SECONDS = 15
-"""Of processor time for fifty laws: about 2.5 were seen; law after law it would be 36."""
+"""Of processor time for fifty distributions: about 2.5 were seen; distribution after distribution it would be 36."""
 
 
-def test_fifty_different_laws_take_no_time_to_speak_of():
+def test_fifty_different_distributions_take_no_time_to_speak_of():
     import dp_accounting.pld.privacy_loss_distribution  # noqa: F401  (its import is not what is timed)
 
-    law = compose_all([BinomialHistogram(Binomial(20_000 + 37 * step, Dyadic.of(0.01))) for step in range(50)])
+    curve = compose_all([BinomialHistogram(Binomial(20_000 + 37 * step, Dyadic.of(0.01))) for step in range(50)])
     start = time.process_time()
-    law.delta_at(1.0)
+    curve.delta_at(1.0)
     assert time.process_time() - start < MOST_SECONDS
