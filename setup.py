@@ -2,6 +2,7 @@
 
 What happened is noted beside the kernels, so that ``shuffledp doctor`` can say why they are there or not.
 ``SHUFFLEDP_NATIVE_FLAGS`` adds flags for compiler and linker, such as ``-fsanitize=address``.
+``SHUFFLEDP_REQUIRE_KERNELS=1`` makes a failed kernel build an error: wheels and images are built with it.
 """
 
 import os
@@ -16,6 +17,14 @@ from setuptools.command.build_ext import build_ext
 HERE = Path(__file__).resolve().parent
 KERNELS = Path("src/shuffledp/native")
 NOTE = "_built.txt"
+
+
+def required() -> bool:
+    """Whether a failed kernel build fails the installation."""
+    value = os.environ.get("SHUFFLEDP_REQUIRE_KERNELS", "")
+    if value not in ("", "0", "1"):
+        raise SystemExit(f"SHUFFLEDP_REQUIRE_KERNELS is {value!r}; expected 0 or 1")
+    return value == "1"
 
 
 def flags() -> list[str]:
@@ -41,7 +50,7 @@ def extensions() -> list[Extension]:
 
 
 class build_kernels(build_ext):  # noqa: N801
-    """Builds all kernels or none, and never fails for it."""
+    """Builds all kernels or none; fails only if they are required."""
 
     def finalize_options(self) -> None:
         """C files go where other things that are made go."""
@@ -49,22 +58,27 @@ class build_kernels(build_ext):  # noqa: N801
         super().finalize_options()
 
     def run(self) -> None:
-        """Compile, note the outcome, and say it when nothing could be compiled."""
-        folder = (HERE / KERNELS) if self.inplace else Path(self.build_lib) / "shuffledp" / "native"
-        folder.mkdir(parents=True, exist_ok=True)
+        """Compile, write the outcome to the note, and print a warning if nothing could be compiled."""
+        must_build = required()
+        if must_build and not self.extensions:
+            raise SystemExit("SHUFFLEDP_REQUIRE_KERNELS is 1, but there is no kernel source to compile")
+        directory = (HERE / KERNELS) if self.inplace else Path(self.build_lib) / "shuffledp" / "native"
+        directory.mkdir(parents=True, exist_ok=True)
         try:
             super().run()
             note = f"built with {' '.join(flags())}"
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
+            if must_build:
+                raise
             note = "not built: " + (str(error).strip() or type(error).__name__).splitlines()[0]
             print(f"shuffledp: the compiled kernels were {note}", file=sys.stderr)
             print(
                 "shuffledp: numpy replaces them: same distributions, slower. A C compiler is needed.", file=sys.stderr
             )
             self.extensions[:] = []
-            for left in (*folder.glob("*.so"), *folder.glob("*.pyd")):
-                left.unlink()
-        (folder / NOTE).write_text(note + "\n")
+            for stale in (*directory.glob("*.so"), *directory.glob("*.pyd")):
+                stale.unlink()
+        (directory / NOTE).write_text(note + "\n")
 
 
 setup(ext_modules=extensions(), cmdclass={"build_ext": build_kernels})
