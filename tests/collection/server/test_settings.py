@@ -95,7 +95,15 @@ def test_what_is_refused(read, text, environment, named):
 
 
 def test_names_in_the_environment_that_are_for_others(read):
-    names = ("NATIVE", "NATIVE_FLAGS", "TRACEBACK", "PUBLIC_SCRIPTS", "ANALYZER_PORT", "ANALYZER_COLOUR")
+    names = (
+        "NATIVE",
+        "NATIVE_FLAGS",
+        "REQUIRE_KERNELS",
+        "TRACEBACK",
+        "PUBLIC_SCRIPTS",
+        "ANALYZER_PORT",
+        "ANALYZER_COLOUR",
+    )
     environment = {f"SHUFFLEDP_{name}": "1" for name in names} | {"SHUFFLEDPX": "1", "OTHER": "1"}
     assert read('[shuffler]\nfolder = "a"\n', environment).port == 1
 

@@ -18,7 +18,13 @@ from shuffledp.errors import DataError, ParameterError
 __all__ = ["ROLES", "ServerSettings", "check_positive", "read_secret", "read_settings"]
 
 ROLES = ("shuffler", "analyzer")
-_OTHER_NAMES = ("SHUFFLEDP_NATIVE", "SHUFFLEDP_NATIVE_FLAGS", "SHUFFLEDP_PUBLIC_SCRIPTS", "SHUFFLEDP_TRACEBACK")
+_OTHER_NAMES = (
+    "SHUFFLEDP_NATIVE",
+    "SHUFFLEDP_NATIVE_FLAGS",
+    "SHUFFLEDP_PUBLIC_SCRIPTS",
+    "SHUFFLEDP_REQUIRE_KERNELS",
+    "SHUFFLEDP_TRACEBACK",
+)
 """Names in the environment that are for other parts of the project."""
 _MOST_BYTES = 1 << 20
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
