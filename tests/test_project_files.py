@@ -112,6 +112,7 @@ class TestPythonVersions:
     def test_the_oldest_is_required(self):
         oldest = PYTHONS[0]
         assert PROJECT["requires-python"] == f">={oldest}"
+        assert PYPROJECT["tool"]["mypy"]["python_version"] == oldest
         assert PYPROJECT["tool"]["ruff"]["target-version"] == f"py{oldest.replace('.', '')}"
         assert f"sys.version_info < ({oldest.replace('.', ', ')})" in MAKEFILE
         for page in ("README.md", "CONTRIBUTING.md"):
