@@ -23,7 +23,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.run: $(VENV)/bin/python $(SOURCES)
 	@echo "Installing shuffledp"
-	@$(PIP) install -e '.[collection]'
+	@$(PIP) install -e '.[collection,files,plot]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python $(SOURCES)

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.display import ShownNumber, error_sentence, percent, show_counts, show_number, withheld_sentence
-from shuffledp.errors import MissingPackageError, ParameterError
+from shuffledp.errors import ParameterError
+from shuffledp.extras import extra
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,18 +105,20 @@ class Estimate(ABC):
         return {key: _plain(value) for key, value in self.to_document(confidence).items()}
 
     @abstractmethod
+    def columns(self, confidence: float = 0.95) -> dict[str, Any]:
+        """The estimate as named columns of equal length, one row per estimated number."""
+
     def to_table(self, confidence: float = 0.95) -> pa.Table:
-        """The estimate as an Arrow table, one row per estimated number."""
+        """The estimate as an Arrow table, one row per estimated number; needs the extra ``files``."""
+        with extra("files", "to_table()"):
+            import pyarrow as pa
+        return pa.table(self.columns(confidence))
 
     def to_frame(self, confidence: float = 0.95) -> pd.DataFrame:
-        """The estimate as a pandas data frame, one row per estimated number (pandas must be installed)."""
-        try:
-            import pandas  # noqa: F401
-        except ImportError:
-            raise MissingPackageError(
-                "to_frame() needs pandas: pip install pandas, or use to_table() for an Arrow table."
-            ) from None
-        return self.to_table(confidence).to_pandas()
+        """The estimate as a pandas data frame, one row per estimated number; needs the extra ``pandas``."""
+        with extra("pandas", "to_frame()"):
+            import pandas as pd
+        return pd.DataFrame(self.columns(confidence))
 
     def _caption(self, confidence: float) -> list[str]:
         """The lines under a figure's title: what the bars are, the guarantee, and what it does not cover."""
@@ -198,13 +201,11 @@ class _NumberEstimate(Estimate):
             "confidence": confidence,
         }
 
-    def to_table(self, confidence: float = 0.95) -> pa.Table:
-        """The estimate as an Arrow table of one row."""
-        import pyarrow as pa
-
+    def columns(self, confidence: float = 0.95) -> dict[str, Any]:
+        """The estimate as named columns of one row."""
         low, high = self.interval(confidence)
         columns = {"value": [self.value], "standard_error": [self.standard_error], "lower": [low], "upper": [high]}
-        return pa.table(columns | self._more_columns() | {"secure": [self.secure]})
+        return columns | self._more_columns() | {"secure": [self.secure]}
 
     def _more_columns(self) -> dict[str, Any]:
         return {}
@@ -370,23 +371,19 @@ class HistogramEstimate(Estimate):
             intervals=lambda confidence: self.intervals(confidence)[start:end],
         )
 
-    def to_table(self, confidence: float = 0.95) -> pa.Table:
-        """The estimate as an Arrow table, one row per category."""
-        import pyarrow as pa
-
+    def columns(self, confidence: float = 0.95) -> dict[str, Any]:
+        """The estimate as named columns, one row per category."""
         low, high = self.interval(confidence).T
-        return pa.table(
-            {
-                "category": list(self.categories),
-                "count": self.counts,
-                "standard_error": self.standard_errors,
-                "lower": low,
-                "upper": high,
-                "frequency": self.frequencies,
-                "withheld": self.withheld,
-                "secure": [self.secure] * len(self.counts),
-            }
-        )
+        return {
+            "category": list(self.categories),
+            "count": self.counts,
+            "standard_error": self.standard_errors,
+            "lower": low,
+            "upper": high,
+            "frequency": self.frequencies,
+            "withheld": self.withheld,
+            "secure": [self.secure] * len(self.counts),
+        }
 
     def figure(self, suffix: str, *, confidence: float = 0.95, title: str | None = None) -> bytes:
         """A bar per category with its interval, as the content of a .png, .svg or .html file."""

@@ -12,6 +12,7 @@ import typer
 
 from shuffledp.cli.options import JsonOption, whole_number
 from shuffledp.cli.screen import note, print_json, print_table, progress_bar, say, waiting
+from shuffledp.cli.serve import need_packages
 from shuffledp.datasets import COMMUTE_MODES, commute_path
 from shuffledp.display import ShownNumber, show_counts
 from shuffledp.domain import Categories
@@ -50,6 +51,7 @@ def demo(
     from shuffledp.collection.device import Connection, Devices, Policy
     from shuffledp.collection.rehearsal import Rehearsal
 
+    need_packages()
     check_figure_path(plot)
     check_writable(page)
     if not _FEWEST <= devices <= _MOST:

@@ -17,8 +17,10 @@ from shuffledp.native import STATUS
 
 __all__ = ["doctor"]
 
-_PACKAGES = ("numpy", "cryptography", "scipy", "pyarrow", "altair", "dp-accounting")
+_PACKAGES = ("numpy", "cryptography", "scipy", "dp-accounting", "typer", "rich")
 _EXTRAS = {
+    "files": ("pyarrow",),
+    "plot": ("altair", "vl-convert-python"),
     "collection": ("httptools", "prometheus-client", "starlette", "uvicorn", "uvloop"),
     "postgres": ("psycopg", "psycopg-pool"),
     "pandas": ("pandas",),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +11,7 @@ import typer
 from shuffledp.cli.options import JsonOption, whole_number
 from shuffledp.cli.screen import print_json, say
 from shuffledp.cli.serve_analyzer import fail_for_each, say_fewer_connections, serve_analyzer
-from shuffledp.errors import MissingPackageError
+from shuffledp.extras import check_extra
 
 if TYPE_CHECKING:
     from shuffledp.collection.shuffler.settings import ShufflerSettings
@@ -30,9 +29,7 @@ def _serve() -> None:
 
 def need_packages() -> None:
     """Refuse to go on without the packages of the servers."""
-    for package in ("starlette", "uvicorn", "httptools", "prometheus_client"):
-        if find_spec(package) is None:
-            raise MissingPackageError(f"Serving needs {package}: pip install 'shuffledp[collection]'.")
+    check_extra("collection", "Serving", "starlette", "uvicorn", "httptools", "prometheus_client")
 
 
 @serve_app.command("shuffler")

@@ -8,14 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet
-
 from shuffledp.domain import Categories, Numbered
 from shuffledp.errors import DataError, ParameterError
+from shuffledp.extras import extra
 from shuffledp.text_values import EXACT_INTEGERS
+
+with extra("files", "Reading a data file"):
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.csv
+    import pyarrow.parquet
 
 __all__ = ["Progress", "check_markers", "read_column"]
 

@@ -7,14 +7,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from shuffledp.domain import BIT, Categories, Interval
 from shuffledp.errors import DataError, DomainError
+from shuffledp.extras import extra
 from shuffledp.messages import count_values
 from shuffledp.text_values import looks_missing, parse_number, reading
+
+with extra("files", "Reading a data file"):
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
 __all__ = ["ColumnCounts", "collect_places", "count_bits", "count_categories", "distinct_values"]
 

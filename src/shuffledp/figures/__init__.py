@@ -5,7 +5,15 @@ from shuffledp.figures.curves import Curve, Panel, curves, panels
 from shuffledp.figures.frontier import frontier
 from shuffledp.figures.labels import place_labels
 from shuffledp.figures.number_line import number_line
-from shuffledp.figures.rendering import DARK, FORMATS, LIGHT, Theme, check_figure_path, picture_of
+from shuffledp.figures.rendering import (
+    DARK,
+    FORMATS,
+    LIGHT,
+    Theme,
+    check_figure_packages,
+    check_figure_path,
+    picture_of,
+)
 
 __all__ = [
     "DARK",
@@ -15,6 +23,7 @@ __all__ = [
     "Panel",
     "Theme",
     "bars",
+    "check_figure_packages",
     "check_figure_path",
     "curves",
     "frontier",

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from shuffledp.figures.rendering import load_altair
+
 __all__ = ["Axis"]
 
 _PLAIN = (1e-2, 1e5)
@@ -52,14 +54,13 @@ class Axis:
 
     def scale(self) -> Any:
         """The same as a scale of the drawing library."""
-        import altair as alt
-
-        return alt.Scale(type="log" if self.log else "linear", domain=[self.start, self.end], nice=False, zero=False)
+        return load_altair().Scale(
+            type="log" if self.log else "linear", domain=[self.start, self.end], nice=False, zero=False
+        )
 
     def ticks(self, most: int = 7) -> Any:
         """Ticks at powers of ten (or at 1, 2, 5 of few decades), written so that a person can read them."""
-        import altair as alt
-
+        alt = load_altair()
         if not self.log:
             return alt.Axis(tickCount=most)
         values = _round_values(self.start, self.end, most)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.display import show_counts
-from shuffledp.figures.rendering import LIGHT, render
+from shuffledp.figures.rendering import LIGHT, load_altair, render
 from shuffledp.figures.text_extent import text_width
 
 __all__ = ["bars"]
@@ -37,7 +37,7 @@ def bars(
     Values are drawn clipped to their intervals; a count that was withheld has an interval but no bar.
     Beyond sixty names only the largest are drawn, and the caption says so.
     """
-    import altair as alt
+    alt = load_altair()
 
     shown = np.arange(len(names))
     if len(names) > _MOST_BARS:

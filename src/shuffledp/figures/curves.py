@@ -10,7 +10,7 @@ from typing import Any
 from shuffledp.figures.axes import Axis
 from shuffledp.figures.colours import curve_colours
 from shuffledp.figures.labels import LABEL_HEIGHT, spread_out
-from shuffledp.figures.rendering import LIGHT, Theme, render
+from shuffledp.figures.rendering import LIGHT, Theme, load_altair, render
 
 __all__ = ["Curve", "Panel", "curves", "panels"]
 
@@ -98,7 +98,7 @@ def panels(
 
     Points that a logarithmic axis cannot show (0 or less) are left out.
     """
-    import altair as alt
+    alt = load_altair()
 
     shown = [Panel(panel.title, [_showable(curve, x_log, y_log) for curve in panel.curves]) for panel in panels]
     upward = Axis.over(_heights(shown), size[1], log=y_log, margins=(1.5, 1.5))
@@ -149,7 +149,7 @@ def _panel(
     keyed: bool,
 ) -> Any:
     """One layer for all marks of a kind: a layer for each curve would take seconds to draw."""
-    import altair as alt
+    alt = load_altair()
 
     x = alt.X("x:Q", title=titles[0], scale=across.scale(), axis=across.ticks())
     y = alt.Y("y:Q", title=titles[1] or None, scale=upward.scale(), axis=upward.ticks(8))

@@ -7,7 +7,7 @@ from itertools import pairwise
 from shuffledp.figures.axes import Axis
 from shuffledp.figures.colours import curve_colours
 from shuffledp.figures.labels import LABEL_HEIGHT, LABEL_OVERHANG, LETTER_WIDTH, place_labels
-from shuffledp.figures.rendering import LIGHT, Theme, render
+from shuffledp.figures.rendering import LIGHT, Theme, load_altair, render
 
 __all__ = ["frontier"]
 
@@ -31,7 +31,7 @@ def frontier(
     Of points that share a name and a model, only the first is labelled. The paper's constants are drawn as far as
     they lie among the others; the caption says how many do not.
     """
-    import altair as alt
+    alt = load_altair()
 
     points, left_out = _within_tight(points)
     if left_out:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shuffledp.figures.rendering import LIGHT, render
+from shuffledp.figures.rendering import LIGHT, load_altair, render
 
 _HEIGHT = 90
 
@@ -32,7 +32,7 @@ def number_line(
         lines.append(_line((inside, low, high), around, "", f"{value_title}, enlarged"))
     if len(lines) == 1:
         return render(lines[0], suffix, title, caption, height=_HEIGHT)
-    import altair as alt
+    alt = load_altair()
 
     sized = [line.properties(width=520, height=_HEIGHT) for line in lines]
     return render(alt.vconcat(*sized, spacing=24), suffix, title, caption, width=None)
@@ -43,7 +43,7 @@ _ENLARGED_FROM = 25
 
 
 def _line(numbers: tuple[float, float, float], ends: tuple[float, float], label: str, title: str) -> Any:
-    import altair as alt
+    alt = load_altair()
 
     value, low, high = numbers
     scale = alt.Scale(domain=list(ends), nice=False, zero=False)

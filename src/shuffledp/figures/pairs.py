@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shuffledp.figures.axes import Axis
-from shuffledp.figures.rendering import LIGHT, Theme, render
+from shuffledp.figures.rendering import LIGHT, Theme, load_altair, render
 
 __all__ = ["pairs"]
 
@@ -26,7 +26,7 @@ def pairs(
 
     ``names`` say what the first numbers are (dots) and the second (diamonds); they stand over those of the first row.
     """
-    import altair as alt
+    alt = load_altair()
 
     across = Axis.over([number for _, first, second, _ in rows for number in (first, second)], _WIDTH)
     x = alt.X("x:Q", title=x_title, scale=across.scale(), axis=across.ticks(6))

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from shuffledp.errors import OutputError
+from shuffledp.extras import check_extra, extra
 from shuffledp.figures.text_extent import with_whole_text
 from shuffledp.output import check_writable
 
-__all__ = ["DARK", "FORMATS", "LIGHT", "Theme", "check_figure_path", "picture_of", "render"]
-
 FORMATS = (".png", ".svg", ".html")
+_PURPOSE = "Drawing a figure"
 
 _DRAWABLE = (
     {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"}  # a picture of each, such as ␛
@@ -30,7 +30,26 @@ def check_figure_path(path: str | Path) -> Path:
             f"Cannot draw {target}: a figure ends in {', '.join(FORMATS)}, not {target.suffix or 'nothing'!r}.",
             path=str(target),
         )
+    check_figure_packages()
     return target
+
+
+def check_figure_packages() -> None:
+    """Refuse, before any work is done, to draw without the packages of the extra ``plot``."""
+    check_extra("plot", _PURPOSE, "altair", "vl_convert")
+
+
+def load_altair() -> Any:
+    """The package altair, which is imported when the first figure is drawn."""
+    with extra("plot", _PURPOSE):
+        import altair
+    return altair
+
+
+def _load_renderer() -> Any:
+    with extra("plot", _PURPOSE):
+        import vl_convert
+    return vl_convert
 
 
 @dataclass(frozen=True)
@@ -77,9 +96,7 @@ def render(
     theme: Theme = LIGHT,
 ) -> bytes:
     """The finished chart as the bytes of a file that ends in ``suffix``."""
-    import altair as alt
-    import vl_convert
-
+    alt, vl_convert = load_altair(), _load_renderer()
     sizes = {name: size for name, size in (("width", width), ("height", height)) if size is not None}
     finished = (
         chart.properties(
@@ -128,16 +145,12 @@ def _drawable(value: Any) -> Any:
 
 def picture_of(drawing: bytes) -> bytes:
     """The PNG of an SVG, with twice as many pixels."""
-    import vl_convert
-
-    picture: bytes = vl_convert.svg_to_png(drawing.decode(), scale=2)
+    picture: bytes = _load_renderer().svg_to_png(drawing.decode(), scale=2)
     return picture
 
 
 def _page(specification: str) -> bytes:
     """A page that needs no network. A value of the data must not be able to end the script it stands in."""
-    import vl_convert
-
     stand_in = "\ue0fc"  # private use: whether written out or escaped, it comes back as an escaped "<"
-    page: str = vl_convert.vegalite_to_html(specification.replace("<", stand_in), bundle=True)
+    page: str = _load_renderer().vegalite_to_html(specification.replace("<", stand_in), bundle=True)
     return page.replace(stand_in, "\\u003c").replace("\\ue0fc", "\\u003c").encode()

@@ -18,7 +18,7 @@ from typing import Any
 
 import shuffledp
 from shuffledp.errors import OutputError
-from shuffledp.figures import DARK, LIGHT, picture_of
+from shuffledp.figures import DARK, LIGHT, check_figure_packages, picture_of
 from shuffledp.lab.studies.checks import Check
 from shuffledp.lab.studies.page import index_page, study_page
 from shuffledp.lab.studies.registry import STUDIES, find_study
@@ -106,6 +106,7 @@ def reproduce(
     progress: Progress = lambda _: None,
 ) -> Report:
     """Run one study, and write its page, figures and data to the folder ``out``, all or nothing."""
+    check_figure_packages()
     folder = _folder(out)
     chosen = find_study(study) if isinstance(study, str) else study
     source = SYSTEM if seed is None else InsecureSeededRandomness(seed)
@@ -138,6 +139,7 @@ def reproduce_all(
     ``resume`` keeps studies that are there already, made by this version in the same form. With several ``workers``,
     as many studies run at a time, each in a process of its own. ``told`` hears of each study as it is finished.
     """
+    check_figure_packages()
     folder = _folder(out)
     kept = {name: _finished(folder, name, quick, seed) for name in STUDIES} if resume else {}
     finished = {name: report for name, report in kept.items() if report is not None}

@@ -1,0 +1,224 @@
+"""What works without the extras, and what says in one line which extra it needs.
+
+A base installation is simulated: every package that is not required by the base dependencies cannot be imported.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import shuffledp as sdp
+from shuffledp.cli import doctor
+from shuffledp.collection.rehearsal import Rehearsal
+from shuffledp.collection.task.task import SignedTask
+from shuffledp.protocols.count.cheu import CheuCount
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+
+BLOCK = """
+import json, sys
+BLOCKED, DISTRIBUTIONS = map(set, json.loads(sys.argv.pop(1)))
+class Without:
+    "A finder that does not find what is not installed."
+    def __init__(self, finder):
+        self.finder = finder
+    def find_spec(self, name, path=None, target=None):
+        return None if name.partition(".")[0] in BLOCKED else self.finder.find_spec(name, path, target)
+    def find_distributions(self, context):
+        found = getattr(self.finder, "find_distributions", lambda context: [])(context)
+        return [each for each in found if each.name.lower().replace("_", "-") not in DISTRIBUTIONS]
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+sys.meta_path[:] = [Without(finder) for finder in sys.meta_path]
+"""
+
+
+def requirements(names, extras=frozenset()):
+    """The distributions that pip would install for these requirements of the project."""
+    wanted, seen = [Requirement(name) for name in names], set()
+    while wanted:
+        requirement = wanted.pop()
+        name = canonicalize_name(requirement.name)
+        if name in seen and not requirement.extras:
+            continue
+        seen.add(name)
+        for line in metadata.requires(name) or []:
+            needed = Requirement(line)
+            choices = [{"extra": extra} for extra in requirement.extras] or [{"extra": ""}]
+            if needed.marker is None or any(needed.marker.evaluate(choice) for choice in choices):
+                wanted.append(needed)
+    return seen
+
+
+@cache
+def blocked(*extras):
+    """The import names and distributions that an installation with these extras lacks, as JSON."""
+    lines = [*PROJECT["dependencies"], *(line for extra in extras for line in EXTRAS[extra])]
+    lines = [line for line in lines if not line.startswith("shuffledp[")]
+    installed = requirements(lines) | {"shuffledp"}
+    homes = metadata.packages_distributions()
+    lacking = [name for name, homes in homes.items() if not {canonicalize_name(home) for home in homes} & installed]
+    others = {canonicalize_name(each.name) for each in metadata.distributions()} - installed
+    return json.dumps([lacking, sorted(others)])
+
+
+def run(code, *arguments, extras=()):
+    command = [sys.executable, "-c", BLOCK + code, blocked(*extras), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+def command(*arguments, extras=()):
+    return run("from shuffledp.__main__ import main; main()", *arguments, extras=extras)
+
+
+def test_the_simulated_installation_lacks_the_extras_and_has_the_rest():
+    lacking, _ = json.loads(blocked())
+    assert {"pyarrow", "altair", "vl_convert", "pandas", "starlette", "uvicorn", "psycopg", "opendp"} <= set(lacking)
+    assert not {"numpy", "scipy", "cryptography", "dp_accounting", "typer", "rich", "shuffledp"} & set(lacking)
+    assert "No module named 'pyarrow'" in run("import pyarrow").stderr
+    assert "pyarrow" not in json.loads(blocked("files"))[0]
+
+
+def test_the_base_installation_plans_and_accounts():
+    asked = ("--users", 1000, "--epsilon", 1, "--delta", 1e-6, "--json")
+    planned = command("plan", "histogram", "--domain-size", 5, *asked)
+    assert planned.returncode == 0, planned.stderr
+    assert json.loads(planned.stdout)["plans"][0]["reference"] is False
+    accounted = command("account", "count/balcer-cheu", *asked)
+    assert accounted.returncode == 0, accounted.stderr
+    assert json.loads(accounted.stdout)["protocol"] == "balcer-cheu"
+
+
+def test_the_base_installation_runs_on_arrays():
+    code = """
+import shuffledp as sdp
+question = sdp.Histogram(categories=["a", "b"], users=1000)
+estimate = sdp.plan(question, epsilon=1, delta=1e-6).best.run(["a"] * 600 + ["b"] * 400)
+print(estimate.interval(), estimate.to_json()["counts"], estimate.columns()["category"])
+"""
+    assert "['a', 'b']" in run(code).stdout
+
+
+def test_the_base_installation_is_sound():
+    examined = command("doctor", "--json")
+    assert examined.returncode == 0, examined.stdout
+    missing = {each["name"]: each["missing"] for each in json.loads(examined.stdout)["extras"]}
+    assert missing["files"] == ["pyarrow"]
+    assert all(missing.values())
+
+
+def test_the_base_installation_verifies_a_task_and_reports(tmp_path):
+    """The servers have all packages; the device is a base installation."""
+    rehearsal = Rehearsal.prepare(tmp_path, kind=CheuCount, settings={"users": 1000}, epsilon=1.0, delta=1e-6)
+    task, author = tmp_path / "tasks" / "task.json", tmp_path / "author.pub"
+    verified = command("task", "verify", task, "--author", author, "--json")
+    assert verified.returncode == 0, verified.stderr
+    assert json.loads(verified.stdout)["id"] == SignedTask.load(task).task.id.hex()
+    with rehearsal.servers():
+        options = ("--task", task, "--author", author, "--server", rehearsal.shuffler_url)
+        reported = command("report", *options, "--state", tmp_path / "state", "--value", "yes", "--json")
+        assert reported.returncode == 0, reported.stderr
+
+
+NEEDS = {
+    "a data file": (
+        ["run", "count", "DATA", "--column", "c", *["--epsilon", "1", "--delta", "1e-6"]],
+        "pyarrow",
+        "files",
+    ),
+    "a figure": (
+        ["plan", "count", "--users", "1000", "--epsilon", "1", "--delta", "1e-6", "--plot", "DIRECTORY/figure.svg"],
+        "altair",
+        "plot",
+    ),
+    "a server": (["serve", "shuffler"], "starlette", "collection"),
+    "the demo": (
+        ["demo", "--page", "DIRECTORY/page.html", "--plot", "DIRECTORY/figure.svg"],
+        "starlette",
+        "collection",
+    ),
+    "a study": (["reproduce", "theorem11", "--quick", "--out", "DIRECTORY/study"], "altair", "plot"),
+}
+
+
+@pytest.mark.parametrize("case", NEEDS)
+def test_what_needs_an_extra_says_so_in_one_line(tmp_path, case):
+    arguments, package, extra = NEEDS[case]
+    data = tmp_path / "data.csv"
+    data.write_text("c\nyes\nno\n")
+    given = [each.replace("DATA", str(data)).replace("DIRECTORY", str(tmp_path)) for each in arguments]
+    failed = command(*given)
+    assert failed.returncode == 1
+    assert re.fullmatch(rf"error: [^\n]+ needs {package}: pip install 'shuffledp\[{extra}\]'\.\n", failed.stderr)
+    assert list(tmp_path.iterdir()) == [data]
+
+
+@pytest.mark.parametrize(
+    ("code", "package", "extra"),
+    [
+        ("estimate.to_table()", "pyarrow", "files"),
+        ("estimate.to_frame()", "pandas", "pandas"),
+        ("estimate.plot('figure.svg')", "altair", "plot"),
+        ("estimate.figure('.png')", "altair", "plot"),
+        ("from shuffledp.engines.local import FileColumn", "pyarrow", "files"),
+        (
+            "from shuffledp.collection.shuffler.store.location import open_store; open_store('postgresql://host')",
+            "psycopg",
+            "postgres",
+        ),
+        (
+            "sdp.find('sum', 'laplace').calibrate(users=9, epsilon=1, delta=1e-6, domain=sdp.Interval(0, 1))",
+            "OpenDP",
+            "opendp",
+        ),
+    ],
+)
+def test_calls_that_need_an_extra(code, package, extra):
+    setup = """
+import shuffledp as sdp
+estimate = sdp.BalcerCheuCount.calibrate(users=1000, epsilon=1, delta=1e-6).run([1, 0] * 500)
+try:
+    CALL
+except sdp.ShuffledpError as error:
+    print(f"{type(error).__name__}: {error}")
+"""
+    said = run(setup.replace("CALL", code))
+    wanted = rf"MissingPackageError: [^\n]+ needs {package}: pip install 'shuffledp\[{extra}\]'[^\n]*\n"
+    assert re.fullmatch(wanted, said.stdout), said.stdout + said.stderr
+
+
+@pytest.mark.parametrize("role", ["shuffler", "analyzer"])
+def test_servers_load_neither_plots_nor_arrow(role):
+    """With the packages that the extra collection names itself."""
+    done = run(f"import shuffledp.collection.{role}.server", extras=("collection",))
+    assert done.returncode == 0, done.stderr
+
+
+def test_doctor_knows_the_extras_and_the_base():
+    named = {extra: set(map(canonicalize_name, packages)) for extra, packages in doctor._EXTRAS.items()}
+    wanted = {
+        extra: {canonicalize_name(Requirement(line).name) for line in lines} - {"shuffledp"}
+        for extra, lines in EXTRAS.items()
+        if extra not in ("all", "dev")
+    }
+    wanted["postgres"].add("psycopg-pool")
+    assert named == wanted
+    assert set(doctor._PACKAGES) == {Requirement(line).name for line in PROJECT["dependencies"]}
+
+
+def test_all_is_all_of_them():
+    (everything,) = map(Requirement, EXTRAS["all"])
+    assert everything.name == "shuffledp"
+    assert everything.extras == set(EXTRAS) - {"all", "dev"}
+    assert sdp.__version__
