@@ -25,7 +25,6 @@ from shuffledp.collection.wire.sealing import Sealer
 from shuffledp.errors import ParameterError, PolicyError
 from shuffledp.privacy.capping import CappedCurve, Share, chance_of_more
 from shuffledp.protocols.registry import PROTOCOLS
-from shuffledp.randomness import Dyadic
 from shuffledp.testing.statistics import ALPHA, p_value
 
 GROUPS = (small_counting, small_histogram_local, small_histogram_shuffled, small_histogram_more, small_summing)
@@ -257,8 +256,8 @@ def test_the_number_of_messages_after_drawing_again(parties):
 
 
 def test_a_cap_that_nothing_fits(parties):
-    wide = Dyadic((1 << 10) - 1, 10)  # two users share noise of a thousand messages: one message has chance 4e-14
-    protocol = dataclasses.replace(SMALL["count/correlated-noise"], ratio=wide, flood_shape=Fraction(16))
+    protocol = dataclasses.replace(SMALL["count/correlated-noise"], flood_shape=Fraction(256))
+    assert 1 - protocol.chance_of_more_messages(1) < 1e-12  # of one draw; a device tries a thousand
     task = parties.around(protocol, 1)
     with pytest.raises(PolicyError, match="nearly always sends more"):
         sealed_report(task, 1)
