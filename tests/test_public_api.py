@@ -1,41 +1,135 @@
-"""The public names: listed, lazy, typed and documented."""
+"""The public names: listed once, loaded on first use, typed, documented, and with examples that run."""
 
 import ast
+import doctest
 import inspect
+import re
+import sys
+import types
+import warnings
 from pathlib import Path
 
 import pytest
 
 import shuffledp
+from shuffledp import exports
+from shuffledp.protocols.registry import PROTOCOLS
 
 SOURCE = Path(shuffledp.__file__).parent
+ENTRIES = [(question, name) for question, named in PROTOCOLS.items() for name in named]
+NAMES = [name for name in shuffledp.__all__ if name != "__version__"]
+PAGE = (SOURCE.parents[1] / "docs" / "python-api.md").read_text(encoding="utf-8")
 
 
 def test_every_public_name_loads():
     for name in shuffledp.__all__:
         assert getattr(shuffledp, name) is not None
     assert dir(shuffledp) == sorted(shuffledp.__all__)
+    assert len(set(shuffledp.__all__)) == len(shuffledp.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = shuffledp.nothing
 
 
-def test_names_for_people_and_for_type_checkers_agree():
-    tree = ast.parse((SOURCE / "__init__.py").read_text())
-    checked = {
-        alias.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If)
-        for statement in node.body
-        if isinstance(statement, ast.ImportFrom)
-        for alias in statement.names
-    }
-    assert checked == set(shuffledp.__all__) - {"__version__"}
+@pytest.mark.parametrize("package", ["", "collection"])
+def test_names_are_listed_once_in_the_form_that_type_checkers_export(package):
+    """A stub exports what it imports as ``X as X`` only."""
+    assert (SOURCE / "py.typed").exists()
+    stub = ast.parse((SOURCE / package / "__init__.pyi").read_text())
+    imported = [alias for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert imported
+    assert all(alias.name == alias.asname for alias in imported)
+    code = (SOURCE / package / "__init__.py").read_text()
+    assert not [alias.name for alias in imported if f'"{alias.name}"' in code]
 
 
-def test_everything_public_says_what_it_is():
-    for name in shuffledp.__all__:
-        if name != "__version__":
-            assert inspect.getdoc(getattr(shuffledp, name))
+def test_what_a_program_needs_is_public():
+    wanted = """plan Plan Plans Count Histogram Sum Mean Categories Numbered Bit Interval Guarantee compose audit
+        check_protocol InsecureSeededRandomness protocols errors"""
+    assert set(wanted.split()) <= set(NAMES)
+    errors = [name for name, value in vars(shuffledp.errors).items() if isinstance(value, type)]
+    assert {name for name in errors if name != "StoppedError"} <= set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("question", "name"), [(question, name) for question in PROTOCOLS for name in PROTOCOLS[question]]
+)
+def test_every_protocol_can_be_imported(question, name):
+    kind = PROTOCOLS[question][name]
+    assert getattr(shuffledp.protocols, kind.__name__) is kind
+    assert kind.__name__ in dir(shuffledp.protocols)
+
+
+def test_there_is_no_other_protocol():
+    assert len(dir(shuffledp.protocols)) == sum(map(len, PROTOCOLS.values()))
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = shuffledp.protocols.Nothing
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_is_useful(name):
+    """Everything has a docstring of its own; its examples run."""
+    value = getattr(shuffledp, name)
+    if name == "PROTOCOLS":
+        return
+    assert value.__doc__
+    assert not value.__doc__.startswith(f"{value.__name__}("), "that is what a dataclass gets by itself"
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    if not isinstance(value, types.ModuleType):
+        found = doctest.DocTestFinder(recurse=False).find(value, name, globs={"sdp": shuffledp})
+        for example in found:
+            runner.run(example)
+    assert runner.failures == 0
+
+
+def test_names_that_people_begin_with_have_examples():
+    beginners = [
+        "plan",
+        "Count",
+        "Histogram",
+        "Sum",
+        "Mean",
+        "Categories",
+        "Interval",
+        "audit",
+        "check_protocol",
+        "compose",
+    ]
+    assert all(">>>" in inspect.getdoc(getattr(shuffledp, name)) for name in beginners)
+
+
+def test_every_public_name_is_documented_and_nothing_else():
+    table = re.search(r"^\| names \|.*\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+    assert table
+    documented = [name for line in table[1].splitlines() for name in re.findall(r"`(\w+)`", line.split("|")[1])]
+    assert sorted(documented) == sorted(NAMES)
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package of one public name that was renamed."""
+    home = tmp_path / "renaming"
+    home.mkdir()
+    (home / "__init__.pyi").write_text("from renaming.inner import new as new\nversion: int\n")
+    (home / "__init__.py").write_text(
+        "from shuffledp.exports import exports\nversion = 1\n"
+        "__getattr__, __dir__, __all__ = exports(__name__, renamed={'old': 'new'})\n"
+    )
+    (home / "inner.py").write_text("new = 7\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield __import__("renaming")
+    for name in ("renaming", "renaming.inner"):
+        sys.modules.pop(name, None)
+
+
+def test_an_old_name_works_and_warns(package):
+    assert package.__all__ == ["new", "version"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert package.new == 7
+    with pytest.warns(DeprecationWarning, match=r"renaming\.old is now renaming\.new") as caught:
+        assert package.old == 7
+    assert caught[0].filename == __file__
+    assert exports.__doc__
 
 
 def test_every_module_says_what_it_is_for():

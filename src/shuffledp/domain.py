@@ -108,7 +108,14 @@ class _Listed(ABC):
 
 @dataclass(frozen=True)
 class Categories(_Listed):
-    """Named categories in a fixed public order."""
+    """Named categories in a fixed public order.
+
+    >>> modes = sdp.Categories.of(["bus", "bike", "car"])
+    >>> modes.encode("bike")
+    1
+    >>> modes.encode_all(["car", "bus"]).tolist()
+    [2, 0]
+    """
 
     names: tuple[str, ...]
 
@@ -163,7 +170,11 @@ class Categories(_Listed):
 
 @dataclass(frozen=True)
 class Numbered(_Listed):
-    """Categories 0, 1, ... without names; there may be a billion."""
+    """Categories 0, 1, ... without names; there may be a billion.
+
+    >>> sdp.Numbered(1000).encode("7")
+    7
+    """
 
     size: int
 
@@ -199,7 +210,11 @@ class Numbered(_Listed):
 
 @dataclass(frozen=True)
 class Bit:
-    """Yes or no: index 1 or 0."""
+    """Yes or no: index 1 or 0.
+
+    >>> sdp.Bit().parse("yes"), sdp.Bit().encode(False)
+    (1, 0)
+    """
 
     def __len__(self) -> int:
         return 2
@@ -236,7 +251,11 @@ BIT = Bit()
 
 @dataclass(frozen=True)
 class Interval:
-    """Numbers from ``lower`` to ``upper``; if ``whole``, only whole ones."""
+    """Numbers from ``lower`` to ``upper``; if ``whole``, only integers.
+
+    >>> sdp.Interval(0, 120).encode_all([30, 150], clip=True).tolist()
+    [0.25, 1.0]
+    """
 
     lower: float
     upper: float

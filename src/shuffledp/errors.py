@@ -1,26 +1,10 @@
-"""Every exception of the package; each carries the values it complains about."""
+"""The exceptions of the package; each carries the offending values."""
 
 from __future__ import annotations
 
-__all__ = [
-    "BelowMinimumError",
-    "ConditionError",
-    "DataError",
-    "DomainError",
-    "InfeasibleError",
-    "MissingPackageError",
-    "OutputError",
-    "ParameterError",
-    "PolicyError",
-    "RefusedError",
-    "ShuffledpError",
-    "UnknownNameError",
-    "UnreachableError",
-]
-
 
 class ShuffledpError(Exception):
-    """Base of all errors of shuffledp. ``values`` holds what was given and what was needed."""
+    """Base of all errors of shuffledp; ``values`` holds what was given and what is needed."""
 
     def __init__(self, message: str, **values: object) -> None:
         super().__init__(message)
@@ -28,15 +12,15 @@ class ShuffledpError(Exception):
 
 
 class ParameterError(ShuffledpError, ValueError):
-    """An argument is outside the range in which it means something."""
+    """An argument is outside its valid range."""
 
 
 class UnknownNameError(ParameterError):
-    """A protocol, estimator or calibration of that name does not exist."""
+    """There is no protocol, estimator or calibration of that name."""
 
 
 class ConditionError(ShuffledpError, ValueError):
-    """A theorem was asked for outside its conditions; the condition is named."""
+    """A condition of a theorem is not met; the message names the condition."""
 
 
 class InfeasibleError(ShuffledpError):
@@ -44,7 +28,7 @@ class InfeasibleError(ShuffledpError):
 
 
 class BelowMinimumError(ShuffledpError):
-    """A round has fewer reports than its guarantee rests on, so it is not released."""
+    """A round has fewer reports than its guarantee requires, so it is not released."""
 
 
 class DomainError(ShuffledpError, ValueError):
@@ -56,24 +40,24 @@ class DataError(ShuffledpError):
 
 
 class OutputError(ShuffledpError):
-    """A result cannot be written where it was asked to go."""
+    """A result cannot be written to the given path."""
 
 
 class MissingPackageError(ShuffledpError, ImportError):
-    """An optional package is needed for this call."""
+    """A package of an extra is needed and not installed; the message has the command that installs it."""
 
 
 class PolicyError(ShuffledpError):
-    """A device does not take part: the task is weaker than the device allows, or it has reported already."""
+    """A device refuses to report: the task is weaker than its policy allows, or it has reported already."""
 
 
 class RefusedError(ShuffledpError):
-    """A server answered, and its answer is no."""
+    """A server rejected the request."""
 
 
 class StoppedError(ShuffledpError):
-    """The user broke it off; the message says what was done until then."""
+    """The user interrupted an operation; the message says what was done until then."""
 
 
 class UnreachableError(ShuffledpError):
-    """A server did not answer, or asked to come back too often."""
+    """A server did not answer, or was still busy after all retries."""

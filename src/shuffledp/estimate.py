@@ -36,7 +36,7 @@ Thresholds = Callable[[float], int | None]
 
 @dataclass(frozen=True, eq=False)
 class Estimate(ABC):
-    """What every released statistic carries."""
+    """Base of all estimates: the released numbers with their errors, and the guarantee of the release."""
 
     protocol: str
     estimator: str
@@ -213,7 +213,14 @@ class _NumberEstimate(Estimate):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CountEstimate(_NumberEstimate):
-    """An estimated number of users who hold a 1."""
+    """An estimated number of users who hold a 1: ``value``, ``standard_error``, ``interval()``, ``fraction``.
+
+    >>> protocol = sdp.BalcerCheuCount.calibrate(users=1_000, epsilon=1.0, delta=1e-6)
+    >>> estimate = protocol.run([True] * 400 + [False] * 600)
+    >>> low, high = estimate.interval(0.95)
+    >>> low <= estimate.value <= high
+    True
+    """
 
     statistic: str = field(default="count", kw_only=True)
 
@@ -249,7 +256,13 @@ class CountEstimate(_NumberEstimate):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SumEstimate(_NumberEstimate):
-    """An estimated sum, or mean, of the users' numbers."""
+    """An estimated sum of the users' numbers, or its mean: ``value``, ``standard_error``, ``interval()``.
+
+    >>> plans = sdp.plan(sdp.Mean(users=1_000, lower=0, upper=10), epsilon=1.0, delta=1e-6)
+    >>> estimate = plans.best.run([2.5] * 1_000)
+    >>> estimate.statistic, abs(estimate.value - 2.5) < 5
+    ('mean', True)
+    """
 
     statistic: str = field(default="sum", kw_only=True)
     bounds: tuple[float, float] = field(default=(-math.inf, math.inf), kw_only=True)
@@ -307,7 +320,13 @@ class SumEstimate(_NumberEstimate):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HistogramEstimate(Estimate):
-    """Estimated numbers of users per category."""
+    """Estimated numbers of users per category: ``counts``, ``frequencies``, ``standard_errors``, ``interval()``.
+
+    >>> plans = sdp.plan(sdp.Histogram(users=1_000, categories=["a", "b"]), epsilon=1.0, delta=1e-6)
+    >>> estimate = plans.best.run(["a"] * 700 + ["b"] * 300)
+    >>> estimate.categories, estimate.interval(0.95).shape
+    (('a', 'b'), (2, 2))
+    """
 
     categories: tuple[str, ...]
     counts: Floats

@@ -25,7 +25,7 @@ _REMEMBERED = 16
 
 @dataclass(frozen=True)
 class Limits:
-    """What a plan must keep to, beside the target."""
+    """Limits of a plan beside its target; None is no limit."""
 
     trust: str = "shuffled"
     honest_fraction: float = 1.0
@@ -65,7 +65,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Plan:
-    """A protocol that meets the target, with its predicted error."""
+    """A calibrated protocol that meets the target, with its predicted error and its cost."""
 
     protocol: Any
     calibration: str
@@ -118,7 +118,10 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Plans:
-    """Feasible plans, the best first, then those of other models to compare with, and what was rejected."""
+    """The result of ``plan``: feasible plans, the best first, then references that ask for other trust, and rejections.
+
+    ``best`` is the protocol of the best plan, ready to run.
+    """
 
     question: Question
     epsilon: float
@@ -173,6 +176,11 @@ def plan(
 
     Raises InfeasibleError with the reason of every protocol if there is none, so that the result
     always holds a plan that can be run.
+
+    >>> question = sdp.Count(users=10_000)
+    >>> plans = sdp.plan(question, epsilon=1.0, delta=1e-6)
+    >>> len(plans.best.run([True] * 4_000 + [False] * 6_000).interval(0.95))
+    2
     """
     limits = Limits(trust, honest_fraction, max_messages, max_bytes, max_local_epsilon)
     check_target(epsilon, delta)

@@ -17,7 +17,11 @@ MOST_CATEGORIES = 1 << 31
 
 @dataclass(frozen=True)
 class Count:
-    """How many of the users hold a 1?"""
+    """How many of the users hold a 1?
+
+    >>> sdp.Count(users=10_000).users
+    10000
+    """
 
     name: ClassVar[str] = "count"
     shelf: ClassVar[str] = "count"
@@ -40,7 +44,13 @@ class Count:
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many of the users hold each category?"""
+    """How many of the users hold each category?
+
+    The domain is public: give the ``categories``, or ``domain_size`` for categories that are numbered from 0.
+
+    >>> sdp.Histogram(users=10_000, categories=["bus", "bike", "car"]).domain_size
+    3
+    """
 
     name: ClassVar[str] = "histogram"
     shelf: ClassVar[str] = "histogram"
@@ -81,7 +91,11 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Sum:
-    """What do the users' numbers, each between two public bounds, add up to?"""
+    """What do the users' numbers, each between two public bounds, add up to?
+
+    >>> sdp.Sum(users=10_000, lower=0, upper=120).domain.width
+    120.0
+    """
 
     name: ClassVar[str] = "sum"
     shelf: ClassVar[str] = "sum"
@@ -115,7 +129,11 @@ class Sum:
 
 @dataclass(frozen=True)
 class Mean(Sum):
-    """What is the mean of the users' numbers? The sum, divided by the public number of users."""
+    """What is the mean of the users' numbers? The sum, divided by the public number of users.
+
+    >>> sdp.Mean(users=10_000, lower=0, upper=120).name
+    'mean'
+    """
 
     name: ClassVar[str] = "mean"
 

@@ -32,7 +32,12 @@ _SAID_ELSEWHERE = ("epsilon", "delta", "calibration")
 
 
 def to_document(protocol: Any) -> dict[str, Any]:
-    """The protocol by name, with its exact parameters."""
+    """The protocol as a JSON-compatible dictionary of its name and exact parameters; see ``from_document``.
+
+    >>> protocol = sdp.BalcerCheuCount.calibrate(users=10_000, epsilon=1.0, delta=1e-6)
+    >>> sdp.from_document(sdp.to_document(protocol)) == protocol
+    True
+    """
     return {
         "version": VERSION,
         "protocol": f"{protocol.question}/{protocol.name}",

@@ -30,6 +30,10 @@ class _Shelf(Mapping[str, Entry]):
     def __len__(self) -> int:
         return len(self._homes)
 
+    def classes(self) -> dict[str, str]:
+        """The name of each protocol by the name of its class; loads none."""
+        return {home.rpartition(".")[2]: name for name, home in self._homes.items()}
+
 
 PROTOCOLS: Mapping[str, Mapping[str, Entry]] = {
     "count": _Shelf(
@@ -82,7 +86,11 @@ PROTOCOLS: Mapping[str, Mapping[str, Entry]] = {
 
 
 def find(question: str, name: str) -> Entry:
-    """The protocol of that name for that question."""
+    """The class of the protocol with this name for this question.
+
+    >>> sdp.find("histogram", "uniform-blanket").name
+    'uniform-blanket'
+    """
     name = name.removeprefix(f"{question}/")
     named = PROTOCOLS.get(question)
     if named is None:
@@ -109,3 +117,16 @@ def find_qualified(name: str) -> Entry:
         raise UnknownNameError(f"{name} answers several questions; say {choices}.", protocol=name)
     known = ", ".join(f"{question}/{each}" for question, named in PROTOCOLS.items() for each in named)
     raise UnknownNameError(f"There is no protocol {name!r}; choose one of {known}.", protocol=name)
+
+
+def class_names() -> list[str]:
+    """The names of the classes of all protocols; loads none."""
+    return [name for named in PROTOCOLS.values() if isinstance(named, _Shelf) for name in named.classes()]
+
+
+def find_class(name: str) -> Entry:
+    """The protocol whose class has this name."""
+    for named in PROTOCOLS.values():
+        if isinstance(named, _Shelf) and name in named.classes():
+            return named[named.classes()[name]]
+    raise UnknownNameError(f"There is no protocol class {name!r}.", name=name)

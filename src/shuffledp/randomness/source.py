@@ -87,6 +87,10 @@ class InsecureSeededRandomness:
     An estimate made with it says that it carries no privacy guarantee. A seed gives the same result wherever the
     same code draws from it: the compiled kernels and their twins in numpy have the same distributions, but use the
     bytes differently, and so may versions of this package.
+
+    >>> protocol = sdp.BalcerCheuCount.calibrate(users=10, epsilon=1.0, delta=0.1)
+    >>> protocol.run([1, 0] * 5, source=sdp.InsecureSeededRandomness(7)).secure
+    False
     """
 
     def __init__(self, seed: int) -> None:

@@ -65,6 +65,10 @@ def check_protocol(
     outcome occurs: ``BalcerCheuCount.with_noise(users=3, absence=0.3, delta=0.9)``. ``values`` are the values
     to try, by default all of a small domain, or three places of an interval. ``only`` names the checks
     to run.
+
+    >>> protocol = sdp.BalcerCheuCount.with_noise(users=3, absence=0.3, delta=0.9)
+    >>> [check.passed for check in sdp.check_protocol(protocol, only=["tallies add up in any order"])]
+    [True]
     """
     subject = Subject(protocol, tuple(values) if values is not None else _some_values(protocol), samples, alpha)
     checks = [

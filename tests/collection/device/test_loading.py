@@ -62,6 +62,6 @@ def test_the_package_itself_loads_nothing():
 def test_public_names():
     for name in collection.__all__:
         assert getattr(collection, name).__doc__
-    assert dir(collection) == sorted(collection.__all__) == sorted(collection._HOMES)
+    assert dir(collection) == collection.__all__ == sorted(collection.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = collection.nothing

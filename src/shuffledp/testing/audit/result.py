@@ -46,7 +46,7 @@ class AuditPoint:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What was claimed, and what was found."""
+    """The result of ``audit``: the claimed guarantee, and lower bounds on epsilon that were measured."""
 
     protocol: str
     question: str

@@ -53,6 +53,10 @@ def audit(
     one user. ``permute`` replaces the shuffler.
 
     A round has as many users as the guarantee needs honest ones: an adversary can subtract what others sent.
+
+    >>> protocol = sdp.BalcerCheuCount.calibrate(users=100, epsilon=1.0, delta=1e-3)
+    >>> sdp.audit(protocol, trials=400, confidence=1 - 1e-9).exposed
+    False
     """
     check_confidence(confidence)
     guarantee: Guarantee = protocol.guarantee

@@ -1,0 +1,57 @@
+"""The public names of shuffledp, each listed once; ``exports`` loads them on first use."""
+
+from shuffledp import collection as collection
+from shuffledp import errors as errors
+from shuffledp import protocols as protocols
+from shuffledp.domain import Bit as Bit
+from shuffledp.domain import Categories as Categories
+from shuffledp.domain import Interval as Interval
+from shuffledp.domain import Numbered as Numbered
+from shuffledp.errors import BelowMinimumError as BelowMinimumError
+from shuffledp.errors import ConditionError as ConditionError
+from shuffledp.errors import DataError as DataError
+from shuffledp.errors import DomainError as DomainError
+from shuffledp.errors import InfeasibleError as InfeasibleError
+from shuffledp.errors import MissingPackageError as MissingPackageError
+from shuffledp.errors import OutputError as OutputError
+from shuffledp.errors import ParameterError as ParameterError
+from shuffledp.errors import PolicyError as PolicyError
+from shuffledp.errors import RefusedError as RefusedError
+from shuffledp.errors import ShuffledpError as ShuffledpError
+from shuffledp.errors import UnknownNameError as UnknownNameError
+from shuffledp.errors import UnreachableError as UnreachableError
+from shuffledp.estimate import CountEstimate as CountEstimate
+from shuffledp.estimate import Estimate as Estimate
+from shuffledp.estimate import HistogramEstimate as HistogramEstimate
+from shuffledp.estimate import SumEstimate as SumEstimate
+from shuffledp.messages import Messages as Messages
+from shuffledp.model import Cost as Cost
+from shuffledp.model import ExpectedError as ExpectedError
+from shuffledp.model import Tally as Tally
+from shuffledp.planning import Count as Count
+from shuffledp.planning import Histogram as Histogram
+from shuffledp.planning import Limits as Limits
+from shuffledp.planning import Mean as Mean
+from shuffledp.planning import Plan as Plan
+from shuffledp.planning import Plans as Plans
+from shuffledp.planning import Rejection as Rejection
+from shuffledp.planning import Sum as Sum
+from shuffledp.planning import fewest_users_for as fewest_users_for
+from shuffledp.planning import least_epsilon_for as least_epsilon_for
+from shuffledp.planning import plan as plan
+from shuffledp.privacy.composition import compose as compose
+from shuffledp.privacy.composition import compose_all as compose_all
+from shuffledp.privacy.guarantee import Guarantee as Guarantee
+from shuffledp.protocols.count.balcer_cheu import BalcerCheuCount as BalcerCheuCount
+from shuffledp.protocols.documents import from_document as from_document
+from shuffledp.protocols.documents import to_document as to_document
+from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram as BalcerCheuHistogram
+from shuffledp.protocols.registry import PROTOCOLS as PROTOCOLS
+from shuffledp.protocols.registry import find as find
+from shuffledp.randomness import InsecureSeededRandomness as InsecureSeededRandomness
+from shuffledp.shuffling import permute as permute
+from shuffledp.testing import check_protocol as check_protocol
+from shuffledp.testing.audit import AuditResult as AuditResult
+from shuffledp.testing.audit import audit as audit
+
+__version__: str

@@ -1,0 +1,16 @@
+"""The public names of the collection, each listed once; ``exports`` loads them on first use."""
+
+from shuffledp.collection.device import Client as Client
+from shuffledp.collection.device import Connection as Connection
+from shuffledp.collection.device import Patience as Patience
+from shuffledp.collection.device import Policy as Policy
+from shuffledp.collection.device import State as State
+from shuffledp.collection.device import sealed_report as sealed_report
+from shuffledp.collection.task.task import SignedTask as SignedTask
+from shuffledp.collection.task.task import Task as Task
+from shuffledp.collection.wire.formats import Manifest as Manifest
+from shuffledp.collection.wire.formats import ReportFormat as ReportFormat
+from shuffledp.collection.wire.keys import SealingKey as SealingKey
+from shuffledp.collection.wire.keys import SealingPublicKey as SealingPublicKey
+from shuffledp.collection.wire.keys import SigningKey as SigningKey
+from shuffledp.collection.wire.keys import VerifyingKey as VerifyingKey
