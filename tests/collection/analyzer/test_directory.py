@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 import stat
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -189,6 +190,6 @@ def test_a_killed_initialization_can_be_repeated(tmp_path, monkeypatch):
     assert read_marker(tmp_path / "work") is None
     initialize(tmp_path / "work")
     assert read_marker(tmp_path / "work") is not None
-    with sqlite3.connect(tmp_path / "work" / "ledger.db") as ledger:
+    with closing(sqlite3.connect(tmp_path / "work" / "ledger.db")) as ledger, ledger:
         assert ledger.execute("SELECT count(*) FROM releases").fetchone() == (0,)
     ledger.close()

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -278,7 +279,7 @@ def test_twelve_releases_of_capped_noise_have_an_epsilon(shared_collection, ledg
 
 def test_a_ledger_of_another_version_is_refused(tmp_path):
     Ledger(tmp_path / "ledger.db").close()
-    with sqlite3.connect(tmp_path / "ledger.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection, connection:
         connection.execute("PRAGMA user_version = 7")
     with pytest.raises(DataError, match="version 7"):
         Ledger(tmp_path / "ledger.db")
@@ -296,7 +297,7 @@ def test_a_release_that_cannot_be_verified_spends_everything(shared_collection, 
     ledger = Ledger(tmp_path / "ledger.db")
     assert ledger.reserve(first, AMPLE, BATCH).granted
     ledger.close()
-    with sqlite3.connect(tmp_path / "ledger.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection, connection:
         (content,) = connection.execute("SELECT law FROM releases").fetchone()
         document = json.loads(content)
         document["protocol"]["parameters"]["noise"]["absence"] = {"bits": 1100, "numerator": 1}

@@ -4,6 +4,7 @@ import random
 import shutil
 import sqlite3
 import threading
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -159,7 +160,7 @@ def test_manifests_are_read_only_from_the_shuffler_of_the_task(collection, batch
 
 def test_a_newer_version_of_the_file_is_refused(collection):
     Batches(collection.folder / "work").close()
-    with sqlite3.connect(collection.folder / "work" / "analyzer.db") as connection:
+    with closing(sqlite3.connect(collection.folder / "work" / "analyzer.db")) as connection, connection:
         connection.execute("PRAGMA user_version = 9")
     with pytest.raises(DataError, match="version 9"):
         Batches(collection.folder / "work")
