@@ -13,7 +13,7 @@ import pytest
 import shuffledp as sdp
 from shuffledp.domain import BIT, Categories, Interval, Numbered
 from shuffledp.errors import DomainError
-from shuffledp.text_values import looks_missing, parse_number, reading, text_of
+from shuffledp.text_values import canonical_form, looks_missing, parse_number, string_of
 
 DIGITS = Categories.of(["1", "2", "3", "4"])
 NAMES = Categories.of(["bus", "bike", "car"])
@@ -205,10 +205,10 @@ def test_numbers_are_read_by_one_strict_rule(text, number):
     ],
 )
 def test_what_reads_the_same(text, read):
-    assert reading(text) == read
+    assert canonical_form(text) == read
 
 
-def test_text_of_values():
+def test_values_as_strings():
     values = [
         7,
         np.int8(7),
@@ -224,8 +224,8 @@ def test_text_of_values():
         Decimal("1.50"),
     ]
     texts = ["7", "7", "1", "0", "2.5", "0.1", "9007199254740992", "1e+300", "true", "false", "x", "1.50"]
-    assert [text_of(value) for value in values] == texts
-    assert [text_of(value) for value in (None, math.nan, "", " ", 10**5000, b"x", [])] == [None] * 7
+    assert [string_of(value) for value in values] == texts
+    assert [string_of(value) for value in (None, math.nan, "", " ", 10**5000, b"x", [])] == [None] * 7
 
 
 def test_yes_and_no():

@@ -1,10 +1,12 @@
 """The public set of possible values, and the only rules by which a value becomes an index.
 
-``parse`` reads text as people write it, ``encode`` takes one value and ``encode_all`` many. The rules:
+Every domain has ``parse`` for a string as people write it, ``encode`` for one value and ``encode_all`` for many.
+The rules:
 
-- A value is text, or reads as text (see ``text_values``); spaces around it do not count. What is missing is no value.
-- Text is the category of the same name, or else the only one that reads the same: "1.0" as "1", "TRUE" as "true".
-  So an integer is an index only where the categories are numbered.
+- A value is a string, a number or a boolean. Numbers and booleans are compared as strings (see ``text_values``); spaces
+  around a string are ignored. A missing value is not in any domain.
+- A string is the category of the same name, or else the only category with the same canonical form: "1.0" is "1",
+  "TRUE" is "true". So an integer is an index only if the categories are numbered.
 """
 
 from __future__ import annotations
@@ -23,38 +25,64 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.errors import DomainError
-from shuffledp.text_values import looks_missing, parse_number, reading, text_of
-
-__all__ = [
-    "BIT",
-    "Bit",
-    "Categories",
-    "Interval",
-    "Numbered",
-    "check_counts",
-    "check_index",
-    "check_indices",
-    "check_places",
-]
+from shuffledp.errors import DomainError, ParameterError
+from shuffledp.text_values import canonical_form, looks_missing, parse_number, string_of
 
 Indices = NDArray[np.int64]
 
 _SHOWN = 3
 _LARGEST_BOUND = 1e290
-"""Leaves room for a billion users and for a billion times as much noise."""
+"""A sum over a billion users, with a billion times as much noise, is still finite."""
 _NUMERAL = re.compile(r"0|[1-9][0-9]{0,18}")
 _YES = ("1", "true", "yes", "y", "t")
 _NO = ("0", "false", "no", "n", "f")
 _ALL_NUMBERS = object()
 
 
-class _Listed(ABC):
-    """A domain whose values are categories, named or numbered."""
+class Domain(ABC):
+    """The public set of possible values of one user."""
+
+    @abstractmethod
+    def parse(self, text: str) -> Any:
+        """The value that a string means, for ``encode``; DomainError if it means none."""
+
+    @abstractmethod
+    def encode(self, value: Any) -> Any:
+        """One value as randomizers take it; DomainError if it is not in the domain."""
+
+    @abstractmethod
+    def encode_all(self, values: Iterable[Any]) -> NDArray[Any]:
+        """Many values as randomizers take them; DomainError if any is not in the domain."""
+
+    def is_named(self, text: str) -> bool:  # noqa: ARG002 - most domains have no names
+        """Whether the string is the name of a value, so that it cannot be a marker for missing values."""
+        return False
+
+    def check_missing_markers(self, markers: Iterable[str]) -> None:
+        """Refuse a marker for missing values, such as NA, that is the name of a value."""
+        for marker in markers:
+            if self.is_named(marker):
+                raise ParameterError(f"{marker!r} cannot be a value and mean a missing one too.", value=marker)
+
+
+class DiscreteDomain(Domain):
+    """A domain of finitely many values, each with an index from 0 on."""
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many categories there are."""
+        """The number of values."""
+
+    @abstractmethod
+    def lookup_names(self) -> tuple[str, ...]:
+        """Strings that mean the indices 0, 1, ..., for fast lookup; other strings may mean them too."""
+
+    @abstractmethod
+    def find(self, value: Any) -> int | None:
+        """The index that a string means; None if it is not in the domain."""
+
+
+class _CategoricalDomain(DiscreteDomain):
+    """A domain of categories, named or numbered."""
 
     @abstractmethod
     def find(self, value: object) -> int | None:
@@ -74,23 +102,28 @@ class _Listed(ABC):
         column = _flat(values)
         if isinstance(column, np.ndarray):
             distinct, inverse = np.unique(column, return_inverse=True)
-            found = self._indices(list(distinct))[inverse]
+            indices = self._find_all(list(distinct))[inverse]
         else:
-            found = self._indices(column)
-        outside = np.flatnonzero(found < 0)
+            indices = self._find_all(column)
+        outside = np.flatnonzero(indices < 0)
         if len(outside):
             examples = _distinct(column, outside)
             shown = ", ".join(repr(_plain(value)) for value in examples)
             raise DomainError(
-                f"{len(outside):,} of {len(found):,} values are not in the domain (for example {shown})."
+                f"{len(outside):,} of {len(indices):,} values are not in the domain (for example {shown})."
                 f"{self._advice(examples)}",
                 count=len(outside),
             )
-        return found
+        return indices
 
-    def _indices(self, values: list[Any]) -> Indices:
-        found = (self.find(value) for value in values)
-        return np.fromiter((-1 if index is None else index for index in found), dtype=np.int64, count=len(values))
+    def is_named(self, text: str) -> bool:
+        """Whether the string means a category."""
+        return self.find(text) is not None
+
+    def _find_all(self, values: list[Any]) -> Indices:
+        """The index of each value, -1 if it is not in the domain."""
+        indices = (self.find(value) for value in values)
+        return np.fromiter((-1 if index is None else index for index in indices), dtype=np.int64, count=len(values))
 
     def _advice(self, values: list[Any]) -> str:
         """What to do about values outside the domain, if that is likely to help."""
@@ -102,12 +135,12 @@ class _Listed(ABC):
                 f"{type(others[0]).__name__}: give it as the category is written."
             )
         if any(isinstance(value, (int, np.integer)) and not isinstance(value, bool) for value in values):
-            return " The categories have names, so an integer is a value and no index: give names."
+            return " The categories have names, so an integer is a value, not an index: give names."
         return ""
 
 
 @dataclass(frozen=True)
-class Categories(_Listed):
+class Categories(_CategoricalDomain):
     """Named categories in a fixed public order.
 
     >>> modes = sdp.Categories.of(["bus", "bike", "car"])
@@ -124,7 +157,7 @@ class Categories(_Listed):
             raise DomainError("The domain is empty: name at least one category.")
         for name in self.names:
             if not isinstance(name, str):
-                raise DomainError(f"A category must be text, not {name!r}.", category=name)
+                raise DomainError(f"A category must be a string, not {name!r}.", category=name)
         if len(set(self.names)) < len(self.names):
             name = Counter(self.names).most_common(1)[0][0]
             raise DomainError(f"The category {name!r} appears twice in the domain; name it once.", category=name)
@@ -136,40 +169,44 @@ class Categories(_Listed):
 
     @classmethod
     def numbered(cls, size: int) -> Categories:
-        """Categories "0", "1", ... for a domain of which only the size is known."""
+        """Categories "0", "1", ... for a domain of which only the size is given."""
         return cls(tuple(str(i) for i in range(size)))
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def lookup_names(self) -> tuple[str, ...]:
+        """The names."""
+        return self.names
 
     @cached_property
     def _by_name(self) -> dict[str, int]:
         return {name: index for index, name in enumerate(self.names)}
 
     @cached_property
-    def _by_reading(self) -> dict[str, int]:
-        """Only what reads like no other category."""
-        readings = [reading(name) for name in self.names]
-        often = {each for each, times in Counter(readings).items() if times > 1}
-        return {each: index for index, each in enumerate(readings) if each not in often}
+    def _by_canonical_form(self) -> dict[str, int]:
+        """The categories whose canonical form no other category has."""
+        forms = [canonical_form(name) for name in self.names]
+        occurrences = Counter(forms)
+        return {form: index for index, form in enumerate(forms) if occurrences[form] == 1}
 
     def find(self, value: object) -> int | None:
-        """The index of the category of this name, or else of the only one that reads the same; None if none does."""
+        """The index of the category of this name, or else of the only one with the same canonical form."""
         if isinstance(value, str) and (index := self._by_name.get(value)) is not None:
             return index
-        text = text_of(value)
-        if text is None:
+        string = string_of(value)
+        if string is None:
             return None
-        index = self._by_name.get(text)
-        return self._by_reading.get(reading(text)) if index is None else index
+        index = self._by_name.get(string)
+        return self._by_canonical_form.get(canonical_form(string)) if index is None else index
 
     def parse(self, text: str) -> str:
-        """The name of the category that the text means."""
+        """The name of the category that the string means."""
         return self.names[self.encode(text)]
 
 
 @dataclass(frozen=True)
-class Numbered(_Listed):
+class Numbered(_CategoricalDomain):
     """Categories 0, 1, ... without names; there may be a billion.
 
     >>> sdp.Numbered(1000).encode("7")
@@ -183,17 +220,21 @@ class Numbered(_Listed):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The numbers as text, all of them."""
+        """The numbers as strings, all of them."""
         return tuple(str(i) for i in range(self.size))
 
+    def lookup_names(self) -> tuple[str, ...]:
+        """The numbers as strings, all of them."""
+        return self.names
+
     def find(self, value: object) -> int | None:
-        """The index itself, also as text or as 3.0; None if it is not below the size."""
-        text = text_of(value)
-        numeral = None if text is None else _NUMERAL.fullmatch(reading(text))
+        """The index itself, also as a string or as 3.0; None if it is not below the size."""
+        string = string_of(value)
+        numeral = None if string is None else _NUMERAL.fullmatch(canonical_form(string))
         return int(numeral[0]) if numeral and int(numeral[0]) < self.size else None
 
     def parse(self, text: str) -> int:
-        """The index that the text means."""
+        """The index that the string means."""
         return self.encode(text)
 
     def encode_all(self, values: Iterable[Any]) -> Indices:
@@ -209,7 +250,7 @@ class Numbered(_Listed):
 
 
 @dataclass(frozen=True)
-class Bit:
+class Bit(DiscreteDomain):
     """Yes or no: index 1 or 0.
 
     >>> sdp.Bit().parse("yes"), sdp.Bit().encode(False)
@@ -219,12 +260,21 @@ class Bit:
     def __len__(self) -> int:
         return 2
 
+    def lookup_names(self) -> tuple[str, ...]:
+        """The digits 0 and 1."""
+        return ("0", "1")
+
+    def find(self, value: str) -> int | None:
+        """1 for yes, y, true, t or 1, and 0 for no, n, false, f or 0, in upper or lower case; else None."""
+        form = canonical_form(value).lower()
+        return int(form in _YES) if form in _YES + _NO else None
+
     def parse(self, text: str) -> int:
-        """1 for yes, y, true, t or 1, and 0 for no, n, false, f or 0; capital letters do not matter."""
-        read = reading(text).lower()
-        if read not in _YES + _NO:
+        """1 for yes, y, true, t or 1, and 0 for no, n, false, f or 0, in upper or lower case."""
+        index = self.find(text)
+        if index is None:
             raise DomainError(f"A count needs yes/no, true/false or 1/0, not {text!r}.", value=text)
-        return int(read in _YES)
+        return index
 
     def encode(self, value: bool | int) -> int:
         """The index of one value: a boolean, or the number 0 or 1."""
@@ -250,7 +300,35 @@ BIT = Bit()
 
 
 @dataclass(frozen=True)
-class Interval:
+class EqualTo(Bit):
+    """Whether a user's value is the given one: index 1 if it is, 0 if it is any other.
+
+    >>> from shuffledp.domain import EqualTo
+    >>> EqualTo("1").parse("1.0"), EqualTo("1").parse("bus")
+    (1, 0)
+    """
+
+    value: str
+
+    @cached_property
+    def _category(self) -> Categories:
+        return Categories.of([self.value])
+
+    def lookup_names(self) -> tuple[str, ...]:
+        """Empty: no string means all other values."""
+        return ()
+
+    def find(self, value: str) -> int:
+        """1 if the string means the given value, else 0."""
+        return int(self._category.find(value) is not None)
+
+    def is_named(self, text: str) -> bool:
+        """Whether the string means the given value."""
+        return self.find(text) == 1
+
+
+@dataclass(frozen=True)
+class Interval(Domain):
     """Numbers from ``lower`` to ``upper``; if ``whole``, only integers.
 
     >>> sdp.Interval(0, 120).encode_all([30, 150], clip=True).tolist()
@@ -274,57 +352,64 @@ class Interval:
                 "larger than any floating-point number."
             )
         if self.whole and not (self.lower.is_integer() and self.upper.is_integer()):
-            raise DomainError(f"Whole numbers need whole bounds, not {self.lower} and {self.upper}.")
+            raise DomainError(f"Integers need integer bounds, not {self.lower} and {self.upper}.")
 
     @property
     def width(self) -> float:
-        """How far one user can move the sum."""
+        """The sensitivity of a sum: by how much one user can change it."""
         return self.upper - self.lower
 
     @property
     def steps(self) -> int | None:
-        """For whole numbers, how many steps lead from the lower to the upper bound."""
+        """For integers, the number of steps from the lower to the upper bound."""
         return round(self.width) if self.whole else None
 
     def parse(self, text: str) -> float:
-        """The number that the text is; whether it lies between the bounds is for ``encode`` to say."""
+        """The number that the string is; ``encode`` checks that it lies between the bounds."""
         number = parse_number(text)
         if number is None:
             raise DomainError(f"A sum needs a number, not {text!r}.", value=text)
         return number
 
     def encode(self, value: float) -> float:
-        """Where one number lies, from 0.0 at the lower bound to 1.0 at the upper one."""
+        """The position of one number in the interval, from 0.0 at the lower bound to 1.0 at the upper one."""
         return float(self.encode_all([value])[0])
 
-    def encode_all(self, values: Iterable[Any], *, clip: bool = False) -> NDArray[np.float64]:
-        """Where each number lies, from 0.0 at the lower bound to 1.0 at the upper one.
+    @property
+    def description(self) -> str:
+        """The values of the domain in a few words."""
+        return f"{'integers' if self.whole else 'numbers'} from {self.lower:g} to {self.upper:g}"
 
-        Numbers outside the bounds are refused, or moved to the nearer bound with ``clip``.
+    def outside(self, numbers: NDArray[np.float64], *, clip: bool = False) -> NDArray[np.bool_]:
+        """Which numbers are not in the domain: NaN, not an integer if ``whole``, and unless ``clip`` beyond a bound."""
+        outside = np.isnan(numbers) if clip else ~((numbers >= self.lower) & (numbers <= self.upper))
+        return outside | (numbers != np.floor(numbers)) if self.whole else outside
+
+    def encode_all(self, values: Iterable[Any], *, clip: bool = False) -> NDArray[np.float64]:
+        """The position of each number in the interval, from 0.0 at the lower bound to 1.0 at the upper one.
+
+        Numbers outside the bounds are refused, or clipped to the nearer bound with ``clip``.
         """
         array = _numeric(values)
         if array.ndim != 1 or not (_is_real(array.dtype) or len(array) == 0):
             raise DomainError(f"A sum needs one number from each user{_first_other(values)}.")
         numbers = array.astype(np.float64)
-        wrong = np.isnan(numbers) if clip else ~((numbers >= self.lower) & (numbers <= self.upper))
-        if self.whole:
-            wrong |= numbers != np.floor(numbers)
-        if wrong.any():
-            kind = "whole numbers" if self.whole else "numbers"
+        outside = self.outside(numbers, clip=clip)
+        if outside.any():
             raise DomainError(
-                f"{int(wrong.sum()):,} of {len(numbers):,} values are not {kind} from {self.lower:g} to {self.upper:g} "
-                f"(for example {numbers[wrong][0]:g}).",
-                count=int(wrong.sum()),
+                f"{int(outside.sum()):,} of {len(numbers):,} values are not {self.description} "
+                f"(for example {numbers[outside][0]:g}).",
+                count=int(outside.sum()),
             )
         clipped = np.clip(numbers, self.lower, self.upper)
         return np.clip((clipped - self.lower) / self.width, 0.0, 1.0)
 
 
 def check_index(index: int, size: int) -> int:
-    """One whole number as an index into a domain of the given size."""
-    if isinstance(index, float) or not 0 <= (place := operator.index(index)) < size:
-        raise DomainError(f"The index {index} is not a whole number in 0 .. {size - 1:,}.", index=index)
-    return place
+    """Check one index into a domain of the given size."""
+    if isinstance(index, float) or not 0 <= (checked := operator.index(index)) < size:
+        raise DomainError(f"The index {index} is not an integer in 0 .. {size - 1:,}.", index=index)
+    return checked
 
 
 def _is_real(dtype: np.dtype[Any]) -> bool:
@@ -332,30 +417,30 @@ def _is_real(dtype: np.dtype[Any]) -> bool:
 
 
 def check_places(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Numbers from 0.0 to 1.0, one per user."""
-    places = np.asarray(values)
-    if places.ndim != 1 or not _is_real(places.dtype):
-        raise DomainError("Places in an interval must be a flat array of numbers.")
-    places = places.astype(np.float64, copy=False)
-    if len(places) and not (float(places.min()) >= 0.0 and float(places.max()) <= 1.0):
-        raise DomainError("A place in an interval lies between 0.0 and 1.0.")
-    return places
+    """Check positions in an interval: numbers from 0.0 to 1.0, one per user."""
+    positions = np.asarray(values)
+    if positions.ndim != 1 or not _is_real(positions.dtype):
+        raise DomainError("Positions in an interval must be a flat array of numbers.")
+    positions = positions.astype(np.float64, copy=False)
+    if len(positions) and not (float(positions.min()) >= 0.0 and float(positions.max()) <= 1.0):
+        raise DomainError("Positions in an interval must lie between 0.0 and 1.0.")
+    return positions
 
 
 def check_counts(counts: NDArray[Any], size: int) -> NDArray[np.int64]:
-    """How many users hold each index of a domain of the given size."""
-    true = np.asarray(counts)
-    if true.shape != (size,) or not np.issubdtype(true.dtype, np.integer) or int(true.min()) < 0:
-        raise DomainError(f"Counts must be {size:,} whole numbers that are not below 0.", size=size)
-    return true.astype(np.int64, copy=False)
+    """Check the numbers of users who hold each index of a domain of the given size."""
+    array = np.asarray(counts)
+    if array.shape != (size,) or not np.issubdtype(array.dtype, np.integer) or int(array.min()) < 0:
+        raise DomainError(f"Counts must be {size:,} non-negative integers.", size=size)
+    return array.astype(np.int64, copy=False)
 
 
 def check_indices(values: NDArray[Any], size: int) -> Indices:
-    """Whole numbers as indices into a domain of the given size."""
+    """Check indices into a domain of the given size."""
     if values.ndim != 1:
         raise DomainError(f"Indices must be a flat array, not one of {values.ndim} dimensions.", ndim=values.ndim)
     if not (np.issubdtype(values.dtype, np.integer) or values.dtype == np.bool_):
-        raise DomainError(f"Indices must be whole numbers, not {values.dtype}.", dtype=str(values.dtype))
+        raise DomainError(f"Indices must be integers, not {values.dtype}.", dtype=str(values.dtype))
     if len(values) and (int(values.min()) < 0 or int(values.max()) >= size):
         outside = int(((values < 0) | (values >= size)).sum())
         raise DomainError(
@@ -365,7 +450,7 @@ def check_indices(values: NDArray[Any], size: int) -> Indices:
 
 
 def _sequence(values: Iterable[Any]) -> NDArray[Any] | list[Any]:
-    """An array or a list; columns of Arrow and pandas become what their values are."""
+    """The values as an array or a list; columns of Arrow, pandas and polars are converted."""
     if isinstance(values, np.ma.MaskedArray):
         return list(values.tolist())  # with None for what is masked
     if hasattr(values, "to_pylist"):
@@ -414,10 +499,10 @@ def _is_number(value: object) -> bool:
 
 
 def _is_missing(value: object) -> bool:
-    """Whether there is no value, or what people write where there is none."""
+    """Whether the value is missing, or a marker that people write for missing values."""
     if isinstance(value, str):
         return not value.strip() or looks_missing(value)
-    return text_of(value) is None and not isinstance(value, int) and str(value) in ("None", "nan", "<NA>", "NaT")
+    return string_of(value) is None and not isinstance(value, int) and str(value) in ("None", "nan", "<NA>", "NaT")
 
 
 def _first_other(values: Iterable[Any]) -> str:
@@ -436,9 +521,9 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _distinct(values: NDArray[Any] | list[Any], places: NDArray[np.intp]) -> list[Any]:
-    """A few distinct values at the given places, for a message."""
-    found: dict[str, Any] = {}
-    for place in places[:1000].tolist():
-        found.setdefault(repr(values[place]), values[place])
-    return list(found.values())[:_SHOWN]
+def _distinct(values: NDArray[Any] | list[Any], positions: NDArray[np.intp]) -> list[Any]:
+    """A few distinct values at the given positions, for a message."""
+    distinct: dict[str, Any] = {}
+    for position in positions[:1000].tolist():
+        distinct.setdefault(repr(values[position]), values[position])
+    return list(distinct.values())[:_SHOWN]

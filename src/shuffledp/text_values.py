@@ -1,8 +1,8 @@
-"""How values read as text, and text as numbers.
+"""Conversion of values to strings, and of strings to numbers.
 
-- Spaces around text do not count. Text that is empty then, ``None`` and NaN are missing, and never a value.
-- A number or boolean reads as its text: 7 as "7", 1.0 as "1", 2.5 as "2.5", ``True`` as "true".
-- Numbers are written with ASCII digits, a point and an exponent: "-1.5e3". "1_0", "0x10", "inf" and "nan" are none.
+- Spaces around a string are ignored. An empty string, ``None`` and NaN are missing values.
+- A number or boolean becomes a string: 7 becomes "7", 1.0 "1", 2.5 "2.5", ``True`` "true".
+- Numbers are written with ASCII digits, a point and an exponent: "-1.5e3". Not numbers: "1_0", "0x10", "inf", "nan".
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from decimal import Decimal
 
 import numpy as np
 
-__all__ = ["EXACT_INTEGERS", "looks_missing", "parse_number", "reading", "text_of"]
-
 EXACT_INTEGERS = 2**53
-"""Up to here every integer is a floating-point number of its own."""
+"""Integers up to here are exact as floating-point numbers."""
 _LONGEST_INTEGER = 10**100
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _ZERO_FRACTION = re.compile(r"([-+]?[0-9]+)\.0+")
@@ -25,13 +23,13 @@ _MISSING_MARKERS = frozenset({"na", "n/a", "#n/a", "<na>", "nan", "null", "none"
 
 
 def parse_number(text: str) -> float | None:
-    """The number that the text is, infinite if it exceeds every floating-point number; None if it is none."""
+    """The number that the string is, infinite if it exceeds every floating-point number; None if it is not a number."""
     trimmed = text.strip()
     return float(trimmed) if _NUMBER.fullmatch(trimmed) else None
 
 
-def reading(text: str) -> str:
-    """What different ways to write the same integer or boolean have in common; other text itself."""
+def canonical_form(text: str) -> str:
+    """One spelling for all that mean the same integer or boolean; any other string without outer spaces."""
     trimmed = text.strip()
     if integer := _ZERO_FRACTION.fullmatch(trimmed):
         return "0" if integer[1] in ("-0", "+0") else integer[1]
@@ -40,12 +38,12 @@ def reading(text: str) -> str:
 
 
 def looks_missing(text: str) -> bool:
-    """Whether people write this where there is no value, such as NA; it is a value all the same unless declared so."""
+    """Whether people write this string for a missing value, such as NA; it is a value unless declared missing."""
     return text.strip().lower() in _MISSING_MARKERS
 
 
-def text_of(value: object) -> str | None:
-    """The value as text; None if it is missing, or neither text nor boolean nor number."""
+def string_of(value: object) -> str | None:
+    """The value as a string; None if it is missing, or not a string, boolean or number."""
     if isinstance(value, str):
         return value.strip() or None
     if isinstance(value, (bool, np.bool_)):

@@ -107,8 +107,8 @@ def test_routes(shuffledp, route):
         ("gap", ("--clip",), "1 value is missing"),
         ("out", (), "for example '99'"),
         ("out", ("--drop-missing",), "for example '99'"),
-        ("v", ("--whole",), "whole numbers from -50 to 20"),
-        ("v", ("--whole", "--clip"), "whole numbers from -50 to 20"),
+        ("v", ("--whole",), "integers from -50 to 20"),
+        ("v", ("--whole", "--clip"), "integers from -50 to 20"),
     ],
 )
 @pytest.mark.usefixtures("data")
@@ -154,7 +154,7 @@ def test_truth_values_are_no_numbers(shuffledp):
         (("--lower", 0, "--upper", "inf"), "bounds must be finite"),
         (("--lower", 0, "--upper", "many"), "'many' is not a number"),
         (("--lower", -1e308, "--upper", 1e308), "too wide"),
-        (("--lower", 0.5, "--upper", 3, "--whole"), "whole bounds"),
+        (("--lower", 0.5, "--upper", 3, "--whole"), "integer bounds"),
         (("--lower", 0), "--upper"),
         ((*BOUNDS, "--protocol", "finest"), "no protocol 'finest'"),
         ((*BOUNDS, "--protocol", "count/cheu"), "no protocol"),

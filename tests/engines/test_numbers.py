@@ -72,7 +72,7 @@ def test_whole_numbers():
     whole = Interval(0, 10, whole=True)
     assert places(["1", "2.0", "1e1"], domain=whole) == [0.1, 0.2, 1.0]
     for clip in (False, True):
-        with pytest.raises(DataError, match=r"2 values are outside.*whole numbers from 0 to 10"):
+        with pytest.raises(DataError, match=r"2 values are outside.*integers from 0 to 10"):
             places(["1", "2.5", "0.1"], domain=whole, clip=clip)
     assert places(["11", "-3"], domain=whole, clip=True) == [1.0, 0.0]
 

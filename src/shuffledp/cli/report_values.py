@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shuffledp.cli.screen import note
-from shuffledp.domain import Categories
+from shuffledp.domain import Bit, Domain, EqualTo
 from shuffledp.errors import DataError, DomainError, ParameterError
 from shuffledp.text_values import looks_missing
 
@@ -25,7 +25,10 @@ _MOST_VALUE_BYTES = 1 << 16
 
 def value_of(task: Task, text: str) -> Any:
     """A value as people write it: a category, yes or no, a number; a DomainError if the task has no such value."""
-    domain = task.protocol.domain
+    return _parse(task.protocol.domain, text)
+
+
+def _parse(domain: Domain, text: str) -> Any:
     value = domain.parse(text)
     domain.encode(value)
     return value
@@ -56,34 +59,32 @@ def read_values(
     devices: int | None,
 ) -> list[Any]:
     """The values of a column, one a device; any that is missing or outside the domain is an error."""
-    from shuffledp.engines.columns import check_markers, read_column
+    from shuffledp.engines.columns import read_column
 
-    if equals is not None and task.protocol.question != "count":
+    domain = task.protocol.domain
+    if equals is not None and not isinstance(domain, Bit):
         raise ParameterError(f"--equals belongs to a count; this task asks for a {task.protocol.question}.")
     if devices is not None and devices < 1:
         raise ParameterError(f"At least one device is needed, not {devices}.")
-    wanted = None if equals is None else Categories.of([equals])
-    if wanted is not None or task.protocol.question == "histogram":
-        check_markers(missing, wanted or task.protocol.domain)
+    if equals is not None:
+        domain = EqualTo(equals)
+    domain.check_missing_markers(missing)
 
     def texts() -> Iterator[str | None]:
         for batch in read_column(path, column, missing=missing):
             yield from batch.to_pylist()
 
-    def parsed(text: str) -> Any:
-        return value_of(task, text) if wanted is None else int(wanted.find(text) is not None)
-
     values: list[Any] = []
-    known: dict[str, Any] = {}
+    parsed: dict[str, Any] = {}
     wrong, absent, example, marker = 0, 0, "", ""
     for text in islice((each for each in texts() if each is not None or not drop_missing), devices):
         if text is None:
             absent += 1
             continue
         try:
-            if text not in known:
-                known[text] = parsed(text)
-            values.append(known[text])
+            if text not in parsed:
+                parsed[text] = _parse(domain, text)
+            values.append(parsed[text])
         except DomainError as error:
             wrong, example = wrong + 1, example or str(error)
             marker = marker or (text if looks_missing(text) else "")
@@ -94,7 +95,7 @@ def read_values(
         raise DataError(f"{absent:,} rows of {path} hold no value; --drop-missing leaves them out.", rows=absent)
     if not values:
         raise DataError("The column holds no rows, so there are no devices.")
-    for text in filter(looks_missing, known) if wanted is not None else ():
+    for text in filter(looks_missing, parsed) if equals is not None else ():
         note(f"{text!r} is counted as a value; --missing {text} says that it means a missing one.")
     return values
 

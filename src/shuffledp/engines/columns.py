@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from shuffledp.domain import Categories, Numbered
+from shuffledp.domain import Categories
 from shuffledp.errors import DataError, ParameterError
 from shuffledp.extras import extra
-from shuffledp.text_values import EXACT_INTEGERS
+from shuffledp.text_values import EXACT_INTEGERS, string_of
 
 with extra("files", "Reading a data file"):
     import pyarrow as pa
@@ -19,13 +19,13 @@ with extra("files", "Reading a data file"):
     import pyarrow.csv
     import pyarrow.parquet
 
-__all__ = ["Progress", "check_markers", "read_column"]
-
 Progress = Callable[[float], None]
 """Called with the fraction of the file that has been read."""
 
 _BATCH_ROWS = 1 << 17
 _CSV_BLOCK_BYTES = 1 << 22
+_PLAIN = (1e-4, 1e5)
+"""Python and Arrow both write numbers in this range without an exponent."""
 _MOST_HEADER_BYTES = 1 << 20
 """Of the header of a CSV file and the empty lines before it."""
 _END_OF_FILE = "end of file\x1a"
@@ -33,13 +33,19 @@ _END_OF_FILE = "end of file\x1a"
 
 
 def read_column(
-    path: str | Path, column: str, *, missing: Sequence[str] = (), progress: Progress = lambda _: None
+    path: str | Path,
+    column: str,
+    *,
+    missing: Sequence[str] = (),
+    numeric: bool = False,
+    progress: Progress = lambda _: None,
 ) -> Iterator[pa.Array]:
-    """The column as text without outer spaces, batch by batch; what is missing (null, NaN, empty) is null.
+    """The column as strings without outer spaces, batch by batch; a missing value (null, NaN, empty) is null.
 
-    ``missing`` are values that are missing too. CSV (also compressed, as .gz, .bz2, .zst or .lz4) and Parquet are told
-    apart by their content. Every line of a CSV file after its header is a row, also an empty one, in which every field
-    is missing; the line break at the end of the last line begins no other.
+    ``missing`` are values that are missing too. With ``numeric``, floating-point numbers may be spelled in any way,
+    which is faster. The format, CSV (also compressed, as .gz, .bz2, .zst or .lz4) or Parquet, is detected from the
+    content. Every line of a CSV file after its header is a row, also an empty one, in which every field is missing;
+    the line break at the end of the last line does not begin another.
     """
     source = Path(path)
     markers = Categories.of(missing) if missing else None
@@ -49,18 +55,11 @@ def read_column(
     try:
         batches = _parquet_batches if _is_parquet(source) else _csv_batches
         for batch in batches(source, column, progress):
-            text = _as_text(batch)
-            yield _without(text, markers) if markers else text
+            strings = _as_strings(batch, any_spelling=numeric and markers is None)
+            yield _without(strings, markers) if markers else strings
     except (pa.ArrowException, OSError, EOFError, UnicodeError) as error:
         reason = " ".join(str(error).split())
         raise DataError(f"Cannot read {source}: {reason.rstrip('.')}.", path=str(source)) from None
-
-
-def check_markers(missing: Iterable[str], domain: Categories | Numbered) -> None:
-    """Refuse a value of the domain that is said to mean a missing one."""
-    for value in missing:
-        if domain.find(value) is not None:
-            raise ParameterError(f"{value!r} cannot be a value and mean a missing one too.", value=value)
 
 
 def _is_parquet(path: Path) -> bool:
@@ -223,27 +222,37 @@ def _check_column(column: str, names: list[str], path: Path) -> None:
         raise ParameterError(f"{path} has {names.count(column)} columns named {column!r}; name them apart.")
 
 
-def _as_text(values: Any) -> pa.Array:
-    """As ``shuffledp.text_values.text_of`` has it."""
+def _as_strings(values: Any, *, any_spelling: bool = False) -> pa.Array:
+    """The values as strings by the rules of ``shuffledp.text_values.string_of``, null where there is none."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if pa.types.is_floating(values.type):
-        values = _float_text(values)
+        values = _float_strings(values, any_spelling)
     if not pa.types.is_string(values.type):
         values = pc.cast(values, pa.string())
     trimmed = pc.utf8_trim_whitespace(values)
     return pc.if_else(pc.equal(trimmed, ""), None, trimmed)
 
 
-def _float_text(values: Any) -> pa.Array:
-    """Floating-point numbers as text, integers among them without a point, NaN as null."""
-    if pa.types.is_float16(values.type):
-        values = pc.cast(values, pa.float32())
+def _float_strings(values: Any, any_spelling: bool) -> pa.Array:
+    """Floating-point numbers as strings, integers among them without a point, NaN as null."""
+    if pa.types.is_float16(values.type):  # for which Arrow has hardly any functions
+        return pa.array([string_of(value) for value in values.to_numpy(zero_copy_only=False)], type=pa.string())
     values = pc.if_else(pc.is_nan(values), None, values)
     wide = pc.cast(values, pa.float64())
-    whole = pc.and_(pc.equal(pc.floor(wide), wide), pc.less_equal(pc.abs(wide), EXACT_INTEGERS))
+    size = pc.abs(wide)
+    whole = pc.and_(pc.equal(pc.floor(wide), wide), pc.less_equal(size, EXACT_INTEGERS))
     integers = pc.cast(pc.if_else(whole, wide, 0.0), pa.int64())
-    return pc.if_else(whole, pc.cast(integers, pa.string()), pc.cast(values, pa.string()))
+    strings = pc.if_else(whole, pc.cast(integers, pa.string()), pc.cast(values, pa.string()))
+    if any_spelling:
+        return strings
+    plain = pc.or_(whole, pc.and_(pc.greater_equal(size, _PLAIN[0]), pc.less(size, _PLAIN[1])))
+    other = pc.fill_null(pc.invert(plain), False)
+    if not pc.any(other).as_py():
+        return strings
+    distinct = values.filter(other).dictionary_encode()  # Arrow writes 1e-7 where Python writes 1e-07
+    spelled = pa.array([string_of(value) for value in distinct.dictionary.to_numpy()], type=pa.string())
+    return pc.replace_with_mask(strings, other, spelled.take(distinct.indices))
 
 
 def _without(text: pa.Array, missing: Categories) -> pa.Array:

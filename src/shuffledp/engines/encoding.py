@@ -1,4 +1,4 @@
-"""From a column of text to how many users hold each index, with nothing dropped silently."""
+"""Encoding of a column: the number of users per index, or their positions; nothing is dropped silently."""
 
 from __future__ import annotations
 
@@ -9,24 +9,22 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import BIT, Categories, Interval
-from shuffledp.errors import DataError, DomainError
+from shuffledp.domain import BIT, Categories, DiscreteDomain, EqualTo, Interval
+from shuffledp.errors import DataError
 from shuffledp.extras import extra
 from shuffledp.messages import count_values
-from shuffledp.text_values import looks_missing, parse_number, reading
+from shuffledp.text_values import canonical_form, looks_missing, parse_number
 
 with extra("files", "Reading a data file"):
     import pyarrow as pa
     import pyarrow.compute as pc
-
-__all__ = ["ColumnCounts", "collect_places", "count_bits", "count_categories", "distinct_values"]
 
 _SHOWN = 3
 
 
 @dataclass
 class ColumnCounts:
-    """How many rows hold each index, and how many hold none."""
+    """The number of rows per index, and of rows without one."""
 
     counts: NDArray[np.int64]
     missing: int = 0
@@ -34,18 +32,24 @@ class ColumnCounts:
     examples: list[str] = field(default_factory=list)
     """A few values outside the domain."""
     markers: list[str] = field(default_factory=list)
-    """All of them that look like missing ones, such as NA."""
+    """All values that the domain does not name and that look like missing ones, such as NA."""
 
     @property
     def users(self) -> int:
-        """Rows that hold an index."""
+        """The number of rows that hold an index."""
         return int(self.counts.sum())
 
-    def add_outside(self, value: str, rows: int) -> None:
-        """So many rows hold a value outside the domain."""
+    def add(self, value: str, index: int | None, rows: int) -> None:
+        """Add rows that hold a value; its index is None if it is outside the domain."""
+        if index is not None:
+            self.counts[index] += rows
+            return
         self.outside += rows
         if len(self.examples) < _SHOWN and value not in self.examples:
             self.examples.append(value)
+
+    def add_marker(self, value: str) -> None:
+        """Remember a value if it looks like a missing one."""
         if looks_missing(value) and value not in self.markers:  # a few dozen at most: they are listed for --missing
             self.markers.append(value)
 
@@ -53,7 +57,7 @@ class ColumnCounts:
 def count_categories(
     batches: Iterable[pa.Array], domain: Categories, *, other: str | None = None, drop_missing: bool = False
 ) -> ColumnCounts:
-    """Count each category. Values outside the domain, and missing ones, are an error unless provided for.
+    """Count each category; a value outside the domain or a missing one is an error unless provided for.
 
     ``other`` names the category that takes values outside the domain, and missing ones unless
     ``drop_missing`` leaves those out.
@@ -73,13 +77,8 @@ def count_categories(
 
 
 def count_bits(batches: Iterable[pa.Array], *, equals: str | None = None, drop_missing: bool = False) -> ColumnCounts:
-    """Count noes and yeses, or the values that differ from ``equals`` and those that do not."""
-    if equals is not None:
-        result = _count(batches, Categories.of([equals]))
-        result.counts = np.array([result.outside, result.counts[0]], dtype=np.int64)
-        result.outside = 0
-    else:
-        result = _count_bits(batches)
+    """Count the values no and yes, or those that are not ``equals`` and those that are."""
+    result = _count(batches, BIT if equals is None else EqualTo(equals))
     if drop_missing:
         result.missing = 0
     _refuse_leftovers(
@@ -93,9 +92,9 @@ def count_bits(batches: Iterable[pa.Array], *, equals: str | None = None, drop_m
 def collect_places(
     batches: Iterable[pa.Array], domain: Interval, *, clip: bool = False, drop_missing: bool = False
 ) -> NDArray[np.float64]:
-    """Where each user's number lies between the bounds. What is no number, outside or missing is an error.
+    """The position of each user's number in the interval; what is not a number, outside or missing is an error.
 
-    ``clip`` moves numbers outside to the nearer bound, ``drop_missing`` leaves rows without one out.
+    ``clip`` clips numbers to the nearer bound, ``drop_missing`` leaves out rows without a number.
     """
     result = ColumnCounts(np.zeros(1, dtype=np.int64))
     parts: list[NDArray[np.float64]] = []
@@ -103,26 +102,24 @@ def collect_places(
         result.missing += 0 if drop_missing else batch.null_count
         text = batch.drop_null()
         numbers = _as_numbers(text)
-        wrong = np.isnan(numbers) if clip else ~((numbers >= domain.lower) & (numbers <= domain.upper))
-        if domain.whole:
-            wrong |= numbers != np.floor(numbers)
-        if wrong.any():
-            for value, rows in _distinct(text.filter(pa.array(wrong))):
-                result.add_outside(value, rows)
-        parts.append(domain.encode_all(numbers[~wrong], clip=clip))
+        outside = domain.outside(numbers, clip=clip)
+        if outside.any():
+            for value, rows in _distinct(text.filter(pa.array(outside))):
+                result.add(value, None, rows)
+                result.add_marker(value)
+        parts.append(domain.encode_all(numbers[~outside], clip=clip))
     result.counts[0] = sum(map(len, parts))
-    kind = "whole numbers" if domain.whole else "numbers"
     advice = "" if clip or domain.whole else "; --clip moves numbers to the nearer bound"
     _refuse_leftovers(
         result,
-        f"The domain is {kind} from {domain.lower:g} to {domain.upper:g}{advice}",
+        f"The domain is {domain.description}{advice}",
         "Use --drop-missing to leave missing ones out",
     )
     return np.concatenate(parts)
 
 
 def _as_numbers(text: pa.Array) -> NDArray[np.float64]:
-    """Each text as a number by the rules of ``parse_number``; NaN where it is none."""
+    """Each string as a number by the rules of ``parse_number``; NaN if it is not a number."""
     try:
         numbers: NDArray[np.float64] = pc.cast(text, pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
@@ -137,16 +134,16 @@ def _as_numbers(text: pa.Array) -> NDArray[np.float64]:
 def distinct_values(batches: Iterable[pa.Array]) -> Categories:
     """All values of the column, sorted: a domain that depends on the data and so is not private.
 
-    Of values that read the same, such as "1" and "1.0", the first is the category of them all.
+    Of values with the same canonical form, such as "1" and "1.0", the first is the category of them all.
     """
-    found: set[str] = set()
+    values: set[str] = set()
     for batch in batches:
-        found.update(value for value in pc.unique(batch).to_pylist() if value is not None)
-    if not found:
+        values.update(value for value in pc.unique(batch).to_pylist() if value is not None)
+    if not values:
         raise DataError("The column holds no value at all.")
     names: dict[str, str] = {}
-    for value in sorted(found, key=_natural):
-        names.setdefault(reading(value), value)
+    for value in sorted(values, key=_natural):
+        names.setdefault(canonical_form(value), value)
     return Categories.of(names.values())
 
 
@@ -156,37 +153,23 @@ def _natural(value: str) -> tuple[float, str]:
     return (math.inf if size is None else size, value)
 
 
-def _count(batches: Iterable[pa.Array], domain: Categories) -> ColumnCounts:
-    """Arrow finds the categories by their names; what is left goes through the rules of the domain, value by value."""
+def _count(batches: Iterable[pa.Array], domain: DiscreteDomain) -> ColumnCounts:
+    """Arrow looks up exact names; every other distinct value goes through the rules of the domain."""
     result = ColumnCounts(np.zeros(len(domain), dtype=np.int64))
-    names = pa.array(domain.names, type=pa.string())
+    names = pa.array(domain.lookup_names(), type=pa.string())
     for batch in batches:
         indices = pc.index_in(batch, value_set=names)
         result.counts += count_values(indices.drop_null().to_numpy(), len(domain))
         result.missing += batch.null_count
         for value, rows in _distinct(batch.filter(pc.and_(pc.is_null(indices), pc.is_valid(batch)))):
-            index = domain.find(value)
-            if index is None:
-                result.add_outside(value, rows)
-            else:
-                result.counts[index] += rows
-    return result
-
-
-def _count_bits(batches: Iterable[pa.Array]) -> ColumnCounts:
-    result = ColumnCounts(np.zeros(2, dtype=np.int64))
-    for batch in batches:
-        result.missing += batch.null_count
-        for value, rows in _distinct(batch.drop_null()):
-            try:
-                result.counts[BIT.parse(value)] += rows
-            except DomainError:
-                result.add_outside(value, rows)
+            result.add(value, domain.find(value), rows)
+            if not domain.is_named(value):
+                result.add_marker(value)
     return result
 
 
 def _distinct(values: pa.Array) -> Iterator[tuple[str, int]]:
-    """Every value and how many rows hold it."""
+    """Every distinct value with its number of rows."""
     counted = pc.value_counts(values)
     return zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True)
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, Interval
-from shuffledp.engines.columns import Progress, check_markers, read_column
+from shuffledp.domain import Categories, EqualTo, Interval
+from shuffledp.engines.columns import Progress, read_column
 from shuffledp.engines.encoding import collect_places, count_bits, count_categories, distinct_values
 from shuffledp.protocols.flow import run_counted, run_round
 from shuffledp.randomness import SYSTEM, RandomSource
@@ -39,21 +39,22 @@ class FileColumn:
     def bits(self, *, equals: str | None = None) -> NDArray[np.int64]:
         """How many users say no and how many yes."""
         if equals is not None:
-            check_markers(self.missing, Categories.of([equals]))
+            EqualTo(equals).check_missing_markers(self.missing)
         result = count_bits(self._batches(), equals=equals, drop_missing=self.drop_missing)
         self._remark_on(result.markers)
         return result.counts
 
     def histogram(self, domain: Categories, *, other: str | None = None) -> NDArray[np.int64]:
         """How many users hold each category of the domain."""
-        check_markers(self.missing, domain)
+        domain.check_missing_markers(self.missing)
         result = count_categories(self._batches(), domain, other=other, drop_missing=self.drop_missing)
         self._remark_on(result.markers)
         return result.counts
 
     def places(self, domain: Interval, *, clip: bool = False) -> NDArray[np.float64]:
         """Where each user's number lies between the bounds, from 0.0 to 1.0."""
-        return collect_places(self._batches(), domain, clip=clip, drop_missing=self.drop_missing)
+        batches = self._batches(numeric=True)
+        return collect_places(batches, domain, clip=clip, drop_missing=self.drop_missing)
 
     def distinct(self) -> Categories:
         """Every value that occurs. Releasing this list is not private."""
@@ -61,8 +62,8 @@ class FileColumn:
         self._remark_on([name for name in found.names if looks_missing(name)])
         return found
 
-    def _batches(self) -> Any:
-        return read_column(self.path, self.column, missing=self.missing, progress=self.progress)
+    def _batches(self, *, numeric: bool = False) -> Any:
+        return read_column(self.path, self.column, missing=self.missing, numeric=numeric, progress=self.progress)
 
     def _remark_on(self, markers: list[str]) -> None:
         for value in markers:

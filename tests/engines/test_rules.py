@@ -1,0 +1,141 @@
+"""A column of a file follows the rules of the domain, value by value: one nasty file, every domain."""
+
+import math
+from collections import Counter
+from decimal import Decimal
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from shuffledp.cli.report_values import value_of
+from shuffledp.collection.device.report import encoded
+from shuffledp.domain import BIT, Categories, EqualTo, Interval, Numbered
+from shuffledp.engines.columns import read_column
+from shuffledp.engines.encoding import _count, collect_places
+from shuffledp.errors import DataError, DomainError
+from shuffledp.text_values import string_of
+
+NASTY = [
+    *("a", " a", "a\u00a0", "\u3000a\t", "\x1fa", "A", "bus stop", "\u00e9", "e\u0301", 'say "e"', "two\nlines"),
+    *("1", "1.0", " 1.00 ", "+1", "01", "1e0", "1.", ".5", "-0", "-0.0", "0", "2", "2.5", "120", "120.0000001", "-1"),
+    *("9007199254740993", "1e400", "-1e400", "1_0", "\uff11", "0x10", "inf", "-inf", "nan", "1,5", "--1", "1e", "1 0"),
+    *("true", "TRUE", "True", "tRuE", "yes", " Y", "no", "N", "f", "on", "ja", "1e-7", "1e-07"),
+    *("NA", "n/a", "?", "-", ".", "None", "null"),
+    *("", " ", "\t", "\u00a0", "\x1c"),
+]
+DISCRETE = [
+    Categories.of(["a", "1", "true", "\u00e9", "0"]),
+    Categories.of(["1.0", "1.00", "1", "-0.0"]),
+    Categories.of(["TRUE", "True", "NA", "two\nlines"]),
+    Numbered(3),
+    BIT,
+    EqualTo("1.0"),
+    EqualTo("NA"),
+]
+INTERVALS = [(Interval(0, 120), False), (Interval(0, 120), True), (Interval(-1, 2, whole=True), False)]
+
+
+def task_of(domain):
+    return SimpleNamespace(protocol=SimpleNamespace(domain=domain, question="any"))
+
+
+def expected(domain, value, **options):
+    """What the rules of the domain make of one string: "missing", "outside", or an index or position."""
+    if string_of(value) is None:
+        return "missing"
+    try:
+        parsed = domain.parse(value)
+        return domain.encode_all([parsed], **options).tolist()[0]
+    except DomainError:
+        return "outside"
+
+
+def written(folder, values, form):
+    table, path = pa.table({"m": pa.array(values), "n": pa.nulls(len(values), pa.string())}), folder / f"nasty.{form}"
+    if form == "csv":
+        pa.csv.write_csv(table, path)
+    else:
+        pa.parquet.write_table(table, path)
+    return path
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_counts_follow_the_rules_of_the_domain(tmp_path, form):
+    path = written(tmp_path, NASTY, form)
+    for domain in DISCRETE:
+        result = _count(read_column(path, "m"), domain)
+        wanted = Counter(expected(domain, value) for value in NASTY)
+        assert result.counts.tolist() == [wanted[index] for index in range(len(domain))], domain
+        assert (result.missing, result.outside) == (wanted["missing"], wanted["outside"]), domain
+        assert 0 < wanted["missing"] < len(NASTY)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize(("domain", "clip"), INTERVALS)
+def test_positions_follow_the_rules_of_the_domain(tmp_path, domain, clip, form):
+    wanted = {value: expected(domain, value, clip=clip) for value in NASTY}
+    inside = [value for value in NASTY if not isinstance(wanted[value], str)]
+    path = written(tmp_path, inside, form)
+    assert len(inside) > 5
+    assert collect_places(read_column(path, "m"), domain, clip=clip).tolist() == [wanted[value] for value in inside]
+    for value in (value for value in NASTY if wanted[value] == "outside"):
+        with pytest.raises(DataError, match="1 value is outside the domain"):
+            collect_places([pa.array([value])], domain, clip=clip)
+
+
+@pytest.mark.parametrize("domain", [*DISCRETE, *(domain for domain, clip in INTERVALS if not clip)], ids=repr)
+def test_devices_follow_the_rules_of_the_domain(domain):
+    """The value of an option or of standard input, and then what the client encodes."""
+    for value in NASTY:
+        wanted = expected(domain, value)
+        if wanted in ("missing", "outside") and not (wanted == "missing" and isinstance(domain, EqualTo)):
+            with pytest.raises(DomainError):
+                value_of(task_of(domain), value)
+        elif wanted != "missing":
+            assert encoded(task_of(domain), value_of(task_of(domain), value)) == wanted
+
+
+TYPED = {
+    "int8": np.array([-1, 0, 1, 127], dtype=np.int8),
+    "int64": np.array([-1, 0, 1, 2**53 + 1, -(2**63)], dtype=np.int64),
+    "uint64": np.array([0, 1, 2**64 - 1], dtype=np.uint64),
+    "float16": np.array([0.1, 1.0, -0.0, 2.5, math.nan, 2048.0, 6e-8], dtype=np.float16),
+    "float32": np.array([0.1, 1.0, -0.0, 2.5, math.nan, 16777216.0, 1e-7], dtype=np.float32),
+    "float64": np.array(
+        [
+            0.1,
+            1.0,
+            -0.0,
+            2.5,
+            math.nan,
+            2.0**53,
+            math.inf,
+            -math.inf,
+            1e-7,
+            1e300,
+            5e-324,
+            1.5e17,
+            2.0**54,
+            -3e-5,
+            1234567.5,
+        ]
+    ),
+    "bool": np.array([True, False]),
+    "decimal": [Decimal("1.50"), Decimal("2.00"), Decimal("0.01")],
+    "string": NASTY,
+}
+
+
+@pytest.mark.parametrize("kind", TYPED)
+def test_typed_columns_become_the_same_strings_as_python_values(tmp_path, kind):
+    values = list(TYPED[kind])
+    column = pa.array(TYPED[kind], from_pandas=False)
+    for encoding in (column, column.dictionary_encode()) if kind != "float16" else (column,):
+        path = tmp_path / "typed.parquet"
+        pa.parquet.write_table(pa.table({"m": encoding}), path)
+        rows = [value for batch in read_column(path, "m") for value in batch.to_pylist()]
+        assert rows == [string_of(value) for value in values]
