@@ -5,6 +5,7 @@ from shuffledp import errors as errors
 from shuffledp import protocols as protocols
 from shuffledp.domain import Bit as Bit
 from shuffledp.domain import Categories as Categories
+from shuffledp.domain import Domain as Domain
 from shuffledp.domain import Interval as Interval
 from shuffledp.domain import Numbered as Numbered
 from shuffledp.errors import BelowMinimumError as BelowMinimumError

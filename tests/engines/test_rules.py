@@ -14,7 +14,7 @@ import pytest
 from shuffledp.cli.report_values import value_of
 from shuffledp.collection.device.report import encoded
 from shuffledp.domain import BIT, Categories, EqualTo, Interval, Numbered
-from shuffledp.engines.columns import read_column
+from shuffledp.engines.columns import _as_strings, read_column
 from shuffledp.engines.encoding import _count, collect_places
 from shuffledp.errors import DataError, DomainError
 from shuffledp.text_values import string_of
@@ -139,3 +139,13 @@ def test_typed_columns_become_the_same_strings_as_python_values(tmp_path, kind):
         pa.parquet.write_table(pa.table({"m": encoding}), path)
         rows = [value for batch in read_column(path, "m") for value in batch.to_pylist()]
         assert rows == [string_of(value) for value in values]
+
+
+@pytest.mark.parametrize("width", [32, 64])
+def test_floating_point_numbers_of_any_size_become_the_same_strings(width):
+    """Arrow and Python change to exponents at different sizes, and spell them differently."""
+    draw = np.random.default_rng()
+    bits = draw.integers(0, 2**width, 5_000, dtype=f"uint{width}").view(f"float{width}")
+    sizes = (10.0 ** draw.uniform(-12, 22, 5_000)).astype(f"float{width}")
+    values = np.concatenate([bits, sizes, np.round(sizes, 3)])
+    assert _as_strings(pa.array(values)).to_pylist() == [string_of(value) for value in values]
