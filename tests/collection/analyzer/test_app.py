@@ -202,10 +202,10 @@ def test_a_disk_that_is_full_is_no_fault_of_the_sender(client, batch, monkeypatc
     client.put(path(batch), batch.signed)
     from shuffledp.collection.analyzer import receiving
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(receiving, "_write", full)
+    monkeypatch.setattr(receiving, "write_durably", full)
     check_problem(client.put(path(batch, 0), batch.chunks[0]), 503, "not-durable")
     monkeypatch.undo()
     assert client.put(path(batch, 0), batch.chunks[0]).status == 201
@@ -215,14 +215,14 @@ def test_a_release_that_fails_is_tried_again(client, batch, monkeypatch):
     from shuffledp.collection.analyzer import publishing
 
     failures = iter([OSError(28, "No space left on device"), RuntimeError("whatever")])
-    true = publishing.write_all
+    true = publishing.write_durably
 
-    def write(files):
+    def write(*arguments, **options):
         if (failure := next(failures, None)) is not None:
             raise failure
-        true(files)
+        true(*arguments, **options)
 
-    monkeypatch.setattr(publishing, "write_all", write)
+    monkeypatch.setattr(publishing, "write_durably", write)
     client.deliver(batch)
     client.wait(batch)
     document = client.get(f"/v1/releases/{batch.task.id.hex()}").json()
@@ -251,14 +251,14 @@ def test_a_fault_is_told_in_words_and_without_data(client, batch, monkeypatch, c
     from shuffledp.collection.analyzer import publishing
 
     failures = iter([ValueError("something of the data")])
-    true = publishing.write_all
+    true = publishing.write_durably
 
-    def write(files):
+    def write(*arguments, **options):
         if (failure := next(failures, None)) is not None:
             raise failure
-        true(files)
+        true(*arguments, **options)
 
-    monkeypatch.setattr(publishing, "write_all", write)
+    monkeypatch.setattr(publishing, "write_durably", write)
     with caplog.at_level(logging.ERROR, "shuffledp.collection"):
         client.deliver(batch)
         client.wait(batch)
@@ -327,11 +327,11 @@ def test_the_shufflers_own_delivery(client, collection, batch):
 def test_not_ready_while_nothing_can_be_written(client, monkeypatch):
     from shuffledp.collection.analyzer import receiving
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     assert client.get("/readyz").status == 200
-    monkeypatch.setattr(receiving, "_write", full)
+    monkeypatch.setattr(receiving, "write_durably", full)
     check_problem(client.get("/readyz"), 503, "not-ready")
 
 

@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from shuffledp.collection.server.folders import FolderLock
+from shuffledp.collection.server.folders import lock_directory
 
 COMMAND = """
 import sys
@@ -101,7 +101,7 @@ def test_a_port_in_use_is_said_in_one_line(collection):
         done = subprocess.run([*command, "--port", port], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert done.stderr.startswith("error: Cannot listen on 127.0.0.1 port")
-    lock = FolderLock(collection.folder / "work")  # as a process that runs holds it
+    lock = lock_directory(collection.folder / "work")  # as a process that runs holds it
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     lock.release()
     assert done.returncode == 1

@@ -216,9 +216,9 @@ class TestTokens:
     def test_hashes_are_durable_before_tokens_are_there(self, tmp_path, monkeypatch):
         steps = []
         replace, link, sync = os.replace, os.link, os.fsync
-        monkeypatch.setattr(enrolment.os, "replace", lambda *each: (steps.append("hashes"), replace(*each)))
-        monkeypatch.setattr(enrolment.os, "link", lambda *each: (steps.append("tokens"), link(*each)))
-        monkeypatch.setattr(enrolment.os, "fsync", lambda each: (steps.append("sync"), sync(each)))
+        monkeypatch.setattr(os, "replace", lambda *each: (steps.append("hashes"), replace(*each)))
+        monkeypatch.setattr(os, "link", lambda *each: (steps.append("tokens"), link(*each)))
+        monkeypatch.setattr(os, "fsync", lambda each: (steps.append("sync"), sync(each)))
         create_tokens("task", 2, folder=tmp_path, out=tmp_path / "out.txt")
         monkeypatch.undo()
         assert steps[:3] == ["sync", "hashes", "sync"]
@@ -233,7 +233,7 @@ class TestTokens:
         def fail(*_):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(enrolment.os, step, fail)
+        monkeypatch.setattr(os, step, fail)
         folder, out = place.folder / "enrolment", place.folder / "out.txt"
         status, _, err = shuffledp("tokens", place.folder / "tasks" / "task.json", "--enrolment", folder, "--out", out)
         assert (status, err.count("\n")) == (1, 1)

@@ -25,11 +25,11 @@ from shuffledp.collection.analyzer.agreement import LEDGER, RELEASES, check_agre
 from shuffledp.collection.analyzer.directory import Marker, check_initialized, is_used, read_marker
 from shuffledp.collection.analyzer.ledger import Ledger, entries_in
 from shuffledp.collection.analyzer.publishing import RELEASE_FORMS, Releases
-from shuffledp.collection.analyzer.receiving import BATCH_STATES, BatchState, batches_in, settle, sync_folder
+from shuffledp.collection.analyzer.receiving import BATCH_STATES, BatchState, batches_in, settle
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
-from shuffledp.collection.server.folders import FolderLock, check_folder, make_private
+from shuffledp.collection.server.folders import check_folder, lock_directory, make_private
 from shuffledp.collection.task.task import Task
-from shuffledp.collection.transport.files import open_regular
+from shuffledp.collection.transport.files import open_regular, sync_directory, sync_file
 from shuffledp.errors import DataError, OutputError
 
 __all__ = ["Backup", "back_up", "restore", "undecided_tasks"]
@@ -63,7 +63,7 @@ def back_up(work: Path, out: Path) -> Backup:
         try:
             backup = _copy(work, part)
             part.rename(out)
-            sync_folder(out.parent)
+            sync_directory(out.parent)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
             raise
@@ -111,7 +111,7 @@ def _copy_database(source: Path, target: Path) -> None:
         (result,) = writer.execute("PRAGMA integrity_check").fetchone()
     if result != "ok":
         raise DataError(f"{source} is damaged ({result}): restore the last good backup.", path=str(source))
-    _sync(target)
+    sync_file(target)
 
 
 def _copy_releases(work: Path, part: Path, tasks: list[bytes]) -> int:
@@ -124,7 +124,7 @@ def _copy_releases(work: Path, part: Path, tasks: list[bytes]) -> int:
         for file in present:
             _copy_file(work / file, part / file)
         copied += bool(present)
-    sync_folder(part / RELEASES)
+    sync_directory(part / RELEASES)
     return copied
 
 
@@ -162,7 +162,7 @@ def restore(backup: Path, work: Path, tasks: AnalyzerTasks, released: Mapping[by
         work.mkdir(mode=0o700, exist_ok=True)
         check_folder(work)
         make_private(work)
-        lock = FolderLock(work)
+        lock = lock_directory(work)
         try:
             _restore(backup, work, marker, lambda ledger: _count(ledger, counted, tasks))
         finally:
@@ -190,7 +190,7 @@ def _restore(backup: Path, work: Path, marker: Marker, count: Callable[[Ledger],
     for file in sorted((backup / RELEASES).glob("[0-9a-f]*")):
         if _RELEASE.fullmatch(file.name):
             _copy_file(file, work / RELEASES / file.name, mode=0o666)
-    sync_folder(work / RELEASES)
+    sync_directory(work / RELEASES)
     ledger = Ledger(work / LEDGER)
     try:
         count(ledger)
@@ -218,11 +218,6 @@ def _open_source(source: Path) -> BinaryIO:
         return open_regular(source)
     except OSError as error:
         raise DataError(f"Cannot read {source}: {error.strerror or error}.", path=str(source)) from None
-
-
-def _sync(file: Path) -> None:
-    with file.open("rb") as written:
-        os.fsync(written.fileno())
 
 
 @contextmanager

@@ -7,7 +7,6 @@ with it an unspent budget. A marker file says that a directory was initialized; 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,10 +15,10 @@ from typing import Any
 from shuffledp.collection.analyzer.agreement import LEDGER, RELEASES, has_ledger
 from shuffledp.collection.analyzer.ledger import Ledger, entries_in
 from shuffledp.collection.analyzer.publishing import published_in
-from shuffledp.collection.analyzer.receiving import batches_in, sync_folder, tasks_with_chunks
-from shuffledp.collection.server.folders import FolderLock, check_folder, make_private
+from shuffledp.collection.analyzer.receiving import batches_in, tasks_with_chunks
+from shuffledp.collection.server.folders import check_folder, lock_directory, make_private
 from shuffledp.collection.server.logs import event
-from shuffledp.collection.transport.files import open_regular
+from shuffledp.collection.transport.files import open_regular, write_durably
 from shuffledp.errors import DataError, OutputError
 
 __all__ = ["MARKER", "Marker", "check_initialized", "initialize", "is_used", "mark_existing", "read_marker"]
@@ -41,13 +40,8 @@ class Marker:
     def write(self, directory: Path) -> None:
         """Write it durably; readers never see half of it."""
         document = {"kind": "analyzer", "version": _VERSION, "initialized": self.initialized, "backup": self.backup}
-        part = directory / f".{MARKER}"
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(json.dumps(document).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, directory / MARKER)
-        sync_folder(directory)
+        content = json.dumps(document).encode() + b"\n"
+        write_durably(directory / MARKER, content, temporary=directory / f".{MARKER}")
 
 
 def read_marker(directory: Path) -> Marker | None:
@@ -83,7 +77,7 @@ def initialize(directory: Path) -> None:
         raise OutputError(f"Cannot create {directory}: {error.strerror or error}.", path=str(directory)) from None
     check_folder(directory)
     make_private(directory)
-    lock = FolderLock(directory)
+    lock = lock_directory(directory)
     try:
         _refuse_used(directory)
         Ledger(directory / LEDGER).close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,9 +15,8 @@ from numpy.typing import NDArray
 from shuffledp.collection.analyzer.estimating import Result
 from shuffledp.collection.analyzer.ledger import Entry
 from shuffledp.collection.analyzer.page import release_page
-from shuffledp.collection.analyzer.receiving import sync_folder
+from shuffledp.collection.transport.files import write_durably
 from shuffledp.estimate import HistogramEstimate
-from shuffledp.output import write_all
 
 __all__ = ["RELEASE_FORMS", "Releases", "json_pieces", "published_in", "release_document"]
 
@@ -72,13 +70,8 @@ class Releases:
             _table_pieces(result.estimate, confidence),
             release_page(result, entry, confidence),
         )
-        files = {
-            self.file(result.task.id, kind): content for kind, content in zip(RELEASE_FORMS, contents, strict=True)
-        }
-        write_all(files)
-        for file in files:
-            _sync(file)
-        sync_folder(self.folder)
+        for kind, content in zip(RELEASE_FORMS, contents, strict=True):
+            write_durably(self.file(result.task.id, kind), content, mode=0o666)
 
     def file(self, task_id: bytes, kind: str) -> Path:
         """Where a form of a release is: json, csv or html."""
@@ -143,8 +136,3 @@ def _table_pieces(estimate: Any, confidence: float) -> Iterator[bytes]:
         rows = pa.BufferOutputStream()
         pa.csv.write_csv(part.to_table(confidence), rows, pa.csv.WriteOptions(include_header=start == 0))
         yield rows.getvalue().to_pybytes()
-
-
-def _sync(file: Path) -> None:
-    with file.open("rb") as written:
-        os.fsync(written.fileno())

@@ -7,7 +7,6 @@ SQLite file says how far each batch is. Everything can be sent again without har
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 import sqlite3
 import threading
@@ -20,7 +19,7 @@ from typing import Any
 
 from shuffledp.collection.server.folders import private_database
 from shuffledp.collection.task.task import Task
-from shuffledp.collection.transport.files import read_database
+from shuffledp.collection.transport.files import read_database, sync_directory, write_durably
 from shuffledp.collection.wire.formats import MOST_MANIFEST_BYTES, BadSignatureError, Manifest, digest
 from shuffledp.errors import DataError
 
@@ -36,7 +35,6 @@ __all__ = [
     "read_manifest",
     "settle",
     "signed_manifest_in",
-    "sync_folder",
     "tasks_with_chunks",
 ]
 
@@ -144,8 +142,8 @@ class Batches:
             folder = self._folder / task_id.hex()
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(mode=0o700)
-            _write(folder / _MANIFEST, content)
-            sync_folder(self._folder)
+            write_durably(folder / _MANIFEST, content)
+            sync_directory(self._folder)
             self._change(
                 "INSERT INTO batches (task, state, manifest, chunks) VALUES (?, ?, ?, ?)",
                 (task_id, BatchState.RECEIVING.value, digest(content), len(manifest.chunks)),
@@ -162,8 +160,8 @@ class Batches:
             return
         folder = self._folder / known.task_id.hex()
         folder.mkdir(mode=0o700, exist_ok=True)
-        _write(folder / _MANIFEST, content)
-        sync_folder(self._folder)
+        write_durably(folder / _MANIFEST, content)
+        sync_directory(self._folder)
         self._missing.pop(known.task_id, None)
 
     def put_chunk(self, task_id: bytes, index: int, content: bytes) -> Outcome:
@@ -184,7 +182,7 @@ class Batches:
         with self._lock:
             if index not in self._missing_of(task_id):
                 return Outcome.SAME
-        _write(self._chunk_file(task_id, index), content)
+        write_durably(self._chunk_file(task_id, index), content)
         with self._lock:
             missing = self._missing_of(task_id)
             new = index in missing
@@ -287,13 +285,13 @@ class Batches:
         with suppress(FileNotFoundError):
             (self._folder / task_id.hex()).rename(gone)  # so that nothing more is put there
         shutil.rmtree(gone, ignore_errors=True)
-        sync_folder(self._folder)
+        sync_directory(self._folder)
 
     def is_writable(self) -> bool:
         """Whether something can be made durable."""
         probe = self._folder / ".probe"
         try:
-            _write(probe, bytes(1 << 12))
+            write_durably(probe, bytes(1 << 12))
             probe.unlink(missing_ok=True)
             self._change("UPDATE batches SET state = state WHERE task = ?", (b"",))
         except (OSError, sqlite3.Error):
@@ -427,28 +425,8 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("COMMIT")
 
 
-def _write(file: Path, content: bytes) -> None:
-    """Write a file whole and durably: under another name first."""
-    part = file.with_name(f".{file.name}.{threading.get_ident()}")
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as target:
-        target.write(content)
-        target.flush()
-        os.fsync(target.fileno())
-    os.replace(part, file)
-    sync_folder(file.parent)
-
-
 def _holds(file: Path, expected: bytes) -> bool:
     try:
         return digest(file.read_bytes()) == expected
     except OSError:
         return False
-
-
-def sync_folder(folder: Path) -> None:
-    """Make durable which files there are."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -15,7 +15,7 @@ from shuffledp.collection.analyzer.settings import AnalyzerSettings, read_budget
 from shuffledp.collection.analyzer.tallying import Counted
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.server.certificates import check_certificate
-from shuffledp.collection.server.folders import FolderLock, check_folder, log_refused, make_private
+from shuffledp.collection.server.folders import check_folder, lock_directory, log_refused, make_private
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.wire.keys import SealingKey, VerifyingKey
@@ -31,7 +31,7 @@ class Analyzer:
         self.tasks = check_analyzer(settings)
         log_refused(self.tasks.refused)
         make_private(settings.work)
-        self._lock = FolderLock(settings.work)
+        self._lock = lock_directory(settings.work)
         try:
             self._open(settings)
         except BaseException:

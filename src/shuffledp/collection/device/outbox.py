@@ -6,7 +6,6 @@ report that may have left the device is never randomized again.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 
+from shuffledp.collection.transport.files import FileLock, create_directory, sync_directory, write_durably
 from shuffledp.errors import DataError, OutputError
 
 __all__ = ["Outbox", "State"]
@@ -43,7 +43,7 @@ class Outbox:
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
         try:
-            _make_folder(self._folder)
+            create_directory(self._folder)
             found = self._folder.stat()
         except OSError as error:
             raise OutputError(f"Cannot make the folder {folder}: {error.strerror or error}.") from None
@@ -66,15 +66,12 @@ class Outbox:
     def locked(self, task_id: bytes) -> Iterator[None]:
         """Only one process and thread at a time works on the report to a task; what a crash left over is removed."""
         try:
-            descriptor = os.open(self._file(task_id, _LOCK), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            lock = FileLock(self._file(task_id, _LOCK))
         except OSError as error:
             raise OutputError(f"Cannot lock the folder {self._folder}: {error.strerror or error}.") from None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with lock:
             self._tidy(task_id)
             yield
-        finally:
-            os.close(descriptor)
 
     def put(self, task_id: bytes, report: bytes) -> None:
         """Keep a sealed report, durable when this returns. Only under the lock, and only if there is none."""
@@ -84,7 +81,7 @@ class Outbox:
         """The sealed report that is still to be delivered; certainly durable."""
         try:
             report = self._file(task_id, _PENDING).read_bytes()
-            _sync_folder(self._folder)  # putting it there may have failed in its last step
+            sync_directory(self._folder)  # putting it there may have failed in its last step
         except OSError as error:
             raise DataError(f"Cannot read the stored report: {error.strerror or error}.") from None
         return report
@@ -124,37 +121,13 @@ class Outbox:
         try:
             for suffix in gone:
                 self._file(task_id, suffix).unlink()
-            _sync_folder(self._folder)
+            sync_directory(self._folder)
         except OSError as error:
             raise OutputError(f"Cannot tidy the folder {self._folder}: {error.strerror or error}.") from None
 
     def _write(self, task_id: bytes, suffix: str, content: bytes) -> None:
         """Whole or not at all: under the lock there is one temporary file at most."""
-        temporary = self._file(task_id, _NEW)
         try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self._file(task_id, suffix))
-            _sync_folder(self._folder)
+            write_durably(self._file(task_id, suffix), content, temporary=self._file(task_id, _NEW))
         except OSError as error:
             raise OutputError(f"Cannot keep the report in {self._folder}: {error.strerror or error}.") from None
-
-
-def _make_folder(folder: Path) -> None:
-    """The folder and those above it; each is durable in its parent, so that none is missing after a power cut."""
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import stat
@@ -11,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shuffledp.collection.server.logs import event
+from shuffledp.collection.transport.files import FileLock
 from shuffledp.errors import DataError, ShuffledpError
 
 __all__ = [
-    "FolderLock",
     "RefusedFile",
     "WatchedFolder",
     "check_folder",
+    "lock_directory",
     "log_refused",
     "make_private",
     "private_database",
@@ -64,20 +64,12 @@ def private_database(path: Path) -> None:
             make_private(file)
 
 
-class FolderLock:
-    """Keeps other processes out of a folder until it is released, or the process ends in whatever way."""
-
-    def __init__(self, folder: Path) -> None:
-        self._descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self.release()
-            raise DataError(f"Another process works in {folder}; give each a folder of its own.") from None
-
-    def release(self) -> None:
-        """Let others in."""
-        os.close(self._descriptor)
+def lock_directory(directory: Path) -> FileLock:
+    """Keep other processes out of a directory until the lock is released, or the process ends in whatever way."""
+    try:
+        return FileLock(directory / ".lock", wait=False)
+    except BlockingIOError:
+        raise DataError(f"Another process works in {directory}; give each a directory of its own.") from None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from threading import Lock
 
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import Metrics
-from shuffledp.collection.transport.files import open_regular
+from shuffledp.collection.transport.files import open_regular, write_durably
 
 __all__ = ["RoundClock", "boot_id", "boot_seconds"]
 
@@ -117,11 +117,10 @@ class RoundClock:
             anchor = self._anchor
         if self._state is None or self._boot is None or anchor == self._saved:
             return
-        temporary = self._state.with_name(f"{self._state.name}.new")
         document = {"boot": self._boot, "wall": anchor[0], "steady": anchor[1]}
         with suppress(OSError):
-            temporary.write_text(json.dumps(document), encoding="ascii")
-            temporary.replace(self._state)
+            content = json.dumps(document).encode("ascii")
+            write_durably(self._state, content, temporary=self._state.with_name(f"{self._state.name}.new"))
             self._saved = anchor
 
     def _trusted(self) -> float:

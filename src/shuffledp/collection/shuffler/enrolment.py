@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
 import re
 import secrets
-import stat
-import tempfile
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from shuffledp.collection.transport.files import open_regular
+from shuffledp.collection.transport.files import FileLock, open_regular, write_durably
 from shuffledp.errors import DataError, OutputError, ParameterError
 from shuffledp.output import check_writable
 
@@ -53,16 +48,16 @@ def create_tokens(task_name: str, count: int, *, folder: Path, out: Path) -> Non
     hashes = check_writable(folder / f"{task_name}.tokens")
     tokens = [create_token() for _ in range(count)]
     try:
-        with _alone_in(folder):
+        with FileLock(folder):
             known = hashes.read_bytes() if hashes.exists() else b""
             if known and not known.endswith(b"\n"):
                 known += b"\n"
             added = "".join(f"{token_hash(each.encode()).hex()}\n" for each in tokens).encode()
-            _write_durably(hashes, known + added, 0o644, os.replace)
+            write_durably(hashes, known + added, mode=0o644, preserve_access=True)
     except OSError as error:
         raise OutputError(f"Cannot write {hashes}: {error.strerror or error}. No token was made.") from None
     try:
-        _write_durably(out, "".join(f"{token}\n" for token in tokens).encode(), 0o600, _link_new)
+        write_durably(out, "".join(f"{token}\n" for token in tokens).encode(), replace=False)
     except OSError as error:
         reason = "it exists by now" if isinstance(error, FileExistsError) else error.strerror or error
         raise OutputError(
@@ -75,46 +70,6 @@ def create_tokens(task_name: str, count: int, *, folder: Path, out: Path) -> Non
 def _refuse_existing(out: Path) -> None:
     if out.exists() or out.is_symlink():
         raise OutputError(f"{out} exists; name another file for the tokens.", path=str(out))
-
-
-@contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Wait until no other process adds tokens to this folder."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _write_durably(path: Path, content: bytes, mode: int, publish: Callable[[str, Path], None]) -> None:
-    """Write a file beside it, and let it appear whole; if there was one, its mode and owner stay as they are."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            before = path.stat() if path.exists() else None
-            if before is not None:
-                with suppress(PermissionError):
-                    os.fchown(file.fileno(), before.st_uid, before.st_gid)
-            os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode) if before is not None else mode)
-            file.flush()
-            os.fsync(file.fileno())
-        publish(name, path)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _link_new(name: str, path: Path) -> None:
-    os.link(name, path)  # unlike a renaming this never takes the place of a file
 
 
 def token_hash(token: bytes) -> bytes:

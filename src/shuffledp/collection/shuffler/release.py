@@ -7,7 +7,6 @@ that was killed left behind is removed by the next.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.shuffler.book import KnownTask
 from shuffledp.collection.shuffler.store.interface import RoundState, Store, StoreError
+from shuffledp.collection.transport.files import sync_directory
 from shuffledp.collection.wire.formats import Manifest, digest
 from shuffledp.collection.wire.keys import SigningKey
 from shuffledp.shuffling.external import permute_file
@@ -93,7 +93,7 @@ class Releaser:
             for file in self.work.glob(pattern):
                 if file != keep:
                     file.unlink(missing_ok=True)
-        _sync_folder(self.work)
+        sync_directory(self.work)
 
     def _destroy(self, known: KnownTask) -> RoundState:
         reports = self.store.count(known.id)
@@ -152,12 +152,3 @@ class Releaser:
     def _go_on(self) -> None:
         if self.stopping():
             raise StoppingError
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make durable which files there are."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

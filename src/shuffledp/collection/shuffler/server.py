@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shuffledp.collection.server.certificates import check_certificate
-from shuffledp.collection.server.folders import FolderLock, check_folder, log_refused
+from shuffledp.collection.server.folders import check_folder, lock_directory, log_refused
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.server.settings import read_secret
@@ -48,7 +48,7 @@ class Shuffler:
         key, self.book = check_shuffler(settings)
         log_refused(self.book.refused)
         self.settings, self.key_id = settings, key.public.id
-        self._lock = FolderLock(settings.work)
+        self._lock = lock_directory(settings.work)
         self.metrics = Metrics("shuffler")
         self.clock = clock or RoundClock(settings.work / ".clock")
         if isinstance(self.clock, RoundClock):

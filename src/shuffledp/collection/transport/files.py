@@ -1,15 +1,29 @@
-"""Reading files that somebody else puts into a folder or left there: nothing waits for them, nothing is changed."""
+"""Durable files: atomic writes, directory synchronization, locks, and reading files without blocking."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import sqlite3
 import stat
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from types import TracebackType
+from typing import BinaryIO, Self
 
-__all__ = ["database_version", "open_regular", "read_database"]
+__all__ = [
+    "FileLock",
+    "create_directory",
+    "database_version",
+    "open_regular",
+    "read_database",
+    "sync_directory",
+    "sync_file",
+    "write_durably",
+]
 
 _SQLITE = b"SQLite format 3\0"
 _VERSION_AT, _VERSION_END = 60, 64  # in the first page of a database
@@ -17,21 +31,121 @@ _LOG_HEADER, _FRAME_HEADER = 32, 24  # of a write-ahead log and of each page in 
 _LOG_MAGIC = (0x377F0682, 0x377F0683)
 
 
+def write_durably(
+    path: Path,
+    content: bytes | Iterable[bytes],
+    *,
+    mode: int = 0o600,
+    temporary: Path | None = None,
+    replace: bool = True,
+    preserve_access: bool = False,
+) -> None:
+    """Write a file so that it appears complete and survives a power failure, or does not appear at all.
+
+    The content, which may come in parts, goes to a temporary file beside the target, is synchronized and renamed, and
+    the directory is synchronized. Without ``replace`` an existing file is a FileExistsError. With ``preserve_access``
+    an existing file keeps its owner and mode, and a new one gets exactly ``mode``, whatever the umask.
+    """
+    temporary = temporary or path.with_name(f".{path.name}.{threading.get_native_id()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(temporary, flags, mode), "wb") as file:
+            file.writelines([content] if isinstance(content, bytes) else content)
+            if preserve_access:
+                _copy_access(path, file.fileno(), mode)
+            file.flush()
+            os.fsync(file.fileno())
+        if replace:
+            os.replace(temporary, path)
+        else:
+            os.link(temporary, path)  # unlike a rename this fails if the target exists
+            os.unlink(temporary)
+    except Exception:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+    sync_directory(path.parent)
+
+
+def _copy_access(path: Path, descriptor: int, mode: int) -> None:
+    try:
+        existing = path.stat()
+    except FileNotFoundError:
+        os.fchmod(descriptor, mode)
+        return
+    with suppress(PermissionError):
+        os.fchown(descriptor, existing.st_uid, existing.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(existing.st_mode))
+
+
+def sync_file(path: Path) -> None:
+    """Make the content of a file durable."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the entries of a directory durable: files created, renamed or deleted in it."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def create_directory(directory: Path, *, mode: int = 0o700) -> None:
+    """Create a directory and its missing parents, each durable in its own parent."""
+    if directory.is_dir():
+        return
+    create_directory(directory.parent, mode=mode)
+    directory.mkdir(mode=mode, exist_ok=True)
+    sync_directory(directory.parent)
+
+
+class FileLock:
+    """An exclusive lock (flock) on a file, which is created, or on a directory.
+
+    It is held until it is released or the process ends. Without ``wait`` a lock that another holder has is a
+    BlockingIOError.
+    """
+
+    def __init__(self, path: Path, *, wait: bool = True) -> None:
+        if path.is_dir():
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        else:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            self.release()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Release the lock."""
+        os.close(self._descriptor)
+
+
 def open_regular(path: Path) -> BinaryIO:
-    """A file to read; OSError for what is none: the reader of a pipe would wait for a writer."""
-    _refuse_others(path.stat())
+    """Open a regular file for reading; OSError for anything else, since reading a pipe would block."""
+    _require_regular(path.stat())
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        _refuse_others(os.fstat(descriptor))  # it may have been replaced
+        _require_regular(os.fstat(descriptor))  # it may have been replaced
     except BaseException:
         os.close(descriptor)
         raise
     return os.fdopen(descriptor, "rb")
 
 
-def _refuse_others(found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file")
+def _require_regular(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file")
 
 
 def read_database(path: Path) -> sqlite3.Connection:

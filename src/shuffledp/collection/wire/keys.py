@@ -15,6 +15,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
+from shuffledp.collection.transport.files import write_durably
 from shuffledp.errors import DataError, OutputError, ParameterError
 from shuffledp.output import check_writable
 
@@ -216,16 +217,8 @@ def _read(path: Path) -> dict[str, Any]:
 def _write_new(path: Path, document: dict[str, Any], mode: int) -> None:
     content = json.dumps(document, indent=2).encode() + b"\n"
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        write_durably(path, content, mode=mode, replace=False)
     except FileExistsError:
         raise OutputError(f"{path} exists; a key is never overwritten. Name another file.", path=str(path)) from None
     except OSError as error:
-        raise OutputError(f"Cannot write {path}: {error.strerror or error}.", path=str(path)) from None
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        path.unlink(missing_ok=True)  # half a key is none
         raise OutputError(f"Cannot write {path}: {error.strerror or error}.", path=str(path)) from None

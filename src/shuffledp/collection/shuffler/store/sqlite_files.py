@@ -11,6 +11,7 @@ from pathlib import Path
 
 from shuffledp.collection.shuffler.store.interface import StoreError
 from shuffledp.collection.shuffler.store.migrations import Steps, missing_steps
+from shuffledp.collection.transport.files import sync_directory
 
 __all__ = [
     "DamagedFileError",
@@ -70,7 +71,7 @@ def connect(
                 for statement in statements:
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {number}")
-        _sync_directory(file.parent)
+        sync_directory(file.parent)
     except BaseException:
         connection.close()
         raise
@@ -214,14 +215,4 @@ def remove(file: Path) -> None:
     """Delete a database with everything that stands beside it, durably."""
     for companion in _COMPANIONS:
         file.with_name(file.name + companion).unlink(missing_ok=True)
-    _sync_directory(file.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make durable which files there are."""
-    if os.name == "posix":
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    sync_directory(file.parent)
