@@ -269,7 +269,7 @@ def test_questions(protocol, rows, options, report, place, server):
         ((*ONE, "--attempts", 0), 2, "at least one attempt"),
         ((*ONE, "--ca", "none.pem", "--server", "https://shuffler.example"), 1, "Cannot read the certificates"),
         ((*ONE, "--server", "http://shuffler.example"), 2, "not encrypted"),
-        ((*ONE, "--server", "shuffler"), 2, "no address"),
+        ((*ONE, "--server", "shuffler"), 2, "not a valid server URL"),
         ((*ONE, "--token-file", "none"), 1, "Cannot read the tokens"),
         ((*ONE, "--task", "none.json"), 1, "Cannot read the task"),
         ((*ONE, "--task", "data.csv"), 1, "data.csv: "),

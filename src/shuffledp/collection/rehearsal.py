@@ -18,6 +18,7 @@ from typing import Any
 
 from shuffledp.collection.analyzer.directory import initialize
 from shuffledp.collection.task.task import SignedTask, Task
+from shuffledp.collection.transport.connection import Connection
 from shuffledp.collection.wire.keys import SealingKey, SigningKey, VerifyingKey
 from shuffledp.errors import UnreachableError
 
@@ -27,6 +28,7 @@ _HOST = "127.0.0.1"
 _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
 _POPULATION = "rehearsal"
+_MAX_RELEASE_BYTES = 1 << 30
 
 
 @dataclass
@@ -162,15 +164,12 @@ def _free_ports(count: int) -> list[int]:
 
 def _get(port: int, path: str) -> tuple[int, bytes]:
     """Status and content; 0 if nobody answers."""
-    connection = http.client.HTTPConnection(_HOST, port, timeout=10)
     try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read()
-    except OSError:
+        with Connection(f"http://{_HOST}:{port}", timeout=10) as connection:
+            answer, content = connection.download(path, most=_MAX_RELEASE_BYTES)
+    except (OSError, http.client.HTTPException):
         return 0, b""
-    finally:
-        connection.close()
+    return answer.status, content
 
 
 def _wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:

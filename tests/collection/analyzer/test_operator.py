@@ -123,10 +123,10 @@ def test_a_batch_whose_chunks_never_come_is_given_up(collection, serve, listed, 
 def test_a_release_that_keeps_failing_is_given_up(collection, serve, listed, rounds, monkeypatch):
     batch = new_batch(collection, name="broken")
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(publishing, "write_all", full)
+    monkeypatch.setattr(publishing, "write_durably", full)
     here = serve()
     here.deliver(batch)
     wait_until(lambda: listed()[1]["broken"]["failures"] > 1)

@@ -309,7 +309,7 @@ def test_silence_ends(server):
     ],
 )
 def test_addresses_that_are_none(url):
-    with pytest.raises(ParameterError, match="no address"):
+    with pytest.raises(ParameterError, match="server URL"):
         Connection(url)
 
 

@@ -13,6 +13,7 @@ from shuffledp.collection.shuffler import release, rounds
 from shuffledp.collection.shuffler.delivery import Delivery
 from shuffledp.collection.shuffler.store.interface import Incoming, RoundState
 from shuffledp.collection.shuffler.store.sqlite import SqliteStore
+from shuffledp.collection.transport.connection import ServerUrl
 from shuffledp.collection.wire.formats import Manifest, digest
 from shuffledp.testing.statistics import ALPHA
 
@@ -367,4 +368,5 @@ def test_memory_for_the_permutation_is_bounded(place, monkeypatch):
 
 
 def test_addresses_with_a_path():
-    assert Delivery("https://analyzer.example/sub/")._connect().host == "analyzer.example"
+    with Delivery("https://analyzer.example/sub/")._connect() as connection:
+        assert connection._parts == ServerUrl("https", "analyzer.example", None, "/sub")

@@ -56,7 +56,7 @@ def test_check(place, shuffledp):
         ({"analyzer": "analyzer.example"}, 2, "https://analyzer.example"),
         ({"analyzer": "https://user:secret@analyzer.example"}, 2, "without a user name"),
         ({"analyzer": "ftp://user:secret@analyzer.example"}, 2, "without a user name"),
-        ({"analyzer": "https://user:secret/x@analyzer.example"}, 2, "without a password"),
+        ({"analyzer": "https://user:secret/x@analyzer.example"}, 2, "without a user name"),
         ({"analyzer": "https://analyzer.example:99999"}, 2, "99999"),
         ({"analyzer": "https://analyzer.example:0"}, 2, ":0"),
         ({"analyzer": "https://analyzer.example:http"}, 2, ":http"),

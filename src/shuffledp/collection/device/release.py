@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shuffledp.collection.task.task import Task
-from shuffledp.collection.transport.connection import Connection
+from shuffledp.collection.transport.connection import Connection, failure_reason
 from shuffledp.errors import RefusedError, UnreachableError
 
 __all__ = ["FORMS", "Release", "fetch_form", "fetch_release"]
@@ -55,8 +55,7 @@ def fetch_form(connection: Connection, task: Task, form: str) -> bytes | None:
     try:
         answer, content = connection.download(f"/v1/releases/{task.id.hex()}{FORMS[form]}", most=_MOST_BYTES)
     except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise UnreachableError(f"The analyzer cannot be reached: {reason}.") from None
+        raise UnreachableError(f"The analyzer cannot be reached: {failure_reason(error)}.") from None
     if answer.status == 200:
         return content
     if answer.status == 404 and answer.problem == "no-release":

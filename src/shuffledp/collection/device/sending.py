@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shuffledp.collection.transport.connection import Answer, Connection
+from shuffledp.collection.transport.connection import Answer, Connection, failure_reason
 from shuffledp.errors import ParameterError, RefusedError, UnreachableError
 
 __all__ = ["Answer", "Connection", "Patience", "deliver", "reports_path"]
@@ -74,7 +74,7 @@ def deliver(
                 f"The certificate of {connection.url} is not good: {error.verify_message}."
             ) from None
         except (OSError, http.client.HTTPException) as error:
-            trouble = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            trouble = failure_reason(error)
         else:
             if answer.accepted:
                 return answer

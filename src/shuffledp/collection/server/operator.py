@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import http.client
-import json
 import logging
-import os
 import socket
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,12 +27,12 @@ from uvicorn.server import ServerState
 import shuffledp
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.problems import EXCEPTION_HANDLERS, Answer, json_answer
+from shuffledp.collection.transport.connection import LocalConnection, failure_reason, local_address
 from shuffledp.errors import DataError, RefusedError, ShuffledpError, UnreachableError
 
 __all__ = ["SOCKET", "OperatorServer", "ask_server"]
 
 SOCKET = "operator.sock"
-_MAX_ADDRESS_BYTES = 100  # of a UNIX socket; the system's limit is a little above
 _MAX_ANSWER_BYTES = 1 << 28
 _ASK_SECONDS = 120.0
 
@@ -118,7 +116,7 @@ def _listen(path: Path) -> socket.socket:
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        with _short(path) as name:
+        with local_address(path) as name:
             listener.bind(name)
         path.chmod(0o600)  # before it listens, so that nobody was let in
         listener.listen()
@@ -129,53 +127,17 @@ def _listen(path: Path) -> socket.socket:
     return listener
 
 
-@contextmanager
-def _short(path: Path) -> Iterator[str]:
-    """A name of a socket that fits into an address, however long its path is."""
-    if len(os.fsencode(path)) <= _MAX_ADDRESS_BYTES:
-        yield str(path)
-        return
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{directory}/{path.name}"
-    finally:
-        os.close(directory)
-
-
-class _LocalConnection(http.client.HTTPConnection):
-    """HTTP over a UNIX socket."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=_ASK_SECONDS)
-        self._path = path
-
-    def connect(self) -> None:
-        """Connect to the socket instead of a port."""
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        with _short(self._path) as name:
-            self.sock.connect(name)
-
-
 def ask_server(directory: Path, method: str, path: str) -> dict[str, Any]:
     """What the server that works in a directory answers its operator; RefusedError with its reason if it refuses."""
-    connection = _LocalConnection(directory / SOCKET)
     try:
-        connection.request(method, path)
-        answer = connection.getresponse()
-        status, content = answer.status, answer.read(_MAX_ANSWER_BYTES)
+        with LocalConnection(directory / SOCKET, timeout=_ASK_SECONDS) as connection:
+            answer = connection.request(method, path, most=_MAX_ANSWER_BYTES)
     except (FileNotFoundError, ConnectionRefusedError):
         raise UnreachableError(f"No server runs in {directory}; start it, or name the settings it runs with.") from None
     except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "strerror", None) or type(error).__name__
-        raise UnreachableError(f"Cannot ask the server in {directory}: {reason}.") from None
-    finally:
-        connection.close()
-    document = None
-    with suppress(ValueError, RecursionError):
-        document = json.loads(content)
-    if not isinstance(document, dict):
+        raise UnreachableError(f"Cannot ask the server in {directory}: {failure_reason(error)}.") from None
+    if answer.document is None:
         raise DataError(f"The server in {directory} did not answer with JSON.")
-    if status != 200:
-        raise RefusedError(str(document.get("error") or document.get("title") or status))
-    return document
+    if answer.status != 200:
+        raise RefusedError(str(answer.document.get("error") or answer.document.get("title") or answer.status))
+    return dict(answer.document)

@@ -14,7 +14,7 @@ from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.server.settings import read_secret
 from shuffledp.collection.shuffler.book import TaskBook
 from shuffledp.collection.shuffler.clock import RoundClock
-from shuffledp.collection.shuffler.delivery import Delivery, trust
+from shuffledp.collection.shuffler.delivery import Delivery
 from shuffledp.collection.shuffler.enrolment import TokenFolder
 from shuffledp.collection.shuffler.ingest import Ingest
 from shuffledp.collection.shuffler.rate import RateLimit
@@ -24,6 +24,7 @@ from shuffledp.collection.shuffler.rounds import RoundKeeper
 from shuffledp.collection.shuffler.settings import ShufflerSettings
 from shuffledp.collection.shuffler.store.interface import Store, UnreachableStoreError
 from shuffledp.collection.shuffler.store.location import check_store, is_shared, open_store
+from shuffledp.collection.transport.connection import tls_context
 from shuffledp.collection.wire.keys import SigningKey, VerifyingKey
 from shuffledp.errors import DataError
 
@@ -108,7 +109,7 @@ def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey, TaskBook]:
     key = SigningKey.load(settings.signing_key)
     authors = [VerifyingKey.load(path) for path in settings.authors]
     if settings.analyzer.startswith("https:"):
-        trust(settings.analyzer_ca)
+        tls_context(settings.analyzer_ca)
     if settings.store_dsn_file is not None:
         _read_address(settings.store_dsn_file)
     check_certificate(settings.tls_certificate, settings.tls_key)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import ClassVar
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from shuffledp.collection.server.settings import ServerSettings, check_positive
+from shuffledp.collection.transport.connection import ServerUrl
 from shuffledp.errors import ParameterError
 
 __all__ = ["ShufflerSettings"]
@@ -71,9 +71,13 @@ class ShufflerSettings(ServerSettings):
         super().__post_init__()
         if not self.authors:
             raise ParameterError("authors must name at least one public key: whose tasks are served?")
-        address, host = _split(self.analyzer)
-        allowed = _is_loopback(host) or (self.analyzer_plain_http or "").lower() == host
-        if address.scheme == "http" and not allowed:
+        try:
+            analyzer = ServerUrl.parse(self.analyzer)
+        except ParameterError as error:
+            raise ParameterError(f"analyzer must be a URL such as https://analyzer.example. {error}") from None
+        host = analyzer.host
+        allowed = _is_loopback(analyzer) or (self.analyzer_plain_http or "").lower() == host
+        if analyzer.scheme == "http" and not allowed:
             raise ParameterError(
                 f"Batches must not go to {self.analyzer} without TLS, since it is another machine: use https, or say "
                 f'analyzer_plain_http = "{host}" if nobody else can read that network.'
@@ -93,21 +97,6 @@ class ShufflerSettings(ServerSettings):
         check_positive(self, "burst", "waiting_reports", "waiting_megabytes", "waiting_seconds", "delivery_seconds")
 
 
-def _split(analyzer: str) -> tuple[SplitResult, str]:
-    """The parts of an address to which batches can go, and its host."""
-    try:
-        address = urlsplit(analyzer)
-        host, port = address.hostname, address.port
-    except ValueError as error:
-        told = "without a password" if "@" in analyzer else f"not {analyzer!r}: {error}"  # which is not shown
-        raise ParameterError(f"analyzer must be an address like https://analyzer.example, {told}.") from None
-    if address.username is not None or address.password is not None:
-        raise ParameterError("analyzer must be an address without a user name and a password.")
-    if address.scheme not in ("http", "https") or not host or address.query or address.fragment or port == 0:
-        raise ParameterError(f"analyzer must be an address like https://analyzer.example, not {analyzer!r}.")
-    return address, host
-
-
 def _check_origin(origin: str) -> None:
     """Refuse what a browser would never send as the origin of a page, or what anybody on the way could change."""
     wrong = ParameterError(
@@ -124,13 +113,9 @@ def _check_origin(origin: str) -> None:
         raise wrong
     if port is not None and (port == 0 or port == _DEFAULT_PORTS[parts.scheme]):
         raise wrong
-    if parts.scheme == "http" and not _is_loopback(host):
+    if parts.scheme == "http" and not _is_loopback(ServerUrl("http", host, port, "")):
         raise ParameterError(f"Pages of {origin} could be changed on their way to users: origins must be https.")
 
 
-def _is_loopback(host: str) -> bool:
-    """Whether a host is this machine, by its name alone."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+def _is_loopback(url: ServerUrl) -> bool:
+    return url.is_loopback or url.host.endswith(".localhost")

@@ -1,17 +1,18 @@
-"""A connection to a server over HTTP, kept open between requests; of the standard library alone."""
+"""The HTTP client of devices, servers and operators, built on the standard library alone."""
 
 from __future__ import annotations
 
 import http.client
 import ipaddress
 import json
+import os
 import re
 import socket
 import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -21,19 +22,20 @@ from urllib.parse import urlsplit
 
 from shuffledp.errors import DataError, ParameterError
 
-__all__ = ["Answer", "Connection"]
+__all__ = ["Answer", "Connection", "LocalConnection", "ServerUrl", "failure_reason", "local_address", "tls_context"]
 
-_MOST_ANSWER = 1 << 16
+_MAX_ANSWER_BYTES = 1 << 16
+_MAX_LOCAL_ADDRESS_BYTES = 100  # of a UNIX socket; the limit of the system is a little above
 _PROBLEM = "urn:shuffledp:problem:"
 _PATH = re.compile("[A-Za-z0-9._~/%-]*")
-_LONGEST = 10  # times the timeout
+_MAX_TIMEOUTS = 10  # a request takes at most this many times the timeout
 _LONGEST_RETRY = 86_400.0
 _LONGEST_DATE = 64
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server said."""
+    """The response of a server."""
 
     status: int
     accepted: bool = False
@@ -43,6 +45,8 @@ class Answer:
     detail: str = ""
     retry_after: float | None = None
     """Seconds until it should be asked again, if it said so."""
+    document: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
+    """The body, if it is a JSON object."""
 
     @property
     def sentence(self) -> str:
@@ -50,7 +54,45 @@ class Answer:
         return f"{self.status} {self.detail}".strip() if self.detail else f"{self.status}"
 
 
-@dataclass
+@dataclass(frozen=True)
+class ServerUrl:
+    """The parts of a server's address that a connection uses."""
+
+    scheme: str
+    host: str
+    port: int | None
+    path: str
+    """Without a slash at its end."""
+
+    @classmethod
+    def parse(cls, url: str) -> ServerUrl:
+        """Accept http or https, a host, a port and a plain path; anything else is a ParameterError."""
+        if "@" in url:  # not shown, since it may hold a password
+            raise ParameterError("A server URL must be given without a user name and a password.")
+        wrong = ParameterError(f"{url!r} is not a valid server URL (expected e.g. https://server.example).")
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname or "", parts.port
+        except ValueError:
+            raise wrong from None
+        if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment or port == 0:
+            raise wrong
+        if not (_PATH.fullmatch(parts.path) and host.isascii() and host.isprintable() and " " not in host):
+            raise wrong
+        return cls(parts.scheme, host, port, parts.path.rstrip("/"))
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the host is this machine, by its name alone."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+@dataclass(eq=False)
 class Connection:
     """A connection to a server that is kept open between requests; of one thread.
 
@@ -67,28 +109,16 @@ class Connection:
     """A file of certificates (PEM) to trust instead of the system's."""
     _open: http.client.HTTPConnection | None = field(default=None, init=False, repr=False)
     _context: ssl.SSLContext | None = field(default=None, init=False, repr=False)
+    _aborted: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        wrong = ParameterError(f"{self.url!r} is no address like https://shuffler.example.")
-        try:
-            parts = urlsplit(self.url)
-            port = parts.port
-        except ValueError:
-            raise wrong from None
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or port == 0:
-            raise wrong
-        if parts.username is not None or parts.password is not None or not _PATH.fullmatch(parts.path):
-            raise wrong
-        if not (parts.hostname.isascii() and parts.hostname.isprintable() and " " not in parts.hostname):
-            raise wrong
-        if parts.scheme == "http" and not self.insecure_http and not _is_loopback(parts.hostname):
+        self._parts = ServerUrl.parse(self.url)
+        if self._parts.scheme == "http" and not self.insecure_http and not self._parts.is_loopback:
             raise ParameterError(f"{self.url} is not encrypted; use https, or allow plain HTTP explicitly.")
-        if not 0 < self.timeout <= 3600:
-            raise ParameterError(f"The timeout must be a number of seconds up to 3600, not {self.timeout}.")
-        self._host, self._port, self._secure = parts.hostname, port, parts.scheme == "https"
-        self._base = parts.path.rstrip("/")
-        if self._secure:
-            self._context = _context(self.authorities)
+        if not 0 < self.timeout < float("inf"):
+            raise ParameterError(f"The timeout must be a positive number of seconds, not {self.timeout}.")
+        if self._parts.scheme == "https":
+            self._context = tls_context(self.authorities)
 
     def __enter__(self) -> Self:
         return self
@@ -97,13 +127,19 @@ class Connection:
         self.close()
 
     def request(
-        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        most: int = _MAX_ANSWER_BYTES,
     ) -> Answer:
-        """One request and its answer; OSError or HTTPException if there is none.
+        """Send one request and read its answer, of which ``most`` bytes count; OSError or HTTPException if it fails.
 
         A server may have closed a connection that was idle, so then it is tried once on a new one.
         """
-        return _answer(*self._twice(method, path, body, dict(headers or {}), _MOST_ANSWER))
+        return _answer(*self._twice(method, path, body, dict(headers or {}), most))
 
     def download(self, path: str, *, most: int) -> tuple[Answer, bytes]:
         """What is there, if it has at most so many bytes, with the status; errors as of ``request``."""
@@ -119,7 +155,7 @@ class Connection:
         try:
             return self._request(method, path, body, headers, most)
         except (ConnectionError, http.client.BadStatusLine, ssl.SSLEOFError, ssl.SSLZeroReturnError):
-            if not reused:
+            if not reused or self._aborted:
                 raise
         return self._request(method, path, body, headers, most)
 
@@ -129,14 +165,20 @@ class Connection:
             self._open.close()
             self._open = None
 
+    def abort(self) -> None:
+        """Interrupt the request that is in progress, from another thread; no further request is sent."""
+        self._aborted = True
+        if self._open is not None:
+            _shut_down(self._open.sock)
+
     def _request(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str], most: int
     ) -> tuple[http.client.HTTPResponse, bytes]:
         connection = self._connected()
         try:
-            with _at_most(_LONGEST * self.timeout, connection.sock):
+            with _at_most(_MAX_TIMEOUTS * self.timeout, connection.sock):
                 try:
-                    connection.request(method, self._base + path, body=body, headers=headers)
+                    connection.request(method, self._parts.path + path, body=body, headers=headers)
                 except (BrokenPipeError, ConnectionResetError):
                     if connection.sock is None:
                         raise
@@ -153,13 +195,10 @@ class Connection:
         return response, content
 
     def _connected(self) -> http.client.HTTPConnection:
+        if self._aborted:
+            raise ConnectionAbortedError("the connection was aborted")
         if self._open is None:
-            if self._context is not None:
-                opened: http.client.HTTPConnection = http.client.HTTPSConnection(
-                    self._host, self._port, timeout=self.timeout, context=self._context
-                )
-            else:
-                opened = http.client.HTTPConnection(self._host, self._port, timeout=self.timeout)
+            opened = self._dial()
             try:
                 opened.connect()
             except BaseException:
@@ -168,18 +207,58 @@ class Connection:
             self._open = opened
         return self._open
 
+    def _dial(self) -> http.client.HTTPConnection:
+        """A connection to the server that is not open yet."""
+        host, port = self._parts.host, self._parts.port
+        if self._context is not None:
+            return http.client.HTTPSConnection(host, port, timeout=self.timeout, context=self._context)
+        return http.client.HTTPConnection(host, port, timeout=self.timeout)
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
+
+class LocalConnection(Connection):
+    """HTTP over a UNIX socket."""
+
+    def __init__(self, socket_path: Path, *, timeout: float = 30.0) -> None:
+        self._socket_path = socket_path
+        super().__init__("http://localhost", timeout=timeout)
+
+    def _dial(self) -> http.client.HTTPConnection:
+        return _LocalHttpConnection(self._socket_path, self.timeout)
+
+
+class _LocalHttpConnection(http.client.HTTPConnection):
+    def __init__(self, socket_path: Path, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._socket_path = socket_path
+
+    def connect(self) -> None:
+        """Connect to the socket instead of a port."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        with local_address(self._socket_path) as address:
+            self.sock.connect(address)
+
+
+@contextmanager
+def local_address(socket_path: Path) -> Iterator[str]:
+    """A name of a UNIX socket that fits into an address, however long its path is."""
+    if len(os.fsencode(socket_path)) <= _MAX_LOCAL_ADDRESS_BYTES:
+        yield str(socket_path)
+        return
+    directory = os.open(socket_path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+        yield f"/proc/self/fd/{directory}/{socket_path.name}"
+    finally:
+        os.close(directory)
 
 
-def _context(authorities: str | Path | None) -> ssl.SSLContext:
-    """Certificates and host names are checked."""
+def failure_reason(error: Exception) -> str:
+    """Why a request failed, in a few words."""
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def tls_context(authorities: str | Path | None) -> ssl.SSLContext:
+    """Check certificates and host names, against the authorities of the system or of a file alone."""
     try:
         return ssl.create_default_context(cafile=None if authorities is None else str(authorities))
     except OSError as error:  # also ssl.SSLError
@@ -189,15 +268,7 @@ def _context(authorities: str | Path | None) -> ssl.SSLContext:
 @contextmanager
 def _at_most(seconds: float, sock: socket.socket | None) -> Iterator[None]:
     """End a request that goes on and on, byte by byte."""
-
-    def end() -> None:
-        try:
-            if sock is not None:
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # an SSLSocket's own would first drop its encryption
-        except OSError:
-            pass  # it was over already
-
-    timer = threading.Timer(seconds, end)
+    timer = threading.Timer(seconds, _shut_down, (sock,))
     timer.daemon = True
     timer.start()
     try:
@@ -206,18 +277,25 @@ def _at_most(seconds: float, sock: socket.socket | None) -> Iterator[None]:
         timer.cancel()
 
 
+def _shut_down(sock: socket.socket | None) -> None:
+    with suppress(OSError):  # it may be closed already
+        if sock is not None:
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)  # an SSLSocket's own would first drop its encryption
+
+
 def _answer(response: http.client.HTTPResponse, content: bytes) -> Answer:
     """A page that says 200 and is not the shuffler's, as of a proxy, is no receipt: that has no content, or JSON."""
     document = _document(content)
     accepted = response.status in (200, 201) and (not content or document is not None)
     kind = str((document or {}).get("type", ""))
-    told = (document or {}).get("detail") or (document or {}).get("title") or ""
+    detail = (document or {}).get("detail") or (document or {}).get("title") or ""
     return Answer(
         response.status,
         accepted=accepted,
         problem=kind.removeprefix(_PROBLEM) if kind.startswith(_PROBLEM) and not accepted else None,
-        detail="".join(each for each in str(told)[:300] if each.isprintable()),
+        detail="".join(letter for letter in str(detail)[:300] if letter.isprintable()),
         retry_after=_retry_after(response.getheader("Retry-After"), response.getheader("Date")),
+        document=document,
     )
 
 
