@@ -349,7 +349,7 @@ def test_files_of_a_backup_that_are_no_releases(collection, work, release, new_b
     page = backup / "releases" / f"{batch.task.id.hex()}.html"
     page.unlink()
     os.mkfifo(page)
-    with pytest.raises(DataError, match="no regular file"):
+    with pytest.raises(DataError, match="not a regular file"):
         restored(backup)
 
 

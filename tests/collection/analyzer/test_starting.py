@@ -21,7 +21,7 @@ REASONS = {
     "budget.json": "without a budget",
     "dangling.json": "No such file",
     "key.json": "which is not here",
-    "pipe.json": "no regular file",
+    "pipe.json": "not a regular file",
 }
 
 

@@ -2,8 +2,6 @@
 
 import logging
 import os
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,7 @@ import pytest
 from shuffledp.collection.server import folders
 from shuffledp.collection.server.folders import RefusedFile, WatchedFolder, check_folder
 from shuffledp.collection.transport import files
-from shuffledp.collection.transport.files import database_version, open_regular, read_database
+from shuffledp.collection.transport.files import open_regular
 from shuffledp.errors import DataError, ParameterError
 
 
@@ -160,52 +158,3 @@ def test_a_folder_that_is_only_read_need_not_be_writable(tmp_path, monkeypatch):
     monkeypatch.setattr(folders.os, "access", lambda _, mode: not mode & os.R_OK)
     with pytest.raises(DataError, match="cannot be read"):
         check_folder(tmp_path, written=False)
-
-
-class TestDatabases:
-    """SQLite files that are looked at from outside."""
-
-    def make(self, path: Path, *steps: str) -> sqlite3.Connection:
-        connection = sqlite3.connect(path, isolation_level=None)
-        for step in ("PRAGMA journal_mode = WAL", *steps):
-            connection.execute(step)
-        return connection
-
-    def test_closed(self, tmp_path):
-        self.make(tmp_path / "a.db", "PRAGMA user_version = 258").close()
-        assert database_version(tmp_path / "a.db") == 258
-        assert [each.name for each in tmp_path.iterdir()] == ["a.db"]
-
-    def test_in_the_log_of_a_process_that_has_it_for_itself(self, tmp_path):
-        steps = ("PRAGMA locking_mode = EXCLUSIVE", "CREATE TABLE t (a)", "PRAGMA user_version = 7")
-        with closing(self.make(tmp_path / "a.db", *steps)) as connection:
-            assert database_version(tmp_path / "a.db") == 7
-            connection.execute("PRAGMA wal_checkpoint(RESTART)")
-            connection.execute("PRAGMA user_version = 8")
-            assert database_version(tmp_path / "a.db") == 8
-            connection.execute("BEGIN")
-            connection.execute("PRAGMA cache_size = 1")
-            connection.execute("PRAGMA user_version = 9")
-            for _ in range(200):
-                connection.execute("INSERT INTO t VALUES (randomblob(3000))")  # does not fit: it gets into the log
-            assert database_version(tmp_path / "a.db") == 8
-            connection.execute("COMMIT")
-            assert database_version(tmp_path / "a.db") == 9
-
-    def test_none(self, tmp_path):
-        (tmp_path / "empty.db").touch()
-        assert database_version(tmp_path / "empty.db") == 0
-        (tmp_path / "junk.db").write_bytes(bytes(100))
-        with pytest.raises(OSError, match="no SQLite database"):
-            database_version(tmp_path / "junk.db")
-        (tmp_path / "empty.db-wal").write_bytes(b"short")
-        assert database_version(tmp_path / "empty.db") == 0
-
-    def test_reading_leaves_nothing_behind(self, tmp_path):
-        path = tmp_path / "a #1?.db"
-        self.make(path, "CREATE TABLE t (a)", "INSERT INTO t VALUES (1)").close()
-        with closing(read_database(path)) as connection:
-            assert connection.execute("SELECT a FROM t").fetchall() == [(1,)]
-        assert [each.name for each in tmp_path.iterdir()] == ["a #1?.db"]
-        with closing(self.make(path, "INSERT INTO t VALUES (2)")), closing(read_database(path)) as connection:
-            assert connection.execute("SELECT a FROM t").fetchall() == [(1,), (2,)]

@@ -63,8 +63,8 @@ REASONS = {
     "brace.json": "no JSON",
     "changed.json": "signature",
     "dangling.json": "No such file",
-    "folder.json": "no regular file",
-    "pipe.json": "no regular file",
+    "folder.json": "not a regular file",
+    "pipe.json": "not a regular file",
     "shuffler.json": "is for the shuffler's key",
 }
 
@@ -226,7 +226,7 @@ class TestTheStore:
         place.shuffler().close()
         index = place.folder / "store" / "index.db"
         index.write_bytes(b"junk" * 100)
-        assert "no SQLite database" in check()[2][0]
+        assert "not an SQLite database" in check()[2][0]
         index.unlink()
         status, _, (line,) = check()
         assert status == 1

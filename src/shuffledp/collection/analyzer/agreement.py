@@ -26,9 +26,9 @@ from shuffledp.collection.analyzer.receiving import (
 )
 from shuffledp.collection.analyzer.settings import Budget
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
+from shuffledp.collection.server.databases import database_version
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.task.task import Task
-from shuffledp.collection.transport.files import database_version
 from shuffledp.collection.wire.formats import digest
 from shuffledp.errors import DataError, ParameterError
 

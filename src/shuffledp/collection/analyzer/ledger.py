@@ -22,10 +22,16 @@ from typing import Any
 
 from shuffledp.collection.analyzer.estimating import NotReleasedError
 from shuffledp.collection.analyzer.settings import Budget
-from shuffledp.collection.server.folders import private_database
+from shuffledp.collection.server.databases import (
+    Migrations,
+    make_database_private,
+    open_database,
+    pending_migrations,
+    read_database,
+    transaction,
+)
 from shuffledp.collection.task.canonical import canonical, parse_canonical, portable
 from shuffledp.collection.task.task import MOST_TASK_BYTES, Task
-from shuffledp.collection.transport.files import read_database
 from shuffledp.collection.wire.padding import capped_guarantee
 from shuffledp.errors import DataError, ShuffledpError
 from shuffledp.privacy.composition import compose_all, followed_by
@@ -35,9 +41,9 @@ from shuffledp.protocols.documents import from_document, to_document
 
 __all__ = ["Entry", "Ledger", "entries_in", "spent_in"]
 
-_VERSION = 2
-_SCHEMA = """
-CREATE TABLE releases (
+_MIGRATIONS: Migrations = (
+    (
+        """CREATE TABLE releases (
     place INTEGER PRIMARY KEY,
     task BLOB NOT NULL UNIQUE,
     population TEXT NOT NULL,
@@ -46,12 +52,12 @@ CREATE TABLE releases (
     earlier INTEGER NOT NULL,
     budget_epsilon REAL NOT NULL,
     budget_delta REAL NOT NULL,
-    spent_epsilon REAL,
-    manifest BLOB
-) STRICT;
-CREATE INDEX releases_of_population ON releases (population) WHERE granted;
-"""
-_FROM_VERSION_1 = "ALTER TABLE releases ADD COLUMN manifest BLOB"
+    spent_epsilon REAL
+) STRICT""",
+        "CREATE INDEX releases_of_population ON releases (population) WHERE granted",
+    ),
+    ("ALTER TABLE releases ADD COLUMN manifest BLOB",),
+)
 _ALL = "SELECT task, granted, earlier, budget_epsilon, budget_delta, spent_epsilon, manifest FROM releases"
 _ALL_OF_VERSION_1 = _ALL.replace("manifest", "NULL")
 
@@ -103,21 +109,8 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
         self._spent: dict[str, _Spent] = {}
-        private_database(path)
-        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=60)
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA synchronous = FULL")
-        with self._transaction() as connection:
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version not in (0, 1, _VERSION):
-                raise DataError(f"The ledger {path} has version {version}; this program reads {_VERSION}.")
-            if version == 0:
-                for statement in filter(str.strip, _SCHEMA.split(";")):
-                    connection.execute(statement)
-            if version == 1:
-                connection.execute(_FROM_VERSION_1)
-            if version != _VERSION:
-                connection.execute(f"PRAGMA user_version = {_VERSION}")
+        make_database_private(path)
+        self._connection = open_database(path, _MIGRATIONS)
 
     def reserve(self, task: Task, budget: Budget, manifest: bytes) -> Entry:
         """Grant the release of a batch of a task, or refuse it, once and for all; asked again, the answer is the same.
@@ -186,15 +179,8 @@ class Ledger:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+        with self._lock, transaction(self._connection):
+            yield self._connection
 
 
 def spent_in(path: Path, population: str, delta: float) -> tuple[int, float]:
@@ -212,8 +198,7 @@ def entries_in(path: Path) -> dict[bytes, Entry]:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version == 0:
             return {}
-        if version > _VERSION:
-            raise DataError(f"The ledger {path} has version {version}; this program reads {_VERSION}.")
+        pending_migrations(version, _MIGRATIONS, str(path))
         rows = connection.execute(_ALL_OF_VERSION_1 if version == 1 else _ALL)
         return {task: _entry(*rest) for task, *rest in rows}
 

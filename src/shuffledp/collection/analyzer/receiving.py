@@ -10,16 +10,23 @@ import errno
 import shutil
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from shuffledp.collection.server.folders import private_database
+from shuffledp.collection.server.databases import (
+    Migrations,
+    make_database_private,
+    open_database,
+    pending_migrations,
+    read_database,
+    transaction,
+)
 from shuffledp.collection.task.task import Task
-from shuffledp.collection.transport.files import read_database, sync_directory, write_durably
+from shuffledp.collection.transport.files import sync_directory, write_durably
 from shuffledp.collection.wire.formats import MOST_MANIFEST_BYTES, BadSignatureError, Manifest, digest
 from shuffledp.errors import DataError
 
@@ -38,16 +45,17 @@ __all__ = [
     "tasks_with_chunks",
 ]
 
-_VERSION = 1
-_SCHEMA = """
-CREATE TABLE batches (
+_MIGRATIONS: Migrations = (
+    (
+        """CREATE TABLE batches (
     task BLOB PRIMARY KEY,
     state TEXT NOT NULL,
     manifest BLOB NOT NULL,
     chunks INTEGER NOT NULL,
     reason TEXT NOT NULL DEFAULT ''
-) STRICT, WITHOUT ROWID
-"""
+) STRICT, WITHOUT ROWID""",
+    ),
+)
 BATCH_STATES = "analyzer.db"
 _FOLDER, _MANIFEST, _CHUNK = "batches", "manifest", ".chunk"
 _ALL = "SELECT task, state, manifest, chunks, reason FROM batches"
@@ -325,7 +333,7 @@ class Batches:
         self._change("UPDATE batches SET state = ? WHERE task = ? AND state = ?", (after.value, task_id, before.value))
 
     def _change(self, statement: str, values: tuple[object, ...]) -> None:
-        with self._lock, _transaction(self._connection):
+        with self._lock, transaction(self._connection):
             self._connection.execute(statement, values)
 
 
@@ -337,7 +345,7 @@ def batches_in(folder: Path) -> dict[bytes, Batch]:
     connection = read_database(path)
     try:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        _refuse_newer(path, version)
+        pending_migrations(version, _MIGRATIONS, str(path))
         rows = connection.execute(_ALL).fetchall() if version else []
     except sqlite3.DatabaseError as error:
         raise DataError(f"{path} cannot be read ({error}): restore it from the backup.", path=str(path)) from None
@@ -364,7 +372,7 @@ def put_back(folder: Path, batches: Iterable[Batch]) -> None:
     """Make known again, durably, batches that were forgotten."""
     connection = _open(folder / BATCH_STATES)
     try:
-        with _transaction(connection):
+        with transaction(connection):
             connection.executemany(
                 "INSERT INTO batches (task, state, manifest, chunks, reason) VALUES (?, ?, ?, ?, ?)",
                 [(each.task_id, each.state.value, each.manifest, each.chunks, each.reason) for each in batches],
@@ -382,7 +390,7 @@ def settle(folder: Path, refused: Mapping[bytes, str]) -> None:
         return
     unfinished = "state NOT IN (?, ?)"
     final = tuple(state.value for state in BatchState if state.is_final)
-    with closing(sqlite3.connect(folder / BATCH_STATES, isolation_level=None)) as connection, _transaction(connection):
+    with closing(sqlite3.connect(folder / BATCH_STATES, isolation_level=None)) as connection, transaction(connection):
         connection.executemany(
             f"UPDATE batches SET state = ?, reason = ? WHERE task = ? AND {unfinished}",  # noqa: S608
             [(BatchState.REFUSED.value, reason, task, *final) for task, reason in refused.items()],
@@ -395,34 +403,9 @@ def _batch(row: tuple[Any, ...]) -> Batch:
     return Batch(task_id, BatchState(state), *rest)
 
 
-def _refuse_newer(path: Path, version: int) -> None:
-    if version not in (0, _VERSION):
-        raise DataError(f"{path} has version {version}; this program reads {_VERSION}.", path=str(path))
-
-
 def _open(path: Path) -> sqlite3.Connection:
-    private_database(path)
-    connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=60)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    with _transaction(connection):
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        _refuse_newer(path, version)
-        if version == 0:
-            connection.execute(_SCHEMA)
-            connection.execute(f"PRAGMA user_version = {_VERSION}")
-    return connection
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
+    make_database_private(path)
+    return open_database(path, _MIGRATIONS)
 
 
 def _holds(file: Path, expected: bytes) -> bool:

@@ -20,7 +20,6 @@ __all__ = [
     "lock_directory",
     "log_refused",
     "make_private",
-    "private_database",
     "reason_of",
 ]
 
@@ -54,14 +53,6 @@ def make_private(path: Path) -> None:
             raise DataError(
                 f"{path} can be used by others, and is not this user's to change: chmod go= {path}."
             ) from None
-
-
-def private_database(path: Path) -> None:
-    """Before SQLite opens a file: let it be there, with what stands beside it, for its owner alone."""
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):  # new ones get the rights of the first
-        if (file := path.with_name(name)).exists():
-            make_private(file)
 
 
 def lock_directory(directory: Path) -> FileLock:

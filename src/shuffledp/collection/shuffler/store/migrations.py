@@ -1,17 +1,15 @@
-"""A store carries the version of its layout: older ones are brought up to date, newer ones refused."""
+"""Migrations of the stores: the statements for each version of their layouts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shuffledp.collection.server.databases import Migrations, pending_migrations
 from shuffledp.collection.shuffler.store.interface import StoreError
 
-__all__ = ["POSTGRES", "SQLITE_INDEX", "SQLITE_ROUND", "Steps", "missing_steps"]
+__all__ = ["POSTGRES", "SQLITE_INDEX", "SQLITE_ROUND", "missing_steps"]
 
-Steps = Sequence[Sequence[str]]
-"""One entry for every version, from 1: the statements that make it from the version before. Version 0 is empty."""
-
-SQLITE_INDEX: Steps = (
+SQLITE_INDEX: Migrations = (
     (
         """CREATE TABLE rounds (
             task_id BLOB PRIMARY KEY,
@@ -31,14 +29,14 @@ SQLITE_INDEX: Steps = (
     ),
 )
 
-SQLITE_ROUND: Steps = (
+SQLITE_ROUND: Migrations = (
     (
         "CREATE TABLE reports (report_id BLOB NOT NULL UNIQUE, body BLOB NOT NULL)",
         "CREATE TABLE tokens (hash BLOB PRIMARY KEY, spent INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID",
     ),
 )
 
-POSTGRES: Steps = (
+POSTGRES: Migrations = (
     (
         """CREATE TABLE shuffledp.rounds (
             task_id bytea PRIMARY KEY,
@@ -60,13 +58,6 @@ POSTGRES: Steps = (
 )
 
 
-def missing_steps(found: int, steps: Steps, where: str) -> list[tuple[int, Sequence[str]]]:
-    """The versions still to be made, each with its statements; a store of a newer program is refused."""
-    if found > len(steps):
-        raise StoreError(
-            f"{where} has version {found} of the store's layout; this program knows versions up to {len(steps)}. "
-            "Run the program that wrote it, or a newer one.",
-            found=found,
-            known=len(steps),
-        )
-    return [(version, steps[version - 1]) for version in range(found + 1, len(steps) + 1)]
+def missing_steps(version: int, steps: Migrations, where: str) -> list[tuple[int, Sequence[str]]]:
+    """The versions that a store lacks, each with its statements; a store of a newer program is a StoreError."""
+    return pending_migrations(version, steps, where, error=StoreError)

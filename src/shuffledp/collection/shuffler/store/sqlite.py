@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock, RLock
 
+from shuffledp.collection.server.databases import DamagedFileError, database_version, read_database, transaction
 from shuffledp.collection.shuffler.store.deciding import decide, places_of_rounds
 from shuffledp.collection.shuffler.store.interface import (
     DamagedRoundError,
@@ -29,7 +30,6 @@ from shuffledp.collection.shuffler.store.interface import (
 )
 from shuffledp.collection.shuffler.store.migrations import SQLITE_INDEX, SQLITE_ROUND, missing_steps
 from shuffledp.collection.shuffler.store.sqlite_files import (
-    DamagedFileError,
     DiskReserve,
     FileIdentity,
     connect,
@@ -39,10 +39,8 @@ from shuffledp.collection.shuffler.store.sqlite_files import (
     is_locked,
     remove,
     sqlite_failures,
-    transaction,
 )
 from shuffledp.collection.shuffler.store.transitions import check_advance, check_destroy, check_give_up, check_tokens
-from shuffledp.collection.transport.files import database_version, read_database
 
 __all__ = ["CACHE_BYTES", "SqliteStore", "check_folder"]
 

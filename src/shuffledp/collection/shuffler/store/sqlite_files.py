@@ -1,4 +1,4 @@
-"""SQLite files of a store: opening, transactions, damage, deletion; and disk space reserved for closing rounds."""
+"""SQLite files of a store: opening, failures, damage, deletion, and disk space reserved for closing rounds."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from shuffledp.collection.server.databases import DamagedFileError, Migrations, open_database
 from shuffledp.collection.shuffler.store.interface import StoreError
-from shuffledp.collection.shuffler.store.migrations import Steps, missing_steps
 from shuffledp.collection.transport.files import sync_directory
 
 __all__ = [
-    "DamagedFileError",
     "DiskReserve",
     "FileIdentity",
     "connect",
@@ -24,7 +23,6 @@ __all__ = [
     "is_locked",
     "remove",
     "sqlite_failures",
-    "transaction",
 ]
 
 _WAIT_SECONDS = 5.0
@@ -34,69 +32,19 @@ _CONFINED = (*_DAMAGE, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQ
 """Errors of one file that say nothing about the other files of the store."""
 
 
-class DamagedFileError(Exception):
-    """A file that must hold a database does not, or was deleted or replaced."""
-
-
 def connect(
-    file: Path, steps: Steps, *, create: bool, alone: bool = False, log_pages: int | None = None
+    file: Path, migrations: Migrations, *, create: bool, alone: bool = False, log_pages: int | None = None
 ) -> sqlite3.Connection:
-    """Open a database and bring its layout up to date; only its owner can read it.
-
-    Without ``create`` a file that is missing, empty or without a layout is a DamagedFileError, and stays as it is.
-    """
-    if create:
-        with suppress(FileExistsError):  # never open one that exists: closing it would let go of SQLite's locks on it
-            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    else:
-        _require_content(file)
-    address = f"{file.absolute().as_uri()}?mode=rw"
-    connection = sqlite3.connect(
-        address, uri=True, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
+    """Open a database of the store and migrate it; without ``create`` a DamagedFileError if it is not there."""
+    return open_database(
+        file,
+        migrations,
+        create=create,
+        exclusive=alone,
+        log_pages=log_pages,
+        wait_seconds=_WAIT_SECONDS,
+        newer=StoreError,
     )
-    try:
-        if alone:  # the lock is held until the connection is closed or the process ends
-            connection.execute("PRAGMA busy_timeout = 0")
-            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-        if log_pages is not None:
-            connection.execute(f"PRAGMA wal_autocheckpoint = {log_pages}")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA fullfsync = ON")
-        with transaction(connection):
-            version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-            if not create and version == 0:
-                raise DamagedFileError("has no tables")
-            for number, statements in missing_steps(version, steps, str(file)):
-                for statement in statements:
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA user_version = {number}")
-        sync_directory(file.parent)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _require_content(file: Path) -> None:
-    try:
-        if file.stat().st_size == 0:
-            raise DamagedFileError("is empty")
-    except FileNotFoundError:
-        raise DamagedFileError("does not exist") from None
-
-
-@contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """One transaction, which writes; rolled back if the block raises."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:  # some failures have ended it already
-            connection.execute("ROLLBACK")
-        raise
 
 
 @contextmanager
