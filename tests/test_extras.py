@@ -205,6 +205,36 @@ def test_servers_load_neither_plots_nor_arrow(role):
     assert done.returncode == 0, done.stderr
 
 
+def test_an_analyzer_publishes_without_plots_and_arrow(tmp_path):
+    """With the packages of the extra collection alone, all forms of a release are written."""
+    rehearsal = Rehearsal.prepare(tmp_path, kind=CheuCount, settings={"users": 100}, epsilon=1.0, delta=1e-6)
+    code = """
+import sys
+from pathlib import Path
+import numpy as np
+from shuffledp.collection.analyzer.estimating import estimate_round
+from shuffledp.collection.analyzer.ledger import Entry
+from shuffledp.collection.analyzer.publishing import Releases
+from shuffledp.collection.analyzer.settings import Budget
+from shuffledp.collection.analyzer.tallying import Counted
+from shuffledp.collection.task.task import SignedTask
+from shuffledp.messages import Messages
+directory = Path(sys.argv[1])
+task = SignedTask.load(directory / "tasks" / "task.json").task
+messages = task.protocol.randomize_all(np.array([1, 0] * 50))
+counted = Counted(task.protocol.tally(Messages(messages.values, 0)), len(messages.values), 0)
+result = estimate_round(task, counted, 100)
+Releases(directory / "releases").publish(result, Entry(True, Budget(1.0, 1e-6), 1, 1.0), 0.95)
+"""
+    done = run(code, tmp_path, extras=("collection",))
+    assert done.returncode == 0, done.stderr
+    contents = {file.suffix: file.read_text() for file in (tmp_path / "releases").iterdir()}
+    assert set(contents) == {".json", ".csv", ".html"}
+    assert contents[".csv"].startswith('"value","standard_error","lower","upper"')
+    assert "<svg " in contents[".html"]
+    assert rehearsal.task.task.id.hex() in contents[".json"]
+
+
 def test_doctor_knows_the_extras_and_the_base():
     named = {extra: set(map(canonicalize_name, packages)) for extra, packages in doctor._EXTRAS.items()}
     wanted = {

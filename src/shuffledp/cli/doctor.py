@@ -21,7 +21,7 @@ _PACKAGES = ("numpy", "cryptography", "scipy", "dp-accounting", "typer", "rich")
 _EXTRAS = {
     "files": ("pyarrow",),
     "plot": ("altair", "vl-convert-python"),
-    "collection": ("httptools", "prometheus-client", "starlette", "uvicorn", "uvloop"),
+    "collection": ("httptools", "jinja2", "prometheus-client", "starlette", "uvicorn", "uvloop"),
     "postgres": ("psycopg", "psycopg-pool"),
     "pandas": ("pandas",),
     "opendp": ("opendp",),

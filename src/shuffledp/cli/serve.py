@@ -29,7 +29,7 @@ def _serve() -> None:
 
 def need_packages() -> None:
     """Refuse to go on without the packages of the servers."""
-    check_extra("collection", "Serving", "starlette", "uvicorn", "httptools", "prometheus_client")
+    check_extra("collection", "Serving", "starlette", "uvicorn", "httptools", "jinja2", "prometheus_client")
 
 
 @serve_app.command("shuffler")

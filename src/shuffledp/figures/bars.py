@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 from shuffledp.display import show_counts
 from shuffledp.figures.rendering import LIGHT, load_altair, render
-from shuffledp.figures.text_extent import text_width
+from shuffledp.figures.text_extent import distinct_labels
 
 __all__ = ["bars"]
 
@@ -45,7 +44,7 @@ def bars(
         caption = [*caption, f"The {_MOST_BARS} largest of {len(names):,} categories."]
     chosen = values[shown].tolist(), errors[shown].tolist(), intervals[shown].tolist()
     numbers = show_counts(*chosen, users=users, withheld_below=withheld_below)
-    labels_of = _distinct_labels([names[i] for i in shown.tolist()])
+    labels_of = distinct_labels([names[i] for i in shown.tolist()], _LABEL_WIDTH, _LABEL_SIZE)
     rows = [
         {
             "name": label,
@@ -81,27 +80,3 @@ def bars(
             )
         )
     return render(alt.layer(*layers), suffix, title, caption, height=max(120, 26 * len(rows)))
-
-
-def _distinct_labels(names: list[str]) -> list[str]:
-    """The names; of those that differ only beyond the width of a label, the middle is left out instead of the end."""
-    beginnings = [_fitting(name, _LABEL_WIDTH) for name in names]
-    times = Counter(beginnings)
-    shortened = [
-        _without_middle(name) if times[beginning] > 1 and beginning != name else name
-        for name, beginning in zip(names, beginnings, strict=True)
-    ]
-    return shortened if len(set(shortened)) == len(names) else names  # a bar each, whatever its label
-
-
-def _without_middle(name: str) -> str:
-    ending = _fitting(name[::-1], _LABEL_WIDTH / 2)[::-1]
-    return f"{_fitting(name, _LABEL_WIDTH / 2 - _LABEL_SIZE)}…{ending}"
-
-
-def _fitting(text: str, width: float) -> str:
-    """As much of the beginning as surely fits."""
-    end = 0
-    while end < len(text) and text_width(text[: end + 1], _LABEL_SIZE) <= width:
-        end += 1
-    return text[:end]

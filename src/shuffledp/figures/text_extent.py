@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
@@ -27,6 +28,35 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
         known = next((width for characters, width in _WIDTHS if character in characters), _OTHER_WIDTH)
         ems += _WIDE_WIDTH if ord(character) >= _WIDE_FROM else known
     return ems * size * (_BOLD if bold else 1.0)
+
+
+def distinct_labels(names: list[str], width: float, size: float) -> list[str]:
+    """The names; of those that differ only beyond the width of a label, the middle is left out instead of the end."""
+    beginnings = [_beginning(name, width, size) for name in names]
+    times = Counter(beginnings)
+    shortened = [
+        _without_middle(name, width, size) if times[beginning] > 1 and beginning != name else name
+        for name, beginning in zip(names, beginnings, strict=True)
+    ]
+    return shortened if len(set(shortened)) == len(names) else names  # one label each, however long
+
+
+def shortened(text: str, width: float, size: float) -> str:
+    """The text if it surely fits, else as much of its beginning as fits with an ellipsis."""
+    return text if text_width(text, size) <= width else f"{_beginning(text, width - size, size)}…"
+
+
+def _without_middle(name: str, width: float, size: float) -> str:
+    ending = _beginning(name[::-1], width / 2, size)[::-1]
+    return f"{_beginning(name, width / 2 - size, size)}…{ending}"
+
+
+def _beginning(text: str, width: float, size: float) -> str:
+    """As much of the beginning as surely fits."""
+    end = 0
+    while end < len(text) and text_width(text[: end + 1], size) <= width:
+        end += 1
+    return text[:end]
 
 
 def with_whole_text(drawing: str) -> str:

@@ -126,13 +126,19 @@ def _column_pieces(column: tuple[str, ...] | NDArray[Any]) -> Iterator[bytes]:
 
 
 def _table_pieces(estimate: Any, confidence: float) -> Iterator[bytes]:
-    """The table as CSV, some rows at a time."""
-    import pyarrow as pa
-    import pyarrow.csv
-
+    """The table as CSV, some rows at a time: strings in quotes, numbers as Python writes them, true and false."""
     starts = range(0, len(estimate.counts), _ROWS) if isinstance(estimate, HistogramEstimate) else [0]
     for start in starts:
         part = estimate.part(start, start + _ROWS) if isinstance(estimate, HistogramEstimate) else estimate
-        rows = pa.BufferOutputStream()
-        pa.csv.write_csv(part.to_table(confidence), rows, pa.csv.WriteOptions(include_header=start == 0))
-        yield rows.getvalue().to_pybytes()
+        columns = part.columns(confidence)
+        lists = [each.tolist() if isinstance(each, np.ndarray) else each for each in columns.values()]
+        rows = [[_csv_cell(value) for value in row] for row in zip(*lists, strict=True)]
+        if start == 0:
+            rows.insert(0, [_csv_cell(name) for name in columns])
+        yield "".join(",".join(row) + "\n" for row in rows).encode()
+
+
+def _csv_cell(value: str | float | bool) -> str:
+    if isinstance(value, str):
+        return '"' + value.replace('"', '""') + '"'
+    return str(value).lower() if isinstance(value, bool) else repr(value)
