@@ -141,7 +141,8 @@ def _drawing(
     below = [_text(0, bottom + _BOTTOM + 18 * n + 12, note, soft=True) for n, note in enumerate(notes)]
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" font-family="system-ui, sans-serif" role="img" aria-label="{escape(description)}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(description)}" '
+            'font-family="system-ui, sans-serif" '
             f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}">',
             _text(0, 16, title, size=_TITLE_SIZE),
             *parts,
