@@ -1,7 +1,7 @@
-"""How estimates are written for people: terminal, pages, figures and reprs all use this.
+"""Formatting of estimates for people, on the terminal, on pages, in figures and in reprs.
 
-Digits follow the error, interval ends are rounded outward, an estimate is shown clipped to its own interval, and a
-count that was withheld is shown as "< 64" rather than as 0. JSON and tables keep the estimator's raw numbers.
+The number of digits follows the error, ends of intervals are rounded outward, estimates are clipped to their intervals,
+and a count that was withheld is shown as "< 64" instead of 0. JSON and tables have the unrounded numbers.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
-__all__ = ["ShownNumber", "decimals_of", "error_sentence", "percent", "show_counts", "show_number", "withheld_sentence"]
 
 _SIGNIFICANT = 2  # digits of the error
 _MOST_DECIMALS = 12
@@ -22,7 +20,7 @@ _MOST_DIGITS = 17  # of a floating-point number
 
 @dataclass(frozen=True)
 class ShownNumber:
-    """One estimated number, as it is written and drawn."""
+    """One estimated number, formatted, and the value to draw."""
 
     value: float
     """The estimate clipped to its interval; 0 if it was withheld."""
@@ -31,11 +29,11 @@ class ShownNumber:
     high: str
     error: str
     share: str = ""
-    """Of all users; empty where that makes no sense."""
+    """In percent of all users; empty for sums and means."""
 
     @property
     def interval(self) -> str:
-        """Both ends."""
+        """Both ends of the interval."""
         return f"{self.low} to {self.high}"
 
 
@@ -47,7 +45,7 @@ def show_counts(
     users: int,
     withheld_below: int | None = None,
 ) -> list[ShownNumber]:
-    """Estimated numbers of users. With ``withheld_below``, an estimate of 0 is of a count that was withheld."""
+    """Format estimated numbers of users; with ``withheld_below``, an estimate of 0 is a count that was withheld."""
     usable = [float(error) for error in errors if math.isfinite(error) and error > 0]
     percent = min(decimals_of(100 * min(usable) / users) if usable and users else 2, _MOST_PERCENT_DECIMALS)
     return [
@@ -59,7 +57,7 @@ def show_counts(
 def _shown_count(
     count: float, error: float, interval: Sequence[float], users: int, percent: int, withheld_below: int | None
 ) -> ShownNumber:
-    """Users are whole, and so are the numbers shown of them."""
+    """Numbers of users are shown as integers."""
     low, high = (float(end) for end in interval)
     ends = {"low": _rounded(low, 0, math.floor), "high": _rounded(high, 0, math.ceil), "error": _error(error)}
     if withheld_below is not None and count == 0:
@@ -71,7 +69,7 @@ def _shown_count(
 
 
 def show_number(value: float, error: float, interval: Sequence[float]) -> ShownNumber:
-    """An estimated sum or mean: two digits of its error, and everything else with as many decimals."""
+    """Format an estimated sum or mean with as many decimals as show two digits of its error."""
     low, high = (float(end) for end in interval)
     value = _clipped(float(value), low, high)
     width = high - low
@@ -86,7 +84,7 @@ def show_number(value: float, error: float, interval: Sequence[float]) -> ShownN
 
 
 def decimals_of(error: float) -> int:
-    """How many decimals show two significant digits of the error; none if it is 10 or more, or unknown."""
+    """The number of decimals that show two significant digits of the error; 0 if it is at least 10, or unknown."""
     if not (math.isfinite(error) and error > 0):
         return 0
     leading = math.floor(math.log10(error))
@@ -96,7 +94,7 @@ def decimals_of(error: float) -> int:
 
 
 def withheld_sentence(withheld_below: int | None, confidence: float) -> str:
-    """What "< 64" means; empty where nothing can be withheld."""
+    """An explanation of "< 64"; empty if nothing can be withheld."""
     if withheld_below is None:
         return ""
     return (
@@ -106,16 +104,17 @@ def withheld_sentence(withheld_below: int | None, confidence: float) -> str:
 
 
 def error_sentence(errors: Sequence[float], counts: Sequence[float], withheld_below: int | None) -> str:
-    """By how much counts are off, as a root mean square: those shown, and those withheld."""
+    """The standard errors of the counts that are shown and of those that were withheld."""
     withheld = [error for error, count in zip(errors, counts, strict=True) if withheld_below is not None and count == 0]
     shown = [error for error, count in zip(errors, counts, strict=True) if withheld_below is None or count != 0]
     parts = []
     if shown:
-        least, most = _error(min(shown)), _error(max(shown))
-        parts.append(f"The standard error of each count is {least if least == most else f'{least} to {most}'} users")
+        smallest, largest = _error(min(shown)), _error(max(shown))
+        errors_shown = smallest if smallest == largest else f"{smallest} to {largest}"
+        parts.append(f"The standard error of each count is {errors_shown} users")
     if withheld:
-        of = "of a withheld one" if shown else "The standard error of a withheld count is"
-        parts.append(f"{of} up to {_error(max(withheld))}")
+        subject = "of a withheld one" if shown else "The standard error of a withheld count is"
+        parts.append(f"{subject} up to {_error(max(withheld))}")
     return ", ".join(parts) + "." if parts else ""
 
 
@@ -124,7 +123,7 @@ def _clipped(value: float, low: float, high: float) -> float:
 
 
 def _rounded(value: float, decimals: int, direction: Any) -> str:
-    """With so many decimals, rounded in a direction; a number that has them exactly stays as it is."""
+    """Format with the given number of decimals, rounded in a direction unless it is exact."""
     if not math.isfinite(value):
         return str(value)
     if abs(value) >= _LARGEST_WRITTEN_OUT:
@@ -138,7 +137,7 @@ def _rounded(value: float, decimals: int, direction: Any) -> str:
 
 
 def _in_digits(value: float, error: float) -> str:
-    """So many significant digits that the error shows, at most those a floating-point number has."""
+    """Format with as many significant digits as show the error, at most those of a floating-point number."""
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"
     if error <= 0:
@@ -155,5 +154,5 @@ def _error(error: float) -> str:
 
 
 def percent(probability: float) -> str:
-    """A probability in percent with all of its digits: 0.999 is 99.9%, not 100%."""
+    """A probability in percent without rounding: 0.999 is 99.9%, not 100%."""
     return f"{100 * probability:.10g}%"

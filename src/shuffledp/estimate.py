@@ -1,4 +1,4 @@
-"""What is released: a statistic with its uncertainty, and the guarantee it carries."""
+"""Estimates: the released statistics with their errors, intervals and guarantee."""
 
 from __future__ import annotations
 
@@ -23,15 +23,13 @@ if TYPE_CHECKING:
 
     from shuffledp.privacy.guarantee import Guarantee
 
-__all__ = ["CountEstimate", "Estimate", "HistogramEstimate", "SumEstimate"]
-
 Floats = NDArray[np.float64]
 _SUMMARIZED = 8  # categories in a repr
 _CAPTION_WIDTH = 110  # characters of a line under a figure's title
 Intervals = Callable[[float], Floats]
 """From a confidence to the lower and upper ends, one row per estimated number."""
 Thresholds = Callable[[float], int | None]
-"""From a confidence to the least count that is withheld with at most half of the risk; None if nothing is withheld."""
+"""From a confidence to ``withheld_below``; None if nothing is withheld."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +42,9 @@ class Estimate(ABC):
     guarantee: Guarantee
     intervals: Intervals = field(repr=False)
     secure: bool
-    """False if a seed was used: then there is no privacy."""
+    """False if the noise came from a seed: then there is no privacy."""
     caveats: tuple[str, ...] = field(default=(), kw_only=True)
-    """What about this result the guarantee does not cover, in plain words."""
+    """What the guarantee does not cover, a sentence each."""
     threshold_at: Thresholds | None = field(default=None, kw_only=True, repr=False)
 
     def _check_confidence(self, confidence: float) -> None:
@@ -54,34 +52,35 @@ class Estimate(ABC):
             raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence}.", confidence=confidence)
 
     def withheld_below(self, confidence: float = 0.95) -> int | None:
-        """The estimator withholds small counts, as estimates of 0; None if it does not.
+        """The threshold below which counts may be withheld; None if the estimator withholds none.
 
-        A count of at least this many users is withheld with a probability of at most half of 1 - confidence.
+        A withheld count has the estimate 0. A count of at least the threshold is withheld with a probability of at most
+        (1 - confidence) / 2.
         """
         self._check_confidence(confidence)
         return None if self.threshold_at is None else self.threshold_at(confidence)
 
     @abstractmethod
     def shown(self, confidence: float = 0.95) -> list[ShownNumber]:
-        """The estimated numbers as they are written for people: clipped to their intervals, digits as the error."""
+        """The estimated numbers formatted for people, clipped to their intervals and rounded to the error."""
 
     @property
     def withheld(self) -> Any:
-        """Whether each count was too small to be told from the noise; then its estimate is 0."""
+        """Whether each count was withheld because noise alone can be as large; its estimate is then 0."""
         return False
 
     def withheld_sentence(self, confidence: float = 0.95) -> str:
-        """What it means that a count was withheld; empty if none was."""
+        """An explanation of withheld counts; empty if none was withheld."""
         return withheld_sentence(self.withheld_below(confidence), confidence) if np.any(self.withheld) else ""
 
     def _summary(self, *parts: str) -> str:
-        """What a repr shows."""
+        """The repr, of the given parts and the guarantee."""
         privacy = f"epsilon = {self.guarantee.epsilon:.4g}, delta = {self.guarantee.delta:.2g}"
         privacy = privacy if self.secure else "NOT PRIVATE: seeded"
         return f"{type(self).__name__}({'; '.join(parts)}; {self.users:,} users; {self.protocol}, {privacy})"
 
     def guarantee_sentence(self) -> str:
-        """The guarantee in plain words, or that there is none because the noise came from a seed."""
+        """The guarantee and its caveats in sentences, or that there is none because the noise came from a seed."""
         if not self.secure:
             return "NOT PRIVATE: the noise came from a fixed seed (--insecure-seed); do not release this result."
         return " ".join((self.guarantee.sentence(), *self.caveats))
@@ -98,7 +97,7 @@ class Estimate(ABC):
 
     @abstractmethod
     def to_document(self, confidence: float = 0.95) -> dict[str, Any]:
-        """The content of the JSON form; with arrays and tuples, which take much less memory than lists."""
+        """The content of the JSON form, with arrays and tuples, which take less memory than lists."""
 
     def to_json(self, confidence: float = 0.95) -> dict[str, Any]:
         """The documented JSON form."""
@@ -121,7 +120,7 @@ class Estimate(ABC):
         return pd.DataFrame(self.columns(confidence))
 
     def _caption(self, confidence: float) -> list[str]:
-        """The lines under a figure's title: what the bars are, the guarantee, and what it does not cover."""
+        """The lines under the title of a figure: what the bars are, the guarantee, and its caveats."""
         lines = [f"Lines: {percent(confidence)} confidence. {self.users:,} users, protocol {self.protocol}."]
         withheld = textwrap.wrap(self.withheld_sentence(confidence), _CAPTION_WIDTH)
         if not self.secure:
@@ -139,7 +138,7 @@ class Estimate(ABC):
     def _bars(
         self, suffix: str, names: Sequence[str], numbers: tuple[Floats, Floats, Floats], confidence: float, title: str
     ) -> bytes:
-        """Counts, their errors and intervals as bars."""
+        """Draw counts with their intervals as bars."""
         from shuffledp.figures import bars
 
         values, errors, intervals = numbers
@@ -166,7 +165,7 @@ class Estimate(ABC):
 
     @abstractmethod
     def figure(self, suffix: str, *, confidence: float = 0.95, title: str | None = None) -> bytes:
-        """The drawing as the content of a file with that suffix."""
+        """The figure as the content of a file with this suffix."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -183,13 +182,13 @@ class _NumberEstimate(Estimate):
         return self._summary(estimate, f"{number.interval} with 95% confidence")
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """An interval that holds the true number with at least this confidence, whatever it is."""
+        """A confidence interval: it contains the true number, whatever it is, with at least this probability."""
         self._check_confidence(confidence)
         low, high = self.intervals(confidence)[0]
         return float(low), float(high)
 
     def shown(self, confidence: float = 0.95) -> list[ShownNumber]:
-        """The number as it is written for people."""
+        """The number formatted for people."""
         return [show_number(self.value, self.standard_error, self.interval(confidence))]
 
     def to_document(self, confidence: float = 0.95) -> dict[str, Any]:
@@ -226,11 +225,11 @@ class CountEstimate(_NumberEstimate):
 
     @property
     def withheld(self) -> bool:
-        """Whether the count was too small to be told from the noise; then the value is 0."""
+        """Whether the count was withheld because noise alone can be as large; the value is then 0."""
         return self.value == 0 and self.withheld_below() is not None
 
     def shown(self, confidence: float = 0.95) -> list[ShownNumber]:
-        """The count as it is written for people."""
+        """The count formatted for people."""
         below = self.withheld_below(confidence)
         numbers = [self.value], [self.standard_error], [self.interval(confidence)]
         return show_counts(*numbers, users=self.users, withheld_below=below)
@@ -266,7 +265,7 @@ class SumEstimate(_NumberEstimate):
 
     statistic: str = field(default="sum", kw_only=True)
     bounds: tuple[float, float] = field(default=(-math.inf, math.inf), kw_only=True)
-    """Between which numbers the true one must lie, by the public bounds of the values."""
+    """Bounds of the true number that follow from the public bounds of the values."""
 
     @property
     def mean(self) -> SumEstimate:
@@ -340,17 +339,17 @@ class HistogramEstimate(Estimate):
 
     @property
     def withheld(self) -> NDArray[np.bool_]:
-        """Which counts were too small to be told from the noise; their estimates are 0."""
+        """Which counts were withheld because noise alone can be as large; their estimates are 0."""
         return np.asarray((self.counts == 0) & (self.withheld_below() is not None), dtype=np.bool_)
 
     def shown(self, confidence: float = 0.95) -> list[ShownNumber]:
-        """The counts as they are written for people."""
+        """The counts formatted for people."""
         below = self.withheld_below(confidence)
         numbers = (numbers.tolist() for numbers in (self.counts, self.standard_errors, self.interval(confidence)))
         return show_counts(*numbers, users=self.users, withheld_below=below)
 
     def error_sentence(self) -> str:
-        """By how much counts are off."""
+        """The standard errors of the counts, in a sentence."""
         return error_sentence(self.standard_errors.tolist(), self.counts.tolist(), self.withheld_below())
 
     @property
@@ -359,9 +358,9 @@ class HistogramEstimate(Estimate):
         return self.counts / self.users
 
     def interval(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Floats:
-        """Per category an interval that holds its true count with at least this confidence.
+        """A confidence interval per category: it contains the true count with at least this probability.
 
-        With ``simultaneous``, all intervals together do (by dividing the risk among the categories).
+        With ``simultaneous``, all intervals together do (Bonferroni correction).
         """
         self._check_confidence(confidence)
         if simultaneous:
@@ -381,7 +380,7 @@ class HistogramEstimate(Estimate):
         }
 
     def part(self, start: int, end: int) -> HistogramEstimate:
-        """The same of some categories that follow each other."""
+        """The estimate of the categories from index ``start`` to before ``end``."""
         return replace(
             self,
             categories=self.categories[start:end],

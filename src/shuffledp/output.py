@@ -1,4 +1,4 @@
-"""Writing files whole or not at all."""
+"""Atomic writing of files: all of them completely, or none."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from pathlib import Path
 
 from shuffledp.errors import OutputError
 
-__all__ = ["check_writable", "write_all", "write_whole"]
-
 
 def check_writable(path: str | Path) -> Path:
     """Refuse, before any work is done, a path that cannot be written."""
     target = Path(path)
-    folder = target.parent
+    directory = target.parent
     if target.is_dir():
-        raise OutputError(f"Cannot write {target}: it is a folder; name a file.", path=str(target))
-    if not folder.is_dir():
-        raise OutputError(f"Cannot write {target}: there is no folder {folder}; create it first.", path=str(target))
-    if not os.access(folder, os.W_OK) or (target.exists() and not os.access(target, os.W_OK)):
+        raise OutputError(f"Cannot write {target}: it is a directory; name a file.", path=str(target))
+    if not directory.is_dir():
+        raise OutputError(
+            f"Cannot write {target}: there is no directory {directory}; create it first.", path=str(target)
+        )
+    if not os.access(directory, os.W_OK) or (target.exists() and not os.access(target, os.W_OK)):
         raise OutputError(f"Cannot write {target}: permission denied.", path=str(target))
     return target
 
 
 def write_whole(path: str | Path, content: bytes) -> None:
-    """Write one file whole: readers never see half of it."""
+    """Write one file atomically: readers never see a part of it."""
     write_all({Path(path): content})
 
 
 def write_all(contents: Mapping[Path, bytes | Iterable[bytes]]) -> None:
     """Write all files or none: each to a temporary file beside its target, then all are renamed.
 
-    A content may come in pieces, of which one at a time is in memory.
+    Contents may be iterables of pieces, of which one at a time is in memory.
     """
     targets = [Path(os.path.realpath(check_writable(path))) for path in contents]
     temporaries: list[str] = []
@@ -52,7 +52,7 @@ def write_all(contents: Mapping[Path, bytes | Iterable[bytes]]) -> None:
 
 
 def _write_beside(target: Path, content: bytes | Iterable[bytes]) -> str:
-    """A temporary file with the content and the access rights that the target has or would get."""
+    """Write a temporary file beside the target, with the mode that the target has or would get; returns its name."""
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:

@@ -124,10 +124,10 @@ def test_domains_that_make_no_sense(shuffledp, data, domain, words):
 @pytest.mark.parametrize(
     ("option", "path", "words"),
     [
-        ("--out", "missing/result.json", "there is no folder missing"),
+        ("--out", "missing/result.json", "there is no directory missing"),
         ("--out", "result.txt", "a result ends in"),
-        ("--out", "folder", "it is a folder"),
-        ("--plot", "missing/figure.png", "there is no folder missing"),
+        ("--out", "folder", "it is a directory"),
+        ("--plot", "missing/figure.png", "there is no directory missing"),
         ("--plot", "figure.pdf", "a figure ends in"),
     ],
 )

@@ -56,7 +56,7 @@ def test_nothing_is_overwritten(shuffledp, tmp_path):
     [
         (("create", "author"), 2, "--out"),
         (("create", "gardener", "--out", "k"), 2, "gardener"),
-        (("create", "author", "--out", "none/k"), 1, "there is no folder"),
+        (("create", "author", "--out", "none/k"), 1, "there is no directory"),
         (("show", "none.key"), 1, "No such file"),
         (("show", "text"), 1, "not JSON"),
         (("show", "document"), 1, "holds no key"),

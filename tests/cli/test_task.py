@@ -179,7 +179,7 @@ def test_categories_cannot_steer_the_terminal(shuffledp, parties, tmp_path):
         (("count", "--author", "author.key.pub"), 1, "can be read by others"),
         (("count", "--analyzer", "shuffler.key.pub"), 1, "sealing key is an object"),
         (("count", "--shuffler", "analyzer.key.pub"), 1, "signing key is an object"),
-        (("count", "--out", "none/task.json"), 1, "there is no folder"),
+        (("count", "--out", "none/task.json"), 1, "there is no directory"),
         (("count", "--epsilon", 0), 2, "epsilon must be a positive number"),
     ],
 )

@@ -187,7 +187,7 @@ def test_files_without_a_header(tmp_path, content, words):
     told = outcome(FileColumn(column_of(tmp_path, "blank.csv", content), "m").bits)
     assert told[0] == "DataError"
     assert words in told[1]
-    assert "there is not even a header" in told[1]
+    assert "there is no header" in told[1]
 
 
 def number_shapes(values):

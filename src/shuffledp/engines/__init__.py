@@ -1,1 +1,1 @@
-"""Where a run happens: local, in this process."""
+"""Engines: where a round is run and its data are read; local is this process."""

@@ -1,4 +1,4 @@
-"""One column of a CSV or Parquet file, read in batches of bounded size."""
+"""Reading of one column of a CSV or Parquet file, in batches of bounded size."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _BATCH_ROWS = 1 << 17
 _CSV_BLOCK_BYTES = 1 << 22
 _PLAIN = (1e-4, 1e5)
 """Python and Arrow both write numbers in this range without an exponent."""
-_MOST_HEADER_BYTES = 1 << 20
-"""Of the header of a CSV file and the empty lines before it."""
+_MAX_HEADER_BYTES = 1 << 20
+"""Maximum size of the header of a CSV file with the empty lines before it."""
 _END_OF_FILE = "end of file\x1a"
-"""Read after a CSV file: if it is not the last row, the file ends within a quoted field that swallowed rows."""
+"""Appended to a CSV file: if it is not the last row, the file ends within a quoted field that contains rows."""
 
 
 def read_column(
@@ -78,18 +78,18 @@ def _parquet_batches(path: Path, column: str, progress: Progress) -> Iterator[pa
 
 
 def _csv_batches(path: Path, column: str, progress: Progress) -> Iterator[pa.Array]:
-    start, header, alone = _header(path)
+    start, header, ends = _header(path)
     names = _csv_reader(path, pa.py_buffer(header + b"\n")).schema.names
     _check_column(column, names, path)
-    if alone:
+    if ends:
         return
-    text_only = pa.csv.ConvertOptions(
+    as_strings = pa.csv.ConvertOptions(
         include_columns=[column], column_types={column: pa.string()}, strings_can_be_null=True, null_values=[""]
     )
     size = path.stat().st_size
     last_line = _delimiter(path).join([_END_OF_FILE] * len(names)).encode()
     last = pa.array([], type=pa.string())
-    with _open_csv(path, start, text_only, last_line) as (raw, reader):
+    with _open_csv(path, start, as_strings, last_line) as (raw, reader):
         for batch in reader:
             progress(min(1.0, raw.tell() / size))
             if len(batch):
@@ -105,27 +105,27 @@ def _csv_batches(path: Path, column: str, progress: Progress) -> Iterator[pa.Arr
 
 
 def _header(path: Path) -> tuple[int, bytes, bool]:
-    """How many empty lines come before the header; the header; and whether nothing follows it, not even a line break.
+    """The number of empty lines before the header, the header, and whether the file ends with it, without a line break.
 
-    It is taken from the first bytes of the file: a reader that is left after its first block may still be reading in
-    a thread of its own when the file is closed and opened again, and would take bytes of the second reader.
+    The header is read without Arrow: a reader that is abandoned after its first block may still read in a thread of its
+    own when the file is opened again, and would take bytes from the second reader.
     """
     with pa.OSFile(str(path)) as raw, pa.input_stream(raw, compression=_compression(path)) as stream:
-        content = stream.read(_MOST_HEADER_BYTES).removeprefix(b"\xef\xbb\xbf")
-        ended = len(content) < _MOST_HEADER_BYTES - 3 and not stream.read(1)
+        content = stream.read(_MAX_HEADER_BYTES).removeprefix(b"\xef\xbb\xbf")
+        ended = len(content) < _MAX_HEADER_BYTES - 3 and not stream.read(1)
     rest = content.lstrip(b"\r\n")
     if not rest:
-        what = "is empty" if not content else "has empty lines only" if ended else "begins with too many empty lines"
-        raise DataError(f"{path} {what}: there is not even a header.", path=str(path))
+        problem = "is empty" if not content else "has empty lines only" if ended else "begins with too many empty lines"
+        raise DataError(f"{path} {problem}: there is no header.", path=str(path))
     blank = content[: len(content) - len(rest)]
     end = _end_of_record(rest, _delimiter(path).encode())
     if end is None and not ended:
-        raise DataError(f"The header of {path} is longer than {_MOST_HEADER_BYTES:,} bytes.", path=str(path))
+        raise DataError(f"The header of {path} is longer than {_MAX_HEADER_BYTES:,} bytes.", path=str(path))
     return len(blank.replace(b"\r\n", b"\n")), rest[:end], end is None
 
 
 def _end_of_record(content: bytes, delimiter: bytes) -> int | None:
-    """Where the first line break outside of a quoted field is; a quotation mark opens a field only at its start."""
+    """The position of the first line break outside quotes; a quotation mark opens a field only at its start."""
     quoted, at_start, position = False, True, 0
     while position < len(content):
         character = content[position : position + 1]
@@ -146,7 +146,7 @@ def _end_of_record(content: bytes, delimiter: bytes) -> int | None:
 
 @contextmanager
 def _open_csv(path: Path, start: int, convert: pa.csv.ConvertOptions, last_line: bytes) -> Iterator[tuple[Any, Any]]:
-    """The raw file, which knows how far it is read, and a reader of batches of it and of a last line."""
+    """The raw file, for its position, and a reader of its batches that appends a last line."""
     with pa.OSFile(str(path)) as raw, pa.input_stream(raw, compression=_compression(path)) as stream:
         lines = _WithLastLine(stream, last_line)
         try:
@@ -156,7 +156,7 @@ def _open_csv(path: Path, start: int, convert: pa.csv.ConvertOptions, last_line:
 
 
 class _WithLastLine:
-    """A stream of lines and one line more, which a reader finds as a row of its own unless a quoted field holds it."""
+    """A stream with one more line, which is a row of its own unless the stream ends within a quoted field."""
 
     closed = False
 
@@ -166,7 +166,7 @@ class _WithLastLine:
         self._lock = threading.Lock()
 
     def read(self, size: int) -> bytes:
-        """At most so many bytes, never ending between CR and LF: Arrow would lose that LF, even in a quoted field."""
+        """At most ``size`` bytes, never ending between CR and LF: Arrow would lose that LF, even in a quoted field."""
         with self._lock:
             return self._read(size)
 
@@ -186,7 +186,7 @@ class _WithLastLine:
         return content
 
     def end(self) -> None:
-        """Give nothing more; waits for a read that is under way."""
+        """Return no more bytes from now on; waits for a read in progress."""
         with self._lock:
             self._ended, self._line, self._held = True, b"", b""
 
@@ -216,10 +216,10 @@ def _compression(path: Path) -> str | None:
 
 def _check_column(column: str, names: list[str], path: Path) -> None:
     if column not in names:
-        known = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-        raise ParameterError(f"{path} has no column {column!r}; it has {known}.", column=column)
+        shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+        raise ParameterError(f"{path} has no column {column!r}; it has {shown}.", column=column)
     if names.count(column) > 1:
-        raise ParameterError(f"{path} has {names.count(column)} columns named {column!r}; name them apart.")
+        raise ParameterError(f"{path} has {names.count(column)} columns named {column!r}; rename them.")
 
 
 def _as_strings(values: Any, *, any_spelling: bool = False) -> pa.Array:
@@ -255,8 +255,8 @@ def _float_strings(values: Any, any_spelling: bool) -> pa.Array:
     return pc.replace_with_mask(strings, other, spelled.take(distinct.indices))
 
 
-def _without(text: pa.Array, missing: Categories) -> pa.Array:
-    """The text with null for whatever means a missing value."""
-    distinct = text.dictionary_encode()
+def _without(strings: pa.Array, missing: Categories) -> pa.Array:
+    """The strings with null for those that mean a missing value."""
+    distinct = strings.dictionary_encode()
     marked = pa.array([missing.find(value) is not None for value in distinct.dictionary.to_pylist()], type=pa.bool_())
-    return pc.if_else(pc.fill_null(marked.take(distinct.indices), False), None, text)
+    return pc.if_else(pc.fill_null(marked.take(distinct.indices), False), None, strings)

@@ -1,4 +1,4 @@
-"""Bars with their intervals: estimated numbers of users."""
+"""Bar chart of estimated numbers of users with their intervals."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from shuffledp.display import show_counts
 from shuffledp.figures.rendering import LIGHT, load_altair, render
 from shuffledp.figures.text_extent import distinct_labels
-
-__all__ = ["bars"]
 
 _MOST_BARS = 60
 _LABEL_WIDTH, _LABEL_SIZE = 260, 12  # pixels

@@ -49,6 +49,6 @@ def curve_colours(names: Iterable[str], theme: Theme) -> dict[str, str]:
 
 
 def _key(name: str) -> str:
-    """What a label is about, by how it begins: ``cheu [8], all bits`` is about ``cheu``."""
+    """The longest key that the label begins with: ``cheu [8], all bits`` has the key ``cheu``."""
     begin = re.sub(r"\s+", "-", name.strip().lower())
     return max((key for key in _SLOTS if re.match(rf"{re.escape(key)}(?![a-z])", begin)), key=len, default="")

@@ -1,4 +1,4 @@
-"""Curves with their names beside the panel: measured ones with dots and bars, formulas dashed; one panel or several."""
+"""Line charts in one or several panels: measured curves with dots and error bars, formulas dashed."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ from shuffledp.figures.colours import curve_colours
 from shuffledp.figures.labels import LABEL_HEIGHT, spread_out
 from shuffledp.figures.rendering import LIGHT, Theme, load_altair, render
 
-__all__ = ["Curve", "Panel", "curves", "panels"]
-
 _KINDS = ("measured", "formula", "computed", "mark")
 _DASH = [6, 4]
 _NEAR_EDGE = 40
-"""A curve that ends so many pixels before the right edge of its panel, or less, can have its name beside its end."""
-_MOST_SHIFT = LABEL_HEIGHT
-"""A name that had to be moved further than this from its curve's end no longer reads as its label."""
+"""A curve that ends at most this many pixels before the right edge can have its name beside its end."""
+_MAX_SHIFT = LABEL_HEIGHT
+"""A name that is further than this from the end of its curve, in pixels, no longer reads as its label."""
 _KEY_START, _KEY_LENGTH = 10, 24
-"""Where the line samples of a key begin, in pixels right of the panel, and how long they are."""
+"""Start and length of the line samples of a legend, in pixels right of the panel."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One line of a figure, by its points from left to right."""
+    """One line of a figure: its points from left to right."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -34,14 +32,14 @@ class Curve:
     """``measured`` (dots), ``computed`` (exact numbers, a plain line), ``formula`` (a bound or a rate, dashed) or
     ``mark`` (single points, drawn as diamonds without a line)."""
     spread: Sequence[tuple[float, float]] = ()
-    """From where to where each point may be, drawn as a bar."""
+    """The interval of each point, drawn as an error bar."""
     group: str = ""
-    """Curves of one group have one colour: what is measured, and the formula for it."""
+    """Curves of one group have one colour, such as a measurement and its formula."""
     labelled: bool = True
 
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
-            raise ValueError(f"A curve is {', '.join(_KINDS)}, not {self.kind!r}.")
+            raise ValueError(f"The kind of a curve must be one of {', '.join(_KINDS)}, not {self.kind!r}.")
         if self.spread and len(self.spread) != len(self.points):
             raise ValueError(f"The curve {self.name!r} has {len(self.points)} points but {len(self.spread)} bars.")
 
@@ -64,7 +62,7 @@ def curves(
     caption: list[str],
     mark: tuple[str, tuple[float, float]] | None = None,
 ) -> bytes:
-    """One line per name, on a logarithmic vertical axis; ``mark`` is a named point to be seen among them."""
+    """Draw one line per name on a logarithmic vertical axis; ``mark`` is a named point to highlight."""
     drawn = [Curve(name, points, kind="computed") for name, points in lines.items()]
     if mark is not None:
         drawn.append(Curve(mark[0], [mark[1]], kind="mark"))
@@ -94,7 +92,7 @@ def panels(
     size: tuple[int, int] = (460, 340),
     theme: Theme = LIGHT,
 ) -> bytes:
-    """Panels of curves, ``columns`` beside each other, all with the same vertical axis.
+    """Draw panels of curves, ``columns`` in a row, all with the same vertical axis.
 
     Points that a logarithmic axis cannot show (0 or less) are left out.
     """
@@ -116,13 +114,14 @@ def panels(
 
 
 def _showable(curve: Curve, x_log: bool, y_log: bool) -> Curve:
-    kept = [
-        place
-        for place, (x, y) in enumerate(curve.points)
+    showable = [
+        index
+        for index, (x, y) in enumerate(curve.points)
         if math.isfinite(x) and math.isfinite(y) and (x > 0 or not x_log) and (y > 0 or not y_log)
     ]
-    spread = [curve.spread[place] for place in kept] if curve.spread else ()
-    return Curve(curve.name, [curve.points[place] for place in kept], curve.kind, spread, curve.group, curve.labelled)
+    points = [curve.points[index] for index in showable]
+    spread = [curve.spread[index] for index in showable] if curve.spread else ()
+    return Curve(curve.name, points, curve.kind, spread, curve.group, curve.labelled)
 
 
 def _heights(shown: Sequence[Panel]) -> list[float]:
@@ -181,7 +180,7 @@ def _panel(
 
 
 def _add(rows: dict[str, list[dict[str, Any]]], curve: Curve, points: list[dict[str, Any]]) -> None:
-    """Sort points into the layers in which a curve of this kind is drawn."""
+    """Add points to the layers in which a curve of this kind is drawn."""
     if curve.kind == "mark":
         rows["diamonds"] += points
         return
@@ -194,22 +193,22 @@ def _labelled(panel: Panel) -> list[Curve]:
 
 
 def _end_heights(curves: Sequence[Curve], upward: Axis) -> tuple[list[float], list[float]]:
-    """Where the curves end, in pixels, and the nearest heights at which their names do not overlap."""
-    wanted = [upward.pixel(curve.points[-1][1]) for curve in curves]
-    return wanted, spread_out(wanted, LABEL_HEIGHT, LABEL_HEIGHT / 2, upward.length - LABEL_HEIGHT / 2)
+    """The heights of the ends of the curves, in pixels, and the nearest ones at which their names do not overlap."""
+    ends = [upward.pixel(curve.points[-1][1]) for curve in curves]
+    return ends, spread_out(ends, LABEL_HEIGHT, LABEL_HEIGHT / 2, upward.length - LABEL_HEIGHT / 2)
 
 
 def _end_labels_fit(panel: Panel, across: Axis, upward: Axis) -> bool:
-    """Whether every name can stand beside the end of its curve, so that neither a leader nor a key is needed."""
+    """Whether every name fits beside the end of its curve, so that no legend is needed."""
     curves = _labelled(panel)
-    wanted, heights = _end_heights(curves, upward)
+    ends, heights = _end_heights(curves, upward)
     near_edge = all(across.length - across.pixel(curve.points[-1][0]) <= _NEAR_EDGE for curve in curves)
-    shifts = [abs(height - end) for end, height in zip(wanted, heights, strict=True)]
-    return near_edge and all(shift <= _MOST_SHIFT for shift in shifts)
+    shifts = [abs(height - end) for end, height in zip(ends, heights, strict=True)]
+    return near_edge and all(shift <= _MAX_SHIFT for shift in shifts)
 
 
 def _end_labels(panel: Panel, across: Axis, upward: Axis, colours: dict[str, str]) -> list[dict[str, Any]]:
-    """The names of the curves behind the last point of all, each at the height of its curve's end."""
+    """The names of the curves right of the last point, each at the height of the end of its curve."""
     curves = _labelled(panel)
     _, heights = _end_heights(curves, upward)
     last = max((curve.points[-1][0] for curve in curves), default=across.end)
@@ -227,7 +226,7 @@ def _end_labels(panel: Panel, across: Axis, upward: Axis, colours: dict[str, str
 def _key(
     panel: Panel, across: Axis, upward: Axis, colours: dict[str, str], rows: dict[str, list[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
-    """A key right of the panel, in the order in which the curves end; samples of the curves are added to ``rows``."""
+    """A legend right of the panel, in the order of the ends of the curves; adds line samples to ``rows``."""
     curves = sorted(_labelled(panel), key=lambda curve: -curve.points[-1][1])
     line_height = LABEL_HEIGHT * 1.25
     top = upward.length - LABEL_HEIGHT / 2

@@ -1,4 +1,4 @@
-"""Error against communication: every candidate a point, and the line of those that no other beats."""
+"""Scatter plot of error against communication, with the Pareto frontier."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from shuffledp.figures.axes import Axis
 from shuffledp.figures.colours import curve_colours
 from shuffledp.figures.labels import LABEL_HEIGHT, LABEL_OVERHANG, LETTER_WIDTH, place_labels
 from shuffledp.figures.rendering import LIGHT, Theme, load_altair, render
-
-__all__ = ["frontier"]
 
 _WIDTH, _HEIGHT = 700, 480
 _LEGEND_OFFSET = LABEL_OVERHANG + 12
@@ -26,10 +24,10 @@ def frontier(
     caption: list[str],
     theme: Theme = LIGHT,
 ) -> bytes:
-    """Candidates as points (name, model, calibration, x, y) on logarithmic axes, and the line of the best ones.
+    """Draw candidates as points (name, model, calibration, x, y) on logarithmic axes, and the frontier ``edge``.
 
-    Of points that share a name and a model, only the first is labelled. The paper's constants are drawn as far as
-    they lie among the others; the caption says how many do not.
+    Of points that share a name and a model, only the first is labelled. Points with a paper's constants that lie
+    beyond all others are left out; the caption says how many.
     """
     alt = load_altair()
 
@@ -98,7 +96,7 @@ _STEP = 8.0
 
 
 def _along(corners: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Spots along the line, in pixels, that labels keep clear of: first across, then down."""
+    """Points along the stepped line, in pixels, that labels must not cover."""
     spots: list[tuple[float, float]] = []
     for (left, high), (right, low) in pairwise(corners):
         spots += [(left + _STEP * step, high) for step in range(int((right - left) / _STEP) + 1)]
@@ -107,8 +105,8 @@ def _along(corners: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _within_tight(points: list[Point]) -> tuple[list[Point], int]:
-    """Without those of the paper's constants that cost or err more than all others; and how many these are."""
+    """The points without those with a paper's constants beyond all others, and the number left out."""
     tight = [point for point in points if point[2] != "paper"] or points
-    most_x, most_y = max(point[3] for point in tight), max(point[4] for point in tight)
-    kept = [point for point in points if point[3] <= most_x and point[4] <= most_y]
-    return kept, len(points) - len(kept)
+    max_x, max_y = max(point[3] for point in tight), max(point[4] for point in tight)
+    inside = [point for point in points if point[3] <= max_x and point[4] <= max_y]
+    return inside, len(points) - len(inside)

@@ -1,18 +1,16 @@
-"""Where labels go, so that each is near its point and none covers another."""
+"""Placement of labels: near their points and without overlap."""
 
 from __future__ import annotations
 
 import math
 
-__all__ = ["LABEL_HEIGHT", "LABEL_OVERHANG", "LETTER_WIDTH", "place_labels", "spread_out"]
-
 LABEL_HEIGHT, LETTER_WIDTH = 13, 6.1
 """In pixels, at the size in which labels are drawn."""
 LABEL_OVERHANG = 30
-"""How far a label may stand out over the right edge of the panel, in pixels."""
+"""By how many pixels a label may extend beyond the right edge of the panel."""
 
 _RISES = range(-5, 6)
-"""Lines of labels above and below a point that a label may be moved: a longer leader would read as data."""
+"""By how many lines a label may be moved up or down: a longer leader would look like data."""
 
 Label = tuple[str, str]
 Spot = tuple[float, float]
@@ -20,7 +18,7 @@ Box = tuple[float, float, float, float]
 
 
 def place_labels(labels: dict[Label, Spot], dots: list[Spot], width: int, height: int) -> dict[Label, Spot]:
-    """Where each label begins, near its point and, as far as there is room, clear of points and other labels."""
+    """The left end of each label, near its point and, if possible, clear of points and other labels."""
     taken: list[Box] = [(x - 5, y - 5, x + 5, y + 5) for x, y in dots]
     placed: dict[Label, Spot] = {}
     for (name, model), (x, y) in sorted(labels.items(), key=lambda item: -item[1][1]):
@@ -46,7 +44,7 @@ def place_labels(labels: dict[Label, Spot], dots: list[Spot], width: int, height
 
 
 def _distance(spot: Spot, wide: float, x: float, y: float) -> float:
-    """From the point to the nearer end of the label; heights count more, so that labels stay beside it."""
+    """From the point to the nearer end of the label; vertical distance has more weight."""
     left, low = spot
     return math.hypot(min(abs(left - x), abs(left + wide - x)), 1.5 * (low - y))
 
@@ -67,11 +65,11 @@ def _overlap(spot: Spot, wide: float, taken: list[Box]) -> float:
 
 
 def spread_out(heights: list[float], gap: float, lowest: float, highest: float) -> list[float]:
-    """Heights as near as may be to those wanted, at least ``gap`` apart and between the ends if there is room."""
-    order = sorted(range(len(heights)), key=lambda place: heights[place])
-    groups: list[tuple[float, int]] = []  # the wanted middle of each pile of labels, and how many it holds
-    for place in order:
-        middle, size = heights[place], 1
+    """The heights that are nearest to the given ones, at least ``gap`` apart, and within the ends if possible."""
+    order = sorted(range(len(heights)), key=lambda index: heights[index])
+    groups: list[tuple[float, int]] = []  # the middle of each group of adjacent labels, and its number of labels
+    for index in order:
+        middle, size = heights[index], 1
         while groups and groups[-1][0] + gap * groups[-1][1] / 2 > middle - gap * size / 2:
             below, count = groups.pop()
             middle, size = (below * count + middle * size) / (count + size), count + size
@@ -86,13 +84,13 @@ def spread_out(heights: list[float], gap: float, lowest: float, highest: float) 
 
 
 def _within(heights: list[float], order: list[int], gap: float, lowest: float, highest: float) -> list[float]:
-    """The same moved in from the ends, each label pushing the next."""
+    """The heights moved inside the ends, each label pushing the next one."""
     floor = lowest
-    for place in order:
-        heights[place] = max(heights[place], floor)
-        floor = heights[place] + gap
+    for index in order:
+        heights[index] = max(heights[index], floor)
+        floor = heights[index] + gap
     ceiling = highest
-    for place in reversed(order):
-        heights[place] = min(heights[place], ceiling)
-        ceiling = heights[place] - gap
+    for index in reversed(order):
+        heights[index] = min(heights[index], ceiling)
+        ceiling = heights[index] - gap
     return heights

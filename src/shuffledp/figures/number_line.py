@@ -1,4 +1,4 @@
-"""One estimated number as a point with its interval, on the range in which it can lie."""
+"""Figure of one estimated number: a point with its interval, on an axis of its possible range."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def number_line(
     value_title: str,
     caption: list[str],
 ) -> bytes:
-    """A point at ``value`` with its interval and ``label``; the axis goes from one of the ``bounds`` to the other.
+    """Draw a point at ``value`` with its interval and ``label`` on an axis between the ``bounds``.
 
-    Where the interval is too short to be seen on that range, a second line shows its surroundings enlarged.
+    If the interval is too short to be seen on that axis, a second axis shows it enlarged.
     """
     low, high = (min(max(end, bounds[0]), bounds[1]) for end in interval)
     inside = min(max(value, bounds[0]), bounds[1])
@@ -39,7 +39,7 @@ def number_line(
 
 
 _ENLARGED_FROM = 25
-"""An interval shorter than this part of the range is enlarged."""
+"""An interval is enlarged if the range is more than this many times as long."""
 
 
 def _line(numbers: tuple[float, float, float], ends: tuple[float, float], label: str, title: str) -> Any:

@@ -1,4 +1,4 @@
-"""Two numbers of each thing on one line: a dot, a diamond, and the way between them."""
+"""Dumbbell chart: two numbers per row, as a dot and a diamond with a line between them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from shuffledp.figures.axes import Axis
 from shuffledp.figures.rendering import LIGHT, Theme, load_altair, render
-
-__all__ = ["pairs"]
 
 _WIDTH, _ROW_HEIGHT = 520, 24
 
@@ -22,9 +20,9 @@ def pairs(
     caption: list[str],
     theme: Theme = LIGHT,
 ) -> bytes:
-    """Rows of a name, a first and a second number, and a note at the right, from above, on a logarithmic axis.
+    """Draw rows of a name, a first and a second number, and a note at the right, on a logarithmic axis.
 
-    ``names`` say what the first numbers are (dots) and the second (diamonds); they stand over those of the first row.
+    ``names`` are the labels of the first numbers (dots) and of the second (diamonds), written above the first row.
     """
     alt = load_altair()
 
@@ -33,14 +31,16 @@ def pairs(
     order = [name for name, _, _, _ in rows]
     y = alt.Y("name:N", sort=order, title=None, axis=alt.Axis(labelLimit=260, ticks=False, grid=False))
     spans = [{"name": name, "x": first, "x2": second} for name, first, second, _ in rows]
-    way = alt.Chart(alt.Data(values=spans)).mark_rule(color=theme.soft_ink, strokeWidth=1.5).encode(x=x, x2="x2:Q", y=y)
-    layers = [way]
-    for place, (shape, label) in enumerate(zip(("circle", "diamond"), names, strict=True)):
-        colour = theme.curves[place]
-        dots = [{"name": row[0], "x": row[place + 1]} for row in rows]
+    connections = (
+        alt.Chart(alt.Data(values=spans)).mark_rule(color=theme.soft_ink, strokeWidth=1.5).encode(x=x, x2="x2:Q", y=y)
+    )
+    layers = [connections]
+    for series, (shape, label) in enumerate(zip(("circle", "diamond"), names, strict=True)):
+        colour = theme.curves[series]
+        dots = [{"name": row[0], "x": row[series + 1]} for row in rows]
         marks = alt.Chart(alt.Data(values=dots)).mark_point(color=colour, shape=shape, filled=True, size=75, opacity=1)
         first = alt.Chart(alt.Data(values=dots[:1])).mark_text(
-            dy=-15, align=("right", "left")[place], color=colour, text=label, fontSize=11
+            dy=-15, align=("right", "left")[series], color=colour, text=label, fontSize=11
         )
         layers += [marks.encode(x=x, y=y), first.encode(x=x, y=y)]
     notes = [{"name": name, "x": across.end, "note": note} for name, _, _, note in rows]

@@ -19,7 +19,7 @@ _DRAWABLE = (
     {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"}  # a picture of each, such as ␛
     | dict.fromkeys([*range(0xD800, 0xE000), 0xFFFE, 0xFFFF], 0xFFFD)
 )
-"""For every character that XML does not have, one to draw instead; the renderer would abort the whole process."""
+"""A replacement for every character that XML does not allow, with which the renderer would abort the process."""
 
 
 def check_figure_path(path: str | Path) -> Path:
@@ -54,7 +54,7 @@ def _load_renderer() -> Any:
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours for one background; those of curves can be told apart by the colour-blind."""
+    """Colours for one background; those of curves are distinguishable with colour blindness."""
 
     background: str
     ink: str
@@ -95,7 +95,7 @@ def render(
     width: int | None = 520,
     theme: Theme = LIGHT,
 ) -> bytes:
-    """The finished chart as the bytes of a file that ends in ``suffix``."""
+    """Render the chart with its title and caption as the content of a file with this suffix."""
     alt, vl_convert = load_altair(), _load_renderer()
     sizes = {name: size for name, size in (("width", width), ("height", height)) if size is not None}
     finished = (
@@ -135,7 +135,7 @@ def render(
 
 
 def _drawable(value: Any) -> Any:
-    """The same specification with text that can be drawn."""
+    """The specification with all strings made drawable."""
     if isinstance(value, str):
         return value.translate(_DRAWABLE)
     if isinstance(value, list):
@@ -150,7 +150,7 @@ def picture_of(drawing: bytes) -> bytes:
 
 
 def _page(specification: str) -> bytes:
-    """A page that needs no network. A value of the data must not be able to end the script it stands in."""
-    stand_in = "\ue0fc"  # private use: whether written out or escaped, it comes back as an escaped "<"
-    page: str = _load_renderer().vegalite_to_html(specification.replace("<", stand_in), bundle=True)
-    return page.replace(stand_in, "\\u003c").replace("\\ue0fc", "\\u003c").encode()
+    """A page that needs no network; values of the data are escaped so that they cannot end the script element."""
+    placeholder = "\ue0fc"  # private use: whether written out or escaped, it comes back as an escaped "<"
+    page: str = _load_renderer().vegalite_to_html(specification.replace("<", placeholder), bundle=True)
+    return page.replace(placeholder, "\\u003c").replace("\\ue0fc", "\\u003c").encode()

@@ -1,4 +1,4 @@
-"""Room for text in an SVG: how wide its lines can be in any common sans-serif font, and a view that holds them all."""
+"""Extent of text in an SVG: its largest width in any common sans-serif font, and a view box that contains it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
     """An upper bound on the width of a line in pixels, whichever sans-serif font is used."""
     ems = 0.0
     for character in text:
-        known = next((width for characters, width in _WIDTHS if character in characters), _OTHER_WIDTH)
-        ems += _WIDE_WIDTH if ord(character) >= _WIDE_FROM else known
+        width_in_ems = next((width for characters, width in _WIDTHS if character in characters), _OTHER_WIDTH)
+        ems += _WIDE_WIDTH if ord(character) >= _WIDE_FROM else width_in_ems
     return ems * size * (_BOLD if bold else 1.0)
 
 
@@ -60,7 +60,7 @@ def _beginning(text: str, width: float, size: float) -> str:
 
 
 def with_whole_text(drawing: str) -> str:
-    """The same SVG with its view widened to the left and right as far as its text may reach in another font."""
+    """The SVG with its view box widened to the left and right as far as text may extend in another font."""
     head = _HEAD.search(drawing)
     if head is None:
         return drawing
@@ -77,7 +77,7 @@ def with_whole_text(drawing: str) -> str:
 
 
 def text_boxes(drawing: str) -> Iterator[Box]:
-    """For every line of text the box (left, top, right, bottom) that holds it in any sans-serif font."""
+    """The bounding box (left, top, right, bottom) of every line of text, in any common sans-serif font."""
     yield from _boxes(ElementTree.fromstring(drawing), (1.0, 0.0, 0.0, 1.0, 0.0, 0.0))  # noqa: S314
 
 
@@ -102,7 +102,7 @@ def _boxes(element: ElementTree.Element, outer: Matrix) -> Iterator[Box]:
 
 
 def _moved(matrix: Matrix, transform: str) -> Matrix:
-    """The matrix with an element's own transformation; a rotation of an axis title is by a quarter of a turn."""
+    """The matrix with the transformation of an element; rotations are by quarter turns."""
     for kind, first, second in _TRANSFORM.findall(transform):
         if kind == "translate":
             x, y = _at(matrix, float(first), float(second or 0.0))
