@@ -82,7 +82,7 @@ class Estimate(ABC):
     def guarantee_sentence(self) -> str:
         """The guarantee and its caveats in sentences, or that there is none because the noise came from a seed."""
         if not self.secure:
-            return "NOT PRIVATE: the noise came from a fixed seed (--insecure-seed); do not release this result."
+            return "NOT PRIVATE: the noise came from a fixed seed; do not release this result."
         return " ".join((self.guarantee.sentence(), *self.caveats))
 
     def _to_json(self) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def test_sums_and_honest_fractions(shuffledp):
         (("histogram/k-rr", "--plant", "no-shuffle"), "cannot have the fault no-shuffle"),
         (("histogram/k-rr", "--domain-size", 1), "nothing to audit"),
         (("count/cheu", "--trials", 3), "at least 10 trials"),
-        (("count/cheu", "--trials", "many"), "'many' is not a whole number"),
+        (("count/cheu", "--trials", "many"), "'many' is not an integer"),
         (("count/cheu", "--confidence", 2), "confidence must lie between 0 and 1"),
         (("sum/duchi", "--lower", 3, "--upper", 1), "3"),
     ],

@@ -197,7 +197,7 @@ def test_a_fault_of_ours_is_one_line_too(shuffledp, data, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("planted")
 
-    monkeypatch.setattr("shuffledp.cli.rounds.find", broken)
+    monkeypatch.setattr("shuffledp.cli.run.find", broken)
     done = shuffledp("run", "count", "bits.csv", "--column", "c", *TARGET, "--protocol", "cheu")
     assert done.status == 1
     assert "RuntimeError: planted" in done.error

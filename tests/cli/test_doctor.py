@@ -62,4 +62,4 @@ def test_missing_packages_are_named(monkeypatch, capsys):
         doctor.doctor()
     told = capsys.readouterr().out
     assert "no-such-package MISSING" in told
-    assert "collection: lacks no-such-server; pip install 'shuffledp[collection]'" in told.replace("\n", " ")
+    assert "collection: missing no-such-server; pip install 'shuffledp[collection]'" in told.replace("\n", " ")

@@ -59,7 +59,7 @@ def test_nothing_is_overwritten(shuffledp, tmp_path):
         (("create", "author", "--out", "none/k"), 1, "there is no directory"),
         (("show", "none.key"), 1, "No such file"),
         (("show", "text"), 1, "not JSON"),
-        (("show", "document"), 1, "holds no key"),
+        (("show", "document"), 1, "is not a key file"),
     ],
 )
 def test_bad_input(arguments, status, words, shuffledp, tmp_path):

@@ -110,7 +110,7 @@ def test_a_tiny_epsilon_is_no_fault_of_ours(shuffledp):
     done = shuffledp(
         "plan", "histogram", "--domain-size", "1e7", "--users", 10_000, "--epsilon", 1e-10, "--delta", 1e-6
     )
-    assert "fault in shuffledp" not in done.err
+    assert "bug in shuffledp" not in done.err
 
 
 def test_the_figure_is_written(shuffledp, tmp_path):

@@ -158,13 +158,13 @@ def test_it_is_kept(name, content, publish, release, analyzer, tmp_path):
         ({"task": "0" * 64}, "no release of this task"),
         ({"guarantee": {"epsilon": 2.0, "delta": 1e-6}}, "not have the guarantee of this task"),
         ({"guarantee": None}, "not have the guarantee of this task"),
-        ({"counts": [1]}, "no release of this version"),
-        ({"messages": 3}, "no release of this version"),
-        ({"withheld_below": "\x1b[2J", "counts": [0, 1]}, "no release of this version"),
-        ({"counts": [10**400, 1]}, "no release of this version"),
-        ({"standard_errors": ["a", None]}, "no release of this version"),
-        ({"intervals": [[1], [2, 3, 4]]}, "no release of this version"),
-        ({"users": "many"}, "no release of this version"),
+        ({"counts": [1]}, "not a release of this version"),
+        ({"messages": 3}, "not a release of this version"),
+        ({"withheld_below": "\x1b[2J", "counts": [0, 1]}, "not a release of this version"),
+        ({"counts": [10**400, 1]}, "not a release of this version"),
+        ({"standard_errors": ["a", None]}, "not a release of this version"),
+        ({"intervals": [[1], [2, 3, 4]]}, "not a release of this version"),
+        ({"users": "many"}, "not a release of this version"),
     ],
 )
 def test_what_is_no_release_of_the_task(changes, words, publish, release):
@@ -201,8 +201,8 @@ def test_nobody_answers(publish, release):
 @pytest.mark.parametrize(
     ("options", "status", "words"),
     [
-        (("--wait", "soon"), 2, "no duration"),
-        (("--out", "r.xlsx"), 1, "can be kept as .json, .csv, .html"),
+        (("--wait", "soon"), 2, "not a valid duration"),
+        (("--out", "r.xlsx"), 1, "can be saved as .json, .csv, .html"),
         (("--out", "nowhere/r.csv"), 1, "nowhere"),
         (("--author", "task.json"), 1, "task.json"),
     ],

@@ -160,7 +160,7 @@ def test_what_is_decided_stays_so_without_a_value(report, place, server):
     again = report("--state", "other")
     assert (again.status, again.error) == (
         1,
-        "error: The report of this device was not taken, and is not sent again: closed.",
+        "error: The report of this device was rejected, and is not sent again: closed.",
     )
     assert len(server.bodies) == 2
 

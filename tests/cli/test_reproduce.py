@@ -86,7 +86,7 @@ def test_killed_in_the_middle(tmp_path, how):
     assert process.returncode == (130 if how != signal.SIGKILL else -9)
     assert list((tmp_path / "out").iterdir()) == []
     if how != signal.SIGKILL:
-        assert errors == "error: interrupted; nothing half-written is left.\n"
+        assert errors == "error: interrupted; no partially written file is left.\n"
 
 
 def test_an_interrupt_while_a_string_is_executed_has_the_same_status():
@@ -96,4 +96,4 @@ def test_an_interrupt_while_a_string_is_executed_has_the_same_status():
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert result.returncode == 130
-    assert result.stderr == "error: interrupted; nothing half-written is left.\n"
+    assert result.stderr == "error: interrupted; no partially written file is left.\n"

@@ -124,7 +124,7 @@ def test_a_seed_repeats_and_is_said_to_be_one(shuffledp):
     [
         (("support", "--support-size", 11, "--domain-size", 10), 2, "h = 11 items does not fit a domain of d = 10"),
         (("support", "--support-size", 0, "--domain-size", 10), 2, "(h) must be at least 1, not 0"),
-        (("support", "--support-size", "few", "--domain-size", 10), 2, "'few' is not a whole number"),
+        (("support", "--support-size", "few", "--domain-size", 10), 2, "'few' is not an integer"),
         (("pointer-chasing", "--steps", 0, "--length", 10), 2, "The number of steps (k) must be at least 1, not 0"),
         (("pointer-chasing", "--steps", 2, "--length", 0), 2, "(l) must be at least 1, not 0"),
         (("pointer-chasing", "--steps", 2), 2, "--length"),

@@ -144,7 +144,7 @@ def test_the_best_within_the_messages(shuffledp, parties, tmp_path):
 def test_a_sum(shuffledp, parties, tmp_path):
     made = create(shuffledp, "sum", "--lower", 0, "--upper", 120, "--whole", "--protocol", "split-and-mix")
     assert made.status == 0
-    assert "of whole numbers from 0 to 120" in made.out
+    assert "of integers from 0 to 120" in made.out
     assert SignedTask.load(tmp_path / "task.json").task.protocol.domain.whole
 
 

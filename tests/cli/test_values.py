@@ -46,7 +46,7 @@ def test_values_that_mean_a_missing_one(shuffledp, tmp_path):
     run = ("run", "histogram", "na.csv", *HISTOGRAM, "--domain", "1,2")
     refused = shuffledp(*run).error
     assert "200 values are outside the domain (for example 'NA', '?')" in refused
-    assert "If 'NA' or '?' stands for a missing value: --missing NA,?." in refused
+    assert "If 'NA' or '?' stands for a missing value, use --missing NA,?." in refused
     assert "200 values are missing" in shuffledp(*run, "--missing", "NA,?").error
     done = shuffledp(*run, "--missing", " NA, ?", "--drop-missing", "--json")
     assert done.json["users"] == 200

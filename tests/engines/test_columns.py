@@ -253,7 +253,7 @@ def test_quoted_line_breaks_survive_the_ends_of_blocks(tmp_path, monkeypatch, bl
 def test_every_marker_of_a_missing_value_is_named():
     """Three of five were: whoever followed the advice got the same error again."""
     column = arrays("NA", "?", "NULL", "n/a", "nan", "a")
-    with pytest.raises(DataError, match=r"--missing NA,\?,NULL,n/a,nan"):
+    with pytest.raises(DataError, match=r"`missing=\('NA', '\?', 'NULL', 'n/a', 'nan'\)`"):
         count_categories(column, Categories.of(["a"]))
     result = count_categories(column, Categories.of(["a", "other"]), other="other")
     assert result.markers == ["NA", "?", "NULL", "n/a", "nan"]

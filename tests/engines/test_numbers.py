@@ -7,10 +7,11 @@ import pytest
 
 from shuffledp.domain import Interval
 from shuffledp.engines.encoding import collect_places
-from shuffledp.engines.local import FileColumn, run_places
+from shuffledp.engines.local import FileColumn
 from shuffledp.errors import BelowMinimumError, DataError
+from shuffledp.protocols.flow import run_round
 from shuffledp.protocols.sum.duchi import DuchiSum
-from shuffledp.randomness import InsecureSeededRandomness
+from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
 
 TEN = Interval(0, 10)
 
@@ -33,7 +34,7 @@ def test_text_that_is_no_number(text, clip):
 
 @pytest.mark.parametrize("text", ["-0.001", "10.001", "1e400", "-1e400"])
 def test_outside_is_refused_or_moved(text):
-    with pytest.raises(DataError, match="--clip"):
+    with pytest.raises(DataError, match="`clip=True`"):
         places(["1", text])
     assert places(["1", text], clip=True) == [0.1, 0.0 if text.startswith("-") else 1.0]
 
@@ -116,21 +117,15 @@ def test_whole_number_columns(tmp_path):
 @pytest.mark.parametrize("route", ["auto", "messages", "counts"])
 def test_a_round_over_places(route):
     where = np.linspace(0, 1, 2000)
-    seen = []
-
-    def protocol_for(users):
-        seen.append(users)
-        return DuchiSum.calibrate(users=users, epsilon=8.0, delta=1e-6, domain=Interval(-100, 100))
-
-    estimate = run_places(where, protocol_for, route=route, source=InsecureSeededRandomness(5))
-    assert seen == [2000]
+    protocol = DuchiSum.calibrate(users=2000, epsilon=8.0, delta=1e-6, domain=Interval(-100, 100))
+    estimate = run_round(protocol, where, estimator="unbiased", route=route, source=InsecureSeededRandomness(5))
     assert abs(estimate.value) < 200 * 8 * np.sqrt(2000 / 4)
     assert estimate.estimator == "unbiased"
     assert not estimate.secure
-    assert run_places(where, protocol_for, estimator="clipped", route=route).estimator == "clipped"
+    assert run_round(protocol, where, estimator="clipped", route=route, source=SYSTEM).estimator == "clipped"
 
 
 def test_fewer_than_the_protocol_needs():
     protocol = DuchiSum.calibrate(users=10, epsilon=1.0, delta=1e-6, domain=TEN)
     with pytest.raises(BelowMinimumError):
-        run_places(np.zeros(9), lambda _: protocol)
+        run_round(protocol, np.zeros(9), estimator="unbiased", route="auto", source=SYSTEM)

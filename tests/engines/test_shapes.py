@@ -129,9 +129,9 @@ def test_the_column_is_the_same_in_every_shape(tmp_path):
     assert wanted["rows"] == NASTY
     assert wanted[False, ()][0] == (
         "DataError",
-        "1 value is outside the domain (for example 'NA') and 5 values are missing. Use --other NAME to put them into "
-        "a category of their own. If 'NA' stands for a missing value: --missing NA. Use --other NAME to count missing "
-        "ones too, or --drop-missing to leave them out.",
+        "1 value is outside the domain (for example 'NA') and 5 values are missing. Use `other=NAME` to put them into "
+        "a category of their own. If 'NA' stands for a missing value, use `missing=('NA',)`. Use `other=NAME` to count "
+        "missing ones too, or `drop_missing=True` to leave them out.",
     )
     assert wanted[True, ()][1] == [2, 2, 1, 1, 1, 1, 1, 0, 1]
     assert wanted[True, ("NA",)][0] == [2, 2, 1, 1, 1, 1, 1, 0]
@@ -295,7 +295,7 @@ def test_values_that_look_missing_are_pointed_out(tmp_path):
     path = column_of(tmp_path, "markers.csv", as_csv(["a", "NA", "a", "?", "a"]))
     domain, remarks = Categories.of(["a", "other"]), []
     told = outcome(lambda: FileColumn(path, "m").histogram(domain))
-    assert "If 'NA' or '?' stands for a missing value: --missing NA,?." in told[1]
+    assert "If 'NA' or '?' stands for a missing value, use `missing=('NA', '?')`." in told[1]
     table = FileColumn(path, "m", remark=remarks.append)
     assert table.histogram(domain, other="other").tolist() == [3, 2]
     assert [each.split(" is counted")[0] for each in remarks] == ["'NA'", "'?'"]

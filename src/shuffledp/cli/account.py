@@ -1,4 +1,4 @@
-"""``shuffledp account``: the privacy curve of given parameters, and of several releases."""
+"""``shuffledp account``: the privacy curve of a protocol, and of several releases."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ import typer
 
 from shuffledp.cli.options import (
     Calibration,
-    DeltaOption,
-    HonestFractionOption,
     JsonOption,
+    OptionalEpsilonOption,
     PlotOption,
-    UsersOption,
+    QualifiedProtocolOptions,
+    integer,
     number,
-    whole_number,
+    takes_groups,
 )
 from shuffledp.cli.screen import note, note_warnings, print_json, print_table, say
-from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
 from shuffledp.figures import check_figure_path, curves
 from shuffledp.output import write_whole
@@ -33,35 +32,28 @@ _CURVE = (0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
 _STEPS = 100
 
 
+@takes_groups
 def account(
-    protocol: Annotated[
-        str, typer.Argument(metavar="PROTOCOL", help="As question/name, for example histogram/balcer-cheu.")
-    ],
-    users: UsersOption,
-    delta: DeltaOption,
-    epsilon: Annotated[
-        float | None, typer.Option("--epsilon", parser=number, metavar="E", help="Calibrate for this target.")
-    ] = None,
+    options: QualifiedProtocolOptions,
+    epsilon: OptionalEpsilonOption = None,
     absence: Annotated[
         float | None,
         typer.Option(
-            "--absence", parser=number, metavar="Q", help="Or, of balcer-cheu: the probability of leaving a token out."
+            "--absence",
+            parser=number,
+            metavar="Q",
+            help="For balcer-cheu, instead of --epsilon: the probability that a token is left out.",
         ),
     ] = None,
     question: Annotated[
-        str | None, typer.Option("--question", help="count, histogram or sum, if PROTOCOL does not say.")
+        str | None, typer.Option("--question", help="count, histogram or sum, if PROTOCOL is only a name.")
     ] = None,
-    domain_size: Annotated[
-        int, typer.Option("--domain-size", parser=whole_number, metavar="D", help="Categories of a histogram.")
-    ] = 2,
-    lower: Annotated[float, typer.Option("--lower", parser=number, metavar="L", help="Lower bound of a sum.")] = 0.0,
-    upper: Annotated[float, typer.Option("--upper", parser=number, metavar="U", help="Upper bound of a sum.")] = 1.0,
     calibration: Annotated[
-        Calibration | None, typer.Option("--calibration", help="With --epsilon: by exact numbers, or by the theorem.")
+        Calibration | None,
+        typer.Option("--calibration", help="With --epsilon: by exact numerics (tight), or by the paper's theorem."),
     ] = None,
-    honest_fraction: HonestFractionOption = 1.0,
     releases: Annotated[
-        int, typer.Option("--releases", parser=whole_number, metavar="K", help="Releases over the same people.")
+        int, typer.Option("--releases", parser=integer, metavar="K", help="Number of releases over the same users.")
     ] = 1,
     plot: PlotOption = None,
     as_json: JsonOption = False,
@@ -74,12 +66,12 @@ def account(
         check_figure_path(plot)
     if releases < 1:
         raise ParameterError(f"The number of releases must be at least 1, not {releases}.")
-    kind = find(question, protocol) if question else find_qualified(protocol)
-    settings = _settings(kind, users, delta, honest_fraction, domain_size, lower, upper)
-    chosen = _parametrized(kind, settings, epsilon, absence, calibration)
+    kind = find(question, options.protocol) if question else find_qualified(options.protocol)
+    chosen = _parametrized(kind, options.settings(kind.question), epsilon, absence, calibration)
+    users, delta = options.users, options.delta
     once: Guarantee = chosen.guarantee
     total = once.after(releases, delta=delta) if releases > 1 else once
-    curve = [{"epsilon": each, "delta": total.delta_at(each)} for each in _curve_points(total.epsilon)]
+    curve = [{"epsilon": point, "delta": total.delta_at(point)} for point in _curve_points(total.epsilon)]
     exact_epsilon = once.epsilon_at(delta)
     result = {
         "protocol": chosen.name,
@@ -111,22 +103,10 @@ def account(
     say(total.sentence())
 
 
-def _settings(
-    kind: Any, users: int, delta: float, honest_fraction: float, domain_size: int, lower: float, upper: float
-) -> dict[str, Any]:
-    """What every way to make the protocol needs."""
-    settings: dict[str, Any] = {"users": users, "delta": delta, "honest_fraction": honest_fraction}
-    if kind.question == "histogram":
-        settings["domain_size"] = domain_size
-    elif kind.question == "sum":
-        settings["domain"] = Interval(lower, upper)
-    return settings
-
-
 def _parametrized(
     kind: Any, settings: dict[str, Any], epsilon: float | None, absence: float | None, calibration: Calibration | None
 ) -> Any:
-    """The protocol for a target, or with noise given by hand."""
+    """The protocol calibrated for epsilon, or with the given noise."""
     if (epsilon is None) == (absence is None):
         raise ParameterError("Give either --epsilon, to calibrate for it, or --absence, the noise itself.")
     if epsilon is not None:

@@ -1,4 +1,4 @@
-"""``shuffledp backup`` and ``shuffledp restore``: what has to be kept of a server."""
+"""``shuffledp backup`` and ``shuffledp restore``: backups of an analyzer's ledger and releases."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shuffledp.cli.options import JsonOption
+from shuffledp.cli.options import ConfigOption, JsonOption
 from shuffledp.cli.screen import print_json, say
 from shuffledp.errors import ParameterError
 
@@ -18,17 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = ["backup_analyzer", "backup_app", "restore_analyzer", "restore_app"]
 
-backup_app = typer.Typer(help="Back up what has to be kept of a server.", no_args_is_help=True)
+backup_app = typer.Typer(help="Back up the durable state of a server.", no_args_is_help=True)
 restore_app = typer.Typer(help="Restore a server from its backup.", no_args_is_help=True)
-
-_ConfigOption = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="Settings: TOML with a table [analyzer].")
-]
 
 
 @backup_app.callback()
 def _backup() -> None:
-    """Back up what has to be kept of a server."""
+    """Back up the durable state of a server."""
 
 
 @restore_app.callback()
@@ -39,7 +35,7 @@ def _restore() -> None:
 @backup_app.command("analyzer")
 def backup_analyzer(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new directory for the backup.")],
-    config: _ConfigOption = None,
+    config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Copy the ledger, the states of batches and the releases of an analyzer, also while it runs.
@@ -68,7 +64,7 @@ def restore_analyzer(
         list[str] | None,
         typer.Option("--unreleased", metavar="TASK", help="This task was certainly not released since the backup."),
     ] = None,
-    config: _ConfigOption = None,
+    config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Restore a backup of an analyzer into its empty work directory.
@@ -110,9 +106,9 @@ def _settings(config: Path | None) -> AnalyzerSettings:
 
 
 def _find(word: str, tasks: AnalyzerTasks) -> bytes:
-    """The task whose id begins with some digits."""
+    """The id of the task that begins with the digits."""
     matching = [task.id for task in tasks if word and task.id.hex().startswith(word.lower())]
     if len(matching) != 1:
         count = f"{len(matching):,} tasks have" if matching else "no task has"
-        raise ParameterError(f"{word!r} must be the first digits of one task's id; {count} an id that begins so.")
+        raise ParameterError(f"{word!r} must be the first digits of one task's id; {count} such an id.")
     return matching[0]

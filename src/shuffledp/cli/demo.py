@@ -1,4 +1,4 @@
-"""``shuffledp demo``: the whole system on this machine, next to the truth."""
+"""``shuffledp demo``: a whole collection on this machine, compared with the true counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from shuffledp.cli.options import JsonOption, whole_number
+from shuffledp.cli.options import JsonOption, integer
 from shuffledp.cli.screen import note, print_json, print_table, progress_bar, say, waiting
 from shuffledp.cli.serve import need_packages
 from shuffledp.datasets import COMMUTE_MODES, commute_path
@@ -25,12 +25,12 @@ __all__ = ["demo"]
 
 _EPSILON = 1.0
 _DELTA = 1e-6
-_FEWEST, _MOST = 1000, 25_000
+_MIN_DEVICES, _MAX_DEVICES = 1000, 25_000
 
 
 def demo(
     devices: Annotated[
-        int, typer.Option("--devices", parser=whole_number, metavar="N", help="So many devices report.")
+        int, typer.Option("--devices", parser=integer, metavar="N", help="Number of simulated devices.")
     ] = 4000,
     page: Annotated[
         Path, typer.Option("--page", metavar="FILE", help="Where to write the page that the analyzer publishes.")
@@ -40,7 +40,7 @@ def demo(
     ),
     as_json: JsonOption = False,
 ) -> None:
-    """Collect how people commute from some thousand simulated devices, through a real shuffler and analyzer.
+    """Collect how people commute from thousands of simulated devices, through a real shuffler and analyzer.
 
     Both servers run on this machine. The task is verified as a device does; then each simulated device randomizes and
     seals its answer and sends it over HTTP; the shuffler mixes all messages; the analyzer opens them and publishes
@@ -54,15 +54,15 @@ def demo(
     need_packages()
     check_figure_path(plot)
     check_writable(page)
-    if not _FEWEST <= devices <= _MOST:
-        raise ParameterError(f"The demo takes {_FEWEST:,} to {_MOST:,} devices, not {devices:,}.")
+    if not _MIN_DEVICES <= devices <= _MAX_DEVICES:
+        raise ParameterError(f"The demo takes {_MIN_DEVICES:,} to {_MAX_DEVICES:,} devices, not {devices:,}.")
     domain = Categories.of(COMMUTE_MODES)
     answers = _answers(devices)
     truth = np.bincount(domain.encode_all(answers), minlength=len(domain))
-    with tempfile.TemporaryDirectory(prefix="shuffledp-demo-") as folder:
+    with tempfile.TemporaryDirectory(prefix="shuffledp-demo-") as directory:
         started = time.monotonic()
         rehearsal = Rehearsal.prepare(
-            Path(folder),
+            Path(directory),
             kind=UniformBlanketHistogram,
             settings={"users": devices, "categories": domain},
             epsilon=_EPSILON,
@@ -72,10 +72,10 @@ def demo(
         )
         task = rehearsal.task.verify(rehearsal.author)
         Policy(max_epsilon=_EPSILON, max_delta=_DELTA).check(task)
-        tell = note if as_json else say
-        tell(
+        show = note if as_json else say
+        show(
             f"{devices:,} devices each hold an answer: how did you get to work today? The signature of the task was "
-            "verified and its guarantee computed anew, as every device does."
+            "verified and its guarantee recomputed, as every device does."
         )
         with waiting("Starting the shuffler and the analyzer"), rehearsal.servers():
             _report(rehearsal, Devices, Connection, answers)
@@ -83,9 +83,9 @@ def demo(
                 release = rehearsal.release()
                 content = rehearsal.published("/page")
         seconds = time.monotonic() - started
-    tell(
+    show(
         f"{devices:,} reports of {task.messages_per_report} sealed messages of {task.sealed_size} bytes were stored, "
-        f"mixed and opened in {seconds:.0f} s; {release['messages']['rejected']:,} messages were refused."
+        f"mixed and opened in {seconds:.0f} s; {release['messages']['rejected']:,} messages were rejected."
     )
     numbers = show_counts(
         release["counts"],
@@ -115,18 +115,18 @@ def demo(
         print_json(release | {"truth": truth.tolist(), "seconds": round(seconds, 3)})
     else:
         _show(release, numbers, truth.tolist())
-    tell(f"Picture: {plot}. The page that was published: {page}")
+    show(f"Figure: {plot}. Published page: {page}")
 
 
 def _answers(devices: int) -> list[str]:
     from shuffledp.engines.columns import read_column
 
-    found: list[str] = []
+    answers: list[str] = []
     for batch in read_column(commute_path(), "mode"):
-        found += [text for text in batch.to_pylist() if text is not None]
-        if len(found) >= devices:
+        answers += [text for text in batch.to_pylist() if text is not None]
+        if len(answers) >= devices:
             break
-    return found[:devices]
+    return answers[:devices]
 
 
 def _report(rehearsal: Any, devices: Any, connection: Any, answers: list[str]) -> None:
@@ -138,7 +138,9 @@ def _report(rehearsal: Any, devices: Any, connection: Any, answers: list[str]) -
             progress=progress,
         ).report()
     if summary.delivered < summary.devices:
-        raise RefusedError(f"Only {summary.delivered:,} of {summary.devices:,} reports were taken: {summary.refused}.")
+        raise RefusedError(
+            f"Only {summary.delivered:,} of {summary.devices:,} reports were accepted: {summary.refused}."
+        )
 
 
 def _show(release: dict[str, Any], numbers: list[ShownNumber], truth: list[int]) -> None:
@@ -152,5 +154,5 @@ def _show(release: dict[str, Any], numbers: list[ShownNumber], truth: list[int])
     guarantee = release["guarantee"]
     say(
         f"Epsilon is {guarantee['epsilon']:g} and delta {guarantee['delta']:g}, as long as "
-        f"{guarantee['honest_users']:,} users follow the protocol and the shuffler does not help the analyzer."
+        f"{guarantee['honest_users']:,} users follow the protocol and the shuffler does not collude with the analyzer."
     )

@@ -1,4 +1,4 @@
-"""``shuffledp doctor``: what this installation consists of, which kernels it uses, and whether it is sound."""
+"""``shuffledp doctor``: versions, kernels, packages and extras of this installation, and a check of them."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _SPEED_BYTES = 1 << 24
 
 
 def doctor(as_json: JsonOption = False) -> None:
-    """Which version and kernels are active, and why; which parts can be used; how fast random bits come.
+    """Show the version, the active kernels and why, installed packages and extras, and the speed of random bits.
 
     Example: shuffledp doctor
     """
-    found = _examine()
+    state = _examine()
     if as_json:
-        print_json(found)
+        print_json(state)
     else:
-        _show(found)
-    if not found["sound"]:
+        _show(state)
+    if not state["sound"]:
         raise typer.Exit(1)
 
 
@@ -58,7 +58,7 @@ def _examine() -> dict[str, Any]:
             {"name": extra, "missing": [name for name in names if _version(name) is None]}
             for extra, names in _EXTRAS.items()
         ],
-        "sound": not STATUS.wrong and all(each["version"] for each in packages) and speed > 0,
+        "sound": not STATUS.wrong and all(package["version"] for package in packages) and speed > 0,
     }
 
 
@@ -81,16 +81,19 @@ def _keystream_speed() -> float:
     return 0.0 if (first == second).all() else _SPEED_BYTES / elapsed
 
 
-def _show(found: dict[str, Any]) -> None:
-    native = found["native"]
-    say(f"shuffledp {found['version']}, Python {found['python']}, {found['system']}, {found['processors']} processors")
+def _show(state: dict[str, Any]) -> None:
+    native = state["native"]
+    say(f"shuffledp {state['version']}, Python {state['python']}, {state['system']}, {state['processors']} processors")
     say(f"kernels: {'compiled' if native['active'] else 'numpy'} ({native['reason']})")
-    say(f"secure random bits: AES-256-CTR, {found['keystream_gigabytes_per_second']:.1f} GB/s")
-    say("packages: " + ", ".join(f"{each['name']} {each['version'] or 'MISSING'}" for each in found["packages"]))
-    for extra in found["extras"]:
+    say(f"secure random bits: AES-256-CTR, {state['keystream_gigabytes_per_second']:.1f} GB/s")
+    say(
+        "packages: "
+        + ", ".join(f"{package['name']} {package['version'] or 'MISSING'}" for package in state["packages"])
+    )
+    for extra in state["extras"]:
         if missing := ", ".join(extra["missing"]):
-            say(f"{extra['name']}: lacks {missing}; pip install 'shuffledp[{extra['name']}]'")
+            say(f"{extra['name']}: missing {missing}; pip install 'shuffledp[{extra['name']}]'")
         else:
-            say(f"{extra['name']}: can be used")
-    if not found["sound"]:
-        say("Something is wrong: see above.")
+            say(f"{extra['name']}: installed")
+    if not state["sound"]:
+        say("This installation has a problem: see above.")

@@ -1,40 +1,40 @@
-"""Where the public domain of a histogram comes from."""
+"""The public domain of a histogram: listed on the command line, read from a file, or taken from the data."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from shuffledp.domain import Categories
 from shuffledp.errors import DomainError, ParameterError
-
-if TYPE_CHECKING:
-    from shuffledp.engines.local import FileColumn
 
 __all__ = ["ChosenDomain", "choose_domain"]
 
 
 @dataclass(frozen=True)
 class ChosenDomain:
-    """The categories, and whether they were given on the command line, in a file, or by the data."""
+    """The categories, and their source: ``given`` on the command line, a ``file``, or the ``data``."""
 
     categories: Categories
     source: str
 
 
 def choose_domain(
-    listed: str | None, file: Path | None, from_data: bool, other: str | None, table: FileColumn
+    listed: str | None, file: Path | None, distinct: Callable[[], Categories] | None = None, other: str | None = None
 ) -> ChosenDomain:
-    """Exactly one way to name the domain; none is refused, because the data must not decide it silently."""
-    if sum((listed is not None, file is not None, from_data)) > 1:
+    """The domain from the one source that is given; ``distinct`` takes it from the data.
+
+    None is refused: the data must not decide the domain silently.
+    """
+    if sum(source is not None for source in (listed, file, distinct)) > 1:
         raise ParameterError("Name the domain once: --domain, --domain-file or --domain-from-data.")
     if listed is not None:
         return ChosenDomain(_with_other(_listed(listed), other), "given")
     if file is not None:
         return ChosenDomain(_with_other(_from_file(file), other), "file")
-    if from_data:
-        return ChosenDomain(_with_other(table.distinct(), other), "data")
+    if distinct is not None:
+        return ChosenDomain(_with_other(distinct(), other), "data")
     raise ParameterError(
         "The domain is missing: which values are possible must be public, since taking them from the data would "
         "reveal rare ones. Use --domain a,b,c or --domain-file FILE; --domain-from-data takes them from the data "
@@ -53,7 +53,7 @@ def _from_file(path: Path) -> Categories:
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise DomainError(f"Cannot read the domain file {path}: {reason}.", path=str(path)) from None
     names = [line.strip() for line in lines if line.strip()]
     if not names:

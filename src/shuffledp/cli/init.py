@@ -1,36 +1,32 @@
-"""``shuffledp init``: the first start of a server, made explicit."""
+"""``shuffledp init``: initialize the work directory of a new analyzer."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from shuffledp.cli.options import JsonOption
+from shuffledp.cli.options import ConfigOption, JsonOption
 from shuffledp.cli.screen import print_json, say
 
 __all__ = ["init_analyzer", "init_app"]
 
-init_app = typer.Typer(help="Initialize the directory of a new server, once.", no_args_is_help=True)
+init_app = typer.Typer(help="Initialize the work directory of a new server, once.", no_args_is_help=True)
 
 
 @init_app.callback()
 def _group() -> None:
-    """Initialize the directory of a new server, once."""
+    """Initialize the work directory of a new server, once."""
 
 
 @init_app.command("analyzer")
 def init_analyzer(
-    config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Settings: TOML with a table [analyzer].")
-    ] = None,
+    config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Initialize the work directory of a new analyzer: an empty ledger, nothing spent.
 
-    The analyzer does not start in a directory that was not initialized, such as that of a volume that is not mounted.
+    The analyzer does not start in an uninitialized directory, such as the mount point of a missing volume.
 
     Example: shuffledp init analyzer --config analyzer.toml
     """

@@ -1,4 +1,4 @@
-"""``shuffledp keys``: the keys of a collection's parties."""
+"""``shuffledp keys``: create and show the keys of authors, shufflers and analyzers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def create_key(
     ],
     as_json: JsonOption = False,
 ) -> None:
-    """Make a key: the private part in a file that only you can read, the public part beside it.
+    """Create a key: the private part in a file that only you can read, the public part beside it.
 
     Example: shuffledp keys create author --out author.key
     """
@@ -72,7 +72,7 @@ def show_key(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A public or a private key.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Show what is public of a key. A private part is never shown.
+    """Show the public part of a key; the private part is never shown.
 
     Example: shuffledp keys show author.key.pub
     """
@@ -95,7 +95,7 @@ def _public(file: Path) -> Any:
             return kind.load(file, of_private=True)
         except ParameterError as error:
             reason = reason or str(error)
-    raise DataError(f"{file} holds no key: {reason}", path=str(file))
+    raise DataError(f"{file} is not a key file: {reason}", path=str(file))
 
 
 def _shown(public: Any) -> dict[str, Any]:

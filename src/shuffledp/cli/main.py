@@ -1,4 +1,4 @@
-"""The ``shuffledp`` command: its subcommands, and one line for every error."""
+"""The ``shuffledp`` program: loads subcommands on demand and reports every error in one line."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ import typer
 from typer.exceptions import TyperException
 
 import shuffledp
+from shuffledp.cli.options import as_flags
 from shuffledp.cli.screen import one_line
 from shuffledp.errors import DomainError, ParameterError, ShuffledpError, StoppedError
 from shuffledp.native import STATUS
 
 __all__ = ["command_line", "main"]
 
-_INTERRUPTED = "interrupted; nothing half-written is left."
+_INTERRUPTED = "interrupted; no partially written file is left."
 _INTERRUPT_STATUS = 130
 
 _COMMANDS = {
@@ -31,7 +32,7 @@ _COMMANDS = {
     "keys": "keys.keys_app",
     "init": "init.init_app",
     "serve": "serve.serve_app",
-    "rounds": "manage_rounds.rounds_app",
+    "rounds": "rounds.rounds_app",
     "backup": "backup.backup_app",
     "restore": "backup.restore_app",
     "account": "account.account",
@@ -42,11 +43,11 @@ _COMMANDS = {
     "demo": "demo.demo",
     "doctor": "doctor.doctor",
 }
-"""Each command with the module and the function or group that it is loaded from."""
+"""The module and attribute of each command, loaded on demand."""
 
 
 def command_line(command: str = "") -> typer.Typer:
-    """The command line; with the name of a command only that one, so that the modules of the others are not loaded."""
+    """The command line; given the name of a command, only that command, to avoid loading the modules of the others."""
     app = typer.Typer(
         name="shuffledp",
         help="Differential privacy in the shuffled model: private counts, histograms, sums and means.",
@@ -81,12 +82,12 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; exit with 2 for wrong usage and 1 for a failed run, saying why in one line."""
-    if not callable(signal.getsignal(signal.SIGTERM)):  # a server deals with it already
+    """Run the command line; exit with 2 for wrong usage and 1 for a failed run, after one line that says why."""
+    if not callable(signal.getsignal(signal.SIGTERM)):  # a server installs its own handler
         signal.signal(signal.SIGTERM, _interrupt)
     try:
         status = _run(sys.argv[1:])
-    except KeyboardInterrupt:  # while another exception was being dealt with
+    except KeyboardInterrupt:  # raised while another exception was handled
         status = _fail(_INTERRUPTED, _INTERRUPT_STATUS)
     if status == _INTERRUPT_STATUS:
         _leave(status)
@@ -94,10 +95,9 @@ def main() -> None:
 
 
 def _leave(status: int) -> None:
-    """End with the status, whenever the interrupt came.
+    """Exit with the status, whenever the interrupt came.
 
-    Python ends by the signal instead if it came while a string was executed, as when a dataclass is made, although
-    the interrupt was caught.
+    After an interrupt during ``exec``, which dataclasses use, Python exits by the signal although it was caught.
     """
     with suppress(OSError, ValueError):
         sys.stdout.flush()
@@ -107,7 +107,7 @@ def _leave(status: int) -> None:
 
 
 def _interrupt(*_: object) -> None:
-    """Being asked to stop is like Ctrl-C: what was begun is cleaned up."""
+    """Handle SIGTERM like Ctrl-C, so that unfinished files are removed."""
     raise KeyboardInterrupt
 
 
@@ -115,7 +115,7 @@ def _run(arguments: list[str]) -> int:
     if STATUS.wrong and arguments[:1] != ["doctor"]:
         return _fail(STATUS.reason, 2)
     try:
-        app = command_line(next((each for each in arguments if not each.startswith("-")), ""))
+        app = command_line(next((word for word in arguments if not word.startswith("-")), ""))
         status: int = app(arguments, prog_name="shuffledp", standalone_mode=False) or 0
         return _fail(_INTERRUPTED, status) if status == _INTERRUPT_STATUS else status
     except TyperException as error:
@@ -131,16 +131,16 @@ def _run(arguments: list[str]) -> int:
         return _fail(_INTERRUPTED, _INTERRUPT_STATUS)
     except MemoryError:
         return _fail("not enough memory; try --route counts.", 1)
-    except BrokenPipeError:  # the reader went away: no traceback at exit either
+    except BrokenPipeError:  # the reader closed the pipe: no traceback at exit either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except Exception as error:  # a fault of ours: one line for the user, all of it on request
+    except Exception as error:  # a bug: one line for the user, the traceback on request
         if os.environ.get("SHUFFLEDP_TRACEBACK"):
             raise
-        hint = "this is a fault in shuffledp; set SHUFFLEDP_TRACEBACK=1 to see where."
+        hint = "this is a bug in shuffledp; set SHUFFLEDP_TRACEBACK=1 to see the traceback."
         return _fail(f"{type(error).__name__}: {error}; {hint}", 1)
 
 
 def _fail(message: str, status: int) -> int:
-    typer.echo(f"error: {one_line(message)}", err=True)
+    typer.echo(f"error: {one_line(as_flags(message))}", err=True)
     return status

@@ -1,67 +1,162 @@
-"""Options that several commands share, so that each means the same everywhere."""
+"""Options that several commands share, each declared once, and commands that take them in groups."""
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from shuffledp.errors import ParameterError
 
 __all__ = [
+    "BEST",
+    "AuthorOption",
     "Calibration",
     "CalibrationOption",
+    "ColumnOption",
     "ConfidenceOption",
+    "ConfigOption",
     "DeltaOption",
+    "DomainFileOption",
+    "DomainOption",
     "DomainSizeOption",
+    "DropMissingOption",
     "EpsilonOption",
-    "EstimatorOption",
+    "EqualsOption",
     "HonestFractionOption",
+    "HttpOptions",
     "JsonOption",
     "LowerOption",
+    "MaxDeltaOption",
+    "MaxEpsilonOption",
+    "MaxMessagesOption",
+    "MinUsersOption",
     "MissingOption",
+    "OptionalColumnOption",
+    "OptionalDomainSizeOption",
+    "OptionalEpsilonOption",
+    "OptionalLowerOption",
+    "OptionalMaxDeltaOption",
+    "OptionalMaxEpsilonOption",
+    "OptionalMaxMessagesOption",
+    "OptionalMinUsersOption",
+    "OptionalUpperOption",
+    "OptionalUsersOption",
     "PlotOption",
+    "ProtocolOption",
+    "QualifiedProtocolOptions",
     "SeedOption",
+    "TaskOption",
     "UpperOption",
     "UsersOption",
     "WholeOption",
+    "as_flags",
+    "integer",
     "missing_markers",
     "number",
-    "whole_number",
+    "takes_groups",
 ]
+
+BEST = "best"
+"""The value of ``--protocol`` that leaves the choice to the planner."""
+
+
+def takes_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose parameters may be dataclasses of options: each field becomes an option of the command.
+
+    Required options come first in its help.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    expanded: list[Parameter] = []
+    for parameter in signature(command).parameters.values():
+        if parameter.name in groups:
+            expanded += _parameters(hints[parameter.name])
+        else:
+            expanded.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[parameter.name]))
+    expanded.sort(key=lambda parameter: parameter.default is not Parameter.empty)
+
+    @wraps(command)
+    def with_groups(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        command(**values)
+
+    del with_groups.__wrapped__  # typer must see the expanded signature
+    with_groups.__annotations__ = {parameter.name: parameter.annotation for parameter in expanded}
+    with_groups.__signature__ = Signature(expanded)  # type: ignore[attr-defined]
+    return with_groups
+
+
+def _parameters(group: Any) -> list[Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        Parameter(
+            field.name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if field.default is MISSING else field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(group)
+    ]
 
 
 def number(text: str | float) -> float:
-    """A number from the command line, or a message that says what was given."""
+    """Parse a number of the command line."""
     try:
         return float(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a number.") from None
 
 
-def whole_number(text: str | int) -> int:
-    """A whole number from the command line; 1e6 and 1_000_000 are fine."""
+def integer(text: str | int) -> int:
+    """Parse an integer of the command line; 1e6 and 1_000_000 are accepted."""
     try:
         value = float(text) if "e" in str(text).lower() else int(text)
         if int(value) == value:
             return int(value)
     except (ValueError, OverflowError):
         pass
-    raise typer.BadParameter(f"{text!r} is not a whole number.")
+    raise typer.BadParameter(f"{text!r} is not an integer.")
 
 
 def missing_markers(listed: str | None) -> tuple[str, ...]:
-    """The values of --missing."""
+    """Parse the comma-separated values of --missing."""
     if listed is None:
         return ()
     markers = tuple(value.strip() for value in listed.split(","))
     if not all(markers):
         raise ParameterError(
-            f"--missing {listed!r} has an empty name between its commas; an empty field is missing anyway."
+            f"--missing {listed!r} has an empty name between its commas; an empty field always counts as missing."
         )
     return tuple(dict.fromkeys(markers))
+
+
+_PARAMETER = re.compile(r"`([a-z_]+)=([^`]+)`")
+
+
+def as_flags(message: str) -> str:
+    """Write the parameters that a message of the library names, such as `drop_missing=True`, as flags."""
+    return _PARAMETER.sub(lambda match: _flag(match[1], match[2]), message)
+
+
+def _flag(name: str, written: str) -> str:
+    flag = f"--{name.replace('_', '-')}"
+    try:
+        value = ast.literal_eval(written)
+    except (ValueError, SyntaxError):  # a placeholder, such as NAME
+        return f"{flag} {written}"
+    if value is True:
+        return flag
+    return f"{flag} {','.join(map(str, value)) if isinstance(value, tuple) else value}"
 
 
 class Calibration(StrEnum):
@@ -71,61 +166,140 @@ class Calibration(StrEnum):
     paper = "paper"
 
 
-EpsilonOption = Annotated[
-    float,
-    typer.Option("--epsilon", parser=number, metavar="E", help="Privacy loss; smaller is more private."),
-]
+_EPSILON = typer.Option("--epsilon", parser=number, metavar="E", help="Privacy loss; smaller is more private.")
+EpsilonOption = Annotated[float, _EPSILON]
+OptionalEpsilonOption = Annotated[float | None, _EPSILON]
 DeltaOption = Annotated[
     float,
-    typer.Option("--delta", parser=number, metavar="D", help="Probability of exceeding it; well below 1/users."),
+    typer.Option(
+        "--delta", parser=number, metavar="D", help="Probability that epsilon is exceeded; well below 1/users."
+    ),
 ]
-UsersOption = Annotated[int, typer.Option("--users", parser=whole_number, metavar="N", help="Number of users.")]
-DomainSizeOption = Annotated[
-    int, typer.Option("--domain-size", parser=whole_number, metavar="D", help="Number of possible values.")
-]
+_USERS = typer.Option("--users", parser=integer, metavar="N", help="Number of users.")
+UsersOption = Annotated[int, _USERS]
+OptionalUsersOption = Annotated[int | None, _USERS]
 HonestFractionOption = Annotated[
     float,
-    typer.Option("--honest-fraction", parser=number, metavar="F", help="Share of users that must follow the protocol."),
+    typer.Option("--honest-fraction", parser=number, metavar="F", help="Fraction of users who follow the protocol."),
 ]
 CalibrationOption = Annotated[
     Calibration,
-    typer.Option("--calibration", help="Least noise by exact numbers, or by the paper's theorem."),
+    typer.Option("--calibration", help="Least noise by exact numerics, or the constants of the paper's theorem."),
 ]
 ConfidenceOption = Annotated[
-    float, typer.Option("--confidence", parser=number, metavar="C", help="Level of the intervals.")
+    float, typer.Option("--confidence", parser=number, metavar="C", help="Confidence level of intervals and bounds.")
 ]
-EstimatorOption = Annotated[
-    str | None,
-    typer.Option(
-        "--estimator",
-        help="By name, the protocol's own if not given: unbiased, clipped; balcer-cheu also threshold (zero stays "
-        "zero), midpoint and relaxed-threshold.",
-        metavar="NAME",
-    ),
+ProtocolOption = Annotated[
+    str,
+    typer.Option("--protocol", metavar="NAME", help="A protocol by name, or best: the one with the lowest error."),
 ]
-LowerOption = Annotated[
-    float, typer.Option("--lower", parser=number, metavar="L", help="No user's number is below this.")
+
+_DOMAIN_SIZE = typer.Option("--domain-size", parser=integer, metavar="D", help="Number of categories of a histogram.")
+DomainSizeOption = Annotated[int, _DOMAIN_SIZE]
+OptionalDomainSizeOption = Annotated[int | None, _DOMAIN_SIZE]
+DomainOption = Annotated[
+    str | None, typer.Option("--domain", metavar="A,B,C", help="Categories of a histogram, separated by commas.")
 ]
-UpperOption = Annotated[
-    float, typer.Option("--upper", parser=number, metavar="U", help="No user's number is above this.")
+DomainFileOption = Annotated[
+    Path | None, typer.Option("--domain-file", metavar="FILE", help="Categories of a histogram, one per line.")
 ]
-WholeOption = Annotated[bool, typer.Option("--whole", help="Only whole numbers occur.")]
+_LOWER = typer.Option("--lower", parser=number, metavar="L", help="Lower bound of the values of a sum or mean.")
+LowerOption = Annotated[float, _LOWER]
+OptionalLowerOption = Annotated[float | None, _LOWER]
+_UPPER = typer.Option("--upper", parser=number, metavar="U", help="Upper bound of the values of a sum or mean.")
+UpperOption = Annotated[float, _UPPER]
+OptionalUpperOption = Annotated[float | None, _UPPER]
+WholeOption = Annotated[bool, typer.Option("--whole", help="All values are integers.")]
+
+_COLUMN = typer.Option("--column", metavar="C", help="The column with the users' values.")
+ColumnOption = Annotated[str, _COLUMN]
+OptionalColumnOption = Annotated[str | None, _COLUMN]
+EqualsOption = Annotated[
+    str | None, typer.Option("--equals", metavar="VALUE", help="For a count: count the users who hold this value.")
+]
 MissingOption = Annotated[
     str | None,
     typer.Option(
-        "--missing",
-        metavar="A,B",
-        help="Values of the file that mean a missing one, besides an empty field, such as NA,?.",
+        "--missing", metavar="A,B", help="Values that mark a missing one, such as NA,?, besides an empty field."
     ),
 ]
+DropMissingOption = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows without a value.")]
+
+TaskOption = Annotated[Path, typer.Option("--task", metavar="FILE", help="The signed task.")]
+AuthorOption = Annotated[
+    Path, typer.Option("--author", metavar="KEY.pub", help="The public key of the author whom you trust.")
+]
+_MAX_EPSILON = typer.Option("--max-epsilon", parser=number, metavar="E", help="Refuse a task with a larger epsilon.")
+MaxEpsilonOption = Annotated[float, _MAX_EPSILON]
+OptionalMaxEpsilonOption = Annotated[float | None, _MAX_EPSILON]
+_MAX_DELTA = typer.Option("--max-delta", parser=number, metavar="D", help="Refuse a task with a larger delta.")
+MaxDeltaOption = Annotated[float, _MAX_DELTA]
+OptionalMaxDeltaOption = Annotated[float | None, _MAX_DELTA]
+_MIN_USERS = typer.Option(
+    "--min-users", parser=integer, metavar="N", help="Refuse a task whose guarantee rests on fewer honest users."
+)
+MinUsersOption = Annotated[int, _MIN_USERS]
+OptionalMinUsersOption = Annotated[int | None, _MIN_USERS]
+_MAX_MESSAGES = typer.Option(
+    "--max-messages", parser=integer, metavar="M", help="Refuse a task with more messages per report."
+)
+MaxMessagesOption = Annotated[int, _MAX_MESSAGES]
+OptionalMaxMessagesOption = Annotated[int | None, _MAX_MESSAGES]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Settings: a TOML file with a table [shuffler] or [analyzer]."),
+]
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 PlotOption = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw a figure: .png, .svg or .html.")]
 SeedOption = Annotated[
     int | None,
     typer.Option(
         "--insecure-seed",
-        parser=whole_number,
+        parser=integer,
         metavar="S",
         help="Repeatable noise for tests. The result is not private, and says so.",
     ),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class QualifiedProtocolOptions:
+    """A protocol by question and name, and what it is made for, without its noise."""
+
+    protocol: Annotated[
+        str, typer.Argument(metavar="PROTOCOL", help="As question/name, for example histogram/balcer-cheu.")
+    ]
+    users: UsersOption
+    delta: DeltaOption
+    honest_fraction: HonestFractionOption = 1.0
+    domain_size: DomainSizeOption = 2
+    lower: LowerOption = 0.0
+    upper: UpperOption = 1.0
+
+    def settings(self, question: str) -> dict[str, Any]:
+        """The keyword arguments that every constructor of a protocol of that question takes."""
+        from shuffledp.domain import Interval
+
+        settings: dict[str, Any] = {
+            "users": self.users,
+            "delta": self.delta,
+            "honest_fraction": self.honest_fraction,
+        }
+        if question == "histogram":
+            settings["domain_size"] = self.domain_size
+        elif question == "sum":
+            settings["domain"] = Interval(self.lower, self.upper)
+        return settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpOptions:
+    """How a server is reached."""
+
+    ca: Annotated[
+        Path | None, typer.Option("--ca", metavar="FILE", help="Certificates to trust instead of the system's.")
+    ] = None
+    insecure_http: Annotated[
+        bool, typer.Option("--insecure-http", help="Allow plain HTTP to another machine: listeners see who reports.")
+    ] = False

@@ -1,9 +1,8 @@
-"""``shuffledp plan``: what a target costs, before anybody sends anything."""
+"""``shuffledp plan``: protocols that meet a privacy target, ranked by error, with their costs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -15,10 +14,13 @@ from shuffledp.cli.options import (
     HonestFractionOption,
     JsonOption,
     LowerOption,
+    OptionalEpsilonOption,
+    OptionalUsersOption,
+    PlotOption,
     UpperOption,
     WholeOption,
     number,
-    whole_number,
+    takes_groups,
 )
 from shuffledp.cli.screen import note, note_warnings, print_json, print_table, say, waiting
 from shuffledp.display import percent
@@ -43,190 +45,123 @@ __all__ = ["plan_app"]
 
 _UNKNOWN_USERS = 2
 
-UsersOption = Annotated[
-    int | None,
-    typer.Option(
-        "--users", parser=whole_number, metavar="N", help="Number of users; with --accuracy it may be left to find."
-    ),
-]
-EpsilonOption = Annotated[
-    float | None,
-    typer.Option("--epsilon", parser=number, metavar="E", help="Privacy loss; with --accuracy it may be left to find."),
-]
-AccuracyOption = Annotated[
-    float | None,
-    typer.Option(
-        "--accuracy",
-        parser=number,
-        metavar="A",
-        help="A wanted error: finds the least epsilon for --users, or the fewest users for --epsilon.",
-    ),
-]
-TrustOption = Annotated[str, typer.Option("--trust", help="Who is trusted: shuffled, local or central.")]
-MaxMessagesOption = Annotated[
-    float | None, typer.Option("--max-messages", parser=number, metavar="M", help="At most so many messages per user.")
-]
-MaxBytesOption = Annotated[
-    float | None, typer.Option("--max-bytes", parser=number, metavar="B", help="At most so many bytes per user.")
-]
-MaxLocalEpsilonOption = Annotated[
-    float | None,
-    typer.Option(
-        "--max-local-epsilon",
-        parser=number,
-        metavar="E",
-        help="What must be left if shuffler and analyzer work together.",
-    ),
-]
-PlotOption = Annotated[
-    Path | None,
-    typer.Option("--plot", metavar="FILE", help="Draw error against bytes of all candidates: .png, .svg or .html."),
-]
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """What every ``shuffledp plan`` takes."""
+
+    delta: DeltaOption
+    users: OptionalUsersOption = None
+    epsilon: OptionalEpsilonOption = None
+    accuracy: Annotated[
+        float | None,
+        typer.Option(
+            "--accuracy",
+            parser=number,
+            metavar="A",
+            help="Error to reach: find the smallest epsilon for --users, or the fewest users for --epsilon.",
+        ),
+    ] = None
+    trust: Annotated[str, typer.Option("--trust", help="Who is trusted: shuffled, local or central.")] = "shuffled"
+    honest_fraction: HonestFractionOption = 1.0
+    max_messages: Annotated[
+        float | None, typer.Option("--max-messages", parser=number, metavar="M", help="Maximum messages per user.")
+    ] = None
+    max_bytes: Annotated[
+        float | None, typer.Option("--max-bytes", parser=number, metavar="B", help="Maximum bytes per user.")
+    ] = None
+    max_local_epsilon: Annotated[
+        float | None,
+        typer.Option(
+            "--max-local-epsilon",
+            parser=number,
+            metavar="E",
+            help="Maximum epsilon of a single report, which is left if shuffler and analyzer collude.",
+        ),
+    ] = None
+    confidence: ConfidenceOption = 0.95
+    plot: PlotOption = None
+    as_json: JsonOption = False
+
+    @property
+    def planned_users(self) -> int:
+        """The number of users, or a stand-in where it is to be found."""
+        return _UNKNOWN_USERS if self.users is None else self.users
 
 
-def plan_count(
-    delta: DeltaOption,
-    users: UsersOption = None,
-    epsilon: EpsilonOption = None,
-    accuracy: AccuracyOption = None,
-    trust: TrustOption = "shuffled",
-    honest_fraction: HonestFractionOption = 1.0,
-    max_messages: MaxMessagesOption = None,
-    max_bytes: MaxBytesOption = None,
-    max_local_epsilon: MaxLocalEpsilonOption = None,
-    confidence: ConfidenceOption = 0.95,
-    plot: PlotOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@takes_groups
+def plan_count(options: PlanOptions) -> None:
     """Plan a private count.
 
     Example: shuffledp plan count --users 20000 --epsilon 1 --delta 1e-8
     """
-    limits = _limits(trust, honest_fraction, max_messages, max_bytes, max_local_epsilon, confidence)
-    question = Count(users if users is not None else _UNKNOWN_USERS)
-    _plan(question, users, epsilon, delta, accuracy, limits, plot, as_json)
+    _plan(Count(options.planned_users), options)
 
 
-def plan_histogram(
-    domain_size: DomainSizeOption,
-    delta: DeltaOption,
-    users: UsersOption = None,
-    epsilon: EpsilonOption = None,
-    accuracy: AccuracyOption = None,
-    trust: TrustOption = "shuffled",
-    honest_fraction: HonestFractionOption = 1.0,
-    max_messages: MaxMessagesOption = None,
-    max_bytes: MaxBytesOption = None,
-    max_local_epsilon: MaxLocalEpsilonOption = None,
-    confidence: ConfidenceOption = 0.95,
-    plot: PlotOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@takes_groups
+def plan_histogram(domain_size: DomainSizeOption, options: PlanOptions) -> None:
     """Plan a private histogram.
 
     Example: shuffledp plan histogram --users 20000 --domain-size 10 --epsilon 1 --delta 1e-8
     """
-    limits = _limits(trust, honest_fraction, max_messages, max_bytes, max_local_epsilon, confidence)
-    question = Histogram(users if users is not None else _UNKNOWN_USERS, domain_size)
-    _plan(question, users, epsilon, delta, accuracy, limits, plot, as_json)
+    _plan(Histogram(options.planned_users, domain_size), options)
 
 
-def _command(kind: type[Sum]) -> Callable[..., None]:
-    """``plan sum`` and ``plan mean`` take the same options."""
+@takes_groups
+def plan_sum(lower: LowerOption, upper: UpperOption, options: PlanOptions, whole: WholeOption = False) -> None:
+    """Plan a private sum of numbers between two bounds.
 
-    def command(
-        lower: LowerOption,
-        upper: UpperOption,
-        delta: DeltaOption,
-        whole: WholeOption = False,
-        users: UsersOption = None,
-        epsilon: EpsilonOption = None,
-        accuracy: AccuracyOption = None,
-        trust: TrustOption = "shuffled",
-        honest_fraction: HonestFractionOption = 1.0,
-        max_messages: MaxMessagesOption = None,
-        max_bytes: MaxBytesOption = None,
-        max_local_epsilon: MaxLocalEpsilonOption = None,
-        confidence: ConfidenceOption = 0.95,
-        plot: PlotOption = None,
-        as_json: JsonOption = False,
-    ) -> None:
-        limits = _limits(trust, honest_fraction, max_messages, max_bytes, max_local_epsilon, confidence)
-        question = kind(users if users is not None else _UNKNOWN_USERS, lower, upper, whole)
-        _plan(question, users, epsilon, delta, accuracy, limits, plot, as_json)
-
-    command.__doc__ = (
-        f"Plan a private {kind.name} of numbers between two bounds.\n\n"
-        f"Example: shuffledp plan {kind.name} --users 20000 --lower 0 --upper 100 --epsilon 1 --delta 1e-8"
-    )
-    return command
+    Example: shuffledp plan sum --users 20000 --lower 0 --upper 100 --epsilon 1 --delta 1e-8
+    """
+    _plan(Sum(options.planned_users, lower, upper, whole), options)
 
 
-plan_sum = _command(Sum)
-plan_mean = _command(Mean)
+@takes_groups
+def plan_mean(lower: LowerOption, upper: UpperOption, options: PlanOptions, whole: WholeOption = False) -> None:
+    """Plan a private mean of numbers between two bounds.
+
+    Example: shuffledp plan mean --users 20000 --lower 0 --upper 100 --epsilon 1 --delta 1e-8
+    """
+    _plan(Mean(options.planned_users, lower, upper, whole), options)
 
 
-def _limits(
-    trust: str,
-    honest_fraction: float,
-    max_messages: float | None,
-    max_bytes: float | None,
-    max_local_epsilon: float | None,
-    confidence: float,
-) -> dict[str, Any]:
-    return {
-        "trust": trust,
-        "honest_fraction": honest_fraction,
-        "max_messages": max_messages,
-        "max_bytes": max_bytes,
-        "max_local_epsilon": max_local_epsilon,
-        "confidence": confidence,
-    }
-
-
-def _plan(
-    question: Question,
-    users: int | None,
-    epsilon: float | None,
-    delta: float,
-    accuracy: float | None,
-    limits: dict[str, Any],
-    plot: Path | None,
-    as_json: bool,
-) -> None:
+def _plan(question: Question, options: PlanOptions) -> None:
+    plot = options.plot
     if plot is not None:
         check_figure_path(plot)
     with waiting("Trying every protocol"):
-        plans = _found(question, users, epsilon, delta, accuracy, limits)
+        plans = _plans(question, options)
     if plot is not None:
-        write_whole(plot, _drawn(plans, plot.suffix.lower()))
+        write_whole(plot, _figure(plans, plot.suffix.lower()))
         note(f"wrote {plot}")
-    if as_json:
+    if options.as_json:
         print_json(plans.to_json())
         note_warnings(plans.warnings)
     else:
-        _show(plans, accuracy, limits["confidence"])
+        _show(plans, options.accuracy, options.confidence)
 
 
-def _found(
-    question: Question,
-    users: int | None,
-    epsilon: float | None,
-    delta: float,
-    accuracy: float | None,
-    limits: dict[str, Any],
-) -> Plans:
-    if accuracy is None:
-        if users is None or epsilon is None:
+def _plans(question: Question, options: PlanOptions) -> Plans:
+    arguments: dict[str, Any] = {
+        "delta": options.delta,
+        "trust": options.trust,
+        "honest_fraction": options.honest_fraction,
+        "max_messages": options.max_messages,
+        "max_bytes": options.max_bytes,
+        "max_local_epsilon": options.max_local_epsilon,
+        "confidence": options.confidence,
+    }
+    if options.accuracy is None:
+        if options.users is None or options.epsilon is None:
             raise ParameterError("Give --users and --epsilon, or --accuracy in place of one of them.")
-        return plan(question, epsilon=epsilon, delta=delta, **limits)
-    if (users is None) == (epsilon is None):
+        return plan(question, epsilon=options.epsilon, **arguments)
+    if (options.users is None) == (options.epsilon is None):
         raise ParameterError(
             "With --accuracy give either --users, to find the least epsilon, or --epsilon, to find the fewest users."
         )
-    if epsilon is None:
-        return least_epsilon_for(question, accuracy=accuracy, delta=delta, **limits)
-    return fewest_users_for(question, accuracy=accuracy, epsilon=epsilon, delta=delta, **limits)
+    if options.epsilon is None:
+        return least_epsilon_for(question, accuracy=options.accuracy, **arguments)
+    return fewest_users_for(question, accuracy=options.accuracy, epsilon=options.epsilon, **arguments)
 
 
 def _show(plans: Plans, accuracy: float | None, confidence: float) -> None:
@@ -236,8 +171,8 @@ def _show(plans: Plans, accuracy: float | None, confidence: float) -> None:
             f"An error of {accuracy:g} {question.unit} is reached with {question.users:,} users "
             f"at epsilon = {plans.epsilon:.4g}."
         )
-    chosen = [each for each in plans.plans if not each.reference]
-    references = [each for each in plans.plans if each.reference]
+    chosen = [candidate for candidate in plans.plans if not candidate.reference]
+    references = [candidate for candidate in plans.plans if candidate.reference]
     target = f"epsilon = {plans.epsilon:.4g}, delta = {plans.delta:g}"
     _table(chosen, f"{question.name} of {question.users:,} users at {target}")
     say(
@@ -246,18 +181,18 @@ def _show(plans: Plans, accuracy: float | None, confidence: float) -> None:
     )
     best = chosen[0]
     say(f"Best: {best.protocol.name} ({best.variant}): {best.why}.")
-    cheaper = [each for each in plans.frontier if each.cost.bytes_per_user < best.cost.bytes_per_user]
-    for each in cheaper[:-4:-1]:
-        say(f"Cheaper: {each.protocol.name} ({each.variant}): {each.why}.")
+    cheaper = [option for option in plans.frontier if option.cost.bytes_per_user < best.cost.bytes_per_user]
+    for option in cheaper[:-4:-1]:
+        say(f"Cheaper: {option.protocol.name} ({option.variant}): {option.why}.")
     if references:
         _table(references, "With other trust, to compare:", model=True)
-    for each in references:
-        if each.protocol.trusts_shuffler:
-            say(f"With {each.protocol.name}, {trust_asked(each.protocol)}.")
+    for reference in references:
+        if reference.protocol.trusts_shuffler:
+            say(f"With {reference.protocol.name}, {trust_asked(reference.protocol)}.")
     for rejection in plans.rejected:
         say(f"Rejected: {rejection.protocol} ({rejection.calibration}): {rejection.reason.rstrip('.')}.")
     say(best.protocol.guarantee.sentence())
-    note_warnings(each for each in plans.warnings if each not in best.protocol.guarantee.warnings)
+    note_warnings(warning for warning in plans.warnings if warning not in best.protocol.guarantee.warnings)
 
 
 def _table(plans: list[Plan], title: str, *, model: bool = False) -> None:
@@ -287,7 +222,7 @@ def _amount(error: float) -> str:
     return f"{error:,.1f}" if error >= 1 else f"{error:.3g}"
 
 
-def _drawn(plans: Plans, suffix: str) -> bytes:
+def _figure(plans: Plans, suffix: str) -> bytes:
     question = plans.question
     return frontier(
         suffix,

@@ -1,4 +1,4 @@
-"""``shuffledp release``: read what an analyzer has published."""
+"""``shuffledp release``: fetch and show the release that an analyzer has published."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shuffledp.cli.options import JsonOption
+from shuffledp.cli.options import AuthorOption, HttpOptions, JsonOption, TaskOption, takes_groups
 from shuffledp.cli.screen import note, print_json, print_table, say, waiting
-from shuffledp.cli.tasks import AuthorOption, read_authentic
+from shuffledp.cli.task_files import read_authentic
 from shuffledp.cli.times import seconds_of
 from shuffledp.display import error_sentence, percent, show_counts, show_number, withheld_sentence
 from shuffledp.errors import OutputError, RefusedError, UnreachableError
@@ -23,34 +23,30 @@ if TYPE_CHECKING:
 
 __all__ = ["release"]
 
-_SHOWN_ROWS = 50
-_PAUSES = (0.5, 10.0)  # seconds between looks, growing from the first to the second
-_GROWTH = 1.5
+_SHOWN_ROWS = 40
+_PAUSE_SECONDS = (0.5, 10.0)  # between requests, growing from the first to the second
+_PAUSE_GROWTH = 1.5
 
 
+@takes_groups
 def release(
-    task: Annotated[Path, typer.Option("--task", metavar="FILE", help="The signed task.")],
+    task: TaskOption,
     author: AuthorOption,
     server: Annotated[str, typer.Option("--server", metavar="URL", help="The analyzer: https://analyzer.example.")],
+    http: HttpOptions,
     wait: Annotated[
-        str, typer.Option("--wait", metavar="TIME", help="Wait so long for a release: 30s, 10m, 2h.")
+        str, typer.Option("--wait", metavar="TIME", help="Maximum time to wait for a release: 30s, 10m, 2h.")
     ] = "0s",
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Keep it: .json, .csv, or .html for the page."),
+        typer.Option("--out", metavar="FILE", help="Save the release: .json, .csv, or .html for the page."),
     ] = None,
-    ca: Annotated[
-        Path | None, typer.Option("--ca", metavar="FILE", help="Certificates to trust instead of the system's.")
-    ] = None,
-    insecure_http: Annotated[
-        bool, typer.Option("--insecure-http", help="Allow plain HTTP to another machine.")
-    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what the analyzer published of a task: the estimate with its error bars, and the guarantee.
+    """Show the release of a task that the analyzer published: the estimate with its error bars, and the guarantee.
 
-    That it is the release of this task, with the guarantee of this task, is checked. That the numbers are right, only
-    the analyzer knows.
+    Checked: that the release belongs to this task and states its guarantee. The numbers themselves cannot be checked
+    without the messages; they are the analyzer's word.
 
     Example: shuffledp release --task task.json --author author.key.pub --server https://analyzer.example --wait 2h
     """
@@ -58,13 +54,13 @@ def release(
     from shuffledp.collection.device.release import FORMS, fetch_form
 
     form = _form(out, tuple(FORMS)) if out is not None else ""
-    patience = seconds_of(wait)
-    found = read_authentic(task, author)
-    with Connection(server, insecure_http=insecure_http, authorities=ca) as connection:
+    seconds = seconds_of(wait)
+    verified = read_authentic(task, author)
+    with Connection(server, insecure_http=http.insecure_http, authorities=http.ca) as connection:
         with waiting("Waiting for the release"):
-            published = _wait_for(connection, found, patience)
+            published = _wait_for(connection, verified, seconds)
         if out is not None:
-            write_whole(out, fetch_form(connection, found, form) or b"")
+            write_whole(out, fetch_form(connection, verified, form) or b"")
             note(f"wrote {out}")
     if as_json:
         print_json(published.document)
@@ -75,22 +71,22 @@ def release(
 def _form(out: Path, forms: tuple[str, ...]) -> str:
     form = check_writable(out).suffix.lower().removeprefix(".")
     if form not in forms:
-        raise OutputError(f"A release can be kept as .{', .'.join(forms)}, not as {out.name}.")
+        raise OutputError(f"A release can be saved as .{', .'.join(forms)}, not as {out.name}.")
     return form
 
 
-def _wait_for(connection: Connection, task: Task, patience: float) -> Release:
-    """Look now and again until it is there; an analyzer that does not answer may be starting anew."""
+def _wait_for(connection: Connection, task: Task, seconds: float) -> Release:
+    """Poll until the release is published or the time is over; an analyzer that does not answer may be restarting."""
     from shuffledp.collection.device.release import fetch_release
 
-    end = time.monotonic() + patience
-    pause, longest = _PAUSES
+    end = time.monotonic() + seconds
+    pause, longest = _PAUSE_SECONDS
     while True:
         failure: UnreachableError | None = None
         try:
-            found = fetch_release(connection, task)
-            if found is not None:
-                return found
+            published = fetch_release(connection, task)
+            if published is not None:
+                return published
         except UnreachableError as error:
             failure = error
         left = end - time.monotonic()
@@ -99,7 +95,7 @@ def _wait_for(connection: Connection, task: Task, patience: float) -> Release:
                 f"There is no release of this task, or not yet; its round closes at {task.closes:%Y-%m-%d %H:%M} UTC."
             )
         time.sleep(min(pause, left))
-        pause = min(longest, pause * _GROWTH)
+        pause = min(longest, pause * _PAUSE_GROWTH)
 
 
 def _show(published: Release) -> None:
@@ -109,7 +105,9 @@ def _show(published: Release) -> None:
         counted = f"{document['reports']:,} reports were counted, and {rejected:,} messages rejected."
         _show_estimate(document, task.protocol.question)
     except (KeyError, TypeError, ValueError, OverflowError):
-        raise RefusedError("What was answered is no release of this version; --json shows it as it is.") from None
+        raise RefusedError(
+            "The answer of the analyzer is not a release of this version; --json shows it as it is."
+        ) from None
     say(counted)
     say(task.guarantee.sentence())
 
@@ -134,7 +132,9 @@ def _show_estimate(document: dict[str, Any], question: str) -> None:
         say(f"The count is {numbers[0].text} of {users:,} users (standard error {numbers[0].error}).")
         say(f"Between {numbers[0].low} and {numbers[0].high} with {percent(confidence)} confidence.")
     else:
-        rows = [[str(name), each.text, each.interval, each.share] for name, each in zip(names, numbers, strict=True)]
+        rows = [
+            [str(name), number.text, number.interval, number.share] for name, number in zip(names, numbers, strict=True)
+        ]
         print_table(["category", "users", f"{percent(confidence)} interval", "share"], rows[:_SHOWN_ROWS])
         if len(rows) > _SHOWN_ROWS:
             say(f"... and {len(rows) - _SHOWN_ROWS:,} more categories; --json or --out has all.")

@@ -1,4 +1,4 @@
-"""``shuffledp reproduce``: a table, theorem or claim of the literature, measured, with a page that explains it."""
+"""``shuffledp reproduce``: measure a table, theorem or claim of the literature and write a page about it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from shuffledp.cli.options import JsonOption, SeedOption, whole_number
+from shuffledp.cli.options import JsonOption, SeedOption, integer
 from shuffledp.cli.screen import note, print_json, print_table, progress_bar, say
 from shuffledp.errors import ParameterError
 from shuffledp.lab.studies.registry import STUDIES, find_study
@@ -17,31 +17,36 @@ from shuffledp.lab.studies.reproduce import reproduce as reproduce_one
 
 __all__ = ["reproduce"]
 
-_MOST_SHOWN = 5
+_MAX_SHOWN = 5
 
 
 def reproduce(
     name: Annotated[str, typer.Argument(metavar="NAME", help=f"{', '.join(STUDIES)}, or all.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write to; made if need be.")],
-    quick: Annotated[bool, typer.Option("--quick", help="A small form that shows the same in seconds.")] = False,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory to write to; created if missing.")],
+    quick: Annotated[bool, typer.Option("--quick", help="A smaller version that takes seconds.")] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="With all: keep studies that are finished in the folder.")
+        bool, typer.Option("--resume", help="With all: skip studies that are finished in the directory.")
     ] = False,
     workers: Annotated[
         int | None,
-        typer.Option("--workers", parser=whole_number, metavar="W", help="With all: studies at a time; one a core."),
+        typer.Option(
+            "--workers",
+            parser=integer,
+            metavar="W",
+            help="With all: number of parallel processes; by default one per core.",
+        ),
     ] = None,
     seed: SeedOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure a table, theorem or claim of the literature: data, figures, and one page that explains it.
+    """Measure a table, theorem or claim of the literature; write data, figures and a page that explains it.
 
-    The exit status is 1 if something measured lies on the wrong side of its bound, else 0.
+    The exit status is 1 if a measurement violates its bound, else 0.
 
     Example: shuffledp reproduce theorem11 --quick --out studies
     """
     if not str(out).strip() or str(out) == ".":
-        raise ParameterError("--out must name a folder of its own.")
+        raise ParameterError("--out must name a directory of its own.")
     if workers is not None and workers < 1:
         raise ParameterError(f"--workers must be at least 1, not {workers}.")
     if name != "all" and (resume or workers is not None):
@@ -55,7 +60,7 @@ def reproduce(
                 resume=resume,
                 workers=workers or os.cpu_count() or 1,
                 progress=progress,
-                told=lambda each: note(_line(each)),
+                told=lambda report: note(_line(report)),
             )
         page = out / "index.html"
     else:
@@ -90,11 +95,11 @@ def _show(reports: list[Report], page: Path) -> None:
         ],
     )
     broken = [(report, check) for report in reports for check in report.checks if not check.holds]
-    for report, check in broken[:_MOST_SHOWN]:
+    for report, check in broken[:_MAX_SHOWN]:
         say(
             f"FAILS: {report.study}: {check.claim} at {check.where}: {check.measured:.4g} should be "
             f"{check.relation} {check.bound:.4g} ({check.evidence})."
         )
-    if len(broken) > _MOST_SHOWN:
-        say(f"FAILS: {len(broken) - _MOST_SHOWN:,} more; the pages list them.")
+    if len(broken) > _MAX_SHOWN:
+        say(f"FAILS: {len(broken) - _MAX_SHOWN:,} more; the pages list them.")
     say(f"Open {page}")

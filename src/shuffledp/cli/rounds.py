@@ -1,214 +1,195 @@
-"""What every ``shuffledp run`` does: check early, run one round, deliver the result."""
+"""``shuffledp rounds``: list, close, cancel or abandon the rounds of a running server."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import os
+import tomllib
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
-from numpy.typing import NDArray
 
-from shuffledp.cli.domains import ChosenDomain
-from shuffledp.cli.options import Calibration
-from shuffledp.cli.results import check_result_path, result_content
-from shuffledp.cli.screen import note, note_warnings, say, waiting
+from shuffledp.cli.options import ConfigOption, JsonOption
+from shuffledp.cli.screen import plain, print_json, say
+from shuffledp.cli.serve import need_packages
 from shuffledp.errors import ParameterError
-from shuffledp.figures import check_figure_path
-from shuffledp.output import write_all
-from shuffledp.planning import Question, plan
-from shuffledp.privacy.calibration import check_users
-from shuffledp.privacy.guarantee import check_target
-from shuffledp.protocols.parts.linear import check_estimator
-from shuffledp.protocols.registry import PROTOCOLS, find
-from shuffledp.randomness import SYSTEM, InsecureSeededRandomness, RandomSource
 
-__all__ = [
-    "BEST",
-    "ColumnOption",
-    "DataArgument",
-    "DropMissingOption",
-    "Engine",
-    "EngineOption",
-    "OutOption",
-    "ProtocolOption",
-    "Route",
-    "RouteOption",
-    "Target",
-    "check_early",
-    "check_paths",
-    "deliver",
-    "note_caveats",
-    "run_one",
-    "say_guarantee",
-    "with_caveats",
+__all__ = ["abandon_round", "cancel_round", "close_round", "list_rounds", "rounds_app"]
+
+rounds_app = typer.Typer(
+    help="List, close, cancel or abandon the rounds of a server that runs on this machine.", no_args_is_help=True
+)
+
+
+@rounds_app.callback()
+def _rounds() -> None:
+    """List, close, cancel or abandon the rounds of a server that runs on this machine."""
+    need_packages()
+
+
+class Server(StrEnum):
+    """Which server is asked."""
+
+    shuffler = "shuffler"
+    analyzer = "analyzer"
+
+
+_RoleOption = Annotated[
+    Server | None,
+    typer.Option("--role", help="Which server, if the settings are those of both or in the environment."),
 ]
+_TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="The first digits of the task's id.")]
+_YesOption = Annotated[bool, typer.Option("--yes", help="Confirm that reports or messages are destroyed.")]
 
 
-class Engine(StrEnum):
-    """Where the run happens."""
+@rounds_app.command("list")
+def list_rounds(
+    config: ConfigOption = None,
+    role: _RoleOption = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Exact numbers of reports, also below the minimum of a round.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List the rounds of a server with their states, and why one makes no progress.
 
-    local = "local"
+    Below the minimum of a round, the number of reports is rounded down to a multiple of ten, since exact numbers would
+    reveal whose report has just arrived.
 
-
-BEST = "best"
-
-
-class Route(StrEnum):
-    """How the round is carried out; the distribution of the result is the same."""
-
-    auto = "auto"
-    messages = "messages"
-    counts = "counts"
-
-
-DataArgument = Annotated[Path, typer.Argument(metavar="DATA", help="A CSV (also .gz) or Parquet file, a row per user.")]
-ColumnOption = Annotated[str, typer.Option("--column", help="The column with the users' values.", metavar="C")]
-ProtocolOption = Annotated[
-    str,
-    typer.Option(
-        "--protocol",
-        help="The protocol by name, or best: the one with the least error that plan finds.",
-        metavar="NAME",
-    ),
-]
-DropMissingOption = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows without a value.")]
-OutOption = Annotated[
-    Path | None, typer.Option("--out", metavar="FILE", help="Write the result: .json, .csv or .parquet.")
-]
-RouteOption = Annotated[
-    Route, typer.Option("--route", help="Make every message, or draw their counts by the same distribution.")
-]
-EngineOption = Annotated[Engine, typer.Option("--engine", help="Where to run.")]
+    Example: shuffledp rounds list --config shuffler.toml
+    """
+    server, work = _server(config, role)
+    overview = _overview(work, exact=exact)
+    if as_json:
+        print_json(overview)
+        return
+    ready = "is ready" if overview["ready"] else "is not ready"
+    count = len(overview["rounds"])
+    say(f"The {server.value} {ready}; {count:,} round{'' if count == 1 else 's'}.")
+    for entry in overview["rounds"]:
+        say(f"{entry['task'][:16]}  {entry['state']}  {plain(entry['name'] or '(task missing)')}")
+        for line in (_progress(entry), entry["error"], entry.get("reason")):
+            if line:
+                say(f"    {plain(line)}")
+    for entry in overview.get("populations", []):
+        spent = "?" if entry["spent_epsilon"] is None else f"{entry['spent_epsilon']:.4g}"
+        say(f"{plain(entry['name'])}: epsilon {spent} of {entry['epsilon']:g} spent in {entry['releases']:,} releases.")
 
 
-class Target(NamedTuple):
-    """The protocol and what its noise is calibrated for."""
+@rounds_app.command("close")
+def close_round(
+    task: _TaskArgument, config: ConfigOption = None, role: _RoleOption = None, as_json: JsonOption = False
+) -> None:
+    """Close a round of a shuffler before its time; below its minimum it is refused.
 
-    protocol: str
-    epsilon: float
-    delta: float
-    calibration: Calibration
-    honest_fraction: float
+    Example: shuffledp rounds close 5d1ff4a0 --config shuffler.toml
+    """
+    _act("close", task, config, role, as_json)
 
-    def protocol_for(self, question: Question) -> Any:
-        """The protocol calibrated for the question, or the best one that the planner finds."""
-        if self.protocol == BEST:
-            return plan(question, epsilon=self.epsilon, delta=self.delta, honest_fraction=self.honest_fraction).best
-        calibrated = find(question.shelf, self.protocol).calibrate(
-            **question.settings(),
-            epsilon=self.epsilon,
-            delta=self.delta,
-            calibration=self.calibration,
-            honest_fraction=self.honest_fraction,
+
+@rounds_app.command("cancel")
+def cancel_round(
+    task: _TaskArgument,
+    yes: _YesOption = False,
+    config: ConfigOption = None,
+    role: _RoleOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """End a round of a shuffler that is not mixed yet: its reports are destroyed, and nothing of it is released.
+
+    Example: shuffledp rounds cancel 5d1ff4a0 --yes --config shuffler.toml
+    """
+    _confirm("cancel", yes)
+    _act("cancel", task, config, role, as_json)
+
+
+@rounds_app.command("abandon")
+def abandon_round(
+    task: _TaskArgument,
+    yes: _YesOption = False,
+    config: ConfigOption = None,
+    role: _RoleOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give up a round that cannot finish by itself, and destroy the rest of its data.
+
+    Of a shuffler: a round that is damaged or keeps failing, or a batch that the analyzer does not accept. Of an
+    analyzer: a batch whose chunks do not come, or whose release keeps failing.
+
+    Example: shuffledp rounds abandon 5d1ff4a0 --yes --config analyzer.toml
+    """
+    _confirm("abandon", yes)
+    _act("abandon", task, config, role, as_json)
+
+
+def _confirm(action: str, yes: bool) -> None:
+    if not yes:
+        raise ParameterError(
+            f"rounds {action} permanently destroys the data of the round on this server; add --yes to confirm."
         )
-        return question.answered_by(calibrated)
 
 
-def check_early(
-    shelf: str, target: Target, estimator: str | None, confidence: float, out: Path | None, plot: Path | None
-) -> None:
-    """Refuse what can be refused before a large file is read."""
-    check_target(target.epsilon, target.delta)
-    check_users(2, target.honest_fraction)
-    if not 0 < confidence < 1:
-        raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence:g}.")
-    if target.protocol != BEST:
-        kind = find(shelf, target.protocol)
-        if estimator is not None:
-            check_estimator(estimator, kind.estimators)
+def _act(action: str, word: str, config: Path | None, role: Server | None, as_json: bool) -> None:
+    from shuffledp.collection.server.operator import ask_server
+
+    server, work = _server(config, role)
+    task = _find(word, _overview(work)["rounds"], server)
+    result = ask_server(work, "POST", f"/operator/v1/rounds/{task}/{action}")
+    if as_json:
+        print_json(result)
     else:
-        if target.calibration is not Calibration.tight:
-            raise ParameterError("--protocol best chooses the calibration too; name a protocol to use the paper's.")
-        if estimator is not None:
-            kinds = (find(shelf, name) for name in PROTOCOLS[shelf])
-            check_estimator(estimator, tuple(dict.fromkeys(name for kind in kinds for name in kind.estimators)))
-    if out is not None:
-        check_result_path(out)
-    if plot is not None:
-        check_figure_path(plot)
+        say(f"The round {task[:16]} is {result['state']}.")
 
 
-def run_one(
-    question: Question,
-    values: NDArray[Any],
-    target: Target,
-    estimator: str | None,
-    engine: Engine,
-    route: Route,
-    seed: int | None,
-) -> Any:
-    """One round over users of whom so many hold each index, or whose numbers lie at these places."""
-    with waiting("Randomizing, shuffling and counting"):
-        protocol = target.protocol_for(question)
-        if target.protocol == BEST and estimator is not None and estimator not in protocol.estimators:
-            raise ParameterError(
-                f"There is no estimator {estimator!r} of {protocol.name}, the best protocol, which has "
-                f"{', '.join(protocol.estimators)}. Choose one of these, or name a protocol (--protocol)."
-            )
-        run = _engine(engine)[question.shelf == "sum"]
-        return run(values, lambda _: protocol, estimator=estimator or "", route=route, source=_source(seed))
+def _overview(work: Path, *, exact: bool = False) -> dict[str, Any]:
+    from shuffledp.collection.server.operator import ask_server
+
+    return ask_server(work, "GET", f"/operator/v1/overview{'?exact=true' if exact else ''}")
 
 
-def _engine(engine: Engine) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """What runs a round of counts, and one of places; loaded when it is needed, since it takes a while."""
-    from shuffledp.engines.local import run_counts, run_places
-
-    return {Engine.local: (run_counts, run_places)}[engine]
-
-
-def check_paths(*paths: Path | None) -> None:
-    """Refuse to write over what is read, or two results into one file."""
-    seen: set[Path] = set()
-    for path in filter(None, paths):
-        if path.resolve() in seen:
-            raise ParameterError(f"{path} is named twice: the data, the domain and each output are different files.")
-        seen.add(path.resolve())
+def _find(word: str, rounds: list[dict[str, Any]], server: Server) -> str:
+    """The full id of the task that begins with the digits."""
+    matching = [entry["task"] for entry in rounds if word and entry["task"].startswith(word.lower())]
+    if len(matching) != 1:
+        count = f"{len(matching):,} rounds have" if matching else "no round has"
+        raise ParameterError(
+            f"{word!r} must be the first digits of one task's id; {count} such an id on this {server.value}."
+        )
+    return str(matching[0])
 
 
-def _source(seed: int | None) -> RandomSource:
-    return SYSTEM if seed is None else InsecureSeededRandomness(seed)
+def _server(config: Path | None, role: Server | None) -> tuple[Server, Path]:
+    """Which server is meant, and its work directory."""
+    from shuffledp.collection.analyzer.settings import AnalyzerSettings
+    from shuffledp.collection.server.settings import read_settings
+    from shuffledp.collection.shuffler.settings import ShufflerSettings
+
+    server = role or _only_role(config)
+    kind: type[AnalyzerSettings | ShufflerSettings] = (
+        ShufflerSettings if server is Server.shuffler else AnalyzerSettings
+    )
+    settings = read_settings(kind, role=server.value, file=config, environment=os.environ, options={})
+    return server, settings.work
 
 
-def deliver(
-    estimate: Any, result: dict[str, Any], confidence: float, out: Path | None, plot: Path | None, subject: str
-) -> None:
-    """Write the result and the figure, both or neither: half a release would invite a second one."""
-    contents: dict[Path, bytes] = {}
-    if out is not None:
-        contents[out] = result_content(out.suffix.lower(), result, estimate.to_table(confidence))
-    if plot is not None:
-        kind = "Private estimate" if estimate.secure else "NOT PRIVATE: seeded estimate"
-        contents[plot] = estimate.figure(plot.suffix.lower(), confidence=confidence, title=f"{kind} of {subject}")
-    write_all(contents)
-    for written in contents:
-        note(f"wrote {written}")
+def _only_role(config: Path | None) -> Server:
+    if config is not None:
+        try:
+            tables = tomllib.loads(config.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return Server.shuffler  # read_settings then reports what is wrong with the file
+        if len(roles := [server for server in Server if server.value in tables]) == 1:
+            return roles[0]
+    raise ParameterError("Say which server is meant: --role shuffler or --role analyzer.")
 
 
-def note_caveats(estimate: Any) -> None:
-    """What the guarantee does not cover, and where it is weak, beside a JSON result."""
-    for caveat in estimate.caveats:
-        note(caveat)
-    if estimate.secure:
-        note_warnings(estimate.guarantee.warnings)
-
-
-def say_guarantee(estimate: Any) -> None:
-    """The guarantee in plain words."""
-    say(estimate.guarantee_sentence())
-
-
-def with_caveats(
-    estimate: Any, *, drop_missing: bool, domain: ChosenDomain | None = None, clipped: bool = False
-) -> Any:
-    """Say with the estimate what its guarantee does not cover."""
-    caveats = []
-    if domain is not None and domain.source == "data":
-        caveats.append("The list of categories was taken from the data: which ones occur is not protected.")
-    if drop_missing:
-        caveats.append("Rows without a value were left out: who has one, and the number of users, is not protected.")
-    if clipped:
-        caveats.append("Numbers outside the bounds were moved to the nearer one: what is estimated is of these.")
-    return replace(estimate, caveats=tuple(caveats))
+def _progress(entry: dict[str, Any]) -> str:
+    """The progress of a round; empty if there is nothing to wait for."""
+    if entry["state"] == "collecting":
+        needed = "" if entry["minimum_users"] is None else f" of {entry['minimum_users']:,} needed"
+        closes = f"; closes {entry['closes']}" if entry["closes"] else ""
+        return f"{entry['reports']:,} reports{needed}{closes}"
+    if entry["state"] == "receiving":
+        return f"{entry['chunks'] - entry['missing']:,} of {entry['chunks']:,} chunks have arrived"
+    return ""

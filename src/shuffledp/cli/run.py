@@ -1,118 +1,134 @@
-"""``shuffledp run count`` and ``run histogram``: from a column of a file to a private estimate."""
+"""``shuffledp run``: from a column of a file to a private estimate."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from shuffledp.cli.domains import choose_domain
 from shuffledp.cli.options import (
+    BEST,
     Calibration,
     CalibrationOption,
+    ColumnOption,
     ConfidenceOption,
     DeltaOption,
+    DomainFileOption,
+    DomainOption,
+    DropMissingOption,
     EpsilonOption,
-    EstimatorOption,
+    EqualsOption,
     HonestFractionOption,
     JsonOption,
+    LowerOption,
     MissingOption,
     PlotOption,
-    SeedOption,
-    missing_markers,
-)
-from shuffledp.cli.rounds import (
-    BEST,
-    ColumnOption,
-    DataArgument,
-    DropMissingOption,
-    Engine,
-    EngineOption,
-    OutOption,
     ProtocolOption,
-    Route,
-    RouteOption,
-    Target,
-    check_early,
-    check_paths,
-    deliver,
-    note_caveats,
-    run_one,
-    say_guarantee,
-    with_caveats,
+    SeedOption,
+    UpperOption,
+    WholeOption,
+    as_flags,
+    missing_markers,
+    takes_groups,
 )
-from shuffledp.cli.run_numbers import run_mean, run_sum
-from shuffledp.cli.screen import note, print_json, print_table, progress_bar, say
+from shuffledp.cli.screen import note, note_warnings, print_json, print_table, progress_bar, say, waiting
 from shuffledp.display import percent
-from shuffledp.planning import Count, Histogram
+from shuffledp.domain import Interval
+from shuffledp.errors import OutputError, ParameterError
+from shuffledp.extras import check_extra, extra
+from shuffledp.figures import check_figure_path
+from shuffledp.output import check_writable, write_all
+from shuffledp.planning import Count, Histogram, Mean, Question, Sum, plan
+from shuffledp.privacy.calibration import check_users
+from shuffledp.privacy.guarantee import check_target
+from shuffledp.protocols.flow import run_counted, run_round
+from shuffledp.protocols.parts.linear import check_estimator
+from shuffledp.protocols.registry import PROTOCOLS, find
+from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
+
+if TYPE_CHECKING:
+    from shuffledp.engines.local import FileColumn
 
 __all__ = ["run_app"]
 
 _SHOWN_ROWS = 40
+_FORMATS = (".json", ".csv", ".parquet")
+_TABLES = "Writing a CSV or Parquet file"
 
 
-def run_count(
-    data: DataArgument,
-    column: ColumnOption,
-    epsilon: EpsilonOption,
-    delta: DeltaOption,
-    equals: Annotated[
-        str | None, typer.Option("--equals", metavar="VALUE", help="Count the users who hold this value.")
-    ] = None,
-    missing: MissingOption = None,
-    drop_missing: DropMissingOption = False,
-    protocol: ProtocolOption = BEST,
-    calibration: CalibrationOption = Calibration.tight,
-    honest_fraction: HonestFractionOption = 1.0,
-    estimator: EstimatorOption = None,
-    confidence: ConfidenceOption = 0.95,
-    out: OutOption = None,
-    plot: PlotOption = None,
-    engine: EngineOption = Engine.local,
-    route: RouteOption = Route.auto,
-    insecure_seed: SeedOption = None,
-    as_json: JsonOption = False,
-) -> None:
+class Engine(StrEnum):
+    """Where the run happens."""
+
+    local = "local"
+
+
+class Route(StrEnum):
+    """How the round is carried out; the distribution of the result is the same."""
+
+    auto = "auto"
+    messages = "messages"
+    counts = "counts"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What every ``shuffledp run`` takes."""
+
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="A CSV (also .gz) or Parquet file with a row per user.")]
+    column: ColumnOption
+    epsilon: EpsilonOption
+    delta: DeltaOption
+    missing: MissingOption = None
+    drop_missing: DropMissingOption = False
+    protocol: ProtocolOption = BEST
+    calibration: CalibrationOption = Calibration.tight
+    honest_fraction: HonestFractionOption = 1.0
+    estimator: Annotated[
+        str | None,
+        typer.Option(
+            "--estimator",
+            metavar="NAME",
+            help="By default that of the protocol: unbiased, clipped; balcer-cheu also has threshold (zero stays "
+            "zero), midpoint and relaxed-threshold.",
+        ),
+    ] = None
+    confidence: ConfidenceOption = 0.95
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write the result: .json, .csv or .parquet.")
+    ] = None
+    plot: PlotOption = None
+    engine: Annotated[Engine, typer.Option("--engine", help="Where to run.")] = Engine.local
+    route: Annotated[
+        Route, typer.Option("--route", help="Make every message, or draw their counts from the same distribution.")
+    ] = Route.auto
+    insecure_seed: SeedOption = None
+    as_json: JsonOption = False
+
+
+def run_count(options: RunOptions, equals: EqualsOption = None) -> None:
     """Count privately how many users said yes.
 
     Example: shuffledp run count survey.csv --column smoker --epsilon 1 --delta 1e-6
     """
-    from shuffledp.engines.local import FileColumn
-
-    target = Target(protocol, epsilon, delta, calibration, honest_fraction)
-    check_early("count", target, estimator, confidence, out, plot)
-    check_paths(data, None, out, plot)
-    with progress_bar(f"Reading {data.name}") as progress:
-        counts = FileColumn(data, column, drop_missing, progress, missing_markers(missing), note).bits(equals=equals)
-    question = Count(int(counts.sum()))
-    estimate = run_one(question, counts, target, estimator, engine, route, insecure_seed)
-    estimate = with_caveats(estimate, drop_missing=drop_missing)
-    result = estimate.to_json(confidence)
-    deliver(estimate, result, confidence, out, plot, f"{column}{f' = {equals}' if equals else ''}")
-    if as_json:
-        print_json(result)
-        note_caveats(estimate)
-        return
-    (number,) = estimate.shown(confidence)
-    say(f"{number.text} of {estimate.users:,} users (standard error {number.error}).")
-    say(f"Between {number.low} and {number.high} with {percent(confidence)} confidence, by {estimate.protocol}.")
-    if estimate.withheld:
-        say(estimate.withheld_sentence(confidence))
-    say_guarantee(estimate)
+    _check_options("count", options)
+    with _column(options) as column:
+        counts = column.bits(equals=equals)
+    estimate = _estimate(Count(int(counts.sum())), counts, options, _caveats(options))
+    subject = options.column if equals is None else f"{options.column} = {equals}"
+    _deliver(estimate, estimate.to_json(options.confidence), options, subject, _show_count)
 
 
 def run_histogram(
-    data: DataArgument,
-    column: ColumnOption,
-    epsilon: EpsilonOption,
-    delta: DeltaOption,
-    domain: Annotated[
-        str | None, typer.Option("--domain", metavar="A,B,C", help="The possible values, separated by commas.")
-    ] = None,
-    domain_file: Annotated[
-        Path | None, typer.Option("--domain-file", metavar="FILE", help="The possible values, one a line.")
-    ] = None,
+    options: RunOptions,
+    domain: DomainOption = None,
+    domain_file: DomainFileOption = None,
     domain_from_data: Annotated[
         bool, typer.Option("--domain-from-data", help="Take the values that occur. This list is then not private.")
     ] = False,
@@ -120,62 +136,229 @@ def run_histogram(
         str | None,
         typer.Option("--other", metavar="NAME", help="A category for values outside the domain, and missing ones."),
     ] = None,
-    missing: MissingOption = None,
-    drop_missing: DropMissingOption = False,
-    protocol: ProtocolOption = BEST,
-    calibration: CalibrationOption = Calibration.tight,
-    honest_fraction: HonestFractionOption = 1.0,
-    estimator: EstimatorOption = None,
-    confidence: ConfidenceOption = 0.95,
-    out: OutOption = None,
-    plot: PlotOption = None,
-    engine: EngineOption = Engine.local,
-    route: RouteOption = Route.auto,
-    insecure_seed: SeedOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Count privately how many users hold each category.
 
     Example: shuffledp run histogram survey.csv --column mode --domain bus,bike,car --epsilon 1 --delta 1e-6
     """
-    from shuffledp.engines.local import FileColumn
-
-    target = Target(protocol, epsilon, delta, calibration, honest_fraction)
-    check_early("histogram", target, estimator, confidence, out, plot)
-    check_paths(data, domain_file, out, plot)
-    with progress_bar(f"Reading {data.name}") as progress:
-        table = FileColumn(data, column, drop_missing, progress, missing_markers(missing), note)
-        chosen = choose_domain(domain, domain_file, domain_from_data, other, table)
-        counts = table.histogram(chosen.categories, other=other)
+    _check_options("histogram", options, domain_file)
+    with _column(options) as column:
+        chosen = choose_domain(domain, domain_file, column.distinct if domain_from_data else None, other)
+        counts = column.histogram(chosen.categories, other=other)
+    caveats = _caveats(options)
+    if domain_from_data:
+        caveats.insert(0, "The list of categories was taken from the data: which ones occur is not protected.")
     question = Histogram(int(counts.sum()), categories=chosen.categories)
-    estimate = run_one(question, counts, target, estimator, engine, route, insecure_seed)
-    estimate = with_caveats(estimate, drop_missing=drop_missing, domain=chosen)
-    result = estimate.to_json(confidence) | {"domain": chosen.source}
-    deliver(estimate, result, confidence, out, plot, column)
-    if as_json:
-        print_json(result)
-        note_caveats(estimate)
+    estimate = _estimate(question, counts, options, caveats)
+    result = estimate.to_json(options.confidence) | {"domain": chosen.source}
+    _deliver(estimate, result, options, options.column, _show_histogram)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundsOptions:
+    """The public domain of a sum or mean."""
+
+    lower: LowerOption
+    upper: UpperOption
+    whole: WholeOption = False
+    clip: Annotated[bool, typer.Option("--clip", help="Clip values outside the bounds to the nearer one.")] = False
+
+
+def run_sum(options: RunOptions, bounds: BoundsOptions) -> None:
+    """Estimate privately the sum of the users' numbers, each between two public bounds.
+
+    Example: shuffledp run sum survey.csv --column minutes --lower 0 --upper 240 --epsilon 1 --delta 1e-6
+    """
+    _run_numbers(Sum, options, bounds)
+
+
+def run_mean(options: RunOptions, bounds: BoundsOptions) -> None:
+    """Estimate privately the mean of the users' numbers, each between two public bounds.
+
+    Example: shuffledp run mean survey.csv --column minutes --lower 0 --upper 240 --epsilon 1 --delta 1e-6
+    """
+    _run_numbers(Mean, options, bounds)
+
+
+def _run_numbers(kind: type[Sum], options: RunOptions, bounds: BoundsOptions) -> None:
+    interval = Interval(bounds.lower, bounds.upper, bounds.whole)
+    _check_options("sum", options)
+    with _column(options) as column:
+        places = column.places(interval, clip=bounds.clip)
+    caveats = _caveats(options)
+    if bounds.clip:
+        caveats.append("Values outside the bounds were clipped; the estimate is of the clipped values.")
+    question = kind(len(places), interval.lower, interval.upper, interval.whole)
+    estimate = _estimate(question, places, options, caveats)
+    subject = f"the {kind.name} of {options.column}"
+    _deliver(estimate, estimate.to_json(options.confidence), options, subject, _show_number)
+
+
+def _check_options(question: str, options: RunOptions, domain_file: Path | None = None) -> None:
+    """Refuse what can be refused before a large file is read."""
+    check_target(options.epsilon, options.delta)
+    check_users(2, options.honest_fraction)
+    if not 0 < options.confidence < 1:
+        raise ParameterError(f"The confidence must lie between 0 and 1, not {options.confidence:g}.")
+    if options.protocol != BEST:
+        protocols = [find(question, options.protocol)]
+    else:
+        protocols = [find(question, name) for name in PROTOCOLS[question]]
+        if options.calibration is not Calibration.tight:
+            raise ParameterError("--protocol best chooses the calibration too; name a protocol to use the paper's.")
+    if options.estimator is not None:
+        names = (name for protocol in protocols for name in protocol.estimators)
+        check_estimator(options.estimator, tuple(dict.fromkeys(names)))
+    if options.out is not None:
+        _check_result_path(options.out)
+    if options.plot is not None:
+        check_figure_path(options.plot)
+    files = [path for path in (options.data, domain_file, options.out, options.plot) if path is not None]
+    for index, path in enumerate(files):
+        if path.resolve() in (other.resolve() for other in files[:index]):
+            raise ParameterError(f"{path} is named twice: the data, the domain and each output are different files.")
+
+
+def _check_result_path(path: Path) -> None:
+    suffix = check_writable(path).suffix
+    if suffix.lower() not in _FORMATS:
+        raise OutputError(f"Cannot write {path}: a result ends in {', '.join(_FORMATS)}, not {suffix or 'nothing'!r}.")
+    if suffix.lower() != ".json":
+        check_extra("files", _TABLES, "pyarrow")
+
+
+@contextmanager
+def _column(options: RunOptions) -> Iterator[FileColumn]:
+    """The column of the file, with a progress bar while it is read."""
+    from shuffledp.engines.local import FileColumn  # takes a while to load
+
+    markers = missing_markers(options.missing)
+    with progress_bar(f"Reading {options.data.name}") as progress:
+        yield FileColumn(
+            options.data, options.column, options.drop_missing, progress, markers, lambda text: note(as_flags(text))
+        )
+
+
+def _estimate(question: Question, values: Any, options: RunOptions, caveats: list[str]) -> Any:
+    """Choose a protocol for the question and run one round of it over the values."""
+    source = SYSTEM if options.insecure_seed is None else InsecureSeededRandomness(options.insecure_seed)
+    with waiting("Randomizing, shuffling and counting"):
+        protocol = _protocol(question, options)
+        run = run_round if question.shelf == "sum" else run_counted
+        estimator = options.estimator or protocol.estimators[0]
+        estimate = run(protocol, values, estimator=estimator, route=options.route, source=source)
+    return replace(estimate, caveats=tuple(caveats))
+
+
+def _protocol(question: Question, options: RunOptions) -> Any:
+    target: dict[str, Any] = {
+        "epsilon": options.epsilon,
+        "delta": options.delta,
+        "honest_fraction": options.honest_fraction,
+    }
+    if options.protocol != BEST:
+        kind = find(question.shelf, options.protocol)
+        return question.answered_by(kind.calibrate(**question.settings(), **target, calibration=options.calibration))
+    protocol = plan(question, **target).best
+    if options.estimator is not None and options.estimator not in protocol.estimators:
+        raise ParameterError(
+            f"There is no estimator {options.estimator!r} of {protocol.name}, the best protocol, which has "
+            f"{', '.join(protocol.estimators)}. Choose one of these, or name a protocol (--protocol)."
+        )
+    return protocol
+
+
+def _caveats(options: RunOptions) -> list[str]:
+    """What the guarantee does not cover."""
+    if options.drop_missing:
+        return ["Rows without a value were left out: who has one, and the number of users, is not protected."]
+    return []
+
+
+def _deliver(
+    estimate: Any, result: dict[str, Any], options: RunOptions, subject: str, show: Callable[[Any, RunOptions], None]
+) -> None:
+    """Write the result and the figure, both or neither (half a release would invite a second one), and print it."""
+    contents: dict[Path, bytes] = {}
+    if options.out is not None:
+        contents[options.out] = _file_content(options.out.suffix.lower(), result, estimate, options.confidence)
+    if options.plot is not None:
+        title = f"{'Private estimate' if estimate.secure else 'NOT PRIVATE: seeded estimate'} of {subject}"
+        suffix = options.plot.suffix.lower()
+        contents[options.plot] = estimate.figure(suffix, confidence=options.confidence, title=title)
+    write_all(contents)
+    for path in contents:
+        note(f"wrote {path}")
+    if not options.as_json:
+        show(estimate, options)
+        say(estimate.guarantee_sentence())
         return
-    _show_histogram(estimate, confidence, column)
+    print_json(result)
+    for caveat in estimate.caveats:
+        note(caveat)
+    if estimate.secure:
+        note_warnings(estimate.guarantee.warnings)
 
 
-def _show_histogram(estimate: Any, confidence: float, column: str) -> None:
+def _file_content(suffix: str, result: dict[str, Any], estimate: Any, confidence: float) -> bytes:
+    """All of the result as JSON, or its numbers as a table."""
+    if suffix == ".json":
+        return json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    with extra("files", _TABLES):
+        import pyarrow as pa
+
+    table, sink = estimate.to_table(confidence), pa.BufferOutputStream()
+    if suffix == ".csv":
+        import pyarrow.csv
+
+        pa.csv.write_csv(table, sink)
+    else:
+        import pyarrow.parquet
+
+        pa.parquet.write_table(table, sink)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _show_count(estimate: Any, options: RunOptions) -> None:
+    (number,) = estimate.shown(options.confidence)
+    say(f"{number.text} of {estimate.users:,} users (standard error {number.error}).")
+    _show_interval(estimate, options, number)
+    if estimate.withheld:
+        say(estimate.withheld_sentence(options.confidence))
+
+
+def _show_number(estimate: Any, options: RunOptions) -> None:
+    (number,) = estimate.shown(options.confidence)
+    say(
+        f"The {estimate.statistic} of {options.column} over {estimate.users:,} users is {number.text} "
+        f"(standard error {number.error})."
+    )
+    _show_interval(estimate, options, number)
+
+
+def _show_interval(estimate: Any, options: RunOptions, number: Any) -> None:
+    level = percent(options.confidence)
+    say(f"Between {number.low} and {number.high} with {level} confidence, by {estimate.protocol}.")
+
+
+def _show_histogram(estimate: Any, options: RunOptions) -> None:
+    confidence = options.confidence
     rows = [
         [name, number.text, number.interval, number.share]
         for name, number in zip(estimate.categories, estimate.part(0, _SHOWN_ROWS).shown(confidence), strict=False)
     ]
-    print_table([column, "users", f"{percent(confidence)} interval", "share"], rows)
+    print_table([options.column, "users", f"{percent(confidence)} interval", "share"], rows)
     left = len(estimate.categories) - len(rows)
     if left > 0:
         say(f"... and {left:,} more categories; --json or --out has all.")
     say(f"{estimate.users:,} users, by {estimate.protocol}. {estimate.error_sentence()}")
     if withheld := estimate.withheld_sentence(confidence):
         say(withheld)
-    say_guarantee(estimate)
 
 
 run_app = typer.Typer(help="From a data file to a private estimate with error bars.", no_args_is_help=True)
-run_app.command("count")(run_count)
-run_app.command("histogram")(run_histogram)
-run_app.command("sum")(run_sum)
-run_app.command("mean")(run_mean)
+run_app.command("count")(takes_groups(run_count))
+run_app.command("histogram")(takes_groups(run_histogram))
+run_app.command("sum")(takes_groups(run_sum))
+run_app.command("mean")(takes_groups(run_mean))

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from shuffledp.cli.options import JsonOption, whole_number
-from shuffledp.cli.screen import print_json, say
-from shuffledp.cli.serve_analyzer import fail_for_each, say_fewer_connections, serve_analyzer
+from shuffledp.cli.options import ConfigOption, JsonOption, integer, takes_groups
+from shuffledp.cli.screen import one_line, print_json, say
 from shuffledp.extras import check_extra
 
 if TYPE_CHECKING:
+    from shuffledp.collection.analyzer.settings import AnalyzerSettings
+    from shuffledp.collection.server.settings import ServerSettings
     from shuffledp.collection.shuffler.settings import ShufflerSettings
 
-__all__ = ["need_packages", "serve_app", "serve_shuffler", "serve_tokens"]
+__all__ = ["need_packages", "serve_analyzer", "serve_app", "serve_shuffler", "serve_tokens"]
+
+_Settings = TypeVar("_Settings", bound="ServerSettings")
 
 serve_app = typer.Typer(help="The servers of a collection.", no_args_is_help=True)
 
@@ -28,42 +33,46 @@ def _serve() -> None:
 
 
 def need_packages() -> None:
-    """Refuse to go on without the packages of the servers."""
+    """Raise an error if a package of the servers is missing."""
     check_extra("collection", "Serving", "starlette", "uvicorn", "httptools", "jinja2", "prometheus_client")
 
 
-@serve_app.command("shuffler")
-def serve_shuffler(
-    config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Settings: TOML with a table [shuffler].")
-    ] = None,
-    host: Annotated[str | None, typer.Option("--host", help="Address to listen on, instead of the settings'.")] = None,
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """What both servers take."""
+
+    config: ConfigOption = None
+    host: Annotated[str | None, typer.Option("--host", help="Address to listen on, instead of the settings'.")] = None
     port: Annotated[
-        int | None, typer.Option("--port", parser=whole_number, metavar="N", help="Port to listen on; 0 for any.")
-    ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Look whether everything is in order, and exit.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Take in sealed reports, mix the messages of each round, and hand them to the analyzer.
+        int | None, typer.Option("--port", parser=integer, metavar="N", help="Port to listen on; 0 for any.")
+    ] = None
+    check: Annotated[bool, typer.Option("--check", help="Check the configuration and exit.")] = False
+    as_json: JsonOption = False
+
+    def settings(self, kind: type[_Settings], role: str) -> _Settings:
+        """From the file, then the environment, then the options."""
+        from shuffledp.collection.server.settings import read_settings
+
+        options = {"host": self.host, "port": self.port}
+        return read_settings(kind, role=role, file=self.config, environment=os.environ, options=options)
+
+
+@serve_app.command("shuffler")
+@takes_groups
+def serve_shuffler(options: ServerOptions) -> None:
+    """Receive sealed reports, mix the messages of each round, and deliver them to the analyzer.
 
     Settings come from the file, then the environment (SHUFFLEDP_SHUFFLER_PORT and so on), then the options.
-    It stops gracefully on SIGTERM.
+    SIGTERM stops it gracefully.
 
     Example: shuffledp serve shuffler --config shuffler.toml --check
     """
     from shuffledp.collection.server.logs import configure_logs
-    from shuffledp.collection.server.settings import read_settings
     from shuffledp.collection.shuffler.settings import ShufflerSettings
 
-    settings = read_settings(
-        ShufflerSettings,
-        role="shuffler",
-        file=config,
-        environment=os.environ,
-        options={"host": host, "port": port},
-    )
-    if check:
-        _check(settings, as_json)
+    settings = options.settings(ShufflerSettings, "shuffler")
+    if options.check:
+        _check_shuffler(settings, options.as_json)
         return
     from shuffledp.collection.server.running import clean_stop, listen, serve
     from shuffledp.collection.shuffler.app import create_app
@@ -73,48 +82,116 @@ def serve_shuffler(
     with clean_stop():
         tune_process()
         configure_logs(level=settings.log_level)
-        listener = listen(settings.host, settings.port)  # before the store: who comes second should touch nothing
+        listener = listen(settings.host, settings.port)  # before the store: a second server must not touch it
         shuffler = Shuffler(settings)
         serve(create_app(shuffler), settings, role="shuffler", stopping=shuffler.stop, listener=listener)
 
 
-serve_app.command("analyzer")(serve_analyzer)  # it imports what opens messages only when it is called
+@serve_app.command("analyzer")
+@takes_groups
+def serve_analyzer(options: ServerOptions) -> None:
+    """Open and count the messages of finished rounds, and publish each round once, within its population's budget.
+
+    Settings come from the file, then the environment (SHUFFLEDP_ANALYZER_PORT and so on), then the options.
+    SIGTERM stops it gracefully. With --check it also shows the state of each task, and why one was refused.
+
+    Example: shuffledp serve analyzer --config analyzer.toml --check
+    """
+    from shuffledp.collection.analyzer.settings import AnalyzerSettings
+    from shuffledp.collection.server.logs import configure_logs
+
+    settings = options.settings(AnalyzerSettings, "analyzer")
+    if options.check:
+        _check_analyzer(settings, options.as_json)
+        return
+    from shuffledp.collection.analyzer.app import create_app
+    from shuffledp.collection.analyzer.server import Analyzer
+    from shuffledp.collection.server.running import clean_stop, listen, serve
+
+    with clean_stop():
+        configure_logs(level=settings.log_level)
+        listener = listen(settings.host, settings.port)
+        analyzer = Analyzer(settings)
+        serve(create_app(analyzer), settings, role="analyzer", stopping=analyzer.stop, listener=listener)
 
 
-def _check(settings: ShufflerSettings, as_json: bool) -> None:
+def _check_shuffler(settings: ShufflerSettings, as_json: bool) -> None:
     from shuffledp.collection.server.descriptors import possible_connections
     from shuffledp.collection.shuffler.server import check_shuffler, check_store_of
 
     key, book = check_shuffler(settings)
     check_store_of(settings)
     connections = possible_connections(settings.connections)
-    refused = [str(each) for each in book.refused]
-    tasks = [{"task": each.name, "name": each.task.name, "closes": each.task.closes.isoformat()} for each in book]
+    refused = [str(reason) for reason in book.refused]
+    tasks = [{"task": entry.name, "name": entry.task.name, "closes": entry.task.closes.isoformat()} for entry in book]
     if as_json:
-        told = {"role": "shuffler", "key": key.public.id, "tasks": tasks, "refused": refused}
-        print_json(told | {"connections": connections})
+        state = {"role": "shuffler", "key": key.public.id, "tasks": tasks, "refused": refused}
+        print_json(state | {"connections": connections})
     else:
-        others = f", but for {_counted(len(refused), 'file')} of tasks" if refused else ""
-        say(f"The shuffler with the key {key.public.id} is in order{others}; it serves {_counted(len(tasks), 'task')}.")
-        for each in tasks:
-            say(f"{each['task'][:16]}  closes {each['closes']}  {each['name']}")
-        say_fewer_connections(settings.connections, connections)
-    fail_for_each(refused)
+        except_files = f", except for {_counted(len(refused), 'task file')}" if refused else ""
+        served = _counted(len(tasks), "task")
+        say(f"The shuffler with the key {key.public.id} is configured correctly{except_files}; it serves {served}.")
+        for task in tasks:
+            say(f"{task['task'][:16]}  closes {task['closes']}  {task['name']}")
+        _say_fewer_connections(settings.connections, connections)
+    _fail_for_each(refused)
+
+
+def _check_analyzer(settings: AnalyzerSettings, as_json: bool) -> None:
+    from shuffledp.collection.analyzer.overview import overview
+    from shuffledp.collection.server.descriptors import possible_connections
+
+    state = overview(settings) | {"connections": possible_connections(settings.connections)}
+    if as_json:
+        print_json(state)
+    else:
+        refused, tasks = state["refused"], state["tasks"]
+        except_files = f", except for {_counted(len(refused), 'task file')}" if refused else ""
+        counts = f"{_counted(len(tasks), 'task')}, {_counted(len(state['populations']), 'population')}"
+        say(f"The analyzer is configured correctly{except_files}: {counts}.")
+        for task in tasks:
+            say(f"{task['name']}: {_task_state(task)}")
+        for name, spent in state["populations"].items():
+            shown = "?" if spent["spent_epsilon"] is None else f"{spent['spent_epsilon']:.4g}"
+            say(f"{name}: epsilon {shown} of {spent['epsilon']:g} spent in {spent['releases']:,} releases.")
+        _say_fewer_connections(settings.connections, state["connections"])
+    _fail_for_each(state["refused"])
+
+
+def _task_state(task: dict[str, Any]) -> str:
+    return f"{task['state']}. {task['reason']}".rstrip() if task["reason"] else f"{task['state']}."
+
+
+def _say_fewer_connections(wanted: int, possible: int) -> None:
+    """Print a line if the limit on open files allows fewer connections than the settings ask for."""
+    if possible < wanted:
+        say(
+            f"Only {possible:,} of {wanted:,} connections are possible: raise the hard limit on open files "
+            "(ulimit -Hn, LimitNOFILE= of systemd) or lower the setting connections."
+        )
+
+
+def _fail_for_each(problems: Sequence[str]) -> None:
+    """Print one line for every problem; if there is one, exit with status 1."""
+    for problem in problems:
+        typer.echo(f"error: {one_line(problem)}", err=True)
+    if problems:
+        raise typer.Exit(1)
 
 
 @serve_app.command("tokens")
 def serve_tokens(
     task: Annotated[Path, typer.Argument(metavar="TASK", help="The signed task that the tokens are for.")],
     enrolment: Annotated[
-        Path, typer.Option("--enrolment", metavar="DIR", help="The shuffler's folder of hashes of tokens.")
+        Path, typer.Option("--enrolment", metavar="DIR", help="The shuffler's directory of token hashes.")
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="A new file for the tokens, one a line.")],
-    count: Annotated[int, typer.Option("--count", parser=whole_number, metavar="N", help="How many.")] = 1,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="A new file for the tokens, one per line.")],
+    count: Annotated[int, typer.Option("--count", parser=integer, metavar="N", help="Number of tokens.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """Make one-time enrolment tokens: devices get the tokens, the shuffler only their hashes.
+    """Create one-time enrolment tokens: devices get the tokens, the shuffler only their hashes.
 
-    A shuffler that runs notices them.
+    A running shuffler picks them up.
 
     Example: shuffledp serve tokens task.json --count 1000 --enrolment enrolment --out tokens.txt
     """
@@ -126,7 +203,7 @@ def serve_tokens(
     if as_json:
         print_json({"task": name, "tokens": count, "out": str(out)})
     else:
-        say(f"{count:,} tokens for the task {name[:16]} are in {out}; each pays for one report.")
+        say(f"{count:,} tokens for the task {name[:16]} are in {out}; each allows one report.")
 
 
 def _counted(number: int, name: str) -> str:

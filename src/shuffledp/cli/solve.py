@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +15,8 @@ from shuffledp.cli.options import (
     EpsilonOption,
     JsonOption,
     SeedOption,
-    whole_number,
+    integer,
+    takes_groups,
 )
 from shuffledp.cli.screen import print_json, print_table, progress_bar, say, waiting
 from shuffledp.errors import ConditionError, InfeasibleError
@@ -43,146 +45,123 @@ _SHOWN_ITEMS = 6
 _NEARLY_SURE = 0.9999
 _TALKATIVE = ("balcer-cheu", "cheu", "correlated-noise", "unary")  # what users send grows with the domain
 
-ProtocolOption = Annotated[
-    str, typer.Option("--protocol", metavar="NAME", help="A histogram protocol of any model, by its name.")
-]
-UsersOption = Annotated[
-    int | None,
-    typer.Option(
-        "--users",
-        parser=whole_number,
-        metavar="N",
-        help="Samples, one a user; as many as the theory asks for if not given.",
-    ),
-]
-RuleOption = Annotated[
-    str | None,
-    typer.Option(
-        "--rule", metavar="RULE", help=f"Which items are taken: {', '.join(RULES)}; the protocol's own if not given."
-    ),
-]
-AnywayOption = Annotated[
-    bool, typer.Option("--anyway", help="Run with fewer users than success in 99 of 100 rounds is proven for.")
-]
-SearchOption = Annotated[
-    bool, typer.Option("--search", help="Also measure the fewest users who succeed in 99 of 100 rounds.")
-]
-TrialsOption = Annotated[
-    int,
-    typer.Option("--trials", parser=whole_number, metavar="T", help="Rounds at each number of users of the search."),
-]
+
+@dataclass(frozen=True, kw_only=True)
+class SolveOptions:
+    """What every ``shuffledp solve`` takes."""
+
+    epsilon: EpsilonOption
+    delta: DeltaOption
+    users: Annotated[
+        int | None,
+        typer.Option(
+            "--users", parser=integer, metavar="N", help="Number of users; by default as many as the theory requires."
+        ),
+    ] = None
+    protocol: Annotated[
+        str, typer.Option("--protocol", metavar="NAME", help="A histogram protocol of any trust model, by name.")
+    ] = "balcer-cheu"
+    calibration: CalibrationOption = Calibration.tight
+    rule: Annotated[
+        str | None,
+        typer.Option(
+            "--rule",
+            metavar="RULE",
+            help=f"Which items are reported: {', '.join(RULES)}; by default that of the protocol.",
+        ),
+    ] = None
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Run with fewer users than success in 99 of 100 rounds is proven for.")
+    ] = False
+    search: Annotated[
+        bool, typer.Option("--search", help="Also measure the fewest users who succeed in 99 of 100 rounds.")
+    ] = False
+    trials: Annotated[
+        int,
+        typer.Option("--trials", parser=integer, metavar="T", help="Rounds at each number of users of the search."),
+    ] = 10_000
+    confidence: ConfidenceOption = 0.95
+    insecure_seed: SeedOption = None
+    as_json: JsonOption = False
 
 
+@takes_groups
 def solve_support(
     support_size: Annotated[
-        int, typer.Option("--support-size", parser=whole_number, metavar="H", help="Items that users hold, h.")
+        int, typer.Option("--support-size", parser=integer, metavar="H", help="Number of items that users hold, h.")
     ],
     domain_size: Annotated[
-        int, typer.Option("--domain-size", parser=whole_number, metavar="D", help="Possible items, d; 1e30 is fine.")
+        int,
+        typer.Option(
+            "--domain-size", parser=integer, metavar="D", help="Number of possible items, d; as large as 1e30."
+        ),
     ],
-    epsilon: EpsilonOption,
-    delta: DeltaOption,
-    users: UsersOption = None,
-    protocol: ProtocolOption = "balcer-cheu",
-    calibration: CalibrationOption = Calibration.tight,
-    rule: RuleOption = None,
-    anyway: AnywayOption = False,
-    search: SearchOption = False,
-    trials: TrialsOption = 10_000,
-    confidence: ConfidenceOption = 0.95,
-    insecure_seed: SeedOption = None,
-    as_json: JsonOption = False,
+    options: SolveOptions,
 ) -> None:
     """Find which h of d items users hold (Definition 13 of Balcer and Cheu 2020).
 
     Example: shuffledp solve support --support-size 100 --domain-size 1e30 --epsilon 1 --delta 1e-6
     """
-    problem = SupportIdentification(support_size, domain_size)
-    method = Method(epsilon=epsilon, delta=delta, protocol=protocol, calibration=calibration.value, rule=rule or "")
-    _solve(problem, method, users, anyway, trials if search else None, confidence, insecure_seed, as_json)
+    _solve(SupportIdentification(support_size, domain_size), options)
 
 
+@takes_groups
 def solve_chasing(
-    steps: Annotated[
-        int, typer.Option("--steps", parser=whole_number, metavar="K", help="Which number of the sequence, k.")
-    ],
+    steps: Annotated[int, typer.Option("--steps", parser=integer, metavar="K", help="Index in the sequence, k.")],
     length: Annotated[
-        int, typer.Option("--length", parser=whole_number, metavar="L", help="Of the two permutations, l.")
+        int, typer.Option("--length", parser=integer, metavar="L", help="Length of the two permutations, l.")
     ],
-    epsilon: EpsilonOption,
-    delta: DeltaOption,
-    users: UsersOption = None,
-    protocol: ProtocolOption = "balcer-cheu",
-    calibration: CalibrationOption = Calibration.tight,
-    rule: RuleOption = None,
-    anyway: AnywayOption = False,
-    search: SearchOption = False,
-    trials: TrialsOption = 10_000,
-    confidence: ConfidenceOption = 0.95,
-    insecure_seed: SeedOption = None,
-    as_json: JsonOption = False,
+    options: SolveOptions,
 ) -> None:
     """Follow two permutations in turn: pointer chasing PC(k, l) (Definition 15 of Balcer and Cheu 2020).
 
     Example: shuffledp solve pointer-chasing --steps 2 --length 1e6 --epsilon 1 --delta 1e-6
     """
-    problem = PointerChasing(steps, length)
-    method = Method(epsilon=epsilon, delta=delta, protocol=protocol, calibration=calibration.value, rule=rule or "")
-    _solve(problem, method, users, anyway, trials if search else None, confidence, insecure_seed, as_json)
+    _solve(PointerChasing(steps, length), options)
 
 
+@takes_groups
 def solve_jumping(
     branching: Annotated[
-        int, typer.Option("--branching", parser=whole_number, metavar="S", help="Children of every node, s.")
+        int, typer.Option("--branching", parser=integer, metavar="S", help="Children of every node, s.")
     ],
     height: Annotated[
-        int, typer.Option("--height", parser=whole_number, metavar="H", help="Levels of the tree that are labelled, h.")
+        int, typer.Option("--height", parser=integer, metavar="H", help="Labelled levels of the tree, h.")
     ],
-    epsilon: EpsilonOption,
-    delta: DeltaOption,
-    users: UsersOption = None,
-    protocol: ProtocolOption = "balcer-cheu",
-    calibration: CalibrationOption = Calibration.tight,
-    rule: RuleOption = None,
-    anyway: AnywayOption = False,
-    search: SearchOption = False,
-    trials: TrialsOption = 10_000,
-    confidence: ConfidenceOption = 0.95,
-    insecure_seed: SeedOption = None,
-    as_json: JsonOption = False,
+    options: SolveOptions,
 ) -> None:
     """Follow labels down a tree: multi-party pointer jumping MPJ(s, h) (Definition 16 of Balcer and Cheu 2020).
 
     Example: shuffledp solve pointer-jumping --branching 10000 --height 10 --epsilon 1 --delta 1e-6
     """
-    problem = PointerJumping(branching, height)
-    method = Method(epsilon=epsilon, delta=delta, protocol=protocol, calibration=calibration.value, rule=rule or "")
-    _solve(problem, method, users, anyway, trials if search else None, confidence, insecure_seed, as_json)
+    _solve(PointerJumping(branching, height), options)
 
 
-def _solve(
-    problem: Problem,
-    method: Method,
-    users: int | None,
-    anyway: bool,
-    trials: int | None,
-    confidence: float,
-    insecure_seed: int | None,
-    as_json: bool,
-) -> None:
-    source = SYSTEM if insecure_seed is None else InsecureSeededRandomness(insecure_seed)
+def _solve(problem: Problem, options: SolveOptions) -> None:
+    method = Method(
+        epsilon=options.epsilon,
+        delta=options.delta,
+        protocol=options.protocol,
+        calibration=options.calibration.value,
+        rule=options.rule or "",
+    )
+    source = SYSTEM if options.insecure_seed is None else InsecureSeededRandomness(options.insecure_seed)
     with waiting("Solving"):
-        theory = _theory(problem, method, may_lack_users=users is not None and anyway)
-        solution = solve_with(
-            method, problem, users=theory["users"] if users is None else users, anyway=anyway, source=source
-        )
+        theory = _theory(problem, method, may_lack_users=options.users is not None and options.anyway)
+        users = theory["users"] if options.users is None else options.users
+        solution = solve_with(method, problem, users=users, anyway=options.anyway, source=source)
     measured = None
-    if trials is not None:
+    if options.search:
         with progress_bar("searching") as progress:
             measured = measure_sample_size(
-                problem, method, trials=trials, confidence=confidence, source=source, progress=progress
+                problem,
+                method,
+                trials=options.trials,
+                confidence=options.confidence,
+                source=source,
+                progress=progress,
             )
-    if as_json:
+    if options.as_json:
         print_json(solution.to_json() | {"theory": theory, "measured": measured.to_json() if measured else None})
     else:
         _show(solution, theory, measured)

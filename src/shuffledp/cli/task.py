@@ -1,8 +1,10 @@
-"""``shuffledp task``: what is asked of whom, signed; shown, and verified as a device would."""
+"""``shuffledp task``: create, show and verify signed tasks."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -10,22 +12,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shuffledp.cli.domains import choose_domain
 from shuffledp.cli.options import (
+    BEST,
+    AuthorOption,
     DeltaOption,
+    DomainFileOption,
+    DomainOption,
     EpsilonOption,
     HonestFractionOption,
     JsonOption,
+    OptionalDomainSizeOption,
+    OptionalLowerOption,
+    OptionalMaxDeltaOption,
+    OptionalMaxEpsilonOption,
+    OptionalMaxMessagesOption,
+    OptionalMinUsersOption,
+    OptionalUpperOption,
+    ProtocolOption,
     WholeOption,
-    number,
-    whole_number,
+    integer,
+    takes_groups,
 )
 from shuffledp.cli.screen import note, note_warnings, plain, print_json, print_list, print_table, say, waiting
-from shuffledp.cli.tasks import (
-    AuthorOption,
-    MaxDeltaOption,
-    MaxEpsilonOption,
-    MaxMessagesOption,
-    MinUsersOption,
+from shuffledp.cli.task_files import (
     read_authentic,
     read_sealing_key,
     read_signing_key,
@@ -33,23 +43,29 @@ from shuffledp.cli.tasks import (
     read_verifying_key,
 )
 from shuffledp.cli.times import moment
-from shuffledp.errors import OutputError, ParameterError
+from shuffledp.errors import InfeasibleError, OutputError, ParameterError
 from shuffledp.output import check_writable, write_whole
+from shuffledp.planning import Count, Histogram, Question, Sum, plan
 from shuffledp.privacy.guarantee import target_warnings
+from shuffledp.protocols.registry import find
 
 if TYPE_CHECKING:
     from shuffledp.collection.task.task import Task
 
-__all__ = ["AskedOf", "create_task", "show_task", "task_app", "verify_task"]
+__all__ = ["create_task", "show_task", "task_app", "verify_task"]
 
 _SHOWN_NAMES = 12
+_ONLY_FRAGILE = (
+    "Only split-and-mix meets this target, with which one device can move the sum anywhere; "
+    "where every device is yours, name it with --protocol."
+)
 
-task_app = typer.Typer(help="What is asked of whom: create, show and verify signed tasks.", no_args_is_help=True)
+task_app = typer.Typer(help="Signed tasks: create, show and verify them.", no_args_is_help=True)
 
 TaskArgument = Annotated[Path, typer.Argument(metavar="TASK", help="A file with a signed task.")]
 
 
-class AskedOf(StrEnum):
+class QuestionName(StrEnum):
     """What is asked of the users."""
 
     COUNT = "count"
@@ -57,73 +73,91 @@ class AskedOf(StrEnum):
     SUM = "sum"
 
 
-@task_app.command("create")
-def create_task(
-    question: Annotated[AskedOf, typer.Argument(metavar="QUESTION", help="count, histogram or sum.")],
-    name: Annotated[str, typer.Option("--name", help="What people call it.")],
-    population: Annotated[
-        str, typer.Option("--population", metavar="NAME", help="Whose privacy is spent; releases over it add up.")
-    ],
-    epsilon: EpsilonOption,
-    delta: DeltaOption,
+@dataclass(frozen=True, kw_only=True)
+class DomainOptions:
+    """The public domain of the question."""
+
+    domain: DomainOption = None
+    domain_file: DomainFileOption = None
+    domain_size: OptionalDomainSizeOption = None
+    lower: OptionalLowerOption = None
+    upper: OptionalUpperOption = None
+    whole: WholeOption = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtocolOptions:
+    """The privacy target, and which protocols may meet it."""
+
+    epsilon: EpsilonOption
+    delta: DeltaOption
     users: Annotated[
         int,
-        typer.Option("--users", parser=whole_number, metavar="N", help="Fewer reports are destroyed, not released."),
-    ],
-    closes: Annotated[
-        str, typer.Option("--closes", metavar="TIME", help="An ISO time with its zone, or 30m, 2h, 7d after opening.")
-    ],
-    author: Annotated[Path, typer.Option("--author", metavar="KEY", help="The author's private key, which signs.")],
-    analyzer: Annotated[
-        Path,
-        typer.Option("--analyzer", metavar="KEY.pub", help="The analyzer's public key: messages are sealed to it."),
-    ],
-    shuffler: Annotated[
-        Path, typer.Option("--shuffler", metavar="KEY.pub", help="The shuffler's public key: batches are signed by it.")
-    ],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write the signed task.")],
-    description: Annotated[
-        str, typer.Option("--description", metavar="TEXT", help="What is asked, for the people who answer.")
-    ] = "",
-    opens: Annotated[
-        str, typer.Option("--opens", metavar="TIME", help="now, an ISO time with its zone, or 30m, 2h, 7d from now.")
-    ] = "now",
-    max_users: Annotated[
-        int | None,
         typer.Option(
-            "--max-users", parser=whole_number, metavar="N", help="The round is full with so many; 10 times --users."
+            "--users", parser=integer, metavar="N", help="Minimum number of reports; a smaller round is destroyed."
         ),
-    ] = None,
-    protocol: Annotated[
-        str, typer.Option("--protocol", metavar="NAME", help="By name, or best: the least error within --max-messages.")
-    ] = "best",
+    ]
+    protocol: ProtocolOption = BEST
     max_messages: Annotated[
         int,
         typer.Option(
             "--max-messages",
-            parser=whole_number,
+            parser=integer,
             metavar="M",
-            help="Most messages of a report, with the dummies that hide how many there are.",
+            help="Maximum messages per report, including the dummies that hide their number.",
         ),
-    ] = 100,
-    honest_fraction: HonestFractionOption = 1.0,
-    domain: Annotated[
-        str | None, typer.Option("--domain", metavar="A,B,C", help="Categories of a histogram, separated by commas.")
-    ] = None,
-    domain_file: Annotated[
-        Path | None, typer.Option("--domain-file", metavar="FILE", help="Categories of a histogram, one a line.")
-    ] = None,
-    domain_size: Annotated[
+    ] = 100
+    honest_fraction: HonestFractionOption = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundOptions:
+    """How the round is described, when it is open, and for how many users."""
+
+    name: Annotated[str, typer.Option("--name", help="Name of the task, shown to people.")]
+    population: Annotated[
+        str, typer.Option("--population", metavar="NAME", help="Whose privacy is spent; releases over it add up.")
+    ]
+    closes: Annotated[
+        str, typer.Option("--closes", metavar="TIME", help="An ISO time with its zone, or 30m, 2h, 7d after opening.")
+    ]
+    description: Annotated[
+        str, typer.Option("--description", metavar="TEXT", help="What is asked, for the people who answer.")
+    ] = ""
+    opens: Annotated[
+        str, typer.Option("--opens", metavar="TIME", help="now, an ISO time with its zone, or 30m, 2h, 7d from now.")
+    ] = "now"
+    max_users: Annotated[
         int | None,
-        typer.Option("--domain-size", parser=whole_number, metavar="D", help="Or only their number: 0, 1, ..."),
-    ] = None,
-    lower: Annotated[
-        float | None, typer.Option("--lower", parser=number, metavar="L", help="Lower bound of a sum.")
-    ] = None,
-    upper: Annotated[
-        float | None, typer.Option("--upper", parser=number, metavar="U", help="Upper bound of a sum.")
-    ] = None,
-    whole: WholeOption = False,
+        typer.Option(
+            "--max-users", parser=integer, metavar="N", help="Maximum number of reports; by default 10 times --users."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyOptions:
+    """The keys of the three parties."""
+
+    author: Annotated[Path, typer.Option("--author", metavar="KEY", help="The author's private key, which signs.")]
+    analyzer: Annotated[
+        Path,
+        typer.Option("--analyzer", metavar="KEY.pub", help="The analyzer's public key: messages are sealed to it."),
+    ]
+    shuffler: Annotated[
+        Path, typer.Option("--shuffler", metavar="KEY.pub", help="The shuffler's public key: batches are signed by it.")
+    ]
+
+
+@task_app.command("create")
+@takes_groups
+def create_task(
+    question: Annotated[QuestionName, typer.Argument(metavar="QUESTION", help="count, histogram or sum.")],
+    protocol: ProtocolOptions,
+    round_options: RoundOptions,
+    keys: KeyOptions,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write the signed task.")],
+    domain: DomainOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Choose a protocol, calibrate its noise, and sign the result for devices to verify.
@@ -132,34 +166,26 @@ def create_task(
     --epsilon 1 --delta 1e-8 --users 1000 --closes 2h --author author.key --analyzer analyzer.key.pub
     --shuffler shuffler.key.pub --out task.json
     """
-    from shuffledp.cli.task_choice import chosen_task, question_of
-
     if check_writable(out).exists():
         raise OutputError(f"{out} exists; a task never overwrites a file, which may be a key. Name another.")
-    asked = question_of(
-        question.value, users, domain=domain, domain_file=domain_file, size=domain_size, bounds=(lower, upper, whole)
-    )
-    signing = read_signing_key(author)
-    start = moment(opens)
-    end = moment(closes, after=start)
-    if end <= datetime.now(UTC):
-        raise ParameterError(f"The round would be over: it closes at {end:%Y-%m-%d %H:%M:%S} UTC.")
+    asked = _question(question.value, protocol.users, domain)
+    signing = read_signing_key(keys.author)
+    opens = moment(round_options.opens)
+    closes = moment(round_options.closes, after=opens)
+    if closes <= datetime.now(UTC):
+        raise ParameterError(f"The round would be over: it closes at {closes:%Y-%m-%d %H:%M:%S} UTC.")
     with waiting("Trying every protocol"):
-        task = chosen_task(
+        task = _choose_task(
             asked,
             protocol,
-            max_messages=max_messages,
-            honest_fraction=honest_fraction,
-            epsilon=epsilon,
-            delta=delta,
-            maximum_users=10 * users if max_users is None else max_users,
-            name=name,
-            description=description,
-            population=population,
-            opens=start,
-            closes=end,
-            analyzer=read_sealing_key(analyzer),
-            shuffler=read_verifying_key(shuffler),
+            maximum_users=10 * protocol.users if round_options.max_users is None else round_options.max_users,
+            name=round_options.name,
+            description=round_options.description,
+            population=round_options.population,
+            opens=opens,
+            closes=closes,
+            analyzer=read_sealing_key(keys.analyzer),
+            shuffler=read_verifying_key(keys.shuffler),
         )
     signed = task.signed(signing)
     write_whole(out, signed.to_bytes() + b"\n")
@@ -167,9 +193,73 @@ def create_task(
     note(f"wrote {out}")
 
 
+def _question(name: str, users: int, options: DomainOptions) -> Question:
+    """The question with its public domain; options that belong to another question are refused."""
+    categories = [options.domain, options.domain_file, options.domain_size]
+    if name != "histogram" and any(option is not None for option in categories):
+        raise ParameterError(f"--domain, --domain-file and --domain-size belong to a histogram, not to a {name}.")
+    if name != "sum" and (options.lower is not None or options.upper is not None or options.whole):
+        raise ParameterError(f"--lower, --upper and --whole belong to a sum, not to a {name}.")
+    if name == "count":
+        return Count(users)
+    if name == "sum":
+        if options.lower is None or options.upper is None:
+            raise ParameterError("A sum needs its bounds: give --lower and --upper.")
+        return Sum(users, options.lower, options.upper, options.whole)
+    if sum(option is not None for option in categories) != 1:
+        raise ParameterError(
+            "A histogram needs its domain once: --domain a,b,c, --domain-file FILE or --domain-size D."
+        )
+    if options.domain_size is not None:
+        return Histogram(users, options.domain_size)
+    return Histogram(users, categories=choose_domain(options.domain, options.domain_file).categories)
+
+
+def _choose_task(question: Question, options: ProtocolOptions, **rest: Any) -> Task:
+    """The first task, of those that meet the target, whose reports have at most ``max_messages`` messages."""
+    from shuffledp.collection.task.task import Task
+
+    most = options.max_messages
+    if most < 1:
+        raise ParameterError(f"A report has at least one message; --max-messages {most} allows none.")
+    shortest: Task | None = None
+    reason = ""
+    for kind, setting in _candidates(question, options):
+        settings = {**question.settings(), "honest_fraction": options.honest_fraction, **setting}
+        try:
+            task = Task.create(kind=kind, settings=settings, epsilon=options.epsilon, delta=options.delta, **rest)
+        except ParameterError as error:
+            if options.protocol != BEST:
+                raise
+            reason = reason or str(error)
+            continue
+        if task.messages_per_report <= most:
+            return task
+        if shortest is None or task.messages_per_report < shortest.messages_per_report:
+            shortest = task
+    if shortest is None:
+        raise ParameterError(reason or _ONLY_FRAGILE)
+    raise InfeasibleError(
+        f"A report of {shortest.protocol.name} has {shortest.messages_per_report:,} messages, more than {most:,}; "
+        + "allow more with --max-messages"
+        + (", and no protocol has fewer." if options.protocol == BEST else ", or use --protocol best.")
+    )
+
+
+def _candidates(question: Question, options: ProtocolOptions) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Protocols and their calibration options, lowest error first; none whose result one device can spoil."""
+    if options.protocol != BEST:
+        yield find(question.shelf, options.protocol), {}
+        return
+    plans = plan(question, epsilon=options.epsilon, delta=options.delta, honest_fraction=options.honest_fraction)
+    for candidate in plans.plans:
+        if not (candidate.reference or candidate.protocol.fragile):
+            yield type(candidate.protocol), {"calibration": candidate.calibration, **candidate.setting}
+
+
 @task_app.command("show")
 def show_task(task: TaskArgument, as_json: JsonOption = False) -> None:
-    """Show what a task says. Whether that is true is for ``task verify`` to find out.
+    """Show a task without checking its signature or its guarantee; ``task verify`` checks them.
 
     Example: shuffledp task show task.json
     """
@@ -183,10 +273,10 @@ def show_task(task: TaskArgument, as_json: JsonOption = False) -> None:
 def verify_task(
     task: TaskArgument,
     author: AuthorOption,
-    max_epsilon: MaxEpsilonOption = None,
-    max_delta: MaxDeltaOption = None,
-    min_users: MinUsersOption = None,
-    max_messages: MaxMessagesOption = None,
+    max_epsilon: OptionalMaxEpsilonOption = None,
+    max_delta: OptionalMaxDeltaOption = None,
+    min_users: OptionalMinUsersOption = None,
+    max_messages: OptionalMaxMessagesOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check a task as a device does: who signed it, and what its parameters really guarantee.
@@ -195,35 +285,35 @@ def verify_task(
     """
     from shuffledp.collection.device.policy import Policy
 
-    found = read_authentic(task, author)
+    verified = read_authentic(task, author)
     Policy(
-        max_epsilon=found.epsilon if max_epsilon is None else max_epsilon,
-        max_delta=found.delta if max_delta is None else max_delta,
+        max_epsilon=verified.epsilon if max_epsilon is None else max_epsilon,
+        max_delta=verified.delta if max_delta is None else max_delta,
         min_users=1 if min_users is None else min_users,
-        max_messages=found.messages_per_report if max_messages is None else max_messages,
+        max_messages=verified.messages_per_report if max_messages is None else max_messages,
         max_report_bytes=1 << 62,
-    ).check(found)
-    guarantee = found.guarantee
-    achieved = {"epsilon": guarantee.epsilon_at(found.delta), "delta": guarantee.delta_at(found.epsilon)}
+    ).check(verified)
+    guarantee = verified.guarantee
+    achieved = {"epsilon": guarantee.epsilon_at(verified.delta), "delta": guarantee.delta_at(verified.epsilon)}
     if as_json:
         print_json(
             {
-                "id": found.id.hex(),
-                "name": found.name,
+                "id": verified.id.hex(),
+                "name": verified.name,
                 "author": read_verifying_key(author).id,
-                "claimed": {"epsilon": found.epsilon, "delta": found.delta},
+                "claimed": {"epsilon": verified.epsilon, "delta": verified.delta},
                 "recomputed": achieved,
                 "guarantee": guarantee.to_json(),
             }
         )
         note_warnings(guarantee.warnings)
         return
-    say(f"The key {read_verifying_key(author).id} signed the task {plain(found.name)}, and it holds what it claims.")
+    say(f"The key {read_verifying_key(author).id} signed the task {plain(verified.name)}, and its guarantee holds.")
     print_table(
         ["", "claimed", "recomputed"],
         [
-            [f"epsilon, at delta = {found.delta:g}", f"{found.epsilon:.6g}", f"{achieved['epsilon']:.6g}"],
-            [f"delta, at epsilon = {found.epsilon:g}", f"{found.delta:.4g}", f"{achieved['delta']:.4g}"],
+            [f"epsilon, at delta = {verified.delta:g}", f"{verified.epsilon:.6g}", f"{achieved['epsilon']:.6g}"],
+            [f"delta, at epsilon = {verified.epsilon:g}", f"{verified.delta:.4g}", f"{achieved['delta']:.4g}"],
         ],
     )
     say(guarantee.sentence())
@@ -265,18 +355,18 @@ def _show(task: Task, author: str, as_json: bool) -> None:
 
 
 def _warnings(task: Task) -> tuple[str, ...]:
-    """About what is claimed, which ``task show`` does not check."""
+    """Warnings about the claimed target, which ``task show`` does not verify."""
     return target_warnings(task.epsilon, task.delta, task.minimum_users)
 
 
 def _domain(protocol: Any) -> str:
     if protocol.question == "sum":
         interval = protocol.domain
-        return f"of {'whole ' if interval.whole else ''}numbers from {interval.lower:g} to {interval.upper:g}"
+        return f"of {'integers' if interval.whole else 'numbers'} from {interval.lower:g} to {interval.upper:g}"
     if protocol.question == "count":
         return ""
     if protocol.categories is None:
         return f"of {protocol.domain_size:,} categories, numbered"
-    names = [f'"{each}"' if "," in each else each for each in protocol.categories.names[:_SHOWN_NAMES]]
+    names = [f'"{name}"' if "," in name else name for name in protocol.categories.names[:_SHOWN_NAMES]]
     more = ", ..." if protocol.domain_size > _SHOWN_NAMES else ""
     return f"of {protocol.domain_size:,} categories: {', '.join(names)}{more}"

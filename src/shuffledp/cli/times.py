@@ -1,4 +1,4 @@
-"""Times on the command line: a moment with its zone, or how long from another one."""
+"""Times and durations on the command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DURATION = re.compile(r"([0-9]{1,9})\s*([smhdw])")
 
 
 def moment(text: str, *, after: datetime | None = None) -> datetime:
-    """In whole seconds: ``now``, ``2h`` after a moment (or now), or an ISO time such as 2026-01-31T18:00:00Z."""
+    """Parse ``now``, a duration such as ``2h`` after a moment (or now), or an ISO time; rounded down to seconds."""
     now = datetime.now(UTC).replace(microsecond=0)
     if text == "now":
         return now
@@ -25,17 +25,17 @@ def moment(text: str, *, after: datetime | None = None) -> datetime:
         duration = _DURATION.fullmatch(text)
         if duration:
             return (after or now) + timedelta(seconds=int(duration[1]) * _SECONDS[duration[2]])
-        found = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text)
     except (ValueError, OverflowError):
         raise wrong from None
-    if found.tzinfo is None:
+    if parsed.tzinfo is None:
         raise wrong
-    return found.replace(microsecond=0).astimezone(UTC)
+    return parsed.replace(microsecond=0).astimezone(UTC)
 
 
 def seconds_of(text: str) -> float:
-    """How many seconds a duration like 30s, 10m or 2h has."""
+    """The seconds of a duration such as 30s, 10m or 2h."""
     duration = _DURATION.fullmatch(text)
     if not duration:
-        raise ParameterError(f"{text!r} is no duration, like 30s, 10m or 2h.")
+        raise ParameterError(f"{text!r} is not a valid duration (expected e.g. 30s, 10m or 2h).")
     return float(int(duration[1]) * _SECONDS[duration[2]])

@@ -50,7 +50,7 @@ class ColumnCounts:
 
     def add_marker(self, value: str) -> None:
         """Remember a value if it looks like a missing one."""
-        if looks_missing(value) and value not in self.markers:  # a few dozen at most: they are listed for --missing
+        if looks_missing(value) and value not in self.markers:  # a few dozen at most: the error lists them all
             self.markers.append(value)
 
 
@@ -70,8 +70,8 @@ def count_categories(
         result.outside = result.missing = 0
     _refuse_leftovers(
         result,
-        "Use --other NAME to put them into a category of their own",
-        "Use --other NAME to count missing ones too, or --drop-missing to leave them out",
+        "Use `other=NAME` to put them into a category of their own",
+        "Use `other=NAME` to count missing ones too, or `drop_missing=True` to leave them out",
     )
     return result
 
@@ -83,8 +83,8 @@ def count_bits(batches: Iterable[pa.Array], *, equals: str | None = None, drop_m
         result.missing = 0
     _refuse_leftovers(
         result,
-        "A count needs yes/no, true/false or 1/0; use --equals VALUE to count one value",
-        "Use --drop-missing to leave missing ones out",
+        "A count needs yes/no, true/false or 1/0; use `equals=VALUE` to count one value",
+        "Use `drop_missing=True` to leave missing ones out",
     )
     return result
 
@@ -109,11 +109,11 @@ def collect_places(
                 result.add_marker(value)
         parts.append(domain.encode_all(numbers[~outside], clip=clip))
     result.counts[0] = sum(map(len, parts))
-    advice = "" if clip or domain.whole else "; --clip moves numbers to the nearer bound"
+    advice = "" if clip or domain.whole else "; `clip=True` clips numbers to the nearer bound"
     _refuse_leftovers(
         result,
         f"The domain is {domain.description}{advice}",
-        "Use --drop-missing to leave missing ones out",
+        "Use `drop_missing=True` to leave missing ones out",
     )
     return np.concatenate(parts)
 
@@ -190,7 +190,7 @@ def _refuse_leftovers(result: ColumnCounts, advice: str, missing_advice: str) ->
         remedies.append(advice)
         if result.markers:
             remedies.append(
-                f"If {_listed(result.markers)} stands for a missing value: --missing {','.join(result.markers)}"
+                f"If {_listed(result.markers)} stands for a missing value, use `missing={tuple(result.markers)}`"
             )
     if result.missing:
         problems.append(f"{_values(result.missing)} missing")

@@ -1,4 +1,4 @@
-"""Run a round in this process on a column of a file."""
+"""Read a column of a file as counts or numbers, in this process."""
 
 from __future__ import annotations
 
@@ -13,14 +13,9 @@ from numpy.typing import NDArray
 from shuffledp.domain import Categories, EqualTo, Interval
 from shuffledp.engines.columns import Progress, read_column
 from shuffledp.engines.encoding import collect_places, count_bits, count_categories, distinct_values
-from shuffledp.protocols.flow import run_counted, run_round
-from shuffledp.randomness import SYSTEM, RandomSource
 from shuffledp.text_values import looks_missing
 
-__all__ = ["FileColumn", "run_counts", "run_places"]
-
-ProtocolFor = Callable[[int], Any]
-"""From the number of users to the protocol that they run."""
+__all__ = ["FileColumn"]
 
 
 @dataclass(frozen=True)
@@ -67,30 +62,4 @@ class FileColumn:
 
     def _remark_on(self, markers: list[str]) -> None:
         for value in markers:
-            self.remark(f"{value!r} is counted as a value; --missing {value} says that it means a missing one.")
-
-
-def run_counts(
-    counts: NDArray[np.int64],
-    protocol_for: ProtocolFor,
-    *,
-    estimator: str = "",
-    route: str = "auto",
-    source: RandomSource = SYSTEM,
-) -> Any:
-    """One round over users of whom so many hold each index; the protocol fits their number."""
-    protocol = protocol_for(int(counts.sum()))
-    return run_counted(protocol, counts, estimator=estimator or protocol.estimators[0], route=route, source=source)
-
-
-def run_places(
-    places: NDArray[np.float64],
-    protocol_for: ProtocolFor,
-    *,
-    estimator: str = "",
-    route: str = "auto",
-    source: RandomSource = SYSTEM,
-) -> Any:
-    """One round over users whose numbers lie at these places between the bounds."""
-    protocol = protocol_for(len(places))
-    return run_round(protocol, places, estimator=estimator or protocol.estimators[0], route=route, source=source)
+            self.remark(f"{value!r} is counted as a value; if it stands for a missing one, use `missing={(value,)}`.")

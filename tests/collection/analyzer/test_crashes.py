@@ -120,7 +120,7 @@ import anyio._backends._asyncio, numpy, pyarrow.csv, uvicorn.lifespan.on, uvicor
 import scipy.special, scipy.stats, dp_accounting.pld.privacy_loss_distribution
 import shuffledp.collection.analyzer.app, shuffledp.collection.server.running
 import shuffledp.privacy.calibration, shuffledp.protocols.histogram.k_rr, shuffledp.protocols.registry
-from shuffledp.cli.serve_analyzer import serve_analyzer
+from shuffledp.cli.serve import serve_analyzer
 from shuffledp.collection.analyzer import page
 from pathlib import Path
 
@@ -133,7 +133,7 @@ for line in sys.stdin:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         port, config = line.split(maxsplit=1)
-        serve_analyzer(Path(config.strip()), None, int(port), False, False)
+        serve_analyzer(config=Path(config.strip()), host=None, port=int(port), check=False, as_json=False)
         os._exit(0)
     print(child, flush=True)
 """

@@ -89,7 +89,7 @@ def test_the_states_of_all_rounds(collection, serve, listed, rounds, documented_
     assert (status, lines) == (0, [])
     shown = " ".join(out.split())
     assert "The analyzer is ready; 4 rounds." in shown
-    assert f"{third.task.id.hex()[:16]} receiving third 1 of 4 chunks are here" in shown
+    assert f"{third.task.id.hex()[:16]} receiving third 1 of 4 chunks have arrived" in shown
 
 
 def test_a_batch_whose_chunks_never_come_is_given_up(collection, serve, listed, rounds):

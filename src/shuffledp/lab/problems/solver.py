@@ -48,7 +48,7 @@ class Solution:
     def guarantee_sentence(self) -> str:
         """The guarantee in plain words, or that there is none because the noise came from a seed."""
         if not self.secure:
-            return "NOT PRIVATE: the noise came from a fixed seed (--insecure-seed)."
+            return "NOT PRIVATE: the noise came from a fixed seed."
         return self.guarantee.sentence()
 
     def to_json(self) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def _refuse(problem: Problem, method: Method, users: int, proven: float) -> None
     raise InfeasibleError(
         f"{users:,} samples are too few: {problem.words()} is solved with probability 99/100 by {method.protocol} "
         f"(calibration {method.calibration}) from {needed:,} on, and for {users:,} "
-        f"{f'only {proven:.2g}' if proven > 0 else 'nothing'} is proven. Take more, or run it anyway (--anyway).",
+        f"{f'only {proven:.2g}' if proven > 0 else 'nothing'} is proven. Take more, or run it anyway (`anyway=True`).",
         users=users,
         needed=needed,
         success_at_least=proven,

@@ -117,4 +117,4 @@ def test_the_command_says_it_in_one_line(guarded, tmp_path, capsys, monkeypatch)
     assert told.err == "error: The PostgreSQL server cannot be used: it refused the user or the password.\n"
     (tmp_path / "dsn").write_text(guarded[0].format(PASSWORD))
     assert main._run([*command, "--check"]) == 0
-    assert "is in order" in capsys.readouterr().out
+    assert "is configured correctly" in capsys.readouterr().out
