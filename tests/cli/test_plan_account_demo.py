@@ -146,7 +146,7 @@ def test_demo(shuffledp, tmp_path, monkeypatch):
     assert done.status == 0, done.err
     assert not re.search(r"│ +-\d+ │ +0 to", done.out)  # of the estimates; an error may be negative
     told = " ".join(done.out.split())
-    for words in ("1,000 reports of 2 sealed messages", "0 messages were refused", "private estimate", "truth"):
+    for words in ("1,000 reports of 2 sealed messages", "0 messages were rejected", "private estimate", "truth"):
         assert words in told
     assert picture.stat().st_size > 10_000
     assert "worked from home" in page.read_text()

@@ -125,9 +125,7 @@ def abandon_round(
 
 def _confirm(action: str, yes: bool) -> None:
     if not yes:
-        raise ParameterError(
-            f"rounds {action} permanently destroys the data of the round on this server; add --yes to confirm."
-        )
+        raise ParameterError(f"rounds {action} permanently destroys the data of the round; add --yes to confirm.")
 
 
 def _act(action: str, word: str, config: Path | None, role: Server | None, as_json: bool) -> None:

@@ -101,7 +101,7 @@ def test_a_batch_whose_chunks_never_come_is_given_up(collection, serve, listed, 
     one = batch.task.id.hex()[:16]
     status, out, (line,) = rounds("abandon", one)
     assert (status, out) == (2, "")
-    assert line.endswith("add --yes.")
+    assert line.endswith("add --yes to confirm.")
     assert listed()[1]["lost"]["state"] == "receiving"
     status, out, lines = rounds("abandon", one, "--yes", "--json")
     assert (status, lines) == (0, [])

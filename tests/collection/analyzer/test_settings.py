@@ -127,7 +127,7 @@ def test_the_command_checks_and_says_what_is_wrong(collection, run):
     config = str(collection.config())
     status, told, complaint = run("--config", config, "--check")
     assert (status, complaint) == (0, "")
-    assert "1 tasks" in told
+    assert "1 task," in told
     assert "commute: waiting." in told
     document = json.loads(run("--config", config, "--check", "--json")[1])
     assert set(document) == {"tasks", "populations", "refused", "connections"}

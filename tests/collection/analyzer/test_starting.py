@@ -83,7 +83,7 @@ def test_the_check_names_each(collection, check):
     spoil(collection)
     status, out, lines = check()
     assert status == 1
-    assert "1 tasks" in " ".join(out.split())
+    assert "1 task," in " ".join(out.split())
     assert "the good one: waiting." in out
     for line, (file, reason) in zip(lines, sorted(REASONS.items()), strict=True):
         assert line.startswith("error: ")

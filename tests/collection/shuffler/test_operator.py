@@ -99,7 +99,7 @@ def test_a_round_is_cancelled(place, serve, rounds, round_of, analyzer, until):
     one = form.task_id.hex()
     status, _, (line,) = rounds("cancel", one)
     assert status == 2
-    assert line == "error: rounds cancel permanently destroys the data of the round on this server; add --yes to confirm."
+    assert line == "error: rounds cancel permanently destroys the data of the round; add --yes to confirm."
     assert round_of(form)["state"] == "collecting"
     status, out, lines = rounds("cancel", one, "--yes")
     assert (status, lines) == (0, [])
