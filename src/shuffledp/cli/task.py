@@ -45,12 +45,11 @@ from shuffledp.cli.task_files import (
 from shuffledp.cli.times import moment
 from shuffledp.errors import InfeasibleError, OutputError, ParameterError
 from shuffledp.output import check_writable, write_whole
-from shuffledp.planning import Count, Histogram, Question, Sum, plan
 from shuffledp.privacy.guarantee import target_warnings
-from shuffledp.protocols.registry import find
 
 if TYPE_CHECKING:
     from shuffledp.collection.task.task import Task
+    from shuffledp.planning import Question
 
 __all__ = ["create_task", "show_task", "task_app", "verify_task"]
 
@@ -195,6 +194,8 @@ def create_task(
 
 def _question(name: str, users: int, options: DomainOptions) -> Question:
     """The question with its public domain; options that belong to another question are refused."""
+    from shuffledp.planning import Count, Histogram, Sum
+
     categories = [options.domain, options.domain_file, options.domain_size]
     if name != "histogram" and any(option is not None for option in categories):
         raise ParameterError(f"--domain, --domain-file and --domain-size belong to a histogram, not to a {name}.")
@@ -248,6 +249,9 @@ def _choose_task(question: Question, options: ProtocolOptions, **rest: Any) -> T
 
 def _candidates(question: Question, options: ProtocolOptions) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Protocols and their calibration options, lowest error first; none whose result one device can spoil."""
+    from shuffledp.planning import plan
+    from shuffledp.protocols.registry import find
+
     if options.protocol != BEST:
         yield find(question.shelf, options.protocol), {}
         return
