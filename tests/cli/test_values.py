@@ -56,7 +56,8 @@ def test_values_that_mean_a_missing_one(shuffledp, tmp_path):
     assert noted.json["users"] == 400
     assert noted.json["caveats"] == []  # which values occur is not for the release
     for marker in ("NA", "?"):
-        assert f"'{marker}' is counted as a value; if it stands for a missing one, use --missing {marker}." in " ".join(noted.err.split())
+        hint = f"'{marker}' is counted as a value; if it stands for a missing one, use --missing {marker}."
+        assert hint in " ".join(noted.err.split())
     named = shuffledp("run", "histogram", "na.csv", *HISTOGRAM, "--domain", "1,2,NA,?", "--json")
     assert "is counted as a value" not in named.err
     from_data = shuffledp("run", "histogram", "na.csv", *HISTOGRAM, "--domain-from-data", "--json")
