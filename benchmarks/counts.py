@@ -66,8 +66,8 @@ def _against_numpy(*, repetitions: int) -> Finding:
     generator = np.random.default_rng()
     times = side_by_side(
         {
-            "exact": lambda: binomial(_USERS, protocol.noise.absence, _CATEGORIES),
-            "numpy": lambda: generator.binomial(_USERS, float(protocol.noise.absence), _CATEGORIES),
+            "exact": lambda: binomial(_USERS, protocol.absence, _CATEGORIES),
+            "numpy": lambda: generator.binomial(_USERS, float(protocol.absence), _CATEGORIES),
         },
         repetitions=repetitions,
     )

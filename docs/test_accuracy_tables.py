@@ -33,7 +33,7 @@ def variance(protocol):
 
 
 def mean_noise(protocol):
-    return protocol.users * float(protocol.noise.absence)
+    return protocol.users * float(protocol.absence)
 
 
 @pytest.mark.parametrize("row", rows("A count: paper against tight"), ids=" ".join)
@@ -107,7 +107,7 @@ def test_honest_users(row):
         try:
             actual = kind.with_noise(
                 users=10_000,
-                absence=planned.noise.absence,
+                absence=planned.absence,
                 delta=1e-6,
                 honest_fraction=float(row[0].rstrip("%")) / 100,
                 **settings,

@@ -28,11 +28,11 @@ def loaded_after(code: str) -> tuple[list[str], float]:
 
 RANDOMIZE = """
 import shuffledp
-from shuffledp.protocols.parts.token_noise import TokenNoise
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
-noise = TokenNoise(1000, Dyadic.at_least(0.04), 1.0, 1e-6)
-assert len(shuffledp.BalcerCheuCount(noise).randomize(1)) == 2
-assert len(shuffledp.BalcerCheuHistogram(noise, 10).randomize(3)) > 3
+target, absence = Target(1000, 1.0, 1e-6), Dyadic.at_least(0.04)
+assert len(shuffledp.BalcerCheuCount(target, absence).randomize(1)) == 2
+assert len(shuffledp.BalcerCheuHistogram(target, absence, 10).randomize(3)) > 3
 """
 
 

@@ -44,7 +44,7 @@ def test_names_are_listed_once_in_the_form_that_type_checkers_export(package):
 
 def test_what_a_program_needs_is_public():
     wanted = """plan Plan Plans Count Histogram Sum Mean Categories Numbered Bit Interval Guarantee compose audit
-        check_protocol InsecureSeededRandomness protocols errors"""
+        check_protocol InsecureSeededRandomness protocols Protocol Target errors"""
     assert set(wanted.split()) <= set(NAMES)
     errors = [name for name, value in vars(shuffledp.errors).items() if isinstance(value, type)]
     assert {name for name in errors if name != "StoppedError"} <= set(NAMES)

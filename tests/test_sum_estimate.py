@@ -12,10 +12,10 @@ import pytest
 import shuffledp as sdp
 from shuffledp.errors import OutputError, ParameterError
 from shuffledp.estimate import SumEstimate
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.testing import check_protocol
 
-GUARANTEE = Terms(200, 1.0, 0.0).local_guarantee(1.0, theorem="exact ratio")
+GUARANTEE = Target(200, 1.0, 0.0).local_guarantee(1.0, theorem="exact ratio")
 
 
 def estimate(value=-500.0, *, secure=True, **more) -> SumEstimate:

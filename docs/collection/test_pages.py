@@ -164,7 +164,7 @@ def _contributions(protocol):
 
     def observed(some):
         tally = protocol.tally(Messages(some, 1))
-        return float((protocol.observed(tally) if hasattr(protocol, "observed") else tally.counts)[0])
+        return float(protocol.observed(tally)[0])
 
     nothing = observed(messages[:0])
     return [observed(messages[place : place + 1]) - nothing for place in range(len(messages))]
@@ -176,7 +176,7 @@ def _moved_by_one_report(task):
     added = _contributions(protocol)
     least = min(added) if task.messages_per_report == 1 else min(0.0, *added)  # dummies add nothing
     width = protocol.domain.width if protocol.question == "sum" else 1.0
-    slope = protocol.analysis(protocol.users).slope if hasattr(protocol, "analysis") else 1.0
+    slope = getattr(protocol.analysis(protocol.users), "slope", 1.0)
     return task.messages_per_report * (max(added) - least) / slope * width
 
 

@@ -26,9 +26,7 @@ from shuffledp.estimate import Estimate as Estimate
 from shuffledp.estimate import HistogramEstimate as HistogramEstimate
 from shuffledp.estimate import SumEstimate as SumEstimate
 from shuffledp.messages import Messages as Messages
-from shuffledp.model import Cost as Cost
-from shuffledp.model import ExpectedError as ExpectedError
-from shuffledp.model import Tally as Tally
+from shuffledp.messages import Tally as Tally
 from shuffledp.planning import Count as Count
 from shuffledp.planning import Histogram as Histogram
 from shuffledp.planning import Limits as Limits
@@ -47,8 +45,12 @@ from shuffledp.protocols.count.balcer_cheu import BalcerCheuCount as BalcerCheuC
 from shuffledp.protocols.documents import from_document as from_document
 from shuffledp.protocols.documents import to_document as to_document
 from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram as BalcerCheuHistogram
+from shuffledp.protocols.protocol import Cost as Cost
+from shuffledp.protocols.protocol import ExpectedError as ExpectedError
+from shuffledp.protocols.protocol import Protocol as Protocol
 from shuffledp.protocols.registry import PROTOCOLS as PROTOCOLS
 from shuffledp.protocols.registry import find as find
+from shuffledp.protocols.target import Target as Target
 from shuffledp.randomness import InsecureSeededRandomness as InsecureSeededRandomness
 from shuffledp.shuffling import permute as permute
 from shuffledp.testing import check_protocol as check_protocol

@@ -1,4 +1,4 @@
-"""What users send: messages in one flat array, and the fixed form of a message as bits."""
+"""What users send and the analyzer counts: messages in one flat array, their fixed form as bits, and tallies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shuffledp.errors import DomainError, ParameterError
 from shuffledp.native import ACTIVE
 from shuffledp.native.cores import available_cores
 
-__all__ = ["MessageFormat", "Messages", "count_values"]
+__all__ = ["MessageFormat", "Messages", "Tally", "count_values"]
 
 _CHUNK_BITS = 1 << 23
 _CHUNK_VALUES = 1 << 20
@@ -169,6 +169,49 @@ class MessageFormat:
     @property
     def _chunk(self) -> int:
         return max(1, _CHUNK_BITS // (8 * self.size))
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """What the analyzer counts: how often each message value occurred, and from how many users.
+
+    Tallies of parts of a round add up.
+    """
+
+    counts: NDArray[np.int64]
+    users: int
+    secure: bool = True
+    """False if any of the noise came from a seed."""
+    released: bool = False
+    """True once a trusted party has added its noise; then it is final, and counts may lie below 0."""
+
+    def __post_init__(self) -> None:
+        if self.counts.ndim != 1 or not np.issubdtype(self.counts.dtype, np.integer):
+            raise ParameterError("A tally is a flat array of integers.")
+        if self.users < 0 or (not self.released and len(self.counts) and int(self.counts.min()) < 0):
+            raise ParameterError("A tally counts messages and users; neither can be below 0.")
+
+    @classmethod
+    def zero(cls, size: int) -> Tally:
+        """The tally of nobody."""
+        return cls(np.zeros(size, dtype=np.int64), 0)
+
+    def __add__(self, other: Tally) -> Tally:
+        if len(self.counts) != len(other.counts):
+            raise ParameterError(
+                f"Tallies of {len(self.counts):,} and {len(other.counts):,} message values do not belong together."
+            )
+        if self.released or other.released:
+            raise ParameterError("A released tally carries its noise already; add tallies before the release.")
+        return Tally(self.counts + other.counts, self.users + other.users, self.secure and other.secure)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tally):
+            return NotImplemented
+        same = (self.users, self.secure, self.released) == (other.users, other.secure, other.released)
+        return same and np.array_equal(self.counts, other.counts)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def count_values(values: NDArray[Any], bound: int) -> NDArray[np.int64]:

@@ -52,11 +52,11 @@ class Parties:
 
     def around(self, protocol, messages_per_report: int, **changes) -> Task:
         """A task of a protocol as it is, whatever it guarantees."""
-        terms = protocol.terms if hasattr(protocol, "terms") else protocol.noise
+        target = protocol.target
         return Task(
             protocol=protocol,
-            epsilon=max(terms.epsilon, 1e-9),
-            delta=terms.delta or 1e-9,
+            epsilon=max(target.epsilon, 1e-9),
+            delta=target.delta or 1e-9,
             maximum_users=1000,
             messages_per_report=messages_per_report,
             **self.rest(**changes),

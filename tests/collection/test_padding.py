@@ -164,7 +164,7 @@ def test_chernoff_is_not_below_the_exact_tail(shape, ratio, weight):
 
 def noise_of(protocol) -> list[tuple[float, float, int]]:
     """The shares of one user, from the parameters alone."""
-    honest = protocol.terms.honest_users
+    honest = protocol.target.honest_users
     if protocol.name == "almost-central":
         return [(float(shape / honest), float(ratio), len(members)) for members, shape, ratio in protocol._parts]
     bins = 1 if protocol.question == "count" else protocol.domain_size

@@ -13,8 +13,9 @@ import pytest
 from shuffledp.domain import Categories, Interval
 from shuffledp.errors import ShuffledpError
 from shuffledp.protocols.documents import from_document
+from shuffledp.protocols.parts.tokens import TokenProtocol
 from shuffledp.protocols.registry import PROTOCOLS, find_qualified
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +35,7 @@ TYPES = {
     bool: "true or false",
     Dyadic: "probability",
     Fraction: "fraction",
-    Terms: "terms",
+    Target: "terms",
     Interval: "interval",
     Categories | None: "names",
     tuple[int, ...]: "list of whole numbers",
@@ -60,14 +61,13 @@ def parameters_of(kind, prefix=""):
     hints = typing.get_type_hints(kind, localns=NAMES)
     found = {}
     for field in (field for field in dataclasses.fields(kind) if field.init):
-        hint, name = hints[field.name], prefix + field.name
+        hint, name = hints[field.name], prefix + field.metadata.get("document", field.name)
         if hint in TYPES:
             found[name] = TYPES[hint]
         else:
             found |= parameters_of(hint, f"{name}.")
-    of_terms = {prefix + field.name for field in dataclasses.fields(Terms)}
-    if prefix and of_terms <= set(found):  # terms and more in one object
-        found = {prefix[:-1]: "terms"} | {name: each for name, each in found.items() if name not in of_terms}
+    if issubclass(kind, TokenProtocol):  # terms and more in one object
+        found["noise"], found["noise.absence"] = found.pop("terms"), found.pop("absence")
     return found
 
 
@@ -82,9 +82,9 @@ def test_the_parameters_of_a_protocol(name):
     assert table(section(name), "parameter") == parameters_of(find_qualified(name))
 
 
-@pytest.mark.parametrize("kind", [Terms, Interval])
-def test_the_objects_that_protocols_share(kind):
-    assert table(PAGE, kind.__name__.lower()) == parameters_of(kind)
+@pytest.mark.parametrize(("name", "kind"), [("terms", Target), ("interval", Interval)])
+def test_the_objects_that_protocols_share(name, kind):
+    assert table(PAGE, name) == parameters_of(kind)
 
 
 def test_the_types():

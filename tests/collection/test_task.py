@@ -22,7 +22,7 @@ from shuffledp.errors import DataError, ParameterError
 from shuffledp.protocols.documents import from_document
 from shuffledp.protocols.registry import PROTOCOLS
 from shuffledp.protocols.sum.local_laplace import LocalLaplaceSum
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
 RANDOMIZERS = json.loads((Path(__file__).parents[2] / "vectors" / "v1" / "randomizers.json").read_bytes())[
@@ -309,7 +309,7 @@ def test_last_digits_of_another_machine(name, tasks, parties):
 @pytest.mark.parametrize("name", [*NAMES[:3], "histogram/cheu", "histogram/uniform-blanket", "count/cheu"])
 def test_the_protocols_own_claim_has_room_for_last_digits_too(name, tasks, parties):
     task = tasks.get(name) or parties.task(name)
-    claim = task.protocol.terms if hasattr(task.protocol, "terms") else task.protocol.noise
+    claim = task.protocol.target
     achieved = task.protocol.guarantee.delta_at(claim.epsilon)
     assert 0.2 * task.delta < achieved < claim.delta * (1 - 5e-10)
     assert claim.delta <= task.delta
@@ -324,7 +324,7 @@ def test_noise_that_no_device_could_draw(tasks, parties):
 
 def test_parameters_that_keep_a_device_busy_are_refused(parties):
     """The noise of local-laplace is drawn step by step: a ratio of 1 - 2^-40 took a device more than 12 seconds."""
-    busy = LocalLaplaceSum(Terms(100, 1.0, 0.0), 1, Dyadic(1, 40).complement, 1 << 50, sdp.Interval(0, 1))
+    busy = LocalLaplaceSum(Target(100, 1.0, 0.0), 1, Dyadic(1, 40).complement, 1 << 50, sdp.Interval(0, 1))
     with pytest.raises(ParameterError, match=f"at most {MOST_DRAWS_PER_REPORT:,}"):
         parties.around(busy, 1)
     allowed = dataclasses.replace(busy, ratio=Dyadic(1, 23).complement)
@@ -404,7 +404,7 @@ def test_one_line_feed_and_no_more(parties, tasks, tmp_path):
 def test_local_tasks_have_a_margin_for_last_digits(name, epsilon, parties):
     """Another machine's logarithm may be larger: hadamard-response at epsilon = pi had no margin at all."""
     task = parties.task(name, epsilon=epsilon)
-    assert task.protocol.terms.epsilon == task.epsilon == epsilon
+    assert task.protocol.target.epsilon == task.epsilon == epsilon
     assert 5e-10 < 1 - task.protocol.guarantee.local_epsilon / epsilon < 2e-9
 
 

@@ -11,14 +11,14 @@ from shuffledp.protocols.count.correlated_noise import CorrelatedNoiseCount
 from shuffledp.protocols.count.discrete_laplace import DiscreteLaplaceCount
 from shuffledp.protocols.count.pure_sum import PureSumCount
 from shuffledp.protocols.count.randomized_response import RandomizedResponse
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
 
 def correlated(encoding: str, users: int, honest: int) -> CorrelatedNoiseCount:
     ratio, shape, flood = Dyadic.at_least(0.25), Fraction(2), Dyadic.at_least(0.25)
     curve = CorrelatedNoiseCurve(ratio, shape, flood, "signed" if encoding == "signed" else "count")
-    terms = Terms(users, 1.0, 1.0001 * curve.delta_at(1.0), honest / users)
+    terms = Target(users, 1.0, 1.0001 * curve.delta_at(1.0), honest / users)
     return CorrelatedNoiseCount(terms, ratio, shape, flood, encoding)
 
 
@@ -26,9 +26,9 @@ def instances() -> dict[str, object]:
     flip, mix, weights = Dyadic.at_least(0.2), Dyadic.at_least(0.4), falling_weights(3, 0.5)
     return {
         "count/balcer-cheu": BalcerCheuCount.with_noise(users=3, absence=0.3, delta=0.5),
-        "count/cheu": CheuCount(Terms(3, 0.5, 1.0001 * FlippedCount(3, flip).delta_at(0.5)), flip),
+        "count/cheu": CheuCount(Target(3, 0.5, 1.0001 * FlippedCount(3, flip).delta_at(0.5)), flip),
         "count/pure-sum": PureSumCount(
-            Terms(3, PureSum(3, weights, mix).certified_epsilon, 0.0), weights, mix, certified_users=3
+            Target(3, PureSum(3, weights, mix).certified_epsilon, 0.0), weights, mix, certified_users=3
         ),
         "count/correlated-noise": correlated("signed", 2, 2),
         "count/correlated-noise with more than its shares": correlated("signed", 3, 2),

@@ -13,13 +13,13 @@ from shuffledp.protocols.histogram.count_min import CountMinHistogram
 from shuffledp.protocols.histogram.discrete_laplace import DiscreteLaplaceHistogram
 from shuffledp.protocols.histogram.sample_and_threshold import SampleAndThresholdHistogram
 from shuffledp.protocols.histogram.stability import StabilityHistogram
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
 
 def terms_of(curve, users, *, epsilon=1.0, honest_fraction=1.0):
-    """Terms that claim just what the distribution gives at this epsilon."""
-    return Terms(users, epsilon, min(curve.delta_at(epsilon), 0.999), honest_fraction)
+    """Target that claim just what the distribution gives at this epsilon."""
+    return Target(users, epsilon, min(curve.delta_at(epsilon), 0.999), honest_fraction)
 
 
 def cheu(users, domain_size, form):
@@ -68,7 +68,7 @@ def instances():
         ),
         "histogram/sample-and-threshold": sample_and_threshold(4, 2, 0.4, 2),
         "histogram/sample-and-threshold of three": sample_and_threshold(4, 3, 0.7, 3),
-        "histogram/discrete-laplace": DiscreteLaplaceHistogram(Terms(3, pure, 0.0), noise, 2),
+        "histogram/discrete-laplace": DiscreteLaplaceHistogram(Target(3, pure, 0.0), noise, 2),
         "histogram/stability": stability(3, 0.4, 2),
         "histogram/stability with a high threshold": stability(3, 0.3, 5),
     }

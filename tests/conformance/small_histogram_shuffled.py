@@ -9,7 +9,7 @@ from shuffledp.protocols.histogram.hashed_blanket import HashedBlanketHistogram
 from shuffledp.protocols.histogram.shuffled_k_rr import ShuffledKRandomizedResponse
 from shuffledp.protocols.histogram.solh import ShuffledLocalHashing
 from shuffledp.protocols.histogram.uniform_blanket import UniformBlanketHistogram
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
 
@@ -19,12 +19,12 @@ def slots(mean: float) -> Slots:
 
 
 def instances() -> dict[str, object]:
-    two, three, four = (Terms(users, 0.5, 0.9) for users in (2, 3, 4))
+    two, three, four = (Target(users, 0.5, 0.9) for users in (2, 3, 4))
     return {
         "histogram/shuffled-k-rr": ShuffledKRandomizedResponse(three, Dyadic.at_least(0.5), 3),
         "histogram/shuffled-k-rr of two": ShuffledKRandomizedResponse(four, Dyadic.at_least(0.3), 2),
         "histogram/shuffled-k-rr with a liar": ShuffledKRandomizedResponse(
-            Terms(4, 0.5, 0.95, honest_fraction=0.5), Dyadic.at_least(0.4), 2
+            Target(4, 0.5, 0.95, honest_fraction=0.5), Dyadic.at_least(0.4), 2
         ),
         "histogram/solh": ShuffledLocalHashing(two, Dyadic.at_least(0.25), 2, 2),
         "histogram/solh of three": ShuffledLocalHashing(three, Dyadic.at_least(0.6), 2, 3),

@@ -13,7 +13,7 @@ from shuffledp.protocols.sum.local_laplace import LocalLaplaceSum
 from shuffledp.protocols.sum.piecewise import PiecewiseSum
 from shuffledp.protocols.sum.privacy_blanket import PrivacyBlanketSum
 from shuffledp.protocols.sum.split_and_mix import SplitAndMixSum
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 from shuffledp.testing.conformance import CHECKS
 
@@ -35,7 +35,7 @@ class FewUsersSplitAndMix(SplitAndMixSum):
     @property
     def guarantee(self) -> Guarantee:
         curve = DiscreteLaplaceCurve(self.ratio, sensitivity=self.levels)
-        return self.terms.guarantee(curve, theorem="none: for tests of everything else")
+        return self.target.guarantee(curve, theorem="none: for tests of everything else")
 
 
 def instances() -> dict[str, object]:
@@ -47,18 +47,18 @@ def instances() -> dict[str, object]:
         "sum/laplace": LaplaceSum.calibrate(users=3, epsilon=1.0, delta=1e-6, domain=REALS, levels=2),
         "sum/piecewise": PiecewiseSum.calibrate(users=3, epsilon=2.0, delta=1e-6, domain=REALS, answers=6),
         "sum/piecewise of wide steps": PiecewiseSum(
-            Terms(2, 2.0, 0.0), levels=2, step=2, window=3, outside=Dyadic(1, 2), domain=REALS
+            Target(2, 2.0, 0.0), levels=2, step=2, window=3, outside=Dyadic(1, 2), domain=REALS
         ),
         "sum/local-laplace": LocalLaplaceSum(
-            Terms(2, 4.0, 0.0), levels=2, ratio=least_ratio(4.0, 2), margin=12, domain=REALS
+            Target(2, 4.0, 0.0), levels=2, ratio=least_ratio(4.0, 2), margin=12, domain=REALS
         ),
-        "sum/cheu": CheuSum(Terms(3, 1.0, 0.9), bits=4, flip=Dyadic(3, 4), domain=REALS),
-        "sum/cheu of one bit": CheuSum(Terms(3, 1.0, 0.9), bits=1, flip=Dyadic(3, 4), domain=BITS),
-        "sum/privacy-blanket": PrivacyBlanketSum(Terms(3, 1.0, 0.9), levels=2, blanket=Dyadic(1, 1), domain=REALS),
+        "sum/cheu": CheuSum(Target(3, 1.0, 0.9), bits=4, flip=Dyadic(3, 4), domain=REALS),
+        "sum/cheu of one bit": CheuSum(Target(3, 1.0, 0.9), bits=1, flip=Dyadic(3, 4), domain=BITS),
+        "sum/privacy-blanket": PrivacyBlanketSum(Target(3, 1.0, 0.9), levels=2, blanket=Dyadic(1, 1), domain=REALS),
         "sum/split-and-mix": FewUsersSplitAndMix(
-            Terms(2, 4.0, 0.5), levels=1, ratio=Dyadic(1, 5), messages=3, modulus=8, domain=REALS
+            Target(2, 4.0, 0.5), levels=1, ratio=Dyadic(1, 5), messages=3, modulus=8, domain=REALS
         ),
         "sum/almost-central": AlmostCentralSum(
-            Terms(2, 5.0, 0.995), AlmostCentralCurve(1, Dyadic(1, 4), 2, step=0.8, spare=5.0), domain=BITS
+            Target(2, 5.0, 0.995), AlmostCentralCurve(1, Dyadic(1, 4), 2, step=0.8, spare=5.0), domain=BITS
         ),
     }

@@ -28,7 +28,7 @@ def small_instances() -> dict[str, object]:
         "histogram/balcer-cheu of three": BalcerCheuHistogram.with_noise(
             users=2, absence=0.4, delta=0.5, domain_size=3
         ),
-        "histogram/balcer-cheu padded": BalcerCheuHistogram(two.noise, 2, padded=True),
+        "histogram/balcer-cheu padded": replace(two, padded=True),
     }
     for group in GROUPS:
         found |= group.instances()
@@ -193,7 +193,7 @@ def test_no_planted_fault_is_forgotten():
 
 def test_a_report_whose_length_gives_the_value_away_is_caught():
     """Figure 1 without padding: two messages mean a 1."""
-    literal = BalcerCheuCount(INSTANCES["count/balcer-cheu"].noise, padded=False)
+    literal = replace(INSTANCES["count/balcer-cheu"], padded=False)
     with pytest.raises(ConformanceError, match="number of messages says nothing of the value") as caught:
         check_protocol(literal)
     assert [check.name for check in caught.value.checks if not check.passed] == [
@@ -203,17 +203,21 @@ def test_a_report_whose_length_gives_the_value_away_is_caught():
 
 def test_a_guarantee_that_claims_too_much_is_caught():
     """A histogram that is accounted for as if it were a count."""
+    from shuffledp.privacy.binomial import Binomial
     from shuffledp.privacy.binomial_noise import BinomialCount
 
     class Overstated(BalcerCheuHistogram):
         @property
         def guarantee(self):
-            return self.noise.guarantee(BinomialCount, theorem="none")
+            curve = BinomialCount(Binomial(self.target.honest_users, self.absence))
+            return self.target.guarantee(curve, theorem="none")
 
     honest = INSTANCES["histogram/balcer-cheu"]
     count = BalcerCheuCount.with_noise(users=3, absence=0.3, delta=0.5)
     with pytest.raises(ConformanceError, match="the guarantee holds exactly"):
-        check_protocol(Overstated(count.noise, honest.domain_size), only=["the guarantee holds exactly"])
+        check_protocol(
+            Overstated(count.target, count.absence, honest.domain_size), only=["the guarantee holds exactly"]
+        )
 
 
 def test_a_tally_that_looks_at_the_order_is_caught():
@@ -237,12 +241,36 @@ def test_a_wrong_cost_is_caught():
     class Understated(BalcerCheuHistogram):
         @property
         def cost(self):
-            from shuffledp.model import Cost
+            from shuffledp.protocols.protocol import Cost
 
             return Cost(1.0, 1, 1)
 
     with pytest.raises(ConformanceError, match="the cost is as promised"):
-        check_protocol(Understated(INSTANCES["histogram/balcer-cheu"].noise, 2), only=["the cost is as promised"])
+        check_protocol(
+            Understated.with_noise(users=3, absence=0.3, delta=0.5, domain_size=2), only=["the cost is as promised"]
+        )
+
+
+@pytest.mark.parametrize("check", ["the cost is as promised", "honest users are counted"])
+def test_too_high_a_least_number_of_messages_is_caught(check):
+    """With it, a collection would take honest reports for those of fewer users."""
+
+    class Demanding(BalcerCheuHistogram):
+        min_messages_per_user = 4
+
+    protocol = Demanding.with_noise(users=3, absence=0.3, delta=0.5, domain_size=2)
+    with pytest.raises(ConformanceError, match=check):
+        check_protocol(protocol, only=[check])
+
+
+def test_a_tally_that_loses_honest_messages_is_caught():
+    class Losing(BalcerCheuHistogram):
+        def without_excess(self, tally):
+            return replace(tally, counts=np.minimum(tally.counts, tally.users - 1))
+
+    protocol = Losing.with_noise(users=3, absence=0.3, delta=0.5, domain_size=2)
+    with pytest.raises(ConformanceError, match="honest messages"):
+        check_protocol(protocol, only=["honest users are counted"])
 
 
 def test_what_is_too_large_is_refused():

@@ -22,7 +22,7 @@ from shuffledp.privacy.pure import PureCurve
 from shuffledp.privacy.split_and_mix import mixing_distance
 from shuffledp.protocols.count.cheu import CheuCount
 from shuffledp.protocols.histogram.stability import StabilityHistogram
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
 
@@ -39,9 +39,9 @@ def test_a_distribution_that_is_not_a_number_proves_nothing():
             return math.nan
 
     with pytest.raises(ParameterError, match="more than the claimed"):
-        Terms(10, 1.0, 1e-6).guarantee(Nothing(), theorem="none")
+        Target(10, 1.0, 1e-6).guarantee(Nothing(), theorem="none")
     with pytest.raises(ParameterError, match="more than the claimed"):
-        Terms(10, 1.0, 0.0).local_guarantee(math.nan, theorem="none")
+        Target(10, 1.0, 0.0).local_guarantee(math.nan, theorem="none")
 
 
 @pytest.mark.parametrize("users", [10, 100, 1000, 10_000])
@@ -77,7 +77,7 @@ def test_a_guarantee_with_a_delta_proves_no_epsilon_without_one(releases):
 
 
 def test_what_needs_no_delta_adds_up_without_one():
-    terms = Terms(10, 1.0, 1e-6)
+    terms = Target(10, 1.0, 1e-6)
     twice = terms.local_guarantee(0.5, theorem="local").after(2, delta=0.0)
     assert (twice.epsilon, twice.delta, twice.delta_at(2.0)) == (2.0, 0.0, 0.0)
 

@@ -10,7 +10,7 @@ from shuffledp.errors import ParameterError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialCount
 from shuffledp.privacy.guarantee import Guarantee, check_target, least_epsilon
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
 
@@ -63,7 +63,7 @@ def test_what_a_large_delta_or_epsilon_means_is_said(guarantee, epsilon, delta, 
 
 
 def test_many_releases_of_a_modest_epsilon_get_the_warning():
-    one = Terms(200, 1.0, 0.0).local_guarantee(1.0, theorem="exact ratio")
+    one = Target(200, 1.0, 0.0).local_guarantee(1.0, theorem="exact ratio")
     assert not one.warnings
     assert "epsilon 12 is above 10" in one.after(12).warnings[0]
 

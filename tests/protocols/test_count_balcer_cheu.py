@@ -1,6 +1,7 @@
 """P^zsum: the randomizer's whole table, two routes, Theorem 11, and misuse."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from scipy import stats
 from shuffledp import BalcerCheuCount, Messages, Tally, permute
 from shuffledp.errors import BelowMinimumError, ConditionError, DomainError, InfeasibleError, ParameterError
 from shuffledp.protocols.count.balcer_cheu import theorem_11_alpha
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import InsecureSeededRandomness
 from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
 
@@ -18,7 +20,7 @@ pytestmark = pytest.mark.kernels
 def noisy(users: int = 4, absence: float = 0.25, *, padded: bool = True) -> BalcerCheuCount:
     """A protocol with much noise and few users, so that every outcome is seen."""
     protocol = BalcerCheuCount.with_noise(users=users, absence=absence, delta=0.9)
-    return BalcerCheuCount(protocol.noise, padded)
+    return replace(protocol, padded=padded)
 
 
 def report_pmf(index: int, absence: float, *, padded: bool) -> dict[tuple[int, ...], float]:
@@ -181,16 +183,16 @@ def test_honest_fraction_is_calibrated_for():
     trusting = BalcerCheuCount.calibrate(users=10_000, epsilon=1, delta=1e-6)
     wary = BalcerCheuCount.calibrate(users=10_000, epsilon=1, delta=1e-6, honest_fraction=0.5)
     assert wary.guarantee.honest_users == 5000
-    assert float(wary.noise.absence) == pytest.approx(2 * float(trusting.noise.absence), rel=0.01)
-    half = BalcerCheuCount.with_noise(users=10_000, absence=trusting.noise.absence, delta=1e-6, honest_fraction=0.5)
+    assert float(wary.absence) == pytest.approx(2 * float(trusting.absence), rel=0.01)
+    half = BalcerCheuCount.with_noise(users=10_000, absence=trusting.absence, delta=1e-6, honest_fraction=0.5)
     assert half.guarantee.epsilon == pytest.approx(2.035, abs=1e-3)
 
 
 def test_a_claim_that_does_not_hold_is_refused():
-    good = BalcerCheuCount.calibrate(users=10_000, epsilon=1, delta=1e-6).noise
-    overstated = type(good)(good.users, good.absence, 0.9, 1e-6)
+    good = BalcerCheuCount.calibrate(users=10_000, epsilon=1, delta=1e-6)
+    overstated = replace(good, target=Target(good.users, 0.9, 1e-6))
     with pytest.raises(ParameterError, match="more than the claimed"):
-        _ = BalcerCheuCount(overstated).guarantee
+        _ = overstated.guarantee
 
 
 def test_a_round_below_its_minimum_is_not_released():

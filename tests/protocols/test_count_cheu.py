@@ -8,7 +8,7 @@ import pytest
 
 from shuffledp.errors import BelowMinimumError, ConditionError, InfeasibleError, ParameterError
 from shuffledp.protocols.count.cheu import CheuCount, theorem_4_11_error
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 from shuffledp.testing.statistics import ALPHA, p_value
 
@@ -71,7 +71,7 @@ def test_just_inside_the_conditions():
 
 def test_the_distribution_by_hand():
     """lambda / n = 1/4: a fair coin every fourth time."""
-    protocol = CheuCount(Terms(8, 5.0, 0.9), Dyadic(1, 3))
+    protocol = CheuCount(Target(8, 5.0, 0.9), Dyadic(1, 3))
     assert protocol.blanket == Dyadic(1, 2)
     assert protocol.report_pmf(1) == {(1, 0): Fraction(1, 8), (0, 1): Fraction(7, 8)}
     assert protocol.report_pmf(0) == {(1, 0): Fraction(7, 8), (0, 1): Fraction(1, 8)}
@@ -89,13 +89,13 @@ def test_the_estimate_and_its_variance_are_the_papers():
 
 def test_both_routes_have_the_distribution_of_the_paper():
     """200,000 users with a 1; a lambda off by a tenth is caught."""
-    protocol = CheuCount(Terms(10, 5.0, 0.9), Dyadic.at_least(0.1))
+    protocol = CheuCount(Target(10, 5.0, 0.9), Dyadic.at_least(0.1))
     distribution = [0.1, 0.9]
     by_messages = protocol.tally(protocol.randomize_all(np.ones(200_000, dtype=int))).counts
     by_counts = protocol.sample_tally(np.array([0, 200_000])).counts
     assert p_value(by_messages, distribution) > ALPHA
     assert p_value(by_counts, distribution) > ALPHA
-    wrong = CheuCount(protocol.terms, Dyadic.at_least(0.11))
+    wrong = CheuCount(protocol.target, Dyadic.at_least(0.11))
     assert p_value(wrong.sample_tally(np.array([0, 200_000])).counts, distribution) < ALPHA
 
 
@@ -130,13 +130,13 @@ def test_too_few_users():
 
 def test_too_little_noise_is_not_claimed():
     with pytest.raises(ParameterError, match="more than the claimed"):
-        CheuCount(Terms(10_000, 1.0, 1e-6), Dyadic.at_least(0.001)).guarantee  # noqa: B018
+        CheuCount(Target(10_000, 1.0, 1e-6), Dyadic.at_least(0.001)).guarantee  # noqa: B018
 
 
 @pytest.mark.parametrize("flip", [Dyadic(3, 2), Dyadic(1, 0)])
 def test_more_than_every_other_bit_flipped(flip):
     with pytest.raises(ParameterError):
-        CheuCount(Terms(10, 1.0, 0.5), flip)
+        CheuCount(Target(10, 1.0, 0.5), flip)
 
 
 def test_a_round_is_about_right():

@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 from shuffledp.errors import BelowMinimumError, ParameterError, ShuffledpError
-from shuffledp.model import Tally
+from shuffledp.messages import Tally
 from shuffledp.protocols.count.correlated_noise import CorrelatedNoiseCount
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic
 from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
 
@@ -54,7 +54,7 @@ def test_the_signed_encoding_is_as_good():
 
 
 def test_the_number_of_messages_does_not_depend_on_the_value():
-    protocol = CorrelatedNoiseCount(Terms(2, 9.0, 0.9), Dyadic.of(0.25), Fraction(2), Dyadic.of(0.25))
+    protocol = CorrelatedNoiseCount(Target(2, 9.0, 0.9), Dyadic.of(0.25), Fraction(2), Dyadic.of(0.25))
     sizes = []
     for bit in (0, 1):
         pmf = {}
@@ -94,7 +94,7 @@ def test_released_numbers_have_the_distribution_of_the_noise(encoding, users):
 @pytest.mark.parametrize("encoding", ["signed", "unary"])
 def test_both_routes_agree(encoding):
     """600 rounds of 5 users each way, on the difference of the signs. The fault: two users answer the other way."""
-    protocol = CorrelatedNoiseCount(Terms(5, 9.0, 0.9), Dyadic.of(0.5), Fraction(2), Dyadic.of(0.25), encoding)
+    protocol = CorrelatedNoiseCount(Target(5, 9.0, 0.9), Dyadic.of(0.5), Fraction(2), Dyadic.of(0.25), encoding)
     values, counts = np.array([1, 1, 0, 0, 0]), np.array([3, 2])
     fast = [int(protocol.observed(protocol.sample_tally(counts))[0]) for _ in range(600)]
     slow = [int(protocol.observed(protocol.tally(protocol.randomize_all(values)))[0]) for _ in range(600)]
@@ -145,4 +145,4 @@ def test_an_unknown_encoding():
 
 def test_too_little_noise_is_not_claimed():
     with pytest.raises(ParameterError, match="more than the claimed"):
-        CorrelatedNoiseCount(Terms(100, 1.0, 1e-6), Dyadic.of(0.25), Fraction(2), Dyadic.of(0.25)).guarantee  # noqa: B018
+        CorrelatedNoiseCount(Target(100, 1.0, 1e-6), Dyadic.of(0.25), Fraction(2), Dyadic.of(0.25)).guarantee  # noqa: B018

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from shuffledp.errors import ParameterError
-from shuffledp.model import Tally
+from shuffledp.messages import Tally
 from shuffledp.protocols.count.discrete_laplace import DiscreteLaplaceCount
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic, InsecureSeededRandomness
 from shuffledp.testing.statistics import ALPHA, p_value
 
@@ -94,6 +94,6 @@ def test_counts_below_zero_are_cut_on_request():
 
 def test_too_little_noise_is_not_claimed():
     with pytest.raises(ParameterError, match="more than the claimed"):
-        DiscreteLaplaceCount(Terms(10, 1.0, 0.0), Dyadic.of(0.25)).guarantee  # noqa: B018
+        DiscreteLaplaceCount(Target(10, 1.0, 0.0), Dyadic.of(0.25)).guarantee  # noqa: B018
     with pytest.raises(ParameterError):
-        DiscreteLaplaceCount(Terms(10, 1.0, 0.0), Dyadic.of(1.0)).guarantee  # noqa: B018
+        DiscreteLaplaceCount(Target(10, 1.0, 0.0), Dyadic.of(1.0)).guarantee  # noqa: B018

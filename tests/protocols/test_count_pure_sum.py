@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from shuffledp.errors import BelowMinimumError, InfeasibleError, ParameterError
-from shuffledp.model import Tally
+from shuffledp.messages import Tally
 from shuffledp.privacy.pure_sum import PureSum, falling_weights
 from shuffledp.protocols.count.pure_sum import PureSumCount
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 from shuffledp.testing.statistics import ALPHA, p_value
 
@@ -24,7 +24,7 @@ def calibrated(users=100, epsilon=1.0, **more) -> PureSumCount:
 
 
 def by_hand(users=3, mix=HALF, epsilon=9.0) -> PureSumCount:
-    return PureSumCount(Terms(users, epsilon, 0.0), EVEN, mix, certified_users=users)
+    return PureSumCount(Target(users, epsilon, 0.0), EVEN, mix, certified_users=users)
 
 
 def test_the_distribution_by_hand():
@@ -86,7 +86,7 @@ def test_reports_have_their_distribution(bit):
     weights = falling_weights(5, 0.6)
 
     def seen(mix):
-        protocol = PureSumCount(Terms(3, 9.0, 0.0), weights, mix, certified_users=3)
+        protocol = PureSumCount(Target(3, 9.0, 0.0), weights, mix, certified_users=3)
         messages = protocol.randomize_all(np.full(50_000, bit))
         assert np.array_equal(np.diff(messages.offsets), np.full(50_000, 5))
         return protocol, np.bincount(messages.values.reshape(-1, 5).sum(axis=1), minlength=6)
@@ -129,7 +129,7 @@ def test_honest_users_are_what_counts():
 
 def test_refusals():
     with pytest.raises(ParameterError, match="does not hold for fewer"):
-        PureSumCount(Terms(3, 9.0, 0.0), EVEN, Dyadic(1, 1), certified_users=4)
+        PureSumCount(Target(3, 9.0, 0.0), EVEN, Dyadic(1, 1), certified_users=4)
     with pytest.raises(ParameterError):
         by_hand(epsilon=0.01).guarantee  # noqa: B018
     with pytest.raises(InfeasibleError):
@@ -143,4 +143,4 @@ def test_refusals():
 @pytest.mark.parametrize("weights", [(1, 1), (ONE // 4, ONE // 2, ONE // 4), (ONE // 2, ONE // 4, ONE // 8, ONE // 8)])
 def test_weights_that_are_no_distribution_have_no_guarantee(weights):
     with pytest.raises(ParameterError):
-        PureSumCount(Terms(3, 9.0, 0.0), weights, Dyadic(1, 1), certified_users=3).guarantee  # noqa: B018
+        PureSumCount(Target(3, 9.0, 0.0), weights, Dyadic(1, 1), certified_users=3).guarantee  # noqa: B018

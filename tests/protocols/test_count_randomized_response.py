@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 from shuffledp.errors import BelowMinimumError, DomainError, ParameterError
-from shuffledp.model import Tally
+from shuffledp.messages import Tally
 from shuffledp.protocols.count.randomized_response import RandomizedResponse
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic, InsecureSeededRandomness
 from shuffledp.testing.statistics import ALPHA, p_value
 
@@ -44,9 +44,9 @@ def test_the_guarantee_is_local_and_pure():
 
 def test_too_little_noise_is_not_claimed():
     with pytest.raises(ParameterError, match="more than the claimed"):
-        RandomizedResponse(Terms(10, 1.0, 0.0), Dyadic.at_least(0.5)).guarantee  # noqa: B018
+        RandomizedResponse(Target(10, 1.0, 0.0), Dyadic.at_least(0.5)).guarantee  # noqa: B018
     with pytest.raises(ParameterError):
-        RandomizedResponse(Terms(10, 1.0, 0.0), Dyadic(0, 3)).guarantee  # noqa: B018
+        RandomizedResponse(Target(10, 1.0, 0.0), Dyadic(0, 3)).guarantee  # noqa: B018
 
 
 def answers(protocol, bit, users=100_000):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError, ShuffledpError
+from shuffledp.protocols.count.balcer_cheu import BalcerCheuCount
 from shuffledp.protocols.count.cheu import CheuCount
 from shuffledp.protocols.count.correlated_noise import CorrelatedNoiseCount
 from shuffledp.protocols.count.discrete_laplace import DiscreteLaplaceCount
@@ -20,7 +21,7 @@ from shuffledp.protocols.documents import from_document, public_parameters, to_d
 from shuffledp.protocols.histogram.count_min import CountMinHistogram
 from shuffledp.protocols.histogram.k_rr import KRandomizedResponse
 from shuffledp.protocols.sum.duchi import DuchiSum
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
 TARGET = {"users": 200, "epsilon": 1.0, "delta": 1e-3}
@@ -57,7 +58,7 @@ def test_parameters_for_people(protocol):
 
 def test_probabilities_are_exact():
     blanket = Dyadic.at_least(Fraction(1, 3))
-    protocol = RandomizedResponse(Terms(10, 2.0, 0.0), blanket)
+    protocol = RandomizedResponse(Target(10, 2.0, 0.0), blanket)
     parameters = to_document(protocol)["parameters"]
     assert parameters["blanket"] == {"numerator": blanket.numerator, "bits": 64}
     assert public_parameters(protocol)["blanket"]["value"] == pytest.approx(1 / 3)
@@ -207,3 +208,38 @@ def test_a_pair_has_two_parts():
     document["parameters"]["hashes"] = [[1, 2, 3], *document["parameters"]["hashes"][1:]]
     with pytest.raises(ShuffledpError):
         from_document(document)
+
+
+def tokens() -> dict:
+    return to_document(BalcerCheuCount.calibrate(users=100, epsilon=1, delta=1e-6))
+
+
+def test_the_target_of_tokens_stands_with_their_noise():
+    document = tokens()
+    assert list(document["parameters"]) == ["noise", "padded"]
+    assert list(document["parameters"]["noise"]) == [
+        "users",
+        "absence",
+        "epsilon",
+        "delta",
+        "honest_fraction",
+        "calibration",
+    ]
+    assert from_document(document) == BalcerCheuCount.calibrate(users=100, epsilon=1, delta=1e-6)
+
+
+def test_there_is_one_form_only():
+    """The same parameters in another place are not the same document."""
+    flat, split, doubled, bare = tokens(), tokens(), tokens(), tokens()
+    noise = flat["parameters"].pop("noise")
+    flat["parameters"] |= {"absence": noise.pop("absence"), "terms": noise}
+    split["parameters"]["absence"] = split["parameters"]["noise"].pop("absence")
+    doubled["parameters"]["absence"] = doubled["parameters"]["noise"]["absence"]
+    bare["parameters"]["noise"] = [1, 2]
+    for wrong in (flat, split, doubled, bare):
+        with pytest.raises(ParameterError, match="under noise"):
+            from_document(wrong)
+    plain = correlated()
+    plain["parameters"]["target"] = plain["parameters"].pop("terms")
+    with pytest.raises(ParameterError, match="missing or unknown: target, terms"):
+        from_document(plain)

@@ -1,5 +1,6 @@
 """P^hist: the randomizer's whole table, two routes, Theorem 12, large domains, and misuse."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.kernels
 def noisy(size: int, users: int = 4, absence: float = 0.25, *, padded: bool = False) -> BalcerCheuHistogram:
     """A protocol with much noise and few users, so that every outcome is seen."""
     protocol = BalcerCheuHistogram.with_noise(users=users, absence=absence, delta=0.95, domain_size=size)
-    return BalcerCheuHistogram(protocol.noise, size, padded=padded)
+    return replace(protocol, padded=padded)
 
 
 def report_pmf(index: int, size: int, absence: float) -> dict[tuple[int, ...], float]:
@@ -239,4 +240,4 @@ def test_tallies_of_parts_make_the_whole():
 def test_a_tally_can_come_from_anywhere():
     protocol = BalcerCheuHistogram.calibrate(users=1000, domain_size=2, epsilon=1, delta=1e-6)
     estimate = protocol.estimate(Tally(np.array([1700, 1000]), 1000))
-    assert estimate.counts.tolist() == [700 + 1000 * float(protocol.noise.absence), 0.0]
+    assert estimate.counts.tolist() == [700 + 1000 * float(protocol.absence), 0.0]

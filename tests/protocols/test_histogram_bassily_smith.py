@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 from shuffledp.errors import DomainError, ParameterError
-from shuffledp.model import Messages, Tally
+from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.histogram.bassily_smith import BassilySmith
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
 
@@ -20,7 +20,7 @@ def calibrated(users: int = 1000, size: int = 20, epsilon: float = 1.0) -> Bassi
 
 
 def noisy(size: int, users: int = 2) -> BassilySmith:
-    return BassilySmith(Terms(users, 2.0, 0.0), Dyadic(1, 2), size)
+    return BassilySmith(Target(users, 2.0, 0.0), Dyadic(1, 2), size)
 
 
 def signs(protocol: BassilySmith) -> np.ndarray:
@@ -122,4 +122,4 @@ def test_what_is_refused():
     with pytest.raises(ParameterError, match="too many to list"):
         calibrated(size=1000).report_pmf(0)
     with pytest.raises(ParameterError, match="more than the claimed"):
-        _ = BassilySmith(Terms(2, 1.0, 0.0), Dyadic(1, 2), 3).guarantee
+        _ = BassilySmith(Target(2, 1.0, 0.0), Dyadic(1, 2), 3).guarantee

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from shuffledp.errors import ConditionError, DomainError, InfeasibleError, ParameterError, UnknownNameError
-from shuffledp.model import Tally
+from shuffledp.messages import Tally
 from shuffledp.privacy.flipped_bits import FlippedHistogram
 from shuffledp.protocols.histogram.cheu import CheuHistogram
 from shuffledp.protocols.parts.sparse import scattered_bernoulli
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic
 from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
 
@@ -19,7 +19,7 @@ QUARTER = Dyadic(1, 2)
 
 def tiny(form, domain_size=2, users=3):
     delta = FlippedHistogram(users, QUARTER).delta_at(1.0)
-    return CheuHistogram(Terms(users, 1.0, delta), QUARTER, domain_size, form=form)
+    return CheuHistogram(Target(users, 1.0, delta), QUARTER, domain_size, form=form)
 
 
 def test_the_table_of_a_report_by_hand():
@@ -108,7 +108,7 @@ def test_scattered_coins_are_independent_coins(probability):
 
 def test_both_routes_have_one_distribution_where_coins_are_sparse():
     """Totals of ones of a large domain, by messages and by counts. alpha = 1e-7."""
-    protocol = CheuHistogram(Terms(50, 20.0, 0.5), Dyadic(1, 8), 500)
+    protocol = CheuHistogram(Target(50, 20.0, 0.5), Dyadic(1, 8), 500)
     counts = np.zeros(500, dtype=np.int64)
     counts[:2] = 30, 20
     tallies = [[], []]
@@ -150,4 +150,4 @@ def test_bad_input():
     with pytest.raises(ParameterError, match="too many outcomes"):
         tiny("ones", domain_size=13).report_pmf(0)
     with pytest.raises(ParameterError, match="more than the claimed"):
-        CheuHistogram(Terms(100, 0.1, 1e-9), QUARTER, 2).guarantee  # noqa: B018
+        CheuHistogram(Target(100, 0.1, 1e-9), QUARTER, 2).guarantee  # noqa: B018

@@ -7,10 +7,10 @@ import pytest
 from scipy import stats
 
 from shuffledp.errors import ConditionError, ParameterError
-from shuffledp.model import Tally
+from shuffledp.messages import Tally
 from shuffledp.protocols.histogram.correlated_noise import CorrelatedNoiseHistogram
 from shuffledp.protocols.histogram.discrete_laplace import DiscreteLaplaceHistogram
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
 
@@ -19,7 +19,7 @@ EIGHTH = Dyadic(1, 3)
 
 
 def tiny(users=3):
-    return CorrelatedNoiseHistogram(Terms(users, 1.0, 0.9), EIGHTH, Fraction(3, 2), EIGHTH, 2)
+    return CorrelatedNoiseHistogram(Target(users, 1.0, 0.9), EIGHTH, Fraction(3, 2), EIGHTH, 2)
 
 
 @pytest.mark.parametrize(
@@ -147,4 +147,4 @@ def test_bad_input():
     with pytest.raises(ParameterError, match="too many outcomes"):
         CorrelatedNoiseHistogram.calibrate(users=100, domain_size=3, **TARGET).report_pmf(0)
     with pytest.raises(ParameterError, match="more than the claimed"):
-        CorrelatedNoiseHistogram(Terms(3, 0.1, 1e-3), EIGHTH, Fraction(1), EIGHTH, 2).guarantee  # noqa: B018
+        CorrelatedNoiseHistogram(Target(3, 0.1, 1e-3), EIGHTH, Fraction(1), EIGHTH, 2).guarantee  # noqa: B018

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.model import Tally
+from shuffledp.messages import Tally
 from shuffledp.protocols.histogram.count_min import CountMinHistogram
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 from shuffledp.testing.statistics import ALPHA, same_distribution
 
@@ -17,7 +17,7 @@ TARGET = {"epsilon": 1.0, "delta": 1e-6}
 
 
 def tiny(hashes=((0, 0), (1, 1), (0, 1)), domain_size=3):
-    return CountMinHistogram(Terms(3, 20.0, 0.99), QUARTER, 2, hashes, domain_size)
+    return CountMinHistogram(Target(3, 20.0, 0.99), QUARTER, 2, hashes, domain_size)
 
 
 def test_the_table_of_a_report_by_hand():
@@ -79,7 +79,7 @@ def test_intervals_and_the_largest_error_hold_over_all_hash_functions():
     held, off = [], []
     for _ in range(40):
         hashes = tuple(zip(*(part.tolist() for part in given._family.draw(15, _system())), strict=True))
-        protocol = CountMinHistogram(given.terms, given.gamma, given.buckets, hashes, 500)
+        protocol = CountMinHistogram(given.target, given.gamma, given.buckets, hashes, 500)
         estimate = protocol.estimate(protocol.sample_tally(counts))
         low, high = estimate.interval(0.9).T
         held.append(np.mean((low <= counts) & (counts <= high)))
@@ -96,7 +96,7 @@ def _system():
 
 def test_both_routes_have_one_distribution():
     """What single cells hold, by messages and by counts. alpha = 1e-7."""
-    protocol = CountMinHistogram(Terms(40, 50.0, 0.99), Dyadic(1, 7), 3000, ((5, 7), (11, 3)), 3000)
+    protocol = CountMinHistogram(Target(40, 50.0, 0.99), Dyadic(1, 7), 3000, ((5, 7), (11, 3)), 3000)
     counts = np.zeros(3000, dtype=np.int64)
     counts[:2] = 30, 10
     tables = [np.zeros(60), np.zeros(60)]

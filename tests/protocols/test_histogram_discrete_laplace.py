@@ -7,7 +7,7 @@ import pytest
 
 from shuffledp.errors import ParameterError
 from shuffledp.protocols.histogram.discrete_laplace import DiscreteLaplaceHistogram
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 from shuffledp.testing.statistics import ALPHA, p_value
 
@@ -28,7 +28,7 @@ def test_it_is_purely_private():
     assert math.isclose(-2 * math.log(float(protocol.ratio)), 0.7, rel_tol=1e-12)
     assert math.isinf(guarantee.local_epsilon)
     with pytest.raises(ParameterError, match="more than the claimed"):
-        DiscreteLaplaceHistogram(Terms(100, 0.69, 0.0), protocol.ratio, 3).guarantee  # noqa: B018
+        DiscreteLaplaceHistogram(Target(100, 0.69, 0.0), protocol.ratio, 3).guarantee  # noqa: B018
 
 
 def test_the_noise_has_its_distribution():
@@ -55,7 +55,7 @@ def test_predicted_errors_and_intervals_hold():
 
 
 def test_bad_input():
-    protocol = DiscreteLaplaceHistogram(Terms(3, 2.0, 0.0), Dyadic(1, 1), 2)
+    protocol = DiscreteLaplaceHistogram(Target(3, 2.0, 0.0), Dyadic(1, 1), 2)
     tally = protocol.tally(protocol.randomize_all(np.array([0, 1, 1])))
     assert tally.counts.tolist() == [1, 2]
     with pytest.raises(ParameterError, match="release it first"):
@@ -64,8 +64,8 @@ def test_bad_input():
     with pytest.raises(ParameterError, match="released already"):
         protocol.release(released)
     with pytest.raises(ParameterError, match="too many outcomes"):
-        DiscreteLaplaceHistogram(Terms(3, 2.0, 0.0), Dyadic(1, 1), 9).release_pmf(
-            DiscreteLaplaceHistogram(Terms(3, 2.0, 0.0), Dyadic(1, 1), 9).tally(protocol.randomize_all(np.array([0])))
+        DiscreteLaplaceHistogram(Target(3, 2.0, 0.0), Dyadic(1, 1), 9).release_pmf(
+            DiscreteLaplaceHistogram(Target(3, 2.0, 0.0), Dyadic(1, 1), 9).tally(protocol.randomize_all(np.array([0])))
         )
     assert (
         len(DiscreteLaplaceHistogram.calibrate(users=2, domain_size=1, epsilon=1.0, delta=0.1).run([0, 0]).counts) == 1

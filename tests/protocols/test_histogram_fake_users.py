@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
-from shuffledp.model import Tally
+from shuffledp.messages import Tally
 from shuffledp.protocols.histogram.fake_users import FakeUsersHistogram
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
 TARGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -17,7 +17,7 @@ TARGET = {"epsilon": 1.0, "delta": 1e-6}
 
 def test_the_table_of_a_report_by_hand():
     """Rows 00, 01, 10, 11 with flips of 1/4: value 0 is the row 10, and one fake row is 00."""
-    protocol = FakeUsersHistogram(Terms(3, 1.0, 0.9), Dyadic(1, 2), 1, 2)
+    protocol = FakeUsersHistogram(Target(3, 1.0, 0.9), Dyadic(1, 2), 1, 2)
     pmf = protocol.report_pmf(0)
     real = {0: Fraction(3, 16), 1: Fraction(1, 16), 2: Fraction(9, 16), 3: Fraction(3, 16)}
     fake = {0: Fraction(9, 16), 1: Fraction(3, 16), 2: Fraction(3, 16), 3: Fraction(1, 16)}
@@ -52,7 +52,7 @@ def test_more_fake_rows_and_the_paper_constant():
 
 def test_what_one_report_reveals():
     """The largest ratio of two values' reports, rows in order, is ((1 - q)/q)^2; without an order it is no larger."""
-    protocol = FakeUsersHistogram(Terms(3, 1.0, 0.9), Dyadic(1, 2), 2, 2)
+    protocol = FakeUsersHistogram(Target(3, 1.0, 0.9), Dyadic(1, 2), 2, 2)
     assert protocol.guarantee.local_epsilon == pytest.approx(2 * math.log(3))
     first, second = protocol.report_pmf(0), protocol.report_pmf(1)
     assert max(first[report] / second[report] for report in first) <= 9
@@ -79,7 +79,7 @@ def test_edges_and_bad_input():
         with pytest.raises(ParameterError, match="At least one fake row"):
             FakeUsersHistogram.calibrate(users=50, domain_size=2, fake_rows=rows, **TARGET)
     with pytest.raises(ParameterError, match="below 1/2"):
-        FakeUsersHistogram(Terms(3, 1.0, 0.9), Dyadic(1, 1), 1, 2)
+        FakeUsersHistogram(Target(3, 1.0, 0.9), Dyadic(1, 1), 1, 2)
     with pytest.raises(ParameterError, match="rows"):
         few.estimate(Tally(np.array([5, 1]), 2))
     with pytest.raises(ParameterError, match="too many to list"):

@@ -11,7 +11,7 @@ import pytest
 from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.privacy.amplification import Slots
 from shuffledp.protocols.histogram.hadamard_blanket import HadamardBlanketHistogram, count_even, kernel_sizes
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic
 from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
 
@@ -35,7 +35,7 @@ def test_codewords_are_rows_of_a_hadamard_matrix():
 @pytest.mark.parametrize(("size", "hashes"), [(1, 3), (2, 1), (3, 2), (5, 2), (12, 3), (100, 9), (300, 4)])
 def test_the_elimination_counts_what_is_defined(size, hashes):
     """For uniform tuples, tuples of codewords, zeros and repetitions; and the messages stay as they were."""
-    protocol = HadamardBlanketHistogram(Terms(2, 1.0, 0.999), Slots(1, Dyadic(1, 1)), hashes, size)
+    protocol = HadamardBlanketHistogram(Target(2, 1.0, 0.999), Slots(1, Dyadic(1, 1)), hashes, size)
     messages = protocol.randomize_all(np.arange(60) % size)
     tuples = messages.values.reshape(-1, hashes).copy()
     tuples[0] = 0
@@ -50,7 +50,7 @@ def test_the_elimination_counts_what_is_defined(size, hashes):
 
 def test_the_table_of_a_report_by_hand():
     """Two categories, vectors of two bits: value 0 (vector 01) sends 00 or 10, and half of the users add any."""
-    protocol = HadamardBlanketHistogram(Terms(2, 1.0, 0.99), Slots(0, Dyadic(1, 1)), 1, 2)
+    protocol = HadamardBlanketHistogram(Target(2, 1.0, 0.99), Slots(0, Dyadic(1, 1)), 1, 2)
     pmf = protocol.report_pmf(0)
     assert pmf[(1, 0, 0, 0)] == pmf[(0, 0, 1, 0)] == Fraction(1, 4)
     assert pmf[(2, 0, 0, 0)] == Fraction(1, 16)
@@ -91,7 +91,7 @@ def test_kernels_have_the_exact_distribution():
 @pytest.mark.parametrize(("size", "hashes"), [(5, 2), pytest.param(3, 3, marks=pytest.mark.slow)])
 def test_both_routes_have_the_same_joint_distribution(size, hashes):
     """The whole tally as one outcome; leaving out tuples that agree with several categories is caught."""
-    protocol = HadamardBlanketHistogram(Terms(2, 1.0, 0.999), Slots(0, Dyadic(1, 1)), hashes, size)
+    protocol = HadamardBlanketHistogram(Target(2, 1.0, 0.999), Slots(0, Dyadic(1, 1)), hashes, size)
     true = np.bincount([0, size - 1], minlength=size)
     literal, fast, faulty = Counter(), Counter(), Counter()
     for _ in range(4_000):
@@ -130,6 +130,6 @@ def test_edges_and_bad_input():
     with pytest.raises(ParameterError, match="hashes"):
         HadamardBlanketHistogram.calibrate(users=100, domain_size=4, hashes=0, **TARGET)
     with pytest.raises(ParameterError, match="cannot be counted"):
-        HadamardBlanketHistogram(Terms(3, 1.0, 0.9), Slots(1, Dyadic(0)), 63, 4)
+        HadamardBlanketHistogram(Target(3, 1.0, 0.9), Slots(1, Dyadic(0)), 63, 4)
     with pytest.raises(ParameterError, match="too many to list"):
         HadamardBlanketHistogram.calibrate(users=1000, domain_size=100, **TARGET).report_pmf(0)

@@ -9,9 +9,9 @@ from scipy import stats
 from scipy.linalg import hadamard
 
 from shuffledp.errors import DomainError, ParameterError
-from shuffledp.model import Messages, Tally
+from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.histogram.hadamard_response import HadamardResponse, odd_parity, walsh_hadamard
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
 
@@ -56,14 +56,14 @@ def test_sizes_and_table_are_the_published_ones(size, epsilon):
 
 def test_the_table_by_hand():
     """One category, two outputs: 3/4 + 1/8 and 1/8."""
-    pmf = HadamardResponse(Terms(2, 2.0, 0.0), Dyadic(1, 2), 1, 1).report_pmf(0)
+    pmf = HadamardResponse(Target(2, 2.0, 0.0), Dyadic(1, 2), 1, 1).report_pmf(0)
     assert pmf == {(1, 0): Fraction(7, 8), (0, 1): Fraction(1, 8)}
 
 
 @pytest.mark.parametrize(("blocks", "size"), [(1, 3), (2, 4), (4, 4)])
 def test_the_whole_table_of_the_randomizer(blocks, size):
     """Every value, every output; another value's outputs are rejected."""
-    protocol = HadamardResponse(Terms(2, 5.0, 0.0), Dyadic(1, 2), blocks, size)
+    protocol = HadamardResponse(Target(2, 5.0, 0.0), Dyadic(1, 2), blocks, size)
     outputs = protocol.message_format.codes
     tables = [np.bincount(protocol.randomize_all(np.full(30_000, x)).values, minlength=outputs) for x in range(size)]
     for x in range(size):
@@ -159,7 +159,7 @@ def test_intervals_of_many_blocks_hold_and_are_not_the_worst_ones():
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_routes_agree_and_other_counts_do_not(blocks):
     """Sixty users are more than the outputs of all sets, so that the fast route is taken."""
-    protocol = HadamardResponse(Terms(60, 3.0, 0.0), Dyadic(1, 2), blocks, 2)
+    protocol = HadamardResponse(Target(60, 3.0, 0.0), Dyadic(1, 2), blocks, 2)
     assert 2 * protocol.width // 2 < 60
     values = np.repeat([0, 1], [40, 20])
     tables = np.zeros((3, protocol.message_format.codes, 61))
@@ -191,4 +191,4 @@ def test_what_is_refused():
     with pytest.raises(ParameterError, match="too many to list"):
         calibrated(size=2000).report_pmf(0)
     with pytest.raises(ParameterError, match="more than the claimed"):
-        _ = HadamardResponse(Terms(2, 1.0, 0.0), Dyadic(1, 2), 1, 3).guarantee
+        _ = HadamardResponse(Target(2, 1.0, 0.0), Dyadic(1, 2), 1, 3).guarantee

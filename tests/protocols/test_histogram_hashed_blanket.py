@@ -9,7 +9,7 @@ import pytest
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.privacy.amplification import Slots
 from shuffledp.protocols.histogram.hashed_blanket import HashedBlanketHistogram
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
 TARGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -17,7 +17,7 @@ TARGET = {"epsilon": 1.0, "delta": 1e-6}
 
 def test_the_table_of_a_report_by_hand():
     """Modulo 3 into 2 buckets there are 12 messages, of which 6 agree with a value; 1/4 of the users add one."""
-    protocol = HashedBlanketHistogram(Terms(3, 1.0, 0.9), Slots(0, Dyadic(1, 2)), 2, 3)
+    protocol = HashedBlanketHistogram(Target(3, 1.0, 0.9), Slots(0, Dyadic(1, 2)), 2, 3)
     pmf = protocol.report_pmf(2)
     single = [report for report in pmf if sum(report) == 1]
     assert len(single) == 6
@@ -58,7 +58,7 @@ def test_the_printed_errors(most, rmse):
 
 def test_the_variance_formula():
     """[(n - f) p (1 - p) + n whole (1/b)(1 - 1/b) + n (rest/b)(1 - rest/b)] / (1 - p)^2."""
-    protocol = HashedBlanketHistogram(Terms(1000, 1.0, 0.9), Slots(3, Dyadic(1, 2)), 10, 50)
+    protocol = HashedBlanketHistogram(Target(1000, 1.0, 0.9), Slots(3, Dyadic(1, 2)), 10, 50)
     p = float(protocol.hashes.collision)
     for held in (0, 400):
         variance = (1000 - held) * p * (1 - p) + 1000 * (3 * 0.1 * 0.9 + 0.025 * 0.975)

@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 from shuffledp.errors import BelowMinimumError, DomainError, ParameterError, UnknownNameError
-from shuffledp.model import Messages, Tally
+from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.histogram.k_rr import KRandomizedResponse
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
 
@@ -21,7 +21,7 @@ def calibrated(users: int = 1000, size: int = 4, epsilon: float = 1.0, **options
 
 def test_the_table_by_hand():
     """With probability 1/2 a uniform one of three: 2/3, 1/6, 1/6."""
-    pmf = KRandomizedResponse(Terms(3, 2.0, 0.0), Dyadic(1, 1), 3).report_pmf(1)
+    pmf = KRandomizedResponse(Target(3, 2.0, 0.0), Dyadic(1, 1), 3).report_pmf(1)
     assert pmf == {(1, 0, 0): Fraction(1, 6), (0, 1, 0): Fraction(2, 3), (0, 0, 1): Fraction(1, 6)}
 
 
@@ -41,7 +41,7 @@ def test_the_guarantee_needs_nobody_else():
     guarantee = calibrated().guarantee
     assert (guarantee.trust, guarantee.delta, guarantee.honest_users) == ("local", 0.0, 1)
     with pytest.raises(ParameterError, match="more than the claimed"):
-        _ = KRandomizedResponse(Terms(3, 0.5, 0.0), Dyadic(1, 1), 3).guarantee
+        _ = KRandomizedResponse(Target(3, 0.5, 0.0), Dyadic(1, 1), 3).guarantee
 
 
 def test_routes_agree_and_a_quieter_one_does_not():

@@ -8,11 +8,11 @@ import pytest
 from scipy import stats
 
 from shuffledp.errors import DomainError, ParameterError
-from shuffledp.model import Messages, Tally
+from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.histogram import local_hashing
 from shuffledp.protocols.histogram.local_hashing import LocalHashing
 from shuffledp.protocols.parts.hashing import AffineHashes
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 from shuffledp.testing.statistics import ALPHA, p_value
 
@@ -22,7 +22,7 @@ def calibrated(users: int = 1000, size: int = 100, epsilon: float = 1.0, **optio
 
 
 def noisy(size: int = 2) -> LocalHashing:
-    return LocalHashing(Terms(2, 2.0, 0.0), Dyadic(1, 2), AffineHashes(3, 2), size)
+    return LocalHashing(Target(2, 2.0, 0.0), Dyadic(1, 2), AffineHashes(3, 2), size)
 
 
 def test_the_table_by_hand():
@@ -117,10 +117,10 @@ def test_what_is_refused():
     with pytest.raises(ParameterError, match="2 <= buckets"):
         calibrated(buckets=1)
     with pytest.raises(ParameterError, match="categories need a prime"):
-        LocalHashing(Terms(2, 2.0, 0.0), Dyadic(1, 2), AffineHashes(3, 2), 4)
+        LocalHashing(Target(2, 2.0, 0.0), Dyadic(1, 2), AffineHashes(3, 2), 4)
     with pytest.raises(ParameterError, match="too many to list"):
         protocol.report_pmf(0)
     with pytest.raises(ParameterError, match="each at most that number"):
         protocol.estimate(Tally(np.full(100, 1001), 1000))
     with pytest.raises(ParameterError, match="more than the claimed"):
-        _ = LocalHashing(Terms(2, 1.0, 0.0), Dyadic(1, 2), AffineHashes(3, 2), 2).guarantee
+        _ = LocalHashing(Target(2, 1.0, 0.0), Dyadic(1, 2), AffineHashes(3, 2), 2).guarantee

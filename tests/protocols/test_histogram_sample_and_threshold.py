@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.model import MessageFormat, Tally
+from shuffledp.messages import MessageFormat, Tally
 from shuffledp.privacy.thresholding import SampleAndThreshold
 from shuffledp.protocols.histogram.sample_and_threshold import SampleAndThresholdHistogram
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 from shuffledp.testing import ConformanceError, check_protocol
 from shuffledp.testing.audit.scene import neighbouring_pairs
@@ -34,7 +34,7 @@ def test_thresholds_are_at_most_those_of_the_specification(sampling, largest):
 
 
 def test_users_send_their_value_without_a_coin():
-    protocol = SampleAndThresholdHistogram(Terms(5, 5.0, 0.9), Dyadic(1, 2), 2, 2)
+    protocol = SampleAndThresholdHistogram(Target(5, 5.0, 0.9), Dyadic(1, 2), 2, 2)
     assert protocol.report_pmf(1) == {(0, 1): 1}
     messages = protocol.randomize_all(np.array([0, 1, 1, 0]))
     assert messages.values.tolist() == [0, 1, 1, 0]
@@ -44,7 +44,7 @@ def test_users_send_their_value_without_a_coin():
 
 
 def test_whoever_counts_samples_and_removes_small_counts():
-    protocol = SampleAndThresholdHistogram(Terms(5, 5.0, 0.9), Dyadic(1, 2), 3, 3)
+    protocol = SampleAndThresholdHistogram(Target(5, 5.0, 0.9), Dyadic(1, 2), 3, 3)
     assert protocol.trusts_shuffler
     assert "the shuffler must sample the messages and remove small counts" in protocol.guarantee.theorem
     quarter = Fraction(1, 4)
@@ -149,7 +149,7 @@ def test_the_attack_finds_nothing_if_the_counting_party_samples():
 def test_the_guarantee_holds_for_all_data_of_dishonest_users(users, domain_size, sampling, threshold):
     """Exactly, with one honest user: the others send whatever they like."""
     curve = SampleAndThreshold(sampling, threshold)
-    terms = Terms(users, 1.0, min(0.999, curve.delta_at(1.0)), honest_fraction=2 / users)
+    terms = Target(users, 1.0, min(0.999, curve.delta_at(1.0)), honest_fraction=2 / users)
     protocol = SampleAndThresholdHistogram(terms, sampling, threshold, domain_size)
     assert protocol.guarantee.honest_users == 1
     claims = {epsilon: protocol.guarantee.delta_at(epsilon) for epsilon in (0.0, 0.2, 0.7, 1.0, 2.5)}
@@ -169,7 +169,7 @@ class CoinsOfUsers(SampleAndThresholdHistogram):
 
     @property
     def guarantee(self):
-        return replace(super().guarantee, honest_users=self.terms.honest_users)
+        return replace(super().guarantee, honest_users=self.target.honest_users)
 
     @property
     def message_format(self):
@@ -198,7 +198,7 @@ class CoinsOfUsers(SampleAndThresholdHistogram):
 def test_the_conformance_kit_catches_coins_of_users(kind, honest_fraction):
     """It lets dishonest users send anything, so that only users' coins among dishonest users fail."""
     curve = SampleAndThreshold(Dyadic(1, 2), 3)
-    protocol = kind(Terms(4, 1.0, curve.delta_at(1.0), honest_fraction), Dyadic(1, 2), 3, 2)
+    protocol = kind(Target(4, 1.0, curve.delta_at(1.0), honest_fraction), Dyadic(1, 2), 3, 2)
     only = ["the guarantee holds exactly"]
     if kind is SampleAndThresholdHistogram or honest_fraction == 1:
         assert check_protocol(protocol, only=only)[0].passed
@@ -256,11 +256,11 @@ def test_the_sampling_is_chosen_for_a_typical_count():
 def test_bad_input():
     with pytest.raises(InfeasibleError, match="1 - e"):
         tenth(sampling=0.7)
-    protocol = SampleAndThresholdHistogram(Terms(5, 5.0, 0.9), Dyadic(1, 2), 3, 3)
+    protocol = SampleAndThresholdHistogram(Target(5, 5.0, 0.9), Dyadic(1, 2), 3, 3)
     with pytest.raises(ParameterError, match="cannot come from"):
         protocol.estimate(Tally(np.array([3, 3, 0]), 5, released=True))
     with pytest.raises(ParameterError, match="below the threshold"):
         protocol.estimate(Tally(np.array([2, 3, 0]), 5, released=True))
     with pytest.raises(ParameterError, match="more than the claimed"):
-        SampleAndThresholdHistogram(Terms(5, 0.5, 1e-6), Dyadic(1, 2), 3, 3).guarantee  # noqa: B018
+        SampleAndThresholdHistogram(Target(5, 0.5, 1e-6), Dyadic(1, 2), 3, 3).guarantee  # noqa: B018
     assert tenth(users=2, domain_size=1).run([0, 0]).counts.tolist() == [0.0]

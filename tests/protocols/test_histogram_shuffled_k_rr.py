@@ -8,7 +8,7 @@ import pytest
 from shuffledp.errors import ConditionError, DomainError, InfeasibleError, ParameterError
 from shuffledp.privacy.amplification import RandomizedResponseCurve
 from shuffledp.protocols.histogram.shuffled_k_rr import ShuffledKRandomizedResponse, theorem_31_mean
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
 TARGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -81,4 +81,4 @@ def test_bad_input():
     with pytest.raises(InfeasibleError, match="users"):
         ShuffledKRandomizedResponse.calibrate(users=20, domain_size=1000, epsilon=0.01, delta=1e-9)
     with pytest.raises(ParameterError, match="more than the claimed"):
-        _ = ShuffledKRandomizedResponse(Terms(1000, 1.0, 1e-6), Dyadic.at_least(0.01), 4).guarantee
+        _ = ShuffledKRandomizedResponse(Target(1000, 1.0, 1e-6), Dyadic.at_least(0.01), 4).guarantee

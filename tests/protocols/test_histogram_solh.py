@@ -10,7 +10,7 @@ from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.amplification import BlanketCurve
 from shuffledp.protocols.histogram.shuffled_k_rr import theorem_31_mean
 from shuffledp.protocols.histogram.solh import ShuffledLocalHashing
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
 TARGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -18,7 +18,7 @@ TARGET = {"epsilon": 1.0, "delta": 1e-6}
 
 def test_the_table_of_a_report_by_hand():
     """Six functions modulo 3 into 2 buckets; value 0 hashes to v mod 2 under (u, v)."""
-    protocol = ShuffledLocalHashing(Terms(3, 1.0, 0.9), Dyadic(1, 1), 2, 2)
+    protocol = ShuffledLocalHashing(Target(3, 1.0, 0.9), Dyadic(1, 1), 2, 2)
     pmf = protocol.report_pmf(0)
     assert len(pmf) == 12
     for report, mass in pmf.items():
@@ -87,6 +87,6 @@ def test_edges_and_bad_input():
     with pytest.raises(ParameterError, match="buckets"):
         ShuffledLocalHashing.calibrate(users=1000, domain_size=100, buckets=1, **TARGET)
     with pytest.raises(ParameterError, match="strictly"):
-        ShuffledLocalHashing(Terms(3, 1.0, 0.9), Dyadic(0), 2, 2)
+        ShuffledLocalHashing(Target(3, 1.0, 0.9), Dyadic(0), 2, 2)
     with pytest.raises(ParameterError, match="too many to list"):
         ShuffledLocalHashing.calibrate(users=10_000, domain_size=1000, buckets=500, **TARGET).report_pmf(0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shuffledp.errors import ParameterError
-from shuffledp.model import Tally
+from shuffledp.messages import Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace
 from shuffledp.protocols.histogram.stability import StabilityHistogram
 

@@ -8,10 +8,10 @@ import pytest
 from scipy import stats
 
 from shuffledp.errors import DomainError, ParameterError, UnknownNameError
-from shuffledp.model import Messages, Tally
+from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.histogram import unary
 from shuffledp.protocols.histogram.unary import UnaryEncoding
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 from shuffledp.testing import check_protocol
 from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
@@ -22,7 +22,7 @@ def calibrated(users: int = 1000, size: int = 4, epsilon: float = 1.0, **options
 
 
 def noisy(size: int, users: int = 3) -> UnaryEncoding:
-    return UnaryEncoding(Terms(users, 2.0, 0.0), Dyadic(1, 1), Dyadic(1, 2), size)
+    return UnaryEncoding(Target(users, 2.0, 0.0), Dyadic(1, 1), Dyadic(1, 2), size)
 
 
 def test_the_table_by_hand():
@@ -127,9 +127,9 @@ def test_what_is_refused():
     with pytest.raises(ParameterError, match="too many to list"):
         calibrated(size=11).report_pmf(0)
     with pytest.raises(ParameterError, match="likelier for the own category"):
-        UnaryEncoding(Terms(3, 2.0, 0.0), Dyadic(1, 2), Dyadic(1, 1), 2)
+        UnaryEncoding(Target(3, 2.0, 0.0), Dyadic(1, 2), Dyadic(1, 1), 2)
     with pytest.raises(ParameterError, match="more than the claimed"):
-        _ = UnaryEncoding(Terms(3, 1.0, 0.0), Dyadic(1, 1), Dyadic(1, 2), 2).guarantee
+        _ = UnaryEncoding(Target(3, 1.0, 0.0), Dyadic(1, 1), Dyadic(1, 2), 2).guarantee
 
 
 def test_no_epsilon_claims_too_much():

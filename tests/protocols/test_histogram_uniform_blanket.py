@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from shuffledp.errors import ConditionError, ParameterError
-from shuffledp.model import Tally
+from shuffledp.messages import Tally
 from shuffledp.privacy.amplification import Slots
 from shuffledp.protocols.histogram.uniform_blanket import UniformBlanketHistogram, slots_of
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 from shuffledp.testing.statistics import ALPHA, p_value
 
@@ -19,7 +19,7 @@ TARGET = {"epsilon": 1.0, "delta": 1e-6}
 
 def test_the_table_of_a_report_by_hand():
     """The own value, one uniform value, and with probability 1/4 another."""
-    protocol = UniformBlanketHistogram(Terms(3, 1.0, 0.9), Slots(1, Dyadic(1, 2)), 2)
+    protocol = UniformBlanketHistogram(Target(3, 1.0, 0.9), Slots(1, Dyadic(1, 2)), 2)
     assert protocol.report_pmf(0) == {
         (2, 0): Fraction(3, 8),
         (1, 1): Fraction(3, 8),
@@ -72,7 +72,7 @@ def test_the_noise_given_the_number_of_messages_is_binomial():
     """A whole table of an empty category's count, with the added messages known; one more message is caught."""
     from scipy import stats
 
-    protocol = UniformBlanketHistogram(Terms(10, 1.0, 0.99), Slots(2, Dyadic(0)), 4)
+    protocol = UniformBlanketHistogram(Target(10, 1.0, 0.99), Slots(2, Dyadic(0)), 4)
     true = np.array([10, 0, 0, 0])
     seen = np.bincount([protocol.sample_tally(true).counts[1] for _ in range(20_000)], minlength=22)
     distribution = stats.binom.pmf(np.arange(22), 20, 0.25)
@@ -84,7 +84,7 @@ def test_intervals_are_shifted_quantiles():
     """Z ~ Bin(T, 1/d): [C - hi, C - lo] at its quantiles."""
     from scipy import stats
 
-    protocol = UniformBlanketHistogram(Terms(50, 1.0, 0.99), Slots(1, Dyadic(1, 1)), 5)
+    protocol = UniformBlanketHistogram(Target(50, 1.0, 0.99), Slots(1, Dyadic(1, 1)), 5)
     tally = Tally(np.array([40, 20, 20, 20, 20]), 50)
     low, high = protocol.estimate(tally).interval(0.95)[0]
     assert (low, high) == pytest.approx((40 - stats.binom.ppf(0.975, 70, 0.2), 40 - stats.binom.ppf(0.025, 70, 0.2)))
@@ -110,8 +110,8 @@ def test_edges_and_bad_input():
     with pytest.raises(ParameterError, match="messages"):
         two.estimate(Tally(np.array([1, 1]), 2))
     with pytest.raises(ParameterError, match="cannot add"):
-        UniformBlanketHistogram(Terms(3, 1.0, 0.9), Slots(-1, Dyadic(0)), 2)
+        UniformBlanketHistogram(Target(3, 1.0, 0.9), Slots(-1, Dyadic(0)), 2)
     with pytest.raises(ParameterError, match="too many to list"):
         UniformBlanketHistogram.calibrate(users=100, domain_size=100, **TARGET).report_pmf(0)
     with pytest.raises(ParameterError, match="more than the claimed"):
-        _ = UniformBlanketHistogram(Terms(100, 1.0, 1e-6), Slots(0, Dyadic(1, 3)), 2).guarantee
+        _ = UniformBlanketHistogram(Target(100, 1.0, 1e-6), Slots(0, Dyadic(1, 3)), 2).guarantee

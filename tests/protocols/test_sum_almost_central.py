@@ -7,7 +7,7 @@ import pytest
 
 from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
-from shuffledp.model import Tally
+from shuffledp.messages import Tally
 from shuffledp.protocols.sum.almost_central import AlmostCentralSum
 from shuffledp.testing.statistics import ALPHA, same_distribution
 

@@ -8,9 +8,9 @@ import pytest
 
 from shuffledp.domain import Interval
 from shuffledp.errors import ConditionError, ParameterError
-from shuffledp.model import Tally
+from shuffledp.messages import Tally
 from shuffledp.protocols.sum.cheu import CheuSum
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
 UNIT = Interval(0.0, 1.0)
@@ -18,7 +18,7 @@ UNIT = Interval(0.0, 1.0)
 
 def test_the_table_by_hand():
     """Two bits flipped with 1/4, one of them a one: 2 * 3/4 * 1/4 that both are equal."""
-    sums = CheuSum(Terms(3, 1.0, 0.9), bits=2, flip=Dyadic(1, 2), domain=UNIT)
+    sums = CheuSum(Target(3, 1.0, 0.9), bits=2, flip=Dyadic(1, 2), domain=UNIT)
     stay, turn = Fraction(3, 4), Fraction(1, 4)
     assert sums.report_pmf(0.5) == {(2, 0): stay * turn, (1, 1): stay**2 + turn**2, (0, 2): stay * turn}
     assert sums.report_pmf(0.25)[0, 2] == (turn**2 + stay * turn) / 2
@@ -53,7 +53,7 @@ def test_whole_numbers_need_no_more_bits_than_steps():
 
 def test_measured_errors_of_both_routes_are_as_predicted():
     """300 rounds of 400 users each way: the mean square is within six of its standard deviations."""
-    sums = CheuSum(Terms(400, 1.0, 0.99), bits=20, flip=Dyadic.at_least(0.1), domain=UNIT)
+    sums = CheuSum(Target(400, 1.0, 0.99), bits=20, flip=Dyadic.at_least(0.1), domain=UNIT)
     places = np.random.default_rng().random(400)
     for route in ("messages", "counts"):
         errors = np.array([sums.run(places, route=route).value for _ in range(300)]) - places.sum()
@@ -65,7 +65,7 @@ def test_bad_input():
         CheuSum.calibrate(users=50, epsilon=0.5, delta=1e-6, domain=UNIT, calibration="paper")
     for bits, flip in ((0, Dyadic(1, 2)), (1, Dyadic(1, 1)), (1, Dyadic(0, 0)), (1 << 21, Dyadic(1, 2))):
         with pytest.raises(ParameterError):
-            CheuSum(Terms(3, 1.0, 0.9), bits=bits, flip=flip, domain=UNIT)
-    sums = CheuSum(Terms(2, 1.0, 0.9), bits=2, flip=Dyadic(1, 2), domain=UNIT)
+            CheuSum(Target(3, 1.0, 0.9), bits=bits, flip=flip, domain=UNIT)
+    sums = CheuSum(Target(2, 1.0, 0.9), bits=2, flip=Dyadic(1, 2), domain=UNIT)
     with pytest.raises(ParameterError, match="send 4 bits, not 3"):
         sums.estimate(Tally(np.array([1, 2]), 2))

@@ -7,7 +7,7 @@ import pytest
 
 from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
-from shuffledp.model import Tally
+from shuffledp.messages import Tally
 from shuffledp.protocols.sum.discrete_laplace import DiscreteLaplaceSum
 from shuffledp.testing.statistics import ALPHA, p_value
 

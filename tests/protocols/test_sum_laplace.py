@@ -8,7 +8,7 @@ import pytest
 
 from shuffledp.domain import Interval
 from shuffledp.errors import MissingPackageError, ParameterError
-from shuffledp.model import Tally
+from shuffledp.messages import Tally
 from shuffledp.protocols.sum import laplace
 from shuffledp.protocols.sum.laplace import LaplaceSum
 from shuffledp.randomness import InsecureSeededRandomness
@@ -59,7 +59,7 @@ def test_a_seed_is_refused():
 
 def test_less_noise_than_claimed_is_refused():
     honest = protocol(users=2, levels=4)
-    weak = LaplaceSum(honest.terms, 4, honest.scale - 1, UNIT)
+    weak = LaplaceSum(honest.target, 4, honest.scale - 1, UNIT)
     with pytest.raises(ParameterError, match="more than"):
         _ = weak.guarantee
     with pytest.raises(ParameterError, match="OpenDP's map"):

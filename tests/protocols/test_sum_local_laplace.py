@@ -9,7 +9,7 @@ import pytest
 from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
 from shuffledp.protocols.sum.local_laplace import LocalLaplaceSum
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
 UNIT = Interval(0.0, 1.0)
@@ -21,7 +21,7 @@ def protocol(**settings) -> LocalLaplaceSum:
 
 def test_the_table_by_hand():
     """One level, ratio 1/2, one more answer on either side: 1/3 at the truth, all that lies beyond at the ends."""
-    sums = LocalLaplaceSum(Terms(2, 1.0, 0.0), levels=1, ratio=Dyadic(1, 1), margin=1, domain=UNIT)
+    sums = LocalLaplaceSum(Target(2, 1.0, 0.0), levels=1, ratio=Dyadic(1, 1), margin=1, domain=UNIT)
     pmf = sums.report_pmf(0.0)
     masses = [pmf[tuple(int(k == y) for k in range(4))] for y in range(4)]
     assert masses == [Fraction(1, 3), Fraction(1, 3), Fraction(1, 6), Fraction(1, 6)]
@@ -45,7 +45,7 @@ def test_whole_numbers_are_not_rounded():
 def test_the_constants_of_the_error_bounds(decay):
     """ln E[e^(s X)] <= s^2 v / (2 (1 - c s)), and E|X|^3 <= largest term * v, by summing."""
     a = math.exp(-decay)
-    sums = LocalLaplaceSum(Terms(2, 50.0, 0.0), levels=1, ratio=Dyadic.at_least(a), margin=9, domain=UNIT)
+    sums = LocalLaplaceSum(Target(2, 50.0, 0.0), levels=1, ratio=Dyadic.at_least(a), margin=9, domain=UNIT)
     reports, v = sums._reports, 2 * a / (1 - a) ** 2
     c = reports.heaviest_tail
     for s in np.linspace(0.001, 0.999, 400) / c:
@@ -66,8 +66,8 @@ def test_measured_errors_are_as_predicted():
 
 def test_what_cannot_be_is_refused():
     with pytest.raises(ParameterError, match="levels and a margin"):
-        LocalLaplaceSum(Terms(2, 1.0, 0.0), levels=1, ratio=Dyadic(1, 1), margin=-1, domain=UNIT)
+        LocalLaplaceSum(Target(2, 1.0, 0.0), levels=1, ratio=Dyadic(1, 1), margin=-1, domain=UNIT)
     with pytest.raises(ParameterError, match="more than the claimed"):
-        _ = LocalLaplaceSum(Terms(2, 0.5, 0.0), levels=1, ratio=Dyadic(1, 1), margin=1, domain=UNIT).guarantee
+        _ = LocalLaplaceSum(Target(2, 0.5, 0.0), levels=1, ratio=Dyadic(1, 1), margin=1, domain=UNIT).guarantee
     with pytest.raises(ParameterError, match="too many to list"):
         protocol().report_pmf(0.5)

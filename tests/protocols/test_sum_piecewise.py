@@ -10,7 +10,7 @@ from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
 from shuffledp.protocols.sum.duchi import DuchiSum
 from shuffledp.protocols.sum.piecewise import PiecewiseSum
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
 UNIT = Interval(0.0, 1.0)
@@ -22,7 +22,7 @@ def protocol(**settings) -> PiecewiseSum:
 
 def test_the_table_by_hand():
     """Two levels, windows of two answers one apart: 3/4 in the window, 1/4 in the two others."""
-    sums = PiecewiseSum(Terms(2, 2.0, 0.0), levels=2, step=1, window=2, outside=Dyadic(1, 2), domain=UNIT)
+    sums = PiecewiseSum(Target(2, 2.0, 0.0), levels=2, step=1, window=2, outside=Dyadic(1, 2), domain=UNIT)
     inner, outer = Fraction(3, 8), Fraction(1, 8)
     pmf = sums.report_pmf(0.5)
     assert [pmf[tuple(int(k == y) for k in range(4))] for y in range(4)] == [outer, inner, inner, outer]
@@ -67,7 +67,7 @@ def test_measured_errors_are_as_predicted():
 )
 def test_what_makes_no_sense_is_refused(window, outside):
     with pytest.raises(ParameterError):
-        PiecewiseSum(Terms(2, 2.0, 0.0), levels=2, step=1, window=window, outside=outside, domain=UNIT)
+        PiecewiseSum(Target(2, 2.0, 0.0), levels=2, step=1, window=window, outside=outside, domain=UNIT)
 
 
 def test_a_fine_grid_is_not_listed():

@@ -9,7 +9,7 @@ import pytest
 from shuffledp.domain import Interval
 from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.protocols.sum.privacy_blanket import PrivacyBlanketSum
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
 UNIT = Interval(0.0, 1.0)
@@ -21,7 +21,7 @@ def protocol(**settings) -> PrivacyBlanketSum:
 
 def test_the_table_by_hand():
     """Three levels and a fair coin: 1/6 for each, and 1/2 more for the own one."""
-    sums = PrivacyBlanketSum(Terms(3, 1.0, 0.9), levels=2, blanket=Dyadic(1, 1), domain=UNIT)
+    sums = PrivacyBlanketSum(Target(3, 1.0, 0.9), levels=2, blanket=Dyadic(1, 1), domain=UNIT)
     assert sums.report_pmf(0.5) == {
         (1, 0, 0): Fraction(1, 6),
         (0, 1, 0): Fraction(2, 3),
@@ -30,7 +30,7 @@ def test_the_table_by_hand():
 
 
 def test_the_error_by_the_formula():
-    sums = PrivacyBlanketSum(Terms(3, 1.0, 0.9), levels=5, blanket=Dyadic(1, 2), domain=UNIT)
+    sums = PrivacyBlanketSum(Target(3, 1.0, 0.9), levels=5, blanket=Dyadic(1, 2), domain=UNIT)
     gamma, k, x = 0.25, 5, 0.3
     square = (1 * 0.5 + 4 * 0.5) / 25  # the place 1.5 of 5 is rounded to 1 or 2
     each = (1 - gamma) * square + gamma * (2 * k + 1) / (6 * k) - ((1 - gamma) * x + gamma / 2) ** 2
@@ -65,7 +65,7 @@ def test_few_whole_numbers_are_levels():
 
 def test_measured_errors_of_both_routes_are_as_predicted():
     """300 rounds of 500 users each way: the mean square is within six of its standard deviations."""
-    sums = PrivacyBlanketSum(Terms(500, 1.0, 0.99), levels=6, blanket=Dyadic.at_least(0.3), domain=UNIT)
+    sums = PrivacyBlanketSum(Target(500, 1.0, 0.99), levels=6, blanket=Dyadic.at_least(0.3), domain=UNIT)
     places = np.random.default_rng().random(500)
     for route in ("messages", "counts"):
         errors = np.array([sums.run(places, route=route).value for _ in range(300)]) - places.sum()
@@ -80,4 +80,4 @@ def test_bad_input():
     with pytest.raises(ParameterError, match="levels"):
         protocol(levels=0)
     with pytest.raises(ParameterError, match="strictly between"):
-        PrivacyBlanketSum(Terms(3, 1.0, 0.9), levels=2, blanket=Dyadic(1, 0), domain=UNIT)
+        PrivacyBlanketSum(Target(3, 1.0, 0.9), levels=2, blanket=Dyadic(1, 0), domain=UNIT)

@@ -9,10 +9,10 @@ import pytest
 
 from shuffledp.domain import Interval
 from shuffledp.errors import ConditionError, ParameterError
-from shuffledp.model import Messages
+from shuffledp.messages import Messages
 from shuffledp.protocols.documents import to_document
 from shuffledp.protocols.sum.split_and_mix import SplitAndMixSum
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
 UNIT = Interval(0.0, 1.0)
@@ -76,7 +76,7 @@ def test_few_honest_users_are_refused():
 @pytest.mark.parametrize(("messages", "modulus"), [(1, 8), (4, 7), (4, 1), (4, 1 << 63)])
 def test_what_makes_no_sense_is_refused(messages, modulus):
     with pytest.raises(ParameterError, match="power of two"):
-        SplitAndMixSum(Terms(20, 1.0, 0.5), 1, Dyadic(1, 1), messages, modulus, UNIT)
+        SplitAndMixSum(Target(20, 1.0, 0.5), 1, Dyadic(1, 1), messages, modulus, UNIT)
 
 
 def test_less_mixing_than_claimed_is_refused():

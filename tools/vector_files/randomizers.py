@@ -120,7 +120,7 @@ def _text(number: Fraction) -> str:
 def _parts(protocol: Any) -> tuple[Part, ...]:
     """The negative binomial noise of one report, where there is some."""
     if protocol.name == "correlated-noise":
-        honest = protocol.terms.honest_users
+        honest = protocol.target.honest_users
         found: list[Part] = []
         for bin_ in range(1 if protocol.question == "count" else protocol.domain_size):
             plus, minus = 2 * bin_, 2 * bin_ + 1
@@ -128,7 +128,7 @@ def _parts(protocol: Any) -> tuple[Part, ...]:
             found.append(((plus, minus), protocol.flood_shape / honest, protocol.flood_ratio))
         return tuple(found)
     if protocol.name == "almost-central":
-        honest = protocol.terms.honest_users
+        honest = protocol.target.honest_users
         staying = [((sign,), Fraction(1), protocol.noise.ratio) for sign in (1, -1)]
         atoms = [(atom.members, shape, ratio) for atom, shape, ratio in protocol.noise.flooding]
         lowest = _lowest(protocol)

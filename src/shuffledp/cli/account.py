@@ -24,6 +24,8 @@ from shuffledp.figures import check_figure_path, curves
 from shuffledp.output import write_whole
 from shuffledp.privacy.composition import CERTIFIED_DOWN_TO
 from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.parts.tokens import TokenProtocol
+from shuffledp.protocols.protocol import Protocol
 from shuffledp.protocols.registry import find, find_qualified
 
 __all__ = ["account"]
@@ -67,7 +69,7 @@ def account(
     if releases < 1:
         raise ParameterError(f"The number of releases must be at least 1, not {releases}.")
     kind = find(question, options.protocol) if question else find_qualified(options.protocol)
-    chosen = _parametrized(kind, options.settings(kind.question), epsilon, absence, calibration)
+    chosen = _parametrized(kind, options.settings(kind), epsilon, absence, calibration)
     users, delta = options.users, options.delta
     once: Guarantee = chosen.guarantee
     total = once.after(releases, delta=delta) if releases > 1 else once
@@ -104,8 +106,12 @@ def account(
 
 
 def _parametrized(
-    kind: Any, settings: dict[str, Any], epsilon: float | None, absence: float | None, calibration: Calibration | None
-) -> Any:
+    kind: type[Protocol],
+    settings: dict[str, Any],
+    epsilon: float | None,
+    absence: float | None,
+    calibration: Calibration | None,
+) -> Protocol:
     """The protocol calibrated for epsilon, or with the given noise."""
     if (epsilon is None) == (absence is None):
         raise ParameterError("Give either --epsilon, to calibrate for it, or --absence, the noise itself.")
@@ -113,13 +119,13 @@ def _parametrized(
         return kind.calibrate(epsilon=epsilon, calibration=calibration or Calibration.tight, **settings)
     if calibration is not None:
         raise ParameterError("--calibration chooses the noise for --epsilon; with --absence it is given.")
-    if not hasattr(kind, "with_noise"):
+    if absence is None or not issubclass(kind, TokenProtocol):
         raise ParameterError(f"{kind.name} leaves no tokens out; give --epsilon instead of --absence.")
     return kind.with_noise(absence=absence, **settings)
 
 
-def _absence(chosen: Any) -> str:
-    return f", absence {chosen.noise.absence}" if hasattr(chosen, "noise") else ""
+def _absence(chosen: Protocol) -> str:
+    return f", absence {chosen.absence}" if isinstance(chosen, TokenProtocol) else ""
 
 
 def _curve_points(epsilon: float) -> list[float]:
@@ -140,7 +146,7 @@ def _plain(epsilon: float) -> str:
     return f"{epsilon:.6g}" if math.isfinite(epsilon) else "none (no epsilon holds at this delta)"
 
 
-def _draw(plot: Path, chosen: Any, once: Guarantee, total: Guarantee, delta: float) -> None:
+def _draw(plot: Path, chosen: Protocol, once: Guarantee, total: Guarantee, delta: float) -> None:
     """Draw the curves as far as they are resolved, and the point at which the guarantee is stated."""
     widest = max(_curve_points(total.epsilon))
     lines = {"one release": _resolved(once, widest, 0.0)}

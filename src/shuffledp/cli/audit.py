@@ -59,7 +59,7 @@ def audit(
     if plot is not None:
         check_figure_path(plot)
     kind = find_qualified(options.protocol)
-    chosen = kind.calibrate(epsilon=epsilon, calibration=calibration, **options.settings(kind.question))
+    chosen = kind.calibrate(epsilon=epsilon, calibration=calibration, **options.settings(kind))
     fault = plant(chosen, planted) if planted is not None else None
     with progress_bar("auditing") as progress:
         arguments: dict[str, Any] = {"trials": trials, "confidence": confidence, "progress": progress}

@@ -10,11 +10,14 @@ from enum import StrEnum
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from shuffledp.errors import ParameterError
+
+if TYPE_CHECKING:
+    from shuffledp.protocols.protocol import Protocol
 
 __all__ = [
     "BEST",
@@ -277,20 +280,10 @@ class QualifiedProtocolOptions:
     lower: LowerOption = 0.0
     upper: UpperOption = 1.0
 
-    def settings(self, question: str) -> dict[str, Any]:
-        """The keyword arguments that every constructor of a protocol of that question takes."""
-        from shuffledp.domain import Interval
-
-        settings: dict[str, Any] = {
-            "users": self.users,
-            "delta": self.delta,
-            "honest_fraction": self.honest_fraction,
-        }
-        if question == "histogram":
-            settings["domain_size"] = self.domain_size
-        elif question == "sum":
-            settings["domain"] = Interval(self.lower, self.upper)
-        return settings
+    def settings(self, kind: type[Protocol]) -> dict[str, Any]:
+        """The keyword arguments that every constructor of the protocol takes."""
+        domain = kind.domain_settings(domain_size=self.domain_size, lower=self.lower, upper=self.upper)
+        return {"users": self.users, "delta": self.delta, "honest_fraction": self.honest_fraction, **domain}
 
 
 @dataclass(frozen=True, kw_only=True)

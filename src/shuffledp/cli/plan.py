@@ -40,6 +40,7 @@ from shuffledp.planning import (
     plan,
 )
 from shuffledp.planning.planner import trust_asked
+from shuffledp.protocols.protocol import Protocol
 
 __all__ = ["plan_app"]
 
@@ -214,7 +215,7 @@ def _table(plans: list[Plan], title: str, *, model: bool = False) -> None:
     )
 
 
-def _trust(protocol: Any) -> str:
+def _trust(protocol: Protocol) -> str:
     return "counting shuffler" if protocol.trusts_shuffler else str(protocol.model)
 
 

@@ -50,6 +50,7 @@ from shuffledp.privacy.calibration import check_users
 from shuffledp.privacy.guarantee import check_target
 from shuffledp.protocols.flow import run_counted, run_round
 from shuffledp.protocols.parts.linear import check_estimator
+from shuffledp.protocols.protocol import Protocol
 from shuffledp.protocols.registry import PROTOCOLS, find
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
 
@@ -250,7 +251,7 @@ def _estimate(question: Question, values: Any, options: RunOptions, caveats: lis
     return replace(estimate, caveats=tuple(caveats))
 
 
-def _protocol(question: Question, options: RunOptions) -> Any:
+def _protocol(question: Question, options: RunOptions) -> Protocol:
     target: dict[str, Any] = {
         "epsilon": options.epsilon,
         "delta": options.delta,

@@ -43,7 +43,6 @@ __all__ = ["solve_app"]
 
 _SHOWN_ITEMS = 6
 _NEARLY_SURE = 0.9999
-_TALKATIVE = ("balcer-cheu", "cheu", "correlated-noise", "unary")  # what users send grows with the domain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,7 +212,7 @@ def _show(solution: Solution, theory: dict[str, Any], measured: MeasuredSampleSi
     say(f"Truth: {_shortened(solution.truth)}.")
     say(f"{'Right' if solution.success else 'WRONG'}, in {solution.seconds:.2f} seconds.")
     _show_samples(solution, theory, measured)
-    if method.protocol in _TALKATIVE:
+    if method.kind.grows_with_domain and not method.lists_domain:
         say(
             "The tally was drawn from its distribution. What users send grows with the domain, so this shows what "
             "the model can do, not what a network can carry."

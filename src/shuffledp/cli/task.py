@@ -43,21 +43,19 @@ from shuffledp.cli.task_files import (
     read_verifying_key,
 )
 from shuffledp.cli.times import moment
+from shuffledp.domain import Categories, Domain, Interval, Numbered
 from shuffledp.errors import InfeasibleError, OutputError, ParameterError
 from shuffledp.output import check_writable, write_whole
 from shuffledp.privacy.guarantee import target_warnings
 
 if TYPE_CHECKING:
     from shuffledp.collection.task.task import Task
-    from shuffledp.planning import Question
+    from shuffledp.planning import Plan, Question
+    from shuffledp.protocols.protocol import Protocol
 
 __all__ = ["create_task", "show_task", "task_app", "verify_task"]
 
 _SHOWN_NAMES = 12
-_ONLY_FRAGILE = (
-    "Only split-and-mix meets this target, with which one device can move the sum anywhere; "
-    "where every device is yours, name it with --protocol."
-)
 
 task_app = typer.Typer(help="Signed tasks: create, show and verify them.", no_args_is_help=True)
 
@@ -239,7 +237,7 @@ def _choose_task(question: Question, options: ProtocolOptions, **rest: Any) -> T
         if shortest is None or task.messages_per_report < shortest.messages_per_report:
             shortest = task
     if shortest is None:
-        raise ParameterError(reason or _ONLY_FRAGILE)
+        raise ParameterError(reason or _only_fragile(question, options))
     raise InfeasibleError(
         f"A report of {shortest.protocol.name} has {shortest.messages_per_report:,} messages, more than {most:,}; "
         + "allow more with --max-messages"
@@ -247,18 +245,32 @@ def _choose_task(question: Question, options: ProtocolOptions, **rest: Any) -> T
     )
 
 
-def _candidates(question: Question, options: ProtocolOptions) -> Iterator[tuple[Any, dict[str, Any]]]:
+def _candidates(question: Question, options: ProtocolOptions) -> Iterator[tuple[type[Protocol], dict[str, Any]]]:
     """Protocols and their calibration options, lowest error first; none whose result one device can spoil."""
-    from shuffledp.planning import plan
     from shuffledp.protocols.registry import find
 
     if options.protocol != BEST:
         yield find(question.shelf, options.protocol), {}
         return
-    plans = plan(question, epsilon=options.epsilon, delta=options.delta, honest_fraction=options.honest_fraction)
-    for candidate in plans.plans:
-        if not (candidate.reference or candidate.protocol.fragile):
+    for candidate in _plans(question, options):
+        if not candidate.protocol.fragile:
             yield type(candidate.protocol), {"calibration": candidate.calibration, **candidate.setting}
+
+
+def _only_fragile(question: Question, options: ProtocolOptions) -> str:
+    names = dict.fromkeys(candidate.protocol.name for candidate in _plans(question, options))
+    return (
+        f"Only {' and '.join(names)} meets this target, with which one device can move the sum anywhere; "
+        "where every device is yours, name it with --protocol."
+    )
+
+
+def _plans(question: Question, options: ProtocolOptions) -> list[Plan]:
+    """Plans to choose from, lowest error first."""
+    from shuffledp.planning import plan
+
+    plans = plan(question, epsilon=options.epsilon, delta=options.delta, honest_fraction=options.honest_fraction)
+    return [candidate for candidate in plans.plans if not candidate.reference]
 
 
 @task_app.command("show")
@@ -338,7 +350,7 @@ def _show(task: Task, author: str, as_json: bool) -> None:
         ("id", task.id.hex()),
         ("author's key", author),
         ("population", task.population),
-        ("question", f"{task.protocol.question} {_domain(task.protocol)}".strip()),
+        ("question", f"{task.protocol.question} {_domain(task.protocol.domain)}".strip()),
         ("protocol", f"{task.protocol.question}/{task.protocol.name}"),
         ("claim", f"epsilon = {task.epsilon:g}, delta = {task.delta:g}"),
         ("if colluding", f"{left} is left"),
@@ -363,14 +375,14 @@ def _warnings(task: Task) -> tuple[str, ...]:
     return target_warnings(task.epsilon, task.delta, task.minimum_users)
 
 
-def _domain(protocol: Any) -> str:
-    if protocol.question == "sum":
-        interval = protocol.domain
-        return f"of {'integers' if interval.whole else 'numbers'} from {interval.lower:g} to {interval.upper:g}"
-    if protocol.question == "count":
-        return ""
-    if protocol.categories is None:
-        return f"of {protocol.domain_size:,} categories, numbered"
-    names = [f'"{name}"' if "," in name else name for name in protocol.categories.names[:_SHOWN_NAMES]]
-    more = ", ..." if protocol.domain_size > _SHOWN_NAMES else ""
-    return f"of {protocol.domain_size:,} categories: {', '.join(names)}{more}"
+def _domain(domain: Domain) -> str:
+    match domain:
+        case Interval(lower, upper, whole):
+            return f"of {'integers' if whole else 'numbers'} from {lower:g} to {upper:g}"
+        case Numbered():
+            return f"of {len(domain):,} categories, numbered"
+        case Categories():
+            names = [f'"{name}"' if "," in name else name for name in domain.names[:_SHOWN_NAMES]]
+            more = ", ..." if len(domain) > _SHOWN_NAMES else ""
+            return f"of {len(domain):,} categories: {', '.join(names)}{more}"
+    return ""

@@ -21,6 +21,7 @@ from shuffledp.collection.task.task import SignedTask, Task
 from shuffledp.collection.transport.connection import Connection
 from shuffledp.collection.wire.keys import SealingKey, SigningKey, VerifyingKey
 from shuffledp.errors import UnreachableError
+from shuffledp.protocols.protocol import Protocol
 
 __all__ = ["Rehearsal"]
 
@@ -46,7 +47,7 @@ class Rehearsal:
         cls,
         folder: Path,
         *,
-        kind: Any,
+        kind: type[Protocol],
         settings: dict[str, Any],
         epsilon: float,
         delta: float,

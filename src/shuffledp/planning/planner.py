@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import Any
 
 from shuffledp.errors import ConditionError, InfeasibleError, MissingPackageError, ParameterError
-from shuffledp.model import Cost, ExpectedError
 from shuffledp.planning.question import Question
 from shuffledp.privacy.calibration import check_users
 from shuffledp.privacy.guarantee import check_target, target_warnings
+from shuffledp.protocols.protocol import Cost, ExpectedError, Protocol
 from shuffledp.protocols.registry import PROTOCOLS
 
 __all__ = ["MODELS", "Limits", "Plan", "Plans", "Rejection", "candidates", "plan", "trust_asked"]
@@ -45,9 +45,9 @@ class Limits:
                     f"A limit on what users send or leave must be above 0, not {limit:g}.", limit=limit
                 )
 
-    def why_not(self, protocol: Any) -> str:
+    def why_not(self, protocol: Protocol) -> str:
         """Why the protocol is over a limit, or nothing."""
-        cost: Cost = protocol.cost
+        cost = protocol.cost
         if self.max_messages is not None and cost.messages_per_user > self.max_messages:
             return f"it sends {cost.messages_per_user:.4g} messages per user, more than {self.max_messages:g}"
         if self.max_bytes is not None and cost.bytes_per_user > self.max_bytes:
@@ -67,7 +67,7 @@ class Limits:
 class Plan:
     """A calibrated protocol that meets the target, with its predicted error and its cost."""
 
-    protocol: Any
+    protocol: Protocol
     calibration: str
     expected: ExpectedError
     setting: Mapping[str, Any] = field(default_factory=dict)
@@ -84,8 +84,7 @@ class Plan:
     @property
     def cost(self) -> Cost:
         """What a user sends."""
-        cost: Cost = self.protocol.cost
-        return cost
+        return self.protocol.cost
 
     def to_json(self) -> dict[str, Any]:
         """The documented JSON form."""
@@ -130,7 +129,7 @@ class Plans:
     rejected: tuple[Rejection, ...]
 
     @property
-    def best(self) -> Any:
+    def best(self) -> Protocol:
         """The protocol of the best plan, ready to run."""
         return self.plans[0].protocol
 
@@ -222,7 +221,7 @@ def candidates(
         if names is not None and name not in names:
             continue
         reference = kind.model != limits.trust or kind.trusts_shuffler
-        tried: list[Any] = []
+        tried: list[Protocol] = []
         if reference and not references:
             continue
         for calibration, setting in _ways(kind, question, epsilon, delta, reference=reference):
@@ -253,7 +252,7 @@ def candidates(
                 yield Plan(protocol, calibration, expected, setting, reference=reference)
 
 
-def _why_not_private(protocol: Any) -> str:
+def _why_not_private(protocol: Protocol) -> str:
     """A guarantee is recomputed from what is sampled; it refuses to claim what does not hold."""
     try:
         protocol.guarantee  # noqa: B018
@@ -275,7 +274,7 @@ def _main_reasons(question: Question, limits: Limits, rejected: tuple[Rejection,
 
 
 def _ways(
-    kind: Any, question: Question, epsilon: float, delta: float, *, reference: bool
+    kind: type[Protocol], question: Question, epsilon: float, delta: float, *, reference: bool
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """The default, its alternatives, and the paper's constants; of a reference only the default."""
     yield kind.calibrations[0], {}
@@ -318,7 +317,7 @@ def _compared(each: Plan, best: Plan) -> str:
     return why
 
 
-def trust_asked(protocol: Any) -> str:
+def trust_asked(protocol: Protocol) -> str:
     """Who must be trusted with what, in a few words."""
     if protocol.trusts_shuffler:
         return "the shuffler must count, sample and remove small counts, and sees every value"
@@ -326,4 +325,4 @@ def trust_asked(protocol: Any) -> str:
         "central": "whoever collects sees every value",
         "local": "nobody needs to be trusted",
         "shuffled": "the shuffler must be trusted to shuffle",
-    }[str(protocol.model)]
+    }[protocol.model]

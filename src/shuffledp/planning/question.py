@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from shuffledp.domain import Categories, Interval
-from shuffledp.errors import DomainError
+from shuffledp.errors import DomainError, ParameterError
+from shuffledp.protocols.protocol import Protocol
+from shuffledp.protocols.questions import SumProtocol
 
 __all__ = ["Count", "Histogram", "Mean", "Question", "Sum"]
 
@@ -33,7 +35,7 @@ class Count:
         """What a protocol's calibration needs to know of the question."""
         return {"users": self.users}
 
-    def answered_by(self, protocol: Any) -> Any:
+    def answered_by(self, protocol: Protocol) -> Protocol:
         """The protocol as it answers this question."""
         return protocol
 
@@ -80,7 +82,7 @@ class Histogram:
         """What a protocol's calibration needs to know of the question."""
         return {"users": self.users, "domain_size": self.domain_size, "categories": self.categories}
 
-    def answered_by(self, protocol: Any) -> Any:
+    def answered_by(self, protocol: Protocol) -> Protocol:
         """The protocol as it answers this question."""
         return protocol
 
@@ -118,7 +120,7 @@ class Sum:
         """What a protocol's calibration needs to know of the question."""
         return {"users": self.users, "domain": self.domain}
 
-    def answered_by(self, protocol: Any) -> Any:
+    def answered_by(self, protocol: Protocol) -> Protocol:
         """The protocol as it answers this question."""
         return protocol
 
@@ -137,8 +139,10 @@ class Mean(Sum):
 
     name: ClassVar[str] = "mean"
 
-    def answered_by(self, protocol: Any) -> Any:
+    def answered_by(self, protocol: Protocol) -> Protocol:
         """The protocol, with estimates and errors of the mean."""
+        if not isinstance(protocol, SumProtocol):
+            raise ParameterError(f"A mean is estimated from a sum, not by {protocol.question}/{protocol.name}.")
         return protocol.answering("mean")
 
 

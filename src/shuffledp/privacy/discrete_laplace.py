@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.privacy.binomial import LEAST_PROBABILITY_BITS
@@ -50,6 +51,13 @@ class DiscreteLaplace:
         if k <= 0:
             return 1.0 - self.upper_tail(1 - k)
         return math.exp(-k * decay_of(self.ratio)) / (1 + float(self.ratio))
+
+    def upper_tails(self, k: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Pr[X >= k] for each k."""
+        above = k >= 1
+        outer = np.exp(-decay_of(self.ratio) * np.where(above, k, 1 - k)) / (1 + float(self.ratio))
+        tails: NDArray[np.float64] = np.where(above, outer, 1 - outer)
+        return tails
 
     def lower_tail(self, k: int) -> float:
         """Pr[X <= k]."""

@@ -15,11 +15,14 @@ import types
 import typing
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shuffledp.domain import Categories, Interval
 from shuffledp.errors import ParameterError, ShuffledpError
 from shuffledp.randomness.dyadic import Dyadic
+
+if TYPE_CHECKING:
+    from shuffledp.protocols.protocol import Protocol
 
 __all__ = ["from_document", "public_parameters", "to_document"]
 
@@ -31,7 +34,7 @@ _FRACTION = re.compile(r"-?[0-9]{1,39}/[0-9]{1,39}")  # 2^128 has 39 digits
 _SAID_ELSEWHERE = ("epsilon", "delta", "calibration")
 
 
-def to_document(protocol: Any) -> dict[str, Any]:
+def to_document(protocol: Protocol) -> dict[str, Any]:
     """The protocol as a JSON-compatible dictionary of its name and exact parameters; see ``from_document``.
 
     >>> protocol = sdp.BalcerCheuCount.calibrate(users=10_000, epsilon=1.0, delta=1e-6)
@@ -41,11 +44,11 @@ def to_document(protocol: Any) -> dict[str, Any]:
     return {
         "version": VERSION,
         "protocol": f"{protocol.question}/{protocol.name}",
-        "parameters": _fields(protocol),
+        "parameters": protocol.document_of(_fields(protocol)),
     }
 
 
-def from_document(document: Mapping[str, Any]) -> Any:
+def from_document(document: Mapping[str, Any]) -> Protocol:
     """The protocol that ``to_document`` wrote; anything missing, unknown or out of range is refused."""
     from shuffledp.protocols.registry import find_qualified
 
@@ -55,11 +58,15 @@ def from_document(document: Mapping[str, Any]) -> Any:
         raise ParameterError(
             f"This document has version {document['version']!r}; this program reads {VERSION}.", reason="version"
         )
-    kind: Any = find_qualified(str(document["protocol"]))
-    return _build(kind, document["parameters"])
+    kind = find_qualified(str(document["protocol"]))
+    parameters = document["parameters"]
+    if not isinstance(parameters, Mapping):
+        raise ParameterError(f"The parameters of {kind.__name__} must be an object, not {parameters!r}.")
+    protocol: Protocol = _build(kind, kind.fields_of(parameters))
+    return protocol
 
 
-def public_parameters(protocol: Any) -> dict[str, Any]:
+def public_parameters(protocol: Protocol) -> dict[str, Any]:
     """The parameters for a person to read: probabilities also as decimal numbers, no names of categories."""
     shown: dict[str, Any] = {}
     for field in (field for field in dataclasses.fields(protocol) if field.init):
@@ -86,7 +93,13 @@ def _plain(value: Any) -> Any:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    return {field.name: _encoded(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
+    """Encoded, by their names in documents."""
+    return {_name(field): _encoded(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
+
+
+def _name(field: dataclasses.Field[Any]) -> str:
+    """The field's name in documents, which outlives that in the code."""
+    return str(field.metadata.get("document", field.name))
 
 
 def _encoded(value: Any) -> Any:
@@ -105,16 +118,16 @@ def _encoded(value: Any) -> Any:
     raise ParameterError(f"A parameter of type {type(value).__name__} has no form in JSON.")
 
 
-def _build(kind: Any, content: Any) -> Any:
+def _build(kind: type[Any], content: Any) -> Any:
     if not isinstance(content, Mapping):
         raise ParameterError(f"The parameters of {kind.__name__} must be an object, not {content!r}.")
     hints = typing.get_type_hints(kind, localns=_NAMES)
-    fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
+    fields = {_name(field): field.name for field in dataclasses.fields(kind) if field.init}
     if set(content) != set(fields):
         wrong = ", ".join(sorted(set(content) ^ set(fields)))
         raise ParameterError(f"The parameters of {kind.__name__} are missing or unknown: {wrong}.")
     try:
-        return kind(**{name: _decoded(hints[name], value, name) for name, value in content.items()})
+        return kind(**{fields[name]: _decoded(hints[fields[name]], value, name) for name, value in content.items()})
     except ShuffledpError:
         raise
     except (TypeError, ValueError, ArithmeticError) as error:
@@ -154,7 +167,7 @@ def _as(kind: Any, value: Any, name: str) -> Any:
         return Categories.of(value)
     if kind is Dyadic:
         return _probability(value, name)
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return _build(kind, value)
     if isinstance(value, str) and kind in (int, float):
         value = _from_text(kind, value, name)

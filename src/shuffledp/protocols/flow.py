@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError, UnknownNameError
-from shuffledp.messages import count_values
-from shuffledp.model import check_enough_users
+from shuffledp.protocols.protocol import check_enough_users
 
 if TYPE_CHECKING:
-    from shuffledp.model import Protocol
+    from shuffledp.estimate import Estimate
+    from shuffledp.messages import Tally
+    from shuffledp.protocols.protocol import Protocol
     from shuffledp.randomness import RandomSource
 
-__all__ = ["ROUTES", "choose_route", "run_counted", "run_round"]
+__all__ = ["ROUTES", "choose_route", "run_counted", "run_round", "tally_round"]
 
 ROUTES = ("auto", "messages", "counts")
 
@@ -47,17 +48,25 @@ def choose_route(protocol: Protocol, users: int, route: str) -> str:
     return "messages" if numbers <= _MOST_NUMBERS else "counts"
 
 
-def run_round(protocol: Any, values: NDArray[Any], *, estimator: str, route: str, source: RandomSource) -> Any:
-    """The estimate of one round over users with these values (indices, or places in an interval)."""
+def tally_round(protocol: Protocol, values: NDArray[Any], *, route: str, source: RandomSource) -> Tally:
+    """The released tally of one round over users with these values (indices, or positions in an interval)."""
     check_enough_users(len(values), protocol.users)
     if choose_route(protocol, len(values), route) == "counts":
-        summary = values if protocol.question == "sum" else count_values(values, protocol.domain_size)
-        return protocol.estimate(protocol.sample_tally(summary, source=source), estimator=estimator)
+        return protocol.sample_tally(protocol.summary(values), source=source)
     bag = protocol.randomize_all(values, source=source).unordered()
-    return protocol.estimate(protocol.release(protocol.tally(bag), source=source), estimator=estimator)
+    return protocol.release(protocol.tally(bag), source=source)
 
 
-def run_counted(protocol: Any, counts: NDArray[np.int64], *, estimator: str, route: str, source: RandomSource) -> Any:
+def run_round(
+    protocol: Protocol, values: NDArray[Any], *, estimator: str, route: str, source: RandomSource
+) -> Estimate:
+    """The estimate of one round over users with these values (indices, or positions in an interval)."""
+    return protocol.estimate(tally_round(protocol, values, route=route, source=source), estimator=estimator)
+
+
+def run_counted(
+    protocol: Protocol, counts: NDArray[np.int64], *, estimator: str, route: str, source: RandomSource
+) -> Estimate:
     """The estimate of one round over users of whom so many hold each index; their order is no matter."""
     users = int(counts.sum())
     check_enough_users(users, protocol.users)

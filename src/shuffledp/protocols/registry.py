@@ -4,39 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
-from shuffledp.errors import UnknownNameError
+from shuffledp.errors import ParameterError, UnknownNameError
 
-__all__ = ["PROTOCOLS", "Entry", "find", "find_qualified"]
+if TYPE_CHECKING:
+    from shuffledp.protocols.protocol import Protocol
 
-Entry = Any
-"""The class of a protocol: with ``calibrate`` and everything of shuffledp.model.Protocol."""
+__all__ = ["PROTOCOLS", "find", "find_qualified", "register"]
 
 
-class _Shelf(Mapping[str, Entry]):
+class _OfQuestion(Mapping[str, "type[Protocol]"]):
     """Protocols of one question by name, each loaded from its file on first use."""
 
     def __init__(self, homes: dict[str, str]) -> None:
         self._homes = homes
+        self._added: dict[str, type[Protocol]] = {}
 
-    def __getitem__(self, name: str) -> Entry:
+    def __getitem__(self, name: str) -> type[Protocol]:
+        if name in self._added:
+            return self._added[name]
         module, _, kind = self._homes[name].rpartition(".")
-        return getattr(import_module(f"shuffledp.protocols.{module}"), kind)
+        protocol: type[Protocol] = getattr(import_module(f"shuffledp.protocols.{module}"), kind)
+        return protocol
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._homes)
+        return iter([*self._homes, *self._added])
 
     def __len__(self) -> int:
-        return len(self._homes)
+        return len(self._homes) + len(self._added)
+
+    def add(self, kind: type[Protocol]) -> None:
+        """A protocol of another package; a name that is taken is refused."""
+        if kind.name in self:
+            raise ParameterError(f"There is a protocol {kind.question}/{kind.name} already.", protocol=kind.name)
+        self._added[kind.name] = kind
 
     def classes(self) -> dict[str, str]:
         """The name of each protocol by the name of its class; loads none."""
         return {home.rpartition(".")[2]: name for name, home in self._homes.items()}
 
 
-PROTOCOLS: Mapping[str, Mapping[str, Entry]] = {
-    "count": _Shelf(
+PROTOCOLS: Mapping[str, _OfQuestion] = {
+    "count": _OfQuestion(
         {
             "balcer-cheu": "count.balcer_cheu.BalcerCheuCount",
             "cheu": "count.cheu.CheuCount",
@@ -46,7 +56,7 @@ PROTOCOLS: Mapping[str, Mapping[str, Entry]] = {
             "discrete-laplace": "count.discrete_laplace.DiscreteLaplaceCount",
         }
     ),
-    "histogram": _Shelf(
+    "histogram": _OfQuestion(
         {
             "balcer-cheu": "histogram.balcer_cheu.BalcerCheuHistogram",
             "cheu": "histogram.cheu.CheuHistogram",
@@ -68,7 +78,7 @@ PROTOCOLS: Mapping[str, Mapping[str, Entry]] = {
             "stability": "histogram.stability.StabilityHistogram",
         }
     ),
-    "sum": _Shelf(
+    "sum": _OfQuestion(
         {
             "cheu": "sum.cheu.CheuSum",
             "privacy-blanket": "sum.privacy_blanket.PrivacyBlanketSum",
@@ -85,7 +95,19 @@ PROTOCOLS: Mapping[str, Mapping[str, Entry]] = {
 """By question and name; a new protocol is one line here."""
 
 
-def find(question: str, name: str) -> Entry:
+def register(kind: type[Protocol]) -> None:
+    """Add a protocol of another package: plans, documents, tasks and the command line know it from now on.
+
+    To be called in every process that takes part: tasks name protocols, and each party looks the name up.
+    """
+    if kind.question not in PROTOCOLS:
+        raise UnknownNameError(
+            f"There is no question {kind.question!r}; choose one of {', '.join(PROTOCOLS)}.", question=kind.question
+        )
+    PROTOCOLS[kind.question].add(kind)
+
+
+def find(question: str, name: str) -> type[Protocol]:
     """The class of the protocol with this name for this question.
 
     >>> sdp.find("histogram", "uniform-blanket").name
@@ -104,7 +126,7 @@ def find(question: str, name: str) -> Entry:
     return named[name]
 
 
-def find_qualified(name: str) -> Entry:
+def find_qualified(name: str) -> type[Protocol]:
     """The protocol named ``question/name``, or ``name`` where that says enough."""
     question, slash, rest = name.partition("/")
     if slash:
@@ -121,12 +143,12 @@ def find_qualified(name: str) -> Entry:
 
 def class_names() -> list[str]:
     """The names of the classes of all protocols; loads none."""
-    return [name for named in PROTOCOLS.values() if isinstance(named, _Shelf) for name in named.classes()]
+    return [name for named in PROTOCOLS.values() for name in named.classes()]
 
 
-def find_class(name: str) -> Entry:
+def find_class(name: str) -> type[Protocol]:
     """The protocol whose class has this name."""
     for named in PROTOCOLS.values():
-        if isinstance(named, _Shelf) and name in named.classes():
+        if name in named.classes():
             return named[named.classes()[name]]
     raise UnknownNameError(f"There is no protocol class {name!r}.", name=name)

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.errors import ShuffledpError
-from shuffledp.model import Messages, Tally
+from shuffledp.errors import ParameterError, ShuffledpError
+from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.documents import from_document, to_document
+from shuffledp.protocols.protocol import Protocol
 from shuffledp.shuffling import permute
 from shuffledp.testing.distributions import Table, divergence, divergences, neighbours
 from shuffledp.testing.statistics import ALPHA, p_value
@@ -28,7 +29,6 @@ __all__ = ["CHECKS", "Check", "ConformanceError", "check_protocol"]
 
 _EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0, 5.0)
 _LARGEST_MISSING = 1e-4
-_PLACES = (0.0, 0.375, 1.0)
 
 Found = tuple[bool, str]
 
@@ -52,7 +52,7 @@ class ConformanceError(ShuffledpError):
 
 
 def check_protocol(
-    protocol: Any,
+    protocol: Protocol,
     *,
     values: Sequence[Any] | None = None,
     samples: int = 20_000,
@@ -70,7 +70,7 @@ def check_protocol(
     >>> [check.passed for check in sdp.check_protocol(protocol, only=["tallies add up in any order"])]
     [True]
     """
-    subject = Subject(protocol, tuple(values) if values is not None else _some_values(protocol), samples, alpha)
+    subject = Subject(protocol, tuple(values) if values is not None else protocol.inputs(between=True), samples, alpha)
     checks = [
         _checked(name, check(subject))
         for name, check in CHECKS.items()
@@ -84,12 +84,6 @@ def check_protocol(
 def _checked(name: str, found: Found) -> Check:
     passed, detail = found
     return Check(name, bool(passed), detail)
-
-
-def _some_values(protocol: Any) -> tuple[Any, ...]:
-    if protocol.question == "sum":
-        return _PLACES if not protocol.domain.whole else (0.0, 1.0)
-    return tuple(range(protocol.domain_size))
 
 
 def _tables_are_distributions(subject: Subject) -> Found:
@@ -133,7 +127,7 @@ def _by_messages(subject: Subject) -> Found:
 
     def draw(data: tuple[Any, ...], rounds: int) -> list[tuple[int, ...]]:
         messages = subject.protocol.randomize_all(np.array(data * rounds))
-        borders = messages.offsets[:: subject.users]
+        borders = _offsets(messages)[:: subject.users]
         tallies: dict[bytes, Tally] = {}  # the very same messages in the same order are counted once
         seen = []
         for start, end in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True):
@@ -145,6 +139,12 @@ def _by_messages(subject: Subject) -> Found:
         return seen
 
     return _rounds(subject, draw)
+
+
+def _offsets(messages: Messages) -> NDArray[np.int64]:
+    if messages.offsets is None:
+        raise ParameterError("The randomizer does not say which user sent which message.")
+    return messages.offsets
 
 
 def _by_counts(subject: Subject) -> Found:
@@ -183,13 +183,15 @@ def _cost_is_kept(subject: Subject) -> Found:
     sizes = [subject.alphabet.size(table.outcomes) for table in tables]
     expected = max(float(size @ table.masses) for size, table in zip(sizes, tables, strict=True))
     largest = max(int(size.max()) for size in sizes)
+    fewest = min(int(size.min()) for size in sizes)
     cost, most = subject.protocol.cost, subject.protocol.cost.max_messages_per_user
     good = (
-        abs(expected - cost.messages_per_user) <= 0.01 * cost.messages_per_user
+        subject.protocol.min_messages_per_user <= fewest
+        and abs(expected - cost.messages_per_user) <= 0.01 * cost.messages_per_user
         and (most is None or largest <= most)
         and subject.protocol.message_format.bits == cost.bits_per_message
     )
-    return good, f"{expected:.4g} messages expected, {largest} at most"
+    return good, f"{expected:.4g} messages expected, {fewest} at least, {largest} at most"
 
 
 def _guarantee_holds(subject: Subject) -> Found:
@@ -250,7 +252,7 @@ def _is_unbiased(subject: Subject) -> Found:
         bias = float(np.max(np.abs(masses @ numbers / masses.sum() - subject.truth(data))))
         if bias > worst:
             worst, where = bias, f"off by {bias:.3g} on average for {data}"
-    return worst < 1e-6 * _unit(subject) or worst < _tolerance(subject), where
+    return worst < 1e-6 * subject.protocol.unit or worst < _tolerance(subject), where
 
 
 def _error_is_predicted(subject: Subject) -> Found:
@@ -259,16 +261,11 @@ def _error_is_predicted(subject: Subject) -> Found:
     for data in subject.data_sets:
         numbers, masses = _estimates(subject, data)
         exact = float(masses @ np.mean((numbers - subject.truth(data)) ** 2, axis=1)) / masses.sum()
-        settings = {"values": np.array(data)} if subject.protocol.question == "sum" else {"counts": subject.truth(data)}
-        predicted = subject.protocol.expected_error(**settings).rmse ** 2
+        predicted = subject.protocol.expected_error_of(np.array(data)).rmse ** 2
         off = abs(exact - predicted) / max(predicted, 1e-9)
         if off > worst:
             worst, where = off, f"{exact:.6g} against {predicted:.6g} for {data}"
     return worst < 1e-6 or worst < _tolerance(subject), where
-
-
-def _unit(subject: Subject) -> float:
-    return float(subject.protocol.domain.width) if subject.protocol.question == "sum" else 1.0
 
 
 def _tolerance(subject: Subject) -> float:
@@ -296,6 +293,20 @@ def _tallies_add(subject: Subject) -> Found:
     return total == together, f"{total.counts.tolist()[:20]}"
 
 
+def _users_are_found(subject: Subject) -> Found:
+    """Messages of users who follow the protocol are never taken for those of fewer."""
+    for data in subject.data_sets:
+        messages = subject.protocol.randomize_all(np.array(data * 20))
+        tally = subject.protocol.tally(messages)
+        most = subject.protocol.most_users(tally, len(messages))
+        if most is not None and most < len(data) * 20:
+            return False, f"at most {most:,} of {len(data) * 20:,} users for {data}"
+        kept = subject.protocol.without_excess(tally)
+        if kept != tally:
+            return False, f"honest messages of {data} are dropped"
+    return True, f"{len(subject.data_sets)} data sets"
+
+
 def _messages_survive(subject: Subject) -> Found:
     """Packed into bytes and back they are the same."""
     form = subject.protocol.message_format
@@ -307,7 +318,7 @@ def _messages_survive(subject: Subject) -> Found:
 
 def _document_survives(subject: Subject) -> Found:
     """Written as JSON and read again it is the same protocol with the same guarantee."""
-    original = getattr(subject.protocol, "_protocol", subject.protocol)
+    original = subject.protocol
     document = json.loads(json.dumps(to_document(original), allow_nan=False))
     copy = from_document(document)
     json.dumps(original.parameters(), allow_nan=False)
@@ -345,6 +356,7 @@ CHECKS: Mapping[str, Callable[[Subject], Found]] = {
     _UNBIASED: _is_unbiased,
     "the predicted error is the exact one": _error_is_predicted,
     "tallies add up in any order": _tallies_add,
+    "honest users are counted": _users_are_found,
     "messages survive packing": _messages_survive,
     "the protocol survives its document": _document_survives,
 }

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
-from shuffledp.model import Pmf
 from shuffledp.privacy.divergence import LARGEST_EPSILON
+from shuffledp.protocols.protocol import Pmf
 
 __all__ = ["Alphabet", "Table", "divergence", "divergences", "neighbours"]
 

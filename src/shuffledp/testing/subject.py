@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.model import Messages, Tally
+from shuffledp.errors import ParameterError
+from shuffledp.estimate import CountEstimate, Estimate, HistogramEstimate, SumEstimate
+from shuffledp.messages import Messages, Tally
+from shuffledp.protocols.protocol import Protocol
 from shuffledp.testing.distributions import Alphabet, Table
 
-__all__ = ["Subject"]
+__all__ = ["Subject", "numbers_of"]
 
 TallyPmf = Mapping[tuple[int, ...], float]
 
@@ -22,7 +25,7 @@ TallyPmf = Mapping[tuple[int, ...], float]
 class Subject:
     """The protocol under test with its tables, made once."""
 
-    protocol: Any
+    protocol: Protocol
     values: tuple[Any, ...]
     samples: int
     alpha: float
@@ -30,12 +33,12 @@ class Subject:
     @property
     def users(self) -> int:
         """As many as the protocol needs."""
-        return int(self.protocol.users)
+        return self.protocol.users
 
     @property
     def estimator(self) -> str:
         """The default one."""
-        return str(self.protocol.estimators[0])
+        return self.protocol.estimators[0]
 
     @cached_property
     def alphabet(self) -> Alphabet:
@@ -63,7 +66,7 @@ class Subject:
     @property
     def released_only(self) -> bool:
         """Whether a trusted party releases, and nobody else sees messages."""
-        return bool(self.protocol.model == "central" or self.protocol.trusts_shuffler)
+        return self.protocol.released_only
 
     @cached_property
     def possible_reports(self) -> list[int]:
@@ -108,8 +111,7 @@ class Subject:
         """The numbers that are estimated from a released tally."""
         if seen not in self._estimates:
             estimate = self.protocol.estimate(Tally(np.array(seen), self.users, released=self.released_only))
-            found = estimate.counts if hasattr(estimate, "counts") else estimate.value
-            self._estimates[seen] = np.atleast_1d(found)
+            self._estimates[seen] = numbers_of(estimate)
         return self._estimates[seen]
 
     @cached_property
@@ -119,20 +121,21 @@ class Subject:
     def tally_of(self, outcome: int) -> Tally:
         """The tally of a numbered multiset of messages."""
         messages = self.protocol.message_format.message(self.alphabet.kinds_of(outcome))
-        tally: Tally = self.protocol.tally(Messages(messages, self.users))
-        return tally
+        return self.protocol.tally(Messages(messages, self.users))
 
     def summary(self, data: tuple[Any, ...]) -> NDArray[Any]:
         """What the fast route starts from."""
-        if self.protocol.question == "sum":
-            return np.array(data)
-        return np.bincount(data, minlength=self.protocol.domain_size)
+        return self.protocol.summary(np.array(data))
 
     def truth(self, data: tuple[Any, ...]) -> NDArray[np.float64]:
         """What is estimated: every count, the count of ones, the sum or the mean."""
-        if self.protocol.question == "sum":
-            domain = self.protocol.domain
-            total = len(data) * domain.lower + domain.width * sum(data)
-            return np.array([total / len(data) if getattr(self.protocol, "statistic", "sum") == "mean" else total])
-        counts = np.bincount(data, minlength=self.protocol.domain_size).astype(np.float64)
-        return counts[1:] if self.protocol.question == "count" else counts
+        return self.protocol.truth(np.array(data))
+
+
+def numbers_of(estimate: Estimate) -> NDArray[np.float64]:
+    """The estimated numbers: all counts, or the single value."""
+    if isinstance(estimate, HistogramEstimate):
+        return estimate.counts
+    if isinstance(estimate, CountEstimate | SumEstimate):
+        return np.array([estimate.value])
+    raise ParameterError(f"An estimate is a count, a histogram or a sum, not {type(estimate).__name__}.")

@@ -10,8 +10,7 @@ import pytest
 from shuffledp.collection.analyzer.estimating import NotReleasedError, estimate_round
 from shuffledp.collection.analyzer.tallying import Counted
 from shuffledp.domain import Interval
-from shuffledp.messages import Messages
-from shuffledp.model import Tally
+from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.registry import PROTOCOLS
 
 NAMES = [

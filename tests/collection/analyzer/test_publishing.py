@@ -18,8 +18,7 @@ from shuffledp.collection.analyzer.publishing import Releases, json_pieces, rele
 from shuffledp.collection.analyzer.settings import Budget
 from shuffledp.collection.analyzer.tallying import Counted
 from shuffledp.domain import Interval
-from shuffledp.messages import Messages
-from shuffledp.model import Tally
+from shuffledp.messages import Messages, Tally
 
 ENTRY = Entry(True, Budget(3.0, 1e-6), 2, 1.4142)
 NAMES = ("histogram/k-rr", "count/balcer-cheu", "sum/duchi")

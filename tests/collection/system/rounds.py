@@ -22,7 +22,7 @@ from shuffledp.collection.transport.connection import Connection
 from shuffledp.collection.wire.formats import ReportFormat
 from shuffledp.collection.wire.sealing import Sealer
 from shuffledp.errors import RefusedError, UnreachableError
-from shuffledp.model import Tally
+from shuffledp.messages import Tally
 
 USERS, DEVICES = 200, 220
 THREADS = 8

@@ -117,8 +117,8 @@ def test_messages_and_the_fast_route_report_alike():
     assert (
         same_distribution(literal, reported_sets(exact_zeros(over_support, problem, "shown"), instance, counts)) > ALPHA
     )
-    half = Dyadic.at_least(over_support.noise.absence.fraction / 2)
-    quiet = type(over_support)(replace(over_support.noise, absence=half, epsilon=10.0, delta=0.9), 2)
+    half = Dyadic.at_least(over_support.absence.fraction / 2)
+    quiet = replace(over_support, target=replace(over_support.target, epsilon=10.0, delta=0.9), absence=half)
     assert same_distribution(literal, reported_sets(exact_zeros(quiet, problem, "shown"), instance, counts)) < ALPHA
 
 

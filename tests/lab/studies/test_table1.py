@@ -116,7 +116,7 @@ def test_the_data_are_hard_for_thresholds() -> None:
     assert sum(held) == MANY
     assert len(held) == 10
     for place, calibration in ((6, "paper"), (7, "tight")):
-        noise = Binomial(MANY, calibrated("balcer-cheu", MANY, 10, calibration).noise.absence)
+        noise = Binomial(MANY, calibrated("balcer-cheu", MANY, 10, calibration).absence)
         assert float(noise.upper_tail(held[place])) >= 0.2 > float(noise.upper_tail(held[place] + 1))
 
 

@@ -8,7 +8,6 @@ stop by a broken report what would have been released without them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,8 +16,8 @@ import numpy as np
 from shuffledp.collection.analyzer.tallying import Counted
 from shuffledp.collection.task.task import Task
 from shuffledp.errors import BelowMinimumError, ParameterError, ShuffledpError
-from shuffledp.messages import Messages
-from shuffledp.model import Tally
+from shuffledp.messages import Messages, Tally
+from shuffledp.protocols.protocol import Protocol
 
 __all__ = ["NotReleasedError", "Result", "estimate_round"]
 
@@ -78,24 +77,21 @@ def estimate_round(task: Task, counted: Counted, reports: int) -> Result:
 
 def _users(task: Task, counted: Counted, reports: int) -> int:
     """The most users that the counted messages can have come from, none of them twice."""
-    protocol, each = task.protocol, _constant(task.protocol)
-    if each is not None:
-        return min(reports, -(-counted.messages // each))
-    whole_reports_rejected = counted.refused // task.messages_per_report
-    return min(reports - whole_reports_rejected, _MOST_USERS.get(_name(protocol), _any_number)(protocol, counted))
+    bound = task.protocol.most_users(counted.tally, counted.messages)
+    if task.protocol.constant_messages is None:
+        reports -= counted.refused // task.messages_per_report  # reports rejected as a whole
+    return reports if bound is None else min(reports, bound)
 
 
-def _completed(protocol: Any, counted: Counted, users: int) -> Tally:
+def _completed(protocol: Protocol, counted: Counted, users: int) -> Tally:
     """The tally as one of so many users: the last report completed with zeros, no category above all users."""
-    tally = counted.tally
-    each = _constant(protocol)
-    missing = 0 if each is None else users * each - counted.messages
+    tally, constant = counted.tally, protocol.constant_messages
+    missing = 0 if constant is None else users * constant - counted.messages
     if missing > 0:
         zeros = protocol.message_format.empty(missing)
         zeros[...] = 0
         tally = tally + protocol.tally(Messages(zeros, 0))
-    counts = np.minimum(tally.counts, users) if _name(protocol) in _ONE_FROM_EACH else tally.counts
-    return Tally(counts, users)
+    return protocol.without_excess(Tally(tally.counts, users))
 
 
 def _caveats(counted: Counted, reports: int, users: int) -> list[str]:
@@ -107,57 +103,3 @@ def _caveats(counted: Counted, reports: int, users: int) -> list[str]:
     if counted.refused:
         caveats.append(f"{counted.refused:,} messages were rejected; honest ones never are.")
     return caveats
-
-
-def _constant(protocol: Any) -> int | None:
-    """The number of messages of every report, where it does not vary."""
-    cost = protocol.cost
-    return int(cost.max_messages_per_user) if cost.messages_per_user == cost.max_messages_per_user else None
-
-
-def _name(protocol: Any) -> str:
-    return f"{protocol.question}/{protocol.name}"
-
-
-def _any_number(protocol: Any, counted: Counted) -> int:  # noqa: ARG001
-    return 1 << 62
-
-
-def _one_message(protocol: Any, counted: Counted) -> int:  # noqa: ARG001
-    """Everybody sends at least one."""
-    return counted.messages
-
-
-def _blanket(protocol: Any, counted: Counted) -> int:
-    """Everybody sends the own message and at least the whole ones of the blanket."""
-    return counted.messages // (1 + int(protocol.blanket.whole))
-
-
-def _own_signs(protocol: Any, counted: Counted) -> int:  # noqa: ARG001
-    """Everybody sends a "+1"; the signs take turns in the tally."""
-    return int(counted.tally.counts[::2].sum())
-
-
-def _rows(protocol: Any, counted: Counted) -> int:
-    """Everybody sends a cell of each row."""
-    return int(counted.tally.counts.reshape(protocol.rows, -1).sum(axis=1).min())
-
-
-def _signed(protocol: Any, counted: Counted) -> int:
-    return counted.messages if protocol.encoding == "signed" else _any_number(protocol, counted)
-
-
-_MOST_USERS: dict[str, Callable[[Any, Counted], int]] = {
-    "count/correlated-noise": _signed,
-    "histogram/balcer-cheu": _one_message,
-    "histogram/uniform-blanket": _blanket,
-    "histogram/hashed-blanket": _blanket,
-    "histogram/hadamard-blanket": _blanket,
-    "histogram/correlated-noise": _own_signs,
-    "histogram/count-min": _rows,
-    "sum/almost-central": _one_message,
-}
-"""From how many users messages can come at most, where their number varies."""
-
-_ONE_FROM_EACH = ("histogram/cheu",)
-"""No user sends a category twice, so that more than there are users is somebody's who sent one often."""

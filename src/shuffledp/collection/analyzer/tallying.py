@@ -29,9 +29,9 @@ from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.keys import SealingKey
 from shuffledp.collection.wire.opening import Opener
 from shuffledp.errors import DataError, ShuffledpError
-from shuffledp.messages import Messages
-from shuffledp.model import Tally
+from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.documents import from_document, to_document
+from shuffledp.protocols.protocol import Protocol
 
 __all__ = [
     "OUTSIDE_DOMAIN",
@@ -195,7 +195,7 @@ def _count_there(piece: Piece) -> Counted:
 class _Reader:
     """Reads the pieces of one task."""
 
-    protocol: Any
+    protocol: Protocol
     opener: Opener
     sealed_size: int
 
@@ -222,7 +222,7 @@ class _Reader:
         return Counted(tally, messages, opened.dummies, rejected)
 
 
-def _tally(protocol: Any, packed: NDArray[np.uint8]) -> tuple[Tally, int]:
+def _tally(protocol: Protocol, packed: NDArray[np.uint8]) -> tuple[Tally, int]:
     """Count packed messages, and say how many of them are messages of the protocol."""
     values, messages = _unpack(protocol.message_format, packed)
     try:
@@ -248,6 +248,5 @@ def _unpack(form: Any, packed: NDArray[np.uint8]) -> tuple[NDArray[Any], int]:
 
 
 @lru_cache(maxsize=8)
-def _no_messages(protocol: Any) -> Tally:
-    empty: Tally = protocol.tally(Messages(protocol.message_format.empty(0), 0))
-    return empty
+def _no_messages(protocol: Protocol) -> Tally:
+    return protocol.tally(Messages(protocol.message_format.empty(0), 0))

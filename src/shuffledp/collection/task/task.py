@@ -21,10 +21,11 @@ from shuffledp.collection.task.texts import LONGEST_TEXT, check_categories, chec
 from shuffledp.collection.wire.keys import SealingPublicKey, SigningKey, VerifyingKey, from_base64, to_base64
 from shuffledp.collection.wire.padding import DELTA_FOR_CAP, LARGEST_CAP, capped_guarantee, is_unbounded, least_cap
 from shuffledp.collection.wire.sealing import SUITE_NAME, sealed_size
+from shuffledp.domain import Categories
 from shuffledp.errors import ConditionError, DataError, ParameterError, ShuffledpError
 from shuffledp.privacy.guarantee import Guarantee, check_target
 from shuffledp.protocols.documents import from_document, to_document
-from shuffledp.randomness import Dyadic
+from shuffledp.protocols.protocol import Protocol
 from shuffledp.randomness.logarithmic import LEAST_COMPLEMENT_BITS
 
 __all__ = ["FORMAT", "MOST_DRAWS_PER_REPORT", "MOST_TASK_BYTES", "VERSION", "SignedTask", "Task"]
@@ -54,7 +55,6 @@ _KEYS = {
 }
 _LAST_DIGITS = 1e-9
 _LONGEST_SHOWN = 60
-_IN_SHARES = ("correlated-noise", "count-min", "split-and-mix")
 _MOST_USERS = 10**9
 _FIRST_TIME, _LAST_TIME = datetime(1000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 MOST_DRAWS_PER_REPORT = 1 << 24
@@ -70,7 +70,7 @@ class Task:
     """What is asked, for the people who answer."""
     population: str
     """Whose privacy is spent: releases over one population are accounted for together."""
-    protocol: Any
+    protocol: Protocol
     epsilon: float
     delta: float
     """The claim about one release; computed anew by whoever reads the task."""
@@ -87,16 +87,17 @@ class Task:
     """What the task says is left of one report alone, if not computed here: last digits differ between machines."""
 
     def __post_init__(self) -> None:
-        if self.protocol.model == "central" or self.protocol.trusts_shuffler:
+        if self.protocol.released_only:
             raise ParameterError(
                 f"{self.protocol.name} trusts a party with the values; a collection takes shuffled or local protocols."
             )
         check_target(self.epsilon, self.delta)
         _check_drawable(self.protocol)
+        self.protocol.min_messages_per_user  # noqa: B018 - refuses a protocol of which the analyzer could not tell the users
         check_text("name", self.name, least=1, most=LONGEST_TEXT)
         check_text("description", self.description, least=0, most=LONGEST_TEXT)
         check_text("population", self.population, least=1, most=LONGEST_TEXT)
-        check_categories(getattr(getattr(self.protocol, "categories", None), "names", ()))
+        check_categories(self.protocol.domain.names if isinstance(self.protocol.domain, Categories) else ())
         if not 1 <= self.messages_per_report <= LARGEST_CAP:
             raise ParameterError(
                 f"A report of a task has 1 to {LARGEST_CAP:,} messages, not {self.messages_per_report:,}; "
@@ -119,7 +120,7 @@ class Task:
     def create(
         cls,
         *,
-        kind: Any,
+        kind: type[Protocol],
         settings: dict[str, Any],
         epsilon: float,
         delta: float,
@@ -146,7 +147,7 @@ class Task:
     @property
     def minimum_users(self) -> int:
         """A round of fewer reports is destroyed, not released."""
-        return int(self.protocol.users)
+        return self.protocol.users
 
     @property
     def message_size(self) -> int:
@@ -171,7 +172,7 @@ class Task:
 
     def to_document(self) -> dict[str, Any]:
         """The document that is signed."""
-        honest = getattr(self.protocol.guarantee, "honest_users", self.minimum_users)
+        honest = self.protocol.guarantee.honest_users
         local = self.stated_local_epsilon
         if local is None:
             local = self.protocol.guarantee.local_epsilon
@@ -304,21 +305,19 @@ class SignedTask:
             raise DataError(f"Cannot read the task {path}: {error.strerror or error}.", path=str(path)) from None
 
 
-def _calibrated(kind: Any, epsilon: float, delta: float, settings: dict[str, Any]) -> Any:
+def _calibrated(kind: type[Protocol], epsilon: float, delta: float, settings: dict[str, Any]) -> Protocol:
     """The protocol with a margin for other last digits: it claims the target, and is calibrated for a little less."""
     check_target(epsilon, delta)
     if kind.model == "local":  # epsilon is a logarithm, and there is no delta
         protocol = kind.calibrate(epsilon=epsilon * (1 - _LAST_DIGITS), delta=delta, **settings)
-        return replace(protocol, terms=replace(protocol.terms, epsilon=float(epsilon)))
+        return replace(protocol, target=replace(protocol.target, epsilon=float(epsilon)))
     protocol = kind.calibrate(epsilon=epsilon, delta=delta * (1 - _LAST_DIGITS), **settings)
-    for part in ("terms", "noise"):
-        claim: Any = getattr(protocol, part, None)
-        if getattr(claim, "delta", 0.0) > 0.0:
-            return replace(protocol, **{part: replace(claim, delta=delta)})
-    return protocol
+    if protocol.target.delta == 0.0:
+        return protocol
+    return replace(protocol, target=replace(protocol.target, delta=delta))
 
 
-def _check_drawable(protocol: Any) -> None:
+def _check_drawable(protocol: Protocol) -> None:
     """Refuse parameters that keep a device busy: a report takes a bounded number of draws, and so does each share."""
     if not protocol.draws_per_report <= MOST_DRAWS_PER_REPORT:
         raise ParameterError(
@@ -326,22 +325,19 @@ def _check_drawable(protocol: Any) -> None:
             f"draws; a device makes at most {MOST_DRAWS_PER_REPORT:,}.",
             draws=protocol.draws_per_report,
         )
-    if protocol.name not in _IN_SHARES:
-        return
-    for ratio in (getattr(protocol, part, None) for part in ("ratio", "flood_ratio")):
-        if isinstance(ratio, Dyadic) and ratio.complement.fraction < Fraction(1, 1 << LEAST_COMPLEMENT_BITS):
-            raise ParameterError(f"The noise of {protocol.name} is too wide for devices to draw their shares of it.")
+    least_complement = Fraction(1, 1 << LEAST_COMPLEMENT_BITS)
+    if any(ratio.complement.fraction < least_complement for ratio in protocol.share_ratios):
+        raise ParameterError(f"The noise of {protocol.name} is too wide for devices to draw their shares of it.")
 
 
-def _guarantee_of(protocol: Any) -> Guarantee:
+def _guarantee_of(protocol: Protocol) -> Guarantee:
     """What its parameters give; refused if that is less than its own terms say, or if nothing is proved."""
     try:
-        guarantee: Guarantee = protocol.guarantee
+        return protocol.guarantee
     except ShuffledpError as error:
         if isinstance(error, ConditionError) or "claimed" in error.values:
             raise ParameterError(str(error), **{**error.values, "reason": "bad-guarantee"}) from None
         raise
-    return guarantee
 
 
 def _shown(value: Any) -> str:

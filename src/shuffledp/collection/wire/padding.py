@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.capping import CappedCurve
 from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.protocol import Protocol
 
 __all__ = ["DELTA_FOR_CAP", "LARGEST_CAP", "capped_guarantee", "is_unbounded", "least_cap"]
 
@@ -22,12 +22,12 @@ LARGEST_CAP = 1 << 16
 """Messages of a report, dummies included; a task with more is refused."""
 
 
-def is_unbounded(protocol: Any) -> bool:
+def is_unbounded(protocol: Protocol) -> bool:
     """Whether a report may hold any number of messages."""
     return protocol.cost.max_messages_per_user is None
 
 
-def least_cap(protocol: Any, *, users: int, epsilon: float, delta: float) -> int:
+def least_cap(protocol: Protocol, *, users: int, epsilon: float, delta: float) -> int:
     """The messages of every report: the most there are, or the least cap that costs at most ``delta``."""
     most = protocol.cost.max_messages_per_user
     if most is not None:
@@ -51,7 +51,7 @@ def least_cap(protocol: Any, *, users: int, epsilon: float, delta: float) -> int
     return high
 
 
-def capped_guarantee(protocol: Any, *, cap: int, users: int, epsilon: float, delta: float) -> Guarantee:
+def capped_guarantee(protocol: Protocol, *, cap: int, users: int, epsilon: float, delta: float) -> Guarantee:
     """The guarantee of a round of at most ``users`` reports of ``cap`` messages, recomputed from the parameters.
 
     Raises ParameterError if (epsilon, delta) does not hold.

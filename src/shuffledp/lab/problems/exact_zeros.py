@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from shuffledp.errors import ParameterError
 from shuffledp.lab.problems.problem import Instance, Problem
 from shuffledp.privacy.binomial import Binomial
-from shuffledp.privacy.discrete_laplace import decay_of
+from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
+from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.randomness import Dyadic, RandomSource
 
-__all__ = ["ExactZeros", "exact_zeros", "holder_window", "laplace_tail", "paper_radius"]
+__all__ = ["ExactZeros", "exact_zeros", "holder_window", "paper_radius"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -40,7 +41,7 @@ class ExactZeros:
 
     route: ClassVar[str] = "exact zeros"
 
-    protocol: Any
+    protocol: HistogramProtocol
     problem: Problem
     shown: Shown
     least_estimate: float = 0.0
@@ -102,18 +103,17 @@ class ExactZeros:
         return min(1.0, float(joint / np.exp(_log_poisson(float(users), np.array([users])))[0]))
 
 
-def exact_zeros(protocol: Any, problem: Problem, rule: str) -> ExactZeros:
+def exact_zeros(protocol: HistogramProtocol, problem: Problem, rule: str) -> ExactZeros:
     """The identifier of a protocol that never reports an empty item, with the rule ``shown`` or ``paper``.
 
     A protocol that tunes itself to the average category takes it over the support: its size is public.
     """
-    if protocol.name == "balcer-cheu":
-        noise = Binomial(protocol.users, protocol.noise.absence)
-        least = paper_radius(noise.mean, problem.support_size) + 1 if rule == "paper" else 0.0
-        return ExactZeros(protocol, problem, _shown_over_tokens(noise, least), least)
-    if protocol.name == "stability":
-        return ExactZeros(protocol, problem, _shown_over_threshold(protocol.ratio, protocol.threshold))
-    return ExactZeros(protocol, problem, _shown_in_sample(protocol.sampling, protocol.threshold))
+    if rule != "paper":
+        return ExactZeros(protocol, problem, protocol.chance_shown)
+    if not isinstance(protocol, BalcerCheuHistogram):
+        raise ParameterError(f"The rule paper is that of balcer-cheu, not of {protocol.name}; use another rule.")
+    least = paper_radius(Binomial(protocol.users, protocol.absence).mean, problem.support_size) + 1
+    return ExactZeros(protocol, problem, partial(protocol.chance_shown, least=least), least)
 
 
 def paper_radius(noise_mean: float, support_size: int) -> float:
@@ -135,47 +135,6 @@ def holder_window(users: int, support_size: int) -> tuple[Ints, Floats, float]:
     counts = np.arange(first, last + 1)
     outside = float(pmf.lower_tail(first - 1) + pmf.upper_tail(last + 1))
     return counts, pmf.pmf(counts), outside
-
-
-def laplace_tail(ratio: Dyadic, least: Ints) -> Floats:
-    """Pr[X >= least] for noise with a probability proportional to ratio^|x|."""
-    above = least >= 1
-    outer = np.exp(-decay_of(ratio) * np.where(above, least, 1 - least)) / (1 + float(ratio))
-    tail: Floats = np.where(above, outer, 1 - outer)
-    return tail
-
-
-def _shown_over_tokens(noise: Binomial, least: float) -> Shown:
-    """c users and N tokens left out: the estimate c - N + E[N] counts if c > N and it is large enough."""
-
-    def shown(counts: Ints) -> Floats:
-        most = np.minimum(counts - 1, np.floor(counts + noise.mean - least).astype(np.int64)) if least else counts - 1
-        chances: Floats = np.where(most < 0, 0.0, noise.lower_tail(np.minimum(most, noise.trials)))
-        return chances
-
-    return shown
-
-
-def _shown_over_threshold(ratio: Dyadic, threshold: int) -> Shown:
-    """c > 0 users and discrete Laplace noise that together reach the threshold."""
-
-    def shown(counts: Ints) -> Floats:
-        return laplace_tail(ratio, threshold - counts) * (counts > 0)
-
-    return shown
-
-
-def _shown_in_sample(sampling: Dyadic, threshold: int) -> Shown:
-    """At least the threshold of c users take part."""
-
-    def shown(counts: Ints) -> Floats:
-        from scipy.special import betainc
-
-        spare = np.maximum(counts - threshold + 1, 1)
-        chances: Floats = np.where(counts >= threshold, betainc(threshold, spare, float(sampling)), 0.0)
-        return chances
-
-    return shown
 
 
 def _log_poisson(mean: float, counts: Ints) -> Floats:

@@ -24,15 +24,15 @@ from shuffledp.lab.problems.largest import largest_scores
 from shuffledp.lab.problems.listed import ListedDomain
 from shuffledp.lab.problems.problem import Instance, Problem, domain_words
 from shuffledp.privacy.guarantee import check_target
-from shuffledp.protocols.registry import find
+from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
+from shuffledp.protocols.questions import HistogramProtocol
+from shuffledp.protocols.registry import PROTOCOLS, find
 from shuffledp.randomness import RandomSource
 
-__all__ = ["EXACT_ZEROS", "INDEPENDENT_SCORES", "MOST_LISTED", "RULES", "Identifier", "Method"]
+__all__ = ["MOST_LISTED", "RULES", "Identifier", "Method"]
 
 RULES = ("shown", "largest", "paper")
 """Report what is estimated to be positive; the h largest estimates; or, as in Claim 14, estimates of t + 1 and more."""
-EXACT_ZEROS = ("balcer-cheu", "stability", "sample-and-threshold")
-INDEPENDENT_SCORES = ("balcer-cheu", "unary", "cheu", "discrete-laplace", "correlated-noise")
 MOST_LISTED = 1 << 22
 """The largest domain that is listed."""
 
@@ -48,7 +48,7 @@ class Identifier(Protocol):
         """How empty items are dealt with."""
 
     @property
-    def protocol(self) -> Any:
+    def protocol(self) -> HistogramProtocol:
         """The calibrated protocol, over the items that are touched."""
 
     @property
@@ -84,22 +84,28 @@ class Method:
                 "the sample sizes of smaller ones take too long to compute.",
                 epsilon=self.epsilon,
             )
-        find("histogram", self.protocol)
-        object.__setattr__(self, "rule", self.rule or ("shown" if self.protocol in EXACT_ZEROS else "largest"))
+        object.__setattr__(self, "rule", self.rule or ("shown" if self.kind.exact_zeros else "largest"))
         if self.rule not in RULES:
             raise UnknownNameError(f"There is no rule {self.rule!r}; choose one of {', '.join(RULES)}.", rule=self.rule)
-        if self.rule == "paper" and self.protocol != "balcer-cheu":
+        if self.rule == "paper" and not issubclass(self.kind, BalcerCheuHistogram):
             raise ParameterError(f"The rule paper is that of balcer-cheu, not of {self.protocol}; use another rule.")
-        if self.rule == "shown" and self.protocol not in EXACT_ZEROS:
+        if self.rule == "shown" and not self.kind.exact_zeros:
             raise ParameterError(
                 f"With {self.protocol} empty items can have positive estimates, so the rule shown would report them; "
                 "use the rule largest."
             )
 
     @property
+    def kind(self) -> type[HistogramProtocol]:
+        """The class of the protocol."""
+        kind = find("histogram", self.protocol)
+        assert issubclass(kind, HistogramProtocol)  # noqa: S101 - what the registry has under histogram
+        return kind
+
+    @property
     def model(self) -> str:
         """Who is trusted: shuffled, local or central."""
-        return str(find("histogram", self.protocol).model)
+        return self.kind.model
 
     def identifier(self, problem: Problem, users: int) -> Identifier:
         """The protocol calibrated for so many users and this problem.
@@ -112,14 +118,14 @@ class Method:
     @property
     def lists_domain(self) -> bool:
         """Whether the protocol must be run over the whole domain."""
-        return self.rule == "largest" and self.protocol not in INDEPENDENT_SCORES
+        return self.rule == "largest" and not self.kind.independent_categories
 
     def check_domain(self, problem: Problem) -> None:
         """Refuse a domain that this method would have to list and cannot."""
         if not self.lists_domain:
             return
         if problem.domain_size is None or problem.domain_size > MOST_LISTED:
-            able = ", ".join(dict.fromkeys((*EXACT_ZEROS, *INDEPENDENT_SCORES)))
+            able = ", ".join(_able_without_listing())
             raise InfeasibleError(
                 f"{self.protocol} must be run over the whole domain, and {domain_words(problem)} items are too many "
                 f"to list; at most {MOST_LISTED:,} are listed. Protocols that need not list it: {able}.",
@@ -127,10 +133,17 @@ class Method:
             )
 
 
+def _able_without_listing() -> list[str]:
+    """Protocols that need not be run over the whole domain, those that never show an empty item first."""
+    kinds = {name: kind for name, kind in PROTOCOLS["histogram"].items() if issubclass(kind, HistogramProtocol)}
+    exact = [name for name, kind in kinds.items() if kind.exact_zeros]
+    return exact + [name for name, kind in kinds.items() if kind.independent_categories and name not in exact]
+
+
 @lru_cache(maxsize=256)
 def _identifier(method: Method, problem: Problem, users: int) -> Identifier:
     """Kept, since searches and repeated rounds come back to the same numbers of users."""
-    protocol = find("histogram", method.protocol).calibrate(
+    protocol = method.kind.calibrate(
         users=users,
         domain_size=problem.domain_size if method.lists_domain else problem.support_size,
         epsilon=method.epsilon,

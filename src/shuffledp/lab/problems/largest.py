@@ -16,11 +16,14 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.lab.problems.exact_zeros import holder_window, laplace_tail
+from shuffledp.errors import ParameterError
+from shuffledp.lab.problems.exact_zeros import holder_window
 from shuffledp.lab.problems.extremes import NOTHING, BinomialTail, EmptyItems, LaplaceTail, TailDistribution
 from shuffledp.lab.problems.problem import Instance, Problem, log_empty_items
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace
+from shuffledp.protocols.parts.category_noise import LaplaceNoise, MissingTokens, Responses
+from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.randomness import Dyadic, RandomSource
 
 __all__ = ["LargestScores", "largest_scores", "top_items"]
@@ -135,7 +138,8 @@ class LaplaceScores:
     def at_most(self, score: int, support_size: int) -> float:
         """Summed over the number of holders."""
         counts, masses, outside = holder_window(self.users, support_size)
-        return float(np.sum(masses * laplace_tail(self.ratio, counts - score))) + outside  # X <= score - c, mirrored
+        tails = DiscreteLaplace(self.ratio).upper_tails(counts - score)  # X <= score - c, mirrored
+        return float(np.sum(masses * tails)) + outside
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,7 @@ class LargestScores:
 
     route: ClassVar[str] = "order statistics"
 
-    protocol: Any
+    protocol: HistogramProtocol
     problem: Problem
     scores: ScoreDistribution
 
@@ -156,7 +160,7 @@ class LargestScores:
     def identify(self, instance: Instance, counts: Ints, source: RandomSource) -> tuple[Any, ...]:
         """One round over users of whom so many hold each item of the support: the items with the h largest scores."""
         tally = self.protocol.sample_tally(counts, source=source)
-        observed = tally.counts if self.protocol.name == "balcer-cheu" else self.protocol.observed(tally)
+        observed = self.protocol.observed(tally)
         strangers = self.empties.largest(1, self.problem.support_size, source)[0]
         places = top_items(np.concatenate((strangers[strangers > NOTHING], observed)), len(observed))
         held = places - np.count_nonzero(strangers > NOTHING)
@@ -193,19 +197,20 @@ class LargestScores:
         return max(0.0, 1 - failure * (1 + _ROUNDING))
 
 
-def largest_scores(protocol: Any, problem: Problem) -> LargestScores:
+def largest_scores(protocol: HistogramProtocol, problem: Problem) -> LargestScores:
     """The identifier of a protocol with independent scores."""
-    users = protocol.users
-    scores: ScoreDistribution
-    if protocol.name == "unary":
-        scores = ResponseScores(users, protocol.own_one, protocol.other_one)
-    elif protocol.name == "cheu":
-        scores = ResponseScores(users, protocol.flip.complement, protocol.flip)
-    elif protocol.name == "balcer-cheu":
-        scores = TokenScores(users, protocol.noise.absence)
-    else:  # discrete-laplace, and what stays of correlated noise
-        scores = LaplaceScores(users, protocol.ratio)
-    return LargestScores(protocol, problem, scores)
+    return LargestScores(protocol, problem, _scores(protocol))
+
+
+def _scores(protocol: HistogramProtocol) -> ScoreDistribution:
+    match protocol.category_noise:
+        case Responses(own, other):
+            return ResponseScores(protocol.users, own, other)
+        case MissingTokens(absence):
+            return TokenScores(protocol.users, absence)
+        case LaplaceNoise(ratio):
+            return LaplaceScores(protocol.users, ratio)
+    raise ParameterError(f"The categories of {protocol.name} are not independent; its domain must be listed.")
 
 
 def top_items(scores: NDArray[Any], number: int) -> NDArray[np.intp]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from shuffledp.lab.problems.exact_zeros import holder_window
 from shuffledp.lab.problems.largest import top_items
 from shuffledp.lab.problems.problem import Instance, Problem
+from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.randomness import RandomSource, uniform_counts
 
 __all__ = ["ListedDomain"]
@@ -29,7 +30,7 @@ class ListedDomain:
 
     route: ClassVar[str] = "listed"
 
-    protocol: Any
+    protocol: HistogramProtocol
     problem: Problem
 
     def identify(self, instance: Instance, counts: Ints, source: RandomSource) -> tuple[Any, ...]:

@@ -17,6 +17,7 @@ from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table
 from shuffledp.planning import Histogram, Plan, Plans, plan
 from shuffledp.protocols.histogram.count_min import CountMinHistogram
 from shuffledp.protocols.parts.hashing import AffineHashes
+from shuffledp.protocols.questions import HistogramProtocol
 
 __all__ = ["STUDY"]
 
@@ -141,7 +142,7 @@ def _points(plans: Plans, settings: Settings) -> list[_Point]:
                 users,
                 size,
                 each,
-                each.protocol.expected_error(counts=counts).rmse,
+                _histogram(each).expected_error(counts=counts).rmse,
                 np.concatenate(errors) if errors else np.zeros(0),
                 rounds,
                 planned in plans.frontier,
@@ -161,9 +162,14 @@ def _repeatable(each: Plan, settings: Settings) -> Plan:
 
 
 def _errors(each: Plan, counts: NDArray[np.int64], settings: Settings) -> Floats:
-    tally = each.protocol.sample_tally(counts, source=settings.source)
-    errors: Floats = each.protocol.estimate(tally).counts - counts
+    protocol = _histogram(each)
+    errors: Floats = protocol.estimate(protocol.sample_tally(counts, source=settings.source)).counts - counts
     return errors
+
+
+def _histogram(each: Plan) -> HistogramProtocol:
+    assert isinstance(each.protocol, HistogramProtocol)  # noqa: S101 - the question is a histogram
+    return each.protocol
 
 
 def _rounds(each: Plan, users: int, size: int, settings: Settings) -> int:

@@ -42,9 +42,9 @@ def _measure(settings: Settings) -> Outcome:
 def _case(
     protocol: BalcerCheuCount, epsilon: float, delta: float, rounds: int, settings: Settings
 ) -> tuple[dict[str, Any], list[Check]]:
-    where = f"epsilon {epsilon:g}, delta {delta:g}, {_USERS:,} users, {protocol.noise.calibration} noise"
+    where = f"epsilon {epsilon:g}, delta {delta:g}, {_USERS:,} users, {protocol.target.calibration} noise"
     bound = _USERS * theorem_11_alpha(_USERS, epsilon, delta, _BETA)
-    mean = _USERS * float(protocol.noise.absence)
+    mean = _USERS * float(protocol.absence)
     true_delta = protocol.guarantee.delta_at(epsilon)
     # counts that the threshold hides, up to one that it hides in every fifth round, and one that stands clear; a count
     # hidden in just one of twenty has an error quantile that jumps between two values

@@ -87,13 +87,13 @@ def _measure(settings: Settings) -> Outcome:
 
 
 def _measured(case: _Case, protocol: BalcerCheuHistogram, settings: Settings) -> tuple[dict[str, Any], list[Check]]:
-    calibration = protocol.noise.calibration
+    calibration = protocol.target.calibration
     where = (
         f"epsilon {case.epsilon:g}, delta {case.delta:g}, {case.users:,} users, {case.size:,} categories, "
         f"{calibration} noise"
     )
     rounds = settings.pick(60, 400) if case.size < 100_000 else settings.pick(20, 100)
-    noise = Binomial(case.users, protocol.noise.absence)
+    noise = Binomial(case.users, protocol.absence)
     held = _held(noise, case.size)
     errors, empty = _rounds(protocol, held, rounds, settings)
     largest = errors.max(axis=1)

@@ -15,7 +15,7 @@ from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.privacy.flipped_bits import FlippedCount, least_count_flip, paper_count_flip
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.parts.answers import AnswerCount
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
 __all__ = ["CheuCount", "theorem_4_11_error"]
@@ -27,7 +27,6 @@ class CheuCount(AnswerCount):
 
     name: ClassVar[str] = "cheu"
 
-    terms: Terms
     flip: Dyadic
     """The probability lambda / (2 n) of sending the opposite; a fair coin is sent with twice that."""
 
@@ -36,15 +35,10 @@ class CheuCount(AnswerCount):
             raise ParameterError(f"The flip probability must lie above 0 and at most at 1/2, not {self.flip}.")
 
     @classmethod
-    def calibrate(
-        cls, *, users: int, epsilon: float, delta: float, calibration: str = "tight", honest_fraction: float = 1.0
-    ) -> Self:
+    def for_target(cls, target: Target) -> Self:
         """The least noise that is (epsilon, delta)-private; with ``paper``, lambda by Lemma 4.8 in either regime."""
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
-        least = paper_count_flip if calibration == "paper" else least_count_flip
-        return cls(terms, least(terms.honest_users, epsilon, delta))
+        least = paper_count_flip if target.calibration == "paper" else least_count_flip
+        return cls(target, least(target.honest_users, target.epsilon, target.delta))
 
     @property
     def blanket(self) -> Dyadic:
@@ -54,11 +48,11 @@ class CheuCount(AnswerCount):
     @cached_property
     def guarantee(self) -> Guarantee:
         """Computed for the probability that is really sampled, and every data set."""
-        curve = FlippedCount(self.terms.honest_users, self.flip)
+        curve = FlippedCount(self.target.honest_users, self.flip)
         theorem = (
-            "Cheu et al. 2019, Lemma 4.8" if self.terms.calibration == "paper" else "certified for all data by clones"
+            "Cheu et al. 2019, Lemma 4.8" if self.target.calibration == "paper" else "certified for all data by clones"
         )
-        return self.terms.guarantee(curve, theorem=theorem, local_epsilon=curve.local_epsilon)
+        return self.target.guarantee(curve, theorem=theorem, local_epsilon=curve.local_epsilon)
 
 
 def theorem_4_11_error(users: int, noise: float, beta: float) -> float:

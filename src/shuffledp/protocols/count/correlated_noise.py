@@ -19,14 +19,15 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import check_counts, check_index, check_indices
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve, View, least_flooding, paper_flooding
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.kinds import CountProtocol
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
 from shuffledp.protocols.parts.noise_shares import NoiseShares
 from shuffledp.protocols.parts.sparse import messages_of_cells
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import CountProtocol
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
 __all__ = ["CorrelatedNoiseCount"]
@@ -42,7 +43,6 @@ class CorrelatedNoiseCount(CountProtocol):
 
     name: ClassVar[str] = "correlated-noise"
 
-    terms: Terms
     ratio: Dyadic
     """Of the geometric noise that stays: k messages have a probability proportional to ratio^k."""
     flood_shape: Fraction
@@ -56,26 +56,13 @@ class CorrelatedNoiseCount(CountProtocol):
             raise ParameterError(f"The encoding must be signed or unary, not {self.encoding!r}.")
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-        split: float = 0.9,
-        encoding: Encoding = "signed",
-    ) -> Self:
+    def for_target(cls, target: Target, *, split: float = 0.9, encoding: Encoding = "signed") -> Self:
         """The least flooding that is (epsilon, delta)-private, with ``split`` of epsilon for the noise that stays.
 
         A larger split means less error and more messages.
         """
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
-        choose = paper_flooding if calibration == "paper" else least_flooding
-        return cls(terms, *choose(terms.epsilon, terms.delta, split, _view(encoding)), encoding)
+        choose = paper_flooding if target.calibration == "paper" else least_flooding
+        return cls(target, *choose(target.epsilon, target.delta, split, _view(encoding)), encoding)
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:  # noqa: ARG003
@@ -85,18 +72,28 @@ class CorrelatedNoiseCount(CountProtocol):
     @property
     def shares(self) -> NoiseShares:
         """The noise, in as many shares as there are honest users."""
-        return NoiseShares(self.ratio, self.flood_shape, self.flood_ratio, self.terms.honest_users)
+        return NoiseShares(self.ratio, self.flood_shape, self.flood_ratio, self.target.honest_users)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """The privacy of one release, with the noise of the honest users alone."""
         curve = CorrelatedNoiseCurve(self.ratio, self.flood_shape, self.flood_ratio, _view(self.encoding))
-        return self.terms.guarantee(curve, theorem="exact divergence of the noise")
+        return self.target.guarantee(curve, theorem="exact divergence of the noise")
 
     @property
     def cost(self) -> Cost:
         """One message, in the unary encoding of those who hold a 1, and the shares of noise."""
         return Cost(1 + self.shares.mean_messages, None, 1)
+
+    @property
+    def min_messages_per_user(self) -> int:
+        """The own sign; in the unary encoding a 0 sends none."""
+        return 1 if self.encoding == "signed" else 0
+
+    @property
+    def share_ratios(self) -> tuple[Dyadic, ...]:
+        """Of the noise that stays, and of the pairs that cancel."""
+        return self.ratio, self.flood_ratio
 
     def chance_of_more_messages(self, most: int) -> float:
         """Upper bound on the probability that a report holds more than ``most`` messages."""

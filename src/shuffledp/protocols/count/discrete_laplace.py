@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.domain import check_counts, check_index, check_indices
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceCurve, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.kinds import CountProtocol, one_message_each
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import CountProtocol, one_message_each
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
 __all__ = ["DiscreteLaplaceCount"]
@@ -34,25 +35,19 @@ class DiscreteLaplaceCount(CountProtocol):
     model: ClassVar[str] = "central"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
-    terms: Terms
     ratio: Dyadic
     """The noise x has a probability proportional to ratio^|x|."""
 
     @classmethod
-    def calibrate(
-        cls, *, users: int, epsilon: float, delta: float, calibration: str = "tight", honest_fraction: float = 1.0
-    ) -> Self:
+    def for_target(cls, target: Target) -> Self:
         """The least noise that is epsilon-private; delta is not needed."""
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
-        return cls(terms.pure(), least_ratio(epsilon))
+        return cls(target.pure(), least_ratio(target.epsilon))
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """Pure privacy towards everybody but the party that collects."""
         curve = DiscreteLaplaceCurve(self.ratio)
-        return self.terms.guarantee(curve, theorem="exact divergence of the noise", trust="central")
+        return self.target.guarantee(curve, theorem="exact divergence of the noise", trust="central")
 
     @property
     def cost(self) -> Cost:

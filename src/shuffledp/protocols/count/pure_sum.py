@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import check_index, check_indices
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.pure_sum import MOST_USERS, PureSum, least_error_sum
-from shuffledp.protocols.kinds import CountProtocol
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import CountProtocol
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, integers
 
 __all__ = ["PureSumCount"]
@@ -38,7 +39,6 @@ class PureSumCount(CountProtocol):
     name: ClassVar[str] = "pure-sum"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
-    terms: Terms
     weights: tuple[int, ...]
     """Of 0, 1, ... ones in a noisy report, over 2^64."""
     mix: Dyadic
@@ -47,26 +47,21 @@ class PureSumCount(CountProtocol):
     """The guarantee is certified for so many honest users, and holds with more."""
 
     def __post_init__(self) -> None:
-        if self.certified_users > self.terms.honest_users:
+        if self.certified_users > self.target.honest_users:
             raise ParameterError(
                 f"What is certified for {self.certified_users:,} honest users does not hold for fewer.",
                 certified_users=self.certified_users,
             )
 
     @classmethod
-    def calibrate(
-        cls, *, users: int, epsilon: float, delta: float, calibration: str = "tight", honest_fraction: float = 1.0
-    ) -> Self:
+    def for_target(cls, target: Target) -> Self:
         """The parameters of least error that are certified to be epsilon-private; delta is not needed.
 
         Rounds of up to 250 honest users are certified, of fewer at a small epsilon. With more users, noisy reports
         are as frequent as those need: further reports are independent of the target's, so the guarantee stays.
         """
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
-        distribution = _largest_certified(terms.honest_users, epsilon)
-        return cls(terms.pure(), distribution.weights, distribution.mix, distribution.users)
+        distribution = _largest_certified(target.honest_users, target.epsilon)
+        return cls(target.pure(), distribution.weights, distribution.mix, distribution.users)
 
     @cached_property
     def _pmf(self) -> PureSum:
@@ -75,7 +70,7 @@ class PureSumCount(CountProtocol):
     @cached_property
     def guarantee(self) -> Guarantee:
         """Without delta, for every data set."""
-        return self.terms.guarantee(
+        return self.target.guarantee(
             self._pmf, theorem="certified numerically for all data sets", local_epsilon=self._pmf.local_epsilon
         )
 

@@ -17,7 +17,7 @@ from shuffledp.protocols.parts.response import (
     blanket_for,
     response_epsilon,
 )
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
 __all__ = ["RandomizedResponse"]
@@ -31,19 +31,13 @@ class RandomizedResponse(AnswerCount):
     model: ClassVar[str] = "local"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
-    terms: Terms
     blanket: Dyadic
     """The probability of sending a fair coin."""
 
     @classmethod
-    def calibrate(
-        cls, *, users: int, epsilon: float, delta: float, calibration: str = "tight", honest_fraction: float = 1.0
-    ) -> Self:
+    def for_target(cls, target: Target) -> Self:
         """Epsilon-private for each user alone, with gamma = tanh(epsilon / 2) / 2; delta is not needed."""
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
-        return cls(terms.pure(), blanket_for(2, epsilon))
+        return cls(target.pure(), blanket_for(2, target.epsilon))
 
     @property
     def gamma(self) -> float:
@@ -53,4 +47,4 @@ class RandomizedResponse(AnswerCount):
     @cached_property
     def guarantee(self) -> Guarantee:
         """Pure local privacy, from the probability that is really sampled."""
-        return self.terms.local_guarantee(response_epsilon(2, self.blanket), theorem="exact ratio")
+        return self.target.local_guarantee(response_epsilon(2, self.blanket), theorem="exact ratio")

@@ -7,10 +7,8 @@ to 1, and one more of their own. A category that nobody holds is estimated to be
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from itertools import product
 from typing import Any, ClassVar, Self
 
@@ -18,26 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, Numbered, check_counts, check_index, check_indices
-from shuffledp.errors import ConditionError, DomainError, ParameterError
-from shuffledp.messages import count_values
-from shuffledp.model import (
-    Cost,
-    ExpectedError,
-    HistogramEstimate,
-    MessageFormat,
-    Messages,
-    Tally,
-    check_enough_users,
-)
+from shuffledp.errors import ConditionError, ParameterError
+from shuffledp.messages import MessageFormat, Messages, Tally, count_values
 from shuffledp.native import ACTIVE
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialHistogram
-from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.privacy.guarantee import ComposableCurve
 from shuffledp.protocols.count.balcer_cheu import theorem_11_alpha
-from shuffledp.protocols.flow import run_round
-from shuffledp.protocols.kinds import HistogramProtocol, Round
-from shuffledp.protocols.parts.postprocessing import ESTIMATORS, SurplusAnalysis, surplus_analysis
-from shuffledp.protocols.parts.token_noise import TokenNoise
+from shuffledp.protocols.parts.category_noise import MissingTokens
+from shuffledp.protocols.parts.postprocessing import TokenAnalysis
+from shuffledp.protocols.parts.tokens import TokenProtocol
+from shuffledp.protocols.protocol import Cost, ExpectedError
+from shuffledp.protocols.questions import HistogramProtocol
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, bernoulli_indices, binomial
 
 if ACTIVE:
@@ -49,15 +40,16 @@ _CHUNK_CELLS = 1 << 22
 
 
 @dataclass(frozen=True)
-class BalcerCheuHistogram(Round):
+class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "balcer-cheu"
-    question: ClassVar[str] = "histogram"
-    estimators: ClassVar[tuple[str, ...]] = tuple(ESTIMATORS)
+    theorem: ClassVar[str] = "Theorem 12"
+    changed_categories: ClassVar[int] = 2
+    exact_zeros: ClassVar[bool] = True
+    independent_categories: ClassVar[bool] = True
+    grows_with_domain: ClassVar[bool] = True
 
-    noise: TokenNoise
-    """Users, the probability that a noise token is left out, and the target it was calibrated for."""
     domain_size: int
     categories: Categories | None = None
     """The categories by name; without them values are indices."""
@@ -65,77 +57,38 @@ class BalcerCheuHistogram(Round):
     """Send dummies in place of tokens left out. The number of messages says nothing either way."""
 
     def __post_init__(self) -> None:
-        if self.domain_size < 1:
-            raise DomainError(f"The domain needs at least one category, not {self.domain_size}.")
-        if self.categories is not None and len(self.categories) != self.domain_size:
-            raise DomainError(f"{len(self.categories)} categories do not make a domain of {self.domain_size}.")
+        TokenProtocol.__post_init__(self)
+        HistogramProtocol.__post_init__(self)
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain_size: int | None = None,
-        categories: Categories | Iterable[str] | None = None,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-        padded: bool = False,
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Categories | Numbered, *, padded: bool = False) -> Self:
         """The least noise that is (epsilon, delta)-private overall, both changed categories together."""
-        size, named = HistogramProtocol.sizes(domain_size, categories)
-        noise = TokenNoise.calibrate(
-            users=users,
-            epsilon=epsilon,
-            delta=delta,
-            calibration=calibration,
-            honest_fraction=honest_fraction,
-            curve_of=BinomialHistogram,
-            coordinates=2,
-        )
-        return cls(noise, size, named, padded)
+        return cls(target, cls.least_absence(target), *cls.domain_fields(domain), padded)
 
     @classmethod
-    def with_noise(
-        cls,
-        *,
-        users: int,
-        absence: float | Dyadic,
-        delta: float,
-        domain_size: int,
-        honest_fraction: float = 1.0,
-    ) -> Self:
-        """The protocol with a given probability of leaving a noise token out; epsilon follows from delta."""
-        noise = TokenNoise.given(
-            users=users, absence=absence, delta=delta, honest_fraction=honest_fraction, curve_of=BinomialHistogram
-        )
-        return cls(noise, domain_size)
+    def of_absence(cls, target: Target, absence: Dyadic, domain: Categories | Numbered) -> Self:
+        """The protocol with this noise."""
+        return cls(target, absence, *cls.domain_fields(domain))
 
-    @property
-    def users(self) -> int:
-        """The least number of reports of a round."""
-        return self.noise.users
-
-    @property
-    def domain(self) -> Categories | Numbered:
-        """The possible values."""
-        return self.categories or Numbered(self.domain_size)
-
-    @cached_property
-    def guarantee(self) -> Guarantee:
-        """The privacy of one release, computed from the probability that is really sampled."""
-        return self.noise.guarantee(BinomialHistogram, theorem="Theorem 12")
+    @classmethod
+    def curve_of(cls, noise: Binomial) -> ComposableCurve:
+        """The exact divergence of both changed categories."""
+        return BinomialHistogram(noise)
 
     @property
     def cost(self) -> Cost:
         """One message and nearly one more per category; one more than categories if padded."""
-        noise_messages = self.domain_size * (1.0 if self.padded else float(self.noise.absence.complement))
+        noise_messages = self.domain_size * (1.0 if self.padded else float(self.absence.complement))
         return Cost(
             messages_per_user=1 + noise_messages,
             max_messages_per_user=1 + self.domain_size,
             bits_per_message=self.message_format.bits,
         )
+
+    @property
+    def min_messages_per_user(self) -> int:
+        """The own token, and all dummies if padded."""
+        return 1 + self.domain_size if self.padded else 1
 
     @property
     def message_format(self) -> MessageFormat:
@@ -144,14 +97,14 @@ class BalcerCheuHistogram(Round):
 
     def parameters(self) -> dict[str, Any]:
         """The public parameters, as JSON."""
-        return self.noise.parameters() | {"domain_size": self.domain_size, "padded": self.padded}
+        return self._noise_parameters() | {"domain_size": self.domain_size, "padded": self.padded}
 
     def report_pmf(self, index: int) -> dict[tuple[int, ...], Fraction]:
         """The exact distribution of one report, as copies of each category (and dummies); at most twelve categories."""
         if self.domain_size > 12:
             raise ParameterError(f"A report over {self.domain_size:,} categories has too many outcomes to list.")
         index = check_index(index, self.domain_size)
-        absence = self.noise.absence.fraction
+        absence = self.absence.fraction
         pmf: dict[tuple[int, ...], Fraction] = {}
         for noise_tokens in product((0, 1), repeat=self.domain_size):
             copies = [tokens + (place == index) for place, tokens in enumerate(noise_tokens)]
@@ -163,7 +116,7 @@ class BalcerCheuHistogram(Round):
     def randomize(self, index: int, *, source: RandomSource = SYSTEM) -> NDArray[Any]:
         """The randomizer of Figure 2 on one user's category."""
         index = check_index(index, self.domain_size)
-        copies = (~bernoulli(self.noise.absence, self.domain_size, source)).astype(np.int64)
+        copies = (~bernoulli(self.absence, self.domain_size, source)).astype(np.int64)
         copies[index] += 1
         tokens = np.repeat(np.arange(self.domain_size, dtype=self._dtype), copies)
         if not self.padded:
@@ -183,7 +136,7 @@ class BalcerCheuHistogram(Round):
         filled = 0
         for start in range(0, len(owned), rows):
             chunk, ends = owned[start : start + rows], offsets[start + 1 : start + rows + 1]
-            absent = bernoulli_indices(self.noise.absence, len(chunk) * self.domain_size, source)
+            absent = bernoulli_indices(self.absence, len(chunk) * self.domain_size, source)
             write(absent, row, chunk, self.domain_size if self.padded else -1, values[filled:], ends)
             ends += filled
             filled = int(ends[-1])
@@ -198,46 +151,13 @@ class BalcerCheuHistogram(Round):
         """A tally with the distribution of the whole round, from the true count of each category."""
         true = check_counts(counts, self.domain_size)
         users = int(true.sum())
-        absent = binomial(users, self.noise.absence, self.domain_size, source)
+        absent = binomial(users, self.absence, self.domain_size, source)
         return Tally(true + users - absent, users, source.secure)
-
-    def estimate(self, tally: Tally, *, estimator: str = "threshold") -> HistogramEstimate:
-        """The analyzer of Figure 2, or another estimator by name; whole numbers are compared."""
-        check_enough_users(tally.users, self.users)
-        self._check_tally(tally)
-        analysis = self._analysis(tally.users, estimator)
-        surplus = tally.counts - tally.users
-        return HistogramEstimate(
-            protocol=self.name,
-            estimator=estimator,
-            users=tally.users,
-            guarantee=self.guarantee,
-            intervals=analysis.intervals(surplus),
-            secure=tally.secure,
-            categories=self.domain.names,
-            counts=analysis.estimate(surplus),
-            standard_errors=analysis.standard_errors(surplus),
-            threshold_at=analysis.withheld_below,
-        )
-
-    def run(
-        self,
-        values: Iterable[Any],
-        *,
-        estimator: str = "threshold",
-        route: str = "auto",
-        source: RandomSource = SYSTEM,
-    ) -> HistogramEstimate:
-        """The whole flow in this process, from categories (numbers where they have no names) to the estimate."""
-        estimate: HistogramEstimate = run_round(
-            self, self.domain.encode_all(values), estimator=estimator, route=route, source=source
-        )
-        return estimate
 
     def expected_error(
         self,
         *,
-        estimator: str = "threshold",
+        estimator: str = "",
         confidence: float = 0.95,
         counts: NDArray[np.int64] | None = None,
     ) -> ExpectedError:
@@ -245,14 +165,14 @@ class BalcerCheuHistogram(Round):
 
         Or the error of given true counts.
         """
-        analysis = self._analysis(self.users, estimator, 1 - confidence)
+        expected = super().expected_error(estimator=estimator, confidence=confidence, counts=counts)
         if counts is not None:
-            return analysis.expected_error(counts)
+            return expected
+        analysis = self.analysis_by(estimator or self.estimators[0], self.users)
         average = analysis.mean_squared_error(round(self.users / self.domain_size))
-        clear = analysis.expected_error()
-        return replace(clear, rmse=max(clear.rmse, math.sqrt(average)))
+        return replace(expected, rmse=max(expected.rmse, math.sqrt(average)))
 
-    def _check_tally(self, tally: Tally) -> None:
+    def check_tally(self, tally: Tally) -> None:
         """Every category is there, and the messages are as many as that many users send."""
         sent = int(tally.counts.sum())
         if len(tally.counts) != self.domain_size:
@@ -262,8 +182,25 @@ class BalcerCheuHistogram(Round):
         if not tally.users <= sent <= tally.users * (self.domain_size + 1):
             raise ParameterError(f"{sent:,} messages cannot come from {tally.users:,} users who follow the protocol.")
 
-    def _analysis(self, users: int, estimator: str, risk: float = 0.05) -> SurplusAnalysis:
-        return surplus_analysis(Binomial(users, self.noise.absence), self.domain_size, estimator, risk)
+    def analysis(self, users: int) -> TokenAnalysis:
+        """The analyzer of Figure 2."""
+        return self.analysis_by(self.estimators[0], users)
+
+    def analysis_by(self, estimator: str, users: int) -> TokenAnalysis:
+        """The analyzer of Figure 2, or another estimator by name; integers are compared."""
+        return self.token_analysis(users, self.domain_size, estimator)
+
+    @property
+    def category_noise(self) -> MissingTokens:
+        """The number of tokens."""
+        return MissingTokens(self.absence)
+
+    def chance_shown(self, counts: NDArray[np.int64], *, least: float = 0.0) -> NDArray[np.float64]:
+        """c users and N tokens left out: the estimate c - N + E[N] counts if c > N and it is at least ``least``."""
+        noise = Binomial(self.users, self.absence)
+        most = np.minimum(counts - 1, np.floor(counts + noise.mean - least).astype(np.int64)) if least else counts - 1
+        chances: NDArray[np.float64] = np.where(most < 0, 0.0, noise.lower_tail(np.minimum(most, noise.trials)))
+        return chances
 
     @property
     def _dtype(self) -> np.dtype[Any]:

@@ -11,7 +11,6 @@ is drawn afresh, which also removes what the paper's fixed matrix adds to the er
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -19,15 +18,16 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, check_counts, check_index, check_indices
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.domain import Categories, Numbered, check_counts, check_index, check_indices
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.histogram.hadamard_response import check_total, odd_parity, sample_from_sets, walsh_hadamard
 from shuffledp.protocols.histogram.unary import check_table, single_message_pmf
-from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.parts.response import blanket_for, respond, response_epsilon
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import HistogramProtocol, one_message_each
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers
 
 __all__ = ["BassilySmith"]
@@ -40,35 +40,21 @@ class BassilySmith(HistogramProtocol):
     name: ClassVar[str] = "bassily-smith"
     model: ClassVar[str] = "local"
 
-    terms: Terms
     blanket: Dyadic
     """The probability of sending a fair coin as the sign."""
     domain_size: int
     categories: Categories | None = None
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain_size: int | None = None,
-        categories: Categories | Iterable[str] | None = None,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Categories | Numbered) -> Self:
         """Epsilon-private for each user alone; delta is not needed, and the paper's constants are the least ones."""
-        size, named = cls.sizes(domain_size, categories)
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
-        return cls(terms.pure(), blanket_for(2, epsilon), size, named)
+        size, named = cls.domain_fields(domain)
+        return cls(target.pure(), blanket_for(2, target.epsilon), size, named)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """Pure local privacy: the row says nothing, and the sign is randomized response."""
-        return self.terms.local_guarantee(response_epsilon(2, self.blanket), theorem="exact ratio")
+        return self.target.local_guarantee(response_epsilon(2, self.blanket), theorem="exact ratio")
 
     @cached_property
     def rows(self) -> int:

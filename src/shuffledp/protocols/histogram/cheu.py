@@ -9,7 +9,7 @@ distribution whatever the category: it is d, or a sum of one coin of probability
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import product
@@ -18,15 +18,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.domain import Categories, Numbered, check_counts, check_index, check_indices
 from shuffledp.errors import ParameterError, UnknownNameError
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.flipped_bits import FlippedHistogram, least_histogram_flip, paper_histogram_flip
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.kinds import HistogramProtocol
+from shuffledp.protocols.parts.category_noise import Responses
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.parts.sparse import check_cells, messages_of_cells, scattered_bernoulli
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import HistogramProtocol
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials
 
 __all__ = ["CheuHistogram"]
@@ -40,8 +42,9 @@ class CheuHistogram(HistogramProtocol):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "cheu"
+    independent_categories: ClassVar[bool] = True
+    grows_with_domain: ClassVar[bool] = True
 
-    terms: Terms
     flip: Dyadic
     """The probability of flipping each bit."""
     domain_size: int
@@ -57,24 +60,12 @@ class CheuHistogram(HistogramProtocol):
             raise ParameterError(f"Bits that are flipped with probability {self.flip} say nothing.", flip=self.flip)
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain_size: int | None = None,
-        categories: Categories | Iterable[str] | None = None,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-        form: str = "ones",
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Categories | Numbered, *, form: str = "ones") -> Self:
         """The least flip probability that is (epsilon, delta)-private overall, both changed categories together."""
-        size, named = cls.sizes(domain_size, categories)
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
+        size, named = cls.domain_fields(domain)
+        return cls(
+            target, _flip(target.calibration, target.honest_users, target.epsilon, target.delta), size, named, form
         )
-        return cls(terms, _flip(calibration, terms.honest_users, epsilon, delta), size, named, form)
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:  # noqa: ARG003
@@ -84,8 +75,8 @@ class CheuHistogram(HistogramProtocol):
     @cached_property
     def guarantee(self) -> Guarantee:
         """The privacy of one release, whatever the other users hold."""
-        curve = FlippedHistogram(self.terms.honest_users, self.flip)
-        return self.terms.guarantee(
+        curve = FlippedHistogram(self.target.honest_users, self.flip)
+        return self.target.guarantee(
             curve,
             theorem="certified numerically: divergence of the flipped bits, bounded over all data",
             local_epsilon=curve.local_epsilon,
@@ -97,6 +88,11 @@ class CheuHistogram(HistogramProtocol):
         ones = float(self.flip.complement.fraction + (self.domain_size - 1) * self.flip.fraction)
         messages = ones if self.form == "ones" else float(self.domain_size)
         return Cost(messages, self.domain_size, self.message_format.bits)
+
+    @property
+    def min_messages_per_user(self) -> int:
+        """Every bit, or none where all are zero."""
+        return self.domain_size if self.form == "bits" else 0
 
     @property
     def message_format(self) -> MessageFormat:
@@ -152,6 +148,15 @@ class CheuHistogram(HistogramProtocol):
         """Each user sends at most one 1 for each category."""
         if len(tally.counts) != self.domain_size or int(tally.counts.max()) > tally.users:
             raise ParameterError(f"This tally cannot come from {tally.users:,} users who follow the protocol.")
+
+    def without_excess(self, tally: Tally) -> Tally:
+        """Nobody sends a category twice, so that more than there are users is somebody's who sent one often."""
+        return replace(tally, counts=np.minimum(tally.counts, tally.users))
+
+    @property
+    def category_noise(self) -> Responses:
+        """The number of ones."""
+        return Responses(self.flip.complement, self.flip)
 
     def analysis(self, users: int) -> LinearAnalysis:
         """(C - n f) / (1 - 2 f); every bit has the same variance."""

@@ -18,16 +18,18 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.domain import Categories, Numbered, check_counts, check_index, check_indices
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve, least_flooding, paper_flooding
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.kinds import HistogramProtocol
+from shuffledp.protocols.parts.category_noise import LaplaceNoise
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
 from shuffledp.protocols.parts.noise_shares import NoiseShares
 from shuffledp.protocols.parts.sparse import check_cells, messages_of_cells
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import HistogramProtocol
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
 __all__ = ["CorrelatedNoiseHistogram"]
@@ -42,8 +44,9 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "correlated-noise"
+    independent_categories: ClassVar[bool] = True
+    grows_with_domain: ClassVar[bool] = True
 
-    terms: Terms
     ratio: Dyadic
     """Of the geometric noise that stays: k messages have a probability proportional to ratio^k."""
     flood_shape: Fraction
@@ -53,28 +56,14 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
     categories: Categories | None = None
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain_size: int | None = None,
-        categories: Categories | Iterable[str] | None = None,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-        split: float = 0.9,
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Categories | Numbered, *, split: float = 0.9) -> Self:
         """The least flooding that is (epsilon, delta)-private overall.
 
         ``split`` is the part of epsilon for the noise that stays: more of it means less error and more messages.
         """
-        size, named = cls.sizes(domain_size, categories)
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
-        choose = paper_flooding if calibration == "paper" else least_flooding
-        return cls(terms, *choose(terms.epsilon, terms.delta, split, "histogram"), size, named)
+        size, named = cls.domain_fields(domain)
+        choose = paper_flooding if target.calibration == "paper" else least_flooding
+        return cls(target, *choose(target.epsilon, target.delta, split, "histogram"), size, named)
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
@@ -84,18 +73,32 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
     @property
     def shares(self) -> NoiseShares:
         """The noise, in as many shares as there are honest users; every further user adds to it."""
-        return NoiseShares(self.ratio, self.flood_shape, self.flood_ratio, self.terms.honest_users)
+        return NoiseShares(self.ratio, self.flood_shape, self.flood_ratio, self.target.honest_users)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """The privacy of one release, with the noise of the honest users alone."""
         curve = CorrelatedNoiseCurve(self.ratio, self.flood_shape, self.flood_ratio, "histogram")
-        return self.terms.guarantee(curve, theorem="exact divergence of the noise of both changed categories")
+        return self.target.guarantee(curve, theorem="exact divergence of the noise of both changed categories")
 
     @property
     def cost(self) -> Cost:
         """One message and the shares of noise, which do not depend on the category."""
         return Cost(1 + self.domain_size * self.shares.mean_messages, None, self.message_format.bits)
+
+    @property
+    def min_messages_per_user(self) -> int:
+        """The own "+1"."""
+        return 1
+
+    def most_users(self, tally: Tally, messages: int) -> int:  # noqa: ARG002
+        """Everybody sends a "+1"; the signs take turns in the tally."""
+        return int(tally.counts[::2].sum())
+
+    @property
+    def share_ratios(self) -> tuple[Dyadic, ...]:
+        """Of the noise that stays, and of the pairs that cancel."""
+        return self.ratio, self.flood_ratio
 
     def chance_of_more_messages(self, most: int) -> float:
         """Upper bound on the probability that a report holds more than ``most`` messages."""
@@ -151,6 +154,11 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
     def observed(self, tally: Tally) -> NDArray[Any]:
         """What is left when pairs cancel."""
         return tally.counts[::2] - tally.counts[1::2]
+
+    @property
+    def category_noise(self) -> LaplaceNoise:
+        """The count and the noise that stays."""
+        return LaplaceNoise(self.ratio)
 
     def analysis(self, users: int) -> LinearAnalysis:
         """The noise that stays: discrete Laplace, or wider if more than the planned shares came."""

@@ -9,7 +9,7 @@ noise makes too small; the median of the rows has hardly any bias.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -19,18 +19,20 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.domain import Categories, Numbered, check_counts, check_index, check_indices
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.model import Cost, ExpectedError, HistogramEstimate, MessageFormat, Messages, Pmf, Tally
+from shuffledp.estimate import HistogramEstimate
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.sketch_rows import SketchRows, least_gamma, paper_gamma
-from shuffledp.protocols.kinds import HistogramProtocol
 from shuffledp.protocols.parts.hashing import AffineHashes
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis, check_estimator
 from shuffledp.protocols.parts.row_statistic import RowStatistic, row_statistic
 from shuffledp.protocols.parts.sparse import check_cells, messages_of_cells, scattered_bernoulli
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.protocol import Cost, ExpectedError, Pmf
+from shuffledp.protocols.questions import HistogramProtocol
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, binomial
 
 __all__ = ["CountMinHistogram"]
@@ -55,8 +57,8 @@ class CountMinHistogram(HistogramProtocol):
 
     name: ClassVar[str] = "count-min"
     estimators: ClassVar[tuple[str, ...]] = ("median", "minimum")
+    grows_with_domain: ClassVar[bool] = True
 
-    terms: Terms
     gamma: Dyadic
     """The probability of one more message for each cell."""
     buckets: int
@@ -75,16 +77,11 @@ class CountMinHistogram(HistogramProtocol):
             )
 
     @classmethod
-    def calibrate(
+    def for_target(
         cls,
+        target: Target,
+        domain: Categories | Numbered,
         *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain_size: int | None = None,
-        categories: Categories | Iterable[str] | None = None,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
         rows: int | None = None,
         buckets: int | None = None,
         hashes: Sequence[tuple[int, int]] | None = None,
@@ -95,13 +92,10 @@ class CountMinHistogram(HistogramProtocol):
         hardly ever share one, or 4 n where that is less. The paper has 2 n buckets and takes the least row.
         Hash functions are drawn here and public from then on, before anybody reports.
         """
-        size, named = cls.sizes(domain_size, categories)
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
-        paper = calibration == "paper"
+        size, named = cls.domain_fields(domain)
+        paper = target.calibration == "paper"
         if buckets is None:
-            buckets = max(2, 2 * users if paper else min(4 * users, size))
+            buckets = max(2, 2 * target.users if paper else min(4 * target.users, size))
         if max(size, buckets) > _LARGEST_SIZE:
             raise InfeasibleError(
                 f"Hashing {size:,} categories to {buckets:,} buckets is not offered: at most {_LARGEST_SIZE:,} of "
@@ -116,8 +110,8 @@ class CountMinHistogram(HistogramProtocol):
             drawn = family.draw(rows, SYSTEM)
             hashes = list(zip(*(part.tolist() for part in drawn), strict=True))
         choose = paper_gamma if paper else least_gamma
-        gamma = choose(terms.honest_users, len(hashes), epsilon, delta)
-        return cls(terms, gamma, buckets, tuple((int(u), int(v)) for u, v in hashes), size, named)
+        gamma = choose(target.honest_users, len(hashes), target.epsilon, target.delta)
+        return cls(target, gamma, buckets, tuple((int(u), int(v)) for u, v in hashes), size, named)
 
     @property
     def rows(self) -> int:
@@ -127,8 +121,8 @@ class CountMinHistogram(HistogramProtocol):
     @cached_property
     def guarantee(self) -> Guarantee:
         """The privacy of one release: two cells change in each row, whatever the hash functions are."""
-        return self.terms.guarantee(
-            SketchRows(self.terms.honest_users, self.gamma, self.rows),
+        return self.target.guarantee(
+            SketchRows(self.target.honest_users, self.gamma, self.rows),
             theorem=f"certified numerically: {self.rows} rows composed by their privacy loss distribution",
         )
 
@@ -137,6 +131,15 @@ class CountMinHistogram(HistogramProtocol):
         """A message for each row, and gamma for each cell."""
         cells = self.rows * self.buckets
         return Cost(self.rows + cells * float(self.gamma), self.rows + cells, self.message_format.bits)
+
+    @property
+    def min_messages_per_user(self) -> int:
+        """A cell of each row."""
+        return self.rows
+
+    def most_users(self, tally: Tally, messages: int) -> int:  # noqa: ARG002
+        """Everybody sends a cell of each row."""
+        return int(tally.counts.reshape(self.rows, -1).sum(axis=1).min())
 
     @property
     def message_format(self) -> MessageFormat:

@@ -7,7 +7,6 @@ user moves two counts by one, so each has noise for half of epsilon. It is the m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -16,15 +15,17 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, check_counts
+from shuffledp.domain import Categories, Numbered, check_counts
 from shuffledp.errors import ParameterError
-from shuffledp.model import Pmf, Tally
+from shuffledp.messages import Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceCurve, decay_of, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.parts.category_noise import LaplaceNoise
 from shuffledp.protocols.parts.clear import ClearHistogram
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
 from shuffledp.protocols.parts.thresholded import check_unreleased
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.protocol import Pmf
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
 __all__ = ["DiscreteLaplaceHistogram", "likely_noise", "noise_mass"]
@@ -38,38 +39,25 @@ class DiscreteLaplaceHistogram(ClearHistogram):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "discrete-laplace"
+    independent_categories: ClassVar[bool] = True
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
-    terms: Terms
     ratio: Dyadic
     """The noise x has a probability proportional to ratio^|x|."""
     domain_size: int
     categories: Categories | None = None
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain_size: int | None = None,
-        categories: Categories | Iterable[str] | None = None,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Categories | Numbered) -> Self:
         """The least noise that is epsilon-private; delta is not needed."""
-        size, named = cls.sizes(domain_size, categories)
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
-        return cls(terms.pure(), least_ratio(epsilon, coordinates=2), size, named)
+        size, named = cls.domain_fields(domain)
+        return cls(target.pure(), least_ratio(target.epsilon, coordinates=2), size, named)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """Pure privacy towards everybody but the party that collects."""
         curve = DiscreteLaplaceCurve(self.ratio, coordinates=2)
-        return self.terms.guarantee(curve, theorem="exact divergence of the noise", trust="central")
+        return self.target.guarantee(curve, theorem="exact divergence of the noise", trust="central")
 
     def release(self, tally: Tally, *, source: RandomSource = SYSTEM) -> Tally:
         """Noise on every count, also on those that are 0."""
@@ -103,6 +91,11 @@ class DiscreteLaplaceHistogram(ClearHistogram):
             raise ParameterError(
                 f"A tally of {len(tally.counts):,} categories does not fit a domain of {self.domain_size:,}."
             )
+
+    @property
+    def category_noise(self) -> LaplaceNoise:
+        """The released count."""
+        return LaplaceNoise(self.ratio)
 
     def analysis(self, users: int) -> LinearAnalysis:
         """The counts are released as they are, with noise of mean 0."""

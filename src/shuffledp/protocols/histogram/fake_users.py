@@ -17,15 +17,16 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.domain import Categories, Numbered, check_counts, check_index, check_indices
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.fake_rows import FakeRows, least_row_flip, paper_row_flip
 from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve
 from shuffledp.privacy.pure import PureCurve, log_ratio_above
-from shuffledp.protocols.kinds import HistogramProtocol
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import HistogramProtocol
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials
 
 __all__ = ["FakeUsersHistogram"]
@@ -40,8 +41,8 @@ class FakeUsersHistogram(HistogramProtocol):
 
     name: ClassVar[str] = "fake-users"
     model: ClassVar[str] = "shuffled"
+    grows_with_domain: ClassVar[bool] = True
 
-    terms: Terms
     flip: Dyadic
     """The probability that a bit is flipped."""
     fake_rows: int
@@ -57,29 +58,15 @@ class FakeUsersHistogram(HistogramProtocol):
             raise ParameterError(f"The flip probability must lie below 1/2, not {self.flip}.", flip=self.flip)
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain_size: int | None = None,
-        categories: Categories | Iterable[str] | None = None,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-        fake_rows: int = 1,
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Categories | Numbered, *, fake_rows: int = 1) -> Self:
         """The least flip probability that meets the target; or the paper's."""
-        size, named = cls.sizes(domain_size, categories)
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
+        size, named = cls.domain_fields(domain)
         if fake_rows < 1:
             raise ParameterError(f"At least one fake row is needed, not {fake_rows}.", fake_rows=fake_rows)
         if size <= 1:
-            return cls(terms, Dyadic(0), fake_rows, size, named)  # there is nothing to hide
-        least = least_row_flip if calibration == "tight" else paper_row_flip
-        return cls(terms, least(terms.honest_users * fake_rows, epsilon, delta), fake_rows, size, named)
+            return cls(target, Dyadic(0), fake_rows, size, named)  # there is nothing to hide
+        least = least_row_flip if target.calibration == "tight" else paper_row_flip
+        return cls(target, least(target.honest_users * fake_rows, target.epsilon, target.delta), fake_rows, size, named)
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:  # noqa: ARG003
@@ -94,14 +81,14 @@ class FakeUsersHistogram(HistogramProtocol):
         the likelihoods differ by at most ((1 - flip) / flip)^2, with or without an order of the rows.
         """
         if self.domain_size == 1:
-            return self.terms.guarantee(PureCurve(0.0), theorem="a single category", local_epsilon=0.0)
-        curve: PrivacyCurve = FakeRows(self.terms.honest_users * self.fake_rows, self.flip)
+            return self.target.guarantee(PureCurve(0.0), theorem="a single category", local_epsilon=0.0)
+        curve: PrivacyCurve = FakeRows(self.target.honest_users * self.fake_rows, self.flip)
         local = (
             2 * log_ratio_above(self.flip.complement.numerator, self.flip.numerator)
             if self.flip.numerator
             else math.inf
         )
-        return self.terms.guarantee(curve, theorem="exact divergence of the fake rows", local_epsilon=local)
+        return self.target.guarantee(curve, theorem="exact divergence of the fake rows", local_epsilon=local)
 
     @property
     def cost(self) -> Cost:

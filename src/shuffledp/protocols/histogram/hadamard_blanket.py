@@ -21,9 +21,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.domain import Categories, Numbered, check_counts, check_index, check_indices
 from shuffledp.errors import ConditionError, ParameterError
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.amplification import Slots, least_slots
 from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve
 from shuffledp.privacy.pure import PureCurve
@@ -34,9 +34,10 @@ from shuffledp.protocols.histogram.uniform_blanket import (
     blanket_report_pmf,
     check_blanket,
 )
-from shuffledp.protocols.kinds import HistogramProtocol
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import HistogramProtocol
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial, draw_words, uniform_counts
 from shuffledp.shuffling import permute
 
@@ -58,7 +59,6 @@ class HadamardBlanketHistogram(HistogramProtocol):
     name: ClassVar[str] = "hadamard-blanket"
     model: ClassVar[str] = "shuffled"
 
-    terms: Terms
     blanket: Slots
     """How many uniform tuples each user adds."""
     hashes: int
@@ -78,34 +78,20 @@ class HadamardBlanketHistogram(HistogramProtocol):
             )
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain_size: int | None = None,
-        categories: Categories | Iterable[str] | None = None,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-        hashes: int | None = None,
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Categories | Numbered, *, hashes: int | None = None) -> Self:
         """The fewest uniform tuples that meet the target; of log2(users) vectors, as in the paper, unless given."""
-        size, named = cls.sizes(domain_size, categories)
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
-        length = (users - 1).bit_length() if hashes is None else hashes
+        size, named = cls.domain_fields(domain)
+        length = (target.users - 1).bit_length() if hashes is None else hashes
         if not 1 <= length <= _MOST_HASHES:
             raise ParameterError(f"The number of hashes must lie in 1 .. {_MOST_HASHES}, not {length}.", hashes=length)
         if size <= 1:
             slots = Slots(0, Dyadic(0))  # there is nothing to hide
-        elif calibration == "tight":
-            slots = least_slots(terms.honest_users, 1 << length, epsilon, delta)
+        elif target.calibration == "tight":
+            slots = least_slots(target.honest_users, 1 << length, target.epsilon, target.delta)
         else:
-            mean = _paper_mean(epsilon, delta)
-            slots = Slots(math.ceil(mean * 2.0**length / terms.honest_users), Dyadic(0))
-        return cls(terms, slots, length, size, named)
+            mean = _paper_mean(target.epsilon, target.delta)
+            slots = Slots(math.ceil(mean * 2.0**length / target.honest_users), Dyadic(0))
+        return cls(target, slots, length, size, named)
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
@@ -122,14 +108,19 @@ class HadamardBlanketHistogram(HistogramProtocol):
     def guarantee(self) -> Guarantee:
         """A uniform tuple agrees with a value with probability 2^-hashes; that it may with two only helps."""
         if self.domain_size == 1:
-            return self.terms.guarantee(PureCurve(0.0), theorem="a single category", local_epsilon=0.0)
-        curve: PrivacyCurve = self.blanket.curve(self.terms.honest_users, 1 << self.hashes)
-        return self.terms.guarantee(curve, theorem=BLANKET_THEOREM)
+            return self.target.guarantee(PureCurve(0.0), theorem="a single category", local_epsilon=0.0)
+        curve: PrivacyCurve = self.blanket.curve(self.target.honest_users, 1 << self.hashes)
+        return self.target.guarantee(curve, theorem=BLANKET_THEOREM)
 
     @property
     def cost(self) -> Cost:
         """The tuple of the own value and the uniform ones."""
         return blanket_cost(self.blanket, self.message_format)
+
+    @property
+    def min_messages_per_user(self) -> int:
+        """The own message and the whole ones of the blanket."""
+        return 1 + self.blanket.whole
 
     @property
     def message_format(self) -> MessageFormat:

@@ -19,15 +19,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.domain import Categories, Numbered, check_counts, check_index, check_indices
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, ExpectedError, HistogramEstimate, MessageFormat, Messages, Pmf, Tally
+from shuffledp.estimate import HistogramEstimate
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.histogram.unary import check_table, single_message_pmf
-from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis, check_estimator
 from shuffledp.protocols.parts.response import blanket_for, response_epsilon
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.protocol import Cost, ExpectedError, Pmf
+from shuffledp.protocols.questions import HistogramProtocol, one_message_each
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials, integers, uniform_counts
 
 __all__ = ["HadamardResponse", "check_total", "odd_parity", "sample_from_sets", "walsh_hadamard"]
@@ -45,7 +47,6 @@ class HadamardResponse(HistogramProtocol):
     name: ClassVar[str] = "hadamard-response"
     model: ClassVar[str] = "local"
 
-    terms: Terms
     blanket: Dyadic
     """The probability of sending a uniform output whatever one's own category is."""
     blocks: int
@@ -69,30 +70,16 @@ class HadamardResponse(HistogramProtocol):
         return ({"blocks": blocks // 2},) if blocks > 1 else ()
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain_size: int | None = None,
-        categories: Categories | Iterable[str] | None = None,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-        blocks: int | None = None,
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Categories | Numbered, *, blocks: int | None = None) -> Self:
         """Epsilon-private for each user alone; delta is not needed. By default the paper's number of blocks."""
-        size, named = cls.sizes(domain_size, categories)
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
-        chosen = _paper_blocks(epsilon, size) if blocks is None else blocks
-        return cls(terms.pure(), blanket_for(2 * chosen, epsilon), chosen, size, named)
+        size, named = cls.domain_fields(domain)
+        chosen = _paper_blocks(target.epsilon, size) if blocks is None else blocks
+        return cls(target.pure(), blanket_for(2 * chosen, target.epsilon), chosen, size, named)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """Pure local privacy: an output of the set is 1 + 2 blocks (1 - blanket) / blanket times likelier."""
-        return self.terms.local_guarantee(response_epsilon(2 * self.blocks, self.blanket), theorem="exact ratio")
+        return self.target.local_guarantee(response_epsilon(2 * self.blocks, self.blanket), theorem="exact ratio")
 
     @cached_property
     def width(self) -> int:

@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, check_index, check_indices
+from shuffledp.domain import Categories, Numbered, check_index, check_indices
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.amplification import Slots, least_slots
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.histogram.uniform_blanket import (
@@ -31,10 +31,11 @@ from shuffledp.protocols.histogram.uniform_blanket import (
     sample_in_parts,
     slots_of,
 )
-from shuffledp.protocols.kinds import HistogramProtocol
 from shuffledp.protocols.parts.hashing import AffineHashes
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import HistogramProtocol
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers
 
 __all__ = ["HashedBlanketHistogram"]
@@ -52,7 +53,6 @@ class HashedBlanketHistogram(HistogramProtocol):
     name: ClassVar[str] = "hashed-blanket"
     model: ClassVar[str] = "shuffled"
 
-    terms: Terms
     blanket: Slots
     """How many uniform messages each user adds."""
     buckets: int
@@ -65,27 +65,14 @@ class HashedBlanketHistogram(HistogramProtocol):
         _ = self.hashes  # refuses what cannot be hashed
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain_size: int | None = None,
-        categories: Categories | Iterable[str] | None = None,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-        buckets: int | None = None,
-        most_messages: int = 2,
+    def for_target(
+        cls, target: Target, domain: Categories | Numbered, *, buckets: int | None = None, most_messages: int = 2
     ) -> Self:
         """The fewest messages for the number of buckets; unless given, as many as ``most_messages`` allow.
 
         More buckets have fewer collisions and need more messages to hide in.
         """
-        size, named = cls.sizes(domain_size, categories)
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
+        size, named = cls.domain_fields(domain)
         largest = min(size // 2, _MOST_BUCKETS)
         if size < _LEAST_DOMAIN or (buckets is not None and not 2 <= buckets <= largest):
             raise InfeasibleError(
@@ -97,20 +84,22 @@ class HashedBlanketHistogram(HistogramProtocol):
         if most_messages < 2:
             raise ParameterError(f"At least 2 messages are needed, not {most_messages}.", most_messages=most_messages)
         added = most_messages - 1
-        honest = terms.honest_users
-        if calibration == "paper":
-            mean = paper_blanket_mean(epsilon, delta)
+        honest = target.honest_users
+        if target.calibration == "paper":
+            mean = paper_blanket_mean(target.epsilon, target.delta)
             chosen = buckets or min(largest, math.floor(honest * added / mean))
             if chosen < 2:
                 raise _too_few(honest, most_messages, math.ceil(2 * mean / honest) + 1)
-            return cls(terms, slots_of(mean * chosen / honest), chosen, size, named)
-        chosen = buckets or _most_buckets(terms, added, largest)
+            return cls(target, slots_of(mean * chosen / honest), chosen, size, named)
+        chosen = buckets or _most_buckets(target, added, largest)
         if chosen < 2:
-            needed = least_slots(honest, 2, epsilon, delta).mean
+            needed = least_slots(honest, 2, target.epsilon, target.delta).mean
             raise _too_few(honest, most_messages, math.ceil(needed) + 1)
         full = Slots(added, Dyadic(0))
         least = chosen < largest and buckets is None  # then the messages that were allowed are just needed
-        return cls(terms, full if least else least_slots(honest, chosen, epsilon, delta), chosen, size, named)
+        return cls(
+            target, full if least else least_slots(honest, chosen, target.epsilon, target.delta), chosen, size, named
+        )
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:  # noqa: ARG003
@@ -125,13 +114,18 @@ class HashedBlanketHistogram(HistogramProtocol):
     @cached_property
     def guarantee(self) -> Guarantee:
         """A uniform message agrees with a value with probability 1/buckets; that it may with two only helps."""
-        curve = self.blanket.curve(self.terms.honest_users, self.buckets)
-        return self.terms.guarantee(curve, theorem=BLANKET_THEOREM)
+        curve = self.blanket.curve(self.target.honest_users, self.buckets)
+        return self.target.guarantee(curve, theorem=BLANKET_THEOREM)
 
     @property
     def cost(self) -> Cost:
         """The hash of the own value and the uniform messages."""
         return blanket_cost(self.blanket, self.message_format)
+
+    @property
+    def min_messages_per_user(self) -> int:
+        """The own message and the whole ones of the blanket."""
+        return 1 + self.blanket.whole
 
     @property
     def message_format(self) -> MessageFormat:
@@ -188,19 +182,19 @@ class HashedBlanketHistogram(HistogramProtocol):
         )
 
 
-def _most_buckets(terms: Terms, added: int, largest: int) -> int:
+def _most_buckets(target: Target, added: int, largest: int) -> int:
     """The most buckets for which so many messages by each user are enough; 1 if not even 2 are.
 
     More buckets are hit less often, and fewer hits hide less. The search starts where each bucket has as
     many messages as it needs among not much fewer buckets.
     """
-    slots, users = Slots(added, Dyadic(0)), terms.honest_users
+    slots, users = Slots(added, Dyadic(0)), target.honest_users
 
     def enough(buckets: int) -> bool:
-        return slots.curve(users, buckets).delta_at(terms.epsilon) <= terms.delta
+        return slots.curve(users, buckets).delta_at(target.epsilon) <= target.delta
 
     some = max(2, min(largest, added * users // _OFTEN_NEEDED))
-    each = least_slots(users, some, terms.epsilon, terms.delta).mean / some
+    each = least_slots(users, some, target.epsilon, target.delta).mean / some
     low = min(max(2, math.floor(added / each)), largest)
     step = 1
     while low > 2 and not enough(low):

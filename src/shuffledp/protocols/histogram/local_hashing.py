@@ -9,7 +9,6 @@ two categories collide with a probability near, but not equal to, one over the b
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -18,9 +17,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, check_index, check_indices
+from shuffledp.domain import Categories, Numbered, check_index, check_indices
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.histogram.unary import (
     check_supports,
@@ -28,11 +27,12 @@ from shuffledp.protocols.histogram.unary import (
     single_message_pmf,
     support_analysis,
 )
-from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
 from shuffledp.protocols.parts.hashing import AffineHashes
 from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.parts.response import blanket_for, respond, response_epsilon
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import HistogramProtocol, one_message_each
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
 __all__ = ["LocalHashing"]
@@ -47,7 +47,6 @@ class LocalHashing(HistogramProtocol):
     name: ClassVar[str] = "local-hashing"
     model: ClassVar[str] = "local"
 
-    terms: Terms
     blanket: Dyadic
     """The probability of sending a uniform bucket whatever one's own is."""
     hashes: AffineHashes
@@ -63,30 +62,16 @@ class LocalHashing(HistogramProtocol):
             )
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain_size: int | None = None,
-        categories: Categories | Iterable[str] | None = None,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-        buckets: int | None = None,
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Categories | Numbered, *, buckets: int | None = None) -> Self:
         """Epsilon-private for each user alone; delta is not needed. By default the buckets of the least error."""
-        size, named = cls.sizes(domain_size, categories)
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
-        hashes = AffineHashes.for_domain(size, _best_buckets(epsilon, size) if buckets is None else buckets)
-        return cls(terms.pure(), blanket_for(hashes.buckets, epsilon), hashes, size, named)
+        size, named = cls.domain_fields(domain)
+        hashes = AffineHashes.for_domain(size, _best_buckets(target.epsilon, size) if buckets is None else buckets)
+        return cls(target.pure(), blanket_for(hashes.buckets, target.epsilon), hashes, size, named)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """Pure local privacy: the function says nothing, and the bucket is randomized response."""
-        return self.terms.local_guarantee(response_epsilon(self.hashes.buckets, self.blanket), theorem="exact ratio")
+        return self.target.local_guarantee(response_epsilon(self.hashes.buckets, self.blanket), theorem="exact ratio")
 
     @property
     def cost(self) -> Cost:

@@ -12,7 +12,6 @@ counting party tosses all coins, dishonest users are ordinary data, and the guar
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -22,9 +21,9 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, check_counts
+from shuffledp.domain import Categories, Numbered, check_counts
 from shuffledp.errors import ParameterError
-from shuffledp.model import Pmf, Tally
+from shuffledp.messages import Tally
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.thresholding import (
@@ -42,7 +41,8 @@ from shuffledp.protocols.parts.thresholded import (
     check_released,
     check_unreleased,
 )
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.protocol import Pmf
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, binomials
 
 __all__ = ["SampleAndThresholdHistogram"]
@@ -58,8 +58,8 @@ class SampleAndThresholdHistogram(ClearHistogram):
     model: ClassVar[str] = "shuffled"
     estimators: ClassVar[tuple[str, ...]] = THRESHOLD_ESTIMATORS
     trusts_shuffler: ClassVar[bool] = True
+    exact_zeros: ClassVar[bool] = True
 
-    terms: Terms
     sampling: Dyadic
     """The probability that the counting party keeps a message."""
     threshold: int
@@ -68,40 +68,28 @@ class SampleAndThresholdHistogram(ClearHistogram):
     categories: Categories | None = None
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain_size: int | None = None,
-        categories: Categories | Iterable[str] | None = None,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-        sampling: float | Dyadic | None = None,
+    def for_target(
+        cls, target: Target, domain: Categories | Numbered, *, sampling: float | Dyadic | None = None
     ) -> Self:
         """The least threshold for ``sampling``; without it, the best for a category of average size.
 
         An average too small to be shown is no guide; then the best for a count of 10 ln(1/delta) / (1 - e^-epsilon).
         """
-        size, named = cls.sizes(domain_size, categories)
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
+        size, named = cls.domain_fields(domain)
         if sampling is not None:
             taken = Dyadic.of(sampling)
-            return cls(terms, taken, least_threshold(taken, epsilon, delta), size, named)
-        if calibration == "paper":
-            distribution = paper_sampling(epsilon, delta)
+            return cls(target, taken, least_threshold(taken, target.epsilon, target.delta), size, named)
+        if target.calibration == "paper":
+            distribution = paper_sampling(target.epsilon, target.delta)
         else:
-            shown = math.ceil(-10 * math.log(delta) / -math.expm1(-epsilon))
-            distribution = best_sampling(epsilon, delta, max(users // max(size, 1), shown))
-        return cls(terms, distribution.sampling, distribution.threshold, size, named)
+            shown = math.ceil(-10 * math.log(target.delta) / -math.expm1(-target.epsilon))
+            distribution = best_sampling(target.epsilon, target.delta, max(target.users // max(size, 1), shown))
+        return cls(target, distribution.sampling, distribution.threshold, size, named)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """Privacy towards everybody but the counting party, whatever other users send."""
-        return self.terms.guarantee(
+        return self.target.guarantee(
             SampleAndThreshold(self.sampling, self.threshold),
             theorem="certified numerically: divergence of sampled counts above a threshold, the worst of all data; "
             "the shuffler must sample the messages and remove small counts before anyone sees them",
@@ -145,6 +133,16 @@ class SampleAndThresholdHistogram(ClearHistogram):
         check_released(tally, self.domain_size, self.threshold)
         if int(tally.counts.sum()) > tally.users:
             raise ParameterError(f"{int(tally.counts.sum()):,} messages cannot come from {tally.users:,} users.")
+
+    def chance_shown(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """At least the threshold of c users take part."""
+        from scipy.special import betainc
+
+        spare = np.maximum(counts - self.threshold + 1, 1)
+        chances: NDArray[np.float64] = np.where(
+            counts >= self.threshold, betainc(self.threshold, spare, float(self.sampling)), 0.0
+        )
+        return chances
 
     def analysis(self, users: int) -> ThresholdAnalysis:
         """C / ps where the category is shown; each holder adds 1/ps - 1 or -1 to the error."""

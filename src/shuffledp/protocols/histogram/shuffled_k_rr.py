@@ -8,12 +8,11 @@ is needed than without a shuffler.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Self
 
-from shuffledp.domain import Categories
+from shuffledp.domain import Categories, Numbered
 from shuffledp.errors import ConditionError
 from shuffledp.privacy.amplification import RandomizedResponseCurve, least_blanket
 from shuffledp.privacy.guarantee import Guarantee
@@ -21,7 +20,7 @@ from shuffledp.protocols.parts.answers import AnswerHistogram
 from shuffledp.protocols.parts.response import (
     response_epsilon,
 )
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
 __all__ = ["ShuffledKRandomizedResponse", "theorem_31_mean"]
@@ -34,50 +33,36 @@ class ShuffledKRandomizedResponse(AnswerHistogram):
     name: ClassVar[str] = "shuffled-k-rr"
     model: ClassVar[str] = "shuffled"
 
-    terms: Terms
     blanket: Dyadic
     """The probability of sending a uniform category whatever one's own is."""
     domain_size: int
     categories: Categories | None = None
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain_size: int | None = None,
-        categories: Categories | Iterable[str] | None = None,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Categories | Numbered) -> Self:
         """The least blanket that meets the target; or that of Theorem 3.1."""
-        size, named = cls.sizes(domain_size, categories)
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
+        size, named = cls.domain_fields(domain)
         if size <= 1:
-            return cls(terms, Dyadic(0), size, named)  # there is nothing to hide
-        if calibration == "tight":
-            return cls(terms, least_blanket(terms.honest_users, size, epsilon, delta), size, named)
-        share = size * theorem_31_mean(epsilon, delta) / (terms.honest_users - 1)
+            return cls(target, Dyadic(0), size, named)  # there is nothing to hide
+        if target.calibration == "tight":
+            return cls(target, least_blanket(target.honest_users, size, target.epsilon, target.delta), size, named)
+        share = size * theorem_31_mean(target.epsilon, target.delta) / (target.honest_users - 1)
         if share >= 1:
             raise ConditionError(
                 f"Theorem 3.1 needs more than k max(14 ln(2/delta)/epsilon^2, 27/epsilon) = "
-                f"{share * (terms.honest_users - 1):,.0f} honest users for k = {size:,} values; "
-                f"given {terms.honest_users:,}. The tight calibration needs fewer.",
-                users=terms.honest_users,
+                f"{share * (target.honest_users - 1):,.0f} honest users for k = {size:,} values; "
+                f"given {target.honest_users:,}. The tight calibration needs fewer.",
+                users=target.honest_users,
                 values=size,
             )
-        return cls(terms, Dyadic.at_least(share), size, named)
+        return cls(target, Dyadic.at_least(share), size, named)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """The bounds that are proved for shuffled randomized response, at the probability really sampled."""
-        curve = RandomizedResponseCurve(self.terms.honest_users, self.blanket, self.domain_size)
+        curve = RandomizedResponseCurve(self.target.honest_users, self.blanket, self.domain_size)
         local = response_epsilon(self.domain_size, self.blanket) if self.domain_size > 1 else 0.0
-        return self.terms.guarantee(curve, theorem=curve.theorem, local_epsilon=local)
+        return self.target.guarantee(curve, theorem=curve.theorem, local_epsilon=local)
 
 
 def theorem_31_mean(epsilon: float, delta: float) -> float:

@@ -9,7 +9,6 @@ randomized response over the buckets, whatever the family of hash functions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -17,18 +16,19 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, check_index, check_indices
+from shuffledp.domain import Categories, Numbered, check_index, check_indices
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.amplification import BlanketCurve
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.histogram.shuffled_k_rr import theorem_31_mean
 from shuffledp.protocols.histogram.uniform_blanket import sample_in_parts
-from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
 from shuffledp.protocols.parts.hashing import AffineHashes, least_prime
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.parts.response import respond, response_epsilon
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import HistogramProtocol, one_message_each
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
 __all__ = ["ShuffledLocalHashing"]
@@ -49,7 +49,6 @@ class ShuffledLocalHashing(HistogramProtocol):
     name: ClassVar[str] = "solh"
     model: ClassVar[str] = "shuffled"
 
-    terms: Terms
     blanket: Dyadic
     """The probability of sending a uniform bucket whatever one's own is."""
     buckets: int
@@ -63,38 +62,24 @@ class ShuffledLocalHashing(HistogramProtocol):
             raise ParameterError(f"The blanket must lie strictly between 0 and 1, not {self.blanket}.")
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain_size: int | None = None,
-        categories: Categories | Iterable[str] | None = None,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-        buckets: int | None = None,
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Categories | Numbered, *, buckets: int | None = None) -> Self:
         """The least blanket for the number of buckets, which is chosen for the least error unless given."""
-        size, named = cls.sizes(domain_size, categories)
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
-        if calibration == "paper":
-            chosen, blanket = _paper_parameters(terms, buckets)
+        size, named = cls.domain_fields(domain)
+        if target.calibration == "paper":
+            chosen, blanket = _paper_parameters(target, buckets)
         else:
-            chosen = buckets or _best_buckets(terms, size)
-            least = _least_blanket(terms.honest_users, chosen, terms)
+            chosen = buckets or _best_buckets(target, size)
+            least = _least_blanket(target.honest_users, chosen, target)
             if least is None:
                 raise InfeasibleError(
-                    f"{terms.honest_users:,} users are too few for hashes in {chosen:,} buckets with "
-                    f"epsilon = {epsilon:g} and delta = {delta:g}: nearly every answer would be random. "
+                    f"{target.honest_users:,} users are too few for hashes in {chosen:,} buckets with "
+                    f"epsilon = {target.epsilon:g} and delta = {target.delta:g}: nearly every answer would be random. "
                     "More users or a larger epsilon help.",
-                    users=terms.honest_users,
+                    users=target.honest_users,
                     buckets=chosen,
                 )
             blanket = least
-        return cls(terms, blanket, chosen, size, named)
+        return cls(target, blanket, chosen, size, named)
 
     @cached_property
     def hashes(self) -> AffineHashes:
@@ -104,9 +89,9 @@ class ShuffledLocalHashing(HistogramProtocol):
     @cached_property
     def guarantee(self) -> Guarantee:
         """As randomized response over the buckets, by its blanket: where hashes collide there is less to see."""
-        curve = BlanketCurve(self.terms.honest_users, self.blanket, self.buckets)
+        curve = BlanketCurve(self.target.honest_users, self.blanket, self.buckets)
         local = response_epsilon(self.buckets, self.blanket)
-        return self.terms.guarantee(curve, theorem=curve.theorem, local_epsilon=local)
+        return self.target.guarantee(curve, theorem=curve.theorem, local_epsilon=local)
 
     @property
     def cost(self) -> Cost:
@@ -174,18 +159,18 @@ def _analysis(users: int, blanket: float, buckets: int, size: int, collision: fl
     )
 
 
-def _best_buckets(terms: Terms, size: int) -> int:
+def _best_buckets(target: Target, size: int) -> int:
     """The number of buckets with about the least error, among powers of four times a first guess.
 
     A small domain needs no collisions: its prime has just as many buckets. What a blanket costs depends nearly only on
     the buckets per user times epsilon squared, so the search is on a smaller round with a larger epsilon.
     """
-    share = _FIRST_TRIAL * min(1.0, terms.epsilon) ** 2
-    if size <= max(2, share * terms.honest_users):
+    share = _FIRST_TRIAL * min(1.0, target.epsilon) ** 2
+    if size <= max(2, share * target.honest_users):
         return least_prime(max(size, 3))
-    trial = replace(terms, epsilon=max(terms.epsilon, _TRIAL_EPSILON))
-    users = min(terms.honest_users, _TRIAL_USERS)
-    scale = terms.honest_users / users * (terms.epsilon / trial.epsilon) ** 2
+    trial = replace(target, epsilon=max(target.epsilon, _TRIAL_EPSILON))
+    users = min(target.honest_users, _TRIAL_USERS)
+    scale = target.honest_users / users * (target.epsilon / trial.epsilon) ** 2
     fewest, most = math.ceil(2 / scale), min(size, _MOST_BUCKETS) / scale
 
     def rmse(buckets: int) -> float:
@@ -194,7 +179,7 @@ def _best_buckets(terms: Terms, size: int) -> int:
             return math.inf
         many = round(buckets * scale)
         collision = float(AffineHashes.for_domain(size, many).collision)
-        return _analysis(terms.users, float(blanket), many, size, collision).expected_error(0.5).rmse
+        return _analysis(target.users, float(blanket), many, size, collision).expected_error(0.5).rmse
 
     best = max(fewest, round(_FIRST_TRIAL * users))
     least = rmse(best)
@@ -210,18 +195,18 @@ def _best_buckets(terms: Terms, size: int) -> int:
     return round(best * scale)
 
 
-def _least_blanket(users: int, buckets: int, terms: Terms, *, precision: float = 1e-6) -> Dyadic | None:
+def _least_blanket(users: int, buckets: int, target: Target, *, precision: float = 1e-6) -> Dyadic | None:
     """The least blanket, by the privacy blanket alone: other proofs for randomized response do not cover hashes.
 
     A step between a blanket that is enough and one that is not, until delta is within the precision; None if none is.
     """
 
     def excess(logit: float) -> float:
-        delta = BlanketCurve(users, _blanket_at(logit), buckets).delta_at(terms.epsilon)
-        difference = math.log(max(delta, 1e-300) / terms.delta)
-        return max(difference, 1e-300) if delta > terms.delta else min(difference, 0.0)
+        delta = BlanketCurve(users, _blanket_at(logit), buckets).delta_at(target.epsilon)
+        difference = math.log(max(delta, 1e-300) / target.delta)
+        return max(difference, 1e-300) if delta > target.delta else min(difference, 0.0)
 
-    each = math.log(1 / terms.delta) * (2.2 / terms.epsilon**2 + 0.6 / terms.epsilon + 0.4) + 1  # a rough start
+    each = math.log(1 / target.delta) * (2.2 / target.epsilon**2 + 0.6 / target.epsilon + 0.4) + 1  # a rough start
     share = min(each * buckets / users, 0.5)
     x = math.log(share / (1 - share))
     y, step = excess(x), 0.1
@@ -254,15 +239,15 @@ def _blanket_at(logit: float) -> Dyadic:
     return Dyadic.at_least(1 / (1 + math.exp(-logit)))
 
 
-def _paper_parameters(terms: Terms, buckets: int | None) -> tuple[int, Dyadic]:
+def _paper_parameters(target: Target, buckets: int | None) -> tuple[int, Dyadic]:
     """With m = (n - 1) / (reports a bucket needs) the variance is least at (m + 2)/3 buckets; blanket = buckets / m."""
-    largest = (terms.honest_users - 1) / theorem_31_mean(terms.epsilon, terms.delta)
+    largest = (target.honest_users - 1) / theorem_31_mean(target.epsilon, target.delta)
     chosen = buckets or round((largest + 2) / 3)
     if chosen < 2 or chosen >= largest:
         raise ConditionError(
             "Theorem 3.1 of Balle et al. 2019 on hashes needs 2 or more buckets and fewer than "
             f"(n - 1)/max(14 ln(2/delta)/epsilon^2, 27/epsilon) = {largest:.4g} "
-            f"with {terms.honest_users:,} honest users; {chosen:,} would do best.",
+            f"with {target.honest_users:,} honest users; {chosen:,} would do best.",
             buckets=chosen,
             largest=largest,
         )

@@ -8,7 +8,6 @@ of small counts and of a delta: a category of one user is shown with that probab
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -17,9 +16,9 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, check_counts
+from shuffledp.domain import Categories, Numbered, check_counts
 from shuffledp.errors import ParameterError
-from shuffledp.model import Pmf, Tally
+from shuffledp.messages import Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, decay_of, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.thresholding import StabilityCurve, least_threshold_for
@@ -32,7 +31,8 @@ from shuffledp.protocols.parts.thresholded import (
     check_released,
     check_unreleased,
 )
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.protocol import Pmf
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
 __all__ = ["StabilityHistogram"]
@@ -47,8 +47,8 @@ class StabilityHistogram(ClearHistogram):
 
     name: ClassVar[str] = "stability"
     estimators: ClassVar[tuple[str, ...]] = THRESHOLD_ESTIMATORS
+    exact_zeros: ClassVar[bool] = True
 
-    terms: Terms
     ratio: Dyadic
     """The noise x has a probability proportional to ratio^|x|."""
     threshold: int
@@ -57,33 +57,20 @@ class StabilityHistogram(ClearHistogram):
     categories: Categories | None = None
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain_size: int | None = None,
-        categories: Categories | Iterable[str] | None = None,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Categories | Numbered) -> Self:
         """Half of epsilon for each of two changed categories, and the least threshold, or 1 + 2 ln(2/delta)/epsilon."""
-        size, named = cls.sizes(domain_size, categories)
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
-        ratio = least_ratio(epsilon, coordinates=2)
-        if calibration == "paper":
-            threshold = math.ceil(1 + 2 / epsilon * math.log(2 / delta))
+        size, named = cls.domain_fields(domain)
+        ratio = least_ratio(target.epsilon, coordinates=2)
+        if target.calibration == "paper":
+            threshold = math.ceil(1 + 2 / target.epsilon * math.log(2 / target.delta))
         else:
-            threshold = least_threshold_for(ratio, epsilon, delta)
-        return cls(terms, ratio, threshold, size, named)
+            threshold = least_threshold_for(ratio, target.epsilon, target.delta)
+        return cls(target, ratio, threshold, size, named)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """Privacy towards everybody but the party that collects."""
-        return self.terms.guarantee(
+        return self.target.guarantee(
             StabilityCurve(self.ratio, self.threshold),
             theorem="divergence of the noise and of the threshold together",
             trust="central",
@@ -124,6 +111,10 @@ class StabilityHistogram(ClearHistogram):
     def check_tally(self, tally: Tally) -> None:
         """Nothing below the threshold was let through."""
         check_released(tally, self.domain_size, self.threshold)
+
+    def chance_shown(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """c > 0 users and noise that together reach the threshold."""
+        return DiscreteLaplace(self.ratio).upper_tails(self.threshold - counts) * (counts > 0)
 
     def analysis(self, users: int) -> ThresholdAnalysis:
         """What is shown has noise of mean 0, but for the threshold."""

@@ -18,14 +18,16 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.domain import Categories, Numbered, check_counts, check_index, check_indices
 from shuffledp.errors import ParameterError, UnknownNameError
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.pure import log_ratio_above
-from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
+from shuffledp.protocols.parts.category_noise import Responses
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import HistogramProtocol, one_message_each
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials
 
 __all__ = ["VARIANTS", "UnaryEncoding", "check_supports", "check_table", "single_message_pmf", "support_analysis"]
@@ -42,8 +44,9 @@ class UnaryEncoding(HistogramProtocol):
 
     name: ClassVar[str] = "unary"
     model: ClassVar[str] = "local"
+    independent_categories: ClassVar[bool] = True
+    grows_with_domain: ClassVar[bool] = True
 
-    terms: Terms
     own_one: Dyadic
     """The probability of sending a 1 for one's own category."""
     other_one: Dyadic
@@ -69,29 +72,15 @@ class UnaryEncoding(HistogramProtocol):
         return ({"variant": "symmetric"},) if size < (root + 1) ** 2 / root else ()
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain_size: int | None = None,
-        categories: Categories | Iterable[str] | None = None,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-        variant: str = "optimised",
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Categories | Numbered, *, variant: str = "optimised") -> Self:
         """Epsilon-private for each user alone; delta is not needed, and the paper's constants are the least ones."""
-        size, named = cls.sizes(domain_size, categories)
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
-        return cls(terms.pure(), *_least_noise(epsilon, variant), size, named)
+        size, named = cls.domain_fields(domain)
+        return cls(target.pure(), *_least_noise(target.epsilon, variant), size, named)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """Pure local privacy, from the probabilities that are really sampled."""
-        return self.terms.local_guarantee(_ratio_epsilon(self.own_one, self.other_one), theorem="exact ratio")
+        return self.target.local_guarantee(_ratio_epsilon(self.own_one, self.other_one), theorem="exact ratio")
 
     @property
     def cost(self) -> Cost:
@@ -138,6 +127,11 @@ class UnaryEncoding(HistogramProtocol):
     def check_tally(self, tally: Tally) -> None:
         """Nobody sends two ones for a category."""
         check_supports(tally, self.domain_size)
+
+    @property
+    def category_noise(self) -> Responses:
+        """The number of ones."""
+        return Responses(self.own_one, self.other_one)
 
     def analysis(self, users: int) -> LinearAnalysis:
         """A category gets a 1 from its holders with probability p, from others with q."""

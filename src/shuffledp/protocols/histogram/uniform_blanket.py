@@ -7,7 +7,7 @@ were added in all is public, so that the noise of a count is exactly binomial.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -17,17 +17,18 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, check_counts, check_index, check_indices
+from shuffledp.domain import Categories, Numbered, check_counts, check_index, check_indices
 from shuffledp.errors import ConditionError, ParameterError
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.amplification import Slots, least_slots
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve
 from shuffledp.privacy.pure import PureCurve
 from shuffledp.privacy.special import betainc, betaincc
-from shuffledp.protocols.kinds import HistogramProtocol
 from shuffledp.protocols.parts.linear import ErrorDistribution, FixedNoise, IndependentTerms, LinearAnalysis
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import HistogramProtocol
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial, integers, uniform_counts
 
 __all__ = [
@@ -57,8 +58,8 @@ class UniformBlanketHistogram(HistogramProtocol):
 
     name: ClassVar[str] = "uniform-blanket"
     model: ClassVar[str] = "shuffled"
+    grows_with_domain: ClassVar[bool] = True
 
-    terms: Terms
     blanket: Slots
     """How many uniform values each user adds."""
     domain_size: int
@@ -69,43 +70,35 @@ class UniformBlanketHistogram(HistogramProtocol):
         check_blanket(self.blanket)
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain_size: int | None = None,
-        categories: Categories | Iterable[str] | None = None,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Categories | Numbered) -> Self:
         """The fewest uniform values that meet the target; or as many as the paper's theorem asks for."""
-        size, named = cls.sizes(domain_size, categories)
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
+        size, named = cls.domain_fields(domain)
         if size <= 1:
             slots = Slots(0, Dyadic(0))  # there is nothing to hide
-        elif calibration == "tight":
-            slots = least_slots(terms.honest_users, size, epsilon, delta)
+        elif target.calibration == "tight":
+            slots = least_slots(target.honest_users, size, target.epsilon, target.delta)
         else:
-            slots = slots_of(paper_blanket_mean(epsilon, delta) * size / terms.honest_users)
-        return cls(terms, slots, size, named)
+            slots = slots_of(paper_blanket_mean(target.epsilon, target.delta) * size / target.honest_users)
+        return cls(target, slots, size, named)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """From the noise messages of the honest users; without the shuffler the value is among few others."""
         curve: PrivacyCurve = PureCurve(0.0)
         if self.domain_size > 1:
-            curve = self.blanket.curve(self.terms.honest_users, self.domain_size)
+            curve = self.blanket.curve(self.target.honest_users, self.domain_size)
         local = math.inf if self.domain_size > 1 else 0.0
-        return self.terms.guarantee(curve, theorem=BLANKET_THEOREM, local_epsilon=local)
+        return self.target.guarantee(curve, theorem=BLANKET_THEOREM, local_epsilon=local)
 
     @property
     def cost(self) -> Cost:
         """The own value and the uniform ones."""
         return blanket_cost(self.blanket, self.message_format)
+
+    @property
+    def min_messages_per_user(self) -> int:
+        """The own message and the whole ones of the blanket."""
+        return 1 + self.blanket.whole
 
     @property
     def message_format(self) -> MessageFormat:
@@ -298,7 +291,7 @@ def paper_blanket_mean(epsilon: float, delta: float) -> float:
     return 32 * math.log(2 / delta) / epsilon**2
 
 
-def sample_in_parts(protocol: Any, counts: NDArray[np.int64], source: RandomSource) -> Tally:
+def sample_in_parts(protocol: HistogramProtocol, counts: NDArray[np.int64], source: RandomSource) -> Tally:
     """The literal route without the shuffle, for some users at a time."""
     true = check_counts(counts, protocol.domain_size)
     ends = np.cumsum(true)

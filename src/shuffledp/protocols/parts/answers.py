@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.domain import check_counts, check_index, check_indices
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
-from shuffledp.protocols.kinds import CountProtocol, HistogramProtocol, one_message_each
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.parts.response import respond, response_analysis, response_pmf, sample_responses
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import CountProtocol, HistogramProtocol, one_message_each
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
 __all__ = ["AnswerCount", "AnswerHistogram"]

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from shuffledp.domain import check_index, check_indices
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf
-from shuffledp.protocols.kinds import HistogramProtocol, one_message_each
+from shuffledp.messages import MessageFormat, Messages
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import HistogramProtocol, one_message_each
 from shuffledp.randomness import SYSTEM, RandomSource
 
 __all__ = ["ClearHistogram"]

@@ -16,14 +16,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError, UnknownNameError
-from shuffledp.model import ExpectedError
+from shuffledp.protocols.protocol import ExpectedError
 
-__all__ = ["ErrorDistribution", "FixedNoise", "IndependentTerms", "LinearAnalysis", "check_estimator"]
+__all__ = [
+    "LINEAR_ESTIMATORS",
+    "Analysis",
+    "ErrorDistribution",
+    "FixedNoise",
+    "IndependentTerms",
+    "LinearAnalysis",
+    "check_estimator",
+]
 
 Floats = NDArray[np.float64]
 
 _BERRY_ESSEEN = 0.56  # Shevtsova 2010, for terms of different distributions
 LINEAR_ESTIMATORS = ("unbiased", "clipped")
+
+
+class Analysis(Protocol):
+    """From what is observed of a round to estimates, intervals and errors."""
+
+    def estimate(self, observed: NDArray[Any], estimator: str) -> Floats:
+        """The estimated numbers."""
+
+    def standard_errors(self, observed: NDArray[Any]) -> Floats:
+        """The root mean squared error of each estimate."""
+
+    def intervals(self, observed: NDArray[Any]) -> Callable[[float], Floats]:
+        """From a confidence to intervals [low, high] that hold it for every truth."""
+
+    def withheld_below(self, confidence: float) -> int | None:
+        """The least count that is surely enough not withheld; None where every count is estimated."""
+
+    def expected_error(self, confidence: float, truth: NDArray[Any] | None = None) -> ExpectedError:
+        """The predicted error, typical or for given true numbers."""
 
 
 class ErrorDistribution(Protocol):
@@ -40,7 +67,7 @@ class ErrorDistribution(Protocol):
 
 
 class NoiseDistribution(Protocol):
-    """A distribution on the whole numbers."""
+    """A distribution on the integers."""
 
     @property
     def mean(self) -> float:

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError, UnknownNameError
-from shuffledp.model import ExpectedError
 from shuffledp.privacy.binomial import Binomial
+from shuffledp.protocols.protocol import ExpectedError
 
-__all__ = ["ESTIMATORS", "SurplusAnalysis", "surplus_analysis"]
+__all__ = ["ESTIMATORS", "SurplusAnalysis", "TokenAnalysis", "surplus_analysis"]
 
 _PLAUSIBLY_WITHHELD = 0.025  # as in an interval of 95 % confidence
 _TUNING_RISK = 0.05  # what the last two estimators take to be likely
@@ -225,3 +225,43 @@ class SurplusAnalysis:
 def surplus_analysis(noise: Binomial, categories: int, estimator: str, risk: float = 0.05) -> SurplusAnalysis:
     """The analysis with what it has computed already: rounds of one protocol share it."""
     return SurplusAnalysis(noise, categories, estimator, risk)
+
+
+@dataclass(frozen=True)
+class TokenAnalysis:
+    """The analysis of counted tokens, of which everybody sends one more per category but for the noise."""
+
+    noise: Binomial
+    categories: int
+    estimator: str
+
+    def estimate(self, observed: Counts, estimator: str) -> Floats:
+        """The estimated counts."""
+        return surplus_analysis(self.noise, self.categories, estimator).estimate(self._surplus(observed))
+
+    def standard_errors(self, observed: Counts) -> Floats:
+        """The root mean squared error of each estimate."""
+        return self._analysis.standard_errors(self._surplus(observed))
+
+    def intervals(self, observed: Counts) -> Callable[[float], Floats]:
+        """From a confidence to intervals that hold it for every true count."""
+        return self._analysis.intervals(self._surplus(observed))
+
+    def withheld_below(self, confidence: float) -> int | None:
+        """The least count that is surely enough not withheld; None where every count is estimated."""
+        return self._analysis.withheld_below(confidence)
+
+    def expected_error(self, confidence: float, truth: Counts | None = None) -> ExpectedError:
+        """The predicted error: of given true counts, or of a count that stands clear of the noise."""
+        return surplus_analysis(self.noise, self.categories, self.estimator, 1 - confidence).expected_error(truth)
+
+    def mean_squared_error(self, count: int) -> float:
+        """The mean squared error at a true count."""
+        return self._analysis.mean_squared_error(count)
+
+    def _surplus(self, observed: Counts) -> Counts:
+        return observed - self.noise.trials
+
+    @property
+    def _analysis(self) -> SurplusAnalysis:
+        return surplus_analysis(self.noise, self.categories, self.estimator)

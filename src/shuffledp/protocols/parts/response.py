@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.model import Pmf, Tally
+from shuffledp.messages import Tally
 from shuffledp.privacy.pure import log_ratio_above
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.protocol import Pmf
 from shuffledp.randomness import Dyadic, RandomSource, bernoulli_indices, binomials, integers, uniform_counts
 
 _LARGEST_EPSILON = 40.0  # beyond, the probability of a blind answer would be too small to sample

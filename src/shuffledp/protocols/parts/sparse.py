@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
-from shuffledp.model import MessageFormat, Messages
+from shuffledp.messages import MessageFormat, Messages
 from shuffledp.randomness import Dyadic, RandomSource, bernoulli_indices
 
 __all__ = ["check_cells", "messages_of_cells", "scattered_bernoulli"]

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
-from shuffledp.model import ExpectedError, Tally
+from shuffledp.messages import Tally
 from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.protocol import ExpectedError
 
 __all__ = ["THRESHOLD_ESTIMATORS", "ThresholdAnalysis", "Withholding", "check_released", "check_unreleased"]
 

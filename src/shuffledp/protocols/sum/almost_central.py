@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.almost_central import AlmostCentralCurve, almost_central_noise, expected_noise_messages
 from shuffledp.privacy.capping import Share, chance_of_more
 from shuffledp.privacy.discrete_laplace import decay_of
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.kinds import SumProtocol
 from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import SumProtocol
 from shuffledp.protocols.sum.levels import (
     RoundedNoise,
     check_levels,
@@ -38,7 +39,7 @@ from shuffledp.protocols.sum.levels import (
     to_levels,
     worst_rounding_variance,
 )
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, negative_binomial, scattered_negative_binomial
 from shuffledp.randomness.logarithmic import LEAST_COMPLEMENT_BITS
 
@@ -61,54 +62,39 @@ class AlmostCentralSum(SumProtocol):
     name: ClassVar[str] = "almost-central"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
-    terms: Terms
     noise: AlmostCentralCurve
     """How many levels there are, and the noise of all honest users."""
     domain: Interval
 
     def __post_init__(self) -> None:
-        check_levels(self.levels, users=self.terms.users)
+        check_levels(self.levels, users=self.target.users)
         if not _can_be_drawn(self.noise):
             raise ParameterError(
-                f"With {self.levels:,} levels the noise at epsilon = {self.terms.epsilon:g} has shares too long to "
+                f"With {self.levels:,} levels the noise at epsilon = {self.target.epsilon:g} has shares too long to "
                 "draw; use fewer levels.",
                 levels=self.levels,
             )
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain: Interval,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-        levels: int | None = None,
-        split: float = 0.9,
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Interval, *, levels: int | None = None, split: float = 0.9) -> Self:
         """The fewest messages that meet the target; ``split`` is the part of epsilon for the noise of the sum.
 
         By default there are epsilon sqrt(users) levels, but not more than 1000, nor more than can be drawn.
         """
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
-        if calibration == "paper":
+        if target.calibration == "paper":
             raise ParameterError(
                 "The paper's constants for almost-central are not offered: they need hundreds of times as many "
                 "messages; use the tight calibration.",
-                calibration=calibration,
+                calibration=target.calibration,
             )
         if levels is not None:
-            return cls(terms, almost_central_noise(levels, epsilon, delta, split), domain)
-        most = min(math.ceil(epsilon * math.sqrt(users)), _MOST_LEVELS)
+            return cls(target, almost_central_noise(levels, target.epsilon, target.delta, split), domain)
+        most = min(math.ceil(target.epsilon * math.sqrt(target.users)), _MOST_LEVELS)
         while True:
             levels = levels_for(domain, fewest=most, most=most)
-            noise = almost_central_noise(levels, epsilon, delta, split)
+            noise = almost_central_noise(levels, target.epsilon, target.delta, split)
             if _can_be_drawn(noise) or most < 2:
-                return cls(terms, noise, domain)
+                return cls(target, noise, domain)
             most = most * 2 // 3
 
     @property
@@ -120,13 +106,18 @@ class AlmostCentralSum(SumProtocol):
     def guarantee(self) -> Guarantee:
         """Recomputed from the noise that is really sampled."""
         theorem = "certified numerically: composition of the atoms' privacy losses (after Ghazi et al. 2021)"
-        return self.terms.guarantee(self.noise, theorem=theorem)
+        return self.target.guarantee(self.noise, theorem=theorem)
 
     @property
     def cost(self) -> Cost:
         """The real message, and a user's share of all others."""
-        noise = expected_noise_messages(self.noise) / self.terms.honest_users
+        noise = expected_noise_messages(self.noise) / self.target.honest_users
         return Cost(1 + noise, None, self.message_format.bits)
+
+    @property
+    def min_messages_per_user(self) -> int:
+        """The real message."""
+        return 1
 
     @property
     def draws_per_report(self) -> float:
@@ -135,7 +126,7 @@ class AlmostCentralSum(SumProtocol):
 
     def chance_of_more_messages(self, most: int) -> float:
         """Upper bound on the probability that a report holds more than ``most`` messages."""
-        honest = self.terms.honest_users
+        honest = self.target.honest_users
         shares = [Share(float(shape) / honest, float(ratio), len(members)) for members, shape, ratio in self._parts]
         return chance_of_more(shares, most - 1)
 
@@ -170,7 +161,7 @@ class AlmostCentralSum(SumProtocol):
             added = np.zeros(kinds, dtype=np.int64)
             np.add.at(added, np.array(members) - self._lowest, 1)
             more: dict[tuple[int, ...], float] = {}
-            for copies, mass in _copies_pmf(float(shape) / self.terms.honest_users, ratio, len(self._parts)):
+            for copies, mass in _copies_pmf(float(shape) / self.target.honest_users, ratio, len(self._parts)):
                 for sent_before, before in pmf.items():
                     both = tuple((np.array(sent_before) + copies * added).tolist())
                     more[both] = more.get(both, 0.0) + before * mass
@@ -182,7 +173,7 @@ class AlmostCentralSum(SumProtocol):
         owned = to_levels(values, self.levels, self.domain, source)
         senders, sent = [np.arange(len(owned))], [owned + 1]
         for members, shape, ratio in self._parts:
-            hit, copies = scattered_negative_binomial(shape / self.terms.honest_users, ratio, len(owned), source)
+            hit, copies = scattered_negative_binomial(shape / self.target.honest_users, ratio, len(owned), source)
             for member in members:
                 senders.append(np.repeat(hit, copies))
                 sent.append(np.full(len(senders[-1]), member, dtype=np.int64))
@@ -198,7 +189,7 @@ class AlmostCentralSum(SumProtocol):
         counts = np.bincount(owned + 1 - self._lowest, minlength=self.message_format.codes).astype(np.int64)
         if len(owned):
             for members, shape, ratio in self._parts:
-                whole = shape * len(owned) / self.terms.honest_users
+                whole = shape * len(owned) / self.target.honest_users
                 np.add.at(counts, np.array(members) - self._lowest, negative_binomial(whole, ratio, 1, source)[0])
         return Tally(counts, len(owned), source.secure)
 
@@ -218,7 +209,7 @@ class AlmostCentralSum(SumProtocol):
         return LinearAnalysis(offset=0.0, slope=self.levels, error=self._error(users, rounded), largest=users)
 
     def _error(self, users: int, rounded: int) -> RoundedNoise:
-        shape = users / self.terms.honest_users
+        shape = users / self.target.honest_users
         return RoundedNoise(decay_of(self.noise.ratio), self.levels, rounded, shape=shape)
 
     def variance(self, values: NDArray[np.float64]) -> float:

@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.flipped_bits import FlippedSum, least_sum_flip, paper_sum_flip
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.kinds import SumProtocol
 from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import SumProtocol
 from shuffledp.protocols.sum.levels import AffineReports, check_levels, level_pmf, levels_for, to_levels
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial
 
 __all__ = ["CheuSum"]
@@ -41,7 +42,6 @@ class CheuSum(SumProtocol):
 
     name: ClassVar[str] = "cheu"
 
-    terms: Terms
     bits: int
     """How many bits a user sends."""
     flip: Dyadic
@@ -49,32 +49,24 @@ class CheuSum(SumProtocol):
     domain: Interval
 
     def __post_init__(self) -> None:
-        check_levels(self.bits, users=self.terms.users)
+        check_levels(self.bits, users=self.target.users)
         if self.bits > _MOST_BITS:
             raise ParameterError(f"A user sends at most {_MOST_BITS:,} bits, not {self.bits:,}.", bits=self.bits)
         if not 0 < 2 * self.flip.fraction < 1:
             raise ParameterError(f"Bits are flipped with a probability between 0 and 1/2, not {self.flip}.")
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain: Interval,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-        bits: int | None = None,
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Interval, *, bits: int | None = None) -> Self:
         """The least flips that meet the target, or the paper's; ``bits`` is ceil(epsilon sqrt(users)) by default."""
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
         if bits is None:
-            bits = _usual_bits(users, epsilon, domain)
-        least = paper_sum_flip if calibration == "paper" else least_sum_flip
-        return cls(terms, bits, least(terms.honest_users, check_levels(bits, users=users), epsilon, delta), domain)
+            bits = _usual_bits(target.users, target.epsilon, domain)
+        least = paper_sum_flip if target.calibration == "paper" else least_sum_flip
+        return cls(
+            target,
+            bits,
+            least(target.honest_users, check_levels(bits, users=target.users), target.epsilon, target.delta),
+            domain,
+        )
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
@@ -85,9 +77,9 @@ class CheuSum(SumProtocol):
     @cached_property
     def guarantee(self) -> Guarantee:
         """Recomputed from the flips that are really sampled."""
-        curve = FlippedSum(self.terms.honest_users, self.flip, self.bits)
+        curve = FlippedSum(self.target.honest_users, self.flip, self.bits)
         theorem = "exact divergence of the flipped bits, bounded over all data sets"
-        return self.terms.guarantee(curve, theorem=theorem, local_epsilon=curve.local_epsilon)
+        return self.target.guarantee(curve, theorem=theorem, local_epsilon=curve.local_epsilon)
 
     @property
     def cost(self) -> Cost:

@@ -14,11 +14,11 @@ from typing import ClassVar, Self
 
 from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
-from shuffledp.model import Tally
+from shuffledp.messages import Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, decay_of, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.sum.levels import CentralLevels, check_levels, levels_for
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
 __all__ = ["DiscreteLaplaceSum"]
@@ -35,7 +35,6 @@ class DiscreteLaplaceSum(CentralLevels):
     model: ClassVar[str] = "central"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
-    terms: Terms
     levels: int
     """Numbers are rounded to one of levels + 1 points."""
     ratio: Dyadic
@@ -43,36 +42,23 @@ class DiscreteLaplaceSum(CentralLevels):
     domain: Interval
 
     def __post_init__(self) -> None:
-        check_levels(self.levels, users=self.terms.users)
+        check_levels(self.levels, users=self.target.users)
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain: Interval,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-        levels: int | None = None,
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Interval, *, levels: int | None = None) -> Self:
         """The least noise that is epsilon-private; delta is not needed."""
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
         if levels is None:
-            most = epsilon / _LEAST_DECAY
-            enough = min(_ROUNDING_SHARE * epsilon * math.sqrt(users), max(1.0, most))
+            most = target.epsilon / _LEAST_DECAY
+            enough = min(_ROUNDING_SHARE * target.epsilon * math.sqrt(target.users), max(1.0, most))
             levels = levels_for(domain, fewest=enough, most=most)
-        check_levels(levels, users=users)
-        return cls(terms.pure(), levels, least_ratio(epsilon, sensitivity=levels), domain)
+        check_levels(levels, users=target.users)
+        return cls(target.pure(), levels, least_ratio(target.epsilon, sensitivity=levels), domain)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """Pure privacy of the released sum, which one user moves by all levels at most."""
         curve = DiscreteLaplaceCurve(self.ratio, sensitivity=self.levels)
-        return self.terms.guarantee(curve, theorem="exact divergence of the noise", trust="central")
+        return self.target.guarantee(curve, theorem="exact divergence of the noise", trust="central")
 
     @property
     def decay(self) -> float:

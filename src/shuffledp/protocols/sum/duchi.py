@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.domain import Interval, check_places
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.kinds import SumProtocol, one_message_each
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.parts.response import blanket_for, response_epsilon
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import SumProtocol, one_message_each
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, round_randomly
 
 __all__ = ["DuchiSum"]
@@ -34,32 +35,19 @@ class DuchiSum(SumProtocol):
     model: ClassVar[str] = "local"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
-    terms: Terms
     blanket: Dyadic
     """The probability of sending a fair coin; else the number is rounded to an end of its interval at random."""
     domain: Interval
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain: Interval,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Interval) -> Self:
         """Epsilon-private for each user alone; delta is not needed."""
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
-        return cls(terms.pure(), blanket_for(2, epsilon), domain)
+        return cls(target.pure(), blanket_for(2, target.epsilon), domain)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """Pure local privacy: the two ends of the interval are the easiest to tell apart."""
-        return self.terms.local_guarantee(response_epsilon(2, self.blanket), theorem="exact ratio")
+        return self.target.local_guarantee(response_epsilon(2, self.blanket), theorem="exact ratio")
 
     @property
     def cost(self) -> Cost:

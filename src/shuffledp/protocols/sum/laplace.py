@@ -18,11 +18,11 @@ import numpy as np
 
 from shuffledp.domain import Interval
 from shuffledp.errors import InfeasibleError, MissingPackageError, ParameterError
-from shuffledp.model import Tally
+from shuffledp.messages import Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.pure import PureCurve
 from shuffledp.protocols.sum.levels import CentralLevels, check_levels
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, RandomSource
 
 __all__ = ["LaplaceSum"]
@@ -40,7 +40,6 @@ class LaplaceSum(CentralLevels):
     model: ClassVar[str] = "central"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
-    terms: Terms
     levels: int
     """The interval is divided into so many steps, a power of two unless chosen otherwise."""
     scale: int
@@ -48,46 +47,35 @@ class LaplaceSum(CentralLevels):
     domain: Interval
 
     def __post_init__(self) -> None:
-        check_levels(self.levels, users=self.terms.users)
+        check_levels(self.levels, users=self.target.users)
         if not 1 <= self.scale <= 1 << _NOISE_BITS:
             raise ParameterError(f"The scale {self.scale} must lie between 1 and 2^{_NOISE_BITS}.", scale=self.scale)
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain: Interval,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-        levels: int | None = None,
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Interval, *, levels: int | None = None) -> Self:
         """The least noise that is epsilon-private; delta is not needed."""
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
         if levels is None:
-            room = math.floor(_NOISE_BITS - 1 + math.log2(epsilon))
-            levels = 1 << max(0, min(_MOST_BITS, _SUM_BITS - users.bit_length(), room))
-        check_levels(levels, users=users)
-        scale = math.ceil(levels / Fraction(epsilon))
+            room = math.floor(_NOISE_BITS - 1 + math.log2(target.epsilon))
+            levels = 1 << max(0, min(_MOST_BITS, _SUM_BITS - target.users.bit_length(), room))
+        check_levels(levels, users=target.users)
+        scale = math.ceil(levels / Fraction(target.epsilon))
         if scale > 1 << _NOISE_BITS:
             raise InfeasibleError(
-                f"epsilon = {epsilon:g} with {levels:,} levels needs noise beyond 64-bit numbers; "
+                f"epsilon = {target.epsilon:g} with {levels:,} levels needs noise beyond 64-bit numbers; "
                 "use a larger epsilon or fewer levels.",
-                epsilon=epsilon,
+                epsilon=target.epsilon,
             )
-        while max(_epsilon_above(levels, scale), _measurement(scale).map(levels)) > epsilon:
+        while max(_epsilon_above(levels, scale), _measurement(scale).map(levels)) > target.epsilon:
             scale += 1
-        return cls(terms.pure(), levels, scale, domain)
+        return cls(target.pure(), levels, scale, domain)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """Pure privacy of the released sum, which one user moves by all levels at most."""
         curve = PureCurve(_epsilon_above(self.levels, self.scale))
-        return self.terms.guarantee(curve, theorem="Dwork, McSherry, Nissim and Smith 2006, Theorem 1", trust="central")
+        return self.target.guarantee(
+            curve, theorem="Dwork, McSherry, Nissim and Smith 2006, Theorem 1", trust="central"
+        )
 
     @property
     def decay(self) -> float:
@@ -105,9 +93,9 @@ class LaplaceSum(CentralLevels):
             raise ParameterError("This tally is released already; noise is added once.")
         self.check_tally(tally)
         measurement = _measurement(self.scale)
-        if measurement.map(self.levels) > self.terms.epsilon:
+        if measurement.map(self.levels) > self.target.epsilon:
             raise ParameterError(
-                f"OpenDP's map gives epsilon = {measurement.map(self.levels)!r}, more than {self.terms.epsilon!r}."
+                f"OpenDP's map gives epsilon = {measurement.map(self.levels)!r}, more than {self.target.epsilon!r}."
             )
         noisy = np.array([measurement(int(tally.counts[0]))], dtype=np.int64)
         return Tally(noisy, tally.users, tally.secure, released=True)

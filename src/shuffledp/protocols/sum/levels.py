@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Interval, check_places
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
-from shuffledp.protocols.kinds import SumProtocol, one_message_each
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import SumProtocol, one_message_each
 from shuffledp.randomness import SYSTEM, RandomSource, round_randomly
 
 __all__ = [

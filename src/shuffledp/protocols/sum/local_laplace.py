@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceCurve, decay_of, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.kinds import SumProtocol, one_message_each
 from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import SumProtocol, one_message_each
 from shuffledp.protocols.sum.levels import (
     AffineReports,
     check_levels,
@@ -32,7 +33,7 @@ from shuffledp.protocols.sum.levels import (
     sum_of_messages,
     to_levels,
 )
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
 __all__ = ["LocalLaplaceSum"]
@@ -51,7 +52,6 @@ class LocalLaplaceSum(SumProtocol):
     model: ClassVar[str] = "local"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
-    terms: Terms
     levels: int
     """Numbers are rounded at random to one of levels + 1 points."""
     ratio: Dyadic
@@ -70,31 +70,20 @@ class LocalLaplaceSum(SumProtocol):
             )
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain: Interval,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-        levels: int | None = None,
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Interval, *, levels: int | None = None) -> Self:
         """Epsilon-private for each user alone; delta is not needed."""
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
         if levels is None:
-            levels = levels_for(domain, fewest=max(_ENOUGH_LEVELS, _ENOUGH_LEVELS * epsilon), most=_MOST_WHOLE_LEVELS)
-        ratio = least_ratio(epsilon, sensitivity=check_levels(levels))
-        return cls(terms.pure(), levels, ratio, math.ceil(_CUT_EXPONENT / decay_of(ratio)), domain)
+            levels = levels_for(
+                domain, fewest=max(_ENOUGH_LEVELS, _ENOUGH_LEVELS * target.epsilon), most=_MOST_WHOLE_LEVELS
+            )
+        ratio = least_ratio(target.epsilon, sensitivity=check_levels(levels))
+        return cls(target.pure(), levels, ratio, math.ceil(_CUT_EXPONENT / decay_of(ratio)), domain)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """Pure local privacy; the ends of the interval are the easiest to tell apart."""
         curve = DiscreteLaplaceCurve(self.ratio, sensitivity=self.levels)
-        return self.terms.local_guarantee(curve.pure_epsilon, theorem="exact ratio")
+        return self.target.local_guarantee(curve.pure_epsilon, theorem="exact ratio")
 
     @property
     def draws_per_report(self) -> float:

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.pure import log_ratio_above
-from shuffledp.protocols.kinds import SumProtocol, one_message_each
 from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import SumProtocol, one_message_each
 from shuffledp.protocols.sum.levels import (
     AffineReports,
     check_levels,
@@ -32,7 +33,7 @@ from shuffledp.protocols.sum.levels import (
     sum_of_messages,
     to_levels,
 )
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, integers
 
 __all__ = ["PiecewiseSum"]
@@ -50,7 +51,6 @@ class PiecewiseSum(SumProtocol):
     model: ClassVar[str] = "local"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
-    terms: Terms
     levels: int
     """Numbers are rounded at random to one of levels + 1 points."""
     step: int
@@ -75,25 +75,12 @@ class PiecewiseSum(SumProtocol):
             )
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain: Interval,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-        answers: int | None = None,
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Interval, *, answers: int | None = None) -> Self:
         """Epsilon-private for each user alone; delta is not needed.
 
         ``answers`` is the size of the grid; by default so many that a window has 64 or more.
         """
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
-        share = 1 / (math.exp(epsilon / 2) + 1)  # (C - 1) / (2 C)
+        share = 1 / (math.exp(target.epsilon / 2) + 1)  # (C - 1) / (2 C)
         if answers is None:
             answers = _LEAST_GRID
             while answers * share < _FINE_WINDOW and answers < _MOST_GRID:
@@ -101,7 +88,7 @@ class PiecewiseSum(SumProtocol):
         if answers < 2:
             raise ParameterError(f"At least 2 answers are needed, not {answers}.", answers=answers)
         window = min(max(1, round(answers * share)), answers - 1)
-        return cls(terms.pure(), answers - window, 1, window, _least_outside(answers, window, epsilon), domain)
+        return cls(target.pure(), answers - window, 1, window, _least_outside(answers, window, target.epsilon), domain)
 
     @property
     def answers(self) -> int:
@@ -112,7 +99,7 @@ class PiecewiseSum(SumProtocol):
     def guarantee(self) -> Guarantee:
         """Pure local privacy: the ratio of an answer's two probabilities."""
         epsilon = _window_epsilon(self.answers, self.window, self.outside)
-        return self.terms.local_guarantee(epsilon, theorem="exact ratio")
+        return self.target.local_guarantee(epsilon, theorem="exact ratio")
 
     @property
     def cost(self) -> Cost:

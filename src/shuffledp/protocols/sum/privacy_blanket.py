@@ -18,15 +18,16 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Interval
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.amplification.least_noise import least_blanket
 from shuffledp.privacy.amplification.randomized_response import RandomizedResponseCurve
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.kinds import SumProtocol, one_message_each
 from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.parts.response import respond, response_epsilon, response_pmf, sample_responses
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import SumProtocol, one_message_each
 from shuffledp.protocols.sum.levels import AffineReports, level_pmf, to_levels
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
 __all__ = ["PrivacyBlanketSum"]
@@ -41,7 +42,6 @@ class PrivacyBlanketSum(SumProtocol):
 
     name: ClassVar[str] = "privacy-blanket"
 
-    terms: Terms
     levels: int
     """Numbers are rounded at random to one of levels + 1 points."""
     blanket: Dyadic
@@ -54,31 +54,18 @@ class PrivacyBlanketSum(SumProtocol):
             raise ParameterError(f"The blanket {self.blanket} must lie strictly between 0 and 1.")
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain: Interval,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-        levels: int | None = None,
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Interval, *, levels: int | None = None) -> Self:
         """The least blanket that meets the target, or the paper's; ``levels`` is chosen for the least error."""
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
         if levels is None:
-            return cls(terms, *_best(terms, domain), domain)
-        return cls(terms, _check_levels(levels), _blanket(terms, levels), domain)
+            return cls(target, *_best(target, domain), domain)
+        return cls(target, _check_levels(levels), _blanket(target, levels), domain)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """Recomputed from the blanket that is really sampled."""
-        curve = RandomizedResponseCurve(self.terms.honest_users, self.blanket, self.levels + 1)
+        curve = RandomizedResponseCurve(self.target.honest_users, self.blanket, self.levels + 1)
         local = response_epsilon(self.levels + 1, self.blanket)
-        return self.terms.guarantee(curve, theorem=curve.theorem, local_epsilon=local)
+        return self.target.guarantee(curve, theorem=curve.theorem, local_epsilon=local)
 
     @property
     def cost(self) -> Cost:
@@ -153,19 +140,19 @@ def _reports_of(levels: int, blanket: float, truth: float, domain: Interval) -> 
     )
 
 
-def _blanket(terms: Terms, levels: int) -> Dyadic:
+def _blanket(target: Target, levels: int) -> Dyadic:
     """The least blanket over the levels, or that of the paper."""
-    users, values = terms.honest_users, levels + 1
-    if terms.calibration != "paper":
-        return least_blanket(users, values, terms.epsilon, terms.delta)
-    epsilon = terms.epsilon
+    users, values = target.honest_users, levels + 1
+    if target.calibration != "paper":
+        return least_blanket(users, values, target.epsilon, target.delta)
+    epsilon = target.epsilon
     if epsilon > 1:
         raise ConditionError(
             f"Theorem 3.1 of Balle, Bell, Gascon and Nissim (2019) needs epsilon <= 1, not {epsilon:g}. "
             "The tight calibration has no such limit.",
             epsilon=epsilon,
         )
-    mean = _paper_mean(terms)
+    mean = _paper_mean(target)
     if mean * values >= users - 1:
         raise ConditionError(
             f"Theorem 3.1 of Balle, Bell, Gascon and Nissim (2019) needs more than {math.ceil(mean * values) + 1:,} "
@@ -176,42 +163,42 @@ def _blanket(terms: Terms, levels: int) -> Dyadic:
     return Dyadic.at_least(mean * values / (users - 1))
 
 
-def _best(terms: Terms, domain: Interval) -> tuple[int, Dyadic]:
+def _best(target: Target, domain: Interval) -> tuple[int, Dyadic]:
     """The levels of about the least error that are feasible, with their blanket."""
-    mean = _typical_mean(terms)
-    levels = min(_candidates(terms, domain, mean), key=lambda each: _error(each, mean, terms, domain))
+    mean = _typical_mean(target)
+    levels = min(_candidates(target, domain, mean), key=lambda each: _error(each, mean, target, domain))
     while True:
         try:
-            return levels, _blanket(terms, levels)
+            return levels, _blanket(target, levels)
         except (InfeasibleError, ConditionError):
             if levels == 1:
                 raise
             levels //= 2
 
 
-def _typical_mean(terms: Terms) -> float:
+def _typical_mean(target: Target) -> float:
     """Roughly how many uniform messages each level needs; the best number of levels hardly depends on it."""
-    if terms.calibration == "paper":
-        return _paper_mean(terms)
-    return math.log(1 / terms.delta) * max(1.0, 2.1 / terms.epsilon**2 + 0.6 / terms.epsilon + 0.4)
+    if target.calibration == "paper":
+        return _paper_mean(target)
+    return math.log(1 / target.delta) * max(1.0, 2.1 / target.epsilon**2 + 0.6 / target.epsilon + 0.4)
 
 
-def _paper_mean(terms: Terms) -> float:
+def _paper_mean(target: Target) -> float:
     """How many uniform messages each level has on average by Theorem 3.1 of the paper."""
-    return max(14 * math.log(2 / terms.delta) / terms.epsilon**2, 27 / terms.epsilon)
+    return max(14 * math.log(2 / target.delta) / target.epsilon**2, 27 / target.epsilon)
 
 
-def _candidates(terms: Terms, domain: Interval, mean: float) -> list[int]:
+def _candidates(target: Target, domain: Interval, mean: float) -> list[int]:
     """Around the best number of levels for real numbers, and that of whole ones."""
-    typical = (terms.honest_users / mean) ** (1 / 3)
-    most = max(1, min(math.ceil(3 * typical), math.floor(0.99 * terms.honest_users / mean) - 1, _MOST_LEVELS))
+    typical = (target.honest_users / mean) ** (1 / 3)
+    most = max(1, min(math.ceil(3 * typical), math.floor(0.99 * target.honest_users / mean) - 1, _MOST_LEVELS))
     candidates = {*np.unique(np.geomspace(1, most, 80).round().astype(int)).tolist()}
     if domain.steps is not None and domain.steps <= most:
         candidates.add(domain.steps)
     return sorted(candidates)
 
 
-def _error(levels: int, mean: float, terms: Terms, domain: Interval) -> float:
+def _error(levels: int, mean: float, target: Target, domain: Interval) -> float:
     """The worst variance of one user if every level needs ``mean`` uniform messages."""
-    blanket = min(0.999, mean * (levels + 1) / terms.honest_users)
+    blanket = min(0.999, mean * (levels + 1) / target.honest_users)
     return _reports_of(levels, blanket, 1 - blanket, domain).worst_variance()

@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
-from shuffledp.model import Cost, MessageFormat, Messages, Pmf, Tally
+from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, decay_of
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.split_and_mix import SplitAndMixCurve, split_and_mix_noise
-from shuffledp.protocols.kinds import SumProtocol
 from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.questions import SumProtocol
 from shuffledp.protocols.sum.levels import (
     RoundedNoise,
     check_levels,
@@ -37,7 +38,7 @@ from shuffledp.protocols.sum.levels import (
     to_levels,
     worst_rounding_variance,
 )
-from shuffledp.protocols.terms import Terms
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers, scattered_negative_binomial
 
 __all__ = ["SplitAndMixSum"]
@@ -57,7 +58,6 @@ class SplitAndMixSum(SumProtocol):
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
     fragile: ClassVar[bool] = True
 
-    terms: Terms
     levels: int
     """Numbers are rounded at random to one of levels + 1 points."""
     ratio: Dyadic
@@ -69,7 +69,7 @@ class SplitAndMixSum(SumProtocol):
     domain: Interval
 
     def __post_init__(self) -> None:
-        check_levels(self.levels, users=self.terms.users)
+        check_levels(self.levels, users=self.target.users)
         bits = self.modulus.bit_length() - 1
         if self.modulus != 1 << bits or not 1 <= bits <= _MOST_MODULUS_BITS or self.messages < 2:
             raise ParameterError(
@@ -80,53 +80,45 @@ class SplitAndMixSum(SumProtocol):
             )
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        users: int,
-        epsilon: float,
-        delta: float,
-        domain: Interval,
-        calibration: str = "tight",
-        honest_fraction: float = 1.0,
-        levels: int | None = None,
-    ) -> Self:
+    def for_target(cls, target: Target, domain: Interval, *, levels: int | None = None) -> Self:
         """The least noise and the fewest messages that meet the target.
 
         By default there are max(1, epsilon) sqrt(users) levels: rounding adds an eighth to the variance at most.
         """
-        terms = Terms.of(
-            users=users, epsilon=epsilon, delta=delta, honest_fraction=honest_fraction, calibration=calibration
-        )
         if levels is None:
-            fewest = math.ceil(max(1.0, epsilon) * math.sqrt(users))
+            fewest = math.ceil(max(1.0, target.epsilon) * math.sqrt(target.users))
             levels = levels_for(domain, fewest=fewest, most=fewest)
         distribution = split_and_mix_noise(
-            epsilon=epsilon,
-            delta=delta,
-            users=users,
-            levels=check_levels(levels, users=users),
-            honest_users=terms.honest_users,
+            epsilon=target.epsilon,
+            delta=target.delta,
+            users=target.users,
+            levels=check_levels(levels, users=target.users),
+            honest_users=target.honest_users,
         )
-        return cls(terms, levels, distribution.ideal.ratio, distribution.messages, distribution.modulus, domain)
+        return cls(target, levels, distribution.ideal.ratio, distribution.messages, distribution.modulus, domain)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """The noisy sum is private without any delta; what the mixed shares show beyond it is delta."""
         ideal = DiscreteLaplaceCurve(self.ratio, sensitivity=self.levels)
-        curve = SplitAndMixCurve(ideal, self.messages, self.modulus, self.terms.honest_users)
+        curve = SplitAndMixCurve(ideal, self.messages, self.modulus, self.target.honest_users)
         theorem = "Balle, Bell, Gascon and Nissim 2020, secure mixing of shares, and the exact divergence of the noise"
-        return self.terms.guarantee(curve, theorem=theorem)
+        return self.target.guarantee(curve, theorem=theorem)
 
     @property
     def share(self) -> Fraction:
         """Every user's part of the noise: such that the honest ones make up all of it."""
-        return Fraction(1, self.terms.honest_users)
+        return Fraction(1, self.target.honest_users)
 
     @property
     def cost(self) -> Cost:
         """The shares."""
         return Cost(float(self.messages), self.messages, self.message_format.bits)
+
+    @property
+    def share_ratios(self) -> tuple[Dyadic, ...]:
+        """Of the noise of the sum."""
+        return (self.ratio,)
 
     @property
     def message_format(self) -> MessageFormat:

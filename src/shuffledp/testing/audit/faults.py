@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError, UnknownNameError
-from shuffledp.model import Messages, Tally
-from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.messages import Messages, Tally
+from shuffledp.protocols.protocol import Protocol
 from shuffledp.testing.audit.result import AuditResult
 from shuffledp.testing.audit.scene import Permute
 from shuffledp.testing.audit.search import audit
+from shuffledp.testing.faults import broken, reports_of
 
 __all__ = ["FAULTS", "Fault", "plant"]
 
@@ -25,7 +27,7 @@ class Fault:
 
     name: str
     words: str
-    protocol: Any
+    protocol: Protocol
     permute: Permute | None = None
 
     def audit(self, **options: Any) -> AuditResult:
@@ -43,18 +45,7 @@ FAULTS = {
 """Every fault that can be planted, by name."""
 
 
-class _Planted:
-    """A protocol with some of its parts replaced."""
-
-    def __init__(self, protocol: Any, **parts: Any) -> None:
-        self._protocol = protocol
-        self._parts = parts
-
-    def __getattr__(self, name: str) -> Any:
-        return self._parts[name] if name in self._parts else getattr(self._protocol, name)
-
-
-def plant(protocol: Any, fault: str) -> Fault:
+def plant(protocol: Protocol, fault: str) -> Fault:
     """A broken copy that an audit must expose; refuses a fault that this protocol cannot have."""
     if fault not in FAULTS:
         raise UnknownNameError(f"There is no fault {fault!r}; choose one of {', '.join(FAULTS)}.", fault=fault)
@@ -68,15 +59,15 @@ def plant(protocol: Any, fault: str) -> Fault:
     if fault == "no-shuffle":
         return Fault(fault, words, protocol, lambda messages: None)  # noqa: ARG005
     if fault == "clear-release":
-        return Fault(fault, words, _Planted(protocol, release=_clear_release))
+        return Fault(fault, words, broken(protocol, release=_clear_release))
     if fault == "clear-last-value":
-        return Fault(fault, words, _Planted(protocol, randomize_all=_clear_last_value(protocol)))
+        return Fault(fault, words, broken(protocol, randomize_all=_clear_last_value(protocol)))
     weaker = _for_more_users(protocol) if fault == "tenfold-users" else _with_little_noise(protocol)
-    return Fault(fault, words, _Planted(weaker, guarantee=protocol.guarantee, users=protocol.users))
+    return Fault(fault, words, _claiming(weaker, protocol))
 
 
-def _possible(protocol: Any) -> list[str]:
-    if protocol.model == "central" or getattr(protocol, "trusts_shuffler", False):
+def _possible(protocol: Protocol) -> list[str]:
+    if protocol.released_only:
         return ["little-noise", "clear-release"]
     if protocol.model == "local":
         return ["clear-last-value", "little-noise"]
@@ -87,18 +78,28 @@ def _clear_release(tally: Tally, **_: Any) -> Tally:
     return Tally(tally.counts, tally.users, tally.secure, released=True)
 
 
-def _for_more_users(protocol: Any) -> Any:
+def _claiming(weaker: Protocol, claimed: Protocol) -> Protocol:
+    """The weaker protocol with the users and the guarantee of another, which its noise does not give."""
+    kind = type(weaker)
+    liar = copy.copy(weaker)
+    liar.__dict__.pop("guarantee", None)
+    claims = {"users": claimed.users, "guarantee": claimed.guarantee}
+    object.__setattr__(liar, "__class__", type(kind.__name__, (kind,), claims))
+    return liar
+
+
+def _for_more_users(protocol: Protocol) -> Protocol:
     return _recalibrated(protocol, users=10 * protocol.users)
 
 
-def _with_little_noise(protocol: Any) -> Any:
-    guarantee: Guarantee = protocol.guarantee
+def _with_little_noise(protocol: Protocol) -> Protocol:
+    guarantee = protocol.guarantee
     return _recalibrated(protocol, epsilon=5 * guarantee.epsilon, delta=max(0.25, guarantee.delta))
 
 
-def _recalibrated(protocol: Any, **changes: Any) -> Any:
+def _recalibrated(protocol: Protocol, **changes: Any) -> Protocol:
     """The same protocol for other users, or another target."""
-    guarantee: Guarantee = protocol.guarantee
+    guarantee = protocol.guarantee
     settings: dict[str, Any] = {
         "users": protocol.users,
         "epsilon": guarantee.epsilon,
@@ -106,23 +107,19 @@ def _recalibrated(protocol: Any, **changes: Any) -> Any:
     }
     if guarantee.trust == "shuffled":
         settings["honest_fraction"] = guarantee.honest_users / guarantee.users
-    if protocol.question == "histogram":
-        settings["domain_size"] = protocol.domain_size
-    elif protocol.question == "sum":
-        settings["domain"] = protocol.domain
-    return type(protocol).calibrate(**(settings | changes))
+    return type(protocol).calibrate(domain=protocol.domain, **(settings | changes))
 
 
-def _clear_last_value(protocol: Any) -> Callable[..., Messages]:
+def _clear_last_value(protocol: Protocol) -> Callable[..., Messages]:
     """Users who hold the last value send the report of it that is most common in a sample."""
-    last = 1.0 if protocol.question == "sum" else protocol.domain_size - 1
+    last = protocol.inputs()[-1]
     drawn = protocol.randomize_all(np.repeat(np.array([last]), 300))
-    reports = [drawn.values[start:end] for start, end in zip(drawn.offsets[:-1], drawn.offsets[1:], strict=True)]
+    reports = reports_of(drawn)
     sent = [np.sort(report, axis=0).tobytes() for report in reports]
     clear = reports[max(range(len(sent)), key=[sent.count(each) for each in sent].__getitem__)].copy()
 
     def randomize_all(values: NDArray[Any], **options: Any) -> Messages:
-        messages: Messages = protocol.randomize_all(values, **options)
+        messages = protocol.randomize_all(values, **options)
         if messages.offsets is None:
             return messages
         held = np.asarray(values) == last

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError, ShuffledpError
-from shuffledp.model import Messages, Tally
+from shuffledp.messages import Messages
+from shuffledp.protocols.protocol import Protocol
 from shuffledp.shuffling import permute as permute_uniformly
 
 __all__ = ["Pair", "Permute", "Progress", "Rows", "Scene", "Ticker", "in_steps", "neighbouring_pairs", "shown"]
@@ -75,26 +76,18 @@ class Pair:
         return self.first[self.target].item(), self.second[self.target].item()
 
 
-def _is_released(protocol: Any) -> bool:
-    """Whether a trusted party counts and releases; then dishonest users are ordinary data."""
-    return protocol.model == "central" or bool(getattr(protocol, "trusts_shuffler", False))
-
-
-def neighbouring_pairs(protocol: Any, data: tuple[Sequence[Any], Sequence[Any]] | None) -> list[Pair]:
+def neighbouring_pairs(protocol: Protocol, data: tuple[Sequence[Any], Sequence[Any]] | None) -> list[Pair]:
     """The data sets to try: those given, or some that are bad for the user who is replaced."""
     if data is not None:
         return [_given(protocol, *data)]
-    if protocol.question == "sum":
-        values: list[Any] = [0.0, 1.0]
-    elif protocol.domain_size < 2:
+    values = protocol.inputs()
+    if len(values) < 2:
         raise ParameterError("A domain of one value has no neighbouring data sets; there is nothing to audit.")
-    else:
-        values = list(range(protocol.domain_size))
     first, last = values[0], values[-1]
     if protocol.model == "local":
         pairs = [(first, last), (first, values[1])] if len(values) > 2 else [(first, last)]
         return [Pair(np.array([one]), np.array([other]), 0, "a single report") for one, other in pairs]
-    rest = (protocol.users if _is_released(protocol) else protocol.guarantee.honest_users) - 1
+    rest = (protocol.users if protocol.released_only else protocol.guarantee.honest_users) - 1
     configurations = {f"all others hold {shown(value)}": [value] * rest for value in (first, last, values[1])}
     if rest > 1:
         configurations["others hold all values in turn"] = [values[place % len(values)] for place in range(rest)]
@@ -104,7 +97,7 @@ def neighbouring_pairs(protocol: Any, data: tuple[Sequence[Any], Sequence[Any]] 
     ]
 
 
-def _given(protocol: Any, first: Sequence[Any], second: Sequence[Any]) -> Pair:
+def _given(protocol: Protocol, first: Sequence[Any], second: Sequence[Any]) -> Pair:
     one, other = np.asarray(first), np.asarray(second)
     if one.ndim != 1 or one.shape != other.shape or np.count_nonzero(one != other) != 1:
         raise ParameterError("The two data sets must be lists of equal length that differ in exactly one user.")
@@ -125,7 +118,7 @@ class Scene:
     Any function of what is seen is fair; which ones are looked at only decides how much is found.
     """
 
-    protocol: Any
+    protocol: Protocol
     pair: Pair
     permute: Permute | None
     _tables: dict[str, NDArray[np.int64]] | None = field(default=None, init=False)
@@ -148,7 +141,7 @@ class Scene:
     @property
     def released_only(self) -> bool:
         """Whether the adversary sees no messages, but what a trusted party releases."""
-        return _is_released(self.protocol)
+        return self.protocol.released_only
 
     def labels(self, view: str, columns: int) -> list[str]:
         """A name for each number of a view."""
@@ -158,7 +151,7 @@ class Scene:
             return [f"messages typical of value {shown(value)}{place}" for value in self.pair.values]
         if columns == 1:
             return [view]
-        if self.protocol.question == "histogram" and np.array_equal(self._entries, self.pair.values):
+        if self._entries_of_values is not None:
             return [f"count of value {value}{place}" for value in self.pair.values]
         return [f"number {entry + 1} of {view}" for entry in self._entries]
 
@@ -174,7 +167,7 @@ class Scene:
         return {view: np.concatenate([part[view] for part in parts]) for view in parts[0]}
 
     def _seen(self, data: NDArray[Any], rounds: int, only: set[str] | None) -> dict[str, Rows]:
-        messages: Messages = self.protocol.randomize_all(np.tile(data, rounds))
+        messages = self.protocol.randomize_all(np.tile(data, rounds))
         if messages.offsets is None:
             raise ParameterError("The randomizer does not say which user sent which message; it cannot be audited.")
         borders = messages.offsets[:: self.users]
@@ -265,17 +258,25 @@ class Scene:
         return np.array(rows, dtype=np.int64).reshape(len(rows), -1)
 
     def _counted(self, values: NDArray[Any]) -> NDArray[Any]:
-        tally: Tally = self.protocol.release(self.protocol.tally(Messages(values, self.users)))
-        observed = getattr(self.protocol, "observed", None)
-        counted: NDArray[Any] = tally.counts if self.released_only or observed is None else observed(tally)
-        return counted
+        tally = self.protocol.release(self.protocol.tally(Messages(values, self.users)))
+        return tally.counts if self.released_only else self.protocol.observed(tally)
+
+    @cached_property
+    def _length(self) -> int:
+        """How many numbers the analyzer counts."""
+        return len(self._counted(self.protocol.randomize_all(self.pair.first).values))
+
+    @cached_property
+    def _entries_of_values(self) -> NDArray[np.int64] | None:
+        """The two values' own numbers, where every value has one."""
+        return self.protocol.entries_of(self.pair.values, self._length)
 
     @cached_property
     def _entries(self) -> NDArray[np.int64]:
         """The two values' of a histogram; all of few entries; else those that differ most in a few rounds."""
-        length = len(self._counted(self.protocol.randomize_all(self.pair.first).values))
-        if self.protocol.question == "histogram" and length == self.protocol.domain_size:
-            return np.array(self.pair.values)
+        if self._entries_of_values is not None:
+            return self._entries_of_values
+        length = self._length
         if length <= _MOST_ENTRIES:
             return np.arange(length)
         samples = []

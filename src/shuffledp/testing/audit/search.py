@@ -20,6 +20,7 @@ import numpy as np
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.audit import Event, Evidence, check_confidence, learn_event
 from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.protocol import Protocol
 from shuffledp.testing.audit.result import AuditResult, Finding
 from shuffledp.testing.audit.scene import Permute, Progress, Rows, Scene, Ticker, in_steps, neighbouring_pairs, shown
 
@@ -36,7 +37,7 @@ _LEARNED_DELTAS = (0.01, 0.1)
 
 
 def audit(
-    protocol: Any,
+    protocol: Protocol,
     *,
     trials: int | None = None,
     delta: float | None = None,
@@ -85,7 +86,7 @@ def audit(
     )
 
 
-def _check_size(protocol: Any, users: int) -> None:
+def _check_size(protocol: Protocol, users: int) -> None:
     """Refuse rounds that are too large to be run hundreds of times."""
     numbers = users * max(1.0, protocol.cost.messages_per_user) * protocol.message_format.columns
     if numbers > _MOST_NUMBERS_A_ROUND:

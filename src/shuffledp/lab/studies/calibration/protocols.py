@@ -48,9 +48,9 @@ def _of(question: str, name: str, calibration: str) -> dict[str, float]:
     kind = PROTOCOLS[question][name]
     protocol = kind.calibrate(**SETTING, **_OF_QUESTION[question], calibration=calibration)
     # what a threshold sets to 0 says little of the noise
-    estimator = {"estimator": "unbiased"} if "unbiased" in kind.estimators else {}
+    estimator = "unbiased" if "unbiased" in kind.estimators else ""
     return {
-        "rmse": protocol.expected_error(**estimator).rmse,
+        "rmse": protocol.expected_error(estimator=estimator).rmse,
         "messages": protocol.cost.messages_per_user,
         "true_delta": protocol.guarantee.delta_at(SETTING["epsilon"]),
     }

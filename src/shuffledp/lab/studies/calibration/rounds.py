@@ -48,12 +48,12 @@ def histogram_rounds(
     return _judged("histogram", calibration, target, (errors, unbiased.ravel()), (radius, _spread(protocol)))
 
 
-def _often_hidden(protocol: Any) -> int:
+def _often_hidden(protocol: BalcerCheuCount | BalcerCheuHistogram) -> int:
     """A count, or one of several, that is zeroed in nearly 10 of 100 rounds; its error is then the count itself."""
     return int(protocol.expected_error(confidence=1 - 2 * BETA).max_error)
 
 
-def _spread(protocol: Any) -> float:
+def _spread(protocol: BalcerCheuCount | BalcerCheuHistogram) -> float:
     expected: float = protocol.expected_error(estimator="unbiased").rmse
     return expected
 

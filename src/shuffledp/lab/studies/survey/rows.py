@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Interval
 from shuffledp.lab.studies.checks import rmse
+from shuffledp.protocols.questions import CountProtocol, SumProtocol
 from shuffledp.protocols.registry import find
 from shuffledp.randomness import RandomSource
 
@@ -132,14 +133,18 @@ ENTRIES = (
 """In the order in which they are drawn."""
 
 
-def calibrated(entry: Entry, users: int, *, calibration: str = "tight", delta: float = DELTA) -> Any:
+def calibrated(
+    entry: Entry, users: int, *, calibration: str = "tight", delta: float = DELTA
+) -> CountProtocol | SumProtocol:
     """The protocol of a row for so many users."""
     settings: dict[str, Any] = {"users": users, "epsilon": EPSILON, "delta": delta, "calibration": calibration}
     if entry.question == "sum":
         settings["domain"] = _UNIT
     if entry.protocol == "almost-central":
         settings["levels"] = min(math.ceil(EPSILON * math.sqrt(users)), _MOST_ATOM_LEVELS)
-    return find(entry.question, entry.protocol).calibrate(**settings)
+    protocol = find(entry.question, entry.protocol).calibrate(**settings)
+    assert isinstance(protocol, CountProtocol | SumProtocol)  # noqa: S101 - the survey has no histograms
+    return protocol
 
 
 def data_of(question: str, users: int) -> NDArray[Any]:
@@ -219,8 +224,10 @@ def measured(entry: Entry, users: int, rounds: int, source: RandomSource, *, del
         errors[place] = protocol.estimate(tally).value - truth
         if entry.counts_all_messages:
             messages.append(int(tally.counts.sum()) / users)
-    about = {"counts": data[1:]} if entry.question == "count" else {"values": data}
-    expected = protocol.expected_error(confidence=0.95, **about)
+    if isinstance(protocol, CountProtocol):
+        expected = protocol.expected_error(confidence=0.95, counts=data[1:])
+    else:
+        expected = protocol.expected_error(confidence=0.95, values=data)
     return Measured(
         entry,
         users,
@@ -236,7 +243,7 @@ def measured(entry: Entry, users: int, rounds: int, source: RandomSource, *, del
     )
 
 
-def _messages_of_some(protocol: Any, question: str, source: RandomSource) -> float:
+def _messages_of_some(protocol: CountProtocol | SumProtocol, question: str, source: RandomSource) -> float:
     """What some users send on average, if everybody sends as many messages."""
     values = np.arange(_USERS_COUNTED) % 2 if question == "count" else data_of(question, _USERS_COUNTED)
     return len(protocol.randomize_all(values, source=source)) / _USERS_COUNTED

@@ -16,8 +16,17 @@ from shuffledp.errors import ConditionError, InfeasibleError
 from shuffledp.lab.studies.largest_errors import EmptyErrors, hidden_share
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace
+from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
+from shuffledp.protocols.histogram.bassily_smith import BassilySmith
+from shuffledp.protocols.histogram.cheu import CheuHistogram
 from shuffledp.protocols.histogram.count_min import CountMinHistogram
+from shuffledp.protocols.histogram.discrete_laplace import DiscreteLaplaceHistogram
+from shuffledp.protocols.histogram.hadamard_blanket import HadamardBlanketHistogram
+from shuffledp.protocols.histogram.stability import StabilityHistogram
+from shuffledp.protocols.histogram.unary import UnaryEncoding
+from shuffledp.protocols.parts.category_noise import LaplaceNoise, Responses
 from shuffledp.protocols.parts.hashing import AffineHashes
+from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.protocols.registry import find
 from shuffledp.randomness import RandomSource
 
@@ -57,50 +66,53 @@ class Row:
         return f"{self.protocol} {self.source}"
 
 
-def _local(protocol: Any, users: int, size: int) -> float:
+def _unary(protocol: UnaryEncoding, users: int, size: int) -> float:
+    """Hoeffding's inequality for terms that are 1/(p - q) apart."""
+    return _local(1 / float(protocol.own_one.fraction - protocol.other_one.fraction), users, size)
+
+
+def _bassily_smith(protocol: BassilySmith, users: int, size: int) -> float:
+    """Hoeffding's inequality for signs times 1/(1 - blanket)."""
+    return _local(2 / float(protocol.blanket.complement), users, size)
+
+
+def _local(spread: float, users: int, size: int) -> float:
     """c sqrt(2 n ln(2 d / beta)) by Hoeffding's inequality; each user's term is one of two numbers 2 c apart."""
-    return _spread(protocol) * math.sqrt(users * math.log(2 * size / BETA) / 2)
+    return spread * math.sqrt(users * math.log(2 * size / BETA) / 2)
 
 
-def _spread(protocol: Any) -> float:
-    """How far the two terms are apart that a user can add to an estimate."""
-    if protocol.name == "bassily-smith":
-        return 2 / float(protocol.blanket.complement)
-    return 1 / float(protocol.own_one.fraction - protocol.other_one.fraction)
-
-
-def _cheu(protocol: Any, users: int, size: int) -> float:
+def _cheu(protocol: CheuHistogram, users: int, size: int) -> float:
     """n/(n - lambda) sqrt(2 lambda ln(2 d / beta)), by Bernstein's inequality if lambda >= (8/9) ln(2 d / beta)."""
     coins = 2 * users * float(protocol.flip)
     level = math.log(2 * size / BETA)
     return users / (users - coins) * math.sqrt(2 * coins * level) if 9 * coins >= 8 * level else math.nan
 
 
-def _count_min(protocol: Any, users: int, size: int) -> float:
+def _count_min(protocol: CountMinHistogram, users: int, size: int) -> float:
     """sqrt(3 gamma n ln(4 tau d / beta)): Chernoff's bound for every cell, half of beta; the hashes have the rest."""
     mean, level = users * float(protocol.gamma), math.log(4 * protocol.rows * size / BETA)
     return math.sqrt(3 * mean * level) if 3 * level <= mean else math.nan
 
 
-def _hadamard(protocol: Any, users: int, size: int) -> float:
+def _hadamard(protocol: HadamardBlanketHistogram, users: int, size: int) -> float:
     """max(3 L, sqrt(3 L m)) with L = ln(2 d / beta), for the m tuples that agree by chance; Chernoff's bound."""
     hit, level = 2.0 ** -int(protocol.hashes), math.log(2 * size / BETA)
     mean = users * (1 + float(protocol.blanket.mean)) * hit
     return max(3 * level, math.sqrt(3 * level * mean)) / (1 - hit)
 
 
-def _theorem_12(protocol: Any, users: int, size: int) -> float:  # noqa: ARG001
+def _theorem_12(protocol: BalcerCheuHistogram, users: int, size: int) -> float:  # noqa: ARG001
     """n q + 2 sqrt(n q ln(2 n / beta)): Theorem 12 (iii), which has it for its own q, at the q that is used."""
-    mean = users * float(protocol.noise.absence)
+    mean = users * float(protocol.absence)
     return mean + 2 * math.sqrt(mean * math.log(2 * users / BETA))
 
 
-def _stability(protocol: Any, users: int, size: int) -> float:  # noqa: ARG001
+def _stability(protocol: StabilityHistogram, users: int, size: int) -> float:  # noqa: ARG001
     """threshold + (2/epsilon) ln(n / beta): a count that high is shown, at most n are there."""
     return float(protocol.threshold) + 2 / EPSILON * math.log(users / BETA)
 
 
-def _laplace(protocol: Any, users: int, size: int) -> float:  # noqa: ARG001
+def _laplace(protocol: DiscreteLaplaceHistogram, users: int, size: int) -> float:  # noqa: ARG001
     """(2/epsilon) ln(2 d / beta)."""
     return 2 / EPSILON * math.log(2 * size / BETA)
 
@@ -116,8 +128,8 @@ def _central_rate(users: int, size: int) -> float:  # noqa: ARG001
 ROWS: dict[str, Row] = {
     row.protocol: row
     for row in (
-        Row("bassily-smith", "local", "[3]", _local, _local_rate, ("tight",)),
-        Row("unary", "local", "(best local)", _local, _local_rate, ("tight",), least_rounds=10),
+        Row("bassily-smith", "local", "[3]", _bassily_smith, _local_rate, ("tight",)),
+        Row("unary", "local", "(best local)", _unary, _local_rate, ("tight",), least_rounds=10),
         Row(
             "cheu",
             "shuffled",
@@ -167,17 +179,19 @@ def _named(size: int) -> Categories:
     return Categories.numbered(size)
 
 
-def calibrated(protocol: str, users: int, size: int, calibration: str) -> Any | None:
+def calibrated(protocol: str, users: int, size: int, calibration: str) -> HistogramProtocol | None:
     """The protocol for the target of the study, or nothing if the calibration has no parameters for it.
 
     The sketch has a bucket for at least 1,000 categories; with the paper's constants twice as many buckets as
     categories can be held, which is all that the paper's 2 n are there for.
     """
-    more = {}
+    more: dict[str, Any] = {}
     if protocol == "count-min":
         more["buckets"] = 2 * min(users, size) if calibration == "paper" else min(4 * users, max(size, _LEAST_BUCKETS))
     try:
-        return find("histogram", protocol).calibrate(
+        kind = find("histogram", protocol)
+        assert issubclass(kind, HistogramProtocol)  # noqa: S101 - what the registry has under histogram
+        return kind.calibrate(
             users=users,
             epsilon=EPSILON,
             delta=DELTA,
@@ -190,27 +204,28 @@ def calibrated(protocol: str, users: int, size: int, calibration: str) -> Any | 
         return None
 
 
-def round_errors(protocol: Any, counts: NDArray[np.int64], source: RandomSource) -> NDArray[np.float64]:
+def round_errors(protocol: HistogramProtocol, counts: NDArray[np.int64], source: RandomSource) -> NDArray[np.float64]:
     """The error of every category in one round; public hash functions are drawn anew."""
     if isinstance(protocol, CountMinHistogram):
         drawn = AffineHashes.for_domain(protocol.domain_size, protocol.buckets).draw(protocol.rows, source)
         pairs = zip(*(part.tolist() for part in drawn), strict=True)
         protocol = replace(protocol, hashes=tuple((int(u), int(v)) for u, v in pairs))
-    paper_sketch = isinstance(protocol, CountMinHistogram) and protocol.terms.calibration == "paper"
+    paper_sketch = isinstance(protocol, CountMinHistogram) and protocol.target.calibration == "paper"
     tally = protocol.sample_tally(counts, source=source)
     estimate = protocol.estimate(tally, estimator="minimum" if paper_sketch else protocol.estimators[0])
     errors: NDArray[np.float64] = np.abs(estimate.counts - counts)
     return errors
 
 
-def empty_errors(protocol: Any) -> EmptyErrors | None:
+def empty_errors(protocol: HistogramProtocol) -> EmptyErrors | None:
     """The pmf of a category without users, where categories are independent; nothing if it is estimated as 0."""
-    if protocol.name == "cheu":
-        return EmptyErrors.of_binomial(Binomial(protocol.users, protocol.flip), float(1 - 2 * protocol.flip.fraction))
-    if protocol.name == "unary":
-        return EmptyErrors.of_binomial(Binomial(protocol.users, protocol.other_one), 1 / _spread(protocol))
-    if protocol.name == "discrete-laplace":
-        return EmptyErrors.of_discrete_laplace(protocol.ratio)
+    if protocol.exact_zeros:
+        return None
+    match protocol.category_noise:
+        case Responses(own, other):
+            return EmptyErrors.of_binomial(Binomial(protocol.users, other), float(own.fraction - other.fraction))
+        case LaplaceNoise(ratio):
+            return EmptyErrors.of_discrete_laplace(ratio)
     return None
 
 
@@ -235,14 +250,14 @@ def held_counts(users: int) -> tuple[int, ...]:
 
 def _hardest(name: str, calibration: str, users: int) -> int:
     protocol = calibrated(name, users, 10, calibration)
-    assert protocol is not None  # noqa: S101
-    if name == "balcer-cheu":
-        noise = Binomial(users, protocol.noise.absence)
+    if isinstance(protocol, BalcerCheuHistogram):
+        noise = Binomial(users, protocol.absence)
         count = math.ceil(noise.mean)
         while hidden_share(noise, count + 1) >= _HIDDEN:
             count += 1
         return count
+    assert isinstance(protocol, StabilityHistogram)  # noqa: S101
     laplace, count = DiscreteLaplace(protocol.ratio), protocol.threshold
     while laplace.lower_tail(protocol.threshold - 1 - (count + 1)) >= _HIDDEN:
         count += 1
-    return int(count)
+    return count

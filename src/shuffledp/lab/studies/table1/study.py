@@ -23,7 +23,9 @@ from shuffledp.lab.studies.table1.rows import (
     round_errors,
 )
 from shuffledp.privacy.binomial import Binomial
+from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
 from shuffledp.protocols.parts.postprocessing import SurplusAnalysis
+from shuffledp.protocols.questions import HistogramProtocol
 
 __all__ = ["STUDY", "crossover"]
 
@@ -110,15 +112,15 @@ def _case(settings: Settings, row: Row, users: int, size: int, calibration: str)
     each = [round_errors(protocol, counts, settings.source) for _ in range(rounds)]
     errors = np.array([found.max() for found in each])
     formula = row.formula(protocol, users, size)
-    estimator = {"estimator": "minimum"} if (row.protocol, calibration) == ("count-min", "paper") else {}
-    predicted = protocol.expected_error(confidence=1 - BETA, **estimator).max_error
+    estimator = "minimum" if (row.protocol, calibration) == ("count-min", "paper") else ""
+    predicted = protocol.expected_error(confidence=1 - BETA, estimator=estimator).max_error
     where = f"{users:,} users, {size:,} categories, {calibration} noise"
     checks = [
         _exceeded(f"{row.label}: error within the formula", where, errors, formula),
         _exceeded(f"{row.label}: error within what is predicted", where, errors, predicted),
     ]
-    if row.protocol == "balcer-cheu":
-        noise = Binomial(users, protocol.noise.absence)
+    if isinstance(protocol, BalcerCheuHistogram):
+        noise = Binomial(users, protocol.absence)
         empty = max((float(found[len(held) :].max()) for found in each), default=0.0) if size > len(held) else 0.0
         exact = held_quantile(noise, held, 1 - BETA)
         checks += [
@@ -166,8 +168,8 @@ def _large(settings: Settings) -> tuple[Rows, list[Check]]:
         assert protocol is not None  # noqa: S101
         estimator = "unbiased" if name.endswith("without threshold") else protocol.estimators[0]
         pmf = empty_errors(protocol)
-        if estimator == "unbiased" and protocol_name == "balcer-cheu":
-            pmf = EmptyErrors.of_binomial(Binomial(_LARGE_USERS, protocol.noise.absence))
+        if estimator == "unbiased" and isinstance(protocol, BalcerCheuHistogram):
+            pmf = EmptyErrors.of_binomial(Binomial(_LARGE_USERS, protocol.absence))
         known = np.array([_largest_held(protocol, held, estimator, settings) for _ in range(rounds)])
         for exponent in exponents:
             size = 10**exponent
@@ -187,7 +189,7 @@ def _large(settings: Settings) -> tuple[Rows, list[Check]]:
     return rows, checks
 
 
-def _largest_held(protocol: Any, held: Any, estimator: str, settings: Settings) -> float:
+def _largest_held(protocol: HistogramProtocol, held: Any, estimator: str, settings: Settings) -> float:
     tally = protocol.sample_tally(held, source=settings.source)
     return float(np.abs(protocol.estimate(tally, estimator=estimator).counts - held).max())
 
@@ -221,8 +223,8 @@ def _same_but_size(first: dict[str, Any], second: dict[str, Any]) -> bool:
 def crossover(users: int = _LARGE_USERS) -> float:
     """The power of ten from which on the threshold's guaranteed error is below that of no threshold."""
     protocol = calibrated("balcer-cheu", users, 10, "tight")
-    assert protocol is not None  # noqa: S101
-    noise = Binomial(users, protocol.noise.absence)
+    assert isinstance(protocol, BalcerCheuHistogram)  # noqa: S101
+    noise = Binomial(users, protocol.absence)
     low, high = math.log10(users), 100.0
     while high - low > 0.02:
         middle = (low + high) / 2

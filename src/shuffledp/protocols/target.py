@@ -1,4 +1,4 @@
-"""What a protocol was calibrated for: the part of its parameters that all protocols share."""
+"""The target of a calibration: users, epsilon, delta, honest fraction and how the noise is chosen."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from shuffledp.privacy.calibration import CALIBRATIONS, MOST_USERS, check_users,
 from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve, check_claim, check_target
 from shuffledp.privacy.pure import PureCurve
 
-__all__ = ["Terms"]
+__all__ = ["Target"]
 
 
 @dataclass(frozen=True)
-class Terms:
-    """The round's users and the privacy that was asked for; delta is 0 where none is needed."""
+class Target:
+    """What a protocol is calibrated for; delta is 0 where none is needed.
+
+    >>> target = sdp.Target(users=10_000, epsilon=1.0, delta=1e-6)
+    >>> sdp.BalcerCheuHistogram.calibrate(target=target, domain=sdp.Categories(("bus", "bike", "car"))).users
+    10000
+    """
 
     users: int
     epsilon: float
@@ -61,7 +66,7 @@ class Terms:
         """How many users the guarantee relies on."""
         return honest_count(self.users, self.honest_fraction)
 
-    def pure(self) -> Terms:
+    def pure(self) -> Target:
         """The same without a delta, for noise that does not need one."""
         return replace(self, delta=0.0)
 

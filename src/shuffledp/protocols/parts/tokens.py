@@ -1,0 +1,119 @@
+"""Noise by tokens left out, as in Balcer and Cheu's protocols: what their count and their histogram share.
+
+Every user sends a token of each category as noise, and leaves each out with a small probability.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+from shuffledp.domain import Domain
+from shuffledp.errors import InfeasibleError, ParameterError
+from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.calibration import check_users, honest_count, paper_noise, tight_noise
+from shuffledp.privacy.guarantee import ComposableCurve, Guarantee, least_epsilon
+from shuffledp.protocols.parts.postprocessing import ESTIMATORS, TokenAnalysis
+from shuffledp.protocols.protocol import Protocol
+from shuffledp.protocols.target import Target
+from shuffledp.randomness import Dyadic
+
+__all__ = ["TokenProtocol"]
+
+
+@dataclass(frozen=True)
+class TokenProtocol(Protocol):
+    """A protocol whose noise is a binomial number of tokens left out; it can be built from the noise itself."""
+
+    estimators: ClassVar[tuple[str, ...]] = tuple(ESTIMATORS)
+    theorem: ClassVar[str]
+    """Of Balcer and Cheu, for the paper's calibration."""
+    changed_categories: ClassVar[int]
+    """How many token counts one user's value changes."""
+
+    absence: Dyadic
+    """The probability, 1 - p in the paper, of leaving a noise token out; exactly what is sampled."""
+
+    def __post_init__(self) -> None:
+        check_users(self.target.users, self.target.honest_fraction)
+        if not 0 < self.absence.numerator < 1 << self.absence.bits:
+            raise ParameterError(f"The absence probability {self.absence} must lie strictly between 0 and 1.")
+
+    @classmethod
+    @abstractmethod
+    def curve_of(cls, noise: Binomial) -> ComposableCurve:
+        """The privacy curve, given the distribution of the number of tokens left out by honest users."""
+
+    @classmethod
+    @abstractmethod
+    def of_absence(cls, target: Target, absence: Dyadic, *domain: Any) -> Self:
+        """The protocol with this noise, over the domain that ``for_target`` takes."""
+
+    @classmethod
+    def with_noise(
+        cls, *, users: int, absence: float | Dyadic, delta: float, honest_fraction: float = 1.0, **domain: Any
+    ) -> Self:
+        """The protocol with a given probability of leaving a noise token out; epsilon follows from delta.
+
+        The domain is given as for ``calibrate``.
+        """
+        check_users(users, honest_fraction)
+        exact = absence if isinstance(absence, Dyadic) else Dyadic.at_least(absence)
+        epsilon = least_epsilon(cls.curve_of(Binomial(honest_count(users, honest_fraction), exact)), delta)
+        if epsilon == float("inf"):
+            raise InfeasibleError(
+                f"With absence probability {exact} no epsilon holds at delta = {delta:g}: "
+                "one nearer to 1/2 makes more noise.",
+                absence=exact,
+                delta=delta,
+            )
+        parts: tuple[Domain, ...] = cls.domain_arguments(**domain)
+        return cls.of_absence(Target(users, epsilon, delta, honest_fraction), exact, *parts)
+
+    @classmethod
+    def least_absence(cls, target: Target) -> Dyadic:
+        """The least noise for the target when only the honest users add any."""
+        if target.calibration == "paper":
+            return paper_noise(target.honest_users, target.epsilon, target.delta, coordinates=cls.changed_categories)
+        return tight_noise(target.honest_users, target.epsilon, target.delta, cls.curve_of)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """The privacy of one release, computed from the probability that is really sampled."""
+        curve = self.curve_of(Binomial(self.target.honest_users, self.absence))
+        proof = f"Balcer and Cheu 2020, {self.theorem}" if self.target.calibration == "paper" else None
+        return self.target.guarantee(curve, theorem=proof or "exact divergence of the noise")
+
+    @classmethod
+    def document_of(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """The target and the absence probability together, under ``noise``."""
+        users, *rest = fields["terms"].items()
+        others = {name: value for name, value in fields.items() if name not in ("terms", "absence")}
+        return {"noise": dict([users, ("absence", fields["absence"]), *rest]), **others}
+
+    @classmethod
+    def fields_of(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        """The inverse of ``document_of``; anything else is refused."""
+        noise = document.get("noise")
+        if not isinstance(noise, Mapping) or "absence" not in noise or not {"terms", "absence"}.isdisjoint(document):
+            raise ParameterError(f"The parameters of {cls.__name__} have the target and the absence under noise.")
+        others = {name: value for name, value in document.items() if name != "noise"}
+        target = {name: value for name, value in noise.items() if name != "absence"}
+        return {"terms": target, "absence": noise["absence"], **others}
+
+    def token_analysis(self, users: int, categories: int, estimator: str) -> TokenAnalysis:
+        """From counted tokens of so many users to estimates."""
+        return TokenAnalysis(Binomial(users, self.absence), categories, estimator)
+
+    def _noise_parameters(self) -> dict[str, Any]:
+        """The parameters of the noise, as JSON; the probability also as the exact fraction that is sampled."""
+        return {
+            "users": self.target.users,
+            "absence_probability": float(self.absence),
+            "absence_numerator": self.absence.numerator,
+            "absence_bits": self.absence.bits,
+            "honest_fraction": self.target.honest_fraction,
+        }

@@ -1,0 +1,383 @@
+"""What a protocol is: one typed contract for every protocol of the package."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Domain
+from shuffledp.errors import BelowMinimumError, ParameterError
+from shuffledp.messages import MessageFormat, Messages, Tally, count_values
+from shuffledp.privacy.calibration import CALIBRATIONS
+from shuffledp.protocols.documents import public_parameters
+from shuffledp.protocols.target import Target
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
+
+if TYPE_CHECKING:
+    from shuffledp.estimate import Estimate
+    from shuffledp.privacy.guarantee import Guarantee
+
+__all__ = ["Cost", "ExpectedError", "Pmf", "Protocol", "Value", "check_enough_users"]
+
+Value: TypeAlias = Any
+"""What a randomizer takes: an index of the domain, or for a sum a position in the interval, from 0.0 to 1.0."""
+Pmf = Mapping[tuple[int, ...], "Fraction | float"]
+"""From an outcome to its probability. What is missing to one is a tail of at most 1e-4 that was left out."""
+
+_CHUNK_MESSAGES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one user sends, before sealing."""
+
+    messages_per_user: float
+    """Expected; the same whatever the value, where the protocol allows."""
+    max_messages_per_user: int | None
+    """None where the noise has no largest value."""
+    bits_per_message: int
+
+    @property
+    def bytes_per_user(self) -> float:
+        """Expected, with the bits of all messages packed."""
+        return self.messages_per_user * self.bits_per_message / 8
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented JSON form."""
+        return {
+            "messages_per_user": self.messages_per_user,
+            "max_messages_per_user": self.max_messages_per_user,
+            "bits_per_message": self.bits_per_message,
+            "bytes_per_user": self.bytes_per_user,
+        }
+
+
+@dataclass(frozen=True)
+class ExpectedError:
+    """How far off a released number will be, predicted from the exact distribution of the noise."""
+
+    rmse: float
+    """Root mean squared error of one number that stands clear of the noise."""
+    max_error: float
+    """No released number is further off than this, all taken together, with the given confidence."""
+    confidence: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented JSON form."""
+        return {"rmse": self.rmse, "max_error": self.max_error, "confidence": self.confidence}
+
+
+@dataclass(frozen=True)
+class Protocol(ABC):
+    """A protocol with its public parameters, from which everything else is derived.
+
+    Subclass ``CountProtocol``, ``HistogramProtocol`` or ``SumProtocol`` of ``protocols.questions``, which fill in what
+    the question decides.
+    """
+
+    name: ClassVar[str]
+    question: ClassVar[str]
+    """``count``, ``histogram`` or ``sum``; with the name it identifies the protocol."""
+    model: ClassVar[str] = "shuffled"
+    """Who must be trusted: ``shuffled``, ``local`` or ``central``."""
+    estimators: ClassVar[tuple[str, ...]]
+    """By name, the default first."""
+    calibrations: ClassVar[tuple[str, ...]] = CALIBRATIONS
+    """Ways to choose the noise that differ; where the paper's constants are the least ones, ``tight`` alone."""
+    fragile: ClassVar[bool] = False
+    """Whether one message that is missing or wrong moves the estimate anywhere."""
+    trusts_shuffler: ClassVar[bool] = False
+    """Whether the shuffler must do more than shuffle, and is trusted with what it sees."""
+    domain_options: ClassVar[tuple[str, ...]]
+    """The keywords of ``calibrate`` that describe the domain."""
+
+    target: Target = field(metadata={"document": "terms"})
+    """What the parameters were calibrated for; signed documents call it ``terms``."""
+
+    if TYPE_CHECKING:  # a field of the protocol, or derived from its fields
+
+        @property
+        def domain(self) -> Domain:
+            """The possible values."""
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        target: Target | None = None,
+        users: int | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        honest_fraction: float | None = None,
+        calibration: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """The protocol with the least noise for a target: a ``Target``, or its users, epsilon and delta.
+
+        ``calibration`` is ``tight`` (by exact numbers, the default) or ``paper`` (by the theorem's constants). A
+        histogram's domain is given as ``domain_size``, ``categories`` or ``domain``; a sum's as ``lower`` and
+        ``upper`` or ``domain``. Further options are those of the protocol's ``for_target``.
+        """
+        wanted = _checked_target(target, users, epsilon, delta, honest_fraction, calibration)
+        domain = cls.domain_arguments(**{name: options.pop(name) for name in cls.domain_options if name in options})
+        known = _options_of(cls)
+        if unknown := sorted(set(options) - set(known)):
+            offered = f"its options are {', '.join(known)}" if known else "it has no options"
+            raise ParameterError(
+                f"{cls.question}/{cls.name} has no option {', '.join(unknown)}; beside the target and the domain "
+                f"({', '.join(cls.domain_options) or 'always a bit'}), {offered}.",
+                unknown=unknown,
+            )
+        return cls.for_target(wanted, *domain, **options)
+
+    @classmethod
+    @abstractmethod
+    def for_target(cls, target: Target, *domain: Any, **options: Any) -> Self:
+        """The protocol's own calibration, for a target that is checked and the domain (none for a count).
+
+        Options are keyword-only and typed; ``calibrate`` passes them on.
+        """
+
+    @classmethod
+    @abstractmethod
+    def domain_arguments(cls, *domain: Any, **options: Any) -> tuple[Domain, ...]:
+        """The domain that ``for_target`` takes, made from the keywords of ``domain_options`` that were given."""
+
+    @classmethod
+    def domain_settings(cls, **given: Any) -> dict[str, Any]:
+        """Of these keywords those that describe a domain of this question."""
+        return {name: value for name, value in given.items() if name in cls.domain_options}
+
+    @classmethod
+    def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:  # noqa: ARG003
+        """Further options of ``calibrate`` that trade error for communication; the planner tries each.
+
+        ``settings`` are the question's, with epsilon and delta.
+        """
+        return ()
+
+    @property
+    def users(self) -> int:
+        """The least number of reports of a round."""
+        return self.target.users
+
+    @property
+    def released_only(self) -> bool:
+        """Whether a trusted party sees the messages and others only what it releases, with its noise."""
+        return self.model == "central" or self.trusts_shuffler
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """The privacy of one release."""
+
+    @property
+    @abstractmethod
+    def cost(self) -> Cost:
+        """What a user sends."""
+
+    @property
+    def draws_per_report(self) -> float:
+        """Expected number of random draws, and of entries of sampling tables, that randomizing one value takes."""
+        cost = self.cost
+        return max(cost.messages_per_user, cost.max_messages_per_user or 0) * self.message_format.columns
+
+    @property
+    def constant_messages(self) -> int | None:
+        """The number of messages of every report; None where it varies."""
+        cost = self.cost
+        return cost.max_messages_per_user if cost.messages_per_user == cost.max_messages_per_user else None
+
+    @property
+    def min_messages_per_user(self) -> int:
+        """The fewest messages that a user who follows the protocol sends.
+
+        To be overridden where the number varies: a collection estimates from it how many users took part.
+        """
+        constant = self.constant_messages
+        if constant is None:
+            raise ParameterError(f"{self.question}/{self.name} does not say how few messages a user can send.")
+        return constant
+
+    def most_users(self, tally: Tally, messages: int) -> int | None:  # noqa: ARG002
+        """The most users that so many messages with this tally can come from; None where they do not tell."""
+        constant = self.constant_messages
+        if constant is not None:
+            return -(-messages // constant)
+        least = self.min_messages_per_user
+        return messages // least if least else None
+
+    def without_excess(self, tally: Tally) -> Tally:
+        """The tally without what its users cannot have sent if they follow the protocol, where that can be told."""
+        return tally
+
+    @property
+    def share_ratios(self) -> tuple[Dyadic, ...]:
+        """The ratios of geometric noise of which every device draws a share; none where there is no such noise."""
+        return ()
+
+    def chance_of_more_messages(self, most: int) -> float:
+        """Upper bound on the probability that a report holds more than ``most`` messages."""
+        bound = self.cost.max_messages_per_user
+        if bound is None:
+            raise ParameterError(f"{self.name} does not say how long its reports can be.")
+        return float(most < bound)
+
+    @property
+    @abstractmethod
+    def message_format(self) -> MessageFormat:
+        """What a message consists of."""
+
+    def parameters(self) -> dict[str, Any]:
+        """The public parameters, as JSON."""
+        return public_parameters(self)
+
+    @classmethod
+    def document_of(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """The form of the parameters in signed documents, from the encoded fields by their document names."""
+        return fields
+
+    @classmethod
+    def fields_of(cls, document: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The inverse of ``document_of``."""
+        return document
+
+    @abstractmethod
+    def report_pmf(self, value: Value) -> Pmf:
+        """The distribution of one report, as copies of each message by its code; for small formats."""
+
+    @abstractmethod
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once."""
+
+    def randomize(self, value: Value, *, source: RandomSource = SYSTEM) -> NDArray[Any]:
+        """The randomizer on one user's value."""
+        return self.randomize_all(np.array([value]), source=source).values
+
+    def tally(self, messages: Messages) -> Tally:
+        """How often each message occurred, by its code."""
+        form = self.message_format
+        if form.columns == 1 and messages.values.ndim == 1:
+            return Tally(count_values(messages.values, form.codes), messages.users, messages.secure)
+        counts = np.zeros(form.codes, dtype=np.int64)
+        for start in range(0, len(messages), _CHUNK_MESSAGES):
+            chunk = form.check(messages.values[start : start + _CHUNK_MESSAGES])
+            counts += count_values(form.code(chunk), len(counts))
+        return Tally(counts, messages.users, messages.secure)
+
+    def release(self, tally: Tally, *, source: RandomSource = SYSTEM) -> Tally:  # noqa: ARG002
+        """What leaves the party that counts; the tally itself unless that party is trusted to add noise."""
+        return tally
+
+    def release_pmf(self, tally: Tally) -> Pmf:
+        """The distribution of what is released of this tally."""
+        return {tuple(tally.counts.tolist()): Fraction(1)}
+
+    @abstractmethod
+    def inputs(self, *, between: bool = False) -> tuple[Value, ...]:
+        """Values that tests and audits try, the first and the last possible one at the ends.
+
+        Every index; of an interval its ends and, with ``between``, a position inside if there is one.
+        """
+
+    @abstractmethod
+    def other_inputs(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Another possible value in place of each."""
+
+    @abstractmethod
+    def truth(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """What is estimated, of values without noise."""
+
+    @property
+    @abstractmethod
+    def unit(self) -> float:
+        """By how much a single user can change what is estimated."""
+
+    @abstractmethod
+    def summary(self, values: NDArray[Any]) -> NDArray[Any]:
+        """What ``sample_tally`` starts from: the count of each index, or the values themselves."""
+
+    @abstractmethod
+    def sample_tally(self, data: NDArray[Any], *, source: RandomSource = SYSTEM) -> Tally:
+        """A released tally with the distribution of the whole round, from the summary of everybody's values."""
+
+    def observed(self, tally: Tally) -> NDArray[Any]:
+        """The numbers that the estimates are functions of."""
+        return tally.counts
+
+    def entries_of(self, values: Sequence[Value], length: int) -> NDArray[np.int64] | None:  # noqa: ARG002
+        """Where, among ``length`` observed numbers, those of single values are; None where values have none."""
+        return None
+
+    @abstractmethod
+    def estimate(self, tally: Tally, *, estimator: str = "") -> Estimate:
+        """The statistic with its uncertainty."""
+
+    @abstractmethod
+    def expected_error(self, *, estimator: str = "", confidence: float = 0.95) -> ExpectedError:
+        """The predicted error, typical or at worst over all data."""
+
+    @abstractmethod
+    def expected_error_of(self, values: NDArray[Any]) -> ExpectedError:
+        """The predicted error of a round over these values."""
+
+    @abstractmethod
+    def run(
+        self, values: Iterable[Any], *, estimator: str = "", route: str = "auto", source: RandomSource = SYSTEM
+    ) -> Estimate:
+        """The whole flow in this process, from values of the domain to the estimate."""
+
+
+def check_enough_users(users: int, needed: int) -> None:
+    """Refuse a round with fewer users than its guarantee rests on."""
+    if users < needed:
+        raise BelowMinimumError(
+            f"The round has {users:,} reports; the guarantee rests on {needed:,}. "
+            f"Wait for {needed - users:,} more or plan for fewer users.",
+            users=users,
+            needed=needed,
+        )
+
+
+def _checked_target(
+    target: Target | None,
+    users: int | None,
+    epsilon: float | None,
+    delta: float | None,
+    honest_fraction: float | None,
+    calibration: str | None,
+) -> Target:
+    """The target to calibrate for, from either form."""
+    if target is None:
+        if users is None or epsilon is None or delta is None:
+            raise ParameterError("A calibration needs its target: give users, epsilon and delta, or target.")
+        return Target.of(
+            users=users,
+            epsilon=epsilon,
+            delta=delta,
+            honest_fraction=1.0 if honest_fraction is None else honest_fraction,
+            calibration="tight" if calibration is None else calibration,
+        )
+    if any(part is not None for part in (users, epsilon, delta, honest_fraction)):
+        raise ParameterError("Give the target as a Target or as users, epsilon and delta, not both.")
+    if calibration is None:
+        calibration = "tight" if target.calibration == "given" else target.calibration
+    return Target.of(
+        users=target.users,
+        epsilon=target.epsilon,
+        delta=target.delta,
+        honest_fraction=target.honest_fraction,
+        calibration=calibration,
+    )
+
+
+def _options_of(kind: type[Protocol]) -> list[str]:
+    parameters = inspect.signature(kind.for_target).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
