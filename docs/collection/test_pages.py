@@ -46,6 +46,7 @@ def section(name, heading):
 
 def source(*folders):
     files = [file for folder in folders for file in (SOURCE / folder).glob("*.py")]
+    assert files, folders
     return "\n".join(file.read_text(encoding="utf-8") for file in files)
 
 
@@ -75,7 +76,7 @@ def test_problems():
         for role in told if of == "both" else [of]:
             told[role].add((status, name))
     for role, found in told.items():
-        real = set(re.findall(r'problem\(\s*(\d+),\s*"([\w-]+)"', source(role, "service")))
+        real = set(re.findall(r'problem\(\s*(\d+),\s*"([\w-]+)"', source(role, "server")))
         assert found == real, role
 
 
@@ -86,7 +87,7 @@ def test_events():
         for role in told if of == "both" else [of]:
             told[role] |= set(re.findall(r"`([\w-]+)`", names))
     for role, found in told.items():
-        folders = (role, "service", "store") if role == "shuffler" else (role, "service")
+        folders = (role, "server", "shuffler/store") if role == "shuffler" else (role, "server")
         real = set(re.findall(r'event\(\s*"([\w-]+)"', source(*folders)))
         assert found == real | {"library"}, role
 
@@ -97,7 +98,7 @@ def test_metrics():
     for role in ("shuffler", "analyzer"):
         for kind, name in re.findall(r'metrics\.(counter|gauge|histogram)\(\s*"(\w+)"', source(role)):
             real[f"shuffledp_{role}_{name}{'_total' if kind == 'counter' else ''}"] = kind
-        for name in re.findall(r'self\.counter\("(\w+)"', source("service")):
+        for name in re.findall(r'self\.counter\("(\w+)"', source("server")):
             real[f"shuffledp_{role}_{name}_total"] = "counter"
     assert rows == real
     assert set(re.findall(r"shuffledp_(?:shuffler|analyzer)_\w+", section("operations", "Watching"))) == set(real)

@@ -133,11 +133,11 @@ def test_a_single_number_of_holders_is_not_enough():
 def test_chords_lie_above_the_curve():
     """The curve is convex in e^epsilon; chords in epsilon, the planted fault, can fall below it."""
     curve = SampleAndThreshold(Dyadic.of(0.5), 5)
-    curve = _Curve(curve, 0.3)
+    chords = _Curve(curve, 0.3)
     between = np.linspace(0.3 - curve.shrinkage, 1.2, 997)
     exact = _first_bin(curve, between)
-    assert (curve.at(between) >= exact).all()
-    fault = np.interp(between, curve._nodes, curve._values)
+    assert (chords.at(between) >= exact).all()
+    fault = np.interp(between, chords._nodes, chords._values)
     assert (fault < exact * (1 - 1e-9)).any()
 
 
