@@ -44,7 +44,7 @@ def test_wrong_usage_is_status_2(shuffledp, arguments, words):
 @pytest.mark.parametrize(
     ("limit", "words"),
     [
-        (("--max-local-epsilon", 0.5), "not the epsilon of 0.5"),
+        (("--max-local-epsilon", 0.5), "the limit is an epsilon of 0.5"),
         (("--max-messages", 0.5), "more than 0.5"),
         (("--max-bytes", 0.01), "more than 0.01"),
     ],
@@ -61,7 +61,7 @@ def test_a_limit_on_what_is_left(shuffledp):
     assert chosen
     assert all(each["guarantee"]["local_epsilon"] <= 6 for each in chosen)
     rejected = {each["protocol"]: each["reason"] for each in done["rejected"]}
-    assert "nothing is left" in rejected["balcer-cheu"]
+    assert "there is no guarantee" in rejected["balcer-cheu"]
 
 
 def test_other_trust_is_shown_to_compare(shuffledp):

@@ -47,5 +47,5 @@ def test_what_cannot_be_reached_or_means_nothing_is_refused():
     with pytest.raises(InfeasibleError, match="No number of users"):
         fewest_users_for(sdp.Count(users=2), accuracy=0.01, epsilon=1, delta=1e-6)
     for accuracy in (0, -1, float("nan"), float("inf")):
-        with pytest.raises(ParameterError, match="wanted error"):
+        with pytest.raises(ParameterError, match="target error"):
             least_epsilon_for(sdp.Count(users=100), accuracy=accuracy, delta=1e-6)

@@ -55,9 +55,9 @@ def test_tight_comes_before_paper():
     ranks = {(plan.protocol.name, plan.calibration): place for place, plan in reversed(list(enumerate(plans.plans)))}
     assert ranks["balcer-cheu", "tight"] < ranks["balcer-cheu", "paper"]
     assert ranks["cheu", "tight"] < ranks["cheu", "paper"]
-    assert "least error" in plans.plans[0].why
+    assert "lowest error" in plans.plans[0].why
     assert "times the error" in plans.plans[1].why
-    assert "whoever collects sees every value" in next(p.why for p in plans.plans if p.protocol.model == "central")
+    assert "the collecting party sees every value" in next(p.why for p in plans.plans if p.protocol.model == "central")
 
 
 def test_what_is_rejected_says_why():
@@ -76,7 +76,7 @@ def test_limits_reject_with_their_reason():
     assert all(plan.cost.bytes_per_user <= 0.2 for plan in short.plans if not plan.reference)
     safe = sdp.plan(sdp.Count(users=10_000), epsilon=1, delta=1e-6, max_local_epsilon=10)
     assert {plan.protocol.guarantee.local_epsilon <= 10 for plan in safe.plans if not plan.reference} == {True}
-    assert any("nothing is left" in each.reason for each in safe.rejected)
+    assert any("there is no guarantee" in each.reason for each in safe.rejected)
 
 
 def test_nothing_feasible_is_an_error_with_every_reason():

@@ -1,4 +1,4 @@
-"""From a question and a target to protocols, ranked, with reasons."""
+"""Planning: the protocols that answer a question within a target, ranked, with reasons."""
 
 from shuffledp.planning.accuracy import fewest_users_for, least_epsilon_for
 from shuffledp.planning.planner import Limits, Plan, Plans, Rejection, plan

@@ -1,4 +1,4 @@
-"""The question turned around: how much privacy, or how many users, does a wanted error need?"""
+"""Inverse planning: the least epsilon, or the fewest users, for a target error."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from shuffledp.planning.question import Question
 from shuffledp.privacy.calibration import honest_count
 from shuffledp.privacy.guarantee import check_target
 
-__all__ = ["fewest_users_for", "least_epsilon_for"]
-
-_EPSILONS = (math.log(0.01), math.log(30.0))
-_MOST_USERS = math.log(10**9)
-_USERS_PER_ERROR = 10  # a count that is off by more than a tenth of the users says little
+_LOG_EPSILONS = (math.log(0.01), math.log(30.0))
+_MAX_LOG_USERS = math.log(10**9)
+_USERS_PER_ERROR = 10  # an error of more than a tenth of the users is of no use
 _PRECISION = 0.004
-_MOST_ROUNDS = 3
+_MAX_ITERATIONS = 3
 
 Errors = Callable[[float, "set[str] | None"], list[Plan]]
 
@@ -31,48 +29,48 @@ def least_epsilon_for(question: Question, *, accuracy: float, delta: float, **li
     """
     check_target(1.0, delta)
     _check(accuracy)
-    kept = _limits(limits)
+    checked_limits = _limits(limits)
 
     def errors(log_epsilon: float, names: set[str] | None) -> list[Plan]:
-        return _feasible(question, math.exp(log_epsilon), delta, kept, names)
+        return _feasible(question, math.exp(log_epsilon), delta, checked_limits, names)
 
-    reached = _search(errors, accuracy, math.log(1.0), *_EPSILONS)
-    if reached is None:
+    solution = _search(errors, accuracy, math.log(1.0), *_LOG_EPSILONS)
+    if solution is None:
         raise InfeasibleError(
-            f"No protocol of the {kept.trust} model has an error of {accuracy:g} {question.unit} or less, "
-            f"even at epsilon = {math.exp(_EPSILONS[1]):g}.",
+            f"No protocol of the {checked_limits.trust} model has an error of {accuracy:g} {question.unit} or less, "
+            f"even at epsilon = {math.exp(_LOG_EPSILONS[1]):g}.",
             accuracy=accuracy,
         )
-    return plan(question, epsilon=math.exp(reached), delta=delta, **limits)
+    return plan(question, epsilon=math.exp(solution), delta=delta, **limits)
 
 
 def fewest_users_for(question: Question, *, accuracy: float, epsilon: float, delta: float, **limits: Any) -> Plans:
     """The plans for the fewest users (to 0.4 per cent) with whom the best one's error is at most ``accuracy``.
 
-    The number of users that the question names is ignored; ``limits`` are those of ``plan``. For counts, at least
-    ten times as many users as the wanted error are taken.
+    The number of users in the question is ignored; ``limits`` are those of ``plan``. For counts, there are at least
+    ten times as many users as the target error.
     """
     check_target(epsilon, delta)
     _check(accuracy)
-    kept = _limits(limits)
+    checked_limits = _limits(limits)
 
-    def asked(log_users: float) -> Question:
+    def question_for(log_users: float) -> Question:
         return replace(question, users=max(2, math.ceil(math.exp(log_users) - 1e-9)))
 
     def errors(log_users: float, names: set[str] | None) -> list[Plan]:
-        return _feasible(asked(log_users), epsilon, delta, kept, names)
+        return _feasible(question_for(log_users), epsilon, delta, checked_limits, names)
 
     fewest = math.log(max(2.0, _USERS_PER_ERROR * accuracy if question.unit == "users" else 2.0))
-    if fewest >= _MOST_USERS:
-        raise ParameterError(f"An error of {accuracy:g} users is larger than can be planned for.", accuracy=accuracy)
-    reached = _search(errors, accuracy, max(math.log(10_000), fewest), fewest, _MOST_USERS)
-    if reached is None:
+    if fewest >= _MAX_LOG_USERS:
+        raise ParameterError(f"An error of {accuracy:g} users is too large to plan for.", accuracy=accuracy)
+    solution = _search(errors, accuracy, max(math.log(10_000), fewest), fewest, _MAX_LOG_USERS)
+    if solution is None:
         raise InfeasibleError(
-            f"No number of users brings the error down to {accuracy:g} {question.unit} "
-            f"at epsilon = {epsilon:g} and delta = {delta:g} in the {kept.trust} model.",
+            f"No number of users reduces the error to {accuracy:g} {question.unit} "
+            f"at epsilon = {epsilon:g} and delta = {delta:g} in the {checked_limits.trust} model.",
             accuracy=accuracy,
         )
-    return plan(asked(reached), epsilon=epsilon, delta=delta, **limits)
+    return plan(question_for(solution), epsilon=epsilon, delta=delta, **limits)
 
 
 def _limits(limits: dict[str, Any]) -> Limits:
@@ -81,38 +79,37 @@ def _limits(limits: dict[str, Any]) -> Limits:
 
 def _check(accuracy: float) -> None:
     if not (math.isfinite(accuracy) and accuracy > 0):
-        raise ParameterError(f"The wanted error must be a positive number, not {accuracy}.", accuracy=accuracy)
+        raise ParameterError(f"The target error must be a positive number, not {accuracy}.", accuracy=accuracy)
 
 
 def _feasible(question: Question, epsilon: float, delta: float, limits: Limits, names: set[str] | None) -> list[Plan]:
-    """Plans to choose from, the best first."""
+    """Feasible plans without references, the best first."""
     if honest_count(question.users, limits.honest_fraction) < 2:
-        return []  # nobody to hide among
-    found = candidates(question, epsilon, delta, limits, names=names, references=False, verify=False)
-    plans = [each for each in found if isinstance(each, Plan)]
-    return sorted(plans, key=lambda each: each.expected.rmse)
+        return []  # no protocol hides one honest user alone
+    results = candidates(question, epsilon, delta, limits, names=names, references=False, verify=False)
+    return sorted((result for result in results if isinstance(result, Plan)), key=lambda plan: plan.expected.rmse)
 
 
 def _search(errors: Errors, accuracy: float, start: float, low: float, high: float) -> float | None:
-    """The least point between the two at which some plan is accurate enough, taking errors to fall.
+    """The least point between ``low`` and ``high`` at which some plan is accurate enough, if errors decrease.
 
-    All protocols are tried where the search begins and where it ends; between, only those that were ahead.
+    All protocols are tried at the start and at the end of the search; between them, only those that were best there.
     """
     contenders: set[str] = set()
 
-    def excess(at: float) -> float:
-        """By how much the least error exceeds the wanted one, in logarithms; infinite if there is no plan."""
-        found = errors(at, contenders or None)
-        return math.log(max(found[0].expected.rmse, 1e-300) / accuracy) if found else math.inf
+    def excess(point: float) -> float:
+        """The logarithm of the lowest error over the target error; infinite if there is no plan."""
+        plans = errors(point, contenders or None)
+        return math.log(max(plans[0].expected.rmse, 1e-300) / accuracy) if plans else math.inf
 
     point = start
-    for _ in range(_MOST_ROUNDS):
-        ahead = {each.protocol.name for each in errors(point, None)[:1]}
-        if contenders and ahead <= contenders:
+    for _ in range(_MAX_ITERATIONS):
+        best = {plan.protocol.name for plan in errors(point, None)[:1]}
+        if contenders and best <= contenders:
             return point
-        contenders |= ahead
-        if excess(high) > 0:  # perhaps one will do that is not ahead, or not feasible, where the search began
-            contenders = {each.protocol.name for each in errors(high, None)[:1]}
+        contenders |= best
+        if excess(high) > 0:  # another protocol may be best, or feasible only, at the end of the range
+            contenders = {plan.protocol.name for plan in errors(high, None)[:1]}
             if not contenders or excess(high) > 0:
                 return None
         point = _crossing(excess, point, low, high)
@@ -120,18 +117,18 @@ def _search(errors: Errors, accuracy: float, start: float, low: float, high: flo
 
 
 def _crossing(excess: Callable[[float], float], start: float, low: float, high: float) -> float:
-    """The least point with no excess, to the precision, if ``high`` has none.
+    """The least point without excess, up to the precision, if ``high`` has none.
 
-    Where errors fall as fast as the point grows, the excess is the step to take; else the range is halved.
+    Where the error is inversely proportional to the variable, the excess is the step to take; else the range is halved.
     """
-    left, right, at = low, high, start
+    left, right, point = low, high, start
     while right - left > _PRECISION:
-        value = excess(at)
+        value = excess(point)
         if value > 0:
-            left = at
+            left = point
         else:
-            right = at
-        guess = at + value + math.copysign(_PRECISION / 4, value) if abs(value) < 3 else math.inf
+            right = point
+        guess = point + value + math.copysign(_PRECISION / 4, value) if abs(value) < 3 else math.inf
         inside = left + _PRECISION / 4 < guess < right - _PRECISION / 4
-        at = guess if inside and abs(value) > _PRECISION / 8 else (left + right) / 2
+        point = guess if inside and abs(value) > _PRECISION / 8 else (left + right) / 2
     return right

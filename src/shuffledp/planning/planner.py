@@ -1,4 +1,4 @@
-"""Try every protocol that answers the question, and rank those that meet the target."""
+"""Planner: calibrate every protocol that answers a question, and rank those that meet the target."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from shuffledp.privacy.guarantee import check_target, target_warnings
 from shuffledp.protocols.protocol import Cost, ExpectedError, Protocol
 from shuffledp.protocols.registry import PROTOCOLS
 
-__all__ = ["MODELS", "Limits", "Plan", "Plans", "Rejection", "candidates", "plan", "trust_asked"]
-
 MODELS = ("shuffled", "local", "central")
-_REASONS = 4
-_REMEMBERED = 16
-"""How many results of planning are kept, so that planning and then running does the work once."""
+_SHOWN_REASONS = 4
+_CACHED_RESULTS = 16
+"""Size of the cache of results, so that planning and then running calibrates once."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Limits:
     max_messages: float | None = None
     max_bytes: float | None = None
     max_local_epsilon: float | None = None
-    """What must be left if the shuffler and the analyzer work together; None for nothing."""
+    """Maximum epsilon that remains if the shuffler and the analyzer collude; None if nothing needs to remain."""
 
     def __post_init__(self) -> None:
         if self.trust not in MODELS:
@@ -41,12 +39,10 @@ class Limits:
             )
         for limit in (self.max_messages, self.max_bytes, self.max_local_epsilon):
             if limit is not None and not limit > 0:
-                raise ParameterError(
-                    f"A limit on what users send or leave must be above 0, not {limit:g}.", limit=limit
-                )
+                raise ParameterError(f"A limit must be above 0, not {limit:g}.", limit=limit)
 
     def why_not(self, protocol: Protocol) -> str:
-        """Why the protocol is over a limit, or nothing."""
+        """The limit that the protocol exceeds, in words; empty if none."""
         cost = protocol.cost
         if self.max_messages is not None and cost.messages_per_user > self.max_messages:
             return f"it sends {cost.messages_per_user:.4g} messages per user, more than {self.max_messages:g}"
@@ -55,10 +51,10 @@ class Limits:
         if self.max_local_epsilon is not None:
             left = protocol.guarantee.local_epsilon
             if left > self.max_local_epsilon:
-                what = "nothing" if math.isinf(left) else f"epsilon {left:.4g}"
+                bound = "there is no guarantee" if math.isinf(left) else f"epsilon is {left:.4g}"
                 return (
-                    f"if the shuffler and the analyzer work together, {what} is left, "
-                    f"not the epsilon of {self.max_local_epsilon:g} that was asked for"
+                    f"if the shuffler and the analyzer collude, {bound}; "
+                    f"the limit is an epsilon of {self.max_local_epsilon:g}"
                 )
         return ""
 
@@ -71,19 +67,19 @@ class Plan:
     calibration: str
     expected: ExpectedError
     setting: Mapping[str, Any] = field(default_factory=dict)
-    """Options of ``calibrate`` other than the usual ones."""
+    """Options of ``calibrate`` that differ from the default."""
     why: str = ""
     reference: bool = False
-    """True if it asks for another trust than was offered: shown to compare, not to choose."""
+    """True if it needs other trust than was asked for: listed for comparison only."""
 
     @property
     def variant(self) -> str:
-        """How the noise was chosen, in a few words."""
+        """The calibration with its options, as a string."""
         return _variant(self.calibration, self.setting)
 
     @property
     def cost(self) -> Cost:
-        """What a user sends."""
+        """The cost per user."""
         return self.protocol.cost
 
     def to_json(self) -> dict[str, Any]:
@@ -135,18 +131,18 @@ class Plans:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Why the target protects less than one expects of it, in plain words; mostly nothing."""
+        """Warnings about a weak target, such as a delta above 1/users."""
         return target_warnings(self.epsilon, self.delta, self.question.users)
 
     @property
     def frontier(self) -> tuple[Plan, ...]:
-        """Of the plans to choose from, those with less error than all that send no more; fewest bytes first."""
-        kept: list[Plan] = []
-        chosen = [each for each in self.plans if not each.reference]
-        for each in sorted(chosen, key=lambda each: (each.cost.bytes_per_user, each.expected.rmse)):
-            if not kept or each.expected.rmse < kept[-1].expected.rmse:
-                kept.append(each)
-        return tuple(kept)
+        """The Pareto frontier: plans with lower error than all that send no more bytes, fewest bytes first."""
+        frontier: list[Plan] = []
+        feasible = [plan for plan in self.plans if not plan.reference]
+        for plan in sorted(feasible, key=lambda plan: (plan.cost.bytes_per_user, plan.expected.rmse)):
+            if not frontier or plan.expected.rmse < frontier[-1].expected.rmse:
+                frontier.append(plan)
+        return tuple(frontier)
 
     def to_json(self) -> dict[str, Any]:
         """The documented JSON form."""
@@ -154,8 +150,8 @@ class Plans:
             "question": self.question.to_json(),
             "target": {"epsilon": self.epsilon, "delta": self.delta},
             "warnings": list(self.warnings),
-            "plans": [each.to_json() for each in self.plans],
-            "rejected": [each.to_json() for each in self.rejected],
+            "plans": [plan.to_json() for plan in self.plans],
+            "rejected": [rejection.to_json() for rejection in self.rejected],
         }
 
 
@@ -189,20 +185,20 @@ def plan(
     return _plans(question, epsilon, delta, limits, confidence)
 
 
-@lru_cache(maxsize=_REMEMBERED, typed=True)
+@lru_cache(maxsize=_CACHED_RESULTS, typed=True)
 def _plans(question: Question, epsilon: float, delta: float, limits: Limits, confidence: float) -> Plans:
-    """Calibrate and rank all candidates; the last few results are kept, since plans never change."""
-    found = list(candidates(question, epsilon, delta, limits, confidence))
-    plans = [each for each in found if isinstance(each, Plan)]
-    rejected = tuple(each for each in found if isinstance(each, Rejection))
-    chosen = _ranked([each for each in plans if not each.reference])
-    if not chosen:
+    """Calibrate and rank all candidates; the last few results are cached, since plans are immutable."""
+    results = list(candidates(question, epsilon, delta, limits, confidence))
+    plans = [result for result in results if isinstance(result, Plan)]
+    rejected = tuple(result for result in results if isinstance(result, Rejection))
+    feasible = _ranked([plan for plan in plans if not plan.reference])
+    if not feasible:
         raise InfeasibleError(
             f"No protocol of the {limits.trust} model meets the target. {_main_reasons(question, limits, rejected)}",
             rejected=rejected,
         )
-    references = _ranked([each for each in plans if each.reference])
-    return Plans(question, epsilon, delta, _explained(question, chosen, references), rejected)
+    references = _ranked([plan for plan in plans if plan.reference])
+    return Plans(question, epsilon, delta, _explained(question, feasible, references), rejected)
 
 
 def candidates(
@@ -216,7 +212,7 @@ def candidates(
     references: bool = True,
     verify: bool = True,
 ) -> Iterator[Plan | Rejection]:
-    """Every protocol for the question, or those named, with each calibration and setting worth trying."""
+    """Calibrate every protocol for the question, or those in ``names``, in each way worth trying."""
     for name, kind in PROTOCOLS[question.shelf].items():
         if names is not None and name not in names:
             continue
@@ -224,7 +220,7 @@ def candidates(
         tried: list[Protocol] = []
         if reference and not references:
             continue
-        for calibration, setting in _ways(kind, question, epsilon, delta, reference=reference):
+        for calibration, setting in _calibrations(kind, question, epsilon, delta, reference=reference):
             try:
                 protocol = question.answered_by(
                     kind.calibrate(
@@ -253,7 +249,7 @@ def candidates(
 
 
 def _why_not_private(protocol: Protocol) -> str:
-    """A guarantee is recomputed from what is sampled; it refuses to claim what does not hold."""
+    """The error of the recomputed guarantee, if it does not hold; else empty."""
     try:
         protocol.guarantee  # noqa: B018
     except (ParameterError, InfeasibleError) as error:
@@ -262,21 +258,21 @@ def _why_not_private(protocol: Protocol) -> str:
 
 
 def _main_reasons(question: Question, limits: Limits, rejected: tuple[Rejection, ...]) -> str:
-    """Why the first few protocols of the model asked for do not do, in a sentence each; all are in the error."""
+    """The reasons for rejecting the first few protocols of the trust model, a sentence each."""
     shelf = PROTOCOLS[question.shelf]
     first: dict[str, str] = {}
-    for each in rejected:
-        if shelf[each.protocol].model == limits.trust:
-            first.setdefault(each.protocol, each.reason.partition(". ")[0].rstrip("."))
-    shown = [f"{name}: {reason}" for name, reason in list(first.items())[:_REASONS]]
+    for rejection in rejected:
+        if shelf[rejection.protocol].model == limits.trust:
+            first.setdefault(rejection.protocol, rejection.reason.partition(". ")[0].rstrip("."))
+    shown = [f"{name}: {reason}" for name, reason in list(first.items())[:_SHOWN_REASONS]]
     more = f"; and {len(first) - len(shown)} more" if len(first) > len(shown) else ""
     return f"{'; '.join(shown)}{more}."
 
 
-def _ways(
+def _calibrations(
     kind: type[Protocol], question: Question, epsilon: float, delta: float, *, reference: bool
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The default, its alternatives, and the paper's constants; of a reference only the default."""
+    """Calibrations with their options: the default, its alternatives, the paper's; for a reference the default only."""
     yield kind.calibrations[0], {}
     if reference:
         return
@@ -291,38 +287,39 @@ def _variant(calibration: str, setting: Mapping[str, Any]) -> str:
 
 
 def _ranked(plans: list[Plan]) -> list[Plan]:
-    return sorted(plans, key=lambda each: (each.expected.rmse, each.cost.bytes_per_user))
+    return sorted(plans, key=lambda plan: (plan.expected.rmse, plan.cost.bytes_per_user))
 
 
-def _explained(question: Question, chosen: list[Plan], references: list[Plan]) -> tuple[Plan, ...]:
-    best = chosen[0]
-    why = f"least error of {len(chosen)} feasible: off by {best.expected.rmse:.3g} {question.unit}, typically"
+def _explained(question: Question, feasible: list[Plan], references: list[Plan]) -> tuple[Plan, ...]:
+    best = feasible[0]
+    number = f"{len(feasible)} feasible protocols" if len(feasible) > 1 else "1 feasible protocol"
+    why = f"lowest error of {number} (typical error {best.expected.rmse:.3g} {question.unit})"
     explained = [replace(best, why=why)]
-    explained += [replace(each, why=_compared(each, best)) for each in chosen[1:]]
-    for each in references:
-        why = f"{_compared(each, best)}; {trust_asked(each.protocol)}"
-        explained.append(replace(each, why=why))
+    explained += [replace(plan, why=_compared(plan, best)) for plan in feasible[1:]]
+    for plan in references:
+        why = f"{_compared(plan, best)}; {trust_asked(plan.protocol)}"
+        explained.append(replace(plan, why=why))
     return tuple(explained)
 
 
-def _compared(each: Plan, best: Plan) -> str:
+def _compared(plan: Plan, best: Plan) -> str:
     if best.expected.rmse > 0:
-        why = f"{each.expected.rmse / best.expected.rmse:.3g} times the error of the best"
+        why = f"{plan.expected.rmse / best.expected.rmse:.3g} times the error of the best"
     else:
-        why = f"off by {each.expected.rmse:.3g}"
-    if not each.reference and each.cost.bytes_per_user < best.cost.bytes_per_user:
-        why += f", with {each.cost.bytes_per_user / best.cost.bytes_per_user:.2g} times its bytes"
-    if each.calibration == "paper":
-        why += "; the theorem's constants ask for more noise than privacy needs"
+        why = f"typical error {plan.expected.rmse:.3g}"
+    if not plan.reference and plan.cost.bytes_per_user < best.cost.bytes_per_user:
+        why += f", with {plan.cost.bytes_per_user / best.cost.bytes_per_user:.2g} times its bytes"
+    if plan.calibration == "paper":
+        why += "; the constants of the theorem give more noise than needed"
     return why
 
 
 def trust_asked(protocol: Protocol) -> str:
-    """Who must be trusted with what, in a few words."""
+    """Who must be trusted with what, in a clause."""
     if protocol.trusts_shuffler:
         return "the shuffler must count, sample and remove small counts, and sees every value"
     return {
-        "central": "whoever collects sees every value",
-        "local": "nobody needs to be trusted",
+        "central": "the collecting party sees every value",
+        "local": "no party needs to be trusted",
         "shuffled": "the shuffler must be trusted to shuffle",
     }[protocol.model]

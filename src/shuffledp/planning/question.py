@@ -1,4 +1,4 @@
-"""What can be asked of the users."""
+"""Questions: count, histogram, sum and mean, with their users and domain."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from shuffledp.errors import DomainError, ParameterError
 from shuffledp.protocols.protocol import Protocol
 from shuffledp.protocols.questions import SumProtocol
 
-__all__ = ["Count", "Histogram", "Mean", "Question", "Sum"]
-
-MOST_CATEGORIES = 1 << 31
+MAX_CATEGORIES = 1 << 31
 """Every count of a histogram is held in memory."""
 
 
@@ -27,12 +25,12 @@ class Count:
 
     name: ClassVar[str] = "count"
     shelf: ClassVar[str] = "count"
-    """Under which question the registry keeps its protocols."""
+    """The key of its protocols in the registry."""
     unit: ClassVar[str] = "users"
     users: int
 
     def settings(self) -> dict[str, Any]:
-        """What a protocol's calibration needs to know of the question."""
+        """The arguments of ``calibrate`` that follow from the question."""
         return {"users": self.users}
 
     def answered_by(self, protocol: Protocol) -> Protocol:
@@ -69,17 +67,17 @@ class Histogram:
                 raise DomainError("A histogram needs its domain: give categories or domain_size.")
             object.__setattr__(self, "domain_size", len(self.categories))
         if self.categories is not None and self.domain_size != len(self.categories):
-            raise DomainError(f"{len(self.categories)} categories do not make a domain of {self.domain_size}.")
+            raise DomainError(f"domain_size is {self.domain_size}, but there are {len(self.categories)} categories.")
         if self.domain_size is not None and self.domain_size < 1:
             raise DomainError(f"The domain needs at least one category, not {self.domain_size}.")
-        if self.domain_size is not None and self.domain_size > MOST_CATEGORIES:
+        if self.domain_size is not None and self.domain_size > MAX_CATEGORIES:
             raise DomainError(
-                f"A histogram has at most {MOST_CATEGORIES:,} categories, not {self.domain_size:,}.",
+                f"A histogram has at most {MAX_CATEGORIES:,} categories, not {self.domain_size:,}.",
                 domain_size=self.domain_size,
             )
 
     def settings(self) -> dict[str, Any]:
-        """What a protocol's calibration needs to know of the question."""
+        """The arguments of ``calibrate`` that follow from the question."""
         return {"users": self.users, "domain_size": self.domain_size, "categories": self.categories}
 
     def answered_by(self, protocol: Protocol) -> Protocol:
@@ -106,10 +104,10 @@ class Sum:
     lower: float = 0.0
     upper: float = 1.0
     whole: bool = False
-    """Only whole numbers occur."""
+    """Only integers occur."""
 
     def __post_init__(self) -> None:
-        self.domain  # noqa: B018 - refuses bounds that mean nothing
+        self.domain  # noqa: B018 - checks the bounds
 
     @property
     def domain(self) -> Interval:
@@ -117,7 +115,7 @@ class Sum:
         return Interval(float(self.lower), float(self.upper), self.whole)
 
     def settings(self) -> dict[str, Any]:
-        """What a protocol's calibration needs to know of the question."""
+        """The arguments of ``calibrate`` that follow from the question."""
         return {"users": self.users, "domain": self.domain}
 
     def answered_by(self, protocol: Protocol) -> Protocol:
