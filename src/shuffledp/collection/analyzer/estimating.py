@@ -9,13 +9,13 @@ stop by a broken report what would have been released without them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from shuffledp.collection.analyzer.tallying import Counted
 from shuffledp.collection.task.task import Task
 from shuffledp.errors import BelowMinimumError, ParameterError, ShuffledpError
+from shuffledp.estimate import Estimate
 from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.protocol import Protocol
 
@@ -33,7 +33,7 @@ class Result:
     task: Task
     reports: int
     counted: Counted
-    estimate: Any
+    estimate: Estimate
 
     @property
     def users(self) -> int:

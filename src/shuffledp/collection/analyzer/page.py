@@ -10,6 +10,7 @@ import numpy as np
 from shuffledp.collection.analyzer.estimating import Result
 from shuffledp.collection.analyzer.ledger import Entry
 from shuffledp.display import percent, show_counts
+from shuffledp.estimate import CountEstimate, HistogramEstimate, SumEstimate
 from shuffledp.pages import Bar, bar_chart, interval_chart, render_page
 
 __all__ = ["release_page"]
@@ -85,7 +86,7 @@ def _made(result: Result) -> str:
 def _chart(result: Result, names: Sequence[str], confidence: float) -> str:
     description = f"Estimates with {percent(confidence)} confidence intervals; the table has the numbers."
     estimate = result.estimate
-    if result.task.protocol.question == "sum":
+    if isinstance(estimate, SumEstimate):
         (number,), (low, high) = estimate.shown(confidence), estimate.interval(confidence)
         bounds = estimate.bounds if all(map(math.isfinite, estimate.bounds)) else (low, high)
         return interval_chart(
@@ -110,9 +111,10 @@ def _chart(result: Result, names: Sequence[str], confidence: float) -> str:
 def _bars(result: Result, names: Sequence[str], confidence: float) -> list[Bar]:
     """One bar for each category, in their order; of many, the largest, and the largest first."""
     estimate = result.estimate
-    if result.task.protocol.question == "histogram":
+    if isinstance(estimate, HistogramEstimate):
         values, errors, intervals = estimate.counts, estimate.standard_errors, estimate.interval(confidence)
     else:
+        assert isinstance(estimate, CountEstimate)  # noqa: S101 - a sum has a chart of its own
         values, errors = np.array([estimate.value]), np.array([estimate.standard_error])
         intervals = np.array([estimate.interval(confidence)])
     chosen = np.arange(len(names))
@@ -135,12 +137,12 @@ def _bars(result: Result, names: Sequence[str], confidence: float) -> list[Bar]:
 def _table(result: Result, names: Sequence[str], confidence: float) -> tuple[list[str], list[list[str]]]:
     """The head and the first rows."""
     estimate = result.estimate
-    if result.task.protocol.question == "histogram":
+    if isinstance(estimate, HistogramEstimate):
         estimate = estimate.part(0, _MAX_ROWS)
     numbers = estimate.shown(confidence)
     head = ["", "estimate", "standard error", f"{percent(confidence)} interval"]
     rows = [[name, number.text, number.error, number.interval] for name, number in zip(names, numbers, strict=False)]
-    if result.task.protocol.question != "sum":
+    if not isinstance(estimate, SumEstimate):
         head.append("share")
         rows = [[*row, number.share] for row, number in zip(rows, numbers, strict=True)]
     return head, rows
@@ -148,7 +150,6 @@ def _table(result: Result, names: Sequence[str], confidence: float) -> tuple[lis
 
 def _names(result: Result) -> Sequence[str]:
     """Of what is estimated: the categories of a histogram, or the single number."""
-    if result.task.protocol.question == "histogram":
-        categories: Sequence[str] = result.estimate.categories
-        return categories
-    return ["yes" if result.task.protocol.question == "count" else "sum"]
+    if isinstance(result.estimate, HistogramEstimate):
+        return result.estimate.categories
+    return ["sum" if isinstance(result.estimate, SumEstimate) else "yes"]

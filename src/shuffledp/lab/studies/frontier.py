@@ -16,8 +16,14 @@ from shuffledp.lab.studies.checks import Check, at_least, at_most, equals, rmse
 from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table
 from shuffledp.planning import Histogram, Plan, Plans, plan
 from shuffledp.protocols.histogram.count_min import CountMinHistogram
+from shuffledp.protocols.histogram.hadamard_blanket import HadamardBlanketHistogram
+from shuffledp.protocols.histogram.hashed_blanket import HashedBlanketHistogram
+from shuffledp.protocols.histogram.local_hashing import LocalHashing
+from shuffledp.protocols.histogram.solh import ShuffledLocalHashing
+from shuffledp.protocols.histogram.unary import UnaryEncoding
 from shuffledp.protocols.parts.hashing import AffineHashes
 from shuffledp.protocols.questions import HistogramProtocol
+from shuffledp.protocols.registry import find
 
 __all__ = ["STUDY"]
 
@@ -39,7 +45,14 @@ _BLANKET_MESSAGES = 42.65
 _MOST_MESSAGES = 1e5
 _MOST_HASHES = 2e9
 
-_HASHED = ("solh", "hashed-blanket", "local-hashing", "hadamard-blanket", "count-min", "unary")
+_HASHED = (
+    ShuffledLocalHashing,
+    HashedBlanketHistogram,
+    LocalHashing,
+    HadamardBlanketHistogram,
+    CountMinHistogram,
+    UnaryEncoding,
+)
 """Their rounds are drawn report by report."""
 
 
@@ -174,12 +187,12 @@ def _histogram(each: Plan) -> HistogramProtocol:
 
 def _rounds(each: Plan, users: int, size: int, settings: Settings) -> int:
     """As many as fit into a second or less, by a rule that a seed repeats; none where a single one takes long."""
-    name, messages = each.protocol.name, each.cost.messages_per_user
-    if messages > _MOST_MESSAGES or (name == "local-hashing" and users * size > _MOST_HASHES):
+    protocol, locally_hashed = each.protocol, isinstance(each.protocol, LocalHashing)
+    if each.cost.messages_per_user > _MOST_MESSAGES or (locally_hashed and users * size > _MOST_HASHES):
         return 0
     seconds = 1e-3 + 1.5e-6 * size
-    if name in _HASHED:
-        seconds += 4e-7 * users + 1.2e-5 * size + (7e-9 * users * size if name == "local-hashing" else 0.0)
+    if isinstance(protocol, _HASHED):
+        seconds += 4e-7 * users + 1.2e-5 * size + (7e-9 * users * size if locally_hashed else 0.0)
     least = max(1, math.ceil(160 / size))
     return min(max(least, round(settings.pick(0.02, 0.5) / seconds)), 400)
 
@@ -229,7 +242,8 @@ def _readings(plans: Plans) -> list[Check]:
 
 def _find(plans: Plans, name: str) -> Plan:
     """The default form of a protocol."""
-    return next(each for each in plans.plans if each.protocol.name == name and each.variant == "tight")
+    kind = find("histogram", name)
+    return next(each for each in plans.plans if isinstance(each.protocol, kind) and each.variant == "tight")
 
 
 def _figure(plans: Plans, points: list[_Point], name: str) -> Figure:
