@@ -218,10 +218,10 @@ def test_threads_count_together(path, monkeypatch, bound):
     values = np.random.default_rng().integers(bound, size=40_003, dtype=np.uint16)
     expected = np.bincount(values, minlength=bound).tolist()
     monkeypatch.setattr(messages, "available_cores", lambda: 3)
-    monkeypatch.setattr(messages, "_LEAST_A_THREAD", 100)
+    monkeypatch.setattr(messages, "_MIN_VALUES_PER_THREAD", 100)
     monkeypatch.setattr(messages, "_CHUNK_VALUES", 10_000)
     assert count_values(values, bound).tolist() == expected
-    monkeypatch.setattr(messages, "_MOST_COUNTED", 10_000)
+    monkeypatch.setattr(messages, "_MAX_COUNTED", 10_000)
     assert count_values(values, bound).tolist() == expected
     monkeypatch.setattr(messages, "_NARROW_TABLE", 2)
     assert count_values(values, bound).tolist() == expected
@@ -235,7 +235,7 @@ def test_threads_count_together(path, monkeypatch, bound):
 
 
 @pytest.mark.usefixtures("path")
-def test_only_flat_whole_numbers_are_counted():
+def test_only_flat_integers_are_counted():
     for values in (
         np.zeros((2, 2), dtype=np.uint8),
         np.zeros(2),
@@ -244,10 +244,10 @@ def test_only_flat_whole_numbers_are_counted():
         np.array(1),
         np.zeros(2, "m8[s]"),
     ):
-        with pytest.raises(DomainError, match="no flat whole numbers"):
+        with pytest.raises(DomainError, match="not a flat array of integers"):
             count_values(values, 5)
     assert count_values(np.empty(0, dtype=np.uint8), 0).tolist() == []
     with pytest.raises(DomainError, match="outside its bounds"):
         count_values(np.zeros(1, dtype=np.uint8), 0)
-    with pytest.raises(ParameterError, match="below -1"):
+    with pytest.raises(ParameterError, match="must not be negative; got -1"):
         count_values(np.zeros(1, dtype=np.uint8), -1)

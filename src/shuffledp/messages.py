@@ -16,12 +16,10 @@ from shuffledp.errors import DomainError, ParameterError
 from shuffledp.native import ACTIVE
 from shuffledp.native.cores import available_cores
 
-__all__ = ["MessageFormat", "Messages", "Tally", "count_values"]
-
 _CHUNK_BITS = 1 << 23
 _CHUNK_VALUES = 1 << 20
-_MOST_COUNTED = 1 << 31  # at a time: counters of 32 bits do not overflow
-_LEAST_A_THREAD = 1 << 21
+_MAX_COUNTED = 1 << 31  # at a time: counters of 32 bits do not overflow
+_MIN_VALUES_PER_THREAD = 1 << 21
 _NARROW_TABLE = 1 << 10  # four of them stay in the nearest cache
 _TABLE_BYTES = 1 << 25  # for all tables beside the result
 
@@ -30,7 +28,7 @@ Tables = list[NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Messages:
-    """Messages one after the other. While the offsets are there, they say who sent which."""
+    """Messages in one flat array; as long as there are offsets, these say who sent which."""
 
     values: NDArray[Any]
     """One entry per message; a row per message where a message has several parts."""
@@ -38,65 +36,68 @@ class Messages:
     offsets: NDArray[np.int64] | None = None
     """User i sent values[offsets[i]:offsets[i + 1]]; None once the messages are shuffled."""
     secure: bool = True
-    """False if their noise came from a seed."""
+    """False if the noise came from a seed."""
 
     def __len__(self) -> int:
         return len(self.values)
 
     def unordered(self) -> Messages:
-        """The bag: the same messages without who sent which; only for what does not look at their order."""
+        """The messages without their senders, in the same order; only for callers that ignore the order."""
         return Messages(self.values, self.users, secure=self.secure)
 
     def mixed(self, permute: Callable[[NDArray[Any]], None]) -> Messages:
-        """Permute all messages in place and forget who sent which."""
+        """Permute all messages in place and drop their senders."""
         permute(self.values)
         return self.unordered()
 
 
 @dataclass(frozen=True)
 class MessageFormat:
-    """A message is a whole number below each of ``bounds``, then ``flags`` bits."""
+    """The format of a message: an integer below each of ``bounds``, then ``flags`` bits."""
 
     bounds: tuple[int, ...]
     flags: int = 0
 
     def __post_init__(self) -> None:
         if any(not 1 <= bound <= 1 << 64 for bound in self.bounds) or self.flags < 0 or not self.columns:
-            raise ParameterError(f"A message of parts below {self.bounds} and {self.flags} flags cannot be sent.")
+            raise ParameterError(
+                "A message needs at least one part, bounds in 1 .. 2^64 and no negative number of flags; "
+                f"got bounds={self.bounds}, flags={self.flags}."
+            )
 
     @property
     def columns(self) -> int:
-        """How many numbers a message consists of."""
+        """The number of parts of a message."""
         return len(self.bounds) + self.flags
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """The smallest unsigned type that holds every part."""
+        """The smallest unsigned integer type that holds every part."""
         return np.min_scalar_type(max([*self.bounds, 2]) - 1)
 
     @property
     def bits(self) -> int:
-        """Bits of one message."""
+        """The number of bits of one message."""
         return max(1, sum((bound - 1).bit_length() for bound in self.bounds) + self.flags)
 
     @property
     def size(self) -> int:
-        """Bytes of one packed message."""
+        """The number of bytes of one packed message."""
         return -(-self.bits // 8)
 
     @property
     def codes(self) -> int:
-        """How many different messages there are."""
+        """The number of different messages."""
         return math.prod(self.bounds) << self.flags
 
     def empty(self, length: int) -> NDArray[Any]:
-        """Room for so many messages."""
+        """An uninitialized array for ``length`` messages."""
         return np.empty(length if self.columns == 1 else (length, self.columns), dtype=self.dtype)
 
     def check(self, values: NDArray[Any]) -> NDArray[Any]:
-        """The messages, if each is one of this format."""
+        """The messages, after checking that each has this format."""
         rows = values.reshape(-1, 1) if values.ndim == 1 else values
-        if rows.ndim != 2 or rows.shape[1] != self.columns or not _whole(rows.dtype):
+        if rows.ndim != 2 or rows.shape[1] != self.columns or not _is_integer(rows.dtype):
             raise DomainError(
                 f"Messages of shape {values.shape} and type {values.dtype} do not have {self.columns} parts."
             )
@@ -109,17 +110,17 @@ class MessageFormat:
         return values
 
     def code(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """The place of each message in the list of all messages; for formats with few."""
+        """The index of each message in the list of all messages."""
         if self.codes > 1 << 62:
-            raise ParameterError(f"{self.codes:,} different messages are too many to number.")
+            raise ParameterError(f"There are {self.codes:,} different messages, too many for 64-bit indices.")
         rows = values.reshape(-1, self.columns).astype(np.int64)
-        place = np.zeros(len(rows), dtype=np.int64)
+        index = np.zeros(len(rows), dtype=np.int64)
         for column, bound in enumerate((*self.bounds, *[2] * self.flags)):
-            place = place * bound + rows[:, column]
-        return place
+            index = index * bound + rows[:, column]
+        return index
 
     def message(self, code: NDArray[np.int64]) -> NDArray[Any]:
-        """The messages at these places in the list of all messages."""
+        """The messages at these indices in the list of all messages."""
         rows = np.empty((len(code), self.columns), dtype=self.dtype)
         rest = np.asarray(code, dtype=np.int64)
         for column, bound in reversed(list(enumerate((*self.bounds, *[2] * self.flags)))):
@@ -145,7 +146,7 @@ class MessageFormat:
         return packed
 
     def unpack(self, packed: NDArray[np.uint8]) -> NDArray[Any]:
-        """The messages from their bytes; refuses what ``pack`` does not make."""
+        """The messages from their bytes; refuses bytes that ``pack`` does not produce."""
         if packed.ndim != 2 or packed.shape[1] != self.size or packed.dtype != np.uint8:
             raise DomainError(f"Packed messages are rows of {self.size} bytes.", size=self.size)
         rows = np.zeros((len(packed), self.columns), dtype=self.dtype)
@@ -155,8 +156,8 @@ class MessageFormat:
             for column, bound in enumerate(self.bounds):
                 width = (bound - 1).bit_length()
                 part = np.zeros(len(bits), dtype=np.uint64)
-                for place in range(at, at + width):
-                    part = part << np.uint64(1) | bits[:, place]
+                for position in range(at, at + width):
+                    part = part << np.uint64(1) | bits[:, position]
                 rows[start : start + self._chunk, column] = part
                 if part.size and int(part.max()) >= bound:
                     raise DomainError("A packed message has a part outside its bounds.", bounds=self.bounds)
@@ -215,19 +216,19 @@ class Tally:
 
 
 def count_values(values: NDArray[Any], bound: int) -> NDArray[np.int64]:
-    """How often each whole number below ``bound`` occurs; if any is negative or not below it, nothing is counted."""
-    if values.ndim != 1 or not _whole(values.dtype):
-        raise DomainError(f"Messages of shape {values.shape} and type {values.dtype} are no flat whole numbers.")
+    """The number of occurrences of each integer below ``bound``; DomainError if a value is not one of them."""
+    if values.ndim != 1 or not _is_integer(values.dtype):
+        raise DomainError(f"Messages of shape {values.shape} and type {values.dtype} are not a flat array of integers.")
     if bound < 0:
-        raise ParameterError(f"There are no whole numbers from 0 to below {bound}.", bound=bound)
+        raise ParameterError(f"bound must not be negative; got {bound}.", bound=bound)
     counts = np.zeros(bound, dtype=np.int64)
     if not (_count_natively if ACTIVE else _count_in_chunks)(values, counts):
-        raise DomainError(f"A message is outside its bounds: a whole number from 0 to below {bound:,}.", bound=bound)
+        raise DomainError(f"A message is outside its bounds: an integer from 0 to below {bound:,}.", bound=bound)
     return counts
 
 
 def _count_in_chunks(values: NDArray[Any], counts: NDArray[np.int64]) -> bool:
-    """Count with numpy; whether all values are in the table."""
+    """Count with numpy; False if a value is outside the table."""
     for start in range(0, len(values), _CHUNK_VALUES):
         chunk = values[start : start + _CHUNK_VALUES]
         if int(chunk.min()) < 0 or int(chunk.max()) >= len(counts):
@@ -241,7 +242,7 @@ def _count_natively(values: NDArray[Any], counts: NDArray[np.int64]) -> bool:
     item_bytes = values.dtype.itemsize
     limit = len(counts) if values.dtype.kind != "i" else min(len(counts), 1 << (8 * item_bytes - 1))
     readable = values.flags.c_contiguous and values.flags.aligned and values.dtype.isnative
-    step = _MOST_COUNTED if readable else _CHUNK_VALUES
+    step = _MAX_COUNTED if readable else _CHUNK_VALUES
     for start in range(0, len(values), step):
         part = values[start : start + step]
         if not readable:
@@ -252,14 +253,14 @@ def _count_natively(values: NDArray[Any], counts: NDArray[np.int64]) -> bool:
 
 
 def _count_part(part: NDArray[Any], limit: int, counts: NDArray[np.int64]) -> bool:
-    """Count in several threads, each with tables of its own, if it is worth the while and the tables are small."""
+    """Count in several threads, each with its own tables, if there are many values and the tables are small."""
     from shuffledp.native._counting import count_in_bytes
 
     width = len(counts)
-    most_tables = _TABLE_BYTES // ((counts.itemsize + 1) * max(1, width))
-    if most_tables == 0:
+    max_tables = _TABLE_BYTES // ((counts.itemsize + 1) * max(1, width))
+    if max_tables == 0:
         return count_in_bytes(part, limit, np.empty(0, dtype=np.uint8), counts) >= 0
-    threads = max(1, min(available_cores(), len(part) // _LEAST_A_THREAD, most_tables))
+    threads = max(1, min(available_cores(), len(part) // _MIN_VALUES_PER_THREAD, max_tables))
     cuts = [len(part) * thread // threads for thread in range(threads + 1)]
     parts = [part[start:end] for start, end in pairwise(cuts)]
     count = partial(_count_narrow if width <= _NARROW_TABLE else _count_wide, limit=limit, width=width)
@@ -272,14 +273,14 @@ def _count_part(part: NDArray[Any], limit: int, counts: NDArray[np.int64]) -> bo
 
 
 def _in_threads(count: Callable[[NDArray[Any]], Tables | None], parts: list[NDArray[Any]]) -> list[Tables | None]:
-    from concurrent.futures import ThreadPoolExecutor  # slow to import, and a device never gets here
+    from concurrent.futures import ThreadPoolExecutor  # slow to import, and devices do not need it
 
     with ThreadPoolExecutor(len(parts)) as pool:
         return list(pool.map(count, parts))
 
 
 def _count_narrow(part: NDArray[Any], *, limit: int, width: int) -> Tables | None:
-    """Tables of which the sum counts; None if a value is not below the limit."""
+    """Tables whose sum is the counts; None if a value is not below the limit."""
     from shuffledp.native._counting import count_in_four
 
     tables = np.zeros((4, width), dtype=np.uint32)
@@ -294,5 +295,5 @@ def _count_wide(part: NDArray[Any], *, limit: int, width: int) -> Tables | None:
     return None if carried < 0 else [low, high] if carried else [low]
 
 
-def _whole(dtype: np.dtype[Any]) -> bool:
+def _is_integer(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "iub"

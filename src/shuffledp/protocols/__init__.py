@@ -6,12 +6,15 @@ Every class of the registry can be imported from here, and is loaded on first us
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from shuffledp.protocols.registry import class_names, find_class
 
+if TYPE_CHECKING:
+    from shuffledp.protocols.protocol import Protocol
 
-def __getattr__(name: str) -> Any:
+
+def __getattr__(name: str) -> type[Protocol]:
     if name not in class_names():
         raise AttributeError(f"module 'shuffledp.protocols' has no attribute {name!r}")
     return find_class(name)

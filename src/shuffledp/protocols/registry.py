@@ -42,7 +42,8 @@ class _OfQuestion(Mapping[str, "type[Protocol]"]):
 
     def classes(self) -> dict[str, str]:
         """The name of each protocol by the name of its class; loads none."""
-        return {home.rpartition(".")[2]: name for name, home in self._homes.items()}
+        added = {kind.__name__: name for name, kind in self._added.items()}
+        return {home.rpartition(".")[2]: name for name, home in self._homes.items()} | added
 
 
 PROTOCOLS: Mapping[str, _OfQuestion] = {
