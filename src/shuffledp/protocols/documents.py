@@ -1,7 +1,7 @@
 """A protocol as a JSON document and back: every public parameter, exactly.
 
-Dyadic probabilities become {"numerator", "bits"}, fractions "a/b", and every other number itself (or, read only, its
-text: the shortest decimal of a double, a whole number in hexadecimal), so that a device rebuilds just the protocol
+Dyadic probabilities become {"numerator", "bits"}, fractions "a/b", and every other number itself (or, read only, a
+string: the shortest decimal of a double, an integer in hexadecimal), so that a device rebuilds exactly the protocol
 that was planned, and recomputes its guarantee.
 """
 
@@ -13,8 +13,9 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from shuffledp.domain import Categories, Interval
@@ -121,7 +122,7 @@ def _encoded(value: Any) -> Any:
 def _build(kind: type[Any], content: Any) -> Any:
     if not isinstance(content, Mapping):
         raise ParameterError(f"The parameters of {kind.__name__} must be an object, not {content!r}.")
-    hints = typing.get_type_hints(kind, localns=_NAMES)
+    hints = _types(typing.cast("Hashable", kind))
     fields = {_name(field): field.name for field in dataclasses.fields(kind) if field.init}
     if set(content) != set(fields):
         wrong = ", ".join(sorted(set(content) ^ set(fields)))
@@ -132,6 +133,12 @@ def _build(kind: type[Any], content: Any) -> Any:
         raise
     except (TypeError, ValueError, ArithmeticError) as error:
         raise ParameterError(f"The parameters of {kind.__name__} cannot be read: {error}.") from None
+
+
+@lru_cache(maxsize=256)
+def _types(kind: Any) -> dict[str, Any]:
+    """The types of the fields; cached, since annotations are evaluated anew each time."""
+    return typing.get_type_hints(kind, localns=_NAMES)
 
 
 def _decoded(hint: Any, value: Any, name: str) -> Any:
@@ -170,7 +177,7 @@ def _as(kind: Any, value: Any, name: str) -> Any:
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return _build(kind, value)
     if isinstance(value, str) and kind in (int, float):
-        value = _from_text(kind, value, name)
+        value = _from_string(kind, value, name)
     if kind in (int, float) and isinstance(value, (int, float)) and not isinstance(value, bool):
         _check_number(value, name)
     if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -211,14 +218,14 @@ def _check_number(number: float, name: str) -> None:
         raise ParameterError(f"The parameter {name} must be 0 or a normal finite number, not {number!r}.")
 
 
-def _from_text(kind: Any, text: str, name: str) -> Any:
+def _from_string(kind: Any, string: str, name: str) -> Any:
     """A number as documents write it that must survive other languages: shortest decimal, or hexadecimal."""
     try:
-        number: Any = int(text, 16) if kind is int else float(text)
+        number: Any = int(string, 16) if kind is int else float(string)
     except ValueError:
         number = None
-    if number is None or (hex(number) if kind is int else repr(number)) != text:
-        raise ParameterError(f"The parameter {name} must be a number, not {text[:60]!r}.")
+    if number is None or (hex(number) if kind is int else repr(number)) != string:
+        raise ParameterError(f"The parameter {name} must be a number, not {string[:60]!r}.")
     return number
 
 

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -127,9 +128,9 @@ class Protocol(ABC):
         """
         wanted = _checked_target(target, users, epsilon, delta, honest_fraction, calibration)
         domain = cls.domain_arguments(**{name: options.pop(name) for name in cls.domain_options if name in options})
-        known = _options_of(cls)
-        if unknown := sorted(set(options) - set(known)):
-            offered = f"its options are {', '.join(known)}" if known else "it has no options"
+        own = _options_of(cls)
+        if unknown := sorted(set(options) - set(own)):
+            offered = f"its options are {', '.join(own)}" if own else "it has no options"
             raise ParameterError(
                 f"{cls.question}/{cls.name} has no option {', '.join(unknown)}; beside the target and the domain "
                 f"({', '.join(cls.domain_options) or 'always a bit'}), {offered}.",
@@ -215,7 +216,7 @@ class Protocol(ABC):
         return messages // least if least else None
 
     def without_excess(self, tally: Tally) -> Tally:
-        """The tally without what its users cannot have sent if they follow the protocol, where that can be told."""
+        """The tally without what its users cannot have sent if they follow the protocol, where that shows."""
         return tally
 
     @property
@@ -378,6 +379,7 @@ def _checked_target(
     )
 
 
+@lru_cache(maxsize=256)
 def _options_of(kind: type[Protocol]) -> list[str]:
     parameters = inspect.signature(kind.for_target).parameters.values()
     return [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]

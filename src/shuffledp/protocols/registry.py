@@ -138,8 +138,8 @@ def find_qualified(name: str) -> type[Protocol]:
     if homes:
         choices = " or ".join(f"{question}/{name}" for question in homes)
         raise UnknownNameError(f"{name} answers several questions; say {choices}.", protocol=name)
-    known = ", ".join(f"{question}/{each}" for question, named in PROTOCOLS.items() for each in named)
-    raise UnknownNameError(f"There is no protocol {name!r}; choose one of {known}.", protocol=name)
+    names = ", ".join(f"{question}/{each}" for question, named in PROTOCOLS.items() for each in named)
+    raise UnknownNameError(f"There is no protocol {name!r}; choose one of {names}.", protocol=name)
 
 
 def class_names() -> list[str]:

@@ -301,8 +301,8 @@ def _users_are_found(subject: Subject) -> Found:
         most = subject.protocol.most_users(tally, len(messages))
         if most is not None and most < len(data) * 20:
             return False, f"at most {most:,} of {len(data) * 20:,} users for {data}"
-        kept = subject.protocol.without_excess(tally)
-        if kept != tally:
+        plausible = subject.protocol.without_excess(tally)
+        if plausible != tally:
             return False, f"honest messages of {data} are dropped"
     return True, f"{len(subject.data_sets)} data sets"
 

@@ -274,9 +274,9 @@ class LinearAnalysis:
         return ends[[int(np.argmax(self.error.variance(ends)))]]
 
 
-def check_estimator(estimator: str, known: tuple[str, ...]) -> None:
+def check_estimator(estimator: str, offered: tuple[str, ...]) -> None:
     """Refuse an estimator that the protocol does not have."""
-    if estimator not in known:
+    if estimator not in offered:
         raise UnknownNameError(
-            f"There is no estimator {estimator!r} here; choose one of {', '.join(known)}.", estimator=estimator
+            f"There is no estimator {estimator!r} here; choose one of {', '.join(offered)}.", estimator=estimator
         )
