@@ -6,8 +6,6 @@ import os
 import signal
 import sys
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Run the command line.

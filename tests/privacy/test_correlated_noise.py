@@ -12,13 +12,12 @@ from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.composition import compose
 from shuffledp.privacy.correlated_noise import (
     CorrelatedNoiseCurve,
-    NegativeBinomial,
-    NegativeBinomialDistribution,
     flooding_of_theorem_13,
     least_flooding,
     paper_flooding,
 )
 from shuffledp.privacy.divergence import DiscretePair
+from shuffledp.privacy.negative_binomial import NegativeBinomial, NegativeBinomialDistribution
 from shuffledp.randomness import Dyadic
 
 VIEWS = ("count", "signed", "histogram")

@@ -28,8 +28,6 @@ from shuffledp.protocols.parts.tokens import TokenProtocol
 from shuffledp.protocols.protocol import Protocol
 from shuffledp.protocols.registry import find, find_qualified
 
-__all__ = ["account"]
-
 _CURVE = (0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
 _STEPS = 100
 

@@ -24,8 +24,6 @@ from shuffledp.protocols.registry import find_qualified
 from shuffledp.testing.audit import FAULTS, AuditResult, plant
 from shuffledp.testing.audit import audit as audit_protocol
 
-__all__ = ["audit"]
-
 
 @takes_groups
 def audit(

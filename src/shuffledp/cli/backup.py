@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from shuffledp.collection.analyzer.settings import AnalyzerSettings
     from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 
-__all__ = ["backup_analyzer", "backup_app", "restore_analyzer", "restore_app"]
-
 backup_app = typer.Typer(help="Back up the durable state of a server.", no_args_is_help=True)
 restore_app = typer.Typer(help="Restore a server from its backup.", no_args_is_help=True)
 

@@ -21,8 +21,6 @@ from shuffledp.figures import bars, check_figure_path
 from shuffledp.output import check_writable, write_all
 from shuffledp.protocols.histogram.uniform_blanket import UniformBlanketHistogram
 
-__all__ = ["demo"]
-
 _EPSILON = 1.0
 _DELTA = 1e-6
 _MIN_DEVICES, _MAX_DEVICES = 1000, 25_000

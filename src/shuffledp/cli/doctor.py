@@ -15,8 +15,6 @@ from shuffledp.cli.options import JsonOption
 from shuffledp.cli.screen import print_json, say
 from shuffledp.native import STATUS
 
-__all__ = ["doctor"]
-
 _PACKAGES = ("numpy", "cryptography", "scipy", "dp-accounting", "typer", "rich")
 _EXTRAS = {
     "files": ("pyarrow",),

@@ -9,8 +9,6 @@ from pathlib import Path
 from shuffledp.domain import Categories
 from shuffledp.errors import DomainError, ParameterError
 
-__all__ = ["ChosenDomain", "choose_domain"]
-
 
 @dataclass(frozen=True)
 class ChosenDomain:

@@ -9,8 +9,6 @@ import typer
 from shuffledp.cli.options import ConfigOption, JsonOption
 from shuffledp.cli.screen import print_json, say
 
-__all__ = ["init_analyzer", "init_app"]
-
 init_app = typer.Typer(help="Initialize the work directory of a new server, once.", no_args_is_help=True)
 
 

@@ -13,8 +13,6 @@ from shuffledp.cli.screen import note, print_json, say
 from shuffledp.errors import DataError, OutputError, ParameterError
 from shuffledp.output import check_writable
 
-__all__ = ["Role", "create_key", "keys_app", "show_key"]
-
 keys_app = typer.Typer(help="The keys of authors, shufflers and analyzers.", no_args_is_help=True)
 
 

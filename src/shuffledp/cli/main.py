@@ -19,8 +19,6 @@ from shuffledp.cli.screen import one_line
 from shuffledp.errors import DomainError, ParameterError, ShuffledpError, StoppedError
 from shuffledp.native import STATUS
 
-__all__ = ["command_line", "main"]
-
 _INTERRUPTED = "interrupted; no partially written file is left."
 _INTERRUPT_STATUS = 130
 

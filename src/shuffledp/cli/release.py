@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from shuffledp.collection.device.release import Release
     from shuffledp.collection.task.task import Task
 
-__all__ = ["release"]
-
 _SHOWN_ROWS = 40
 _PAUSE_SECONDS = (0.5, 10.0)  # between requests, growing from the first to the second
 _PAUSE_GROWTH = 1.5

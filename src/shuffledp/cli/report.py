@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from shuffledp.collection.device import Connection, Patience, Policy
     from shuffledp.collection.task.task import Task
 
-__all__ = ["report"]
-
 
 class _Sending(NamedTuple):
     """How reports get to the server."""

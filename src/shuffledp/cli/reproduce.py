@@ -15,8 +15,6 @@ from shuffledp.lab.studies.registry import STUDIES, find_study
 from shuffledp.lab.studies.reproduce import Report, reproduce_all
 from shuffledp.lab.studies.reproduce import reproduce as reproduce_one
 
-__all__ = ["reproduce"]
-
 _MAX_SHOWN = 5
 
 

@@ -15,8 +15,6 @@ from shuffledp.cli.screen import plain, print_json, say
 from shuffledp.cli.serve import need_packages
 from shuffledp.errors import ParameterError
 
-__all__ = ["abandon_round", "cancel_round", "close_round", "list_rounds", "rounds_app"]
-
 rounds_app = typer.Typer(
     help="List, close, cancel or abandon the rounds of a server that runs on this machine.", no_args_is_help=True
 )

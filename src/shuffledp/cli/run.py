@@ -57,8 +57,6 @@ from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
 if TYPE_CHECKING:
     from shuffledp.engines.local import FileColumn
 
-__all__ = ["run_app"]
-
 _SHOWN_ROWS = 40
 _FORMATS = (".json", ".csv", ".parquet")
 _TABLES = "Writing a CSV or Parquet file"

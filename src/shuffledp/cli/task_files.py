@@ -13,16 +13,6 @@ if TYPE_CHECKING:
     from shuffledp.collection.task.task import SignedTask, Task
     from shuffledp.collection.wire.keys import SealingPublicKey, SigningKey, VerifyingKey
 
-__all__ = [
-    "errors_in",
-    "read_authentic",
-    "read_sealing_key",
-    "read_signing_key",
-    "read_task",
-    "read_task_bytes",
-    "read_verifying_key",
-]
-
 
 def read_task_bytes(path: Path) -> bytes:
     """Read the file of a task, up to slightly more than the maximum size of a task."""

@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 
 from shuffledp.errors import ParameterError
 
-__all__ = ["moment", "seconds_of"]
-
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION = re.compile(r"([0-9]{1,9})\s*([smhdw])")
 

@@ -23,8 +23,6 @@ from shuffledp.collection.wire.keys import SealingKey, SigningKey, VerifyingKey
 from shuffledp.errors import UnreachableError
 from shuffledp.protocols.protocol import Protocol
 
-__all__ = ["Rehearsal"]
-
 _HOST = "127.0.0.1"
 _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0

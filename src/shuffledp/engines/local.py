@@ -15,8 +15,6 @@ from shuffledp.engines.columns import Progress, read_column
 from shuffledp.engines.encoding import collect_places, count_bits, count_categories, distinct_values
 from shuffledp.text_values import looks_missing
 
-__all__ = ["FileColumn"]
-
 
 @dataclass(frozen=True)
 class FileColumn:

@@ -32,7 +32,6 @@ from shuffledp.privacy.atoms import (
     Move,
     atoms_of,
     check_levels,
-    decomposition,
     most_ends,
     moves_by_depth,
     tolerances,
@@ -42,17 +41,6 @@ from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, least_ratio
 from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair, as_delta, positive_part
 from shuffledp.privacy.guarantee import check_target
 from shuffledp.randomness import Dyadic
-
-__all__ = [
-    "CERTIFIED_DOWN_TO",
-    "AlmostCentralCurve",
-    "Atom",
-    "almost_central_noise",
-    "atoms_of",
-    "decomposition",
-    "expected_noise_messages",
-    "paper_almost_central_noise",
-]
 
 Floats = NDArray[np.float64]
 

@@ -14,8 +14,6 @@ from shuffledp.privacy.divergence import LARGEST_EPSILON, MASS_TOLERANCE, check_
 from shuffledp.privacy.special import betainc
 from shuffledp.randomness import Dyadic
 
-__all__ = ["Losses", "negative_binomial_losses", "tails", "worst_of"]
-
 Floats = NDArray[np.float64]
 Extended = NDArray[np.longdouble]
 

@@ -14,18 +14,6 @@ import numpy as np
 
 from shuffledp.errors import ParameterError
 
-__all__ = [
-    "MOST_LEVELS",
-    "Atom",
-    "Move",
-    "atoms_of",
-    "check_levels",
-    "decomposition",
-    "most_ends",
-    "moves_by_depth",
-    "tolerances",
-]
-
 Move = tuple[int, int]
 """The reach of an atom, and by how many copies it is moved."""
 

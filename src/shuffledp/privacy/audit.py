@@ -19,19 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from shuffledp.errors import ParameterError
 
-__all__ = [
-    "Event",
-    "Evidence",
-    "Learned",
-    "OutcomeSet",
-    "Threshold",
-    "epsilon_lower_bound",
-    "learn_event",
-    "learn_outcomes",
-    "learn_threshold",
-    "proportion_bounds",
-]
-
 Rows = NDArray[Any]
 Floats = NDArray[np.float64]
 

@@ -15,8 +15,6 @@ from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.privacy.special import betainc, betaincc
 from shuffledp.randomness import Dyadic
 
-__all__ = ["Binomial", "binomial_masses", "deviance", "stirling_error"]
-
 Floats = NDArray[np.float64]
 
 _STIRLING_FROM = 16

@@ -19,8 +19,6 @@ from shuffledp.errors import ParameterError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair, as_delta
 
-__all__ = ["BinomialCount", "BinomialHistogram", "count_delta", "shift_pair"]
-
 Floats = NDArray[np.float64]
 
 _POINTS_EXACT = 1 << 15  # up to this many outcomes are kept one by one

@@ -14,16 +14,6 @@ from shuffledp.privacy.guarantee import PrivacyCurve, check_target
 from shuffledp.privacy.smooth import corollary_24_mean, corollary_24_users
 from shuffledp.randomness import Dyadic
 
-__all__ = [
-    "CALIBRATIONS",
-    "MOST_USERS",
-    "check_users",
-    "honest_count",
-    "least_users",
-    "paper_noise",
-    "tight_noise",
-]
-
 CALIBRATIONS = ("tight", "paper")
 MOST_USERS = 10**15
 

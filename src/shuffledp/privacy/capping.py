@@ -23,8 +23,6 @@ from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import LARGEST_EPSILON, as_delta
 from shuffledp.privacy.guarantee import PrivacyCurve
 
-__all__ = ["CappedCurve", "Share", "chance_of_more"]
-
 _STEP = 1e-3
 _PRECISION = 1e-4  # relative, of the epsilon where the bound is least
 _GOLDEN = (math.sqrt(5) - 1) / 2

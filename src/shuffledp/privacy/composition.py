@@ -23,8 +23,6 @@ from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair, as_delta
 from shuffledp.privacy.guarantee import ComposableCurve, PrivacyCurve
 from shuffledp.privacy.pure import PureCurve
 
-__all__ = ["CERTIFIED_DOWN_TO", "MOST_RELEASES", "ComposedCurve", "JointCurve", "compose", "compose_all", "followed_by"]
-
 CERTIFIED_DOWN_TO = 1e-12
 """Composed deltas below this drown in the rounding of fast Fourier transforms; none smaller is claimed."""
 

@@ -26,19 +26,8 @@ from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.discrete_laplace import least_ratio
 from shuffledp.privacy.divergence import DiscretePair
 from shuffledp.privacy.guarantee import check_target
-from shuffledp.privacy.negative_binomial import NegativeBinomial, NegativeBinomialDistribution
+from shuffledp.privacy.negative_binomial import NegativeBinomial
 from shuffledp.randomness import Dyadic
-
-__all__ = [
-    "CorrelatedNoiseCurve",
-    "Flooding",
-    "NegativeBinomial",
-    "NegativeBinomialDistribution",
-    "View",
-    "flooding_of_theorem_13",
-    "least_flooding",
-    "paper_flooding",
-]
 
 Floats = NDArray[np.float64]
 View = Literal["count", "signed", "histogram"]

@@ -14,8 +14,6 @@ from shuffledp.privacy.binomial import LEAST_PROBABILITY_BITS
 from shuffledp.privacy.divergence import DiscretePair, as_delta
 from shuffledp.randomness import Dyadic
 
-__all__ = ["DiscreteLaplace", "DiscreteLaplaceCurve", "check_ratio", "decay_of", "least_ratio"]
-
 MOST_SENSITIVITY = 10**9
 _MOST_OUTCOMES = 1 << 22
 _UP = 1 + 4e-16  # a float times this is above what rounding may have taken

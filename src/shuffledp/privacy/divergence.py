@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from shuffledp.errors import ConditionError, ParameterError
 
-__all__ = ["LARGEST_EPSILON", "DiscretePair", "as_delta", "check_masses", "hockey_stick", "positive_part"]
-
 Floats = NDArray[np.float64]
 
 _ROUNDING = 1e-9  # relative; the masses themselves are good to about 1e-12

@@ -21,8 +21,6 @@ from shuffledp.privacy.guarantee import check_target
 from shuffledp.privacy.pure import log_ratio_above
 from shuffledp.randomness import Dyadic
 
-__all__ = ["FakeRows", "least_row_flip", "paper_row_flip"]
-
 _CUTS = (1e-30, 1e-305)
 
 

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from shuffledp.privacy.guarantee import PrivacyCurve
 from shuffledp.randomness import Dyadic
 
-__all__ = ["crossing", "excess_over", "least_rate"]
-
 Excess = Callable[[float], float]
 
 _RATE_TOLERANCE = 1e-6

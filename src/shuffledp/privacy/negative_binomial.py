@@ -15,8 +15,6 @@ from shuffledp.privacy.discrete_laplace import check_ratio
 from shuffledp.privacy.divergence import DiscretePair, as_delta, check_masses
 from shuffledp.randomness import Dyadic
 
-__all__ = ["NegativeBinomial", "NegativeBinomialDifference", "NegativeBinomialDistribution"]
-
 Floats = NDArray[np.float64]
 
 _USUAL_CUT = 1e-30

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import as_delta
 
-__all__ = ["PureCurve", "log_ratio_above"]
-
 _RATIO_BITS = 80
 
 

@@ -21,8 +21,6 @@ from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.privacy.pure import PureCurve, log_ratio_above
 from shuffledp.randomness import Dyadic
 
-__all__ = ["MOST_USERS", "PureSum", "falling_weights", "least_error_sum"]
-
 Extended = NDArray[np.longdouble]
 
 MOST_USERS = 250

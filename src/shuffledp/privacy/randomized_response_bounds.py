@@ -14,17 +14,6 @@ import math
 
 from shuffledp.errors import ParameterError
 
-__all__ = [
-    "epsilon_of_gamma",
-    "gamma_of_epsilon",
-    "mean_radius",
-    "mean_tail",
-    "mean_variance",
-    "sum_radius",
-    "sum_tail",
-    "sum_variance",
-]
-
 _ROUNDED_UP = 1 + 1e-14  # a few operations, each right to 2e-16
 _TINIEST = 5e-324
 

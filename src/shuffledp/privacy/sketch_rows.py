@@ -22,8 +22,6 @@ from shuffledp.privacy.least_rate import least_rate
 from shuffledp.privacy.twin_powers import TwinPower
 from shuffledp.randomness import Dyadic
 
-__all__ = ["SketchRows", "least_gamma", "paper_gamma"]
-
 _CUT = 1e-17
 
 

@@ -15,16 +15,6 @@ from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.privacy.divergence import LARGEST_EPSILON
 from shuffledp.privacy.guarantee import check_target
 
-__all__ = [
-    "LARGEST_EPSILON_OF_COROLLARY_24",
-    "binomial_smoothness",
-    "corollary_24_mean",
-    "corollary_24_users",
-    "lemma_23_mean",
-    "privacy_of_smooth_noise",
-    "smoothness_delta",
-]
-
 LARGEST_EPSILON_OF_COROLLARY_24 = 1.2042
 """Up to here tanh(epsilon / 2) >= epsilon / sqrt(5), which the proof needs; the paper says 1."""
 

@@ -28,8 +28,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from shuffledp.errors import ParameterError
 
-__all__ = ["betainc", "betaincc", "fast_length"]
-
 Floats = NDArray[np.float64]
 
 _LARGEST = 1e100  # beyond, products would overflow

@@ -20,17 +20,6 @@ from shuffledp.privacy.divergence import DiscretePair, as_delta
 from shuffledp.privacy.guarantee import check_target
 from shuffledp.randomness import Dyadic
 
-__all__ = [
-    "FEWEST_MESSAGES",
-    "FEWEST_USERS",
-    "SplitAndMixCurve",
-    "least_messages",
-    "least_modulus",
-    "mixing_distance",
-    "noise_margin",
-    "split_and_mix_noise",
-]
-
 FEWEST_USERS = 19
 FEWEST_MESSAGES = 4
 MOST_MESSAGES = 1000

@@ -25,17 +25,6 @@ from shuffledp.privacy.guarantee import check_target
 from shuffledp.privacy.special import betainc
 from shuffledp.randomness import Dyadic
 
-__all__ = [
-    "MOST_THRESHOLD",
-    "SampleAndThreshold",
-    "StabilityCurve",
-    "best_sampling",
-    "least_threshold",
-    "least_threshold_for",
-    "paper_sampling",
-    "sampled_error",
-]
-
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 

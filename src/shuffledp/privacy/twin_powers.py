@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair, as_delta, positive_part
 
-__all__ = ["TwinPower"]
-
 Floats = NDArray[np.float64]
 
 _CELLS_PER_DEVIATION = 100

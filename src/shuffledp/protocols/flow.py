@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from shuffledp.protocols.protocol import Protocol
     from shuffledp.randomness import RandomSource
 
-__all__ = ["ROUTES", "choose_route", "run_counted", "run_round", "tally_round"]
-
 ROUTES = ("auto", "messages", "counts")
 
 _MOST_NUMBERS = 20_000_000

@@ -28,8 +28,6 @@ from shuffledp.protocols.protocol import ExpectedError, Protocol, Value, check_e
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, RandomSource
 
-__all__ = ["CountProtocol", "HistogramProtocol", "SumProtocol", "one_message_each"]
-
 STATISTICS = ("sum", "mean")
 _NUMBERS_AT_A_TIME = 1 << 22
 _INSIDE = 0.375

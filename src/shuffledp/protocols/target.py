@@ -11,8 +11,6 @@ from shuffledp.privacy.calibration import CALIBRATIONS, MOST_USERS, check_users,
 from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve, check_claim, check_target
 from shuffledp.privacy.pure import PureCurve
 
-__all__ = ["Target"]
-
 
 @dataclass(frozen=True)
 class Target:

@@ -13,8 +13,6 @@ from shuffledp.randomness.inversion import CdfBounds, InversionTable
 from shuffledp.randomness.source import SYSTEM, RandomSource, number_of_draws
 from shuffledp.randomness.unimodal import unimodal_bounds
 
-__all__ = ["binomial", "binomials", "power_table"]
-
 _LARGEST_VARIANCE = 1 << 28  # a table is about 30 standard deviations long: at most half a million entries
 _LARGEST_POWER_VARIANCE = 1 << 24  # tables of powers of two are kept, so they are shorter
 _LARGEST_TOTAL_VARIANCE = 1 << 40

@@ -29,8 +29,6 @@ from shuffledp.randomness.source import (
 if ACTIVE:
     from shuffledp.native import _bits
 
-__all__ = ["bernoulli", "bernoulli_bits", "bernoulli_indices"]
-
 _CHUNK = 1 << 20
 
 _FEW = 1 << 12  # so few coins are tossed as quickly without the kernels, and with fewer random bytes

@@ -10,8 +10,6 @@ from typing import Protocol
 from shuffledp.errors import ParameterError
 from shuffledp.randomness.dyadic import Dyadic
 
-__all__ = ["NegativeLogarithm", "Rational", "Real"]
-
 _DIGITS_PER_BIT = 0.30103  # the decimal logarithm of 2, rounded up
 
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from shuffledp.errors import ParameterError
 
-__all__ = ["Dyadic", "Probability"]
-
 _FLOAT_BITS = 53
 _MOST_BITS = 1 << 16
 

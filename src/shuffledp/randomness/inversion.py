@@ -17,8 +17,6 @@ from shuffledp.randomness.source import BUFFER_BYTES, RandomSource, draw_words, 
 if ACTIVE:
     from shuffledp.native import _tables
 
-__all__ = ["CdfBounds", "InversionTable"]
-
 _WORD = 64
 _GUARD = 32
 _LARGEST_GUIDE_BITS = 17  # a larger guide no longer stays in the cache beside the thresholds

@@ -16,8 +16,6 @@ from shuffledp.randomness.inversion import CdfBounds, InversionTable
 from shuffledp.randomness.samplers import geometric
 from shuffledp.randomness.source import SYSTEM, RandomSource, draw_words
 
-__all__ = ["LEAST_COMPLEMENT_BITS", "logarithmic"]
-
 LEAST_COMPLEMENT_BITS = 18
 """A ratio must lie at least 2^-18 below one: the nearer it is, the longer a draw takes."""
 

@@ -19,8 +19,6 @@ from shuffledp.randomness.samplers import integers
 from shuffledp.randomness.source import SYSTEM, RandomSource
 from shuffledp.randomness.unimodal import unimodal_bounds
 
-__all__ = ["negative_binomial", "scattered_negative_binomial"]
-
 _LARGEST_VARIANCE = 1 << 20
 _LEAST_LARGE_SHAPE = 16  # below it a table's length is that of its geometric tail: splitting saves nothing
 _LEAST_TABLE_COMPLEMENT = Fraction(1, 1 << 10)  # nearer to one the tail is too long for a table

@@ -11,8 +11,6 @@ from shuffledp.randomness.dyadic import Dyadic
 from shuffledp.randomness.samplers import integers
 from shuffledp.randomness.source import SYSTEM, RandomSource
 
-__all__ = ["uniform_counts"]
-
 _HALF = Dyadic(1, 1)
 _LARGEST_BALLS = 1 << 40
 _CHUNK = 1 << 18

@@ -15,8 +15,6 @@ from shuffledp.randomness.inversion import CdfBounds, InversionTable
 from shuffledp.randomness.source import SYSTEM, RandomSource
 from shuffledp.randomness.unimodal import unimodal_bounds
 
-__all__ = ["poisson"]
-
 _LARGEST_TABLE_RATE = 1 << 20  # a table is about 30 standard deviations long: some thirty thousand entries
 _LARGEST_RATE = 1 << 40
 

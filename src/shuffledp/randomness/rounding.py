@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from shuffledp.errors import ParameterError
 from shuffledp.randomness.source import SYSTEM, RandomSource, draw_words
 
-__all__ = ["round_randomly"]
-
 _LARGEST_BITS = 40
 _CHUNK = 1 << 15  # a chunk and its words stay in the cache
 

@@ -17,8 +17,6 @@ from shuffledp.randomness.source import BUFFER_BYTES, SYSTEM, RandomSource, draw
 if ACTIVE:
     from shuffledp.native import _numbers
 
-__all__ = ["discrete_laplace", "geometric", "integers"]
-
 _LONGEST_GEOMETRIC_TABLE = 4096
 LEAST_GEOMETRIC_COMPLEMENT_BITS = 28
 """A ratio must lie at least 2^-28 below one: a draw takes about mean/4096 steps, up to 65,536 of them."""

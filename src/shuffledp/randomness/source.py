@@ -18,19 +18,6 @@ from shuffledp.errors import ParameterError
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import CipherContext
 
-__all__ = [
-    "BUFFER_BYTES",
-    "SYSTEM",
-    "InsecureSeededRandomness",
-    "RandomSource",
-    "SystemRandomness",
-    "draw_bytes",
-    "draw_words",
-    "fill_of",
-    "number_of_draws",
-    "stream_of",
-]
-
 BUFFER_BYTES = 1 << 18
 """How many random bytes are made at a time: they stay in the cache until they are used."""
 

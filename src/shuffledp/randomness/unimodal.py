@@ -9,8 +9,6 @@ from math import ceil
 
 from shuffledp.randomness.inversion import CdfBounds
 
-__all__ = ["unimodal_bounds"]
-
 _SPARE_BITS = 64  # rounding errors add up to far less than 2^64 units of the weights
 
 

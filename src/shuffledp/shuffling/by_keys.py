@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from shuffledp.randomness import RandomSource, draw_bytes, draw_words
 
-__all__ = ["permute_by_keys"]
-
 _SCRATCH_BYTES = 1 << 26
 _LARGEST_GROUP = 1 << 16
 _BLOCK = 1 << 18

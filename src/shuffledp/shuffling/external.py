@@ -23,8 +23,6 @@ from shuffledp.native import ACTIVE
 from shuffledp.randomness import SYSTEM, RandomSource, draw_bytes
 from shuffledp.shuffling.permutation import permute, threads_for
 
-__all__ = ["permute_file"]
-
 _BUCKETS = 256  # a power of two, at most 256: a label is some bits of a random byte
 _COPIES = 3  # of the records in memory without the kernels: themselves, gathered, and what permuting takes
 _BYTES_BESIDE = 48  # of labels, keys and orders per record without the kernels

@@ -26,8 +26,6 @@ from shuffledp.native._permutation import fisher_yates, scatter, settle
 from shuffledp.randomness import RandomSource, draw_bytes
 from shuffledp.randomness.source import BUFFER_BYTES, stream_of
 
-__all__ = ["gather", "permute_in_place"]
-
 _LABELS = 256
 _LARGEST_GROUP_BYTES = 1 << 23  # fits the cache
 _WIDE_ITEM_BYTES = 1 << 12  # moving such an item costs more than finding it

@@ -14,8 +14,6 @@ from shuffledp.randomness import SYSTEM, RandomSource, SystemRandomness
 from shuffledp.randomness.source import fill_of
 from shuffledp.shuffling.by_keys import permute_by_keys
 
-__all__ = ["permute", "threads_for"]
-
 
 def permute(items: NDArray[Any], source: RandomSource = SYSTEM, *, threads: int | None = None) -> None:
     """Apply a uniformly random permutation to ``items`` along its first axis, in place.

@@ -15,8 +15,6 @@ from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import LARGEST_EPSILON
 from shuffledp.protocols.protocol import Pmf
 
-__all__ = ["Alphabet", "Table", "divergence", "divergences", "neighbours"]
-
 _LARGEST_TABLE = 3_000_000
 
 

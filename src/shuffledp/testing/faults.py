@@ -14,8 +14,6 @@ from shuffledp.estimate import CountEstimate, Estimate, HistogramEstimate, SumEs
 from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.protocol import Protocol
 
-__all__ = ["CAUGHT_BY", "broken", "planted_faults", "reports_of"]
-
 CAUGHT_BY = {
     "a probability off by five per cent": "randomize_all has its distribution",
     "the last value is sent as it is": "randomize_all has its distribution",

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["ALPHA", "p_value", "same_distribution"]
-
 ALPHA = 1e-7
 """The level of every statistical test: small enough to run unseeded, hundreds of times."""
 

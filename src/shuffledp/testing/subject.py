@@ -16,8 +16,6 @@ from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.protocol import Protocol
 from shuffledp.testing.distributions import Alphabet, Table
 
-__all__ = ["Subject", "numbers_of"]
-
 TallyPmf = Mapping[tuple[int, ...], float]
 
 

@@ -39,8 +39,6 @@ from shuffledp.privacy.guarantee import PrivacyCurve, least_epsilon
 from shuffledp.privacy.pure import PureCurve
 from shuffledp.protocols.documents import from_document, to_document
 
-__all__ = ["Entry", "Ledger", "entries_in", "spent_in"]
-
 _MIGRATIONS: Migrations = (
     (
         """CREATE TABLE releases (

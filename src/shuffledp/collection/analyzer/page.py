@@ -13,8 +13,6 @@ from shuffledp.display import percent, show_counts
 from shuffledp.estimate import CountEstimate, HistogramEstimate, SumEstimate
 from shuffledp.pages import Bar, bar_chart, interval_chart, render_page
 
-__all__ = ["release_page"]
-
 _MAX_ROWS = 200
 _MAX_BARS = 60
 _REASONS = {

@@ -18,8 +18,6 @@ from shuffledp.collection.analyzer.page import release_page
 from shuffledp.collection.transport.files import write_durably
 from shuffledp.estimate import HistogramEstimate
 
-__all__ = ["RELEASE_FORMS", "Releases", "json_pieces", "published_in", "release_document"]
-
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 RELEASE_FORMS = ("json", "csv", "html")
 _ID = re.compile("[0-9a-f]{64}")

@@ -12,8 +12,6 @@ from shuffledp.collection.server.settings import ServerSettings, check_positive
 from shuffledp.errors import DataError, ParameterError
 from shuffledp.privacy.guarantee import check_target
 
-__all__ = ["AnalyzerSettings", "Budget", "read_budgets"]
-
 _MOST_BYTES = 1 << 20
 
 

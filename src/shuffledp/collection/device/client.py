@@ -18,8 +18,6 @@ from shuffledp.collection.wire.formats import ReportFormat
 from shuffledp.collection.wire.keys import VerifyingKey
 from shuffledp.errors import DataError, ParameterError, PolicyError, RefusedError
 
-__all__ = ["Client"]
-
 
 class Client:
     """One device and one task. Its report is drawn once, however often it is sent or the device starts again."""

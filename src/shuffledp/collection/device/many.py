@@ -17,8 +17,6 @@ from shuffledp.collection.task.task import Task
 from shuffledp.collection.transport.connection import Connection
 from shuffledp.errors import ParameterError, RefusedError, ShuffledpError, UnreachableError
 
-__all__ = ["Devices", "Summary"]
-
 _LOOK = 0.1  # seconds until an interrupt is seen, at most
 _UNREACHABLE = "unreachable"
 _ENDS_ALL = (404, 410)  # what one device is told then, all others would be told too

@@ -16,8 +16,6 @@ from pathlib import Path
 from shuffledp.collection.transport.files import FileLock, create_directory, sync_directory, write_durably
 from shuffledp.errors import DataError, OutputError
 
-__all__ = ["Outbox", "State"]
-
 _PENDING, _LOCK, _NEW = ".report", ".lock", ".new"
 
 

@@ -8,8 +8,6 @@ from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.formats import ReportFormat
 from shuffledp.errors import ParameterError, PolicyError
 
-__all__ = ["Policy"]
-
 
 @dataclass(frozen=True)
 class Policy:

@@ -11,8 +11,6 @@ from shuffledp.collection.task.task import Task
 from shuffledp.collection.transport.connection import Connection, failure_reason
 from shuffledp.errors import RefusedError, UnreachableError
 
-__all__ = ["FORMS", "Release", "fetch_form", "fetch_release"]
-
 FORMS = {"json": "", "csv": ".csv", "html": "/page"}
 """The forms of a release, and how their addresses end."""
 

@@ -14,8 +14,6 @@ from shuffledp.errors import PolicyError
 from shuffledp.randomness import SYSTEM
 from shuffledp.shuffling import permute
 
-__all__ = ["encoded", "sealed_report"]
-
 _MOST_DRAWS = 1000
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from starlette.types import Receive, Scope
 
-__all__ = ["DisconnectedError", "TooLongError", "declared_length", "header", "read_body"]
-
 
 class TooLongError(Exception):
     """The body has more bytes than are read."""

@@ -9,8 +9,6 @@ from shuffledp.collection.server.connections import SPARE_CONNECTIONS
 from shuffledp.collection.server.logs import event
 from shuffledp.errors import DataError
 
-__all__ = ["possible_connections", "reserve_connections"]
-
 _OTHER_FILES = 256
 """Descriptors for everything but connections of the server: stores, batches, logs, its own connections to others."""
 _FEWEST = 16

@@ -14,8 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-__all__ = ["JsonLines", "configure_logs", "event"]
-
 _LOGGER = logging.getLogger("shuffledp.collection")
 _QUOTED = ("uvicorn.error",)
 """Loggers whose message templates are fixed texts."""

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
-__all__ = ["LATENCIES", "SIZES", "Metrics"]
-
 disable_created_metrics()  # type: ignore[no-untyped-call]  # times of first events are nobody's business
 
 LATENCIES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

@@ -15,8 +15,6 @@ from typing import Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
 from shuffledp.errors import DataError, ParameterError
 
-__all__ = ["ROLES", "ServerSettings", "check_positive", "read_secret", "read_settings"]
-
 ROLES = ("shuffler", "analyzer")
 _OTHER_NAMES = (
     "SHUFFLEDP_NATIVE",

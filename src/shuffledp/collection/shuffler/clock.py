@@ -20,8 +20,6 @@ from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.transport.files import open_regular, write_durably
 
-__all__ = ["RoundClock", "boot_id", "boot_seconds"]
-
 _JUMP_SECONDS = 5.0
 _SLEW = 0.0005
 """The fastest that a system clock is adjusted without a step, as a fraction of time."""

@@ -6,8 +6,6 @@ import math
 import time
 from collections.abc import Callable
 
-__all__ = ["RateLimit"]
-
 
 class RateLimit:
     """At most ``per_second`` in the long run and ``burst`` at once.

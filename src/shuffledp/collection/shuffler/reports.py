@@ -19,8 +19,6 @@ from shuffledp.collection.shuffler.room import NoRoomError, Room
 from shuffledp.collection.shuffler.store.interface import Incoming, Outcome, StoreError
 from shuffledp.errors import ParameterError
 
-__all__ = ["UNKNOWN_TASK", "ReportEndpoint"]
-
 UNKNOWN_TASK = problem(404, "unknown-task", "This shuffler does not serve that task.")
 _NOT_OPEN = problem(403, "not-open-yet", "The round of this task is not open yet.")
 _CLOSED = problem(410, "closed", "The round of this task takes no reports any more.")

@@ -12,8 +12,6 @@ from shuffledp.collection.server.settings import ServerSettings, check_positive
 from shuffledp.collection.transport.connection import ServerUrl
 from shuffledp.errors import ParameterError
 
-__all__ = ["ShufflerSettings"]
-
 _LEAST_MEMORY = 16
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _STORES = "store must be 'sqlite' (with store_folder) or 'postgres' (with store_dsn_file)"

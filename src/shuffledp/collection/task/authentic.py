@@ -12,8 +12,6 @@ from shuffledp.collection.transport.files import open_regular
 from shuffledp.collection.wire.keys import SIGNATURE_SIZE, VerifyingKey, from_base64
 from shuffledp.errors import DataError, ParameterError, ShuffledpError
 
-__all__ = ["authentic_task", "load_authentic"]
-
 _SIGNED_AS = b"shuffledp task v1\n"
 
 

@@ -13,8 +13,6 @@ from typing import Any
 
 from shuffledp.errors import ParameterError
 
-__all__ = ["LARGEST_NUMBER", "canonical", "parse_canonical", "portable"]
-
 LARGEST_NUMBER = (1 << 53) - 1
 _MOST_DEPTH = 32
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 
 from shuffledp.errors import ParameterError
 
-__all__ = ["LONGEST_CATEGORY", "LONGEST_TEXT", "NORMALIZED", "REFUSED", "check_categories", "check_text", "comparable"]
-
 LONGEST_TEXT = 2000
 LONGEST_CATEGORY = 200
 

@@ -22,8 +22,6 @@ from urllib.parse import urlsplit
 
 from shuffledp.errors import DataError, ParameterError
 
-__all__ = ["Answer", "Connection", "LocalConnection", "ServerUrl", "failure_reason", "local_address", "tls_context"]
-
 _MAX_ANSWER_BYTES = 1 << 16
 _MAX_LOCAL_ADDRESS_BYTES = 100  # of a UNIX socket; the limit of the system is a little above
 _PROBLEM = "urn:shuffledp:problem:"

@@ -13,15 +13,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-__all__ = [
-    "FileLock",
-    "create_directory",
-    "open_regular",
-    "sync_directory",
-    "sync_file",
-    "write_durably",
-]
-
 
 def write_durably(
     path: Path,

@@ -16,15 +16,6 @@ from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.keys import SigningKey, VerifyingKey, from_base64, to_base64
 from shuffledp.errors import ParameterError
 
-__all__ = [
-    "MOST_MANIFEST_BYTES",
-    "REPORT_ID_SIZE",
-    "BadSignatureError",
-    "Manifest",
-    "ReportFormat",
-    "digest",
-]
-
 _MAGIC, _VERSION = b"SDPR", 1
 REPORT_ID_SIZE = 16
 _HEADER = len(_MAGIC) + 1 + 32 + REPORT_ID_SIZE

@@ -19,8 +19,6 @@ from shuffledp.collection.transport.files import write_durably
 from shuffledp.errors import DataError, OutputError, ParameterError
 from shuffledp.output import check_writable
 
-__all__ = ["KEY_SIZE", "SealingKey", "SealingPublicKey", "SigningKey", "VerifyingKey", "from_base64", "to_base64"]
-
 KEY_SIZE = 32
 SIGNATURE_SIZE = 64
 _MOST_BYTES = 4096

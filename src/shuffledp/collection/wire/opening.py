@@ -15,8 +15,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from shuffledp.collection.wire.keys import KEY_SIZE, SealingKey
 from shuffledp.collection.wire.sealing import DUMMY, MESSAGE, sealed_size, sealing_info
 
-__all__ = ["Opened", "Opener", "Recipient"]
-
 _VERSION = b"HPKE-v1"
 _KEM = b"KEM\x00\x20"  # DHKEM(X25519, HKDF-SHA256)
 _SUITE = b"HPKE\x00\x20\x00\x01\x00\x01"  # that, HKDF-SHA256, AES-128-GCM

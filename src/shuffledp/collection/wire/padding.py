@@ -14,8 +14,6 @@ from shuffledp.privacy.capping import CappedCurve
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.protocol import Protocol
 
-__all__ = ["DELTA_FOR_CAP", "LARGEST_CAP", "capped_guarantee", "is_unbounded", "least_cap"]
-
 DELTA_FOR_CAP = 0.01
 """The part of delta that is kept for reports that exceed the cap, where there is one."""
 LARGEST_CAP = 1 << 16

@@ -15,8 +15,6 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from shuffledp.collection.wire.keys import KEY_SIZE, SealingPublicKey
 from shuffledp.errors import ParameterError
 
-__all__ = ["DUMMY", "MESSAGE", "SUITE", "SUITE_NAME", "Sealer", "sealed_size", "sealing_info"]
-
 SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 SUITE_NAME = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
 DUMMY, MESSAGE = b"\x00", b"\x01"

@@ -24,8 +24,6 @@ from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
 from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.randomness import Dyadic, RandomSource
 
-__all__ = ["ExactZeros", "exact_zeros", "holder_window", "paper_radius"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Shown = Callable[[Ints], Floats]

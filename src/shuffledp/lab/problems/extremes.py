@@ -20,8 +20,6 @@ from shuffledp.privacy.binomial import Binomial, deviance, stirling_error
 from shuffledp.privacy.discrete_laplace import decay_of
 from shuffledp.randomness import Dyadic, RandomSource, draw_words
 
-__all__ = ["NOTHING", "BinomialTail", "EmptyItems", "LaplaceTail", "TailDistribution"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

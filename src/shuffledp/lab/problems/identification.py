@@ -29,8 +29,6 @@ from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.protocols.registry import PROTOCOLS, find
 from shuffledp.randomness import RandomSource
 
-__all__ = ["MOST_LISTED", "RULES", "Identifier", "Method"]
-
 RULES = ("shown", "largest", "paper")
 """Report what is estimated to be positive; the h largest estimates; or, as in Claim 14, estimates of t + 1 and more."""
 MOST_LISTED = 1 << 22

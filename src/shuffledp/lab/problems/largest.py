@@ -26,8 +26,6 @@ from shuffledp.protocols.parts.category_noise import LaplaceNoise, MissingTokens
 from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.randomness import Dyadic, RandomSource
 
-__all__ = ["LargestScores", "largest_scores", "top_items"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

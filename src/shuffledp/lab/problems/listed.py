@@ -16,8 +16,6 @@ from shuffledp.lab.problems.problem import Instance, Problem
 from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.randomness import RandomSource, uniform_counts
 
-__all__ = ["ListedDomain"]
-
 Ints = NDArray[np.int64]
 
 _ESTIMATED_WELL = 0.995  # Claim 14 gives half of its risk to the estimates, and half to the samples

@@ -24,8 +24,6 @@ from shuffledp.randomness import SYSTEM, RandomSource, bernoulli
 from shuffledp.randomness.dyadic import Dyadic
 from shuffledp.shuffling import permute
 
-__all__ = ["PointerChasing", "PointerChasingInstance", "TaggedPermutation"]
-
 _MOST_HELD = 1 << 27
 _HALF = Dyadic(1, 1)
 

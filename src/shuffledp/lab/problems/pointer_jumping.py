@@ -28,8 +28,6 @@ from shuffledp.lab.problems.problem import (
 )
 from shuffledp.randomness import SYSTEM, RandomSource, draw_bytes
 
-__all__ = ["Labeling", "LazyLabeling", "ListedLabeling", "Node", "PointerJumping", "PointerJumpingInstance"]
-
 Node = tuple[int, ...]
 """A node as the children chosen on the way from the root, which is ()."""
 

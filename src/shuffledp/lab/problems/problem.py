@@ -13,19 +13,6 @@ from typing import Any, Protocol
 from shuffledp.errors import ParameterError
 from shuffledp.randomness import RandomSource, draw_bytes
 
-__all__ = [
-    "MOST_LISTED_DIGITS",
-    "MOST_SUPPORT",
-    "Instance",
-    "Problem",
-    "check_listed",
-    "check_place",
-    "check_whole",
-    "domain_words",
-    "log_empty_items",
-    "uniform_below",
-]
-
 MOST_LISTED_DIGITS = 20
 """Domains of at most so many digits are counted exactly."""
 MOST_SUPPORT = 10**6

@@ -22,19 +22,6 @@ from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.guarantee import check_target
 from shuffledp.randomness import Dyadic
 
-__all__ = [
-    "SUCCESS",
-    "PaperSampleSize",
-    "central_rate",
-    "coupon_users",
-    "direct_sample_size",
-    "exact_sample_size",
-    "least_number",
-    "local_rate",
-    "paper_sample_size",
-    "shuffled_rate",
-]
-
 SUCCESS = 0.99
 """The probability with which a problem counts as solved."""
 MOST_SAMPLES = 1 << 40

@@ -21,8 +21,6 @@ from shuffledp.lab.problems.sample_size import MOST_SAMPLES, SUCCESS, direct_sam
 from shuffledp.privacy.audit import check_confidence, proportion_bounds
 from shuffledp.randomness import SYSTEM, RandomSource, draw_words
 
-__all__ = ["MeasuredSampleSize", "Measurement", "measure_sample_size", "measure_success"]
-
 Progress = Callable[[float], None]
 
 _MOST_LOOKS = 60  # a search rarely takes more

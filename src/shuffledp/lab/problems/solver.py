@@ -15,8 +15,6 @@ from shuffledp.privacy.calibration import check_users
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.randomness import SYSTEM, RandomSource, uniform_counts
 
-__all__ = ["Solution", "solve", "solve_with"]
-
 
 @dataclass(frozen=True)
 class Solution:

@@ -21,8 +21,6 @@ from shuffledp.lab.problems.problem import (
 from shuffledp.randomness import SYSTEM, RandomSource
 from shuffledp.shuffling import permute
 
-__all__ = ["SupportIdentification", "SupportInstance"]
-
 
 @dataclass(frozen=True)
 class SupportIdentification:

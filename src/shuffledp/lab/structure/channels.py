@@ -20,8 +20,6 @@ from shuffledp.lab.structure.drawing import draw_from
 from shuffledp.lab.structure.growth import Exact, check_ratio
 from shuffledp.randomness import SYSTEM, RandomSource
 
-__all__ = ["Channel", "Message", "Output", "Value", "check_pmf"]
-
 Value = Hashable
 Message = Hashable
 Output = tuple[Message, ...]

@@ -24,8 +24,6 @@ from shuffledp.errors import ParameterError
 from shuffledp.lab.structure.channels import Channel, Output, Value, check_pmf
 from shuffledp.lab.structure.growth import Exact
 
-__all__ = ["GAP", "STRINGS", "extreme_ratio", "r_gap", "r_infinity"]
-
 STRINGS: tuple[Output, ...] = tuple(product((0, 1), repeat=4))
 """The four-bit strings: what ``r_gap`` may send on 0."""
 

@@ -19,8 +19,6 @@ from shuffledp.lab.structure.channels import Channel, Message, Value
 from shuffledp.lab.structure.growth import Exact, Ratio, check_ratio, epsilon_above, float_above, growth_below
 from shuffledp.privacy.amplification.multisets import Numbering, check_enumerable, check_users, data_set_pmfs, data_sets
 
-__all__ = ["EnumeratedCurve", "PureRatios", "RandomizerCurve", "ShuffledCurve", "Witness", "pure_ratios"]
-
 DataSet = tuple[Value, ...]
 Outcome = tuple[Message, ...]
 Places = tuple[int, ...]  # a data set by the rows of its values

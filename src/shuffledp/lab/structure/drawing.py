@@ -9,8 +9,6 @@ from typing import TypeVar
 
 from shuffledp.randomness import RandomSource, draw_bytes
 
-__all__ = ["draw_from", "permuted", "uniform_below"]
-
 Outcome = TypeVar("Outcome", bound=Hashable)
 Item = TypeVar("Item")
 

@@ -11,8 +11,6 @@ from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import LARGEST_EPSILON
 from shuffledp.privacy.pure import log_ratio_above
 
-__all__ = ["Exact", "Ratio", "check_epsilon", "check_ratio", "epsilon_above", "exceeds", "float_above", "growth_below"]
-
 Exact = Rational | int
 """An exact number as it may be given: a Fraction or a whole number."""
 

@@ -22,8 +22,6 @@ from shuffledp.lab.structure.drawing import draw_from, permuted
 from shuffledp.lab.structure.single_message import check_single_message
 from shuffledp.randomness import SYSTEM, RandomSource
 
-__all__ = ["LocalProtocol", "PermutedFirst", "ShuffledProtocol", "to_local"]
-
 Messages = tuple[Message, ...]
 OutputPmf = dict[Hashable, Fraction]
 Analyzer = Callable[[Messages], Any]

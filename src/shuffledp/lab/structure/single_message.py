@@ -17,16 +17,6 @@ from shuffledp.lab.structure.curves import DataSet, RandomizerCurve, ShuffledCur
 from shuffledp.lab.structure.growth import Exact, Ratio, check_epsilon, check_ratio, exceeds
 from shuffledp.privacy.amplification.multisets import check_users
 
-__all__ = [
-    "LocalAgainstShuffled",
-    "RepeatedMessages",
-    "check_single_message",
-    "claim_18_witness",
-    "compare_theorem_6_2",
-    "pure_epsilons_agree",
-    "theorem_6_2_epsilon",
-]
-
 
 def check_single_message(channel: Channel, statement: str) -> None:
     """Refuse a channel that may send no message, or several, with a ConditionError."""

@@ -14,22 +14,6 @@ from numpy.typing import ArrayLike
 
 from shuffledp.errors import ParameterError
 
-__all__ = [
-    "LAPLACE_KURTOSIS",
-    "WRONG_ALARM",
-    "Check",
-    "agrees",
-    "at_least",
-    "at_most",
-    "equals",
-    "likely",
-    "mean_at_most",
-    "quantile",
-    "rarely",
-    "rmse",
-    "square_at_most",
-]
-
 WRONG_ALARM = 1e-6
 _DEVIATIONS = 4.9
 """A normal number is further off with probability below ``WRONG_ALARM``, on both sides together."""

@@ -25,8 +25,6 @@ from shuffledp.protocols.parts.hashing import AffineHashes
 from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.protocols.registry import find
 
-__all__ = ["STUDY"]
-
 Floats = NDArray[np.float64]
 
 _EPSILON, _DELTA = 1.0, 1e-6

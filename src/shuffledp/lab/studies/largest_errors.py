@@ -20,8 +20,6 @@ from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace
 from shuffledp.randomness import Dyadic, RandomSource, draw_words
 
-__all__ = ["EmptyErrors", "held_quantile", "hidden_share"]
-
 Floats = NDArray[np.float64]
 
 _LEFT_OUT = 1e-60

@@ -15,8 +15,6 @@ from shuffledp.lab.studies.study import Outcome, Study, Table
 if TYPE_CHECKING:
     from shuffledp.lab.studies.reproduce import Report
 
-__all__ = ["index_page", "study_page"]
-
 _MOST_ROWS = 60
 
 _STYLE = """

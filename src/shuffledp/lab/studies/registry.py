@@ -7,8 +7,6 @@ from importlib import import_module
 from shuffledp.errors import UnknownNameError
 from shuffledp.lab.studies.study import Study
 
-__all__ = ["STUDIES", "find_study"]
-
 STUDIES: dict[str, str] = {
     "table1": "table1",
     "table2": "table2",

@@ -26,8 +26,6 @@ from shuffledp.lab.studies.study import Outcome, Progress, Settings, Study, Tabl
 from shuffledp.output import write_all, write_whole
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
 
-__all__ = ["Report", "reproduce", "reproduce_all"]
-
 _LOOK = 0.1  # seconds until an interrupt is seen, at most
 
 Picture = tuple[str, bytes, bytes]

@@ -11,8 +11,6 @@ from shuffledp.figures import LIGHT, Panel, Theme, panels
 from shuffledp.lab.studies.checks import Check
 from shuffledp.randomness import SYSTEM, RandomSource
 
-__all__ = ["Figure", "Outcome", "Progress", "Settings", "Study", "Table", "curve_figure"]
-
 Progress = Callable[[float], None]
 """Told how much is done, from 0 to 1."""
 

@@ -22,8 +22,6 @@ from shuffledp.lab.problems import (
 from shuffledp.lab.studies.checks import Check, equals, likely
 from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure
 
-__all__ = ["STUDY"]
-
 _EPSILON, _DELTA = 1.0, 1e-6
 _SUCCESS = 0.99
 _CONFIDENCE = 0.95

@@ -12,8 +12,6 @@ from shuffledp.lab.studies.checks import Check, at_most, quantile, rarely
 from shuffledp.lab.studies.study import Outcome, Settings, Study, Table, curve_figure
 from shuffledp.protocols.count.balcer_cheu import BalcerCheuCount, theorem_11_alpha
 
-__all__ = ["STUDY"]
-
 _BETA = 0.05
 _USERS = 1_000_000
 _DELTAS = (1e-6, 1e-10)

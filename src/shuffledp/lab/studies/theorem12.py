@@ -17,8 +17,6 @@ from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table,
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram, theorem_12_alpha
 
-__all__ = ["STUDY"]
-
 _BETA = 0.05
 _MOST_USERS = 1_000_000
 _SHOWN_DELTA = 1e-6

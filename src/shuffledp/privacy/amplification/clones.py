@@ -22,18 +22,6 @@ from shuffledp.privacy.guarantee import check_target
 from shuffledp.privacy.special import betainc
 from shuffledp.randomness import Dyadic
 
-__all__ = [
-    "ClonesCurve",
-    "check_local_epsilon",
-    "clones_curve",
-    "clones_delta",
-    "clones_epsilon_closed_form",
-    "fair_mass",
-    "fewest_clones",
-    "probability_at_most",
-    "revealed_clones_delta",
-]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

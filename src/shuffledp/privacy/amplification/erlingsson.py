@@ -8,8 +8,6 @@ from shuffledp.errors import ConditionError
 from shuffledp.privacy.amplification.clones import check_local_epsilon
 from shuffledp.privacy.guarantee import check_target
 
-__all__ = ["erlingsson_epsilon", "erlingsson_simple_epsilon"]
-
 
 def erlingsson_epsilon(users: int, local_epsilon: float, delta: float) -> float:
     """Erlingsson et al. (2019): epsilon after shuffling.

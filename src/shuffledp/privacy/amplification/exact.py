@@ -16,8 +16,6 @@ from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.divergence import DiscretePair
 from shuffledp.randomness import Dyadic
 
-__all__ = ["check_channel", "exact_delta", "local_epsilon_of", "response_channel", "two_response_delta"]
-
 Floats = NDArray[np.float64]
 
 _CUT = 1e-40

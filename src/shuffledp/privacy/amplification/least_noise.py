@@ -15,8 +15,6 @@ from shuffledp.privacy.binomial import MOST_TRIALS, Binomial
 from shuffledp.privacy.guarantee import PrivacyCurve, check_target
 from shuffledp.randomness import Dyadic
 
-__all__ = ["LARGEST_BLANKET", "Slots", "least_blanket", "least_slots"]
-
 LARGEST_BLANKET = 0.999
 """A blanket above it leaves nothing to be learnt."""
 

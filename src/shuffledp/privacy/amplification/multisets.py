@@ -14,8 +14,6 @@ from typing import TypeVar
 
 from shuffledp.errors import ParameterError
 
-__all__ = ["MOST_OUTCOMES", "Numbering", "check_enumerable", "check_users", "data_set_pmfs", "data_sets", "extended"]
-
 MOST_OUTCOMES = 2_000_000
 """How many outcomes are compared at most: about two seconds, and a few hundred megabytes."""
 

@@ -18,8 +18,6 @@ from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.divergence import LARGEST_EPSILON, positive_part
 from shuffledp.privacy.special import fast_length
 
-__all__ = ["Draws", "ScaledNoise", "expected_positive_part", "on_grid"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

@@ -23,15 +23,6 @@ from shuffledp.privacy.divergence import LARGEST_EPSILON, as_delta
 from shuffledp.privacy.special import betaincc
 from shuffledp.randomness import Dyadic
 
-__all__ = [
-    "BlanketCurve",
-    "bennett_delta",
-    "bennett_expectation",
-    "blanket_delta",
-    "closed_form_delta",
-    "hoeffding_delta",
-]
-
 Floats = NDArray[np.float64]
 
 _CUTS = (1e-26, 1e-60, 1e-300)

@@ -12,8 +12,6 @@ from shuffledp.privacy.amplification.exact import two_response_delta
 from shuffledp.privacy.amplification.privacy_blanket import BlanketCurve
 from shuffledp.randomness import Dyadic
 
-__all__ = ["RandomizedResponseCurve"]
-
 _ENUMERATED_USERS = 200
 _TINY = 1e-30
 

@@ -18,14 +18,6 @@ from shuffledp.privacy.amplification.clones import ClonesCurve, check_local_epsi
 from shuffledp.privacy.amplification.exact import check_channel, local_epsilon_of
 from shuffledp.privacy.guarantee import check_target
 
-__all__ = [
-    "RandomizedResponse",
-    "check_restriction",
-    "stronger_clones_curve",
-    "stronger_clones_delta",
-    "stronger_clones_epsilon_closed_form",
-]
-
 _ROUNDING = 1e-12
 
 

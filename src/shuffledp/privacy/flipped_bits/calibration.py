@@ -14,15 +14,6 @@ from shuffledp.privacy.guarantee import PrivacyCurve, check_target
 from shuffledp.privacy.least_rate import crossing, excess_over, least_rate
 from shuffledp.randomness import Dyadic
 
-__all__ = [
-    "least_count_flip",
-    "least_histogram_flip",
-    "least_sum_flip",
-    "paper_count_flip",
-    "paper_histogram_flip",
-    "paper_sum_flip",
-]
-
 _ROUNDS = 8
 _CLOSE = 2e-3  # of delta below the target, relative; a rate above the least by a fraction of it
 

@@ -12,8 +12,6 @@ from shuffledp.privacy.binomial import LEAST_PROBABILITY_BITS
 from shuffledp.privacy.pure import log_ratio_above
 from shuffledp.randomness import Dyadic
 
-__all__ = ["LARGEST_FLIP", "bit_epsilon", "check_bits", "check_epsilon", "edges", "reach"]
-
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 

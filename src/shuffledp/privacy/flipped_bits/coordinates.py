@@ -13,8 +13,6 @@ from shuffledp.privacy.divergence import DiscretePair, check_masses, positive_pa
 from shuffledp.privacy.flipped_bits.cells import reach
 from shuffledp.randomness import Dyadic
 
-__all__ = ["Coordinate", "coordinate", "wide_coordinate"]
-
 Floats = NDArray[np.float64]
 
 _CUT = 1e-35  # mass that no sum looks at, added to delta

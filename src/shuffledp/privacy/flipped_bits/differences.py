@@ -14,8 +14,6 @@ from shuffledp.privacy.flipped_bits.cells import reach
 from shuffledp.privacy.special import betainc, betaincc
 from shuffledp.randomness import Dyadic
 
-__all__ = ["FINEST", "USUAL", "Precision", "divergences"]
-
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 

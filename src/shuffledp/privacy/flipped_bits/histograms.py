@@ -11,8 +11,6 @@ from shuffledp.privacy.flipped_bits.cells import bit_epsilon, check_bits, check_
 from shuffledp.privacy.flipped_bits.coordinates import coordinate
 from shuffledp.randomness import Dyadic
 
-__all__ = ["FlippedHistogram"]
-
 Cell = tuple[int, ...]
 
 _CELLS = 10  # ranges of each of K and K' to begin with

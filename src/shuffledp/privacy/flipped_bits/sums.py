@@ -14,8 +14,6 @@ from shuffledp.privacy.flipped_bits.coordinates import coordinate
 from shuffledp.privacy.flipped_bits.differences import FINEST, USUAL, divergences
 from shuffledp.randomness import Dyadic
 
-__all__ = ["FlippedCount", "FlippedSum"]
-
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Cell = tuple[int, ...]

@@ -28,8 +28,6 @@ from shuffledp.protocols.questions import CountProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial
 
-__all__ = ["BalcerCheuCount", "theorem_11_alpha"]
-
 
 @dataclass(frozen=True)
 class BalcerCheuCount(TokenProtocol, CountProtocol):

@@ -18,8 +18,6 @@ from shuffledp.protocols.parts.answers import AnswerCount
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
-__all__ = ["CheuCount", "theorem_4_11_error"]
-
 
 @dataclass(frozen=True)
 class CheuCount(AnswerCount):

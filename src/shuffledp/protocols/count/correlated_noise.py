@@ -30,8 +30,6 @@ from shuffledp.protocols.questions import CountProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
-__all__ = ["CorrelatedNoiseCount"]
-
 Encoding = Literal["signed", "unary"]
 
 _LEFT_OUT = 1e-5

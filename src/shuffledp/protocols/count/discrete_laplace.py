@@ -22,8 +22,6 @@ from shuffledp.protocols.questions import CountProtocol, one_message_each
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
-__all__ = ["DiscreteLaplaceCount"]
-
 _LEFT_OUT = 1e-14
 
 

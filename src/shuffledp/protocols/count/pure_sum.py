@@ -27,8 +27,6 @@ from shuffledp.protocols.questions import CountProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, integers
 
-__all__ = ["PureSumCount"]
-
 _ONE = 1 << 64
 
 

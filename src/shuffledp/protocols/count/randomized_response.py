@@ -20,8 +20,6 @@ from shuffledp.protocols.parts.response import (
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
-__all__ = ["RandomizedResponse"]
-
 
 @dataclass(frozen=True)
 class RandomizedResponse(AnswerCount):

@@ -34,8 +34,6 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, bernou
 if ACTIVE:
     from shuffledp.native import _reports
 
-__all__ = ["BalcerCheuHistogram", "theorem_12_alpha"]
-
 _CHUNK_CELLS = 1 << 22
 
 

@@ -30,8 +30,6 @@ from shuffledp.protocols.questions import HistogramProtocol, one_message_each
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers
 
-__all__ = ["BassilySmith"]
-
 
 @dataclass(frozen=True)
 class BassilySmith(HistogramProtocol):

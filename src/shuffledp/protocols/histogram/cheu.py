@@ -31,8 +31,6 @@ from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials
 
-__all__ = ["CheuHistogram"]
-
 FORMS = ("ones", "bits")
 _LARGEST_LISTED = 12
 

@@ -32,8 +32,6 @@ from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
-__all__ = ["CorrelatedNoiseHistogram"]
-
 _LEFT_OUT = 1e-5
 _LEAST_WORTH_TRYING = 0.1
 _LARGEST_LISTED = 2_000_000

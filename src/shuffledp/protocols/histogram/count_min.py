@@ -35,8 +35,6 @@ from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, binomial
 
-__all__ = ["CountMinHistogram"]
-
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 

@@ -29,8 +29,6 @@ from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials
 
-__all__ = ["FakeUsersHistogram"]
-
 _CHUNK_CELLS = 1 << 24
 _LONGEST_LAW = 100_000
 

@@ -41,8 +41,6 @@ from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial, draw_words, uniform_counts
 from shuffledp.shuffling import permute
 
-__all__ = ["HadamardBlanketHistogram", "count_even", "kernel_sizes"]
-
 _LONGEST_LAW = 4096
 _CHUNK = 1 << 16
 _MOST_HASHES = 62

@@ -32,8 +32,6 @@ from shuffledp.protocols.questions import HistogramProtocol, one_message_each
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials, integers, uniform_counts
 
-__all__ = ["HadamardResponse", "check_total", "odd_parity", "sample_from_sets", "walsh_hadamard"]
-
 Floats = NDArray[np.float64]
 
 _MOST_OUTPUTS = 1 << 62

@@ -38,8 +38,6 @@ from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers
 
-__all__ = ["HashedBlanketHistogram"]
-
 _LEAST_DOMAIN = 4
 _MOST_BUCKETS = 1 << 30
 _LONGEST_LAW = 10_000

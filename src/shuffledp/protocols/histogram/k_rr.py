@@ -21,8 +21,6 @@ from shuffledp.protocols.parts.response import (
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
-__all__ = ["KRandomizedResponse"]
-
 
 @dataclass(frozen=True)
 class KRandomizedResponse(AnswerHistogram):

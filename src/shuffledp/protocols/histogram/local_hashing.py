@@ -35,8 +35,6 @@ from shuffledp.protocols.questions import HistogramProtocol, one_message_each
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
-__all__ = ["LocalHashing"]
-
 _CHUNK_MESSAGES = 1 << 20
 
 

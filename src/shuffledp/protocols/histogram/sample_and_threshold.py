@@ -45,8 +45,6 @@ from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, binomials
 
-__all__ = ["SampleAndThresholdHistogram"]
-
 _LARGEST_LISTED = 100_000
 
 

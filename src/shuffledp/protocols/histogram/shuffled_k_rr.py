@@ -23,8 +23,6 @@ from shuffledp.protocols.parts.response import (
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
-__all__ = ["ShuffledKRandomizedResponse", "theorem_31_mean"]
-
 
 @dataclass(frozen=True)
 class ShuffledKRandomizedResponse(AnswerHistogram):

@@ -31,8 +31,6 @@ from shuffledp.protocols.questions import HistogramProtocol, one_message_each
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
-__all__ = ["ShuffledLocalHashing"]
-
 _LONGEST_LAW = 100_000
 _LARGEST_LOGIT = math.log(999)  # a blanket of 0.999 leaves nothing to be learnt
 _LEAST_LOGIT = -42.0

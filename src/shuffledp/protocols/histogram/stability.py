@@ -35,8 +35,6 @@ from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
-__all__ = ["StabilityHistogram"]
-
 _LEFT_OUT = 1e-14
 _LARGEST_LISTED = 100_000
 

@@ -30,8 +30,6 @@ from shuffledp.protocols.questions import HistogramProtocol, one_message_each
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials
 
-__all__ = ["VARIANTS", "UnaryEncoding", "check_supports", "check_table", "single_message_pmf", "support_analysis"]
-
 VARIANTS = ("optimised", "symmetric")
 
 _CHUNK_BITS = 1 << 22

@@ -31,18 +31,6 @@ from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial, integers, uniform_counts
 
-__all__ = [
-    "BLANKET_THEOREM",
-    "UniformBlanketHistogram",
-    "blanket_cost",
-    "blanket_offsets",
-    "blanket_report_pmf",
-    "check_blanket",
-    "paper_blanket_mean",
-    "sample_in_parts",
-    "slots_of",
-]
-
 BLANKET_THEOREM = "exact sum over the number of blanket messages that hit either value (Luo, Wang and Yi 2022)"
 
 Floats = NDArray[np.float64]

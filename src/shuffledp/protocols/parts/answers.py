@@ -15,8 +15,6 @@ from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.questions import CountProtocol, HistogramProtocol, one_message_each
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
-__all__ = ["AnswerCount", "AnswerHistogram"]
-
 
 class _Answer:
     """One index below ``domain_size``: the own one, or with probability ``blanket`` a uniform one."""

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from shuffledp.randomness import Dyadic
 
-__all__ = ["CategoryNoise", "LaplaceNoise", "MissingTokens", "Responses"]
-
 
 @dataclass(frozen=True)
 class Responses:

@@ -12,8 +12,6 @@ from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.questions import HistogramProtocol, one_message_each
 from shuffledp.randomness import SYSTEM, RandomSource
 
-__all__ = ["ClearHistogram"]
-
 
 class ClearHistogram(HistogramProtocol):
     """What users send; the noise comes with the release."""

@@ -17,8 +17,6 @@ from shuffledp.errors import ParameterError
 from shuffledp.messages import count_values
 from shuffledp.randomness import RandomSource, integers
 
-__all__ = ["AffineHashes", "least_prime"]
-
 _LARGEST_PRIME = 1 << 31  # products of two residues fit 64 bits
 _CHUNK_CELLS = 1 << 21
 _INVERSE_COST = 60  # of finding all preimages, in candidates

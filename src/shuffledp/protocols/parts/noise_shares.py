@@ -15,13 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.privacy.capping import Share, chance_of_more
-from shuffledp.privacy.correlated_noise import NegativeBinomial
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace
-from shuffledp.privacy.negative_binomial import NegativeBinomialDifference
+from shuffledp.privacy.negative_binomial import NegativeBinomial, NegativeBinomialDifference
 from shuffledp.protocols.parts.linear import NoiseDistribution
 from shuffledp.randomness import Dyadic, RandomSource, negative_binomial, scattered_negative_binomial
-
-__all__ = ["NoiseShares"]
 
 Signs = dict[tuple[int, int], float]
 

@@ -18,8 +18,6 @@ from shuffledp.errors import ParameterError, UnknownNameError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.protocols.protocol import ExpectedError
 
-__all__ = ["ESTIMATORS", "SurplusAnalysis", "TokenAnalysis", "surplus_analysis"]
-
 _PLAUSIBLY_WITHHELD = 0.025  # as in an interval of 95 % confidence
 _TUNING_RISK = 0.05  # what the last two estimators take to be likely
 

@@ -20,15 +20,6 @@ from shuffledp.randomness import Dyadic, RandomSource, bernoulli_indices, binomi
 
 _LARGEST_EPSILON = 40.0  # beyond, the probability of a blind answer would be too small to sample
 
-__all__ = [
-    "blanket_for",
-    "respond",
-    "response_analysis",
-    "response_epsilon",
-    "response_pmf",
-    "sample_responses",
-]
-
 
 def blanket_for(values: int, epsilon: float) -> Dyadic:
     """The least probability of a uniform answer at which the ratio of any two answers is at most e^epsilon."""

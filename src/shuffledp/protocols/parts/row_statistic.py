@@ -14,8 +14,6 @@ from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.special import betainc
 from shuffledp.randomness import Dyadic
 
-__all__ = ["RowStatistic", "row_statistic"]
-
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 

@@ -14,8 +14,6 @@ from shuffledp.errors import ParameterError
 from shuffledp.messages import MessageFormat, Messages
 from shuffledp.randomness import Dyadic, RandomSource, bernoulli_indices
 
-__all__ = ["check_cells", "messages_of_cells", "scattered_bernoulli"]
-
 
 def scattered_bernoulli(probability: Dyadic, cells: int, source: RandomSource) -> NDArray[np.int64]:
     """One coin for each cell; the cells whose coin shows 1, in increasing order.

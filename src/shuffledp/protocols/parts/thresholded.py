@@ -16,8 +16,6 @@ from shuffledp.messages import Tally
 from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.protocol import ExpectedError
 
-__all__ = ["THRESHOLD_ESTIMATORS", "ThresholdAnalysis", "Withholding", "check_released", "check_unreleased"]
-
 Floats = NDArray[np.float64]
 
 THRESHOLD_ESTIMATORS = ("threshold",)

@@ -21,8 +21,6 @@ from shuffledp.protocols.protocol import Protocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
-__all__ = ["TokenProtocol"]
-
 
 @dataclass(frozen=True)
 class TokenProtocol(Protocol):

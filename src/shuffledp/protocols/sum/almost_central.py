@@ -43,8 +43,6 @@ from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, negative_binomial, scattered_negative_binomial
 from shuffledp.randomness.logarithmic import LEAST_COMPLEMENT_BITS
 
-__all__ = ["AlmostCentralSum"]
-
 _MOST_LEVELS = 1000  # the accounting of more takes long
 _LEFT_OUT = 1e-5
 _TOO_RARE = 1e-7  # to be listed

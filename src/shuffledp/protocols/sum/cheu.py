@@ -29,8 +29,6 @@ from shuffledp.protocols.sum.levels import AffineReports, check_levels, level_pm
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial
 
-__all__ = ["CheuSum"]
-
 _CHUNK_BITS = 1 << 22
 _MOST_LISTED = 64
 _MOST_BITS = 1 << 20

@@ -21,8 +21,6 @@ from shuffledp.protocols.sum.levels import CentralLevels, check_levels, levels_f
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
-__all__ = ["DiscreteLaplaceSum"]
-
 _ROUNDING_SHARE = 10  # rounding adds about a thousandth to the variance
 _LEAST_DECAY = 1e-6  # nearer to 1 than this the noise takes long to draw
 

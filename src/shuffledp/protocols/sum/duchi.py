@@ -24,8 +24,6 @@ from shuffledp.protocols.questions import SumProtocol, one_message_each
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, round_randomly
 
-__all__ = ["DuchiSum"]
-
 
 @dataclass(frozen=True)
 class DuchiSum(SumProtocol):

@@ -25,8 +25,6 @@ from shuffledp.protocols.sum.levels import CentralLevels, check_levels
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, RandomSource
 
-__all__ = ["LaplaceSum"]
-
 _MOST_BITS = 39
 _SUM_BITS = 61
 _NOISE_BITS = 55  # noise beyond 2^62, where OpenDP would cut it, has a probability below e^-120

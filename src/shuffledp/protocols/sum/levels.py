@@ -23,21 +23,6 @@ from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.questions import SumProtocol, one_message_each
 from shuffledp.randomness import SYSTEM, RandomSource, round_randomly
 
-__all__ = [
-    "AffineReports",
-    "CentralLevels",
-    "RoundedNoise",
-    "check_levels",
-    "level_pmf",
-    "levels_for",
-    "noise_table",
-    "one_message_pmf",
-    "rounding_variance",
-    "sum_of_messages",
-    "to_levels",
-    "worst_rounding_variance",
-]
-
 Floats = NDArray[np.float64]
 
 MOST_LEVELS = 1 << 39  # a place times this is what exact rounding takes

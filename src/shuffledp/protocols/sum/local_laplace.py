@@ -36,8 +36,6 @@ from shuffledp.protocols.sum.levels import (
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
-__all__ = ["LocalLaplaceSum"]
-
 _ENOUGH_LEVELS = 16  # for each unit of epsilon: rounding adds less than a thousandth to the variance
 _MOST_WHOLE_LEVELS = 1 << 12
 _MOST_LEVELS = 1 << 20

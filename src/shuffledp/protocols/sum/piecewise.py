@@ -36,8 +36,6 @@ from shuffledp.protocols.sum.levels import (
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, integers
 
-__all__ = ["PiecewiseSum"]
-
 _LEAST_GRID = 1 << 12
 _MOST_GRID = 1 << 20
 _FINE_WINDOW = 64  # a window of fewer points is coarse

@@ -30,8 +30,6 @@ from shuffledp.protocols.sum.levels import AffineReports, level_pmf, to_levels
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
-__all__ = ["PrivacyBlanketSum"]
-
 _MOST_LEVELS = 1 << 16
 _MOST_LISTED = 512
 

@@ -41,8 +41,6 @@ from shuffledp.protocols.sum.levels import (
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers, scattered_negative_binomial
 
-__all__ = ["SplitAndMixSum"]
-
 _MOST_MODULUS_BITS = 62
 _DIGIT_BITS = 24  # sums of digits stay below 2^63 for up to 2^39 messages
 _CHUNK_USERS = 1 << 20

@@ -18,8 +18,6 @@ from shuffledp.testing.audit.scene import Permute
 from shuffledp.testing.audit.search import audit
 from shuffledp.testing.faults import broken, reports_of
 
-__all__ = ["FAULTS", "Fault", "plant"]
-
 
 @dataclass(frozen=True)
 class Fault:

@@ -11,8 +11,6 @@ from shuffledp.figures import curves
 from shuffledp.privacy.audit import Evidence
 from shuffledp.privacy.guarantee import Guarantee
 
-__all__ = ["AuditPoint", "AuditResult", "Finding"]
-
 _OTHER_DELTAS = (0.001, 0.01, 0.1)
 
 

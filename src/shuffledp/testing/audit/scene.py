@@ -15,8 +15,6 @@ from shuffledp.messages import Messages
 from shuffledp.protocols.protocol import Protocol
 from shuffledp.shuffling import permute as permute_uniformly
 
-__all__ = ["Pair", "Permute", "Progress", "Rows", "Scene", "Ticker", "in_steps", "neighbouring_pairs", "shown"]
-
 Progress = Callable[[float], None]
 Permute = Callable[[NDArray[Any]], None]
 Rows = NDArray[np.int64]

@@ -24,8 +24,6 @@ from shuffledp.protocols.protocol import Protocol
 from shuffledp.testing.audit.result import AuditResult, Finding
 from shuffledp.testing.audit.scene import Permute, Progress, Rows, Scene, Ticker, in_steps, neighbouring_pairs, shown
 
-__all__ = ["audit"]
-
 _SECONDS = 5.0
 _PATIENCE = 120.0
 _FEWEST_TRIALS, _MOST_TRIALS = 400, 100_000

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from shuffledp.collection.server.databases import Migrations, pending_migrations
 from shuffledp.collection.shuffler.store.interface import StoreError
 
-__all__ = ["POSTGRES", "SQLITE_INDEX", "SQLITE_ROUND", "missing_steps"]
-
 SQLITE_INDEX: Migrations = (
     (
         """CREATE TABLE rounds (

@@ -13,18 +13,6 @@ from shuffledp.collection.server.databases import DamagedFileError, Migrations, 
 from shuffledp.collection.shuffler.store.interface import StoreError
 from shuffledp.collection.transport.files import sync_directory
 
-__all__ = [
-    "DiskReserve",
-    "FileIdentity",
-    "connect",
-    "is_confined",
-    "is_damage",
-    "is_disk_full",
-    "is_locked",
-    "remove",
-    "sqlite_failures",
-]
-
 _WAIT_SECONDS = 5.0
 _COMPANIONS = ("", "-wal", "-shm", "-journal")
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from shuffledp.collection.shuffler.store.interface import FINISHED, RoundState, StoreError
 
-__all__ = ["check_advance", "check_destroy", "check_give_up", "check_tokens"]
-
 _BEFORE = {RoundState.SHUFFLED: RoundState.CLOSED, RoundState.DELIVERED: RoundState.SHUFFLED}
 
 

@@ -25,8 +25,6 @@ from shuffledp.privacy.amplification import (
 from shuffledp.privacy.amplification.exact import local_epsilon_of
 from shuffledp.randomness import RandomSource, draw_words
 
-__all__ = ["COUNTEREXAMPLE", "EXAMPLE_USERS", "channel_rows", "example_rows", "few_user_checks"]
-
 Floats = NDArray[np.float64]
 
 _BOUNDS = ("clones", "stronger-clones", "blanket of the channel", "clones of the channel")

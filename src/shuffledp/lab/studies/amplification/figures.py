@@ -9,8 +9,6 @@ from shuffledp.figures import Curve, Panel
 from shuffledp.lab.studies.amplification.few_users import EXAMPLE_USERS
 from shuffledp.lab.studies.study import Figure, curve_figure
 
-__all__ = ["figures"]
-
 Rows = Sequence[dict[str, Any]]
 
 _MAIN = {

@@ -16,14 +16,6 @@ from shuffledp.privacy.amplification import two_response_delta
 from shuffledp.privacy.amplification.clones import fair_mass, probability_at_most
 from shuffledp.privacy.binomial import Binomial
 
-__all__ = [
-    "at_most_epsilon",
-    "other_value_delta",
-    "pair_of_two_users",
-    "response_mark",
-    "two_answers_mark",
-]
-
 Floats = NDArray[np.float64]
 DeltaOf = Callable[[float], float]
 

@@ -15,8 +15,6 @@ from shuffledp.privacy.amplification import METHODS, BlanketCurve
 from shuffledp.privacy.audit import Evidence, learn_threshold
 from shuffledp.randomness import Dyadic, bernoulli, binomial
 
-__all__ = ["STUDY"]
-
 _DELTA = 1e-6
 _CROWDS = (10_000, 1_000_000)
 _LOCAL_EPSILONS = (1.0, 4.0)

@@ -10,8 +10,6 @@ from shuffledp.errors import ConditionError
 from shuffledp.lab.studies.checks import Check, at_most
 from shuffledp.protocols.registry import PROTOCOLS
 
-__all__ = ["CATEGORIES", "SETTING", "checks_of_protocol", "protocol_row", "protocols_of_two_calibrations"]
-
 SETTING: dict[str, Any] = {"users": 1_000_000, "epsilon": 0.9, "delta": 1e-6}
 """Where nearly all theorems hold."""
 CATEGORIES = 100

@@ -12,8 +12,6 @@ from shuffledp.protocols.count.balcer_cheu import BalcerCheuCount
 from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
 from shuffledp.randomness import RandomSource
 
-__all__ = ["CATEGORIES", "count_rounds", "histogram_rounds"]
-
 CATEGORIES = 20
 
 

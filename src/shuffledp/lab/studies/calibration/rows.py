@@ -18,8 +18,6 @@ from shuffledp.protocols.histogram.balcer_cheu import theorem_12_alpha
 from shuffledp.protocols.parts.postprocessing import SurplusAnalysis
 from shuffledp.randomness import Dyadic
 
-__all__ = ["BETA", "QUESTIONS", "Question", "gaussian_variance", "noise_row"]
-
 BETA = 0.05
 
 

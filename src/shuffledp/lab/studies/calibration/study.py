@@ -19,8 +19,6 @@ from shuffledp.lab.studies.calibration.rows import BETA, QUESTIONS, noise_row
 from shuffledp.lab.studies.checks import Check, at_least, at_most
 from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure
 
-__all__ = ["STUDY"]
-
 _USERS = 10_000_000
 """So many that Theorem 12 holds for every target up to epsilon 2."""
 _SHOWN_DELTA = 1e-6

@@ -12,8 +12,6 @@ from shuffledp.lab.studies.checks import Check, agrees, at_least, at_most, equal
 from shuffledp.lab.studies.survey.rows import EPSILON, Measured, calibrated
 from shuffledp.privacy.randomized_response_bounds import gamma_of_epsilon, sum_radius
 
-__all__ = ["RISK", "checks_of_protocol", "checks_of_rounds", "hoeffding", "notes_radius_of_mean"]
-
 RISK = 0.05
 
 

@@ -15,8 +15,6 @@ from shuffledp.protocols.questions import CountProtocol, SumProtocol
 from shuffledp.protocols.registry import find
 from shuffledp.randomness import RandomSource
 
-__all__ = ["DELTA", "ENTRIES", "EPSILON", "Entry", "Measured", "calibrated", "data_of", "measured"]
-
 EPSILON, DELTA = 1.0, 1e-6
 _UNIT = Interval(0.0, 1.0)
 _MOST_ATOM_LEVELS = 500  # the noise for more is more than is drawn

@@ -14,8 +14,6 @@ from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table,
 from shuffledp.lab.studies.survey.checks import RISK, checks_of_protocol, checks_of_rounds, hoeffding
 from shuffledp.lab.studies.survey.rows import DELTA, ENTRIES, EPSILON, Entry, Measured, measured
 
-__all__ = ["STUDY"]
-
 _ROUNDS = {10**3: 1000, 5000: 1000, 30_000: 500, 200_000: 150, 10**6: 80}
 _QUICK_ROUNDS = {10**3: 120, 10**4: 60, 30_000: 40}
 """Of numbers, by users."""

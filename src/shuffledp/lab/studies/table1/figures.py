@@ -9,8 +9,6 @@ from shuffledp.figures import Curve, Panel
 from shuffledp.lab.studies.study import Figure, curve_figure
 from shuffledp.lab.studies.table1.rows import ROWS
 
-__all__ = ["large_figure", "main_figure", "message_figure", "row_figure"]
-
 Rows = Sequence[dict[str, Any]]
 
 _PANELS = {

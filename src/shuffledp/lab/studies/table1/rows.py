@@ -30,8 +30,6 @@ from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.protocols.registry import find
 from shuffledp.randomness import RandomSource
 
-__all__ = ["BETA", "DELTA", "EPSILON", "ROWS", "Row", "calibrated", "empty_errors", "held_counts", "round_errors"]
-
 EPSILON = 1.0
 DELTA = 1e-8
 BETA = 0.05

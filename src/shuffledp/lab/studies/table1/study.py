@@ -27,8 +27,6 @@ from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
 from shuffledp.protocols.parts.postprocessing import SurplusAnalysis
 from shuffledp.protocols.questions import HistogramProtocol
 
-__all__ = ["STUDY", "crossover"]
-
 _LARGE_USERS = 1_000_000
 _LARGEST_EXPONENT = 40
 _NEARLY = 1e-6
