@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from shuffledp.domain import Interval, check_places
+from shuffledp.domain import Interval, check_positions
 from shuffledp.errors import DomainError
 
 NUMBERS = st.floats(-1e100, 1e100)
@@ -53,7 +53,7 @@ def test_places_lie_between_0_and_1(lower, upper, shares):
     values = [min(max(lower + share * (upper - lower), lower), upper) for share in shares]
     places = interval.encode_all([*values, lower, upper])
     assert places[-2:].tolist() == [0.0, 1.0]
-    assert check_places(places) is places
+    assert check_positions(places) is places
     assert np.all(np.abs(lower + places[:-2] * interval.width - values) <= 1e-9 * max(abs(lower), abs(upper), 1e-300))
 
 
@@ -131,15 +131,15 @@ def test_the_narrowest_interval():
 )
 def test_places_outside_are_refused(values):
     with pytest.raises(DomainError):
-        check_places(values)
+        check_positions(values)
 
 
 def test_places_that_are_fine():
-    assert check_places(np.array([0, 1])).dtype == np.float64
-    assert check_places(np.array([], dtype=float)).tolist() == []
+    assert check_positions(np.array([0, 1])).dtype == np.float64
+    assert check_positions(np.array([], dtype=float)).tolist() == []
 
 
 def test_complex_numbers_are_refused():
-    for refuse in (Interval(0, 1).encode_all, check_places):
+    for refuse in (Interval(0, 1).encode_all, check_positions):
         with pytest.raises(DomainError):
             refuse(np.array([0.5 + 3j]))

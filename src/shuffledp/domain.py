@@ -416,7 +416,7 @@ def _is_real(dtype: np.dtype[Any]) -> bool:
     return dtype == np.bool_ or np.issubdtype(dtype, np.integer) or np.issubdtype(dtype, np.floating)
 
 
-def check_places(values: NDArray[Any]) -> NDArray[np.float64]:
+def check_positions(values: NDArray[Any]) -> NDArray[np.float64]:
     """Check positions in an interval: numbers from 0.0 to 1.0, one per user."""
     positions = np.asarray(values)
     if positions.ndim != 1 or not _is_real(positions.dtype):

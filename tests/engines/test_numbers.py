@@ -6,7 +6,7 @@ import pyarrow.parquet
 import pytest
 
 from shuffledp.domain import Interval
-from shuffledp.engines.encoding import collect_places
+from shuffledp.engines.encoding import collect_positions
 from shuffledp.engines.local import FileColumn
 from shuffledp.errors import BelowMinimumError, DataError
 from shuffledp.protocols.flow import run_round
@@ -16,71 +16,71 @@ from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
 TEN = Interval(0, 10)
 
 
-def places(*batches, domain=TEN, **options):
-    return collect_places((pa.array(batch, type=pa.string()) for batch in batches), domain, **options).tolist()
+def positions(*batches, domain=TEN, **options):
+    return collect_positions((pa.array(batch, type=pa.string()) for batch in batches), domain, **options).tolist()
 
 
 def test_numbers_of_several_batches_stay_in_order():
-    assert places(["0", "10", "5"], [], ["2.5", "1e1"], ["-0"]) == [0.0, 1.0, 0.5, 0.25, 1.0, 0.0]
+    assert positions(["0", "10", "5"], [], ["2.5", "1e1"], ["-0"]) == [0.0, 1.0, 0.5, 0.25, 1.0, 0.0]
 
 
 @pytest.mark.parametrize("text", ["x", "1,5", "nan", "NaN", "inf", "-Infinity", "0x10", "--1", "1e", "five", "1 2"])
 @pytest.mark.parametrize("clip", [False, True])
 def test_text_that_is_no_number(text, clip):
     with pytest.raises(DataError, match="1 value is outside") as caught:
-        places(["1", "2"], ["3", text], clip=clip)
+        positions(["1", "2"], ["3", text], clip=clip)
     assert repr(text) in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["-0.001", "10.001", "1e400", "-1e400"])
 def test_outside_is_refused_or_moved(text):
     with pytest.raises(DataError, match="`clip=True`"):
-        places(["1", text])
-    assert places(["1", text], clip=True) == [0.1, 0.0 if text.startswith("-") else 1.0]
+        positions(["1", text])
+    assert positions(["1", text], clip=True) == [0.1, 0.0 if text.startswith("-") else 1.0]
 
 
 def test_one_bad_text_does_not_change_what_the_others_mean():
     """Text is read in bulk, or one by one if that fails: both must agree."""
     good = ["1", "2.5", "1e0", "+3", ".5", "5.", "0003"]
-    assert places(good) == pytest.approx([0.1, 0.25, 0.1, 0.3, 0.05, 0.5, 0.3])
+    assert positions(good) == pytest.approx([0.1, 0.25, 0.1, 0.3, 0.05, 0.5, 0.3])
     for text in good:
-        assert places([text]) == places([text, "7"])[:1]
+        assert positions([text]) == positions([text, "7"])[:1]
     with pytest.raises(DataError, match="1 value is outside"):
-        places([*good, "x"])
+        positions([*good, "x"])
 
 
 @pytest.mark.parametrize("text", ["1_0", "\u0661"])
 def test_numbers_only_python_knows(text):
     with pytest.raises(DataError):
-        places([text])
+        positions([text])
 
 
 def test_missing_values():
     with pytest.raises(DataError, match="2 values are missing"):
-        places(["1", None], [None, "2"])
-    assert places(["1", None], [None, "2"], drop_missing=True) == [0.1, 0.2]
+        positions(["1", None], [None, "2"])
+    assert positions(["1", None], [None, "2"], drop_missing=True) == [0.1, 0.2]
     with pytest.raises(DataError, match=r"outside the domain.*and 1 value is missing"):
-        places(["x", None])
+        positions(["x", None])
 
 
 @pytest.mark.parametrize("batches", [[], [[]], [[None, None]]])
 def test_nobody(batches):
     with pytest.raises(DataError, match="no rows"):
-        places(*batches, drop_missing=True)
+        positions(*batches, drop_missing=True)
 
 
 def test_whole_numbers():
     whole = Interval(0, 10, whole=True)
-    assert places(["1", "2.0", "1e1"], domain=whole) == [0.1, 0.2, 1.0]
+    assert positions(["1", "2.0", "1e1"], domain=whole) == [0.1, 0.2, 1.0]
     for clip in (False, True):
         with pytest.raises(DataError, match=r"2 values are outside.*integers from 0 to 10"):
-            places(["1", "2.5", "0.1"], domain=whole, clip=clip)
-    assert places(["11", "-3"], domain=whole, clip=True) == [1.0, 0.0]
+            positions(["1", "2.5", "0.1"], domain=whole, clip=clip)
+    assert positions(["11", "-3"], domain=whole, clip=True) == [1.0, 0.0]
 
 
 def test_a_few_examples_are_shown_once():
     with pytest.raises(DataError) as caught:
-        places(["a"] * 50 + ["b", "c", "d", "e"], ["a" * 500])
+        positions(["a"] * 50 + ["b", "c", "d", "e"], ["a" * 500])
     assert "55 values" in str(caught.value)
     assert "'a', 'b', 'c'" in str(caught.value)
     assert "'d'" not in str(caught.value)
@@ -100,18 +100,18 @@ def test_a_few_examples_are_shown_once():
 )
 def test_kinds_of_columns(tmp_path, column):
     pyarrow.parquet.write_table(pa.table({"x": column}), tmp_path / "x.parquet")
-    assert FileColumn(tmp_path / "x.parquet", "x", drop_missing=True).places(TEN).tolist() == [0.05, 0.95]
+    assert FileColumn(tmp_path / "x.parquet", "x", drop_missing=True).positions(TEN).tolist() == [0.05, 0.95]
     with pytest.raises(DataError, match="1 value is missing"):
-        FileColumn(tmp_path / "x.parquet", "x").places(TEN)
+        FileColumn(tmp_path / "x.parquet", "x").positions(TEN)
 
 
 def test_whole_number_columns(tmp_path):
     table = pa.table({"x": pa.array([0, 5, 10], type=pa.int8()), "l": pa.array([[1], [2], [3]])})
     pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
     domain = Interval(0, 10, whole=True)
-    assert FileColumn(tmp_path / "x.parquet", "x").places(domain).tolist() == [0.0, 0.5, 1.0]
+    assert FileColumn(tmp_path / "x.parquet", "x").positions(domain).tolist() == [0.0, 0.5, 1.0]
     with pytest.raises(DataError):
-        FileColumn(tmp_path / "x.parquet", "l").places(domain)
+        FileColumn(tmp_path / "x.parquet", "l").positions(domain)
 
 
 @pytest.mark.parametrize("route", ["auto", "messages", "counts"])

@@ -15,7 +15,7 @@ from shuffledp.cli.report_values import value_of
 from shuffledp.collection.device.report import encoded
 from shuffledp.domain import BIT, Categories, EqualTo, Interval, Numbered
 from shuffledp.engines.columns import _as_strings, read_column
-from shuffledp.engines.encoding import _count, collect_places
+from shuffledp.engines.encoding import _count, collect_positions
 from shuffledp.errors import DataError, DomainError
 from shuffledp.text_values import string_of
 
@@ -81,10 +81,10 @@ def test_positions_follow_the_rules_of_the_domain(tmp_path, domain, clip, form):
     inside = [value for value in NASTY if not isinstance(wanted[value], str)]
     path = written(tmp_path, inside, form)
     assert len(inside) > 5
-    assert collect_places(read_column(path, "m"), domain, clip=clip).tolist() == [wanted[value] for value in inside]
+    assert collect_positions(read_column(path, "m"), domain, clip=clip).tolist() == [wanted[value] for value in inside]
     for value in (value for value in NASTY if wanted[value] == "outside"):
         with pytest.raises(DataError, match="1 value is outside the domain"):
-            collect_places([pa.array([value])], domain, clip=clip)
+            collect_positions([pa.array([value])], domain, clip=clip)
 
 
 @pytest.mark.parametrize("domain", [*DISCRETE, *(domain for domain, clip in INTERVALS if not clip)], ids=repr)

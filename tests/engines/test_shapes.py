@@ -117,7 +117,7 @@ def outcomes(path):
                 outcome(lambda table=table: table.histogram(DOMAIN, other="other")),
                 outcome(lambda table=table: table.bits()),
                 outcome(lambda table=table: table.bits(equals="b")),
-                outcome(lambda table=table: table.places(Interval(0, 1))),
+                outcome(lambda table=table: table.positions(Interval(0, 1))),
                 outcome(table.distinct),
             ]
     return found
@@ -215,9 +215,9 @@ def test_whole_numbers_meet_their_categories_however_they_are_stored(tmp_path, d
         table = FileColumn(column_of(tmp_path, name, content), "m", drop_missing=True)
         assert table.histogram(Categories.of(domain)).tolist() == [2, 1, 1], name
         assert table.bits(equals=domain[2]).tolist() == [3, 1], name
-        assert table.places(Interval(1, 3, whole=True)).tolist() == [0.0, 0.5, 1.0, 0.0], name
+        assert table.positions(Interval(1, 3, whole=True)).tolist() == [0.0, 0.5, 1.0, 0.0], name
         without = FileColumn(table.path, "m", drop_missing=True, missing=(domain[0],))
-        assert without.places(Interval(1, 3)).tolist() == [0.5, 1.0], name
+        assert without.positions(Interval(1, 3)).tolist() == [0.5, 1.0], name
 
 
 def boolean_shapes(values):
@@ -246,7 +246,7 @@ def test_booleans_meet_their_categories_however_they_are_stored(tmp_path):
 def test_what_is_no_number_is_none_for_run_and_report(tmp_path, text):
     path = column_of(tmp_path, "numbers.csv", as_csv(["1", text]))
     for clip in (False, True):
-        told = outcome(lambda clip=clip: FileColumn(path, "m").places(Interval(0, 100), clip=clip))
+        told = outcome(lambda clip=clip: FileColumn(path, "m").positions(Interval(0, 100), clip=clip))
         assert told[0] == "DataError"
         assert repr(text) in told[1]
     with pytest.raises(ShuffledpError, match="A sum needs a number"):

@@ -183,12 +183,12 @@ def _run_numbers(kind: type[Sum], options: RunOptions, bounds: BoundsOptions) ->
     interval = Interval(bounds.lower, bounds.upper, bounds.whole)
     _check_options("sum", options)
     with _column(options) as column:
-        places = column.places(interval, clip=bounds.clip)
+        positions = column.positions(interval, clip=bounds.clip)
     caveats = _caveats(options)
     if bounds.clip:
         caveats.append("Values outside the bounds were clipped; the estimate is of the clipped values.")
-    question = kind(len(places), interval.lower, interval.upper, interval.whole)
-    estimate = _estimate(question, places, options, caveats)
+    question = kind(len(positions), interval.lower, interval.upper, interval.whole)
+    estimate = _estimate(question, positions, options, caveats)
     subject = f"the {kind.name} of {options.column}"
     _deliver(estimate, estimate.to_json(options.confidence), options, subject, _show_number)
 
@@ -243,7 +243,7 @@ def _estimate(question: Question, values: Any, options: RunOptions, caveats: lis
     source = SYSTEM if options.insecure_seed is None else InsecureSeededRandomness(options.insecure_seed)
     with waiting("Randomizing, shuffling and counting"):
         protocol = _protocol(question, options)
-        run = run_round if question.shelf == "sum" else run_counted
+        run = run_round if question.question == "sum" else run_counted
         estimator = options.estimator or protocol.estimators[0]
         estimate = run(protocol, values, estimator=estimator, route=options.route, source=source)
     return replace(estimate, caveats=tuple(caveats))
@@ -256,7 +256,7 @@ def _protocol(question: Question, options: RunOptions) -> Protocol:
         "honest_fraction": options.honest_fraction,
     }
     if options.protocol != BEST:
-        kind = find(question.shelf, options.protocol)
+        kind = find(question.question, options.protocol)
         return question.answered_by(kind.calibrate(**question.settings(), **target, calibration=options.calibration))
     protocol = plan(question, **target).best
     if options.estimator is not None and options.estimator not in protocol.estimators:

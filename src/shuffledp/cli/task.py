@@ -250,7 +250,7 @@ def _candidates(question: Question, options: ProtocolOptions) -> Iterator[tuple[
     from shuffledp.protocols.registry import find
 
     if options.protocol != BEST:
-        yield find(question.shelf, options.protocol), {}
+        yield find(question.question, options.protocol), {}
         return
     for candidate in _plans(question, options):
         if not candidate.protocol.fragile:

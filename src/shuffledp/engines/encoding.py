@@ -89,7 +89,7 @@ def count_bits(batches: Iterable[pa.Array], *, equals: str | None = None, drop_m
     return result
 
 
-def collect_places(
+def collect_positions(
     batches: Iterable[pa.Array], domain: Interval, *, clip: bool = False, drop_missing: bool = False
 ) -> NDArray[np.float64]:
     """The position of each user's number in the interval; what is not a number, outside or missing is an error.

@@ -1,4 +1,4 @@
-"""Read a column of a file as counts or numbers, in this process."""
+"""Columns of data files as counts or positions, read in this process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, EqualTo, Interval
 from shuffledp.engines.columns import Progress, read_column
-from shuffledp.engines.encoding import collect_places, count_bits, count_categories, distinct_values
+from shuffledp.engines.encoding import collect_positions, count_bits, count_categories, distinct_values
 from shuffledp.text_values import looks_missing
 
 
@@ -25,12 +25,12 @@ class FileColumn:
     drop_missing: bool = False
     progress: Progress = lambda _: None
     missing: tuple[str, ...] = ()
-    """Values that mean that there is none, besides an empty field."""
+    """Strings that mean a missing value, besides an empty field."""
     remark: Callable[[str], None] = lambda _: None
-    """Called with what the holder of the data should know about it. This is not private: do not publish it."""
+    """Called with remarks about the data, for whoever holds them: they are not private, so do not publish them."""
 
     def bits(self, *, equals: str | None = None) -> NDArray[np.int64]:
-        """How many users say no and how many yes."""
+        """The numbers of users with the index 0 (no) and 1 (yes)."""
         if equals is not None:
             EqualTo(equals).check_missing_markers(self.missing)
         result = count_bits(self._batches(), equals=equals, drop_missing=self.drop_missing)
@@ -38,22 +38,22 @@ class FileColumn:
         return result.counts
 
     def histogram(self, domain: Categories, *, other: str | None = None) -> NDArray[np.int64]:
-        """How many users hold each category of the domain."""
+        """The number of users per category of the domain."""
         domain.check_missing_markers(self.missing)
         result = count_categories(self._batches(), domain, other=other, drop_missing=self.drop_missing)
         self._remark_on(result.markers)
         return result.counts
 
-    def places(self, domain: Interval, *, clip: bool = False) -> NDArray[np.float64]:
-        """Where each user's number lies between the bounds, from 0.0 to 1.0."""
+    def positions(self, domain: Interval, *, clip: bool = False) -> NDArray[np.float64]:
+        """The position of each user's number in the interval, from 0.0 to 1.0."""
         batches = self._batches(numeric=True)
-        return collect_places(batches, domain, clip=clip, drop_missing=self.drop_missing)
+        return collect_positions(batches, domain, clip=clip, drop_missing=self.drop_missing)
 
     def distinct(self) -> Categories:
-        """Every value that occurs. Releasing this list is not private."""
-        found = distinct_values(self._batches())
-        self._remark_on([name for name in found.names if looks_missing(name)])
-        return found
+        """All distinct values; releasing this list is not private."""
+        categories = distinct_values(self._batches())
+        self._remark_on([name for name in categories.names if looks_missing(name)])
+        return categories
 
     def _batches(self, *, numeric: bool = False) -> Any:
         return read_column(self.path, self.column, missing=self.missing, numeric=numeric, progress=self.progress)

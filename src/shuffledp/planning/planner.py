@@ -213,7 +213,7 @@ def candidates(
     verify: bool = True,
 ) -> Iterator[Plan | Rejection]:
     """Calibrate every protocol for the question, or those in ``names``, in each way worth trying."""
-    for name, kind in PROTOCOLS[question.shelf].items():
+    for name, kind in PROTOCOLS[question.question].items():
         if names is not None and name not in names:
             continue
         reference = kind.model != limits.trust or kind.trusts_shuffler
@@ -259,10 +259,10 @@ def _why_not_private(protocol: Protocol) -> str:
 
 def _main_reasons(question: Question, limits: Limits, rejected: tuple[Rejection, ...]) -> str:
     """The reasons for rejecting the first few protocols of the trust model, a sentence each."""
-    shelf = PROTOCOLS[question.shelf]
+    protocols = PROTOCOLS[question.question]
     first: dict[str, str] = {}
     for rejection in rejected:
-        if shelf[rejection.protocol].model == limits.trust:
+        if protocols[rejection.protocol].model == limits.trust:
             first.setdefault(rejection.protocol, rejection.reason.partition(". ")[0].rstrip("."))
     shown = [f"{name}: {reason}" for name, reason in list(first.items())[:_SHOWN_REASONS]]
     more = f"; and {len(first) - len(shown)} more" if len(first) > len(shown) else ""

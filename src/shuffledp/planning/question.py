@@ -24,8 +24,8 @@ class Count:
     """
 
     name: ClassVar[str] = "count"
-    shelf: ClassVar[str] = "count"
-    """The key of its protocols in the registry."""
+    question: ClassVar[str] = "count"
+    """The question of the protocols that answer it; a mean is answered by protocols for a sum."""
     unit: ClassVar[str] = "users"
     users: int
 
@@ -53,7 +53,7 @@ class Histogram:
     """
 
     name: ClassVar[str] = "histogram"
-    shelf: ClassVar[str] = "histogram"
+    question: ClassVar[str] = "histogram"
     unit: ClassVar[str] = "users"
     users: int
     domain_size: int | None = None
@@ -98,7 +98,7 @@ class Sum:
     """
 
     name: ClassVar[str] = "sum"
-    shelf: ClassVar[str] = "sum"
+    question: ClassVar[str] = "sum"
     unit: ClassVar[str] = "units"
     users: int
     lower: float = 0.0

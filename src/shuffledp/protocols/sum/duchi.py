@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Interval, check_places
+from shuffledp.domain import Interval, check_positions
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
@@ -64,7 +64,7 @@ class DuchiSum(SumProtocol):
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once."""
-        bits = round_randomly(check_places(values), source)
+        bits = round_randomly(check_positions(values), source)
         blind = np.flatnonzero(bernoulli(self.blanket, len(bits), source))
         bits[blind] = bernoulli(Dyadic(1, 1), len(blind), source)
         return one_message_each(bits.astype(np.uint8), source)

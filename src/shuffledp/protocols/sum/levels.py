@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Interval, check_places
+from shuffledp.domain import Interval, check_positions
 from shuffledp.errors import ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
@@ -59,7 +59,7 @@ def _on_levels(domain: Interval, levels: int) -> bool:
 
 def _scaled(values: NDArray[Any], levels: int, domain: Interval) -> Floats:
     """Places in units of a level; of whole numbers that are levels, without the rounding of the division."""
-    scaled: Floats = check_places(values) * levels
+    scaled: Floats = check_positions(values) * levels
     return np.rint(scaled) if _on_levels(domain, levels) else scaled
 
 
@@ -77,7 +77,7 @@ def level_pmf(value: float, levels: int, domain: Interval) -> dict[int, Fraction
 
 
 def rounding_variance(values: Floats, levels: int, domain: Interval) -> float:
-    """What rounding adds to the variance of the sum of these places."""
+    """What rounding adds to the variance of the sum of these positions."""
     scaled = _scaled(values, levels, domain)
     fractions = scaled - np.floor(scaled)
     return float(np.sum(fractions * (1 - fractions))) / levels**2
@@ -107,7 +107,7 @@ class AffineReports:
         return self.slope * (len(self.variances) - 1)
 
     def variance(self, values: Floats) -> float:
-        """Of the estimated sum of these places: the numbers' at their levels, and the levels'."""
+        """Of the estimated sum of these positions: the numbers' at their levels, and the levels'."""
         levels = len(self.variances) - 1
         scaled = _scaled(values, levels, self.domain)
         lower = np.minimum(np.floor(scaled), levels - 1).astype(np.int64)
@@ -127,7 +127,7 @@ class AffineReports:
         return float(each.max()) / self._per_place**2
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """From the sum of the numbers of so many users to the sum of their places."""
+        """From the sum of the numbers of so many users to the sum of their positions."""
         scale = self._per_place
         tail = None if self.heaviest_tail is None else self.heaviest_tail / scale
         error = IndependentTerms(users * self.worst_variance(), 0.0, self.largest_term / scale, tail)
@@ -175,7 +175,7 @@ class RoundedNoise:
     shape: float = 1.0
 
     def noise_variance(self) -> float:
-        """Of the noise alone, in places: 2 a / (1 - a)^2 with a = e^-decay for each unit of shape."""
+        """Of the noise alone, in positions: 2 a / (1 - a)^2 with a = e^-decay for each unit of shape."""
         return self.shape / (2 * math.sinh(self.decay / 2) ** 2) / self.levels**2
 
     def variance(self, truth: Floats) -> Floats:
