@@ -31,7 +31,13 @@ def test_plan_json(shuffledp):
 def test_plan_for_people(shuffledp):
     done = shuffledp("plan", "count", "--users", 1000, "--epsilon", 1, "--delta", 1e-6)
     flat = " ".join(done.out.split())
-    for words in ("balcer-cheu", "tight", "Rejected: balcer-cheu (paper)", "1,451 users", "nothing is left of it"):
+    for words in (
+        "balcer-cheu",
+        "tight",
+        "Rejected: balcer-cheu (paper)",
+        "1,451 users",
+        "collude, there is no guarantee",
+    ):
         assert words in flat
 
 

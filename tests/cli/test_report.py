@@ -297,7 +297,7 @@ def test_bad_input(arguments, status, words, report, place, server, tmp_path):
 def test_missing_values(report, place):
     place.task()
     place.csv("bus", "", "car")
-    assert "1 rows of data.csv hold no value; --drop-missing" in report(*MANY).error
+    assert "1 rows of data.csv have no value; --drop-missing" in report(*MANY).error
     place.csv("")
     assert "no rows" in report(*MANY, "--drop-missing").error
     place.csv("bus")
@@ -313,8 +313,8 @@ def test_the_same_rules_as_run(report, place, server):
         assert (done.status, "A sum needs a number" in done.error) == (2, True)
     place.task()
     place.csv("bus", "NA", "car")
-    assert "If 'NA' stands for a missing value: --missing NA." in report(*MANY).error
-    assert "1 rows of data.csv hold no value; --drop-missing" in report(*MANY, "--missing", "NA").error
+    assert "If 'NA' stands for a missing value, use --missing NA." in report(*MANY).error
+    assert "1 rows of data.csv have no value; --drop-missing" in report(*MANY, "--missing", "NA").error
     assert "cannot be a value and mean a missing one" in report(*MANY, "--missing", "NA,bus").error
     assert "an empty name" in report(*MANY, "--missing", "NA,").error
     assert server.bodies == []
@@ -326,7 +326,7 @@ def test_the_same_rules_as_run(report, place, server):
 def test_an_empty_line_is_a_device_without_a_value(report, place):
     place.task()
     (place.folder / "data.csv").write_text("mode\nbus\n\ncar\n\nbus\n")
-    assert "2 rows of data.csv hold no value; --drop-missing" in report(*MANY).error
+    assert "2 rows of data.csv have no value; --drop-missing" in report(*MANY).error
     assert report(*MANY, "--drop-missing", "--json").json["devices"] == 3
 
 

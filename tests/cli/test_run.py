@@ -145,7 +145,7 @@ def test_a_person_sees_a_table_and_the_guarantee(shuffledp, commute):
         "Old Town,Harbour,Mill Quarter,North Hill,Lakeside,Outer Villages",
     )
     assert done.status == 0
-    for words in ("Old Town", "95% interval", "25,000 users", "epsilon = 1", "nothing is left of it"):
+    for words in ("Old Town", "95% interval", "25,000 users", "epsilon = 1", "collude, there is no guarantee"):
         assert words in " ".join(done.out.split())
 
 
@@ -260,7 +260,7 @@ def test_a_seed_repeats_and_is_never_called_private(shuffledp, commute, modes, t
     assert first["secure"] is False
     text = shuffledp(*seeded, "--plot", tmp_path / "seeded.svg").out
     assert "NOT PRIVATE" in text
-    assert "nothing is left" not in text
+    assert "there is no guarantee" not in text
     assert "NOT PRIVATE: seeded estimate" in (tmp_path / "seeded.svg").read_text()
     shuffledp(*seeded, "--out", tmp_path / "seeded.csv")
     with (tmp_path / "seeded.csv").open() as file:

@@ -29,7 +29,7 @@ COLLECTED = [
     if kind.model != "central" and not kind.trusts_shuffler
 ]
 TYPES = {
-    int: "whole number",
+    int: "integer",
     float: "number",
     str: "text",
     bool: "true or false",
@@ -38,7 +38,7 @@ TYPES = {
     Target: "terms",
     Interval: "interval",
     Categories | None: "names",
-    tuple[int, ...]: "list of whole numbers",
+    tuple[int, ...]: "list of integers",
     tuple[tuple[int, int], ...]: "list of pairs",
 }
 
@@ -89,7 +89,7 @@ def test_the_objects_that_protocols_share(name, kind):
 
 def test_the_types():
     words = re.search(r"\| type \|.*\n\|[ |-]+\n((?:\|.*\n)+)", PAGE)[1]
-    for word in ("whole number", "probability", "fraction", "number", "names", "terms", "interval"):
+    for word in ("integer", "probability", "fraction", "number", "names", "terms", "interval"):
         assert re.search(rf"^\|.*\b{word}\b.*\|", words, re.MULTILINE)
 
 

@@ -34,9 +34,9 @@ def test_below_the_floor_no_epsilon_holds(guarantee):
 def test_the_sentence_says_what_it_rests_on(guarantee):
     sentence = guarantee.sentence()
     assert "10,000 of 10,000 users" in sentence
-    assert "nothing is left" in sentence
+    assert "there is no guarantee" in sentence
     left = Guarantee(**{**vars(guarantee), "local_epsilon": 2.0}).sentence()
-    assert "epsilon 2 is left" in left
+    assert "epsilon = 2 remains" in left
 
 
 @pytest.mark.parametrize(

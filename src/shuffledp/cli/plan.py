@@ -177,7 +177,7 @@ def _show(plans: Plans, accuracy: float | None, confidence: float) -> None:
     target = f"epsilon = {plans.epsilon:.4g}, delta = {plans.delta:g}"
     _table(chosen, f"{question.name} of {question.users:,} users at {target}")
     say(
-        f"Errors are in {question.unit}: typical, and the largest of all with {percent(confidence)} confidence. "
+        f"Errors are in {question.unit}: typical, and the maximum with {percent(confidence)} confidence. "
         "Messages and bytes are per user."
     )
     best = chosen[0]
@@ -186,7 +186,7 @@ def _show(plans: Plans, accuracy: float | None, confidence: float) -> None:
     for option in cheaper[:-4:-1]:
         say(f"Cheaper: {option.protocol.name} ({option.variant}): {option.why}.")
     if references:
-        _table(references, "With other trust, to compare:", model=True)
+        _table(references, "For comparison, with other trust:", model=True)
     for reference in references:
         if reference.protocol.trusts_shuffler:
             say(f"With {reference.protocol.name}, {trust_asked(reference.protocol)}.")
@@ -201,14 +201,14 @@ def _table(plans: list[Plan], title: str, *, model: bool = False) -> None:
         ["protocol", "model" if model else "noise", "error", "largest", "messages", "bytes"],
         [
             [
-                each.protocol.name,
-                each.protocol.model if model else each.variant,
-                _amount(each.expected.rmse),
-                _amount(each.expected.max_error),
-                f"{each.cost.messages_per_user:,.4g}",
-                f"{each.cost.bytes_per_user:,.4g}",
+                candidate.protocol.name,
+                candidate.protocol.model if model else candidate.variant,
+                _amount(candidate.expected.rmse),
+                _amount(candidate.expected.max_error),
+                f"{candidate.cost.messages_per_user:,.4g}",
+                f"{candidate.cost.bytes_per_user:,.4g}",
             ]
-            for each in plans
+            for candidate in plans
         ],
         title=title,
         words=1,
@@ -229,15 +229,15 @@ def _figure(plans: Plans, suffix: str) -> bytes:
         suffix,
         points=[
             (
-                each.protocol.name,
-                _trust(each.protocol),
-                each.calibration,
-                each.cost.bytes_per_user,
-                each.expected.rmse,
+                candidate.protocol.name,
+                _trust(candidate.protocol),
+                candidate.calibration,
+                candidate.cost.bytes_per_user,
+                candidate.expected.rmse,
             )
-            for each in plans.plans
+            for candidate in plans.plans
         ],
-        edge=[(each.cost.bytes_per_user, each.expected.rmse) for each in plans.frontier],
+        edge=[(candidate.cost.bytes_per_user, candidate.expected.rmse) for candidate in plans.frontier],
         title=f"What a {question.name} costs and how well it is known",
         x_title="bytes per user",
         y_title=f"typical error ({question.unit})",

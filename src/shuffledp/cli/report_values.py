@@ -1,4 +1,4 @@
-"""Values of devices from the command line and from files, checked before anything is sent."""
+"""Values and tokens of devices, read from the command line and from files and checked before anything is sent."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ["read_tokens", "read_value", "read_values", "value_of"]
 
-_MOST_TOKEN_BYTES = 1 << 30
-_MOST_VALUE_BYTES = 1 << 16
+_MAX_TOKEN_BYTES = 1 << 30
+_MAX_VALUE_BYTES = 1 << 16
 
 
 def value_of(task: Task, text: str) -> Any:
-    """A value as people write it: a category, yes or no, a number; a DomainError if the task has no such value."""
+    """Parse a category, yes or no, or a number; raises DomainError if the task has no such value."""
     return _parse(task.protocol.domain, text)
 
 
@@ -35,13 +35,13 @@ def _parse(domain: Domain, text: str) -> Any:
 
 
 def read_value() -> str:
-    """A value from standard input: all of it, which is one line."""
+    """Read a value from standard input, which must be a single line."""
     try:
-        text = sys.stdin.buffer.read(_MOST_VALUE_BYTES + 1).decode("utf-8-sig")
+        text = sys.stdin.buffer.read(_MAX_VALUE_BYTES + 1).decode("utf-8-sig")
     except UnicodeError:
-        raise DataError("The value on standard input is not UTF-8 text.") from None
+        raise DataError("The value on standard input is not UTF-8.") from None
     lines = text.splitlines()
-    if len(text) > _MOST_VALUE_BYTES or len(lines) > 1:
+    if len(text) > _MAX_VALUE_BYTES or len(lines) > 1:
         raise DataError("Standard input must hold one value: a single line.")
     if not text.strip():
         raise DataError("There is no value on standard input.")
@@ -58,7 +58,7 @@ def read_values(
     drop_missing: bool,
     devices: int | None,
 ) -> list[Any]:
-    """The values of a column, one a device; any that is missing or outside the domain is an error."""
+    """Read the values of a column, one per device; a missing value or one outside the domain is an error."""
     from shuffledp.engines.columns import read_column
 
     domain = task.protocol.domain
@@ -77,7 +77,7 @@ def read_values(
     values: list[Any] = []
     parsed: dict[str, Any] = {}
     wrong, absent, example, marker = 0, 0, "", ""
-    for text in islice((each for each in texts() if each is not None or not drop_missing), devices):
+    for text in islice((text for text in texts() if text is not None or not drop_missing), devices):
         if text is None:
             absent += 1
             continue
@@ -89,32 +89,32 @@ def read_values(
             wrong, example = wrong + 1, example or str(error)
             marker = marker or (text if looks_missing(text) else "")
     if wrong:
-        hint = f" If {marker!r} stands for a missing value: --missing {marker}." if marker else ""
+        hint = f" If {marker!r} stands for a missing value, use --missing {marker}." if marker else ""
         raise DataError(f"{wrong:,} rows of {path} hold no value of this task. {example}{hint}", rows=wrong)
     if absent:
-        raise DataError(f"{absent:,} rows of {path} hold no value; --drop-missing leaves them out.", rows=absent)
+        raise DataError(f"{absent:,} rows of {path} have no value; --drop-missing leaves them out.", rows=absent)
     if not values:
         raise DataError("The column holds no rows, so there are no devices.")
     for text in filter(looks_missing, parsed) if equals is not None else ():
-        note(f"{text!r} is counted as a value; --missing {text} says that it means a missing one.")
+        note(f"{text!r} is counted as a value; if it stands for a missing one, use --missing {text}.")
     return values
 
 
 def read_tokens(path: Path | None) -> list[str] | None:
-    """Enrolment tokens, one a line; the file must be its owner's alone."""
+    """Read enrolment tokens, one per line; only the owner may have access to the file."""
     if path is None:
         return None
     try:
-        found = path.stat()
-        if found.st_mode & 0o077:
-            raise DataError(f"{path} can be read by others; tokens want mode 0600: chmod 600 {path}.", path=str(path))
-        if found.st_size > _MOST_TOKEN_BYTES:
+        status = path.stat()
+        if status.st_mode & 0o077:
+            raise DataError(f"{path} can be read by others; tokens need mode 0600: chmod 600 {path}.", path=str(path))
+        if status.st_size > _MAX_TOKEN_BYTES:
             raise DataError(f"{path} is too large for a file of tokens.", path=str(path))
         tokens = path.read_text(encoding="ascii").split()
     except OSError as error:
         raise DataError(f"Cannot read the tokens {path}: {error.strerror or error}.", path=str(path)) from None
     except UnicodeError:
-        raise DataError(f"{path} holds no tokens: they are ASCII text.", path=str(path)) from None
+        raise DataError(f"{path} is not a token file: tokens are ASCII.", path=str(path)) from None
     if not tokens:
         raise DataError(f"{path} holds no token.", path=str(path))
     return tokens

@@ -1,4 +1,4 @@
-"""What a person sees: tables, notes and a progress bar, on the right stream."""
+"""Terminal output: paragraphs, tables, notes, warnings, JSON and progress bars."""
 
 from __future__ import annotations
 
@@ -33,36 +33,36 @@ __all__ = [
 _READABLE_NAME, _SHORTEST_NAME = 16, 8
 """Names are shortened to the first before headings are wrapped, and to the second before rows become blocks."""
 _BORDER = 3  # cells between two columns: a line and a blank on each side of it
-_CHARACTERS_PER_CELL = 4  # accents take no cell of their own; more than this is no name
+_CHARACTERS_PER_CELL = 4  # accents take no cell of their own; more than this cannot be a name
 
 
 def print_json(value: dict[str, Any]) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document on standard output."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def say(text: str = "") -> None:
-    """A paragraph on standard output, wrapped to the terminal."""
+    """Print a paragraph on standard output, wrapped to the terminal."""
     _console().print(text, markup=False)
 
 
 def one_line(text: str) -> str:
-    """The text on one line; what cannot be shown, such as bytes of a broken file, stays off the screen."""
-    return "".join(each if each.isprintable() else "?" for each in " ".join(text.split()))
+    """Join the lines of a string, and replace characters that are not printable."""
+    return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
 
 
 def plain(text: str) -> str:
-    """What others wrote must not steer the terminal."""
-    return "".join(each if each.isprintable() else "?" for each in text)
+    """Replace characters that are not printable: strings from outside must not control the terminal."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def note(text: str) -> None:
-    """A remark on standard error, so that standard output stays clean."""
+    """Print a note on standard error, which leaves standard output to the result."""
     _console(stderr=True).print(f"note: {text}", markup=False, style="yellow")
 
 
 def note_warnings(warnings: Iterable[str]) -> None:
-    """Why a target or a guarantee protects less than one expects of it, on standard error."""
+    """Print warnings about a weak target or guarantee on standard error."""
     for warning in warnings:
         _console(stderr=True).print(f"warning: {warning}", markup=False, style="yellow")
 
@@ -70,10 +70,10 @@ def note_warnings(warnings: Iterable[str]) -> None:
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None, words: int = 0
 ) -> None:
-    """A table whose first column holds names and whose others hold numbers, but for the column ``words``, if given.
+    """Print a table whose first column holds names and whose others hold numbers, except the column ``words``.
 
-    Numbers are never cut or wrapped: words are wrapped first, then long names are shortened, then headings are wrapped;
-    where that is not enough, every row becomes a block of lines.
+    Numbers are never truncated or wrapped: words are wrapped first, then long names are shortened, then headings are
+    wrapped; if the table is still too wide, every row becomes a block of lines.
     """
     if title:
         say(title)
@@ -100,18 +100,18 @@ def print_table(
 
 
 def _name(text: str) -> str:
-    """A name as it is shown: a blank one in quotation marks, so that its row is not taken for a gap."""
+    """A printable name; a blank one is quoted, so that its row does not look like a gap."""
     shown = plain(text)
     return shown if shown.strip() else f'"{shown}"'
 
 
 def _encodable(text: str, console: Console) -> str:
-    """The text with "?" for what the output's encoding lacks."""
+    """The string with "?" for characters that the encoding of the output lacks."""
     return text.encode(console.encoding, "replace").decode(console.encoding)
 
 
 def _column_widths(heads: list[str], cells: list[list[str]], words: int, available: int) -> list[int] | None:
-    """The width of each column, or None where the numbers do not fit side by side."""
+    """The width of each column, or None if the numbers do not fit side by side."""
     available -= _BORDER * len(heads) + 1
     columns = [[row[index] for row in cells] for index in range(len(heads))]
     whole = [max(map(cell_len, (head, *column))) for head, column in zip(heads, columns, strict=True)]
@@ -134,7 +134,7 @@ def _longest_word(text: str) -> int:
 
 
 def _print_blocks(console: Console, heads: list[str], cells: list[list[str]]) -> None:
-    """Every row as its name, and under it a line for each number."""
+    """Print every row as its name, followed by a line for each number."""
     indent = max((cell_len(head) for head in heads[1:]), default=0) + 2
     names = _distinctly_shortened([row[0] for row in cells], max(console.width, 1), console)
     for name, row in zip(names, cells, strict=True):
@@ -147,7 +147,7 @@ def _print_blocks(console: Console, heads: list[str], cells: list[list[str]]) ->
 
 
 def _distinctly_shortened(names: list[str], width: int, console: Console) -> list[str]:
-    """The names, each at most so wide; where shortened names become equal, their middle is left out instead."""
+    """The names, shortened to the width; if shortened names become equal, their middle is removed instead."""
     shortened = [_shortened(name, width, console) for name in names]
     times = Counter(shortened)
     return [
@@ -157,7 +157,7 @@ def _distinctly_shortened(names: list[str], width: int, console: Console) -> lis
 
 
 def _shortened(name: str, width: int, console: Console) -> str:
-    """The beginning of a name and an ellipsis, if it is wider than that. A character may take no cell, or two."""
+    """The beginning of a name and an ellipsis, if it is too wide. A character takes zero, one or two cells."""
     if cell_len(name) <= width and len(name) <= _CHARACTERS_PER_CELL * width:
         return name
     sign = _ellipsis(console)
@@ -182,7 +182,7 @@ def _ellipsis(console: Console) -> str:
 
 
 def print_list(rows: Sequence[tuple[str, str]]) -> None:
-    """Labels and what belongs to each, which is wrapped beside its label."""
+    """Print labels with their contents, wrapped beside the label."""
     console = _console()
     indent = max(len(label) for label, _ in rows) + 2
     for label, content in rows:
@@ -192,13 +192,13 @@ def print_list(rows: Sequence[tuple[str, str]]) -> None:
 
 
 def _console(*, stderr: bool = False) -> Console:
-    """Text as it is: no markup, no highlighting, no emoji."""
+    """A console that prints strings unchanged: no markup, no highlighting, no emoji."""
     return Console(stderr=stderr, highlight=False, emoji=False)
 
 
 @contextmanager
 def progress_bar(description: str) -> Iterator[Progress]:
-    """A bar on standard error while a file is read; nothing when that is not a terminal."""
+    """Show a progress bar on standard error if that is a terminal."""
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
@@ -218,7 +218,7 @@ def progress_bar(description: str) -> Iterator[Progress]:
 
 @contextmanager
 def waiting(description: str) -> Iterator[None]:
-    """A sign of life on standard error while work of unknown length goes on; nothing off a terminal."""
+    """Show a spinner on standard error during work of unknown length, if that is a terminal."""
     console = _console(stderr=True)
     if console.is_terminal:
         with console.status(description):

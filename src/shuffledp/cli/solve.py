@@ -250,7 +250,7 @@ def _shortened(answer: Any) -> str:
         return "none"
     if not isinstance(answer, tuple):
         return f"{answer:,}"
-    shown = ", ".join(str(each) for each in answer[:_SHOWN_ITEMS])
+    shown = ", ".join(str(item) for item in answer[:_SHOWN_ITEMS])
     return shown if len(answer) <= _SHOWN_ITEMS else f"{shown}, ... ({len(answer):,} in all)"
 
 

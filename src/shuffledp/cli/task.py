@@ -215,12 +215,12 @@ def _question(name: str, users: int, options: DomainOptions) -> Question:
 
 
 def _choose_task(question: Question, options: ProtocolOptions, **rest: Any) -> Task:
-    """The first task, of those that meet the target, whose reports have at most ``max_messages`` messages."""
+    """The first task, of those that meet the target, whose reports have at limit ``max_messages`` messages."""
     from shuffledp.collection.task.task import Task
 
-    most = options.max_messages
-    if most < 1:
-        raise ParameterError(f"A report has at least one message; --max-messages {most} allows none.")
+    limit = options.max_messages
+    if limit < 1:
+        raise ParameterError(f"A report has at least one message; --max-messages {limit} allows none.")
     shortest: Task | None = None
     reason = ""
     for kind, setting in _candidates(question, options):
@@ -232,14 +232,14 @@ def _choose_task(question: Question, options: ProtocolOptions, **rest: Any) -> T
                 raise
             reason = reason or str(error)
             continue
-        if task.messages_per_report <= most:
+        if task.messages_per_report <= limit:
             return task
         if shortest is None or task.messages_per_report < shortest.messages_per_report:
             shortest = task
     if shortest is None:
         raise ParameterError(reason or _only_fragile(question, options))
     raise InfeasibleError(
-        f"A report of {shortest.protocol.name} has {shortest.messages_per_report:,} messages, more than {most:,}; "
+        f"A report of {shortest.protocol.name} has {shortest.messages_per_report:,} messages, more than {limit:,}; "
         + "allow more with --max-messages"
         + (", and no protocol has fewer." if options.protocol == BEST else ", or use --protocol best.")
     )
@@ -344,7 +344,7 @@ def _show(task: Task, author: str, as_json: bool) -> None:
     from shuffledp.collection.wire.formats import ReportFormat
 
     guarantee = task.protocol.guarantee
-    left = f"epsilon {guarantee.local_epsilon:.4g}" if math.isfinite(guarantee.local_epsilon) else "nothing"
+    local = guarantee.local_epsilon
     size = ReportFormat.of(task).size
     rows = [
         ("id", task.id.hex()),
@@ -353,7 +353,7 @@ def _show(task: Task, author: str, as_json: bool) -> None:
         ("question", f"{task.protocol.question} {_domain(task.protocol.domain)}".strip()),
         ("protocol", f"{task.protocol.question}/{task.protocol.name}"),
         ("claim", f"epsilon = {task.epsilon:g}, delta = {task.delta:g}"),
-        ("if colluding", f"{left} is left"),
+        ("if colluding", f"epsilon = {local:.4g} remains" if math.isfinite(local) else "no guarantee"),
         ("users", f"{task.minimum_users:,} to {task.maximum_users:,}, {guarantee.honest_users:,} of them honest"),
         ("open", f"{task.opens:%Y-%m-%d %H:%M:%S} to {task.closes:%Y-%m-%d %H:%M:%S} UTC"),
         ("report", f"{task.messages_per_report:,} messages, {size:,} bytes"),

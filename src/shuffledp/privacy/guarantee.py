@@ -61,7 +61,7 @@ class Guarantee:
     theorem: str
     """What proves it."""
     local_epsilon: float = math.inf
-    """What is left if shuffler and analyzer work together; infinite when nothing is."""
+    """The epsilon that remains if shuffler and analyzer collude; infinite if there is no guarantee then."""
     trust: str = "shuffled"
     """Who is trusted: the shuffler, nobody (local), or the party that collects (central)."""
     neighbours: str = REPLACE_ONE
@@ -157,8 +157,8 @@ class Guarantee:
             )
         exception = f", except with probability {self.delta:.2g} (delta)" if self.delta > 0 else ""
         return (
-            f"Whatever one person answered changes the probability of any outcome of {times} by a factor of "
-            f"at most {math.exp(min(self.epsilon, LARGEST_EPSILON)):.4g} (epsilon = {self.epsilon:.4g}){exception}"
+            f"Changing one person's answer changes the probability of any outcome of {times} by at most a factor of "
+            f"{math.exp(min(self.epsilon, LARGEST_EPSILON)):.4g} (epsilon = {self.epsilon:.4g}){exception}"
             f"{self._condition()}{''.join(f' Warning: {warning}' for warning in self.warnings)}"
         )
 
@@ -168,15 +168,15 @@ class Guarantee:
         return target_warnings(self.epsilon, self.delta, self.users)
 
     def _condition(self) -> str:
-        """Who must follow the protocol, and what is left if parties work together."""
+        """Who must follow the protocol, and what remains if parties collude."""
         if self.trust == "local":
-            return ", even if everybody else works together."
+            return ", even if everybody else colludes."
         if self.trust == "central":
-            return ", towards everybody but the party that collects: that one sees every value."
+            return ", for everyone except the party that collects the data, which sees every value."
         condition = f", as long as {self.honest_users:,} of {self.users:,} users follow the protocol."
         if math.isinf(self.local_epsilon):
-            return f"{condition} If the shuffler and the analyzer work together, nothing is left of it."
-        return f"{condition} If the shuffler and the analyzer work together, epsilon {self.local_epsilon:.4g} is left."
+            return f"{condition} If the shuffler and the analyzer collude, there is no guarantee."
+        return f"{condition} If the shuffler and the analyzer collude, epsilon = {self.local_epsilon:.4g} remains."
 
     def to_json(self) -> dict[str, Any]:
         """The documented JSON form; infinite values become null."""
