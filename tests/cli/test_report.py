@@ -335,7 +335,7 @@ def test_what_looks_missing_and_is_counted_is_pointed_out(report, place):
     place.csv("bus", "NA", "car")
     done = report(*MANY, "--equals", "bus", "--json")
     assert done.json["delivered"] == 3
-    assert "'NA' is counted as a value; --missing NA" in done.err
+    assert "'NA' is counted as a value; if it stands for a missing one, use --missing NA" in done.err
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def test_pointer_chasing_at_a_million(shuffledp):
         "26,608",
         "Success with probability 0.9908 is proven for 163 users.",
         "In the local model Table 2 has a lower bound of 367,879",
-        "factor of at most 2.718",
+        "at most a factor of 2.718",
     ):
         assert words in flat
 
