@@ -18,8 +18,6 @@ from typing import Any
 from benchmarks.finding import Finding, at_most, report, seconds
 from benchmarks.measuring import SideBySide, side_by_side
 
-__all__ = ["measure"]
-
 _VARIABLE = "SHUFFLEDP_PUBLIC_SCRIPTS"
 _CLONES = "ml-shuffling-amplification/computeamplification.py"
 _BOUNDS = "amplification-by-shuffling/shuffleddp/amplification_bounds.py"

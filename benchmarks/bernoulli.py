@@ -15,8 +15,6 @@ from benchmarks.measuring import SideBySide, side_by_side
 if TYPE_CHECKING:
     from shuffledp.randomness import Dyadic
 
-__all__ = ["measure"]
-
 _BITS = 10_000_000
 _PROBABILITIES = (0.5, 0.3, 0.1, 0.02, 0.003)
 _IRRATIONAL_DIGITS = 1000

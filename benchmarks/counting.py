@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from benchmarks.finding import Finding, at_least, at_most, report, seconds
 from benchmarks.measuring import in_fresh_process, side_by_side
 
-__all__ = ["first_call_seconds", "measure"]
-
 _MESSAGES = 100_000_000
 _FEW, _MANY = 1_000, 1_000_000
 

@@ -12,8 +12,6 @@ import numpy as np
 from benchmarks.finding import Finding, at_least, at_most, report, seconds
 from benchmarks.measuring import FreshRun, in_fresh_process, side_by_side
 
-__all__ = ["measure", "release"]
-
 _USERS = 10**9
 _CATEGORIES = 10**6
 _SIZES = (10**5, 10**6, 2 * 10**6)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Finding", "at_least", "at_most", "megabytes", "report", "seconds"]
-
 
 @dataclass(frozen=True)
 class Finding:

@@ -8,8 +8,6 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-__all__ = ["peak_bytes"]
-
 
 def peak_bytes() -> int:
     """The most physical memory that this process has held.

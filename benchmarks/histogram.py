@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
 
-__all__ = ["measure", "one_round"]
-
 _USERS = 100_000
 _CATEGORIES = 100
 _EPSILON = 1.0

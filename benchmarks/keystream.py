@@ -11,8 +11,6 @@ import numpy as np
 from benchmarks.finding import Finding, at_least, report
 from benchmarks.measuring import side_by_side
 
-__all__ = ["measure"]
-
 _WORDS = 1_000_000
 _LEAST_OVER_PCG64 = 1.6
 _SMALL_REQUESTS = (100, 1_000, 10_000)

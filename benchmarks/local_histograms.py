@@ -15,8 +15,6 @@ from benchmarks.measuring import side_by_side
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["measure"]
-
 _USERS = 100_000
 _CATEGORIES = 100
 _EPSILON = 1.0

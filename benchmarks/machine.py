@@ -7,8 +7,6 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-__all__ = ["describe_machine"]
-
 _PACKAGES = ("numpy", "scipy", "pyarrow", "cryptography", "multi-freq-ldpy", "pure-ldp", "numba")
 
 

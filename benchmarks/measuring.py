@@ -17,8 +17,6 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-__all__ = ["FreshRun", "SideBySide", "in_fresh_process", "python", "side_by_side"]
-
 _ROOT = Path(__file__).resolve().parent.parent
 
 

@@ -11,8 +11,6 @@ from tempfile import TemporaryDirectory
 from benchmarks.finding import Finding, at_most, report, seconds
 from benchmarks.measuring import in_fresh_process
 
-__all__ = ["measure"]
-
 _SEALED = 50  # bytes of a sealed message that holds one byte
 _MEMORY = 1 << 28  # the shuffler's setting permutation_megabytes
 _REPORT_MESSAGES = 20

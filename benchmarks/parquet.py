@@ -14,8 +14,6 @@ import numpy as np
 from benchmarks.finding import Finding, at_most, megabytes, report, seconds
 from benchmarks.measuring import in_fresh_process, python, side_by_side
 
-__all__ = ["measure", "run_command", "write_files"]
-
 _ROWS = 10_000_000
 _CATEGORIES = tuple(f"category {number:02d}" for number in range(20))
 

@@ -12,8 +12,6 @@ from typing import Any
 from benchmarks.finding import Finding, at_most, report, seconds
 from benchmarks.measuring import python, side_by_side
 
-__all__ = ["measure"]
-
 _MOST_SECONDS = 3.0
 
 

@@ -11,8 +11,6 @@ import numpy as np
 from benchmarks.finding import Finding, at_most, report, seconds
 from benchmarks.measuring import side_by_side
 
-__all__ = ["measure"]
-
 _USERS = 100_000
 _CATEGORIES = 100
 _EPSILON = 1.0

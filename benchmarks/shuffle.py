@@ -13,8 +13,6 @@ from benchmarks.finding import Finding, at_least, at_most, megabytes, report
 from benchmarks.fresh import peak_bytes
 from benchmarks.measuring import SideBySide, in_fresh_process, side_by_side
 
-__all__ = ["measure", "scratch_bytes"]
-
 _LARGEST = 100_000_000
 _SIZES = {1_000_000: 15, 10_000_000: 5, _LARGEST: 5}
 _RECORDS, _RECORD_BYTES = 1_000_000, 100

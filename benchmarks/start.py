@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from benchmarks.finding import Finding, at_most, report, seconds
 from benchmarks.measuring import python, side_by_side
 
-__all__ = ["measure"]
-
 _FORBIDDEN = ("scipy", "pandas", "pyarrow", "altair", "matplotlib", "typer")
 
 _RANDOMIZE = """

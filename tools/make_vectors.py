@@ -18,8 +18,6 @@ from vector_files.report import report_file
 from vector_files.sealing import sealing_file
 from vector_files.task import task_file
 
-__all__ = ["vectors"]
-
 TARGET = Path(__file__).parents[1] / "vectors" / "v1"
 
 

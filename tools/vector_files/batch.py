@@ -12,8 +12,6 @@ from vector_files import Document
 from vector_files.examples import task_of
 from vector_files.keys import SHUFFLER, STRANGER, seal
 
-__all__ = ["batch_file"]
-
 
 def batch_file() -> Document:
     """What batch.json holds."""

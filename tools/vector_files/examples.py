@@ -9,8 +9,6 @@ from shuffledp.protocols.documents import from_document
 from vector_files import Document
 from vector_files.keys import ANALYZER, SHUFFLER
 
-__all__ = ["PROTOCOLS", "TERMS", "task_of"]
-
 TERMS = {"users": 1000, "epsilon": "1.0", "delta": "1e-06", "honest_fraction": "1.0", "calibration": "given"}
 # more noise than the claims need, so that no rounding decides whether they hold
 PROTOCOLS: dict[str, Document] = {

@@ -10,8 +10,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from shuffledp.collection.wire.keys import SealingKey, SigningKey
 
-__all__ = ["ANALYZER", "AUTHOR", "OTHER_ANALYZER", "SHUFFLER", "STRANGER", "seal", "secret_of"]
-
 
 def secret_of(label: str) -> bytes:
     """32 bytes that follow from the label."""

@@ -17,8 +17,6 @@ from shuffledp.randomness import Dyadic
 from vector_files import Document
 from vector_files.cases import CASES, Case
 
-__all__ = ["TOLERANCE", "randomizer_file", "six_digits"]
-
 TOLERANCE = "1e-05"
 """Relative, of numbers that are rounded to six digits; and 1e-12 where that is less."""
 _EPSILONS = ("0.5", "1.0", "2.0")

@@ -13,8 +13,6 @@ from vector_files import Document
 from vector_files.examples import task_of
 from vector_files.keys import seal, secret_of
 
-__all__ = ["report_file"]
-
 
 def report_file() -> Document:
     """What report.json holds."""

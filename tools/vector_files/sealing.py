@@ -9,8 +9,6 @@ from vector_files import Document
 from vector_files.examples import task_of
 from vector_files.keys import ANALYZER, OTHER_ANALYZER, seal, secret_of
 
-__all__ = ["sealing_file"]
-
 
 def sealing_file() -> Document:
     """What sealing.json holds."""

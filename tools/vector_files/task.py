@@ -19,8 +19,6 @@ from vector_files.keys import AUTHOR, OTHER_ANALYZER, STRANGER
 from vector_files.randomizers import TOLERANCE, six_digits
 from vector_files.task_edges import canonical_documents, edge_cases
 
-__all__ = ["task_file"]
-
 
 def task_file() -> Document:
     """What task.json holds."""

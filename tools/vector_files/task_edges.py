@@ -17,8 +17,6 @@ from vector_files import Document
 from vector_files.examples import task_of
 from vector_files.keys import AUTHOR
 
-__all__ = ["GOOD", "canonical_documents", "edge_cases"]
-
 GOOD = "good"
 """The verdict of a task that everybody accepts; any other word is the reason for refusing it."""
 TOKENS, CAPPED, LOCAL = "histogram/balcer-cheu", "count/correlated-noise", "histogram/k-rr"

@@ -42,8 +42,6 @@ from shuffledp.planning import (
 from shuffledp.planning.planner import trust_asked
 from shuffledp.protocols.protocol import Protocol
 
-__all__ = ["plan_app"]
-
 _UNKNOWN_USERS = 2
 
 

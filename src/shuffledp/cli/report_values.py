@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from shuffledp.collection.task.task import Task
 
-__all__ = ["read_tokens", "read_value", "read_values", "value_of"]
-
 _MAX_TOKEN_BYTES = 1 << 30
 _MAX_VALUE_BYTES = 1 << 16
 

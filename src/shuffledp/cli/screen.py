@@ -17,19 +17,6 @@ from rich.text import Text
 if TYPE_CHECKING:
     from shuffledp.engines.columns import Progress
 
-__all__ = [
-    "note",
-    "note_warnings",
-    "one_line",
-    "plain",
-    "print_json",
-    "print_list",
-    "print_table",
-    "progress_bar",
-    "say",
-    "waiting",
-]
-
 _READABLE_NAME, _SHORTEST_NAME = 16, 8
 """Names are shortened to the first before headings are wrapped, and to the second before rows become blocks."""
 _BORDER = 3  # cells between two columns: a line and a blank on each side of it

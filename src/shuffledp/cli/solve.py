@@ -39,8 +39,6 @@ from shuffledp.lab.problems.problem import Problem, domain_words
 from shuffledp.lab.problems.solver import solve_with
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
 
-__all__ = ["solve_app"]
-
 _SHOWN_ITEMS = 6
 _NEARLY_SURE = 0.9999
 

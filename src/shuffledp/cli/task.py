@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from shuffledp.planning import Plan, Question
     from shuffledp.protocols.protocol import Protocol
 
-__all__ = ["create_task", "show_task", "task_app", "verify_task"]
-
 _SHOWN_NAMES = 12
 
 task_app = typer.Typer(help="Signed tasks: create, show and verify them.", no_args_is_help=True)

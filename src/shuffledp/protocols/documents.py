@@ -25,8 +25,6 @@ from shuffledp.randomness.dyadic import Dyadic
 if TYPE_CHECKING:
     from shuffledp.protocols.protocol import Protocol
 
-__all__ = ["from_document", "public_parameters", "to_document"]
-
 VERSION = 1
 MOST_BITS = 128
 """Of a probability in a document, and of either part of a fraction or of an integer."""

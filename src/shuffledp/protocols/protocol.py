@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from shuffledp.estimate import Estimate
     from shuffledp.privacy.guarantee import Guarantee
 
-__all__ = ["Cost", "ExpectedError", "Pmf", "Protocol", "Value", "check_enough_users"]
-
 Value: TypeAlias = Any
 """What a randomizer takes: an index of the domain, or for a sum a position in the interval, from 0.0 to 1.0."""
 Pmf = Mapping[tuple[int, ...], "Fraction | float"]

@@ -11,8 +11,6 @@ from shuffledp.errors import ParameterError, UnknownNameError
 if TYPE_CHECKING:
     from shuffledp.protocols.protocol import Protocol
 
-__all__ = ["PROTOCOLS", "find", "find_qualified", "register"]
-
 
 class _OfQuestion(Mapping[str, "type[Protocol]"]):
     """Protocols of one question by name, each loaded from its file on first use."""

@@ -25,8 +25,6 @@ from shuffledp.testing.distributions import Table, divergence, divergences, neig
 from shuffledp.testing.statistics import ALPHA, p_value
 from shuffledp.testing.subject import Subject
 
-__all__ = ["CHECKS", "Check", "ConformanceError", "check_protocol"]
-
 _EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0, 5.0)
 _LARGEST_MISSING = 1e-4
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from vector_files import Document
 
-__all__ = ["EIGHTH", "HALF", "NOISE", "QUARTER", "USUAL", "Case", "categories", "interval", "local", "over", "terms"]
-
 
 @dataclass(frozen=True)
 class Case:

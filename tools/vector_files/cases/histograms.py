@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from vector_files.cases.case import EIGHTH, HALF, NOISE, QUARTER, Case, categories, local, over, terms
 
-__all__ = ["HISTOGRAMS"]
-
 HISTOGRAMS = (
     Case(
         "three categories",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from vector_files.cases.case import EIGHTH, HALF, QUARTER, Case, interval, local, over, terms
 
-__all__ = ["SUMS"]
-
 SUMS = (
     Case(
         "between levels",
