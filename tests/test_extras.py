@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import venv
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -118,6 +119,29 @@ def test_the_base_installation_is_sound():
     assert all(missing.values())
 
 
+def test_a_virtual_environment_with_the_base_packages_alone(tmp_path):
+    """Nothing is blocked here: its site-packages has links to the base packages and nothing else."""
+    venv.create(tmp_path / "base", with_pip=False)
+    (packages,) = (tmp_path / "base" / "lib").glob("python3*/site-packages")
+    for name in requirements(PROJECT["dependencies"]):
+        distribution = metadata.distribution(name)
+        for top in {file.parts[0] for file in distribution.files or [] if file.parts[0] not in ("..", "__pycache__")}:
+            (packages / top).symlink_to(distribution.locate_file(top))
+    (packages / "shuffledp").symlink_to(Path(sdp.__file__).parent)
+
+    def base(*arguments):
+        python = tmp_path / "base" / "bin" / "python"
+        return subprocess.run([python, "-m", "shuffledp", *arguments], capture_output=True, text=True, timeout=300)
+
+    planned = base("plan", "count", "--users", "1000", "--epsilon", "1", "--delta", "1e-6", "--json")
+    assert planned.returncode == 0, planned.stderr
+    assert json.loads(planned.stdout)["plans"]
+    examined = json.loads(base("doctor", "--json").stdout)
+    assert all(extra["missing"] for extra in examined["extras"])
+    failed = base("plan", "count", "--users", "1000", "--epsilon", "1", "--delta", "1e-6", "--plot", "figure.svg")
+    assert failed.stderr == "error: Drawing a figure needs altair: pip install 'shuffledp[plot]'.\n"
+
+
 def test_the_base_installation_verifies_a_task_and_reports(tmp_path):
     """The servers have all packages; the device is a base installation."""
     rehearsal = Rehearsal.prepare(tmp_path, kind=CheuCount, settings={"users": 1000}, epsilon=1.0, delta=1e-6)
@@ -164,38 +188,38 @@ def test_what_needs_an_extra_says_so_in_one_line(tmp_path, case):
     assert list(tmp_path.iterdir()) == [data]
 
 
-@pytest.mark.parametrize(
-    ("code", "package", "extra"),
-    [
-        ("estimate.to_table()", "pyarrow", "files"),
-        ("estimate.to_frame()", "pandas", "pandas"),
-        ("estimate.plot('figure.svg')", "altair", "plot"),
-        ("estimate.figure('.png')", "altair", "plot"),
-        ("from shuffledp.engines.local import FileColumn", "pyarrow", "files"),
-        (
-            "from shuffledp.collection.shuffler.store.location import open_store; open_store('postgresql://host')",
-            "psycopg",
-            "postgres",
-        ),
-        (
-            "sdp.find('sum', 'laplace').calibrate(users=9, epsilon=1, delta=1e-6, domain=sdp.Interval(0, 1))",
-            "OpenDP",
-            "opendp",
-        ),
-    ],
-)
-def test_calls_that_need_an_extra(code, package, extra):
-    setup = """
+CALLS = {
+    "estimate.to_table()": ("pyarrow", "files"),
+    "estimate.to_frame()": ("pandas", "pandas"),
+    "estimate.plot('figure.svg')": ("altair", "plot"),
+    "estimate.figure('.png')": ("altair", "plot"),
+    "from shuffledp.engines.local import FileColumn": ("pyarrow", "files"),
+    "from shuffledp.collection.shuffler.store.location import open_store; open_store('postgresql://host')": (
+        "psycopg",
+        "postgres",
+    ),
+    "sdp.find('sum', 'laplace').calibrate(users=9, epsilon=1, delta=1e-6, domain=sdp.Interval(0, 1))": (
+        "OpenDP",
+        "opendp",
+    ),
+}
+
+
+def test_calls_that_need_an_extra():
+    script = """
 import shuffledp as sdp
 estimate = sdp.BalcerCheuCount.calibrate(users=1000, epsilon=1, delta=1e-6).run([1, 0] * 500)
-try:
-    CALL
-except sdp.ShuffledpError as error:
-    print(f"{type(error).__name__}: {error}")
+for call in sys.argv[1:]:
+    try:
+        exec(call)
+        print("no error")
+    except sdp.ShuffledpError as error:
+        print(f"{type(error).__name__}: {error}")
 """
-    said = run(setup.replace("CALL", code))
-    wanted = rf"MissingPackageError: [^\n]+ needs {package}: pip install 'shuffledp\[{extra}\]'[^\n]*\n"
-    assert re.fullmatch(wanted, said.stdout), said.stdout + said.stderr
+    done = run(script, *CALLS)
+    assert done.returncode == 0, done.stderr
+    for line, (package, extra) in zip(done.stdout.splitlines(), CALLS.values(), strict=True):
+        assert re.fullmatch(rf"MissingPackageError: .+ needs {package}: pip install 'shuffledp\[{extra}\]'.*", line)
 
 
 @pytest.mark.parametrize("role", ["shuffler", "analyzer"])
