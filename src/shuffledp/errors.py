@@ -1,10 +1,10 @@
-"""The exceptions of the package; each carries the offending values."""
+"""Exceptions of the package; each carries the values it complains about."""
 
 from __future__ import annotations
 
 
 class ShuffledpError(Exception):
-    """Base of all errors of shuffledp; ``values`` holds what was given and what is needed."""
+    """Base class of all errors of shuffledp; ``values`` holds the given and the required values."""
 
     def __init__(self, message: str, **values: object) -> None:
         super().__init__(message)

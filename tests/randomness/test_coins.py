@@ -177,7 +177,7 @@ def test_places_as_narrow_numbers():
     )
     assert narrow.dtype == np.uint32
     assert np.array_equal(wide, narrow)
-    with pytest.raises(ParameterError, match="cannot be numbered"):
+    with pytest.raises(ParameterError, match="cannot index"):
         bernoulli_indices(Dyadic.at_least(1e-9), 1 << 33, dtype=np.uint32)
 
 
@@ -191,7 +191,7 @@ def test_impossible_sizes_are_refused(form, size):
 def test_more_places_than_expected_find_room(path, monkeypatch):
     if path == "numpy":
         pytest.skip("there is no list that grows")
-    monkeypatch.setattr(coins._Places, "expecting", lambda *_: coins._Places(np.empty(3, dtype=np.int64)))
+    monkeypatch.setattr(coins._IndexBuffer, "expecting", lambda *_: coins._IndexBuffer(np.empty(3, dtype=np.int64)))
     for rate in (0.4, 0.01):
         size = 1 << 18
         places = bernoulli_indices(Dyadic.at_least(rate), size)
@@ -246,15 +246,15 @@ def test_sizes_of_any_kind(path):
         assert len(integers(5, size)) == len(binomial(np.int64(1000), half, size)) == size
     for size in (-1, 1.5, "1", None, 1 << 63):
         for draw in (bernoulli, bernoulli_bits, bernoulli_indices):
-            with pytest.raises(ParameterError, match="cannot be drawn"):
+            with pytest.raises(ParameterError, match="size must"):
                 draw(half, size)
-        with pytest.raises(ParameterError, match="cannot be drawn"):
+        with pytest.raises(ParameterError, match="size must"):
             integers(5, size)
-        with pytest.raises(ParameterError, match="cannot be drawn"):
+        with pytest.raises(ParameterError, match="size must"):
             binomial(5, half, size)
-    with pytest.raises(ParameterError, match="cannot be drawn"):
+    with pytest.raises(ParameterError, match="size must"):
         binomial(-5, half, 5)
-    with pytest.raises(ParameterError, match="whole numbers"):
+    with pytest.raises(ParameterError, match="must be integers"):
         binomials(np.array([1.5]), half)
     with pytest.raises(ParameterError, match="int64 or uint32"):
         bernoulli_indices(half, 5, dtype=np.int32)

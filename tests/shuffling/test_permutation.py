@@ -205,7 +205,7 @@ def test_what_cannot_be_permuted_is_refused():
         with pytest.raises(ParameterError):
             permute(items)
     for threads in (0, -1, 1.5, "two"):
-        with pytest.raises(ParameterError, match="at least one thread"):
+        with pytest.raises(ParameterError, match="threads must be an integer of at least 1"):
             permute(np.arange(3), threads=threads)
 
 

@@ -1,7 +1,7 @@
-"""Compiled kernels, used where they were built; whoever calls one has a twin in numpy with the same distribution.
+"""Optional compiled kernels; every caller has a numpy implementation with the same distribution.
 
-The environment variable ``SHUFFLEDP_NATIVE`` chooses: ``auto`` (the default), ``on`` (missing kernels are an error) or
-``off``.
+The environment variable ``SHUFFLEDP_NATIVE`` selects ``auto`` (the default: use the kernels if they were built), ``on``
+(warn if they are missing) or ``off``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class NativeStatus:
     active: bool
     reason: str
     wrong: bool = False
-    """What was asked for cannot be: the reason says it."""
+    """Whether the setting is invalid or cannot be met; ``reason`` explains it."""
 
 
 def _status() -> NativeStatus:
@@ -35,18 +35,18 @@ def _status() -> NativeStatus:
     if choice == "off":
         return NativeStatus(False, "switched off by SHUFFLEDP_NATIVE")
     try:
-        for each in _KERNELS:
-            import_module(f"{__name__}.{each}")
+        for kernel in _KERNELS:
+            import_module(f"{__name__}.{kernel}")
     except ImportError as error:
-        reason = _note() or f"not built: {error}"
+        reason = _build_note() or f"not built: {error}"
         if choice == "on":
             return NativeStatus(False, f"SHUFFLEDP_NATIVE is 'on', but the kernels are {reason}.", wrong=True)
         return NativeStatus(False, reason)
-    return NativeStatus(True, _note() or "built")
+    return NativeStatus(True, _build_note() or "built")
 
 
-def _note() -> str:
-    """What the build wrote down."""
+def _build_note() -> str:
+    """The note that the build left about its result, or an empty string."""
     try:
         return Path(__file__).with_name("_built.txt").read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Secure random bits and exact samplers; the seeded twin is for tests and studies only."""
+"""Secure random bits and exact samplers; the seeded source is for tests and studies only."""
 
 from shuffledp.randomness.binomial import binomial, binomials
 from shuffledp.randomness.coins import bernoulli, bernoulli_bits, bernoulli_indices

@@ -1,4 +1,4 @@
-"""Exact binomial draws: the distribution of how many of many users' coins fall on one side."""
+"""Exact sampling from binomial distributions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shuffledp.randomness.source import SYSTEM, RandomSource, number_of_draws
 from shuffledp.randomness.unimodal import unimodal_bounds
 
 _LARGEST_VARIANCE = 1 << 28  # a table is about 30 standard deviations long: at most half a million entries
-_LARGEST_POWER_VARIANCE = 1 << 24  # tables of powers of two are kept, so they are shorter
+_LARGEST_POWER_VARIANCE = 1 << 24  # tables of powers of two are cached, so they are shorter
 _LARGEST_TOTAL_VARIANCE = 1 << 40
 _CHUNK = 1 << 16
 
@@ -43,10 +43,10 @@ def binomials(trials: NDArray[np.int64], probability: Probability, source: Rando
     """
     probability = Dyadic.of(probability)
     if np.asarray(trials).dtype.kind not in "iub" and np.size(trials):
-        raise ParameterError(f"Trials are whole numbers, not {np.asarray(trials).dtype}.")
+        raise ParameterError(f"trials must be integers; got an array of {np.asarray(trials).dtype}.")
     numbers = np.asarray(trials, dtype=np.int64)
     if numbers.size and numbers.min() < 0:
-        raise ParameterError(f"{numbers.min()} trials are not possible; 0 or more are needed.", trials=numbers.min())
+        raise ParameterError(f"trials must be at least 0; got {numbers.min()}.", trials=numbers.min())
     if probability.numerator == 0:
         return np.zeros_like(numbers)
     if probability.numerator == 1 << probability.bits:
@@ -64,7 +64,7 @@ def binomials(trials: NDArray[np.int64], probability: Probability, source: Rando
         chunk, sums = flat[start : start + _CHUNK], out[start : start + _CHUNK]
         for power in range(int(chunk.max()).bit_length()):
             entries = np.flatnonzero(chunk >> power & 1)
-            doublings = 0  # the table of a lower power is drawn from several times
+            doublings = 0  # a variance too large for one table: sum several draws from the table of a lower power
             while variance * 2.0 ** (power - doublings) > _LARGEST_POWER_VARIANCE:
                 doublings += 1
             if len(entries):

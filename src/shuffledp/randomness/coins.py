@@ -1,4 +1,4 @@
-"""Many coins with one probability, exact to its last digit: as flags, as a bitmap, or as the places of the ones."""
+"""Exact Bernoulli sampling of many bits with one probability: as flags, as a bitmap, or as the indices of the ones."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ if ACTIVE:
 
 _CHUNK = 1 << 20
 
-_FEW = 1 << 12  # so few coins are tossed as quickly without the kernels, and with fewer random bytes
-_FEW_FOR_A_TABLE = 1 << 16  # so few are tossed more quickly than a table is made
-_LARGEST_RARE = 0.06  # up to here it is faster to draw how many ones a block has, and where
+_FEW = 1 << 12  # up to this size numpy is as fast as the kernels and uses fewer random bytes
+_FEW_FOR_A_TABLE = 1 << 16  # up to this size drawing the bits is faster than building a table
+_LARGEST_RARE = 0.06  # up to this probability it is faster to draw the number of ones in a block and their indices
 _GROUP_BITS = 9  # 512 coins are compared at once
 _GROUP_BYTES = 64
-_MOST_DIGITS = 64
+_MAX_DIGITS = 64
 _USUAL_ROUNDS = 8  # 512 coins take about 7.5 times 512 random bits
 _TIES = 1 << 12
 _ONES_PER_BLOCK = 8
 _LARGEST_MARKED_BLOCK = 12
 _BLOCKS_AT_ONCE = 1 << 13
-_SPARE = 64  # places that may be drawn twice; more of them should a block not get done
+_SPARE = 64  # extra indices to replace duplicates; multiplied if a block cannot be completed
 
-_LARGEST_SPARSE = 1 / 64  # in numpy: with more ones it is faster to toss every coin
+_LARGEST_SPARSE = 1 / 64  # in numpy: above this probability it is faster to draw every bit
 _HITS_PER_BLOCK = 1 << 12
-_LEAST = 2.0**-200  # no chunk has a block of so many coins
+_LEAST = 2.0**-200  # avoids an overflow; blocks never become this long
 
 
 def bernoulli(probability: Probability, size: int, source: RandomSource = SYSTEM) -> NDArray[np.bool_]:
@@ -65,9 +65,9 @@ def bernoulli(probability: Probability, size: int, source: RandomSource = SYSTEM
 
 
 def bernoulli_bits(probability: Probability, size: int, source: RandomSource = SYSTEM) -> NDArray[np.uint8]:
-    """The same as a bitmap: bit i mod 8 of byte i // 8, counted from the least one; bits past the last are zero.
+    """``size`` independent bits as a bitmap: bit i is bit i mod 8 of byte i // 8, least significant first.
 
-    ``np.unpackbits(bitmap, count=size, bitorder="little")`` makes flags of it.
+    Padding bits are zero. ``np.unpackbits(bitmap, count=size, bitorder="little")`` converts it to flags.
     """
     probability = Dyadic.of(probability)
     size = number_of_draws(size)
@@ -93,30 +93,30 @@ def bernoulli_indices(
     *,
     dtype: type[np.int64] | type[np.uint32] = np.int64,
 ) -> NDArray[Any]:
-    """The places of the ones among ``size`` such bits, in increasing order.
+    """The indices of the ones among ``size`` independent bits, in increasing order.
 
-    Time and memory grow with their number where they are few.
+    For small probabilities time and memory are proportional to the number of ones.
     """
     probability = Dyadic.of(probability)
     size = number_of_draws(size)
     if np.dtype(dtype) not in (np.int64, np.uint32):
-        raise ParameterError(f"Places are numbered by int64 or uint32, not {np.dtype(dtype)}.", dtype=dtype)
+        raise ParameterError(f"dtype must be int64 or uint32; got {np.dtype(dtype)}.", dtype=dtype)
     if size > np.iinfo(dtype).max:
-        raise ParameterError(f"{size:,} coins cannot be numbered by {np.dtype(dtype)}.", size=size)
+        raise ParameterError(f"{np.dtype(dtype)} cannot index {size:,} bits.", size=size)
     if probability.numerator == 0 or size == 0:
         return np.zeros(0, dtype=dtype)
     if probability.numerator == 1 << probability.bits:
         return np.arange(size, dtype=dtype)
     if not ACTIVE or size <= _FEW:
-        return _places_of_ones(probability, size, source).astype(dtype, copy=False)
-    places = _Places.expecting(probability, size, dtype)
+        return _indices_of_ones(probability, size, source).astype(dtype, copy=False)
+    indices = _IndexBuffer.expecting(probability, size, dtype)
     if float(probability) <= _LARGEST_RARE and size > _FEW_FOR_A_TABLE:
-        _scatter_places(probability, size, source, places)
+        _scatter_indices(probability, size, source, indices)
     else:
         for start, bitmap in _bitmaps(probability, size, source):
-            places.room_for(int(np.bitwise_count(bitmap).sum()))
-            places.length += _bits.list_bits(bitmap, start, places.rest)
-    return places.found
+            indices.reserve(int(np.bitwise_count(bitmap).sum()))
+            indices.length += _bits.list_bits(bitmap, start, indices.unused)
+    return indices.used
 
 
 # --- with the kernels
@@ -124,31 +124,31 @@ def bernoulli_indices(
 
 @dataclass(frozen=True)
 class _Digits:
-    """The binary digits of a probability: those that the kernel compares, and the further ones as bytes."""
+    """The binary digits of a probability: ``first`` are compared by the kernel, ``further`` holds the rest as bytes."""
 
     first: NDArray[np.uint8]
     further: bytes
 
     def bytes_for(self, groups: int) -> int:
-        """Random bytes for so many groups of coins: usually fewer, and one group may take all digits."""
+        """Random bytes that usually suffice for this many groups of bits, and always for one group."""
         return groups * _GROUP_BYTES * min(len(self.first), _USUAL_ROUNDS) + _GROUP_BYTES * len(self.first)
 
 
 @lru_cache(maxsize=256)
 def _digits(probability: Dyadic) -> _Digits:
     zeros = (probability.numerator & -probability.numerator).bit_length() - 1
-    length = probability.bits - zeros  # nothing lies below a zero digit at the end
+    length = probability.bits - zeros  # trailing zeros never decide a comparison
     number = probability.numerator >> zeros
-    first = np.array([number >> (length - 1 - i) & 1 for i in range(min(length, _MOST_DIGITS))], dtype=np.uint8)
+    first = np.array([number >> (length - 1 - i) & 1 for i in range(min(length, _MAX_DIGITS))], dtype=np.uint8)
     left = length - len(first)
     width = -(-left // 8)
     return _Digits(first, ((number & ((1 << left) - 1)) << (8 * width - left)).to_bytes(width, "big"))
 
 
 def _bitmaps(probability: Dyadic, size: int, source: RandomSource) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """Bitmaps of a chunk of coins each, with the place of its first; what is past the last coin is zero.
+    """Yield chunks of bits as bitmaps, each with the index of its first bit; padding bits are zero.
 
-    They are whole words, and the array is used again for the next chunk.
+    Bitmaps are padded to full words. The same array is reused for the next chunk.
     """
     rarer = min(probability, probability.complement, key=float)
     rare = size > _FEW_FOR_A_TABLE and float(rarer) <= _LARGEST_RARE
@@ -169,7 +169,7 @@ def _bitmaps(probability: Dyadic, size: int, source: RandomSource) -> Iterator[t
 
 
 def _slice_bits(digits: _Digits, bitmap: NDArray[np.uint8], words: _Words, source: RandomSource) -> None:
-    """Compare digit by digit, 512 coins at once."""
+    """Fill the bitmap by comparing uniform bits with the digits of the probability, 512 bits at a time."""
     ties = np.empty(_TIES, dtype=np.int64)
     done = 0
     while done < len(bitmap):
@@ -181,7 +181,7 @@ def _slice_bits(digits: _Digits, bitmap: NDArray[np.uint8], words: _Words, sourc
 
 
 def _decide_ties(bitmap: NDArray[np.uint8], ties: NDArray[np.int64], digits: bytes, source: RandomSource) -> None:
-    """Go on with the next digits where all digits so far were equal; equal to the end is not below."""
+    """Compare further digits where all digits so far were equal; a tie in all digits gives a zero."""
     for digit in digits:
         if len(ties) == 0:
             return
@@ -194,7 +194,7 @@ def _decide_ties(bitmap: NDArray[np.uint8], ties: NDArray[np.int64], digits: byt
 def _scatter_bits(
     probability: Dyadic, bitmap: NDArray[np.uint8], block: int, words: _Words, source: RandomSource
 ) -> None:
-    """How many ones each block has is binomial, and every set of so many is equally likely."""
+    """Fill the bitmap block by block: the number of ones is binomial, and their indices are a uniform subset."""
     bitmap.fill(0)
     counts = power_table(block, probability).draw(len(bitmap) >> (block - 3), source)
     done, spare = 0, _SPARE
@@ -205,8 +205,8 @@ def _scatter_bits(
         spare *= 1 if more else 4
 
 
-def _scatter_places(probability: Dyadic, size: int, source: RandomSource, places: _Places) -> None:
-    """The same, with the places of the ones in order."""
+def _scatter_indices(probability: Dyadic, size: int, source: RandomSource, indices: _IndexBuffer) -> None:
+    """Append the sorted indices of the ones, drawn in the same way as by ``_scatter_bits``."""
     block = _block_bits(probability, size)
     table = power_table(block, probability)
     blocks = -(-size >> block)
@@ -214,24 +214,24 @@ def _scatter_places(probability: Dyadic, size: int, source: RandomSource, places
         for start in range(0, blocks, _BLOCKS_AT_ONCE):
             counts = table.draw(min(_BLOCKS_AT_ONCE, blocks - start), source)
             words.at_least(_bytes_for(int(counts.max()), block, _SPARE))
-            places.room_for(int(counts.sum()))
+            indices.reserve(int(counts.sum()))
             done, spare = 0, _SPARE
             while done < len(counts):
                 drawn = words.draw(_bytes_for(int(counts[done:].sum()), block, spare))
-                more, written = _bits.scatter_places(counts[done:], block, start + done << block, drawn, places.rest)
-                places.length += written
+                more, written = _bits.scatter_places(counts[done:], block, start + done << block, drawn, indices.unused)
+                indices.length += written
                 done += more
                 spare *= 1 if more else 4
-    places.length = int(np.searchsorted(places.found, size))  # the last block may reach past the last coin
+    indices.length = int(np.searchsorted(indices.used, size))  # the last block may extend past the last bit
 
 
 def _bytes_for(ones: int, block: int, spare: int) -> int:
-    """Random bytes for so many places in blocks of 2^block, and for some that are drawn twice."""
+    """Random bytes for this many indices in blocks of 2^block bits, with ``spare`` indices to replace duplicates."""
     return (ones + (16 * ones >> block) + spare) * next(width for width in (1, 2, 4, 8) if block <= 8 * width)
 
 
 def _block_bits(probability: Dyadic, size: int) -> int:
-    """Blocks have 2 to the power of this many coins: about four to eight ones, fewer where they are not marked."""
+    """The binary logarithm of the block size: about four to eight ones per block, fewer in large blocks."""
     length = probability.bits - probability.numerator.bit_length()  # 2^(-length - 1) <= probability < 2^-length
     block = length + _ONES_PER_BLOCK.bit_length() - 1
     if block > _LARGEST_MARKED_BLOCK:
@@ -240,26 +240,26 @@ def _block_bits(probability: Dyadic, size: int) -> int:
 
 
 class _Words:
-    """The random words of one job, drawn into one buffer again and again; in the end they are overwritten."""
+    """The random words of one call, drawn into a reused buffer that is overwritten at the end."""
 
     def __init__(self, source: RandomSource, expected_bytes: int) -> None:
         self._fill = stream_of(source, expected_bytes)
         self._array = np.empty(0, dtype=np.uint64)
-        self._most_bytes = BUFFER_BYTES
+        self._max_bytes = BUFFER_BYTES
 
     def __enter__(self) -> _Words:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._array.fill(0)  # they decided what was drawn
+        self._array.fill(0)  # the words reveal what was drawn
 
     def at_least(self, size: int) -> None:
-        """Allow a request of so many bytes. More than a buffer for one block is never seen, but possible."""
-        self._most_bytes = max(self._most_bytes, size)
+        """Allow requests of this many bytes: a block may need more than a buffer, with negligible probability."""
+        self._max_bytes = max(self._max_bytes, size)
 
     def draw(self, size: int) -> NDArray[np.uint64]:
-        """Words of so many bytes, or of as many as a buffer has."""
-        number = min(size, self._most_bytes) + 7 >> 3
+        """Words of ``size`` bytes in total, or a full buffer if that is less."""
+        number = min(size, self._max_bytes) + 7 >> 3
         if number > len(self._array):
             self._array.fill(0)
             self._array = np.empty(number, dtype=np.uint64)
@@ -269,37 +269,37 @@ class _Words:
 
 
 @dataclass
-class _Places:
-    """A growing list of places."""
+class _IndexBuffer:
+    """A growing array of indices."""
 
     array: NDArray[Any]
     length: int = 0
 
     @classmethod
-    def expecting(cls, probability: Dyadic, size: int, dtype: type[np.int64] | type[np.uint32]) -> _Places:
-        """Room for as many ones as there will hardly ever be more of; what is not used takes no memory."""
+    def expecting(cls, probability: Dyadic, size: int, dtype: type[np.int64] | type[np.uint32]) -> _IndexBuffer:
+        """Enough capacity for nearly every outcome; pages that are not written take no memory."""
         mean = size * probability.numerator >> probability.bits
         return cls(np.empty(min(size, mean + 8 * isqrt(mean)) + 64, dtype=dtype))
 
     @property
-    def found(self) -> NDArray[Any]:
+    def used(self) -> NDArray[Any]:
         return self.array[: self.length]
 
     @property
-    def rest(self) -> NDArray[Any]:
+    def unused(self) -> NDArray[Any]:
         return self.array[self.length :]
 
-    def room_for(self, more: int) -> None:
-        """Make the array longer if it has to be."""
+    def reserve(self, more: int) -> None:
+        """Make sure that this many more indices fit."""
         needed = self.length + more
         if needed > len(self.array):
             longer = np.empty(needed + needed // 8, dtype=self.array.dtype)
-            longer[: self.length] = self.found
+            longer[: self.length] = self.used
             self.array = longer
 
 
 def _clear_after(bitmap: NDArray[np.uint8], coins: int) -> None:
-    """Set the bits past the last coin to zero."""
+    """Set the padding bits to zero."""
     whole, rest = divmod(coins, 8)
     if rest:
         bitmap[whole] &= (1 << rest) - 1
@@ -311,14 +311,14 @@ def _clear_after(bitmap: NDArray[np.uint8], coins: int) -> None:
 
 
 def _toss(probability: Dyadic, out: NDArray[np.bool_], source: RandomSource) -> None:
-    """A bit is "a uniform number lies below the probability".
+    """Set each bit to whether a uniform number lies below the probability.
 
-    One random byte decides 255 of 256 cases; only where it equals the probability's leading byte are further bytes
-    drawn.
+    One random byte decides 255 of 256 cases; further bytes are drawn only where it equals the probability's leading
+    byte.
     """
     width = max(1, -(-probability.bits // 8))
     digits = (probability.numerator << (8 * width - probability.bits)).to_bytes(width, "big")
-    first, further = digits[0], digits[1:].rstrip(b"\0")  # nothing lies below a zero digit at the end
+    first, further = digits[0], digits[1:].rstrip(b"\0")  # trailing zeros never decide a comparison
     undecided, fill = [], fill_of(source)
     for start in range(0, len(out), _CHUNK):
         chunk = out[start : start + _CHUNK]
@@ -336,8 +336,8 @@ def _toss(probability: Dyadic, out: NDArray[np.bool_], source: RandomSource) -> 
         ties = ties[drawn == digit]
 
 
-def _places_of_ones(probability: Dyadic, size: int, source: RandomSource) -> NDArray[np.int64]:
-    """The number of ones is binomial, and given it every set of so many places is equally likely."""
+def _indices_of_ones(probability: Dyadic, size: int, source: RandomSource) -> NDArray[np.int64]:
+    """Draw every bit, or the binomial number of ones and then a uniform subset of that size."""
     if size <= _FEW or float(probability) > _LARGEST_SPARSE:
         starts = range(0, size, _CHUNK)
         chunks = [bernoulli(probability, min(_CHUNK, size - start), source) for start in starts]
@@ -346,7 +346,7 @@ def _places_of_ones(probability: Dyadic, size: int, source: RandomSource) -> NDA
 
 
 def _number_of_ones(probability: Dyadic, size: int, source: RandomSource) -> int:
-    """Bin(size, probability), as the sum over blocks of one size, whose table is short and kept."""
+    """Bin(size, probability), as a sum over blocks of one size, whose table is short and cached."""
     block = 1 << max(0, int(_HITS_PER_BLOCK / max(float(probability), _LEAST))).bit_length()
     whole, rest = divmod(size, block)
     ones = int(binomial(block, probability, whole, source).sum()) if whole else 0
@@ -354,12 +354,12 @@ def _number_of_ones(probability: Dyadic, size: int, source: RandomSource) -> int
 
 
 def _some_of(size: int, number: int, source: RandomSource) -> NDArray[np.int64]:
-    """A uniform set of so many places: draw them one after the other, and again where one was drawn before."""
+    """A uniform subset of ``number`` indices below ``size``; duplicates are drawn again."""
     chosen = np.zeros(0, dtype=np.int64)
     while len(chosen) < number:
         more = integers(size, number - len(chosen), source).view(np.int64)
         chosen = np.concatenate((chosen, more))
-        chosen.sort(kind="stable")  # merges what is in order already; numpy's unique is many times slower
+        chosen.sort(kind="stable")  # fast on sorted runs; np.unique is many times slower
         new = np.ones(number, dtype=np.bool_)
         np.not_equal(chosen[1:], chosen[:-1], out=new[1:])
         chosen = chosen[new]

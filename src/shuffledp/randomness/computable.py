@@ -1,4 +1,4 @@
-"""Real numbers that are known to any asked precision: rationals and multiples of a logarithm."""
+"""Real numbers that can be bounded to any precision: rationals and multiples of a logarithm."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Real(Protocol):
     """A nonnegative real number, hashable so that tables can be cached by it."""
 
     def between(self, precision: int) -> tuple[Fraction, Fraction]:
-        """Two rationals around the number whose distance is at most 2^-precision times the number."""
+        """A lower and an upper rational bound that differ by at most 2^-precision times the number."""
 
     def share(self, parts: int) -> Real:
         """The number divided by ``parts``."""
@@ -33,10 +33,10 @@ class Rational:
 
     def __post_init__(self) -> None:
         if self.value < 0:
-            raise ParameterError(f"{self.value} is negative; a number of at least 0 is needed.", value=self.value)
+            raise ParameterError(f"The value must be at least 0; got {self.value}.", value=self.value)
 
     def between(self, precision: int) -> tuple[Fraction, Fraction]:  # noqa: ARG002
-        """The number itself, twice."""
+        """The number itself as both bounds."""
         return self.value, self.value
 
     def share(self, parts: int) -> Rational:
@@ -54,14 +54,13 @@ class NegativeLogarithm:
     def __post_init__(self) -> None:
         if self.factor < 0 or self.ratio.numerator == 1 << self.ratio.bits:
             raise ParameterError(
-                f"-{self.factor} ln(1 - {self.ratio}) is no number of at least 0: "
-                "the factor must be at least 0 and the ratio below 1.",
+                f"The factor must be at least 0 and the ratio below 1; got {self.factor} and {self.ratio}.",
                 factor=self.factor,
                 ratio=self.ratio,
             )
 
     def between(self, precision: int) -> tuple[Fraction, Fraction]:
-        """Bounds from a decimal logarithm, which is correctly rounded, widened by a whole last digit."""
+        """Bounds from a correctly rounded decimal logarithm, widened by one unit in the last digit."""
         if self.factor == 0 or self.ratio.numerator == 0:
             return Fraction(0), Fraction(0)
         digits = int(precision * _DIGITS_PER_BIT) + 4

@@ -1,4 +1,4 @@
-"""Probabilities that a sampler can meet exactly: a whole number over a power of two."""
+"""Dyadic probabilities, which samplers realize exactly: an integer over a power of two."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from shuffledp.errors import ParameterError
 
 _FLOAT_BITS = 53
-_MOST_BITS = 1 << 16
+_MAX_BITS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,12 @@ class Dyadic:
     def __post_init__(self) -> None:
         if not isinstance(self.numerator, int) or not isinstance(self.bits, int):
             raise ParameterError(
-                f"{self.numerator!r} and {self.bits!r} are not both whole numbers; Dyadic.of takes any exact number.",
+                f"numerator and bits must be integers; got {self.numerator!r} and {self.bits!r}. "
+                "Dyadic.of converts other exact numbers.",
                 numerator=self.numerator,
                 bits=self.bits,
             )
-        if not 0 <= self.bits <= _MOST_BITS or not 0 <= self.numerator <= 1 << self.bits:
+        if not 0 <= self.bits <= _MAX_BITS or not 0 <= self.numerator <= 1 << self.bits:
             raise ParameterError(
                 f"{self.numerator}/2^{self.bits} is not a probability: "
                 f"the numerator must lie between 0 and 2^{self.bits}.",
@@ -37,9 +38,9 @@ class Dyadic:
 
     @classmethod
     def at_least(cls, value: float | Fraction, *, bits: int = 64) -> Dyadic:
-        """The least probability over ``2**bits`` that is >= ``value`` and exact as a float.
+        """The smallest multiple of ``2**-bits`` that is >= ``value`` and exact as a float.
 
-        Being exact as a float means that accounting and sampling speak of the same number.
+        Because it is exact as a float, accounting and sampling use the same number.
         """
         if not 0 <= value <= 1:
             raise ParameterError(f"{value} is not a probability between 0 and 1.", value=value)
@@ -50,15 +51,15 @@ class Dyadic:
 
     @classmethod
     def of(cls, value: Probability) -> Dyadic:
-        """Exactly ``value``: every float in [0, 1] is a whole number over a power of two, and some fractions are."""
+        """Exactly ``value``: every float in [0, 1] is dyadic; a fraction is if its denominator is a power of two."""
         if isinstance(value, Dyadic):
             return value
         numerator, denominator = _exact_ratio(value)
         bits = denominator.bit_length() - 1
-        if denominator != 1 << bits or bits > _MOST_BITS:
+        if denominator != 1 << bits or bits > _MAX_BITS:
             raise ParameterError(
-                f"A fraction near {float(value):.6g} is no whole number over a power of two up to 2^{_MOST_BITS}; "
-                "Dyadic.at_least gives the next one above it.",
+                f"A fraction near {float(value):.6g} is not an integer over a power of two up to 2^{_MAX_BITS}; "
+                "Dyadic.at_least rounds it up to one.",
                 value=value,
             )
         return cls(numerator, bits)
@@ -81,16 +82,16 @@ class Dyadic:
 
 
 Probability = Dyadic | Fraction | float
-"""What samplers take for a probability, and draw with exactly: a fraction must be over a power of two."""
+"""The types that samplers accept as a probability; the denominator of a fraction must be a power of two."""
 
 
 def _exact_ratio(value: Fraction | float) -> tuple[int, int]:
-    """Numerator and denominator of a number between 0 and 1, of Python's or of numpy's."""
+    """Numerator and denominator of a Python or numpy number between 0 and 1."""
     if not isinstance(value, int | float | Fraction | np.integer | np.floating):
         raise ParameterError(
             f"A probability is a number between 0 and 1, not an object of type {type(value).__name__}.", value=value
         )
-    if not 0 <= value <= 1:  # true for a NaN too
+    if not 0 <= value <= 1:  # also rejects NaN
         raise ParameterError(f"{value} is not a probability between 0 and 1.", value=value)
     if isinstance(value, float | np.floating):
         return value.as_integer_ratio()

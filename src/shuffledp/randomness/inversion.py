@@ -1,4 +1,4 @@
-"""Exact draws from a distribution on the integers by comparing random bits with its distribution function."""
+"""Exact inversion sampling on the integers: random bits are compared with a cumulative distribution function."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _CHUNK = BUFFER_BYTES // 8
 
 @dataclass(frozen=True)
 class CdfBounds:
-    """Whole numbers around 2^precision Pr[K <= k] for k = first, first + 1, ...; never on the wrong side.
+    """Integer lower and upper bounds on 2^precision Pr[K <= k] for k = first, first + 1, ...
 
-    Below ``first`` and above the last entry lies less mass than one unit of the precision, unless
-    the last entry is exactly one.
+    The probability below ``first`` and above the last entry is less than 2^-precision, unless the last
+    entry is exactly 2^precision.
     """
 
     first: int
@@ -40,10 +40,10 @@ class CdfBounds:
 
 
 class InversionTable:
-    """Draws K = min{k : U < Pr[K <= k]} for a uniform real U of which as many bits are drawn as needed.
+    """Draws K = min{k : U < Pr[K <= k]} for a uniform real U, of which as many bits are drawn as needed.
 
-    64 bits decide all but a 2^-64 share per table entry; what is left is decided by drawing further
-    bits of U against bounds of higher precision, so that the distribution is met exactly.
+    64 bits are decisive except with probability 2^-64 per table entry. In the remaining cases further
+    bits of U are compared with bounds of higher precision, so the distribution is exact.
     """
 
     def __init__(self, cdf_bounds: Callable[[int], CdfBounds]) -> None:
@@ -51,7 +51,7 @@ class InversionTable:
         bounds = cdf_bounds(_WORD + _GUARD)
         floors = [value >> _GUARD for value in bounds.lower]
         top = (1 << _WORD) - 1
-        # entries whose 64 leading bits are all zero or all one are left to the exact branch
+        # entries whose 64 leading bits are all zeros or all ones are handled by _decide
         start = bisect_right(floors, 0)
         stop = next((i for i in range(start, len(floors)) if floors[i] >= top), len(floors))
         self._ambiguous = {0, top} | {
@@ -86,18 +86,18 @@ class InversionTable:
 
     def _search(self, size: int, source: RandomSource) -> NDArray[np.int64]:
         words = draw_words(size, np.uint64, source)
-        places = np.searchsorted(self._thresholds, words, side="right")
-        drawn: NDArray[np.int64] = places.astype(np.int64) + self._first
-        for i in self._undecided(words, places):
+        positions = np.searchsorted(self._thresholds, words, side="right")
+        drawn: NDArray[np.int64] = positions.astype(np.int64) + self._first
+        for i in self._undecided(words, positions):
             drawn[i] = self._decide(int(words[i]), source)
         return drawn
 
     def _draw_natively(self, out: NDArray[np.int64], source: RandomSource, *, add: bool) -> None:
-        """The kernels decide all words but those that decide nothing, at which they stop.
+        """Draw with the kernels, which stop at each word that is not decisive; such a word is resolved here.
 
-        Many draws from a short table begin with 32 bits each, which hardly ever need to be followed by others.
+        Many draws from a short table begin with 32 bits each, which are nearly always enough.
         """
-        upper, guide, unsure = self._aids
+        upper, guide, unsure = self._kernel_tables
         narrow = len(out) >= _MANY_DRAWS and len(self._thresholds) <= _SHORT_TABLE
         buffer: NDArray[Any] = np.empty(min(len(out), _CHUNK), dtype=np.uint32 if narrow else np.uint64)
         fill = stream_of(source, buffer.itemsize * len(out))
@@ -116,26 +116,26 @@ class InversionTable:
                     if done == len(chunk):
                         break
                     word = int(words[done])
-                    drawn = self._go_on(word, source) if narrow else self._decide(word, source)
+                    drawn = self._extend_half(word, source) if narrow else self._decide(word, source)
                     chunk[done] = drawn + (chunk[done] if add else 0)
                     done += 1
         finally:
-            buffer.fill(0)  # they decided what was drawn
+            buffer.fill(0)  # the words reveal what was drawn
 
-    def _go_on(self, half: int, source: RandomSource) -> int:
+    def _extend_half(self, half: int, source: RandomSource) -> int:
         """A draw that begins with these 32 bits."""
         word = half << 32 | int(draw_words(1, np.uint32, source)[0])
         words = np.array([word], dtype=np.uint64)
-        places = np.searchsorted(self._thresholds, words, side="right")
-        if len(self._undecided(words, places)):
+        positions = np.searchsorted(self._thresholds, words, side="right")
+        if len(self._undecided(words, positions)):
             return self._decide(word, source)
-        return self._first + int(places[0])
+        return self._first + int(positions[0])
 
     @cached_property
-    def _aids(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint64]]:
-        """What the kernel wants beside the thresholds: their upper halves, a guide, and further words of no decision.
+    def _kernel_tables(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint64]]:
+        """What the kernel needs beside the thresholds: their upper halves, a guide table and the ambiguous words.
 
-        The guide says how many thresholds lie below the least word with the same leading bits.
+        The guide gives the number of thresholds below the smallest word with the same leading bits.
         """
         upper = np.append(self._thresholds >> np.uint64(32), np.full(_HALVES_AFTER, (1 << 32) - 1, dtype=np.uint64))
         bits = min(max(4, len(self._thresholds).bit_length()), _LARGEST_GUIDE_BITS)
@@ -146,13 +146,13 @@ class InversionTable:
 
     @cached_property
     def _unsure_halves(self) -> NDArray[np.uint32]:
-        return np.unique(self._aids[2] >> np.uint64(32)).astype(np.uint32)
+        return np.unique(self._kernel_tables[2] >> np.uint64(32)).astype(np.uint32)
 
-    def _undecided(self, words: NDArray[np.uint64], places: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Where the 64 bits equal those of a boundary, so that they do not decide."""
+    def _undecided(self, words: NDArray[np.uint64], positions: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The indices of words that equal a threshold or are ambiguous, and so are not decisive."""
         tied = np.zeros(len(words), dtype=np.bool_)
         if len(self._thresholds):
-            tied |= (self._thresholds[np.maximum(places, 1) - 1] == words) & (places > 0)
+            tied |= (self._thresholds[np.maximum(positions, 1) - 1] == words) & (positions > 0)
         for word in self._ambiguous:
             tied |= words == np.uint64(word)
         return np.flatnonzero(tied)
@@ -165,6 +165,6 @@ class InversionTable:
             precision += _WORD
             bounds = self._cdf_bounds(precision + _GUARD)
             low, high = prefix << _GUARD, (prefix + 1) << _GUARD  # U lies in [low, high)
-            place = next((i for i, value in enumerate(bounds.lower) if high <= value), None)
-            if place is not None and (place == 0 or bounds.upper[place - 1] <= low):
-                return bounds.first + place
+            position = next((i for i, value in enumerate(bounds.lower) if high <= value), None)
+            if position is not None and (position == 0 or bounds.upper[position - 1] <= low):
+                return bounds.first + position

@@ -1,4 +1,4 @@
-"""Exact draws from the logarithmic series distribution: how large a cluster of a negative binomial count is."""
+"""Exact sampling from the logarithmic series distribution: the cluster sizes of a negative binomial count."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from shuffledp.randomness.samplers import geometric
 from shuffledp.randomness.source import SYSTEM, RandomSource, draw_words
 
 LEAST_COMPLEMENT_BITS = 18
-"""A ratio must lie at least 2^-18 below one: the nearer it is, the longer a draw takes."""
+"""A ratio must be at most 1 - 2^-18: the closer it is to one, the longer a draw takes."""
 
 _SPARE_BITS = 64  # rounding errors add up to far less than 2^64 units of the weights
 _LONGEST_TABLE = 8192
-_NEGLIGIBLE = 1e-9  # what the table leaves to the slower route
+_NEGLIGIBLE = 1e-9  # probability beyond the table, where the slower method is used
 _CHUNK = 1 << 16
 
 
@@ -34,7 +34,7 @@ def logarithmic(ratio: Probability, size: int, source: RandomSource = SYSTEM) ->
             ratio=ratio,
         )
     if size < 0:
-        raise ParameterError(f"{size} draws are not possible; ask for 0 or more.", size=size)
+        raise ParameterError(f"size must be at least 0; got {size}.", size=size)
     table = _logarithmic_table(ratio)
     out = np.empty(size, dtype=np.int64)
     for start in range(0, size, _CHUNK):
@@ -47,7 +47,7 @@ def logarithmic(ratio: Probability, size: int, source: RandomSource = SYSTEM) ->
 
 
 def _draw_from(least: int, ratio: Dyadic, size: int, source: RandomSource) -> NDArray[np.int64]:
-    """Draws given that K >= least: a geometric proposal k is kept with probability least / k exactly."""
+    """Draws conditional on K >= least, by rejection: a geometric proposal k is accepted with probability least / k."""
     out = np.empty(size, dtype=np.int64)
     waiting = np.arange(size)
     while len(waiting):
@@ -73,7 +73,7 @@ def _integers_below(bounds: NDArray[np.int64], source: RandomSource) -> NDArray[
 
 @lru_cache(maxsize=64)
 def _logarithmic_table(ratio: Dyadic) -> InversionTable:
-    """The distribution cut where little lies beyond; the last value of the table stands for all from there on."""
+    """The distribution, truncated in its tail; the last value of the table stands for all larger values."""
     length = _LONGEST_TABLE
     if (share := float(ratio)) < 1:
         length = min(length, 1 + int(log(_NEGLIGIBLE) / log(share)))
@@ -81,7 +81,7 @@ def _logarithmic_table(ratio: Dyadic) -> InversionTable:
 
 
 def _cdf_bounds(ratio: Dyadic, length: int, precision: int) -> CdfBounds:
-    """Bounds for 1 .. length, then one entry for everything beyond.
+    """Bounds for 1 .. length, then one entry for all larger values.
 
     The weights ratio^(k-1) / k sum to -ln(1 - ratio) / ratio. Powers are rounded down and so at most
     k units too small, weights at most 2 units, and sums of k weights at most 2 k.

@@ -1,4 +1,4 @@
-"""Exact negative binomial draws, dense or scattered over very many cells: noise that users add in shares."""
+"""Exact sampling from negative binomial distributions, as an array or sparsely over very many cells."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from shuffledp.randomness.source import SYSTEM, RandomSource
 from shuffledp.randomness.unimodal import unimodal_bounds
 
 _LARGEST_VARIANCE = 1 << 20
-_LEAST_LARGE_SHAPE = 16  # below it a table's length is that of its geometric tail: splitting saves nothing
-_LEAST_TABLE_COMPLEMENT = Fraction(1, 1 << 10)  # nearer to one the tail is too long for a table
+_LEAST_LARGE_SHAPE = 16  # below it the geometric tail determines a table's length, so splitting saves nothing
+_LEAST_TABLE_COMPLEMENT = Fraction(1, 1 << 10)  # for ratios closer to one the tail is too long for a table
 _LARGEST_MEAN = 1 << 40
 _CLUSTERS_AT_ONCE = 1 << 20
 
@@ -37,7 +37,7 @@ def negative_binomial(
     ratio = Dyadic.of(ratio)
     shape = _check(shape, ratio)
     if size < 0:
-        raise ParameterError(f"{size} draws are not possible; ask for 0 or more.", size=size)
+        raise ParameterError(f"size must be at least 0; got {size}.", size=size)
     if ratio.numerator == 0 or size == 0:
         return np.zeros(size, dtype=np.int64)
     complement = ratio.complement.fraction
@@ -55,12 +55,12 @@ def negative_binomial(
 def scattered_negative_binomial(
     shape: Fraction, ratio: Probability, cells: int, source: RandomSource = SYSTEM
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """One draw of ``negative_binomial`` for each of ``cells`` cells, as the cells that are not zero and their values.
+    """One negative binomial draw for each of ``cells`` cells: the sorted indices of the nonzero cells and their values.
 
-    The cells come in increasing order, each once. Time and memory grow with the number of clusters,
-    which is Poisson with mean -cells shape ln(1 - ratio), not with the number of cells: a negative
-    binomial count is a Poisson number of clusters with independent logarithmic sizes, and Poisson
-    numbers of many cells are one Poisson number thrown uniformly.
+    Time and memory grow with the number of clusters, which is Poisson with mean
+    -cells shape ln(1 - ratio), not with the number of cells: a negative binomial count is a Poisson
+    number of clusters with independent logarithmic sizes, and independent Poisson counts of many cells
+    are one Poisson count whose items are assigned to uniform cells.
     """
     ratio = Dyadic.of(ratio)
     shape = _check(shape, ratio)
@@ -70,7 +70,7 @@ def scattered_negative_binomial(
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     clusters = int(poisson(NegativeLogarithm(cells * shape, ratio), 1, source)[0])
     hit = integers(cells, clusters, source).view(np.int64)
-    hit.sort()  # before the sizes are drawn: they do not depend on the cells
+    hit.sort()  # the sizes, drawn next, do not depend on the cells
     sizes = logarithmic(ratio, clusters, source)
     new = np.ones(clusters, dtype=np.bool_)
     np.not_equal(hit[1:], hit[:-1], out=new[1:])
@@ -91,7 +91,7 @@ def _check(shape: Fraction, ratio: Dyadic) -> Fraction:
         )
     if shape * ratio.fraction > _LARGEST_MEAN * complement:
         raise ParameterError(
-            f"Shape {float(shape):.6g} and ratio {ratio} have a mean above 2^40; use a smaller one.",
+            f"Shape {float(shape):.6g} and ratio {ratio} have a mean above 2^40; reduce one of them.",
             shape=shape,
             ratio=ratio,
         )
@@ -119,12 +119,12 @@ def _negative_binomial_table(shape: Fraction, ratio: Dyadic) -> InversionTable:
 def _cdf_bounds(shape: Fraction, ratio: Dyadic, precision: int) -> CdfBounds:
     """Bounds from Pr[k + 1] / Pr[k] = (k + shape) / (k + 1) ratio, which tends to the ratio.
 
-    It falls with k for a shape above one and rises for one below, but then stays below the ratio.
+    It decreases with k for a shape above one. For a shape below one it increases, but stays below the ratio.
     """
     top, bottom = shape.numerator, shape.denominator
     mode = 0
     if shape > 1:
-        # the first k from which on the probabilities do not rise: (k + shape) ratio <= k + 1
+        # the smallest k from which the probabilities do not increase: (k + shape) ratio <= k + 1
         mode = max(0, ceil((shape * ratio.fraction - 1) / ratio.complement.fraction))
     return unimodal_bounds(
         lambda k: ((top + bottom * k) * ratio.numerator, bottom * (k + 1) << ratio.bits),

@@ -1,4 +1,4 @@
-"""Exact Poisson draws, for rates that may be irrational."""
+"""Exact sampling from Poisson distributions, whose rates may be irrational."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def poisson(rate: Fraction | Real, size: int, source: RandomSource = SYSTEM) -> 
     """``size`` independent draws of exactly Poisson(rate); a large rate is drawn as a sum of equal parts."""
     real = Rational(rate) if isinstance(rate, int | Fraction) else rate
     if size < 0:
-        raise ParameterError(f"{size} draws are not possible; ask for 0 or more.", size=size)
+        raise ParameterError(f"size must be at least 0; got {size}.", size=size)
     highest = real.between(64)[1]
     if highest > _LARGEST_RATE:
         raise ParameterError(
@@ -45,7 +45,7 @@ def _poisson_table(rate: Real) -> InversionTable:
 
 
 def _cdf_bounds(rate: Real, precision: int) -> CdfBounds:
-    """Bounds of the distribution function; an irrational rate is replaced by a very close rational one.
+    """Bounds on the distribution function; an irrational rate is replaced by a close rational number.
 
     At distance n from the mode a weight is off by a factor of at most (1 + e)^n for a relative error
     e of the rate. As weights are at most 2^(precision + 64) and e is at most 2^-(precision + 129),
@@ -54,9 +54,9 @@ def _cdf_bounds(rate: Real, precision: int) -> CdfBounds:
     close = precision + 130
     low, high = rate.between(close)
     numerator, denominator = low.numerator, low.denominator
-    if low != high:  # a power of two below keeps the arithmetic short
+    if low != high:  # a power of two as the denominator keeps the numbers small
         shift = close + max(0, denominator.bit_length() - numerator.bit_length() + 1)
         numerator, denominator = (numerator << shift) // denominator, 1 << shift
     return unimodal_bounds(
-        lambda k: (numerator, (k + 1) * denominator), numerator // denominator, precision, unsure=low != high
+        lambda k: (numerator, (k + 1) * denominator), numerator // denominator, precision, approximate=low != high
     )

@@ -1,4 +1,4 @@
-"""Exact randomized rounding of floating-point numbers to whole ones."""
+"""Exact randomized rounding of floating-point numbers to integers."""
 
 from __future__ import annotations
 
@@ -15,30 +15,29 @@ _CHUNK = 1 << 15  # a chunk and its words stay in the cache
 def round_randomly(values: NDArray[np.float64], source: RandomSource = SYSTEM) -> NDArray[np.int64]:
     """floor(v) plus a bit that is one with exactly the fraction v - floor(v), for each v in [0, 2^40).
 
-    The expected result is v itself. The fraction of a float is a float, so nothing is rounded before.
+    The expected result is v itself. The fractional part of a float is a float, so there is no rounding error.
     """
-    given = np.asarray(values, dtype=np.float64)
-    if given.size and not (given.min() >= 0 and given.max() < 1 << _LARGEST_BITS):  # false for a NaN too
+    inputs = np.asarray(values, dtype=np.float64)
+    if inputs.size and not (inputs.min() >= 0 and inputs.max() < 1 << _LARGEST_BITS):  # also rejects NaN
         raise ParameterError(
-            f"Values from {given.min()} to {given.max()} cannot be rounded; "
-            f"each must be a number of at least 0 and below 2^{_LARGEST_BITS}.",
-            smallest=float(given.min()),
-            largest=float(given.max()),
+            f"values must lie in [0, 2^{_LARGEST_BITS}); got values from {inputs.min()} to {inputs.max()}.",
+            smallest=float(inputs.min()),
+            largest=float(inputs.max()),
         )
-    flat = np.ascontiguousarray(given).ravel()
+    flat = np.ascontiguousarray(inputs).ravel()
     out = np.empty(len(flat), dtype=np.int64)
     for start in range(0, len(flat), _CHUNK):
         chunk = flat[start : start + _CHUNK]
         whole = np.floor(chunk)
         out[start : start + _CHUNK] = whole
         out[start : start + _CHUNK] += _uniform_below(chunk - whole, source)
-    return out.reshape(given.shape)
+    return out.reshape(inputs.shape)
 
 
 def _uniform_below(fractions: NDArray[np.float64], source: RandomSource) -> NDArray[np.bool_]:
-    """Whether a fresh uniform number lies below each fraction: 64 bits, and further ones where these are equal.
+    """Whether an independent uniform number lies below each fraction: 64 bits, and further bits in case of a tie.
 
-    Multiplying by 2^64, cutting and subtracting are exact in floating point.
+    Scaling by 2^64, truncation and subtraction are exact in floating point.
     """
     scaled = np.ldexp(fractions, 64)
     leading = scaled.astype(np.uint64)
@@ -47,7 +46,7 @@ def _uniform_below(fractions: NDArray[np.float64], source: RandomSource) -> NDAr
     ties = np.flatnonzero(words == leading)
     if len(ties):
         rest = scaled[ties] - np.floor(scaled[ties])
-        open_ties = rest > 0  # equal to the end is not below
+        open_ties = rest > 0  # a tie in all bits counts as not below
         if open_ties.any():
             below[ties[open_ties]] = _uniform_below(rest[open_ties], source)
     return below

@@ -1,4 +1,4 @@
-"""Exact samplers on top of random bits: no floating point, no modulo bias."""
+"""Exact sampling of uniform integers, geometric and discrete Laplace numbers, without floating point or modulo bias."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if ACTIVE:
 
 _LONGEST_GEOMETRIC_TABLE = 4096
 LEAST_GEOMETRIC_COMPLEMENT_BITS = 28
-"""A ratio must lie at least 2^-28 below one: a draw takes about mean/4096 steps, up to 65,536 of them."""
-_FEW = 1 << 10  # so few numbers are drawn as quickly without the kernel
+"""A ratio must be at most 1 - 2^-28: a draw takes about mean/4096 steps, up to 65,536 of them."""
+_FEW = 1 << 10  # up to this size numpy is as fast as the kernel
 
 
 def integers(bound: int, size: int, source: RandomSource = SYSTEM) -> NDArray[np.uint64]:
     """``size`` independent integers, each exactly uniform on 0 .. bound - 1 (bound <= 2**64)."""
     if not isinstance(bound, int | np.integer) or not 1 <= bound <= 1 << 64:
-        raise ParameterError(f"The bound {bound!r} must be a whole number between 1 and 2^64.", bound=bound)
+        raise ParameterError(f"bound must be an integer between 1 and 2^64; got {bound!r}.", bound=bound)
     bound = int(bound)
     size = number_of_draws(size)
     if ACTIVE and size > _FEW and bound < 1 << 64:
@@ -34,7 +34,7 @@ def integers(bound: int, size: int, source: RandomSource = SYSTEM) -> NDArray[np
     words: NDArray[Any] = draw_words(size, np.uint64, source)
     if bound == 1 << 64:
         return words
-    largest = np.uint64((1 << 64) // bound * bound - 1)  # accept only whole multiples of the bound
+    largest = np.uint64((1 << 64) // bound * bound - 1)  # reject the incomplete last multiple of the bound
     rejected = np.flatnonzero(words > largest)
     while len(rejected):
         words[rejected] = draw_words(len(rejected), np.uint64, source)
@@ -72,7 +72,7 @@ def geometric(ratio: Probability, size: int, source: RandomSource = SYSTEM) -> N
     table = _geometric_table(ratio)
     out = table.draw(size, source)
     overflowing = np.flatnonzero(out == table.last)
-    while len(overflowing):  # memoryless: what lies beyond the table is distributed as the whole
+    while len(overflowing):  # memoryless: the excess over the table has the same geometric distribution
         more = table.draw(len(overflowing), source)
         out[overflowing] += more
         overflowing = overflowing[more == table.last]
@@ -89,7 +89,7 @@ def discrete_laplace(ratio: Probability, size: int, source: RandomSource = SYSTE
 
 @lru_cache(maxsize=32)
 def _geometric_table(ratio: Dyadic) -> InversionTable:
-    """The distribution cut at a length where what lies beyond has mass of about a thousandth."""
+    """The distribution, truncated where the tail has a probability of about 1/1000."""
     length = 1
     remaining = float(ratio)
     while remaining > 1e-3 and length < _LONGEST_GEOMETRIC_TABLE:

@@ -1,4 +1,4 @@
-"""Where random bits come from: the operating system and a cipher keyed by it, or a seed."""
+"""Sources of random bytes: the operating system, AES-256-CTR keyed by it, or an insecure seed."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import CipherContext
 
 BUFFER_BYTES = 1 << 18
-"""How many random bytes are made at a time: they stay in the cache until they are used."""
+"""The number of random bytes generated at a time: they stay in the cache until they are used."""
 
 _KEY_BYTES = 32
-_CHUNK_BYTES = 1 << 16  # zeros and the keystream of a call both stay in the nearer cache
+_CHUNK_BYTES = 1 << 16  # zeros and keystream of one call fit the L2 cache
 _ZEROS = memoryview(bytes(_CHUNK_BYTES))
-_FEW_BYTES = 1 << 15  # a thread that needs no more in all asks the operating system: a device loads no cipher
-_MOST_DRAWS = 1 << 62
-_LARGE_BYTES = 1 << 16  # from here on a key of one's own costs less than copying and overwriting
+_FEW_BYTES = 1 << 15  # a thread's first bytes come from the operating system, so a device never loads the cipher
+_MAX_DRAWS = 1 << 62
+_LARGE_BYTES = 1 << 16  # from here on a separate key costs less than copying from the buffer and overwriting it
 
 
 class RandomSource(Protocol):
-    """Something that fills a buffer with independent uniform bytes."""
+    """A source of independent uniform bytes."""
 
     @property
     def secure(self) -> bool:
-        """Whether the bytes are unpredictable to everybody."""
+        """Whether nobody can predict the bytes."""
 
     def fill(self, out: NDArray[np.uint8]) -> None:
         """Overwrite the one-dimensional contiguous array ``out`` with random bytes."""
 
 
 class SystemRandomness:
-    """Secure bytes: the operating system's for a few, AES-256-CTR keyed by it for more.
+    """Secure bytes: from the operating system for small amounts, else from AES-256-CTR keyed by it.
 
-    A large request has a key of its own, which is forgotten at its end. Smaller ones are served from a buffer of the
-    thread. What was handed out is no longer in it, and the key that made it is gone, so that nobody who reads the
-    memory later learns what was drawn before. A child process starts without the buffers of its parent.
+    A large request uses a key of its own, which is discarded afterwards. Smaller requests are served from a buffer of
+    the thread. Used bytes are erased from the buffer and the key that generated them is discarded, so that reading the
+    memory later does not reveal earlier draws. A child process does not inherit the buffers of its parent.
     """
 
     @property
@@ -69,11 +69,11 @@ class SystemRandomness:
 
 
 class InsecureSeededRandomness:
-    """Reproducible bytes from a seed, for tests and studies. Whoever knows the seed knows the noise.
+    """Reproducible bytes from a seed, for tests and studies. Anyone who knows the seed knows the noise.
 
-    An estimate made with it says that it carries no privacy guarantee. A seed gives the same result wherever the
-    same code draws from it: the compiled kernels and their twins in numpy have the same distributions, but use the
-    bytes differently, and so may versions of this package.
+    An estimate made with it states that it has no privacy guarantee. A seed gives the same results only with the same
+    code: the compiled kernels and their numpy equivalents have the same distributions, but use the bytes differently,
+    and other versions of this package may, too.
 
     >>> protocol = sdp.BalcerCheuCount.calibrate(users=10, epsilon=1.0, delta=0.1)
     >>> protocol.run([1, 0] * 5, source=sdp.InsecureSeededRandomness(7)).secure
@@ -82,7 +82,7 @@ class InsecureSeededRandomness:
 
     def __init__(self, seed: int) -> None:
         if not isinstance(seed, int | np.integer):
-            raise ParameterError(f"{seed!r} cannot be a seed; a whole number is needed.", seed=seed)
+            raise ParameterError(f"seed must be an integer; got {seed!r}.", seed=seed)
         self._key = hashlib.sha256(b"shuffledp insecure seed %d" % seed).digest()
         self._requests = 0
 
@@ -101,19 +101,19 @@ SYSTEM: RandomSource = SystemRandomness()
 
 
 def number_of_draws(size: int) -> int:
-    """The size that was asked for, if so many can be drawn."""
+    """Check a requested number of draws and return it as an int."""
     try:
         number = operator.index(size)
     except TypeError:
-        raise ParameterError(f"{size!r} numbers cannot be drawn; a whole number is needed.", size=size) from None
-    if not 0 <= number <= _MOST_DRAWS:
-        raise ParameterError(f"{number} numbers cannot be drawn; ask for 0 to 2^62.", size=number)
+        raise ParameterError(f"size must be an integer; got {size!r}.", size=size) from None
+    if not 0 <= number <= _MAX_DRAWS:
+        raise ParameterError(f"size must lie between 0 and 2^62; got {number}.", size=number)
     return number
 
 
 def fill_of(source: RandomSource) -> Callable[[NDArray[np.uint8]], None]:
-    """What overwrites arrays with random bytes of the source, if it is one."""
-    if type(source) is SystemRandomness:  # the usual one, quickly
+    """The ``fill`` method of a random source; anything else is rejected."""
+    if type(source) is SystemRandomness:  # fast path
         return source.fill
     if isinstance(source, type):
         given = f"the class {source.__name__}"
@@ -140,10 +140,11 @@ def draw_words(count: int, dtype: type[np.unsignedinteger[Any]], source: RandomS
 
 
 def stream_of(source: RandomSource, expected_bytes: int) -> Callable[[NDArray[np.uint8]], None]:
-    """What fills one buffer after the other for one job that needs about so many bytes.
+    """A function that fills buffers for one computation that needs about ``expected_bytes`` bytes.
 
-    It is ``source.fill``; but a large job of the system's source has one key, which is gone when the job lets go of
-    what is returned here. So it must not be kept. In a child process it has no part in its parent's stream.
+    It is ``source.fill``, except for large amounts from the system source: then one key serves the computation and is
+    discarded with the returned function, which the caller must not store. A child process that calls it after a fork
+    gets bytes of a new key, not those of its parent.
     """
     if type(source) is not SystemRandomness or expected_bytes < _LARGE_BYTES:
         return fill_of(source)
@@ -172,12 +173,12 @@ class _Buffer:
         self._key = bytearray(_KEY_BYTES)
         self._bytes = np.zeros(BUFFER_BYTES, dtype=np.uint8)
         self._used = BUFFER_BYTES
-        _BUFFERS.add(self)  # before it has a key: a child of this moment must know that it is not its own
+        _BUFFERS.add(self)  # before it has a key: a child forked right now must recognize it as its parent's
         self._key[:] = os.urandom(_KEY_BYTES)
 
     def take(self, out: NDArray[np.uint8]) -> None:
-        """Hand out unused bytes and overwrite them; what is left over when a buffer runs low is lost."""
-        if self._busy or self._is_of_another():  # a signal's handler draws while this thread is in here
+        """Copy unused bytes to ``out`` and erase them; if too few are left, discard them and refill the buffer."""
+        if self._busy or self._belongs_to_parent():  # busy: called by a signal handler that interrupted this method
             _ask_system(out)
             return
         self._busy = True
@@ -188,24 +189,24 @@ class _Buffer:
             self._used += out.nbytes
             out[:] = piece
             piece.fill(0)
-            if self._is_of_another():  # such a handler forked, and this is the child
+            if self._belongs_to_parent():  # a signal handler forked during this call, and this is the child
                 _ask_system(out)
         finally:
             self._busy = False
 
-    def _is_of_another(self) -> bool:
-        """Whether this process is a child; some are made without telling Python."""
+    def _belongs_to_parent(self) -> bool:
+        """Whether this process is a child; fork hooks do not run for forks outside Python, so compare process ids."""
         return self._gone or self._owner != os.getpid()
 
     def _refill(self) -> None:
-        self._used = BUFFER_BYTES  # should the cipher fail, nothing is handed out twice
+        self._used = BUFFER_BYTES  # if the cipher fails, no byte is used twice
         _write_keystream(_encryptor(self._key, nonce=0), self._bytes)
         self._key[:] = self._bytes[:_KEY_BYTES].data
         self._bytes[:_KEY_BYTES] = 0
         self._used = _KEY_BYTES
 
     def wipe(self) -> None:
-        """Forget everything; the key too, so that the buffer is of no further use."""
+        """Erase the bytes and the key; the buffer cannot be used afterwards."""
         self._bytes.fill(0)
         self._key[:] = bytes(_KEY_BYTES)
         self._gone = True
@@ -215,7 +216,7 @@ class _Buffer:
 
 
 class _Thread(threading.local):
-    """What a thread has of its own."""
+    """Thread-local state."""
 
     buffer: _Buffer | None = None
     asked_bytes = 0
@@ -226,7 +227,7 @@ _BUFFERS: WeakSet[_Buffer] = WeakSet()
 
 
 def _forget_buffers() -> None:
-    """In a child process: the parent goes on drawing from its buffers."""
+    """Erase all buffers in a child process: its parent continues to use the same bytes."""
     global _THREAD
     _THREAD = _Thread()
     for buffer in list(_BUFFERS):
@@ -243,7 +244,7 @@ def _ask_system(out: NDArray[np.uint8]) -> None:
 
 
 def _encryptor(key: bytes | bytearray, *, nonce: int) -> CipherContext:
-    # not at import time: one user's few bytes come from the operating system
+    # not at import time: a single report needs few bytes and no cipher
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     return Cipher(algorithms.AES256(key), modes.CTR(nonce.to_bytes(16, "big"))).encryptor()

@@ -1,4 +1,4 @@
-"""Bounds of a distribution function from the ratios of neighbouring probabilities alone."""
+"""Bounds on a cumulative distribution function, computed from ratios of neighbouring probabilities."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def unimodal_bounds(
     precision: int,
     *,
     largest_later_ratio: Fraction = Fraction(0),
-    unsure: bool = False,
+    approximate: bool = False,
 ) -> CdfBounds:
-    """Bounds of Pr[K <= k] for a distribution on 0, 1, 2, ... whose probabilities fall to both sides of ``mode``.
+    """Bounds on Pr[K <= k] for a distribution on 0, 1, 2, ... whose probabilities decrease on both sides of ``mode``.
 
     ``ratio(k)`` is Pr[k + 1] / Pr[k] as numerator and denominator; a numerator of 0 ends the support.
-    The ratios must not rise with k, or must stay at most ``largest_later_ratio`` < 1 where they do.
-    Each weight is the one before times a ratio of at most one, rounded down, so it is at most
-    (distance to the mode) units too small. Dividing by the sum of all makes them probabilities: no
-    normalising constant is needed. ``unsure`` says that the ratios given are so close to the true
-    ones that no weight is off by a further unit, whichever way.
+    The ratios must not increase with k, or must stay at most ``largest_later_ratio`` < 1 where they do.
+    Each weight is the previous one times a ratio of at most one, rounded down, so at distance n from
+    the mode it is at most n units too small. The weights are divided by their sum, so no normalising
+    constant is needed. ``approximate`` says that the ratios are approximate, and that this changes no
+    weight by more than one further unit in either direction.
     """
     unit = 1 << (precision + _SPARE_BITS)
     upward, downward = [], []
@@ -52,7 +52,7 @@ def unimodal_bounds(
         denominator, numerator = ratio(k - 1)
         error += _bound_beyond(len(downward), Fraction(numerator, denominator))
     error += len(upward) ** 2 + len(downward) ** 2
-    slack = len(upward) + len(downward) + 2 if unsure else 0  # 2 for what lies beyond either end
+    slack = len(upward) + len(downward) + 2 if approximate else 0  # 2 for the weights beyond either end
     bounds = _normalise([*reversed(downward), unit, *upward], error + slack, slack, precision)
     if complete:
         bounds.lower[-1] = bounds.upper[-1] = 1 << precision
@@ -60,7 +60,7 @@ def unimodal_bounds(
 
 
 def _normalise(weights: list[int], missing: int, excess: int, precision: int) -> CdfBounds:
-    """Bounds where every sum of weights is at most ``missing`` too small and ``excess`` too large."""
+    """Normalized bounds, if every sum of weights is at most ``missing`` too small and at most ``excess`` too large."""
     cumulative = list(accumulate(weights))
     total = cumulative[-1]
     guard = total.bit_length() + 32
@@ -72,9 +72,9 @@ def _normalise(weights: list[int], missing: int, excess: int, precision: int) ->
 
 
 def _bound_beyond(distance: int, ratio: Fraction) -> int:
-    """Upper bound on all weights past a last one that rounded to zero: a geometric series.
+    """Upper bound, by a geometric series, on the sum of all weights after the first one that rounded to zero.
 
-    The true last weight is at most ``distance`` units. Every later ratio is at most ``ratio``, which
-    lies below one because the weights have fallen from one unit of probability to nothing.
+    The true value of that weight is at most ``distance`` units. Every later ratio is at most ``ratio``,
+    which is below one because the weights have decreased from one unit of probability to zero.
     """
     return ceil(distance * ratio / (1 - ratio))

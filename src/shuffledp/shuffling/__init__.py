@@ -1,4 +1,4 @@
-"""The shuffler: a uniformly random permutation of things it neither reads nor interprets."""
+"""Uniformly random permutation of opaque items, in memory or through a scratch file."""
 
 from shuffledp.shuffling.permutation import permute
 

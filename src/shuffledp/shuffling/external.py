@@ -1,8 +1,8 @@
 """Uniformly random permutation of more records than fit into memory, through a scratch file.
 
-Rao (1961) and Sandelius (1962), as in memory: every record gets an independent uniform label, records are gathered by
+Rao (1961) and Sandelius (1962), as in memory: every record gets an independent uniform label, records are grouped by
 label into buckets, and each bucket is permuted uniformly; their concatenation is exactly uniform. A bucket that is
-larger than the memory is treated the same way again. Which buckets those are depends on sizes alone.
+larger than the memory is permuted recursively. Which buckets those are depends on sizes only.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from shuffledp.native import ACTIVE
 from shuffledp.randomness import SYSTEM, RandomSource, draw_bytes
 from shuffledp.shuffling.permutation import permute, threads_for
 
-_BUCKETS = 256  # a power of two, at most 256: a label is some bits of a random byte
-_COPIES = 3  # of the records in memory without the kernels: themselves, gathered, and what permuting takes
-_BYTES_BESIDE = 48  # of labels, keys and orders per record without the kernels
-_BUFFERS = 1 << 21  # bytes for random numbers, and for what the files hold back, with the kernels
+_BUCKETS = 256  # a power of two, at most 256: a label is taken from one random byte
+_COPIES = 3  # copies of the records in memory without the kernels: original, grouped, and scratch for permuting
+_OVERHEAD_BYTES = 48  # labels, keys and orders per record without the kernels
+_BUFFERS = 1 << 21  # bytes for random numbers and file buffers, with the kernels
 
 Block = bytes | bytearray | memoryview
 Records = NDArray[Any]
@@ -43,25 +43,25 @@ def permute_file(
 ) -> int:
     """Write all records of the blocks to the file ``out``, in a uniformly random order; returns their number.
 
-    A block is one or more whole records of ``record_size`` bytes. About ``memory`` bytes are used, whatever the number
-    of records, and as much room in the folder ``scratch`` as the records take, in files without a name that vanish with
-    the process. ``out`` appears whole and durable or not at all; a process that is killed leaves at most a file
-    ``.NAME.partial`` beside it, which the next attempt overwrites.
+    A block consists of complete records of ``record_size`` bytes. About ``memory`` bytes of memory are used, whatever
+    the number of records, and in the directory ``scratch`` as much disk space as the records take, in unnamed temporary
+    files that disappear with the process. ``out`` is written atomically and durably; a killed process leaves at most a
+    file ``.NAME.partial`` beside it, which the next attempt overwrites.
     """
     if record_size < 1 or memory < 1:
-        raise ParameterError("Records have at least one byte, and so has the memory.", record_size=record_size)
-    room = np.empty(_records_in(memory, record_size), dtype=f"V{record_size}")
+        raise ParameterError("record_size and memory must be at least 1 byte.", record_size=record_size)
+    buffer = np.empty(_records_in(memory, record_size), dtype=f"V{record_size}")
     partial = out.with_name(f".{out.name}.partial")
     try:
         with open(partial, "wb", opener=_private) as target:
             written = 0
-            for permuted in _permuted(_filled(blocks, room), room, scratch, source):
+            for permuted in _permuted(_filled(blocks, buffer), buffer, scratch, source):
                 target.write(_bytes_of(permuted))
                 written += len(permuted)
             target.flush()
             os.fsync(target.fileno())
         os.replace(partial, out)
-        _sync_folder(out.parent)
+        _sync_directory(out.parent)
     except OSError as error:
         raise OutputError(f"Cannot permute the records: {error.strerror or error}.", path=str(out)) from None
     finally:
@@ -71,55 +71,55 @@ def permute_file(
 
 @dataclass
 class _Scattered:
-    """Records in a scratch file, piece by piece, and within each piece gathered by bucket."""
+    """Records in a scratch file, piece by piece, and within each piece grouped by bucket."""
 
     file: IO[bytes]
     record_size: int
     pieces: list[tuple[int, NDArray[np.int64]]] = field(default_factory=list)
-    """The number of records before the piece, and where its buckets begin and end within it."""
+    """For each piece the number of records before it, and the bounds of its buckets within it."""
     records: int = 0
 
     def add(self, piece: Records, source: RandomSource) -> None:
-        """Give every record of the piece a bucket, and write it gathered by bucket."""
+        """Assign every record of the piece to a bucket, and write the piece grouped by bucket."""
         gathered, bounds = _gathered(piece, source)
         self.file.write(_bytes_of(gathered))
         self.pieces.append((self.records, bounds))
         self.records += len(piece)
 
     def size(self, bucket: int) -> int:
-        """How many records the bucket has."""
+        """The number of records in the bucket."""
         return sum(int(bounds[bucket + 1] - bounds[bucket]) for _, bounds in self.pieces)
 
-    def read(self, bucket: int, room: Records) -> Iterator[Records]:
-        """The records of the bucket, as often as they fill ``room``, and then the rest."""
+    def read(self, bucket: int, buffer: Records) -> Iterator[Records]:
+        """Yield ``buffer`` each time the bucket's records have filled it, and then the rest."""
         filled = 0
         for start, bounds in self.pieces:
-            place, end = start + int(bounds[bucket]), start + int(bounds[bucket + 1])
-            while place < end:
-                taken = min(end - place, len(room) - filled)
-                self._read_into(room[filled : filled + taken], place)
-                place, filled = place + taken, filled + taken
-                if filled == len(room):
-                    yield room
+            position, end = start + int(bounds[bucket]), start + int(bounds[bucket + 1])
+            while position < end:
+                taken = min(end - position, len(buffer) - filled)
+                self._read_into(buffer[filled : filled + taken], position)
+                position, filled = position + taken, filled + taken
+                if filled == len(buffer):
+                    yield buffer
                     filled = 0
         if filled:
-            yield room[:filled]
+            yield buffer[:filled]
 
-    def _read_into(self, part: Records, place: int) -> None:
-        self.file.seek(place * self.record_size)
+    def _read_into(self, part: Records, position: int) -> None:
+        self.file.seek(position * self.record_size)
         if self.file.readinto(_bytes_of(part)) != part.nbytes:  # type: ignore[attr-defined]
             raise OSError("the scratch file is shorter than what was written to it")
 
 
 def _records_in(memory: int, record_size: int) -> int:
-    """How many records are in memory at once; the kernels need no second copy, and one label a record at most."""
+    """The number of records in memory at a time; the kernels need no second copy and at most one label per record."""
     if ACTIVE:
         return max(1, (memory - min(memory // 4, _BUFFERS)) // (record_size + 1))
-    return max(1, memory // (_COPIES * record_size + _BYTES_BESIDE))
+    return max(1, memory // (_COPIES * record_size + _OVERHEAD_BYTES))
 
 
 def _gathered(piece: Records, source: RandomSource) -> tuple[Records, NDArray[np.int64]]:
-    """Give every record a bucket; the records gathered by bucket (in place, with the kernels), and where they begin."""
+    """Assign records to random buckets; returns them grouped by bucket (in place, with the kernels) and the bounds."""
     if ACTIVE:
         from shuffledp.shuffling.in_place import gather
 
@@ -130,50 +130,53 @@ def _gathered(piece: Records, source: RandomSource) -> tuple[Records, NDArray[np
     return piece[np.argsort(labels, kind="stable")], bounds
 
 
-def _filled(blocks: Iterable[Block], room: Records) -> Iterator[Records]:
-    """The records of the blocks, as often as they fill ``room``, and then the rest."""
-    content, size, filled = _bytes_of(room), room.dtype.itemsize, 0
+def _filled(blocks: Iterable[Block], buffer: Records) -> Iterator[Records]:
+    """Yield ``buffer`` each time the blocks' records have filled it, and then the rest."""
+    content, size, filled = _bytes_of(buffer), buffer.dtype.itemsize, 0
     for block in blocks:
         view = memoryview(block).cast("B")
         if len(view) % size:
-            raise ParameterError(f"A block of {len(view):,} bytes is no whole number of records of {size:,} bytes.")
+            raise ParameterError(
+                f"The size of a block must be a multiple of the record size; got a block of {len(view):,} bytes "
+                f"and records of {size:,} bytes."
+            )
         while len(view):
             taken = min(len(view), len(content) - filled)
             content[filled : filled + taken] = view[:taken]
             view, filled = view[taken:], filled + taken
             if filled == len(content):
-                yield room
+                yield buffer
                 filled = 0
     if filled:
-        yield room[: filled // size]
+        yield buffer[: filled // size]
 
 
-def _permuted(pieces: Iterator[Records], room: Records, scratch: Path, source: RandomSource) -> Iterator[Records]:
-    """The records of all pieces in uniformly random order; ``room`` is where pieces come from and results are."""
+def _permuted(pieces: Iterator[Records], buffer: Records, scratch: Path, source: RandomSource) -> Iterator[Records]:
+    """The records of all pieces in uniformly random order; pieces arrive in ``buffer``, and so do the results."""
     first = next(pieces, None)
     if first is None:
         return
-    if len(first) < len(room):  # the last one, too
+    if len(first) < len(buffer):  # the only piece
         permute(first, source)
         yield first
         return
-    yield from _through_buckets(chain((first,), pieces), room, scratch, source)
+    yield from _through_buckets(chain((first,), pieces), buffer, scratch, source)
 
 
 def _through_buckets(
-    pieces: Iterable[Records], room: Records, scratch: Path, source: RandomSource
+    pieces: Iterable[Records], buffer: Records, scratch: Path, source: RandomSource
 ) -> Iterator[Records]:
     with tempfile.TemporaryFile(dir=scratch) as file:
-        scattered = _Scattered(file, room.dtype.itemsize)
+        scattered = _Scattered(file, buffer.dtype.itemsize)
         for piece in pieces:
             scattered.add(piece, source)
         for bucket in range(_BUCKETS):
-            if scattered.size(bucket) > len(room):
-                yield from _through_buckets(scattered.read(bucket, room), room, scratch, source)
+            if scattered.size(bucket) > len(buffer):
+                yield from _through_buckets(scattered.read(bucket, buffer), buffer, scratch, source)
                 continue
-            for whole in scattered.read(bucket, room):
-                permute(whole, source)
-                yield whole
+            for records in scattered.read(bucket, buffer):
+                permute(records, source)
+                yield records
 
 
 def _bytes_of(records: Records) -> memoryview:
@@ -181,14 +184,14 @@ def _bytes_of(records: Records) -> memoryview:
 
 
 def _private(path: str, flags: int) -> int:
-    """Open so that only the owner can read."""
+    """Open with permissions for the owner only."""
     return os.open(path, flags, 0o600)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make durable which files there are."""
+def _sync_directory(directory: Path) -> None:
+    """Make the directory's entries durable."""
     if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
+        descriptor = os.open(directory, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:

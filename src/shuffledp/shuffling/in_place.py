@@ -1,16 +1,17 @@
-"""Uniformly random permutation in place by the compiled kernels, with a small buffer a thread.
+"""Uniformly random permutation in place by the compiled kernels, with a small buffer per thread.
 
-Rao (1961) and Sandelius (1962): give every item an independent uniform label, gather the items by label, and permute
-each group uniformly; the result is exactly uniform, as long as the places of a group depend on sizes alone. Small
-groups are permuted by Fisher and Yates's method, larger ones in the same way again.
+Rao (1961) and Sandelius (1962): give every item an independent uniform label, group the items by label, and permute
+each group uniformly; the result is exactly uniform if the positions of a group depend on group sizes only. Small
+groups are permuted by the Fisher-Yates algorithm, larger ones recursively.
 
-Items are gathered in place, after Penschuck (2023). Each label has a segment of the array, all of the same size. An
-item in the hand gets a label and goes to the head of its segment; the item that was there is next in the hand. When
-the first segment is full, few items are without a label. Their labels are drawn; now all sizes are known, segments are
-shifted accordingly, and the last items go where they belong. Threads have parts of each segment of their own.
+Items are grouped in place, after Penschuck (2023). Each label has a segment of the array, all of the same size. The
+current item gets a label and is exchanged with the item at the head of that label's segment, which becomes the current
+item. When the first segment is full, few items are unlabelled. Their labels are drawn; then all group sizes are known,
+segments are shifted accordingly, and the remaining items are moved to their groups. Each thread works on its own part
+of every segment.
 
-Which item gets the next label depends on labels before and, in the end, on how often each is still to come, but never
-on the order in which they come: every item's label is uniform and independent of the others'.
+Which item gets the next label depends on earlier labels and, at the end, on how often each label remains to be drawn,
+but never on the order of the remaining labels: every item's label is uniform and independent of the others.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from shuffledp.randomness.source import BUFFER_BYTES, stream_of
 
 _LABELS = 256
 _LARGEST_GROUP_BYTES = 1 << 23  # fits the cache
-_WIDE_ITEM_BYTES = 1 << 12  # moving such an item costs more than finding it
+_WIDE_ITEM_BYTES = 1 << 12  # moving such an item costs more than a cache miss
 _LEAST_BYTES_A_THREAD = 1 << 24
 _WORD_BYTES = 4
 
@@ -36,7 +37,7 @@ Content = NDArray[np.uint8]
 
 
 def permute_in_place(content: Content, size: int, source: RandomSource, threads: int) -> None:
-    """Permute the items of ``size`` bytes each that the content consists of."""
+    """Permute the items of ``size`` bytes each in ``content``."""
     streams = _streams(content, size, source, 1 if _is_small(content, size) else threads)
     try:
         if len(streams) == 1:
@@ -49,7 +50,7 @@ def permute_in_place(content: Content, size: int, source: RandomSource, threads:
 
 
 def gather(content: Content, size: int, labels: int, source: RandomSource, threads: int) -> NDArray[np.int64]:
-    """Give every item an independent uniform label and gather them in place; group k is between bounds k and k + 1."""
+    """Group the items in place by independent uniform labels; group k lies between the returned bounds k and k + 1."""
     streams = _streams(content, size, source, threads)
     try:
         return _gather(content, size, labels, streams)
@@ -73,11 +74,11 @@ class _Stream:
             for start, end in pairwise(_gather(content, size, _LABELS, [self]).tolist()):
                 self.permute(content[start * size : end * size], size)
             return
-        place, end = 1, len(content) // size
-        while place < end:
+        position, end = 1, len(content) // size
+        while position < end:
             if self._used == len(self._words):
                 self._refill()
-            place, self._used = fisher_yates(content, size, place, self._words, self._used)
+            position, self._used = fisher_yates(content, size, position, self._words, self._used)
 
     def scatter(self, content: Content, size: int, heads: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
         """Scatter to the segments until the first one is full."""
@@ -86,10 +87,10 @@ class _Stream:
             self._refill()
             if scatter(content, size, heads, ends, labels) < len(labels):
                 break
-        self._used = len(self._words)  # what is left are no words that nobody has looked at
+        self._used = len(self._words)  # the remaining words may be partly consumed: discard them
 
     def erase(self) -> None:
-        """Overwrite what decided where items went."""
+        """Overwrite the random words, which reveal the permutation."""
         self._words.fill(0)
 
     def _refill(self) -> None:
@@ -102,7 +103,7 @@ def _is_small(content: Content, size: int) -> bool:
 
 
 def _streams(content: Content, size: int, source: RandomSource, threads: int) -> list[_Stream]:
-    """As many as is worth the while, each for its share of labels and words."""
+    """One stream per thread that is worth starting, each expecting its share of labels and words."""
     count = max(1, min(threads, len(content) // _LEAST_BYTES_A_THREAD))
     labels = 0 if _is_small(content, size) else 1
     return [_Stream(source, (labels + _WORD_BYTES) * (len(content) // size // count)) for _ in range(count)]
@@ -115,7 +116,7 @@ def _permute_groups(content: Content, size: int, streams: list[_Stream]) -> None
         while groups:
             try:
                 start, end = groups.popleft()
-            except IndexError:  # another thread was faster
+            except IndexError:  # another thread took the last group
                 return
             stream.permute(content[start * size : end * size], size)
 
@@ -143,11 +144,11 @@ def _gather(content: Content, size: int, labels: int, streams: list[_Stream]) ->
 
 
 def _in_threads(work: Callable[[_Stream], None], streams: list[_Stream]) -> None:
-    """Each stream in a thread of its own."""
+    """Call ``work`` with each stream in a separate thread."""
     if len(streams) == 1:
         work(streams[0])
         return
-    from concurrent.futures import ThreadPoolExecutor  # slow to import, and a device never gets here
+    from concurrent.futures import ThreadPoolExecutor  # slow to import, and never needed on a device
 
     with ThreadPoolExecutor(len(streams)) as pool:
         for _ in pool.map(work, streams):

@@ -18,15 +18,17 @@ from shuffledp.shuffling.by_keys import permute_by_keys
 def permute(items: NDArray[Any], source: RandomSource = SYSTEM, *, threads: int | None = None) -> None:
     """Apply a uniformly random permutation to ``items`` along its first axis, in place.
 
-    Items of any fixed size are moved as they are, and are never copied as a whole: the compiled kernels take 256 KiB a
-    thread; numpy, which also serves arrays that are not contiguous, stays under about 128 MiB. At most ``threads``
-    threads are used, by default as many as there are cores, and fewer for few items. Any source but the
-    system's is used from one thread: a seed gives one result, and others need not know of threads.
+    Items may have any fixed size. Extra memory is bounded: 256 KiB per thread with the compiled kernels, about 128 MiB
+    with numpy, which is also used for arrays that are not contiguous. At most ``threads`` threads are used, by default
+    one per core, and fewer for small arrays. Sources other than the system's are used from one thread, so that a seed
+    gives one result and a source need not be thread-safe.
     """
     if not isinstance(items, np.ndarray) or items.ndim == 0 or not items.flags.writeable:
-        raise ParameterError("Only a writable array of at least one dimension can be permuted in place.")
+        raise ParameterError("items must be a writable array of at least one dimension.")
     if items.dtype.hasobject:
-        raise ParameterError("Only items of a fixed size can be permuted, not Python objects.", dtype=items.dtype)
+        raise ParameterError(
+            "items must have a fixed size; arrays of Python objects cannot be permuted.", dtype=items.dtype
+        )
     workers = threads_for(source, threads)
     if items.nbytes == 0:
         return
@@ -38,11 +40,11 @@ def permute(items: NDArray[Any], source: RandomSource = SYSTEM, *, threads: int 
         permute_by_keys(items, source, workers)
 
 
-def threads_for(source: RandomSource, asked: int | None = None) -> int:
-    """How many threads may draw from the source: as many as were asked for, or as there are cores."""
-    if asked is not None and (not isinstance(asked, int) or asked < 1):
-        raise ParameterError(f"A permutation needs at least one thread, not {asked!r}.", threads=asked)
-    fill_of(source)  # refuses what is no source, before anything is moved
+def threads_for(source: RandomSource, requested: int | None = None) -> int:
+    """The number of threads that draw from the source: as requested, by default one per core."""
+    if requested is not None and (not isinstance(requested, int) or requested < 1):
+        raise ParameterError(f"threads must be an integer of at least 1; got {requested!r}.", threads=requested)
+    fill_of(source)  # rejects an invalid source before anything is moved
     if not isinstance(source, SystemRandomness):
         return 1
-    return available_cores() if asked is None else asked
+    return available_cores() if requested is None else requested
