@@ -65,7 +65,7 @@ def test_a_file_in_the_way(shuffledp, tmp_path):
     (tmp_path / "file").write_text("")
     result = shuffledp("reproduce", "theorem11", "--quick", "--out", tmp_path / "file")
     assert result.status == 1
-    assert result.err.startswith("error: Cannot make the folder")
+    assert result.err.startswith("error: Cannot create the directory")
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])

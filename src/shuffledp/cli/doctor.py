@@ -18,7 +18,7 @@ from shuffledp.native import STATUS
 _PACKAGES = ("numpy", "cryptography", "scipy", "dp-accounting", "typer", "rich")
 _EXTRAS = {
     "files": ("pyarrow",),
-    "plot": ("altair", "vl-convert-python"),
+    "plot": ("altair", "jinja2", "vl-convert-python"),
     "collection": ("httptools", "jinja2", "prometheus-client", "starlette", "uvicorn", "uvloop"),
     "postgres": ("psycopg", "psycopg-pool"),
     "pandas": ("pandas",),

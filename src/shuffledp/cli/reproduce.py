@@ -58,7 +58,7 @@ def reproduce(
                 resume=resume,
                 workers=workers or os.cpu_count() or 1,
                 progress=progress,
-                told=lambda report: note(_line(report)),
+                on_report=lambda report: note(_line(report)),
             )
         page = out / "index.html"
     else:

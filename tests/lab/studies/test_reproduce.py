@@ -119,13 +119,13 @@ def test_a_disk_that_is_full(tmp_path, monkeypatch):
 
 def test_a_folder_that_cannot_be(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="Cannot make the folder"):
+    with pytest.raises(OutputError, match="Cannot create the directory"):
         reproduce(small(), tmp_path / "file")
 
 
 def test_all_with_an_index(tmp_path, two):
     heard, fractions = [], []
-    reports = reproduce_all(tmp_path, told=heard.append, progress=fractions.append)
+    reports = reproduce_all(tmp_path, on_report=heard.append, progress=fractions.append)
     assert [report.study for report in reports] == ["first", "second"] == [report.study for report in heard]
     assert fractions == sorted(fractions)
     assert fractions[-1] == 1.0

@@ -1,4 +1,4 @@
-"""Run studies and write what they found: all files of a study, or none."""
+"""Running studies and writing their pages, figures and data to a directory."""
 
 from __future__ import annotations
 
@@ -11,30 +11,28 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing import TimeoutError as NotYetError
+from multiprocessing import TimeoutError as ResultTimeoutError
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
 import shuffledp
 from shuffledp.errors import OutputError
+from shuffledp.extras import check_extra
 from shuffledp.figures import DARK, LIGHT, check_figure_packages, picture_of
 from shuffledp.lab.studies.checks import Check
-from shuffledp.lab.studies.page import index_page, study_page
+from shuffledp.lab.studies.page import Picture, index_page, study_page
 from shuffledp.lab.studies.registry import STUDIES, find_study
 from shuffledp.lab.studies.study import Outcome, Progress, Settings, Study, Table
 from shuffledp.output import write_all, write_whole
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
 
-_LOOK = 0.1  # seconds until an interrupt is seen, at most
-
-Picture = tuple[str, bytes, bytes]
-"""A description with the figure as SVG, in light and in dark."""
+_POLL_SECONDS = 0.1  # maximum delay until an interrupt is noticed
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a study found, in short, and which files hold it."""
+    """The summary of a finished study: its checks and the names of its files."""
 
     study: str
     title: str
@@ -48,16 +46,16 @@ class Report:
 
     @property
     def holds(self) -> bool:
-        """Whether everything lies on the right side of its bound."""
+        """Whether every check holds."""
         return all(check.holds for check in self.checks)
 
     @property
     def page(self) -> str:
-        """The file to open first."""
+        """The name of the HTML page."""
         return f"{self.study}.html"
 
     def table_file(self, name: str) -> str:
-        """The file of a table by its name."""
+        """The file name of a table."""
         return f"{_stem(self.study, name)}.csv"
 
     def to_json(self) -> dict[str, Any]:
@@ -77,7 +75,7 @@ class Report:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Report:
-        """Back from the JSON form."""
+        """The report of a JSON document that ``to_json`` made."""
         checks = [
             Check(**{**check, **{key: float("nan") for key in ("measured", "bound") if check[key] is None}})
             for check in document["checks"]
@@ -103,9 +101,9 @@ def reproduce(
     seed: int | None = None,
     progress: Progress = lambda _: None,
 ) -> Report:
-    """Run one study, and write its page, figures and data to the folder ``out``, all or nothing."""
-    check_figure_packages()
-    folder = _folder(out)
+    """Run one study, then write all its files (page, figures, data) to the directory ``out``, or none of them."""
+    _check_packages()
+    directory = _create_directory(out)
     chosen = find_study(study) if isinstance(study, str) else study
     source = SYSTEM if seed is None else InsecureSeededRandomness(seed)
     start = time.perf_counter()
@@ -118,7 +116,7 @@ def reproduce(
     names = (*contents, f"{chosen.name}.json")
     report = Report(**{**report.__dict__, "files": names})
     contents[f"{chosen.name}.json"] = _as_json(report.to_json())
-    write_all({folder / name: content for name, content in contents.items()})
+    write_all({directory / name: content for name, content in contents.items()})
     return report
 
 
@@ -130,61 +128,68 @@ def reproduce_all(
     resume: bool = False,
     workers: int = 1,
     progress: Progress = lambda _: None,
-    told: Callable[[Report], None] = lambda _: None,
+    on_report: Callable[[Report], None] = lambda _: None,
 ) -> list[Report]:
-    """Run every study, and write an index page over all of them at the end.
+    """Run every study, then write the index page.
 
-    ``resume`` keeps studies that are there already, made by this version in the same form. With several ``workers``,
-    as many studies run at a time, each in a process of its own. ``told`` hears of each study as it is finished.
+    ``resume`` skips studies whose files exist already, if they were made by this version with the same settings. With
+    several ``workers`` that many studies run in parallel, each in its own process. ``on_report`` is called with the
+    report of each study when it is finished.
     """
-    check_figure_packages()
-    folder = _folder(out)
-    kept = {name: _finished(folder, name, quick, seed) for name in STUDIES} if resume else {}
-    finished = {name: report for name, report in kept.items() if report is not None}
+    _check_packages()
+    directory = _create_directory(out)
+    existing = {name: _existing_report(directory, name, quick, seed) for name in STUDIES} if resume else {}
+    finished = {name: report for name, report in existing.items() if report is not None}
     for report in finished.values():
-        told(report)
-    jobs = [(name, folder, quick, seed) for name in STUDIES if name not in finished]
+        on_report(report)
+    jobs = [(name, directory, quick, seed) for name in STUDIES if name not in finished]
     progress(len(finished) / len(STUDIES))
-    for report in _one_by_one(jobs, progress) if workers <= 1 else _at_once(jobs, workers):
+    for report in _run_sequentially(jobs, progress) if workers <= 1 else _run_in_parallel(jobs, workers):
         finished[report.study] = report
-        told(report)
+        on_report(report)
         progress(len(finished) / len(STUDIES))
     reports = [finished[name] for name in STUDIES]
-    pictures = [_main_picture(folder, report) for report in reports]
-    write_whole(folder / "index.html", index_page(reports, pictures))
+    pictures = [_main_picture(directory, report) for report in reports]
+    write_whole(directory / "index.html", index_page(reports, pictures))
     return reports
+
+
+def _check_packages() -> None:
+    """Refuse, before any work is done, to run without the packages that draw figures and render pages."""
+    check_figure_packages()
+    check_extra("plot", "The page of a study", "jinja2")
 
 
 Job = tuple[str, Path, bool, int | None]
 
 
-def _one_by_one(jobs: Sequence[Job], progress: Progress) -> Iterator[Report]:
+def _run_sequentially(jobs: Sequence[Job], progress: Progress) -> Iterator[Report]:
     before = len(STUDIES) - len(jobs)
-    for place, (name, folder, quick, seed) in enumerate(jobs, start=before):
-        yield reproduce(name, folder, quick=quick, seed=seed, progress=_share(progress, place))
+    for number, (name, directory, quick, seed) in enumerate(jobs, start=before):
+        yield reproduce(name, directory, quick=quick, seed=seed, progress=_share(progress, number))
 
 
-def _at_once(jobs: Sequence[Job], workers: int) -> Iterator[Report]:
-    """Several studies at a time; if this process is interrupted, so are they, with nothing half-written."""
-    with get_context("spawn").Pool(workers, initializer=_begin_work) as pool:
+def _run_in_parallel(jobs: Sequence[Job], workers: int) -> Iterator[Report]:
+    """Several studies at a time; interrupting this process ends all workers, and no study is written partially."""
+    with get_context("spawn").Pool(workers, initializer=_initialize_worker) as pool:
         results = pool.imap_unordered(_reproduce, jobs)
         waiting = len(jobs)
         while waiting:
             try:
-                report = results.next(timeout=_LOOK)
-            except NotYetError:
-                continue  # a signal that another thread was given is seen here
+                report = results.next(timeout=_POLL_SECONDS)
+            except ResultTimeoutError:
+                continue  # returning to Python regularly lets pending signal handlers run
             waiting -= 1
             yield report
 
 
-def _begin_work() -> None:
-    """Ctrl-C reaches every process of a terminal; the one that started the others ends them, also by being killed."""
+def _initialize_worker() -> None:
+    """Leave Ctrl-C, which reaches every process of a terminal, to the parent; exit when the parent has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
 
 
-def _end_with_parent() -> None:
+def _exit_with_parent() -> None:
     parent = parent_process()
     if parent is not None:
         parent.join()
@@ -192,21 +197,22 @@ def _end_with_parent() -> None:
 
 
 def _reproduce(job: Job) -> Report:
-    name, folder, quick, seed = job
-    return reproduce(name, folder, quick=quick, seed=seed)
+    name, directory, quick, seed = job
+    return reproduce(name, directory, quick=quick, seed=seed)
 
 
-def _share(progress: Progress, place: int) -> Progress:
-    return lambda fraction: progress((place + fraction) / len(STUDIES))
+def _share(progress: Progress, number: int) -> Progress:
+    return lambda fraction: progress((number + fraction) / len(STUDIES))
 
 
-def _folder(out: str | Path) -> Path:
-    folder = Path(out)
+def _create_directory(out: str | Path) -> Path:
+    directory = Path(out)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"Cannot make the folder {folder}: {error.strerror or error}.", path=str(folder)) from None
-    return folder
+        reason = error.strerror or error
+        raise OutputError(f"Cannot create the directory {directory}: {reason}.", path=str(directory)) from None
+    return directory
 
 
 def _contents(study: Study, outcome: Outcome, report: Report) -> dict[str, bytes]:
@@ -222,7 +228,7 @@ def _contents(study: Study, outcome: Outcome, report: Report) -> dict[str, bytes
             f"{stem}.png": picture_of(light),
             f"{stem}-dark.png": picture_of(dark),
         }
-        pictures.append((figure.description, light, dark))
+        pictures.append(Picture(figure.description, light, dark))
     return contents | {report.page: study_page(study, outcome, pictures, report)}
 
 
@@ -231,27 +237,27 @@ def _stem(study: str, name: str) -> str:
 
 
 def _as_csv(table: Table) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    output = io.StringIO()
+    writer = csv.writer(output, lineterminator="\n")
     writer.writerow(table.columns)
     writer.writerows(["" if value is None else value for value in row] for row in table.rows)
-    return text.getvalue().encode()
+    return output.getvalue().encode()
 
 
 def _as_json(document: dict[str, Any]) -> bytes:
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
-def _finished(folder: Path, name: str, quick: bool, seed: int | None) -> Report | None:
-    """The report of a study that is there with all its files, made by this version in this form."""
+def _existing_report(directory: Path, name: str, quick: bool, seed: int | None) -> Report | None:
+    """The report of an earlier run, if this version made it with the same settings and all its files exist."""
     try:
-        report = Report.from_json(json.loads((folder / f"{name}.json").read_text(encoding="utf-8")))
+        report = Report.from_json(json.loads((directory / f"{name}.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError):
         return None
     same = (report.quick, report.seed, report.version) == (quick, seed, shuffledp.__version__)
-    return report if same and all((folder / file).is_file() for file in report.files) else None
+    return report if same and all((directory / file).is_file() for file in report.files) else None
 
 
-def _main_picture(folder: Path, report: Report) -> Picture:
-    light, dark = ((folder / f"{report.study}{end}.svg").read_bytes() for end in ("", "-dark"))
-    return report.title, light, dark
+def _main_picture(directory: Path, report: Report) -> Picture:
+    light, dark = ((directory / f"{report.study}{end}.svg").read_bytes() for end in ("", "-dark"))
+    return Picture(report.title, light, dark)
