@@ -164,4 +164,4 @@ def test_the_least_number(least, start):
 
 def test_no_number_is_enough():
     with pytest.raises(InfeasibleError, match="More than 1,000 users"):
-        least_number(lambda number: False, start=3, most=1000)
+        least_number(lambda number: False, start=3, maximum=1000)

@@ -101,7 +101,7 @@ def test_bad_input(settings, words):
 
 
 def test_other_bad_input():
-    with pytest.raises(ParameterError, match="At least one trial"):
+    with pytest.raises(ParameterError, match="At least one trial is needed; got 0"):
         measure_success(PointerChasing(2, 9), STABILITY, 100, trials=0)
     with pytest.raises(InfeasibleError, match="too many to list"):
         measure_sample_size(PointerChasing(2, 100), Method(epsilon=1.0, delta=1e-6, protocol="k-rr"))

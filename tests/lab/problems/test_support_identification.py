@@ -80,8 +80,8 @@ def test_numbers_below_any_bound_are_uniform():
         ((11, 10), "A support of h = 11 items does not fit a domain of d = 10; h may be at most d."),
         ((0, 10), r"\(h\) must be at least 1, not 0"),
         ((1, 0), r"\(d\) must be at least 1, not 0"),
-        ((2.0, 10), r"\(h\) must be a whole number, not 2.0"),
-        ((True, 10), r"\(h\) must be a whole number"),
+        ((2.0, 10), r"\(h\) must be an integer, not 2.0"),
+        ((True, 10), r"\(h\) must be an integer"),
         ((10**7, 10**8), "can be at most 1,000,000, not 10,000,000"),
     ],
 )

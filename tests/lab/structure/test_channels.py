@@ -22,7 +22,7 @@ def test_a_channel_is_its_distributions():
     assert channel.pmf("no") == {(0, 0): 1}
     assert channel.outputs == ((1,), (0,), (0, 0))  # what never happens is not listed
     assert channel.messages == (0, 1)
-    assert channel.most_messages == 2
+    assert channel.max_messages == 2
     assert not channel.is_single_message
     assert channel.probability("yes", [(1,), (0,), (1,), (0, 0), (7,)]) == 1
     assert hash(channel) == hash(Channel(channel.values, channel.outputs, channel.rows))

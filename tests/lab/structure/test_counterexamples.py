@@ -39,7 +39,7 @@ def test_claim_20_in_numbers():
 
 
 def count_ratio(users):
-    """The largest ratio by the numbers of ones alone, with polynomials in whole numbers."""
+    """The largest ratio by the numbers of ones alone, with integer polynomials."""
     pmfs = [(16, (1, 4, 6, 4, 1)), (10, (1, 4, 0, 4, 1))]
 
     def times(first, second):

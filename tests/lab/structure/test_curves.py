@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shuffledp.errors import ParameterError
 from shuffledp.lab.structure import Channel, RandomizerCurve, ShuffledCurve, pure_ratios
-from shuffledp.lab.structure.growth import epsilon_above, exceeds, float_above, growth_below
+from shuffledp.lab.structure.exact_ratios import epsilon_above, exceeds, float_above, growth_below
 from shuffledp.privacy.amplification import exact_delta
 from shuffledp.privacy.amplification.multisets import MOST_OUTCOMES, Numbering, data_sets
 from shuffledp.protocols.count.balcer_cheu import BalcerCheuCount

@@ -152,7 +152,7 @@ def test_nonsense_is_refused():
         ShuffledProtocol(THREE, sum).output_pmf((2,))
     with pytest.raises(ParameterError, match="no value 2"):
         to_local(ShuffledProtocol(THREE, sum)).run((2,))
-    with pytest.raises(ParameterError, match="asked 531,441 times"):
+    with pytest.raises(ParameterError, match="called 531,441 times"):
         ShuffledProtocol(THREE, sum).output_pmf((0,) * 12)
     with pytest.raises(ParameterError, match="run the protocol instead"):
         to_local(ShuffledProtocol(THREE, sum)).output_pmf((0,) * 8)

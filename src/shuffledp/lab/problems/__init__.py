@@ -1,4 +1,4 @@
-"""The paper's distributional problems, solved privately: support identification, pointer chasing, pointer jumping."""
+"""Problems of Balcer and Cheu (2020), solved privately: support identification, pointer chasing, pointer jumping."""
 
 from shuffledp.lab.problems.identification import Method
 from shuffledp.lab.problems.pointer_chasing import PointerChasing

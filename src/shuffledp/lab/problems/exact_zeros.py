@@ -1,8 +1,8 @@
-"""Identification by a protocol that estimates empty items to be exactly 0: what is reported is held by somebody.
+"""Identification of a support by a protocol that estimates items which nobody holds as exactly 0.
 
-Only the items of the support are ever touched. The protocol runs over these alone, and the distribution of what is
-reported is that of the whole domain: every item has noise of its own, independent of all others, and an item that
-nobody holds is reported with probability 0 whatever its noise is. So neither time nor memory depends on the domain.
+Only the items of the support are simulated. The reported items have the same distribution as with the whole domain:
+the noise of different items is independent, and an item that nobody holds is never reported, whatever its noise. So
+neither time nor memory depends on the domain.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Ints = NDArray[np.int64]
 Shown = Callable[[Ints], Floats]
 
 _CELLS_AT_A_TIME = 1 << 21
-_MOST_USERS_EXACT = 1 << 23
+_MAX_USERS_EXACT = 1 << 23
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class ExactZeros:
-    """A calibrated protocol, and how likely an item is reported by the number of users who hold it."""
+    """A calibrated protocol, and the probability that an item is reported given the number of its holders."""
 
     route: ClassVar[str] = "exact zeros"
 
@@ -43,16 +43,16 @@ class ExactZeros:
     problem: Problem
     shown: Shown
     least_estimate: float = 0.0
-    """Items are reported if their estimate is positive and at least this."""
+    """An item is reported if its estimate is positive and at least this."""
 
     def identify(self, instance: Instance, counts: Ints, source: RandomSource) -> tuple[Any, ...]:
-        """One round over users of whom so many hold each item of the support: the items that are reported."""
+        """The items that one round reports; ``counts`` are the numbers of users who hold each item of the support."""
         estimates = self.protocol.estimate(self.protocol.sample_tally(counts, source=source)).counts
         reported = (estimates > 0) & (estimates >= self.least_estimate)
-        return tuple(instance.support[place] for place in np.flatnonzero(reported))
+        return tuple(instance.support[index] for index in np.flatnonzero(reported))
 
     def successes(self, rounds: int, generator: np.random.Generator, source: RandomSource) -> int:  # noqa: ARG002
-        """In how many of so many independent rounds everything that is needed is reported."""
+        """The number of simulated rounds, out of ``rounds``, in which all needed items are reported."""
         size, needed, total = self.problem.support_size, self.problem.needed, 0
         step = max(1, _CELLS_AT_A_TIME // size)
         for start in range(0, rounds, step):
@@ -71,20 +71,20 @@ class ExactZeros:
 
     @property
     def success_at_least(self) -> float:
-        """One less the sum over all items that are needed."""
+        """Union bound over all needed items."""
         return max(0.0, 1 - self.problem.needed * self.missed * (1 + _ROUNDING))
 
     @property
     def success_probability(self) -> float:
         """The exact probability, to about nine digits.
 
-        Were the number of users Poisson, items would be independent: the generating function of the number of holders
-        of an item that is reported is raised to the power of the items, and the coefficient of the true number
-        of users read off.
+        If the number of users were Poisson, items would be independent. The generating function of the number of
+        holders of a reported item is therefore raised to the power of the number of items, and its coefficient at the
+        true number of users gives the probability.
         """
         users, size, needed = self.protocol.users, self.problem.support_size, self.problem.needed
-        if users > _MOST_USERS_EXACT:
-            raise ParameterError(f"The exact probability is computed for up to {_MOST_USERS_EXACT:,} users.")
+        if users > _MAX_USERS_EXACT:
+            raise ParameterError(f"The exact probability is computed for up to {_MAX_USERS_EXACT:,} users.")
         from scipy.fft import irfft, next_fast_len, rfft, rfftfreq
 
         length = next_fast_len(max(2 * users, users + 200), real=True)
@@ -94,7 +94,7 @@ class ExactZeros:
         reported = np.zeros(length)
         reported[counts] = self.shown(counts) * np.exp(_log_poisson(mean, counts))
         spectrum = rfft(reported) ** needed
-        if needed < size:  # the others may be held by anybody, in any number
+        if needed < size:  # the other items may have any number of holders
             turn = np.exp(-2j * math.pi * rfftfreq(length))
             spectrum = spectrum * np.exp((size - needed) * mean * (turn - 1))
         joint = irfft(spectrum, length)[users]
@@ -104,7 +104,7 @@ class ExactZeros:
 def exact_zeros(protocol: HistogramProtocol, problem: Problem, rule: str) -> ExactZeros:
     """The identifier of a protocol that never reports an empty item, with the rule ``shown`` or ``paper``.
 
-    A protocol that tunes itself to the average category takes it over the support: its size is public.
+    A protocol whose parameters depend on the average count uses the average over the support, whose size is public.
     """
     if rule != "paper":
         return ExactZeros(protocol, problem, protocol.chance_shown)
@@ -123,7 +123,7 @@ def paper_radius(noise_mean: float, support_size: int) -> float:
 def holder_window(users: int, support_size: int) -> tuple[Ints, Floats, float]:
     """The likely numbers of users who hold an item, their probabilities, and the probability of all others.
 
-    Kept, since a search for the best threshold asks again and again; not to be changed.
+    Cached, since a search for the best threshold calls it repeatedly; callers must not modify the arrays.
     """
     if support_size == 1:
         return np.array([users]), np.ones(1), 0.0

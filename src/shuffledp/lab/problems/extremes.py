@@ -1,9 +1,9 @@
-"""The largest of very many independent numbers, drawn without drawing the others.
+"""Sampling the largest of very many independent numbers by their order statistics.
 
 Of N independent numbers with upper tail T(k) = Pr[X >= k], the i-th largest is the largest k with T(k) > V_i, where
-V_1 < V_2 < ... are the least of N uniform numbers. With independent standard exponentials E_j,
--ln(1 - V_i) is E_1 / N + E_2 / (N - 1) + ... (Renyi 1953). Everything is in logarithms, so that N may be known by its
-logarithm alone: ln N = 10^7 is no trouble.
+V_1 < V_2 < ... are the order statistics of N uniform numbers. With independent standard exponentials E_j,
+-ln(1 - V_i) is E_1 / N + E_2 / (N - 1) + ... (Renyi 1953). All computations are in logarithms, so that N may be given
+by its logarithm, for example ln N = 10^7.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 NOTHING = -(1 << 62)
-"""The score where there is no item: below any other."""
+"""The score that stands for "no item"; it is below any other."""
 
 _UNDERFLOW = 1e-280
-_NEGLIGIBLE = 45.0  # e^-45 of a sum is below its rounding error
-_SMALL = -36.0  # below this, ln(1 - e^-y) is ln y to the last bit
+_NEGLIGIBLE = 45.0  # a term that is e^-45 of a sum is below its rounding error
+_SMALL = -36.0  # for ln y below this, ln(1 - e^-y) equals ln y in floating point
 _COUNTABLE = 1 << 53
 _FEW_TRIALS = 1 << 12
 
 
 class TailDistribution(Protocol):
-    """A distribution on the whole numbers, by the logarithm of its upper tail."""
+    """A distribution on the integers, given by the logarithm of its upper tail."""
 
     def log_upper_tail(self, k: int) -> float:
         """ln Pr[X >= k]."""
@@ -45,26 +45,26 @@ class TailDistribution(Protocol):
 
 @dataclass(frozen=True)
 class BinomialTail:
-    """Bin(trials, probability), however far out."""
+    """Tails of Bin(trials, probability), also where they underflow as floats."""
 
     distribution: Binomial
 
     def log_upper_tail(self, k: int) -> float:
-        """ln Pr[X >= k], by summing masses where a float cannot hold the tail."""
+        """ln Pr[X >= k], by summing probabilities in logarithms where the tail underflows."""
         if k > self.distribution.trials:
             return -math.inf
         tail = float(self.distribution.upper_tail(k))
         return math.log(tail) if tail > _UNDERFLOW else float(self._far_table(k, k)[0])
 
     def quantile(self, log_tails: Floats) -> Ints:
-        """By a table over the range in which all quantiles lie."""
+        """By lookup in a table over the range of all requested quantiles."""
         if self.distribution.trials <= _FEW_TRIALS:
             first, table = 0, self._whole_table
         else:
             first, last = (self._last_above(float(level)) for level in (np.max(log_tails), np.min(log_tails)))
-            table = self._table(first, last + 1)  # falls with k
-        places = np.searchsorted(-table, -np.asarray(log_tails), side="left")
-        quantiles: Ints = first - 1 + places
+            table = self._table(first, last + 1)  # decreases with k
+        positions = np.searchsorted(-table, -np.asarray(log_tails), side="left")
+        quantiles: Ints = first - 1 + positions
         return quantiles
 
     @cached_property
@@ -92,7 +92,7 @@ class BinomialTail:
         return table
 
     def _far_table(self, first: int, last: int) -> Floats:
-        """The same far above the mean, by summing masses from beyond: from ``last`` on they fall geometrically."""
+        """The same far above the mean: probabilities are summed from the far tail, where they fall geometrically."""
         fall = math.log((last + 1) / (self.distribution.trials - last)) if last < self.distribution.trials else math.inf
         fall += math.log(float(self.distribution.probability.complement)) - math.log(
             float(self.distribution.probability)
@@ -117,7 +117,7 @@ class BinomialTail:
 
 @dataclass(frozen=True)
 class LaplaceTail:
-    """Discrete Laplace noise, Pr[X = x] proportional to ratio^|x|: closed forms."""
+    """Tails of discrete Laplace noise, Pr[X = x] proportional to ratio^|x|, in closed form."""
 
     ratio: Dyadic
 
@@ -129,7 +129,7 @@ class LaplaceTail:
         return math.log1p(-math.exp((k - 1) * decay - one_more))
 
     def quantile(self, log_tails: Floats) -> Ints:
-        """Solve for k on either side."""
+        """By inverting the closed form on either side of 0."""
         decay, one_more = decay_of(self.ratio), math.log1p(float(self.ratio))
         levels = np.asarray(log_tails, dtype=np.float64)
         above = np.ceil(-(levels + one_more) / decay) - 1
@@ -141,14 +141,14 @@ class LaplaceTail:
 
 @dataclass(frozen=True)
 class EmptyItems:
-    """Items that nobody holds, each with an independent score of one distribution."""
+    """Items that nobody holds, with independent scores of one distribution."""
 
     distribution: TailDistribution
     log_number: float
-    """ln of how many there are; minus infinity if there are none."""
+    """The natural logarithm of their number; minus infinity if there are none."""
 
     def largest(self, rounds: int, top: int, source: RandomSource) -> Ints:
-        """In each of so many independent rounds the largest scores, falling; ``NOTHING`` where no item is left."""
+        """The ``top`` largest scores of each round in decreasing order; ``NOTHING`` where there are fewer items."""
         scores = np.full((rounds, top), NOTHING, dtype=np.int64)
         number = round(math.exp(self.log_number)) if self.log_number < math.log(_COUNTABLE) else None
         columns = top if number is None else min(top, number)
@@ -160,7 +160,7 @@ class EmptyItems:
         return scores
 
     def log_any_at_least(self, k: int) -> float:
-        """Upper bound on ln Pr[some item reaches k]: the sum over all of them."""
+        """Upper bound on ln Pr[some item has a score of at least k], by the union bound."""
         return (
             min(0.0, self.log_number + self.distribution.log_upper_tail(k))
             if self.log_number > -math.inf

@@ -1,12 +1,11 @@
-"""How a histogram protocol identifies a support: which protocol, at which target, by which rule.
+"""Identification of a support by a histogram protocol: the protocol, its privacy target and the decision rule.
 
-Three routes lead to the reported items, and the protocol decides which one is taken:
+There are three ways to simulate a round, depending on the protocol. An item that nobody holds is called empty.
 
-- *exact zeros*: empty items are estimated to be 0 for certain, so only held items are touched;
-- *order statistics*: every item has an independent score of a known distribution, so of all empty items only the
-largest scores
-  are drawn;
-- *listed*: any other protocol, over a domain that can be listed.
+- *exact zeros*: empty items are estimated as exactly 0, so only held items are simulated;
+- *order statistics*: the scores of items are independent with a known distribution, so of the empty items only the
+  largest scores are drawn;
+- *listed*: any other protocol, over a domain that is small enough to enumerate.
 """
 
 from __future__ import annotations
@@ -30,42 +29,42 @@ from shuffledp.protocols.registry import PROTOCOLS, find
 from shuffledp.randomness import RandomSource
 
 RULES = ("shown", "largest", "paper")
-"""Report what is estimated to be positive; the h largest estimates; or, as in Claim 14, estimates of t + 1 and more."""
-MOST_LISTED = 1 << 22
-"""The largest domain that is listed."""
+"""Report items with a positive estimate; the h largest estimates; or, as in Claim 14, estimates of at least t + 1."""
+MAX_LISTED = 1 << 22
+"""Maximum size of a domain that is enumerated."""
 
 
 _LEAST_EPSILON = 0.005
 
 
 class Identifier(Protocol):
-    """A protocol calibrated for some number of users, which reports items."""
+    """A calibrated protocol together with a rule that decides which items to report."""
 
     @property
     def route(self) -> str:
-        """How empty items are dealt with."""
+        """The way a round is simulated: ``exact zeros``, ``order statistics`` or ``listed``."""
 
     @property
     def protocol(self) -> HistogramProtocol:
-        """The calibrated protocol, over the items that are touched."""
+        """The calibrated protocol, over the items that are simulated."""
 
     @property
     def success_at_least(self) -> float:
-        """A proven lower bound on the probability that everything needed is identified."""
+        """A proven lower bound on the probability that all needed items are identified."""
 
     def identify(self, instance: Instance, counts: NDArray[np.int64], source: RandomSource) -> tuple[Any, ...]:
-        """The items that one round reports, if so many users hold each item of the support."""
+        """The items that one round reports; ``counts`` are the numbers of users who hold each item of the support."""
 
     def successes(self, rounds: int, generator: np.random.Generator, source: RandomSource) -> int:
-        """In how many of so many simulated rounds everything needed is identified.
+        """The number of simulated rounds, out of ``rounds``, in which all needed items are identified.
 
-        Samples and noise of held items come from ``generator``, to the precision of floats.
+        Samples and noise of held items come from ``generator``, with floating-point precision.
         """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """A registered histogram protocol, the privacy it is calibrated for, and the rule that picks items."""
+    """A registered histogram protocol, its privacy target, and the rule that selects items."""
 
     epsilon: float
     delta: float
@@ -78,8 +77,8 @@ class Method:
         check_target(self.epsilon, self.delta)
         if self.epsilon < _LEAST_EPSILON:
             raise ParameterError(
-                f"Problems are solved for epsilon from {_LEAST_EPSILON:g} on, not {self.epsilon:g}: "
-                "the sample sizes of smaller ones take too long to compute.",
+                f"epsilon must be at least {_LEAST_EPSILON:g} to solve problems, not {self.epsilon:g}: "
+                "sample sizes for smaller values take too long to compute.",
                 epsilon=self.epsilon,
             )
         object.__setattr__(self, "rule", self.rule or ("shown" if self.kind.exact_zeros else "largest"))
@@ -102,13 +101,13 @@ class Method:
 
     @property
     def model(self) -> str:
-        """Who is trusted: shuffled, local or central."""
+        """The trust model: shuffled, local or central."""
         return self.kind.model
 
     def identifier(self, problem: Problem, users: int) -> Identifier:
-        """The protocol calibrated for so many users and this problem.
+        """The identifier for this problem with the protocol calibrated for this number of users.
 
-        What cannot be had raises the error of the calibration, or says which protocols can.
+        Raises the error of the calibration, or an error that names protocols which can handle the domain.
         """
         self.check_domain(problem)
         return _identifier(self, problem, users)
@@ -119,20 +118,20 @@ class Method:
         return self.rule == "largest" and not self.kind.independent_categories
 
     def check_domain(self, problem: Problem) -> None:
-        """Refuse a domain that this method would have to list and cannot."""
+        """Reject a domain that this method would have to enumerate and that is too large for it."""
         if not self.lists_domain:
             return
-        if problem.domain_size is None or problem.domain_size > MOST_LISTED:
+        if problem.domain_size is None or problem.domain_size > MAX_LISTED:
             able = ", ".join(_able_without_listing())
             raise InfeasibleError(
                 f"{self.protocol} must be run over the whole domain, and {domain_words(problem)} items are too many "
-                f"to list; at most {MOST_LISTED:,} are listed. Protocols that need not list it: {able}.",
+                f"to list; at most {MAX_LISTED:,} are listed. Protocols that need not list it: {able}.",
                 domain_size=problem.domain_size,
             )
 
 
 def _able_without_listing() -> list[str]:
-    """Protocols that need not be run over the whole domain, those that never show an empty item first."""
+    """Protocols that need not run over the whole domain, those that never report an empty item first."""
     kinds = {name: kind for name, kind in PROTOCOLS["histogram"].items() if issubclass(kind, HistogramProtocol)}
     exact = [name for name, kind in kinds.items() if kind.exact_zeros]
     return exact + [name for name, kind in kinds.items() if kind.independent_categories and name not in exact]
@@ -140,7 +139,7 @@ def _able_without_listing() -> list[str]:
 
 @lru_cache(maxsize=256)
 def _identifier(method: Method, problem: Problem, users: int) -> Identifier:
-    """Kept, since searches and repeated rounds come back to the same numbers of users."""
+    """Cached, since searches and repeated rounds use the same numbers of users again."""
     protocol = method.kind.calibrate(
         users=users,
         domain_size=problem.domain_size if method.lists_domain else problem.support_size,

@@ -1,8 +1,8 @@
-"""Identification by the h largest estimates, where every item has an independent score of a known distribution.
+"""Identification of a support by the h largest scores, for protocols whose items have independent scores.
 
-The support has h items, and h is public (Definition 13), so that the h largest estimates are taken; ties are decided
-against the support. Of the items that nobody holds only the few with the largest scores matter, and these are drawn by
-their order statistics: the domain may be known by the logarithm of its size alone.
+The size h of the support is public (Definition 13), so the h items with the largest scores are reported; ties are
+broken in favour of items outside the support. Of the items that nobody holds only the largest scores matter, which are
+drawn by their order statistics: the domain may be given by the logarithm of its size.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ _ROUNDING = 1e-9
 
 
 class ScoreDistribution(Protocol):
-    """What is counted of one item."""
+    """The distribution of the score (the raw count) of one item."""
 
     @property
     def empty(self) -> TailDistribution:
-        """If nobody holds it."""
+        """The distribution for an item that nobody holds."""
 
     @property
     def largest(self) -> int:
-        """No held item is likely to score more."""
+        """A score that a held item exceeds with negligible probability."""
 
     def draw(self, counts: Ints, generator: np.random.Generator) -> Ints:
-        """If so many users hold it, one draw for each entry."""
+        """One draw for each entry of ``counts``, the number of users who hold the item."""
 
     def at_most(self, score: int, support_size: int) -> float:
-        """The probability that it scores no more, where each user holds it with probability 1/h."""
+        """The probability of a score of at most ``score`` if each user holds the item with probability 1/h."""
 
 
 @dataclass(frozen=True)
 class ResponseScores:
-    """Each user says yes for the own item with one probability, and for any other with a smaller one."""
+    """The number of users who answer yes, with a larger probability for the item they hold than for any other."""
 
     users: int
     own: Dyadic
@@ -61,45 +61,45 @@ class ResponseScores:
 
     @property
     def empty(self) -> TailDistribution:
-        """Binomial."""
+        """Binomial: all users answer yes with the smaller probability."""
         return BinomialTail(Binomial(self.users, self.other))
 
     @property
     def largest(self) -> int:
-        """Everybody says yes."""
+        """All users answer yes."""
         return self.users
 
     def draw(self, counts: Ints, generator: np.random.Generator) -> Ints:
-        """So many of its holders, and so many of the others."""
+        """The sum of the yes answers of holders and of the other users."""
         own, other = float(self.own), float(self.other)
         drawn: Ints = generator.binomial(counts, own) + generator.binomial(self.users - counts, other)
         return drawn
 
     def at_most(self, score: int, support_size: int) -> float:
-        """Users are independent, and each says yes with the mean of both probabilities."""
+        """Users are independent, and each answers yes with the mean of both probabilities."""
         yes = self.own.fraction / support_size + self.other.fraction * Fraction(support_size - 1, support_size)
         return float(Binomial(self.users, Dyadic.at_least(yes, bits=160)).lower_tail(score))
 
 
 @dataclass(frozen=True)
 class TokenScores:
-    """The number of holders, and one token of every user except that each leaves it out with a small probability."""
+    """The number of holders plus one token per user, which each user omits with a small probability."""
 
     users: int
     absence: Dyadic
 
     @property
     def empty(self) -> TailDistribution:
-        """The tokens that are left."""
+        """The number of tokens that are not omitted."""
         return BinomialTail(Binomial(self.users, self.absence.complement))
 
     @property
     def largest(self) -> int:
-        """Everybody holds it, and nobody leaves a token out."""
+        """All users hold the item, and no token is omitted."""
         return 2 * self.users
 
     def draw(self, counts: Ints, generator: np.random.Generator) -> Ints:
-        """Independent of the number of holders."""
+        """The number of holders, plus the users who do not omit their token."""
         drawn: Ints = counts + self.users - generator.binomial(self.users, float(self.absence), counts.shape)
         return drawn
 
@@ -112,7 +112,7 @@ class TokenScores:
 
 @dataclass(frozen=True)
 class LaplaceScores:
-    """The number of holders, and discrete Laplace noise."""
+    """The number of holders plus discrete Laplace noise."""
 
     users: int
     ratio: Dyadic
@@ -124,11 +124,11 @@ class LaplaceScores:
 
     @property
     def largest(self) -> int:
-        """Everybody holds it, and the noise is far out."""
+        """All users hold the item, and the noise is at an extreme quantile."""
         return self.users + DiscreteLaplace(self.ratio).radius(1e-15)
 
     def draw(self, counts: Ints, generator: np.random.Generator) -> Ints:
-        """The difference of two geometric numbers."""
+        """The number of holders plus the difference of two geometric numbers."""
         rest = float(self.ratio.complement)
         drawn: Ints = counts + generator.geometric(rest, counts.shape) - generator.geometric(rest, counts.shape)
         return drawn
@@ -156,19 +156,20 @@ class LargestScores:
         return EmptyItems(self.scores.empty, log_empty_items(self.problem))
 
     def identify(self, instance: Instance, counts: Ints, source: RandomSource) -> tuple[Any, ...]:
-        """One round over users of whom so many hold each item of the support: the items with the h largest scores."""
+        """The items with the h largest scores of one round; ``counts`` are the holders of each item of the support."""
         tally = self.protocol.sample_tally(counts, source=source)
         observed = self.protocol.observed(tally)
-        strangers = self.empties.largest(1, self.problem.support_size, source)[0]
-        places = top_items(np.concatenate((strangers[strangers > NOTHING], observed)), len(observed))
-        held = places - np.count_nonzero(strangers > NOTHING)
-        reported = [instance.support[place] for place in held[held >= 0]]
-        while len(reported) < len(places):
+        empty_scores = self.empties.largest(1, self.problem.support_size, source)[0]
+        empty_scores = empty_scores[empty_scores > NOTHING]
+        top = top_items(np.concatenate((empty_scores, observed)), len(observed))
+        held = top - len(empty_scores)
+        reported = [instance.support[index] for index in held[held >= 0]]
+        while len(reported) < len(top):
             reported.append(_another(self.problem, {*instance.support, *reported}, source))
         return tuple(reported)
 
     def successes(self, rounds: int, generator: np.random.Generator, source: RandomSource) -> int:
-        """In how many of so many independent rounds the support has the h largest scores."""
+        """The number of simulated rounds, out of ``rounds``, in which the support has the h largest scores."""
         size, total = self.problem.support_size, 0
         step = max(1, _CELLS_AT_A_TIME // size)
         for start in range(0, rounds, step):
@@ -180,13 +181,13 @@ class LargestScores:
 
     @cached_property
     def success_at_least(self) -> float:
-        """All held items score above t and all others at most t, for the best t; the sum over all items."""
+        """Union bound: all held items score above t and all others at most t, for the best t."""
         size, empties = self.problem.support_size, self.empties
 
         def risks(score: int) -> tuple[float, float]:
             return size * self.scores.at_most(score, size), math.exp(empties.log_any_at_least(score + 1))
 
-        low, high = -1, self.scores.largest  # at the first the others' risk is the larger one, at the second it is not
+        low, high = -1, self.scores.largest  # the risk of the empty items is larger at ``low``, and not at ``high``
         while high - low > 1:
             middle = (low + high) // 2
             held, others = risks(middle)
@@ -212,13 +213,13 @@ def _scores(protocol: HistogramProtocol) -> ScoreDistribution:
 
 
 def top_items(scores: NDArray[Any], number: int) -> NDArray[np.intp]:
-    """The places of the largest scores; among equal ones those that come first."""
+    """The indices of the largest scores; among equal ones the first."""
     return np.argsort(-scores, kind="stable")[:number]
 
 
-def _another(problem: Problem, known: set[Any], source: RandomSource) -> Any:
-    """A uniform item that is not known."""
+def _another(problem: Problem, excluded: set[Any], source: RandomSource) -> Any:
+    """A uniform item that is not excluded."""
     while True:
         item = problem.random_item(source)
-        if item not in known:
+        if item not in excluded:
             return item

@@ -1,9 +1,9 @@
-"""Pointer chasing PC(k, l), Definition 15 of Balcer and Cheu (2020): follow two permutations in turn.
+"""Pointer chasing PC(k, l): Definition 15 of Balcer and Cheu (2020).
 
-Half of the users hold (1, a) and half (2, b), where a and b are permutations of 1 .. l. Asked for is the k-th number of
-a_1, b_{a_1}, a_{b_{a_1}}, ... There are 2 l! possible items, and yet a support of only two: with the Balcer-Cheu
-histogram the number of samples depends on neither k nor l. Without a shuffler, and without interaction, already k = 2
-needs a number that grows with l (Joseph, Mao and Roth 2020).
+Half of the users hold (1, a) and half (2, b), where a and b are permutations of 1 .. l. The answer is the k-th number
+of a_1, b_{a_1}, a_{b_{a_1}}, ... There are 2 l! possible items, but the support has only two: with the Balcer-Cheu
+histogram the number of samples depends on neither k nor l. In the local model without interaction even k = 2 needs a
+number of samples that grows with l (Joseph, Mao and Roth 2020).
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shuffledp.errors import ParameterError
-from shuffledp.lab.problems.problem import MOST_LISTED_DIGITS, check_listed, check_place, check_whole
+from shuffledp.lab.problems.problem import MAX_LISTED_DIGITS, check_index, check_integer, check_listed
 from shuffledp.randomness import SYSTEM, RandomSource, bernoulli
 from shuffledp.randomness.dyadic import Dyadic
 from shuffledp.shuffling import permute
 
-_MOST_HELD = 1 << 27
+_MAX_LENGTH = 1 << 27
 _HALF = Dyadic(1, 1)
 
 
 @dataclass(frozen=True, eq=False)
 class TaggedPermutation:
-    """An item: the tag 1 or 2, and a permutation of 1 .. l. Items are equal if their content is."""
+    """An item: the tag 1 or 2, and a permutation of 1 .. l. Items are compared by value."""
 
     tag: int
     permutation: NDArray[np.uint32]
@@ -40,9 +40,9 @@ class TaggedPermutation:
             raise ParameterError(f"An item of pointer chasing has the tag 1 or 2, not {self.tag!r}.", tag=self.tag)
         object.__setattr__(self, "permutation", _checked(self.permutation))
 
-    def at(self, place: int) -> int:
-        """What stands at a place, counted from 1."""
-        return int(self.permutation[place - 1])
+    def at(self, position: int) -> int:
+        """The number at a position, counted from 1."""
+        return int(self.permutation[position - 1])
 
     @cached_property
     def _digest(self) -> bytes:
@@ -65,17 +65,17 @@ class PointerChasing:
     support_size: ClassVar[int] = 2
 
     steps: int
-    """Which number of the sequence is asked for, k in the paper."""
+    """The position of the answer in the sequence, k in the paper."""
     length: int
-    """Of the permutations, l in the paper."""
+    """The length of the permutations, l in the paper."""
 
     def __post_init__(self) -> None:
-        check_whole("The number of steps (k)", self.steps)
-        check_whole("The length of the permutations (l)", self.length)
+        check_integer("The number of steps (k)", self.steps)
+        check_integer("The length of the permutations (l)", self.length)
 
     @property
     def needed(self) -> int:
-        """The first number of the sequence is a_1: for k = 1 the second permutation is not needed."""
+        """The number of needed items: for k = 1 the answer is a_1, so the second permutation is not needed."""
         return 1 if self.steps == 1 else 2
 
     @property
@@ -86,15 +86,15 @@ class PointerChasing:
     @property
     def domain_size(self) -> int | None:
         """2 l!, if it has at most twenty digits."""
-        size = 2 * math.factorial(self.length) if self.length <= MOST_LISTED_DIGITS else 10**MOST_LISTED_DIGITS
-        return size if size < 10**MOST_LISTED_DIGITS else None
+        size = 2 * math.factorial(self.length) if self.length <= MAX_LISTED_DIGITS else 10**MAX_LISTED_DIGITS
+        return size if size < 10**MAX_LISTED_DIGITS else None
 
     def parameters(self) -> dict[str, int]:
         """k and l."""
         return {"steps": self.steps, "length": self.length}
 
     def words(self) -> str:
-        """The problem in a few words."""
+        """A short description of the problem."""
         return f"pointer chasing with k = {self.steps:,} and l = {self.length:,}"
 
     def instance(self, source: RandomSource = SYSTEM) -> PointerChasingInstance:
@@ -104,8 +104,9 @@ class PointerChasing:
 
     def instance_of(self, first: ArrayLike, second: ArrayLike) -> PointerChasingInstance:
         """The instance of two given permutations of 1 .. l."""
-        both = (TaggedPermutation(tag, np.asarray(each)) for tag, each in ((1, first), (2, second)))
-        return PointerChasingInstance(self, *both)
+        return PointerChasingInstance(
+            self, TaggedPermutation(1, np.asarray(first)), TaggedPermutation(2, np.asarray(second))
+        )
 
     def random_item(self, source: RandomSource = SYSTEM) -> TaggedPermutation:
         """A uniform item of the domain."""
@@ -113,29 +114,29 @@ class PointerChasing:
         return TaggedPermutation(tag, self._random_permutation(source))
 
     def item(self, index: int) -> TaggedPermutation:
-        """By tag, then in lexicographic order of the permutations."""
-        check_place(index, check_listed(self))
+        """The item with this index: by tag, then in lexicographic order of the permutations."""
+        check_index(index, check_listed(self))
         tag, rank = divmod(index, math.factorial(self.length))
         left, permutation = list(range(1, self.length + 1)), []
         for remaining in range(self.length - 1, -1, -1):
-            place, rank = divmod(rank, math.factorial(remaining))
-            permutation.append(left.pop(place))
+            position, rank = divmod(rank, math.factorial(remaining))
+            permutation.append(left.pop(position))
         return TaggedPermutation(tag + 1, np.array(permutation))
 
     def index(self, item: TaggedPermutation) -> int:
-        """By tag, then in lexicographic order of the permutations."""
+        """The index of an item: by tag, then in lexicographic order of the permutations."""
         check_listed(self)
         left, rank = list(range(1, self.length + 1)), 0
         for remaining, value in zip(range(self.length - 1, -1, -1), item.permutation.tolist(), strict=True):
-            place = left.index(value)
-            left.pop(place)
-            rank += place * math.factorial(remaining)
+            position = left.index(value)
+            left.pop(position)
+            rank += position * math.factorial(remaining)
         return (item.tag - 1) * math.factorial(self.length) + rank
 
     def _random_permutation(self, source: RandomSource) -> NDArray[np.uint32]:
-        if self.length > _MOST_HELD:
+        if self.length > _MAX_LENGTH:
             raise ParameterError(
-                f"Permutations of {self.length:,} numbers do not fit the memory; at most {_MOST_HELD:,} do.",
+                f"Permutations of {self.length:,} numbers do not fit the memory; l can be at most {_MAX_LENGTH:,}.",
                 length=self.length,
             )
         permutation = np.arange(1, self.length + 1, dtype=np.uint32)
@@ -154,10 +155,10 @@ class PointerChasingInstance:
     def __post_init__(self) -> None:
         if (self.first.tag, self.second.tag) != (1, 2):
             raise ParameterError(f"The tags must be 1 and 2, not {self.first.tag} and {self.second.tag}.")
-        for each in self.support:
-            if len(each.permutation) != self.problem.length:
+        for item in self.support:
+            if len(item.permutation) != self.problem.length:
                 raise ParameterError(
-                    f"A permutation of {len(each.permutation):,} numbers is not one of l = {self.problem.length:,}."
+                    f"Permutations must have length l = {self.problem.length:,}; got {len(item.permutation):,}."
                 )
 
     @property
@@ -171,7 +172,7 @@ class PointerChasingInstance:
         return _chase(self.first, self.second, self.problem.steps)
 
     def answer_from(self, reported: Sequence[TaggedPermutation]) -> int | None:
-        """Followed through the one item of either tag that was reported; None if one is missing or in doubt."""
+        """The answer, if exactly one item of each needed tag was reported; else None."""
         firsts, seconds = ({item for item in reported if item.tag == tag} for tag in (1, 2))
         if len(firsts) != 1:
             return None
@@ -183,7 +184,7 @@ class PointerChasingInstance:
 
 
 def _chase(first: TaggedPermutation, second: TaggedPermutation, steps: int) -> int:
-    """v_1 = a_1, then b and a in turn. Two steps together are a permutation, so that v_1 returns after a full cycle."""
+    """The k-th number: two steps together are a permutation, so the sequence of every second number is a cycle."""
     rounds, single = divmod(steps - 1, 2)
     cycle = [first.at(1)]
     while len(cycle) <= rounds:
@@ -196,10 +197,12 @@ def _chase(first: TaggedPermutation, second: TaggedPermutation, steps: int) -> i
 
 
 def _checked(permutation: NDArray[Any]) -> NDArray[np.uint32]:
-    """A permutation of 1 .. l that nobody can change; refuse anything else."""
+    """A read-only copy of a permutation of 1 .. l; anything else is rejected."""
     values = np.asarray(permutation)
     if values.ndim != 1 or len(values) < 1 or values.dtype.kind not in "iu":
-        raise ParameterError(f"A permutation is a row of whole numbers, not {values.dtype} of shape {values.shape}.")
+        raise ParameterError(
+            f"A permutation must be a one-dimensional array of integers, not {values.dtype} of shape {values.shape}."
+        )
     inside = bool(values.min() >= 1) and bool(values.max() <= len(values))
     seen = np.zeros(len(values) + 1, dtype=np.bool_)
     if inside:

@@ -1,12 +1,12 @@
-"""Multi-party pointer jumping MPJ(s, h), Definition 16 of Balcer and Cheu (2020): find a path down a tree.
+"""Multi-party pointer jumping MPJ(s, h): Definition 16 of Balcer and Cheu (2020).
 
-In a complete s-ary tree every node of the levels 1 .. h is labelled with one of its s children. A user holds the labels
-of one level, all of them; asked for is the path from the root that follows the labels. A labeling of level i is one of
-s^(s^(i-1)), but only h occur.
+In a complete s-ary tree every node of the levels 1 .. h is labelled with one of its s children. A user holds all labels
+of one level; the answer is the path from the root that follows the labels. There are s^(s^(i-1)) labelings of level i,
+but only h of all labelings occur.
 
-Large labelings cannot be written down. A *lazy* one is a random key and a few labels set by hand; every other label is
-a pseudorandom function of key and node. That keeps the experiment honest: randomizers and shuffler treat items as
-opaque, a protocol that never reports an empty item behaves the same whatever the items are called, and the answer is
+Large labelings cannot be stored. A *lazy* labeling is a random key and a few explicit labels; every other label is a
+pseudorandom function of key and node. This does not change the experiment: randomizers and shuffler treat items as
+opaque, a protocol that never reports an empty item behaves the same for any names of the items, and the answer is
 computed from labels of reported items only.
 """
 
@@ -20,27 +20,27 @@ from typing import ClassVar
 
 from shuffledp.errors import ParameterError
 from shuffledp.lab.problems.problem import (
-    MOST_LISTED_DIGITS,
+    MAX_LISTED_DIGITS,
+    check_index,
+    check_integer,
     check_listed,
-    check_place,
-    check_whole,
     uniform_below,
 )
 from shuffledp.randomness import SYSTEM, RandomSource, draw_bytes
 
 Node = tuple[int, ...]
-"""A node as the children chosen on the way from the root, which is ()."""
+"""A node, given by the children on the path from the root; the root is ()."""
 
 _KEY_BYTES = 16
 _WORD_BYTES = 8
-_MOST_BRANCHES = 1 << 62
-_MOST_LEVELS = 5000  # a node is named by its path, so that time grows with the square of the height
+_MAX_BRANCHING = 1 << 62
+_MAX_LEVELS = 5000  # a node is stored as its path, so time grows with the square of the height
 _LARGEST_EXPONENT = 700.0
 
 
 @dataclass(frozen=True)
 class ListedLabeling:
-    """All labels of a level, written down in the order of its nodes."""
+    """All labels of a level, stored in the order of its nodes."""
 
     level: int
     branching: int
@@ -57,17 +57,17 @@ class ListedLabeling:
     def label(self, node: Node) -> int:
         """The child that the node points to."""
         _check_node(node, self.level, self.branching)
-        place = 0
+        index = 0
         for child in node:
-            place = place * self.branching + child
-        return self.labels[place]
+            index = index * self.branching + child
+        return self.labels[index]
 
 
 @dataclass(frozen=True)
 class LazyLabeling:
-    """Labels that are computed when asked for: set by hand, or else a pseudorandom function of the key and the node.
+    """Labels that are computed on demand: explicit overrides, else a pseudorandom function of the key and the node.
 
-    Equal if level, key and overrides are.
+    Labelings are equal if their level, key and overrides are.
     """
 
     level: int
@@ -86,8 +86,8 @@ class LazyLabeling:
     def label(self, node: Node) -> int:
         """The child that the node points to: uniform on 0 .. s - 1 by rejection."""
         _check_node(node, self.level, self.branching)
-        for place, label in self.overrides:
-            if place == node:
+        for labelled_node, label in self.overrides:
+            if labelled_node == node:
                 return label
         largest = (1 << 8 * _WORD_BYTES) // self.branching * self.branching
         path = b"".join(child.to_bytes(_WORD_BYTES, "big") for child in node)
@@ -111,13 +111,13 @@ class PointerJumping:
     name: ClassVar[str] = "pointer-jumping"
 
     branching: int
-    """Children of every node, s in the paper."""
+    """The number of children of every node, s in the paper."""
     height: int
-    """Levels that carry labels, h in the paper."""
+    """The number of levels with labels, h in the paper."""
 
     def __post_init__(self) -> None:
-        check_whole("The number of children of a node (s)", self.branching, most=_MOST_BRANCHES)
-        check_whole("The height of the tree (h)", self.height, most=_MOST_LEVELS)
+        check_integer("The number of children of a node (s)", self.branching, most=_MAX_BRANCHING)
+        check_integer("The height of the tree (h)", self.height, most=_MAX_LEVELS)
 
     @property
     def support_size(self) -> int:
@@ -126,7 +126,7 @@ class PointerJumping:
 
     @property
     def needed(self) -> int:
-        """The path passes every level."""
+        """The path passes every level, so all items are needed."""
         return self.height
 
     @property
@@ -147,18 +147,18 @@ class PointerJumping:
             return self.height
         total, nodes = 0, 1
         for _ in range(self.height):
-            if nodes * math.log10(self.branching) >= MOST_LISTED_DIGITS:
+            if nodes * math.log10(self.branching) >= MAX_LISTED_DIGITS:
                 return None
             total += self.branching**nodes
             nodes *= self.branching
-        return total if total < 10**MOST_LISTED_DIGITS else None
+        return total if total < 10**MAX_LISTED_DIGITS else None
 
     def parameters(self) -> dict[str, int]:
         """s and h."""
         return {"branching": self.branching, "height": self.height}
 
     def words(self) -> str:
-        """The problem in a few words."""
+        """A short description of the problem."""
         return f"pointer jumping with s = {self.branching:,} and h = {self.height:,}"
 
     def instance(self, source: RandomSource = SYSTEM) -> PointerJumpingInstance:
@@ -166,7 +166,7 @@ class PointerJumping:
         return PointerJumpingInstance(self, tuple(self._random_level(level, source) for level in self._levels))
 
     def instance_with(self, overrides: Mapping[Node, int], source: RandomSource = SYSTEM) -> PointerJumpingInstance:
-        """A random instance in which some labels are set by hand: node to label."""
+        """A random instance in which the labels of some nodes are given."""
         for node in overrides:
             _check_node(node, len(node) + 1, self.branching)
             if len(node) >= self.height:
@@ -178,15 +178,15 @@ class PointerJumping:
         return PointerJumpingInstance(self, tuple(levels))
 
     def random_item(self, source: RandomSource = SYSTEM) -> Labeling:
-        """A uniform item of the domain. If it cannot be counted, all but a 10^-9 share of it is the last level."""
+        """A uniform item of the domain; in a domain too large to number, of its last level (all but a 10^-9 share)."""
         size = self.domain_size
         if size is not None:
             return self.item(uniform_below(size, source))
         return self._random_level(self.height, source)
 
     def item(self, index: int) -> ListedLabeling:
-        """By level, then in lexicographic order of the labels."""
-        check_place(index, check_listed(self))
+        """The item with this index: by level, then in lexicographic order of the labels."""
+        check_index(index, check_listed(self))
         for level in self._levels:
             if index < self._labelings(level):
                 break
@@ -198,10 +198,10 @@ class PointerJumping:
         return ListedLabeling(level, self.branching, tuple(reversed(labels)))
 
     def index(self, item: Labeling) -> int:
-        """By level, then in lexicographic order of the labels."""
+        """The index of an item: by level, then in lexicographic order of the labels."""
         check_listed(self)
         if not isinstance(item, ListedLabeling):
-            raise ParameterError("Only labelings that are written down have a place in the listed domain.")
+            raise ParameterError("Only a ListedLabeling has an index in the enumerated domain.")
         before = sum(self._labelings(level) for level in range(1, item.level))
         rank = 0
         for label in item.labels:
@@ -213,7 +213,7 @@ class PointerJumping:
         return range(1, self.height + 1)
 
     def _labelings(self, level: int) -> int:
-        """How many there are of a level."""
+        """The number of labelings of a level."""
         nodes: int = self.branching ** (level - 1)
         return int(self.branching**nodes)
 
@@ -241,11 +241,11 @@ class PointerJumpingInstance:
 
     @property
     def answer(self) -> Node:
-        """The children on the way from the root to a leaf."""
+        """The children on the path from the root to a leaf."""
         return _path(self.support)
 
     def answer_from(self, reported: Sequence[Labeling]) -> Node | None:
-        """The path, if of every level one labeling was reported; None if one is missing or in doubt."""
+        """The path, if exactly one labeling of every level was reported; else None."""
         items = sorted(set(reported), key=lambda item: item.level)
         if [item.level for item in items] != list(range(1, self.problem.height + 1)):
             return None
@@ -266,5 +266,5 @@ def _random_key(source: RandomSource) -> bytes:
 def _check_node(node: Node, level: int, branching: int) -> None:
     if len(node) != level - 1 or not all(0 <= child < branching for child in node):
         raise ParameterError(
-            f"A node of level {level} is named by {level - 1} children from 0 to {branching - 1}; {node} is not."
+            f"A node of level {level} is a tuple of {level - 1} children from 0 to {branching - 1}, not {node}."
         )

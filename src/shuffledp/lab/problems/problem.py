@@ -1,7 +1,8 @@
-"""What the problems of Balcer and Cheu (2020), section 3.3, share: a support to identify, and an answer read off it.
+"""The interface of the problems of Balcer and Cheu (2020), section 3.3, and checks that they share.
 
-Every user holds an item that was drawn uniformly from a small unknown set, the *support*, inside a public domain that
-may be astronomically large. Domains are therefore known by the logarithm of their size, and listed only if small.
+Every user holds an item drawn uniformly from a small unknown set, the *support*, inside a public domain. The answer is
+computed from the identified support. A domain may be too large to enumerate; it is then represented by the logarithm of
+its size.
 """
 
 from __future__ import annotations
@@ -13,29 +14,29 @@ from typing import Any, Protocol
 from shuffledp.errors import ParameterError
 from shuffledp.randomness import RandomSource, draw_bytes
 
-MOST_LISTED_DIGITS = 20
-"""Domains of at most so many digits are counted exactly."""
-MOST_SUPPORT = 10**6
-"""Supports of more items are refused: they would not fit a table."""
+MAX_LISTED_DIGITS = 20
+"""The size of a domain is an exact integer if it has at most this many digits."""
+MAX_SUPPORT = 10**6
+"""Maximum size of a support."""
 
 
 class Instance(Protocol):
-    """One support, and what is asked about it."""
+    """One support, and the answer to the problem for it."""
 
     @property
     def problem(self) -> Problem:
-        """Whose instance it is."""
+        """The problem that this is an instance of."""
 
     @property
     def support(self) -> tuple[Any, ...]:
-        """The items that users hold, each with the same probability; those that the answer needs come first."""
+        """The items that users hold, each with the same probability; those needed for the answer come first."""
 
     @property
     def answer(self) -> Any:
         """The true answer."""
 
     def answer_from(self, reported: Sequence[Any]) -> Any:
-        """The answer that follows from reported items, or None; nothing else of the instance is looked at."""
+        """The answer computed from reported items alone, or None if they do not determine it."""
 
 
 class Problem(Protocol):
@@ -45,15 +46,15 @@ class Problem(Protocol):
 
     @property
     def name(self) -> str:
-        """As on the command line."""
+        """The name on the command line."""
 
     @property
     def support_size(self) -> int:
-        """How many items users hold, h in the paper."""
+        """The number of items in the support, h in the paper."""
 
     @property
     def needed(self) -> int:
-        """So many of them, the first ones, determine the answer."""
+        """The number of items, from the start of the support, that determine the answer."""
 
     @property
     def log_domain_size(self) -> float:
@@ -61,13 +62,13 @@ class Problem(Protocol):
 
     @property
     def domain_size(self) -> int | None:
-        """The number of possible items, unless it has more than twenty digits."""
+        """The number of possible items, or None if it has more than twenty digits."""
 
     def parameters(self) -> dict[str, int]:
-        """What the problem was made with, by name."""
+        """The parameters of the problem by name."""
 
     def words(self) -> str:
-        """The problem in a few words."""
+        """A short description of the problem."""
 
     def instance(self, source: RandomSource) -> Instance:
         """A random instance."""
@@ -76,16 +77,16 @@ class Problem(Protocol):
         """A uniform item of the domain."""
 
     def item(self, index: int) -> Any:
-        """The item at a place of the listed domain."""
+        """The item with this index in the enumerated domain."""
 
     def index(self, item: Any) -> int:
-        """The place of an item in the listed domain."""
+        """The index of an item in the enumerated domain."""
 
 
-def check_whole(name: str, value: int, least: int = 1, most: int | None = None) -> None:
-    """Refuse a parameter that is not a whole number in its range."""
+def check_integer(name: str, value: int, least: int = 1, most: int | None = None) -> None:
+    """Reject a parameter that is not an integer in its range."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ParameterError(f"{name} must be a whole number, not {value!r}.", value=value)
+        raise ParameterError(f"{name} must be an integer, not {value!r}.", value=value)
     if value < least:
         raise ParameterError(f"{name} must be at least {least}, not {value}.", value=value)
     if most is not None and value > most:
@@ -93,24 +94,24 @@ def check_whole(name: str, value: int, least: int = 1, most: int | None = None) 
 
 
 def check_listed(problem: Problem) -> int:
-    """The size of a domain whose items can be numbered; refuse others."""
+    """The size of a domain whose items can be numbered; larger domains are rejected."""
     size = problem.domain_size
     if size is None:
         raise ParameterError(
             f"The domain of {problem.words()} has {domain_words(problem)} items, too many to number; "
-            f"at most {MOST_LISTED_DIGITS} digits can be."
+            f"its size may have at most {MAX_LISTED_DIGITS} digits."
         )
     return size
 
 
-def check_place(index: int, size: int) -> None:
-    """Refuse a place outside the domain."""
+def check_index(index: int, size: int) -> None:
+    """Reject an index outside the domain."""
     if not 0 <= index < size:
-        raise ParameterError(f"There is no item {index} in a domain of {size:,}; places begin at 0.", index=index)
+        raise ParameterError(f"There is no item {index} in a domain of {size:,}; indices start at 0.", index=index)
 
 
 def uniform_below(bound: int, source: RandomSource) -> int:
-    """A whole number that is exactly uniform on 0 .. bound - 1, however large the bound."""
+    """An integer that is exactly uniform on 0 .. bound - 1, for a bound of any size."""
     bits = (bound - 1).bit_length()
     excess = -bits % 8
     while True:
@@ -120,15 +121,15 @@ def uniform_below(bound: int, source: RandomSource) -> int:
 
 
 def log_empty_items(problem: Problem) -> float:
-    """ln of the number of items outside the support; minus infinity if there are none."""
+    """The natural logarithm of the number of items outside the support; minus infinity if there are none."""
     size = problem.domain_size
     if size is not None:
         return math.log(size - problem.support_size) if size > problem.support_size else -math.inf
-    return problem.log_domain_size  # twenty digits and more: a support makes no difference to a float's logarithm
+    return problem.log_domain_size  # subtracting a support from so large a size does not change the logarithm
 
 
 def domain_words(problem: Problem) -> str:
-    """The size of the domain as a person reads it: exactly, or as a power of ten."""
+    """The size of the domain for messages: exact, or as a power of ten."""
     size = problem.domain_size
     if size is not None and size < 10**6:
         return f"{size:,}"

@@ -1,8 +1,8 @@
-"""How many samples identify a support, with explicit constants: the paper's way, the direct way, and Table 2.
+"""Sample sizes for identifying a support, with explicit constants, and the rates of Table 2.
 
-All numbers are for success with probability 99/100, as Definition 13 asks. Sample sizes of the *direct* way come from
-the exact distributions of what is reported and a union over the support; the paper's from Theorem 12 and a coupon
-collector.
+All numbers are for success with probability 99/100, as in Definition 13. *Direct* sample sizes follow from the exact
+distribution of the reported items and a union bound over the support; the paper's follow from Theorem 12 and a coupon
+collector argument.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from shuffledp.privacy.guarantee import check_target
 from shuffledp.randomness import Dyadic
 
 SUCCESS = 0.99
-"""The probability with which a problem counts as solved."""
-MOST_SAMPLES = 1 << 40
+"""The success probability that is required."""
+MAX_SAMPLES = 1 << 40
 
 _COUPON_RISK = 1 / 200
 
@@ -34,19 +34,19 @@ class PaperSampleSize:
     """Claim 14 with its constants written out."""
 
     noise_mean: float
-    """mu = 200 ln(4/delta) / epsilon^2: the noise of Theorem 12, half of both for each changed count."""
+    """mu = 200 ln(4/delta) / epsilon^2: the noise of Theorem 12, which gives each changed count half of both."""
     error_radius: float
-    """t: every count is estimated this well, except with probability 1/200."""
+    """t: the error of every count is at most this, except with probability 1/200."""
     least_count: int
-    """k = 2t + 1: so many samples of every item are enough."""
+    """k = 2t + 1: the number of samples of every item that is enough."""
     users: int
-    """From a Chernoff bound on the coupon collector."""
+    """The sample size by a Chernoff bound on the coupon collector."""
     users_exact_coupon: int
-    """The same with the exact binomial distribution of an item's samples."""
+    """The sample size by the exact binomial distribution of an item's samples."""
 
 
 def paper_sample_size(support_size: int, epsilon: float, delta: float) -> PaperSampleSize:
-    """The sample size that the proof of Claim 14 of Balcer and Cheu (2020) gives for an overall (epsilon, delta).
+    """The sample size of the proof of Claim 14 of Balcer and Cheu (2020) for an overall (epsilon, delta).
 
     Each item has n/h samples on average. With n/h >= 2k it has fewer than k with probability at most
     exp(-n / (8 h)), which is at most 1 / (200 h) if n/h >= 8 ln(200 h).
@@ -67,7 +67,7 @@ def paper_sample_size(support_size: int, epsilon: float, delta: float) -> PaperS
 
 
 def coupon_users(support_size: int, copies: int, risk: float) -> int:
-    """The fewest samples with h Pr[Bin(n, 1/h) < copies] <= risk: then every item is there so many times."""
+    """The fewest samples with h Pr[Bin(n, 1/h) < copies] <= risk: then every item occurs ``copies`` times or more."""
     if support_size == 1:
         return copies
     share = Dyadic.at_least(Fraction(1, support_size), bits=160)
@@ -79,22 +79,22 @@ def coupon_users(support_size: int, copies: int, risk: float) -> int:
 
 
 def direct_sample_size(problem: Problem, method: Method) -> int:
-    """The fewest users for whom success with probability 99/100 is proven, with the noise that is really drawn.
+    """The fewest users for whom success with probability 99/100 is proven, with the noise that is actually drawn.
 
-    Noise that is calibrated anew for every number of users has ripples; the number returned is enough, and one less is
-    not.
+    The noise is calibrated for each number of users, so the proven probability is not exactly monotone: the returned
+    number is enough and the next smaller one is not, but some smaller number might be.
     """
     return _least_users(problem, method, lambda users: method.identifier(problem, users).success_at_least >= SUCCESS)
 
 
 def exact_sample_size(problem: Problem, method: Method) -> int:
-    """The fewest users who succeed with probability 99/100, by the exact pmf; where empty items are exactly 0."""
+    """The fewest users with exact success probability 99/100; only where empty items are estimated as exactly 0."""
 
     def enough(users: int) -> bool:
         identifier = method.identifier(problem, users)
         if not isinstance(identifier, ExactZeros):
             raise ParameterError(
-                f"The exact probability of success is known where empty items are never reported, not for "
+                f"The exact probability of success is available only where empty items are never reported, not for "
                 f"{method.protocol} with the rule {method.rule}."
             )
         return identifier.success_probability >= SUCCESS
@@ -103,22 +103,22 @@ def exact_sample_size(problem: Problem, method: Method) -> int:
 
 
 def shuffled_rate(problem: Problem, epsilon: float, delta: float) -> float:
-    """Table 2, shuffled: h ln(h) ln(1/delta) / epsilon^2 (without h ln h for pointer chasing), up to its constant.
+    """Table 2, shuffled: h ln(h) ln(1/delta) / epsilon^2 (without h ln h for pointer chasing), up to a constant.
 
-    Claim 14 asks for delta < (1 / (200 h))^(1/25).
+    Claim 14 requires delta < (1 / (200 h))^(1/25).
     """
     _check_claim_14(problem.support_size, epsilon, 2 * delta, theirs=True)
     return _support_factor(problem) * math.log(1 / delta) / epsilon**2
 
 
 def central_rate(problem: Problem, epsilon: float, delta: float) -> float:
-    """Table 2, central: better by a factor of epsilon, up to its constant."""
+    """Table 2, central: epsilon times the rate of the shuffled model, up to a constant."""
     check_target(epsilon, delta)
     return _support_factor(problem) * math.log(1 / delta) / epsilon
 
 
 def local_rate(problem: Problem, epsilon: float) -> float:
-    """Table 2, local: a lower bound, up to its constant, on the samples of any protocol of the kind it speaks of.
+    """Table 2, local: a lower bound, up to a constant, on the samples that any local protocol needs.
 
     l / e^epsilon for pointer chasing with k = 2, without interaction (Joseph, Mao and Roth 2020);
     h^3 / (epsilon^2 ln h) for pointer jumping with s = h^4, even with sequential interaction (Joseph, Mao, Neel and
@@ -140,8 +140,8 @@ def local_rate(problem: Problem, epsilon: float) -> float:
     raise ConditionError(f"Table 2 has no local lower bound for {problem.words()}.")
 
 
-def least_number(enough: Callable[[int], bool], *, start: int, most: int = MOST_SAMPLES) -> int:
-    """A number from 2 on that is enough while one less is not (or is 1); by doubling and halving from ``start``."""
+def least_number(enough: Callable[[int], bool], *, start: int, maximum: int = MAX_SAMPLES) -> int:
+    """A number n >= 2 that is enough while n - 1 is not (or is 1); by doubling or halving ``start``, then bisection."""
     high = max(2, start)
     if enough(high):
         low = high
@@ -151,8 +151,8 @@ def least_number(enough: Callable[[int], bool], *, start: int, most: int = MOST_
         low = high
         while low == high or not enough(high):
             low, high = high, 2 * high
-            if high > most:
-                raise InfeasibleError(f"More than {most:,} users would be needed.", users=most)
+            if high > maximum:
+                raise InfeasibleError(f"More than {maximum:,} users would be needed.", users=maximum)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
@@ -160,7 +160,7 @@ def least_number(enough: Callable[[int], bool], *, start: int, most: int = MOST_
 
 
 def _least_users(problem: Problem, method: Method, enough: Callable[[int], bool]) -> int:
-    """The search, in which a number of users too small for privacy is not enough."""
+    """Search for the fewest users; a number for which the protocol cannot be calibrated is not enough."""
     method.check_domain(problem)
     refusal: list[Exception] = []
 
@@ -175,11 +175,11 @@ def _least_users(problem: Problem, method: Method, enough: Callable[[int], bool]
         return least_number(private_and_enough, start=64 * problem.support_size)
     except InfeasibleError as error:
         if refusal and isinstance(refusal[0], ConditionError):
-            raise refusal[0] from None  # a theorem that no number of users saves
+            raise refusal[0] from None  # a condition that no number of users meets
         raise InfeasibleError(
-            f"{method.protocol} would need more than {MOST_SAMPLES:,} users for {problem.words()} at "
+            f"{method.protocol} would need more than {MAX_SAMPLES:,} users for {problem.words()} at "
             f"epsilon = {method.epsilon:g} and delta = {method.delta:g}.",
-            users=MOST_SAMPLES,
+            users=MAX_SAMPLES,
         ) from error
 
 
@@ -191,7 +191,7 @@ def _support_factor(problem: Problem) -> float:
 
 
 def _check_claim_14(support_size: int, epsilon: float, delta: float, *, theirs: bool = False) -> None:
-    """Conditions of the claim, in the parameters of each changed count: half of the overall delta."""
+    """Check the conditions of the claim, which apply to each changed count: half of the overall delta."""
     check_target(epsilon, min(delta, 0.5) if theirs else delta)
     if support_size < 1:
         raise ParameterError(f"The size of the support (h) must be at least 1, not {support_size}.")

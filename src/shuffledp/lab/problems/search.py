@@ -1,8 +1,9 @@
-"""The smallest number of users who succeed in practice in 99 of 100 rounds: measured, with a stated confidence.
+"""Search for the smallest number of users with a success probability of 99/100, by simulation.
 
-Rounds are simulated at one number of users after the other. Each number is held against 99/100 by the interval of
-Clopper and Pearson (1934): clearly below, clearly above, or too near to tell. All looks at the counts together are
-wrong with at most the stated risk: the i-th look gets the share 6 / (pi i)^2 of it.
+Rounds are simulated at different numbers of users. At each number the interval of Clopper and Pearson (1934) for the
+success probability is compared with 99/100: below, above, or undecided. The intervals are computed at interim looks;
+the i-th look gets the share 6 / (pi i)^2 of the total error probability, so that all are right with the stated
+confidence.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ import numpy as np
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.lab.problems.identification import Method
 from shuffledp.lab.problems.problem import Problem
-from shuffledp.lab.problems.sample_size import MOST_SAMPLES, SUCCESS, direct_sample_size
+from shuffledp.lab.problems.sample_size import MAX_SAMPLES, SUCCESS, direct_sample_size
 from shuffledp.privacy.audit import check_confidence, proportion_bounds
 from shuffledp.randomness import SYSTEM, RandomSource, draw_words
 
 Progress = Callable[[float], None]
 
-_MOST_LOOKS = 60  # a search rarely takes more
-_LOOKS = (1 / 16, 1 / 4, 1)  # a number of users far from the border is decided early
+_MAX_LOOKS = 60  # a search rarely takes more
+_LOOKS = (1 / 16, 1 / 4, 1)  # shares of the trials after which to look: clear cases are decided early
 _FIRST_STEP = 1.1
 _TYPICAL_TESTS = 16
 
 
 class Measurement(NamedTuple):
-    """How often so many users succeeded; no trials at all where no parameters meet the privacy target."""
+    """The number of successes in a number of trials; 0 trials if no parameters meet the privacy target."""
 
     users: int
     trials: int
@@ -39,23 +40,23 @@ class Measurement(NamedTuple):
 
 @dataclass(frozen=True)
 class MeasuredSampleSize:
-    """Where success passes 99/100."""
+    """The number of users at which the success probability reaches 99/100."""
 
     users: int
-    """The estimate: where a rising curve fitted to all tests reaches 99/100."""
+    """The estimate: where an increasing curve fitted to all tests reaches 99/100."""
     low: int
-    """With so many the probability of success is below 99/100, or no parameters meet the privacy target."""
+    """A number of users with success probability below 99/100, or for which no parameters meet the privacy target."""
     high: int
-    """With so many it is at least 99/100."""
+    """A number of users with success probability at least 99/100."""
     confidence: float
-    """That both statements hold."""
+    """The confidence that the statements about ``low`` and ``high`` both hold."""
     trials: int
-    """At most so many rounds were simulated at one number of users."""
+    """Maximum number of rounds simulated at one number of users."""
     tested: tuple[Measurement, ...]
-    """In increasing order of users."""
+    """All measurements, in increasing order of users."""
 
     def sentence(self) -> str:
-        """The result in plain words."""
+        """The result as a sentence."""
         return (
             f"99 of 100 rounds succeed from about {self.users:,} users on: fewer do with {self.low:,}, as many or more "
             f"with {self.high:,} ({100 * self.confidence:g}% confidence, up to {self.trials:,} rounds at each of "
@@ -70,16 +71,16 @@ class MeasuredSampleSize:
             "high": self.high,
             "confidence": self.confidence,
             "trials": self.trials,
-            "tested": [each._asdict() for each in self.tested],
+            "tested": [measurement._asdict() for measurement in self.tested],
         }
 
 
 def measure_success(
     problem: Problem, method: Method, users: int, *, trials: int, source: RandomSource = SYSTEM
 ) -> Measurement:
-    """Simulate so many independent rounds, and count those that identify what is needed."""
+    """Simulate ``trials`` independent rounds, and count those that identify all needed items."""
     if trials < 1:
-        raise ParameterError(f"At least one trial is needed, not {trials}.", trials=trials)
+        raise ParameterError(f"At least one trial is needed; got {trials}.", trials=trials)
     generator = _generator(source)
     return Measurement(users, trials, method.identifier(problem, users).successes(trials, generator, source))
 
@@ -94,14 +95,14 @@ def measure_sample_size(
     source: RandomSource = SYSTEM,
     progress: Progress = lambda _: None,
 ) -> MeasuredSampleSize:
-    """The smallest number of users who succeed in 99 of 100 rounds, between two that are told apart from it.
+    """The smallest number of users with success probability 99/100, between a lower and an upper bound.
 
-    Success is taken to rise with the number of users. The search ends when the next number to try is within
-    ``precision``, relative, of one that is decided or undecided already.
+    The success probability is assumed to increase with the number of users. The search ends when the next number to
+    test lies within the relative ``precision`` of one that was tested already.
     """
     check_confidence(confidence)
-    least = math.ceil(math.log(_share_of_risk(1 - confidence, _MOST_LOOKS) / 2) / math.log(SUCCESS))
-    if trials < least:  # even without a single failure nothing would be proven
+    least = math.ceil(math.log(_share_of_risk(1 - confidence, _MAX_LOOKS) / 2) / math.log(SUCCESS))
+    if trials < least:  # even trials without a failure would not be significant
         raise ParameterError(
             f"At least {least:,} trials are needed for a confidence of {confidence:g}, not {trials:,}.", trials=trials
         )
@@ -133,31 +134,31 @@ class _Search:
     source: RandomSource
     progress: Progress
     low: int = 1
-    high: int = MOST_SAMPLES
+    high: int = MAX_SAMPLES
     undecided: set[int] = field(default_factory=set)
     tested: dict[int, Measurement] = field(default_factory=dict)
     looks: int = 0
 
     def bracket(self, start: int) -> None:
-        """Find one number of users that is enough and one that is not, by growing steps from the theory's."""
+        """Find a number of users that is enough and one that is not, in growing steps from the theoretical one."""
         users, step = start, _FIRST_STEP
-        while self.high == MOST_SAMPLES:
+        while self.high == MAX_SAMPLES:
             if self.test(users) <= 0:
                 users, step = math.ceil(users * step), step**1.5
-            if users > MOST_SAMPLES // 2:
-                raise InfeasibleError(f"More than {MOST_SAMPLES // 2:,} users would be needed.", users=users)
+            if users > MAX_SAMPLES // 2:
+                raise InfeasibleError(f"More than {MAX_SAMPLES // 2:,} users would be needed.", users=users)
         users, step = min(self.tested), _FIRST_STEP
         while self.low == 1 and users > 2:
             users, step = max(2, math.floor(users / step)), step**1.5
             self.test(users)
 
     def narrow(self) -> None:
-        """Halve what lies between what is known and what is not, until that is fine enough."""
+        """Bisect between tested numbers until the precision is reached."""
         while (users := self._next()) is not None:
             self.test(users)
 
     def _next(self) -> int | None:
-        doubtful = sorted(each for each in self.undecided if self.low < each < self.high)
+        doubtful = sorted(users for users in self.undecided if self.low < users < self.high)
         borders = [(self.low, doubtful[0]), (doubtful[-1], self.high)] if doubtful else [(self.low, self.high)]
         below, above = max(borders, key=lambda border: border[1] - border[0])
         if above - below <= max(1, self.precision * above):
@@ -165,7 +166,7 @@ class _Search:
         return (below + above) // 2
 
     def test(self, users: int) -> int:
-        """1 if so many users are clearly enough, -1 if they clearly are not, 0 if this cannot be told."""
+        """1 if the success probability is significantly at least 99/100, -1 if significantly below, 0 if undecided."""
         verdict = self._verdict(users)
         if verdict > 0:
             self.high = min(self.high, users)
@@ -198,12 +199,12 @@ class _Search:
 
 
 def _share_of_risk(risk: float, look: int) -> float:
-    """Of the look of this number, counted from 1; the shares of all looks sum to the risk."""
+    """The share of the risk for a look, numbered from 1; the shares of all looks sum to the risk."""
     return risk * 6 / (math.pi * look) ** 2
 
 
 def _crossing(tested: tuple[Measurement, ...]) -> int:
-    """Where the best rising fit (pool adjacent violators) reaches 99/100, between two tests on a straight line."""
+    """Where the isotonic fit (pool adjacent violators) reaches 99/100, interpolated linearly between tests."""
     blocks: list[list[float]] = []  # users from, to, weight, rate
     for users, trials, successes in tested:
         blocks.append([users, users, max(trials, 1), successes / max(trials, 1)])
@@ -212,7 +213,7 @@ def _crossing(tested: tuple[Measurement, ...]) -> int:
             before = blocks[-1]
             total = before[2] + weight
             blocks[-1] = [before[0], last, total, (before[2] * before[3] + weight * rate) / total]
-    enough = next((place for place, block in enumerate(blocks) if block[3] >= SUCCESS), None)
+    enough = next((index for index, block in enumerate(blocks) if block[3] >= SUCCESS), None)
     if enough is None:
         return tested[-1].users
     if enough == 0:

@@ -1,4 +1,4 @@
-"""Solve a problem with a private histogram: draw an instance and samples, run one round, read off the answer."""
+"""Solving a problem with a private histogram: draw an instance and samples, run one round, compute the answer."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from shuffledp.randomness import SYSTEM, RandomSource, uniform_counts
 
 @dataclass(frozen=True)
 class Solution:
-    """What was found, whether it is right, and what it rests on."""
+    """The answer of one round, whether it is right, and its privacy guarantee."""
 
     problem: Problem
     method: Method
     route: str
     users: int
     success_at_least: float
-    """Proven before the round: at least this probability of identifying what is needed."""
+    """A proven lower bound on the probability of identifying all needed items."""
     reported: tuple[Any, ...]
     """The items that the round reported."""
     answer: Any
-    """What follows from them; None if nothing does."""
+    """The answer computed from the reported items; None if they do not determine it."""
     truth: Any
     identified: bool
-    """Everything that the answer needs was reported, and nothing that nobody holds."""
+    """Whether all needed items were reported, and no item outside the support."""
     guarantee: Guarantee
     secure: bool
-    """False if a seed was used: then there is no privacy."""
+    """False if the randomness came from a seed: then there is no privacy."""
     seconds: float
 
     @property
     def success(self) -> bool:
-        """Whether the answer is right; a guess can be, without the support having been identified."""
+        """Whether the answer is right, which can happen by chance even if the support was not identified."""
         return self.answer is not None and bool(self.answer == self.truth)
 
     def guarantee_sentence(self) -> str:
-        """The guarantee in plain words, or that there is none because the noise came from a seed."""
+        """The guarantee as a sentence, or a warning if the noise came from a seed."""
         if not self.secure:
             return "NOT PRIVATE: the noise came from a fixed seed."
         return self.guarantee.sentence()
@@ -92,10 +92,10 @@ def solve(
     instance: Instance | None = None,
     source: RandomSource = SYSTEM,
 ) -> Solution:
-    """One private round over samples of a random instance, or of a given one, and the answer that it gives.
+    """Run one private round over samples of a given or random instance, and compute the answer.
 
-    Without ``users`` as many take part as the theory asks for. With fewer it is refused, as success is then not
-    proven to have probability 99/100; ``anyway`` runs it all the same, and the solution says what is proven.
+    By default ``users`` is the smallest number for which success is proven to have probability 99/100. A smaller number
+    is rejected unless ``anyway`` is set; then ``success_at_least`` of the solution is what is proven.
     """
     method = Method(epsilon=epsilon, delta=delta, protocol=protocol, calibration=calibration, rule=rule)
     return solve_with(method, problem, users=users, anyway=anyway, instance=instance, source=source)
@@ -110,7 +110,7 @@ def solve_with(
     instance: Instance | None = None,
     source: RandomSource = SYSTEM,
 ) -> Solution:
-    """The same with a method that is made already."""
+    """As ``solve``, with a given method."""
     started = time.perf_counter()
     if instance is not None and instance.problem != problem:
         raise ParameterError(f"The instance is one of {instance.problem.words()}, not of {problem.words()}.")
@@ -129,7 +129,7 @@ def _round(
     identifier: Identifier, method: Method, instance: Instance, proven: float, source: RandomSource, started: float
 ) -> Solution:
     problem, protocol = instance.problem, identifier.protocol
-    counts = uniform_counts(protocol.users, problem.support_size, source)  # the samples: who holds what
+    counts = uniform_counts(protocol.users, problem.support_size, source)  # the number of users who hold each item
     reported = identifier.identify(instance, counts, source)
     return Solution(
         problem=problem,
@@ -150,9 +150,9 @@ def _round(
 def _refuse(problem: Problem, method: Method, users: int, proven: float) -> None:
     needed = direct_sample_size(problem, method)
     raise InfeasibleError(
-        f"{users:,} samples are too few: {problem.words()} is solved with probability 99/100 by {method.protocol} "
-        f"(calibration {method.calibration}) from {needed:,} on, and for {users:,} "
-        f"{f'only {proven:.2g}' if proven > 0 else 'nothing'} is proven. Take more, or run it anyway (`anyway=True`).",
+        f"{users:,} samples are too few: {method.protocol} (calibration {method.calibration}) needs {needed:,} to "
+        f"solve {problem.words()} with a proven probability of 99/100; with {users:,} the proven probability is "
+        f"{f'only {proven:.2g}' if proven > 0 else '0'}. Use more samples, or run it anyway (`anyway=True`).",
         users=users,
         needed=needed,
         success_at_least=proven,
@@ -160,5 +160,5 @@ def _refuse(problem: Problem, method: Method, users: int, proven: float) -> None
 
 
 def _plain(answer: Any) -> Any:
-    """Tuples become lists."""
+    """The answer for JSON: tuples become lists."""
     return list(answer) if isinstance(answer, tuple) else answer

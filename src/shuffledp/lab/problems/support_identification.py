@@ -1,4 +1,4 @@
-"""Support identification, Definition 13 of Balcer and Cheu (2020): which h of d items do users hold?"""
+"""Support identification: Definition 13 of Balcer and Cheu (2020)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 
 from shuffledp.errors import ParameterError
 from shuffledp.lab.problems.problem import (
-    MOST_LISTED_DIGITS,
-    MOST_SUPPORT,
+    MAX_LISTED_DIGITS,
+    MAX_SUPPORT,
+    check_index,
+    check_integer,
     check_listed,
-    check_place,
-    check_whole,
     uniform_below,
 )
 from shuffledp.randomness import SYSTEM, RandomSource
@@ -24,17 +24,17 @@ from shuffledp.shuffling import permute
 
 @dataclass(frozen=True)
 class SupportIdentification:
-    """The (h, d)-problem; items are the numbers from 0 to d - 1."""
+    """The (h, d)-problem: find the h items that users hold; items are the numbers from 0 to d - 1."""
 
     name: ClassVar[str] = "support"
 
     support_size: int
     size: int
-    """How many items there are, d in the paper; any whole number."""
+    """The number of items in the domain, d in the paper, of any size."""
 
     def __post_init__(self) -> None:
-        check_whole("The size of the support (h)", self.support_size, most=MOST_SUPPORT)
-        check_whole("The size of the domain (d)", self.size)
+        check_integer("The size of the support (h)", self.support_size, most=MAX_SUPPORT)
+        check_integer("The size of the domain (d)", self.size)
         if self.support_size > self.size:
             raise ParameterError(
                 f"A support of h = {self.support_size:,} items does not fit a domain of d = {self.size:,}; "
@@ -45,7 +45,7 @@ class SupportIdentification:
 
     @property
     def needed(self) -> int:
-        """Every item is asked for."""
+        """All items of the support."""
         return self.support_size
 
     @property
@@ -56,32 +56,32 @@ class SupportIdentification:
     @property
     def domain_size(self) -> int | None:
         """d, if it has at most twenty digits."""
-        return self.size if self.size < 10**MOST_LISTED_DIGITS else None
+        return self.size if self.size < 10**MAX_LISTED_DIGITS else None
 
     def parameters(self) -> dict[str, int]:
         """h and d."""
         return {"support_size": self.support_size, "domain_size": self.size}
 
     def words(self) -> str:
-        """The problem in a few words."""
+        """A short description of the problem."""
         return f"support identification with h = {self.support_size:,}"
 
     def instance(self, source: RandomSource = SYSTEM) -> SupportInstance:
         """A uniformly random support."""
-        return SupportInstance(self, _some_below(self.size, self.support_size, source))
+        return SupportInstance(self, _uniform_subset(self.size, self.support_size, source))
 
     def random_item(self, source: RandomSource = SYSTEM) -> int:
         """A uniform item of the domain."""
         return uniform_below(self.size, source)
 
     def item(self, index: int) -> int:
-        """Items are their own places."""
-        check_place(index, check_listed(self))
+        """Items are their own indices."""
+        check_index(index, check_listed(self))
         return index
 
     def index(self, item: int) -> int:
-        """Items are their own places."""
-        check_place(item, check_listed(self))
+        """Items are their own indices."""
+        check_index(item, check_listed(self))
         return item
 
 
@@ -99,8 +99,8 @@ class SupportInstance:
                 f"A support needs {self.problem.support_size:,} different items; "
                 f"given {len(self.support):,}, of which {len(held):,} differ."
             )
-        for outermost in (min(held), max(held)):
-            check_place(outermost, self.problem.size)
+        for extreme in (min(held), max(held)):
+            check_index(extreme, self.problem.size)
 
     @property
     def answer(self) -> tuple[int, ...]:
@@ -108,13 +108,13 @@ class SupportInstance:
         return tuple(sorted(self.support))
 
     def answer_from(self, reported: Sequence[int]) -> tuple[int, ...] | None:
-        """The reported items, if they are as many as were asked for."""
+        """The reported items, if their number is h."""
         items = sorted(set(reported))
         return tuple(items) if len(items) == self.problem.support_size else None
 
 
-def _some_below(bound: int, number: int, source: RandomSource) -> tuple[int, ...]:
-    """A uniform set of so many numbers below the bound."""
+def _uniform_subset(bound: int, number: int, source: RandomSource) -> tuple[int, ...]:
+    """A uniform set of ``number`` different integers below the bound."""
     if bound <= 4 * number:
         everything = np.arange(bound)
         permute(everything, source)

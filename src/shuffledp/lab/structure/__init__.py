@@ -1,11 +1,11 @@
-"""The structure of the shuffled model: randomizers as exact finite channels, and what shuffling can do for them.
+"""Structural results on the shuffled model, checked exactly on finite channels.
 
-``Channel`` is a randomizer with rational probabilities. ``RandomizerCurve`` and ``ShuffledCurve`` are its exact
-privacy, alone and shuffled among users. On top of them are the results of section 4 of Balcer and Cheu (2020):
+``Channel`` is a randomizer with rational probabilities. ``RandomizerCurve`` is its exact privacy, ``ShuffledCurve``
+that of the shuffled protocol. They check the results of section 4 of Balcer and Cheu (2020):
 
-- Claim 18, ``claim_18_witness``: with one message and pure privacy, shuffling hides nothing;
-- Theorem 17, ``to_local``: such a protocol is a local one in disguise;
-- Claim 19, ``r_infinity``, and Claim 20, ``r_gap``: with several messages all this is false.
+- Claim 18, ``claim_18_witness``: with one message per user and pure privacy, shuffling does not reduce epsilon;
+- Theorem 17, ``to_local``: such a protocol is equivalent to a local protocol;
+- Claim 19, ``r_infinity``, and Claim 20, ``r_gap``: with several messages per user both statements are false.
 """
 
 from shuffledp.lab.structure.channels import Channel

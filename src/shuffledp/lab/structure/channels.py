@@ -1,8 +1,7 @@
-"""A randomizer as an explicit finite channel: for every value the exact distribution of what one user sends.
+"""Finite channels: randomizers given by the exact distribution of one user's messages for every value.
 
-An output is a tuple of messages, in the order in which the user sends them. One message is a tuple of one; a
-tuple may be empty, and its length may vary. Probabilities are exact rationals, so that "private" and "not
-private" are facts and not matters of rounding.
+An output is the tuple of messages in the order in which the user sends them. Its length may vary and may be 0.
+Probabilities are exact rationals, so whether a channel is private never depends on rounding.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import TypeVar
 
 from shuffledp.errors import ParameterError
 from shuffledp.lab.structure.drawing import draw_from
-from shuffledp.lab.structure.growth import Exact, check_ratio
+from shuffledp.lab.structure.exact_ratios import Exact, check_ratio
 from shuffledp.randomness import SYSTEM, RandomSource
 
 Value = Hashable
@@ -39,7 +38,7 @@ class Channel:
             raise ParameterError("A channel needs at least one value.")
         if len(self.rows) != len(self.values) or any(len(row) != len(self.outputs) for row in self.rows):
             raise ParameterError(
-                "A channel has one row for each value, with one probability for each output.",
+                "A channel needs one row for each value, with one probability for each output.",
                 values=len(self.values),
                 outputs=len(self.outputs),
                 rows=[len(row) for row in self.rows],
@@ -57,7 +56,7 @@ class Channel:
 
     @classmethod
     def of(cls, pmfs: Mapping[Value, Mapping[Output, Exact]]) -> Channel:
-        """The channel with these distributions: for every value, its outputs with their probabilities."""
+        """The channel given by the probabilities of the outputs on every value."""
         if not pmfs:
             raise ParameterError("A channel needs at least one value.")
         checked = {value: check_pmf(pmf, _output_on(value)) for value, pmf in pmfs.items()}
@@ -67,23 +66,23 @@ class Channel:
 
     @classmethod
     def from_matrix(cls, rows: Sequence[Sequence[Exact]]) -> Channel:
-        """One message each: row x is the distribution of the message on value x, both numbered from 0."""
+        """A single-message channel: row x is the distribution of the message on value x, both numbered from 0."""
         if len({len(row) for row in rows}) > 1:
             raise ParameterError("The rows have different lengths; each needs an entry for every message.")
         return cls.of({value: {(sent,): share for sent, share in enumerate(row)} for value, row in enumerate(rows)})
 
     @classmethod
     def from_copies(cls, pmfs: Mapping[Value, Mapping[tuple[int, ...], Exact]]) -> Channel:
-        """The channel of reports given as copies of each message, as the ``report_pmf`` of a protocol gives them.
+        """The channel of reports given by the number of copies of each message, as in a protocol's ``report_pmf``.
 
         For example ``Channel.from_copies({x: protocol.report_pmf(x) for x in range(protocol.domain_size)})``.
-        The order in which a user sends is not part of such a distribution, so the outputs are in order.
+        Such a distribution does not define the order of the messages, so each output is sorted.
         """
-        return cls.of({value: _sent(check_pmf(pmf, _output_on(value))) for value, pmf in pmfs.items()})
+        return cls.of({value: _expand_copies(check_pmf(pmf, _output_on(value))) for value, pmf in pmfs.items()})
 
     @classmethod
     def randomized_response(cls, values: int, ratio: Exact) -> Channel:
-        """Send the truth with ``ratio`` times the probability of each other value: epsilon is ln(ratio)."""
+        """Randomized response: the true value is ``ratio`` times as likely as each other; epsilon is ln(ratio)."""
         odds = check_ratio(ratio)
         if values < 1:
             raise ParameterError(f"Randomized response needs at least one value, not {values}.", values=values)
@@ -97,31 +96,31 @@ class Channel:
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
-        """All messages that can be sent, in order."""
-        return tuple(_in_order({message for output in self.outputs for message in output}))
+        """All messages that can be sent, sorted."""
+        return tuple(_sorted({message for output in self.outputs for message in output}))
 
     @cached_property
-    def most_messages(self) -> int:
-        """The largest number of messages of one user."""
+    def max_messages(self) -> int:
+        """The maximum number of messages per user."""
         return max(len(output) for output in self.outputs)
 
     @cached_property
     def preshuffled(self) -> Channel:
-        """The channel whose user shuffles the own messages before sending.
+        """The channel in which each user shuffles their own messages before sending them.
 
-        A uniformly random order carries nothing, so every output is replaced by its multiset, a sorted tuple.
+        A uniformly random order carries no information, so every output is replaced by its multiset, a sorted tuple.
         """
-        place = {message: number for number, message in enumerate(self.messages)}
+        rank = {message: number for number, message in enumerate(self.messages)}
         pmfs: dict[Value, dict[Output, Fraction]] = {}
         for value in self.values:
             pmfs[value] = {}
             for output, share in self.pmf(value).items():
-                multiset = tuple(sorted(output, key=place.__getitem__))
+                multiset = tuple(sorted(output, key=rank.__getitem__))
                 pmfs[value][multiset] = pmfs[value].get(multiset, Fraction(0)) + share
         return Channel.of(pmfs)
 
     def pmf(self, value: Value) -> dict[Output, Fraction]:
-        """The outputs that are possible on a value, with their probabilities."""
+        """The outputs with positive probability on a value, and their probabilities."""
         row = self.rows[self.index(value)]
         return {output: share for output, share in zip(self.outputs, row, strict=True) if share}
 
@@ -131,33 +130,33 @@ class Channel:
         return sum((pmf.get(output, Fraction(0)) for output in set(event)), Fraction(0))
 
     def index(self, value: Value) -> int:
-        """The row of a value, or a ParameterError."""
+        """The row number of a value; unknown values are rejected."""
         if value not in self.values:
             raise ParameterError(f"The channel has no value {value!r}; it has {_listed(self.values)}.", value=value)
         return self.values.index(value)
 
     def draw(self, value: Value, source: RandomSource = SYSTEM) -> Output:
-        """One output on a value, with exactly its probability."""
+        """One output on a value, drawn with exactly its probability."""
         return draw_from(self.pmf(value), source)
 
     @cached_property
     def denominator(self) -> int:
-        """The least number that makes every probability whole."""
+        """The least common denominator of all probabilities."""
         return math.lcm(*(share.denominator for row in self.rows for share in row))
 
     @cached_property
     def weights(self) -> tuple[tuple[int, ...], ...]:
-        """The probabilities as whole numbers, over ``denominator``."""
+        """The numerators of all probabilities over ``denominator``."""
         return tuple(tuple(int(share * self.denominator) for share in row) for row in self.rows)
 
 
 def check_pmf(pmf: Mapping[Outcome, Exact], name: str) -> dict[Outcome, Fraction]:
-    """The outcomes that are possible, with exact probabilities that sum to one, or a ParameterError."""
+    """Check that exact probabilities sum to one; returns the outcomes with positive probability."""
     for outcome, share in pmf.items():
         if not isinstance(share, Rational):
             raise ParameterError(
                 f"The probability {share!r} of {outcome!r} must be exact, such as Fraction(1, 3); "
-                "a float is not quite the number that is written.",
+                "a float is only close to the decimal number as written.",
                 probability=share,
             )
         if share < 0:
@@ -172,17 +171,17 @@ def _output_on(value: Value) -> str:
     return f"the output on the value {value!r}"
 
 
-def _sent(pmf: Mapping[tuple[int, ...], Fraction]) -> dict[Output, Fraction]:
-    """Copies of each message as the messages themselves."""
+def _expand_copies(pmf: Mapping[tuple[int, ...], Fraction]) -> dict[Output, Fraction]:
+    """Replace the number of copies of each message by the messages themselves."""
     outputs: dict[Output, Fraction] = {}
     for copies, share in pmf.items():
         output = tuple(message for message, count in enumerate(copies) for _ in range(count))
-        outputs[output] = outputs.get(output, Fraction(0)) + share  # copies may differ in trailing zeros only
+        outputs[output] = outputs.get(output, Fraction(0)) + share  # two keys may differ in trailing zeros only
     return outputs
 
 
-def _in_order(messages: set[Message]) -> list[Message]:
-    """Sorted; by how they are written where they cannot be compared."""
+def _sorted(messages: set[Message]) -> list[Message]:
+    """The messages in order; by their representation if they cannot be compared."""
     try:
         return sorted(messages)  # type: ignore[type-var]
     except TypeError:

@@ -1,16 +1,16 @@
-"""Balcer and Cheu (2020), Claims 19 and 20: with several messages, a shuffled protocol can be far more private.
+"""Counterexamples for several messages per user: Claims 19 and 20 of Balcer and Cheu (2020).
 
-``r_infinity`` sends the bit and its opposite. In order they tell the bit; shuffled, even by the user alone, they
-tell nothing.
+``r_infinity`` sends the bit and then its complement. In order they reveal the bit; shuffled, even by the user alone,
+they reveal nothing.
 
-``r_gap`` sends four bits: any on 0, but never exactly two ones on 1. Two ones of one user tell that the value is 0,
-shuffled or not. Among the messages of two or more users every number of ones is possible for every data set, and so
-the shuffled protocol has a finite epsilon. The exact e^epsilon of the uniform version is 5/2 for two users, 125/64 for
-three and 8/5 from four users on, for ever:
+``r_gap`` sends four bits: any string on 0, and any without exactly two ones on 1. Two ones of one user reveal that the
+value is 0, whether the user shuffles them or not. Among the messages of two or more users every number of ones is
+possible for every data set, so the shuffled protocol has a finite epsilon. The exact e^epsilon of the uniform version
+is 5/2 for two users, 125/64 for three, and 8/5 for any larger number:
 
-- It never rises with the users, since one more user's messages are independent of the others'.
-- It is at least 8/5: no ones at all can only be if nobody sends one. Then the others' factors cancel, and
-  (1/10) / (1/16) is left; the same at four ones of everybody. These extreme counts see no crowd.
+- It does not increase with the number of users, since one more user's messages are independent of the others.
+- It is at least 8/5: there are no ones only if no user sends one. In the ratio of these probabilities the other users'
+  factors cancel, which leaves (1/10) / (1/16); the same holds if all bits are ones.
 - It is 8/5 for four users, by enumeration.
 """
 
@@ -22,13 +22,13 @@ from itertools import product
 
 from shuffledp.errors import ParameterError
 from shuffledp.lab.structure.channels import Channel, Output, Value, check_pmf
-from shuffledp.lab.structure.growth import Exact
+from shuffledp.lab.structure.exact_ratios import Exact
 
 STRINGS: tuple[Output, ...] = tuple(product((0, 1), repeat=4))
-"""The four-bit strings: what ``r_gap`` may send on 0."""
+"""All four-bit strings: the outputs of ``r_gap`` on 0."""
 
 GAP: tuple[Output, ...] = tuple(bits for bits in STRINGS if bits.count(1) == 2)
-"""Those with exactly two ones: what it never sends on 1."""
+"""The strings with exactly two ones, which ``r_gap`` never sends on 1."""
 
 
 def r_infinity() -> Channel:
@@ -39,8 +39,8 @@ def r_infinity() -> Channel:
 def r_gap(on_zero: Mapping[Output, Exact] | None = None, on_one: Mapping[Output, Exact] | None = None) -> Channel:
     """Claim 20: four bits, uniform on all strings on 0, and on those without exactly two ones on 1.
 
-    Any distributions with just these supports will do: epsilon is infinite, also if pre-shuffled, and finite for two or
-    more users if shuffled.
+    Other distributions with the same supports have the same property: epsilon is infinite, also if each user shuffles
+    their own messages, and finite if the messages of two or more users are shuffled.
     """
     allowed = tuple(bits for bits in STRINGS if bits not in GAP)
     pmfs: dict[Value, dict[Output, Fraction]] = {}
@@ -49,7 +49,8 @@ def r_gap(on_zero: Mapping[Output, Exact] | None = None, on_one: Mapping[Output,
         pmfs[value] = check_pmf(uniform if given is None else given, f"the four bits on {value}")
         if set(pmfs[value]) != set(support):
             raise ParameterError(
-                f"On {value} each of these {len(support)} strings must be possible and no other: {support}.",
+                f"On {value} each of these {len(support)} strings must have positive probability, and no other: "
+                f"{support}.",
                 missing=sorted(set(support) - set(pmfs[value])),
                 forbidden=sorted(set(pmfs[value]) - set(support), key=repr),
             )
@@ -57,6 +58,6 @@ def r_gap(on_zero: Mapping[Output, Exact] | None = None, on_one: Mapping[Output,
 
 
 def extreme_ratio(channel: Channel) -> Fraction:
-    """What no number of users takes e^epsilon of ``r_gap`` below: the ratio at no ones, or at ones only."""
+    """A lower bound on e^epsilon of ``r_gap`` for every number of users: the ratio at all zeros or at all ones."""
     shares = [[channel.probability(value, [(bit,) * 4]) for value in (0, 1)] for bit in (0, 1)]
     return max(max(pair) / min(pair) for pair in shares)

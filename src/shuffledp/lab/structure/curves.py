@@ -1,8 +1,8 @@
-"""The exact privacy of a randomizer and of its shuffled protocol, with the worst case as a witness.
+"""Exact privacy curves of a randomizer and of its shuffled protocol, with the worst case as a witness.
 
-A randomizer is seen by whoever knows which messages, in which order, one user sent. The shuffled protocol is
-seen by an analyzer, who learns how often each message was sent by all users together. Both are compared over all
-neighbouring data sets, those in which one user's value is replaced, outcome by outcome in whole numbers.
+An observer of the randomizer sees one user's messages in order. An observer of the shuffled protocol sees how often
+each message was sent by all users together. Both distributions are compared over all neighbouring data sets (one
+user's value is replaced), outcome by outcome, in integer arithmetic.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from functools import cached_property
 from itertools import permutations
 
 from shuffledp.lab.structure.channels import Channel, Message, Value
-from shuffledp.lab.structure.growth import Exact, Ratio, check_ratio, epsilon_above, float_above, growth_below
+from shuffledp.lab.structure.exact_ratios import Exact, Ratio, check_ratio, epsilon_above, float_above, growth_below
 from shuffledp.privacy.amplification.multisets import Numbering, check_enumerable, check_users, data_set_pmfs, data_sets
 
 DataSet = tuple[Value, ...]
 Outcome = tuple[Message, ...]
-Places = tuple[int, ...]  # a data set by the rows of its values
+Rows = tuple[int, ...]  # a data set as the row numbers of its values
 Weights = Mapping[int, int]
 
 
 @dataclass(frozen=True)
 class Witness:
-    """Two neighbouring data sets and an event that tells them apart, with its exact probability under each."""
+    """Two neighbouring data sets and an event that distinguishes them, with its exact probability under each."""
 
     first: DataSet
     second: DataSet
     event: tuple[Outcome, ...]
-    """The outcomes of the event: messages as one user sends them, or all messages in order if shuffled."""
+    """The outcomes of the event: one user's messages in the order sent, or all shuffled messages, sorted."""
     first_probability: Fraction
     second_probability: Fraction
 
     @property
     def ratio(self) -> Ratio:
-        """How many times likelier the event is under the first data set; infinite if it gives the second away."""
+        """The probability under the first data set divided by that under the second; infinite if the latter is 0."""
         return self.first_probability / self.second_probability if self.second_probability else math.inf
 
     def excess(self, ratio: Exact) -> Fraction:
-        """How much delta this event alone asks for at e^epsilon = ratio; not positive if none."""
+        """A lower bound on delta at e^epsilon = ratio that this event proves; it may be negative."""
         return self.first_probability - check_ratio(ratio) * self.second_probability
 
 
@@ -53,17 +53,17 @@ class EnumeratedCurve(ABC):
 
     @cached_property
     def witness(self) -> Witness | None:
-        """The neighbours and the outcome of the largest ratio, or None if there are no neighbours."""
-        likelier, less_likely, found = 0, 1, None
+        """The neighbours and the outcome with the largest ratio, or None if there are no neighbours."""
+        likelier, less_likely, worst = 0, 1, None
         for first, second in self._neighbours():
             other = self._table(second)
             for seen, weight in self._table(first).items():
                 against = other.get(seen, 0)
-                # an impossible outcome beats every possible one; of several the most probable is shown
+                # an infinite ratio exceeds every finite one; among infinite ratios the most probable outcome wins
                 better = weight > likelier if against == less_likely == 0 else weight * less_likely > likelier * against
                 if better:
-                    likelier, less_likely, found = weight, against, (first, second, seen)
-        return None if found is None else self._witness(found[0], found[1], (found[2],))
+                    likelier, less_likely, worst = weight, against, (first, second, seen)
+        return None if worst is None else self._witness(worst[0], worst[1], (worst[2],))
 
     @property
     def ratio(self) -> Ratio:
@@ -72,11 +72,11 @@ class EnumeratedCurve(ABC):
 
     @property
     def epsilon(self) -> float:
-        """The least epsilon of pure privacy, rounded up; infinite if there is none."""
+        """The smallest epsilon of pure privacy, rounded up; infinite if there is none."""
         return epsilon_above(self.ratio)
 
     def witness_at_ratio(self, ratio: Exact) -> Witness | None:
-        """The neighbours and the event that ask for the largest delta at e^epsilon = ratio, or None if none does."""
+        """The neighbours and the event that require the largest delta at e^epsilon = ratio, or None if delta is 0."""
         factor = check_ratio(ratio)
         _, worst = self._largest_excess(factor)
         if worst is None:
@@ -86,11 +86,11 @@ class EnumeratedCurve(ABC):
         return self._witness(*worst, tuple(event))
 
     def delta_at_ratio(self, ratio: Exact) -> Fraction:
-        """The least delta that holds with e^epsilon = ratio, exact."""
+        """The smallest delta that holds with e^epsilon = ratio, exactly."""
         return self._largest_excess(check_ratio(ratio))[0]
 
-    def _largest_excess(self, factor: Fraction) -> tuple[Fraction, tuple[Places, Places] | None]:
-        """The largest sum of what outcomes exceed ``factor`` times their probability under a neighbour, and where."""
+    def _largest_excess(self, factor: Fraction) -> tuple[Fraction, tuple[Rows, Rows] | None]:
+        """The largest hockey-stick divergence of order ``factor`` between neighbours, and the neighbours."""
         scale, growth = factor.denominator, factor.numerator
         largest, worst = 0, None
         for first, second in self._neighbours():
@@ -105,28 +105,28 @@ class EnumeratedCurve(ABC):
         return Fraction(largest, scale * self._total), worst
 
     def delta_at(self, epsilon: float) -> float:
-        """Upper bound on the least delta that holds with this epsilon, above it by rounding only."""
+        """Upper bound on the smallest delta that holds with this epsilon; the difference is rounding only."""
         return float_above(self.delta_at_ratio(growth_below(epsilon)))
 
-    def _witness(self, first: Places, second: Places, event: tuple[int, ...]) -> Witness:
+    def _witness(self, first: Rows, second: Rows, event: tuple[int, ...]) -> Witness:
         mass, other = (
             Fraction(sum(self._table(data).get(seen, 0) for seen in event), self._total) for data in (first, second)
         )
         return Witness(self._data(first), self._data(second), tuple(map(self._outcome, event)), mass, other)
 
-    def _data(self, places: Places) -> DataSet:
-        return tuple(self.channel.values[place] for place in places)
+    def _data(self, rows: Rows) -> DataSet:
+        return tuple(self.channel.values[row] for row in rows)
 
     @abstractmethod
-    def _table(self, data: Places) -> Weights:
-        """The outcomes of a data set by number, with whole weights that sum to ``_total``."""
+    def _table(self, data: Rows) -> Weights:
+        """The outcomes of a data set by number, with integer weights that sum to ``_total``."""
 
     @property
     @abstractmethod
     def _total(self) -> int: ...
 
     @abstractmethod
-    def _neighbours(self) -> Iterator[tuple[Places, Places]]:
+    def _neighbours(self) -> Iterator[tuple[Rows, Rows]]:
         """All ordered pairs of neighbouring data sets."""
 
     @abstractmethod
@@ -135,14 +135,14 @@ class EnumeratedCurve(ABC):
 
 @dataclass(frozen=True)
 class RandomizerCurve(EnumeratedCurve):
-    """The exact privacy of one user's output, whose order is seen: what is left without a shuffler.
+    """The exact privacy of one user's messages in the order sent, that is, without a shuffler.
 
-    ``RandomizerCurve(channel.preshuffled)`` is that of a user who shuffles the own messages before sending.
+    ``RandomizerCurve(channel.preshuffled)`` is the privacy if each user shuffles their own messages before sending.
     """
 
     channel: Channel
 
-    def _table(self, data: Places) -> Weights:
+    def _table(self, data: Rows) -> Weights:
         return self._tables[data[0]]
 
     @cached_property
@@ -155,7 +155,7 @@ class RandomizerCurve(EnumeratedCurve):
     def _total(self) -> int:
         return self.channel.denominator
 
-    def _neighbours(self) -> Iterator[tuple[Places, Places]]:
+    def _neighbours(self) -> Iterator[tuple[Rows, Rows]]:
         for first, second in permutations(range(len(self.channel.values)), 2):
             yield (first,), (second,)
 
@@ -167,8 +167,8 @@ class RandomizerCurve(EnumeratedCurve):
 class ShuffledCurve(EnumeratedCurve):
     """The exact privacy of the shuffled messages of ``users`` users, over all data sets.
 
-    It never rises with the users: one more user's messages are independent of the others', and mixing them in is
-    something that an analyzer could do alone.
+    Epsilon does not increase with the number of users: one more user's messages are independent of the others, so
+    adding them is post-processing.
     """
 
     channel: Channel
@@ -179,20 +179,20 @@ class ShuffledCurve(EnumeratedCurve):
 
     @cached_property
     def outcomes(self) -> int:
-        """Upper bound on the number of multisets of messages that can be seen."""
+        """Upper bound on the number of possible multisets of messages."""
         channel, kinds = self.channel, max(1, len(self.channel.messages))
-        sent = self.users * channel.most_messages
-        if any(len(output) < channel.most_messages for output in channel.outputs):
-            kinds += 1  # a message that is not sent
+        sent = self.users * channel.max_messages
+        if any(len(output) < channel.max_messages for output in channel.outputs):
+            kinds += 1  # stands for a message that is not sent
         of_messages = math.comb(sent + kinds - 1, sent)
         different = len(channel.preshuffled.outputs)
         return min(of_messages, math.comb(self.users + different - 1, self.users))
 
-    def _table(self, data: Places) -> Weights:
+    def _table(self, data: Rows) -> Weights:
         return self._tables[tuple(sorted(data))]  # the shuffler hides the order of the users
 
     @cached_property
-    def _tables(self) -> dict[Places, dict[int, int]]:
+    def _tables(self) -> dict[Rows, dict[int, int]]:
         check_enumerable(users=self.users, values=len(self.channel.values), outcomes=self.outcomes)
         kind = {message: number for number, message in enumerate(self.channel.messages)}
         reports: list[dict[int, int]] = []
@@ -207,17 +207,17 @@ class ShuffledCurve(EnumeratedCurve):
 
     @property
     def _numbering(self) -> Numbering:
-        return Numbering(len(self.channel.messages), self.users * self.channel.most_messages)
+        return Numbering(len(self.channel.messages), self.users * self.channel.max_messages)
 
     @cached_property
     def _total(self) -> int:
         total: int = self.channel.denominator**self.users
         return total
 
-    def _neighbours(self) -> Iterator[tuple[Places, Places]]:
+    def _neighbours(self) -> Iterator[tuple[Rows, Rows]]:
         values = len(self.channel.values)
         for others in data_sets(values, self.users - 1):
-            yield from permutations([(place, *others) for place in range(values)], 2)
+            yield from permutations([(row, *others) for row in range(values)], 2)
 
     def _outcome(self, seen: int) -> Outcome:
         return tuple(self.channel.messages[kind] for kind in self._numbering.messages(seen))
@@ -225,18 +225,18 @@ class ShuffledCurve(EnumeratedCurve):
 
 @dataclass(frozen=True)
 class PureRatios:
-    """e^epsilon of pure privacy at three places: what each observer's epsilon is, exactly."""
+    """The exact e^epsilon of pure privacy against three observers."""
 
     randomizer: Ratio
-    """Who sees one user's messages in order."""
+    """The observer sees one user's messages in order."""
     preshuffled: Ratio
-    """Who sees one user's messages, shuffled by the user."""
+    """The observer sees one user's messages, shuffled by the user."""
     shuffled: Mapping[int, Ratio]
-    """Who sees the shuffled messages of so many users."""
+    """The observer sees the shuffled messages of all users; by the number of users."""
 
 
 def pure_ratios(channel: Channel, users: Iterable[int]) -> PureRatios:
-    """The three ratios of a channel, the last one for each number of users."""
+    """The ratios of a channel for all three observers, the last one for each number of users."""
     return PureRatios(
         RandomizerCurve(channel).ratio,
         RandomizerCurve(channel.preshuffled).ratio,

@@ -1,4 +1,4 @@
-"""Drawing exactly from distributions with rational probabilities."""
+"""Exact sampling from finite distributions with rational probabilities."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Item = TypeVar("Item")
 
 
 def uniform_below(bound: int, source: RandomSource) -> int:
-    """A whole number that is exactly uniform on 0 .. bound - 1, of any size."""
+    """An integer that is exactly uniform on 0 .. bound - 1, for a bound of any size."""
     bits = (bound - 1).bit_length()
     while True:  # at most half of the draws are rejected
         drawn = int.from_bytes(draw_bytes(-(-bits // 8), source).tobytes(), "big") & ((1 << bits) - 1)
@@ -23,7 +23,7 @@ def uniform_below(bound: int, source: RandomSource) -> int:
 
 
 def draw_from(pmf: Mapping[Outcome, Fraction], source: RandomSource) -> Outcome:
-    """One outcome, each with exactly its probability; the distribution sums to one."""
+    """One outcome, drawn with exactly its probability; the probabilities sum to one."""
     denominator = math.lcm(*(probability.denominator for probability in pmf.values()))
     left = uniform_below(denominator, source)
     for outcome, probability in pmf.items():
@@ -37,6 +37,6 @@ def permuted(items: Sequence[Item], source: RandomSource) -> tuple[Item, ...]:
     """The items in a uniformly random order (Fisher and Yates)."""
     order = list(items)
     for last in range(len(order) - 1, 0, -1):
-        place = uniform_below(last + 1, source)
-        order[last], order[place] = order[place], order[last]
+        other = uniform_below(last + 1, source)
+        order[last], order[other] = order[other], order[last]
     return tuple(order)

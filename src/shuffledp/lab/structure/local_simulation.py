@@ -1,8 +1,8 @@
-"""Balcer and Cheu (2020), Theorem 17: a pure single-message shuffled protocol is a local protocol in disguise.
+"""Local simulation of single-message shuffled protocols: Theorem 17 of Balcer and Cheu (2020).
 
-Let the local analyzer put the messages into a uniformly random order and go on as before. What it then sees has the
-distribution of what the shuffler would have let through, so the output has the same distribution on every data set. By
-Claim 18 the randomizer that now faces the analyzer alone is as private as the shuffled protocol was.
+The local analyzer permutes the messages uniformly at random and then does what the analyzer of the shuffled protocol
+does. Its input has the same distribution as the output of the shuffler, so the results have the same distribution on
+every data set. By Claim 18 the randomizer alone has the pure epsilon of the shuffled protocol.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from shuffledp.randomness import SYSTEM, RandomSource
 Messages = tuple[Message, ...]
 OutputPmf = dict[Hashable, Fraction]
 Analyzer = Callable[[Messages], Any]
-"""From the messages, in the order received, to an output, or to a mapping: the distribution of a random output."""
+"""Maps the messages, in the order received, to an output, or to a mapping that is the distribution of the output."""
 
-_MOST_CALLS = 500_000
+_MAX_CALLS = 500_000
 
 
 @dataclass(frozen=True)
 class ShuffledProtocol:
-    """A randomizer, a shuffler, an analyzer: Definition 7 of the paper, for one or several messages each."""
+    """A randomizer, a shuffler and an analyzer: Definition 7 of the paper, for any number of messages per user."""
 
     randomizer: Channel
     analyzer: Analyzer
 
     def privacy(self, users: int) -> ShuffledCurve:
-        """The exact privacy of what the shuffler lets through."""
+        """The exact privacy of the shuffled messages."""
         return ShuffledCurve(self.randomizer, users)
 
     def output_pmf(self, data: Sequence[Value]) -> OutputPmf:
@@ -68,7 +68,7 @@ class ShuffledProtocol:
 
 @dataclass(frozen=True)
 class PermutedFirst:
-    """The analyzer that puts the messages into a uniformly random order and then does what ``analyzer`` does."""
+    """The analyzer that permutes the messages uniformly at random and then applies ``analyzer``."""
 
     analyzer: Analyzer
 
@@ -90,7 +90,7 @@ class LocalProtocol:
 
     @property
     def privacy(self) -> RandomizerCurve:
-        """The exact privacy of one user's message, whatever the others and the analyzer do."""
+        """The exact privacy of one user's message, whatever the other users and the analyzer do."""
         return RandomizerCurve(self.randomizer)
 
     def output_pmf(self, data: Sequence[Value]) -> OutputPmf:
@@ -114,7 +114,7 @@ class LocalProtocol:
 def to_local(protocol: ShuffledProtocol) -> LocalProtocol:
     """The local protocol of Theorem 17: the same output distribution on every data set, and the same pure epsilon.
 
-    With several messages each the distribution would still be the same, but the privacy is not: a ConditionError.
+    Raises a ConditionError if users send several messages: then only the output distribution would be the same.
     """
     check_single_message(protocol.randomizer, "Theorem 17")
     return LocalProtocol(protocol.randomizer, PermutedFirst(protocol.analyzer))
@@ -126,7 +126,7 @@ def _output_pmf(analyzer: Analyzer, messages: Messages) -> Mapping[Hashable, Fra
 
 
 def _draw_output(analyzer: Analyzer, messages: Messages, source: RandomSource) -> Hashable:
-    if isinstance(analyzer, PermutedFirst):  # one order, not all of them
+    if isinstance(analyzer, PermutedFirst):  # draw one order instead of enumerating all
         return _draw_output(analyzer.analyzer, permuted(messages, source), source)
     return draw_from(_output_pmf(analyzer, messages), source)
 
@@ -141,7 +141,7 @@ def _number_of_orders(messages: Messages) -> int:
 
 
 def _different_orders(copies: Counter[Message]) -> Iterator[Messages]:
-    """Every order of a multiset, once."""
+    """Every distinct order of a multiset, once."""
     if not copies:
         yield ()
     for message in list(copies):
@@ -150,9 +150,9 @@ def _different_orders(copies: Counter[Message]) -> Iterator[Messages]:
 
 
 def _check_calls(calls: int) -> None:
-    if calls > _MOST_CALLS:
+    if calls > _MAX_CALLS:
         raise ParameterError(
-            f"The analyzer would be asked {calls:,} times, more than {_MOST_CALLS:,}; use fewer users or messages, "
+            f"The analyzer would be called {calls:,} times, more than {_MAX_CALLS:,}; use fewer users or messages, "
             "or run the protocol instead.",
             calls=calls,
         )

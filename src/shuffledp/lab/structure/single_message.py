@@ -1,8 +1,8 @@
-"""Balcer and Cheu (2020), Claim 18: with one message per user and pure privacy, shuffling hides nothing.
+"""Single-message protocols: Claim 18 of Balcer and Cheu (2020) and Theorem 6.2 of Cheu and others (2019).
 
-If a single-message shuffled protocol is epsilon-private for some number of users, its randomizer is
-epsilon-private already. The other direction is post-processing, so both have the same epsilon for every number of
-users. With a delta something may be gained, but never more than ln(users): Theorem 6.2 of Cheu and others (2019).
+Claim 18: if a single-message shuffled protocol is epsilon-private for some number of users, so is its randomizer
+alone. The converse holds by post-processing, so both have the same epsilon for every number of users. With a positive
+delta shuffling can reduce epsilon, but by at most ln(users) (Theorem 6.2).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from fractions import Fraction
 from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.lab.structure.channels import Channel, Message, Value
 from shuffledp.lab.structure.curves import DataSet, RandomizerCurve, ShuffledCurve
-from shuffledp.lab.structure.growth import Exact, Ratio, check_epsilon, check_ratio, exceeds
+from shuffledp.lab.structure.exact_ratios import Exact, Ratio, check_epsilon, check_ratio, exceeds
 from shuffledp.privacy.amplification.multisets import check_users
 
 
 def check_single_message(channel: Channel, statement: str) -> None:
-    """Refuse a channel that may send no message, or several, with a ConditionError."""
+    """Raise a ConditionError unless every output of the channel is exactly one message."""
     if not channel.is_single_message:
         wrong = next(output for output in channel.outputs if len(output) != 1)
         raise ConditionError(
@@ -32,10 +32,10 @@ def check_single_message(channel: Channel, statement: str) -> None:
 
 @dataclass(frozen=True)
 class RepeatedMessages:
-    """The event of the proof: that all ``users`` messages lie in a set, when everybody holds ``value``.
+    """The event of the proof of Claim 18: all ``users`` messages lie in a set, and all users hold ``value``.
 
-    The neighbour is the data set in which one user holds ``other`` instead. The event does not depend on the order
-    of the messages, so the shuffler does not change its probability, and the others' factors cancel in the ratio.
+    In the neighbouring data set one user holds ``other`` instead. The event does not depend on the order of the
+    messages, so shuffling does not change its probability, and the other users' factors cancel in the ratio.
     """
 
     channel: Channel
@@ -63,47 +63,47 @@ class RepeatedMessages:
     @property
     def first_probability(self) -> Fraction:
         """The exact probability of the event under the first data set."""
-        return self._chance(self.value) ** self.users
+        return self._probability(self.value) ** self.users
 
     @property
     def second_probability(self) -> Fraction:
         """The exact probability of the event under the second data set."""
-        return self._chance(self.other) * self._chance(self.value) ** (self.users - 1)
+        return self._probability(self.other) * self._probability(self.value) ** (self.users - 1)
 
     @property
     def ratio(self) -> Ratio:
-        """How many times likelier the event is under the first data set."""
+        """The probability of the event under the first data set divided by that under the second."""
         return self.first_probability / self.second_probability if self.second_probability else math.inf
 
-    def _chance(self, value: Value) -> Fraction:
+    def _probability(self, value: Value) -> Fraction:
         return self.channel.probability(value, ((message,) for message in self.messages))
 
 
 def claim_18_witness(
     channel: Channel, users: int, *, ratio: Exact | None = None, epsilon: float | None = None
 ) -> RepeatedMessages | None:
-    """None if the randomizer is epsilon-private; otherwise the proof that the shuffled protocol is not either.
+    """None if the randomizer is epsilon-private, else an event that proves that the shuffled protocol is not either.
 
     Give epsilon, or e^epsilon as an exact ``ratio``; both are compared exactly. The set of the returned event is the
-    single message that tells two values apart best: no set has a larger ratio.
+    single message with the largest probability ratio of two values; no other set has a larger one.
     """
     check_single_message(channel, "Claim 18")
     if (ratio is None) == (epsilon is None):
         raise ParameterError("Give either epsilon or the exact ratio e^epsilon.", ratio=ratio, epsilon=epsilon)
     check_users(users)
     worst = RandomizerCurve(channel).witness
-    if worst is None:  # a single value: there is nothing to tell apart
+    if worst is None:  # a single value: there are no neighbouring data sets
         return None
-    found = RepeatedMessages(channel, worst.first[0], worst.second[0], worst.event[0], users)
+    event = RepeatedMessages(channel, worst.first[0], worst.second[0], worst.event[0], users)
     if epsilon is not None:
-        return found if exceeds(found.ratio, epsilon) else None
-    return found if found.ratio > check_ratio(ratio) else None
+        return event if exceeds(event.ratio, epsilon) else None
+    return event if event.ratio > check_ratio(ratio) else None
 
 
 def pure_epsilons_agree(channel: Channel, users: int) -> bool:
     """Whether the shuffled protocol has exactly the pure epsilon of its randomizer.
 
-    Claim 18 says so of every single-message channel. One of several messages is tested all the same, and may fail.
+    By Claim 18 this holds for every single-message channel. It may be false for channels with several messages.
     """
     return ShuffledCurve(channel, users).ratio == RandomizerCurve(channel).ratio
 
@@ -111,8 +111,8 @@ def pure_epsilons_agree(channel: Channel, users: int) -> bool:
 def theorem_6_2_epsilon(epsilon: float, users: int) -> float:
     """The local epsilon, at the same delta, of a single-message protocol that is (epsilon, delta)-private if shuffled.
 
-    Cheu and others (2019), Theorem 6.2: epsilon + ln(users). All users hold x', one is replaced by x, and the event is
-    that some message lies in the set Y. Its probability is at least R(x)(Y) after, and at most users R(x')(Y) before.
+    Cheu and others (2019), Theorem 6.2: epsilon + ln(users). Proof: all users hold x', then one value is replaced by
+    x. The probability that some message lies in a set Y is at most users R(x')(Y) before, and at least R(x)(Y) after.
     """
     check_epsilon(epsilon)
     check_users(users)
@@ -122,25 +122,25 @@ def theorem_6_2_epsilon(epsilon: float, users: int) -> float:
 
 @dataclass(frozen=True)
 class LocalAgainstShuffled:
-    """Both sides of Theorem 6.2, exact."""
+    """The exact deltas that Theorem 6.2 compares, and the ratios e^epsilon at which they hold."""
 
     shuffled_ratio: Fraction
     """e^epsilon of the shuffled protocol."""
     shuffled_delta: Fraction
-    """Its least delta there."""
+    """The smallest delta of the shuffled protocol at that ratio."""
     local_ratio: Fraction
-    """The same times the users."""
+    """``shuffled_ratio`` times the number of users."""
     local_delta: Fraction
-    """The least delta of the randomizer at that ratio."""
+    """The smallest delta of the randomizer at that ratio."""
 
     @property
     def holds(self) -> bool:
-        """Whether the randomizer is as private as the theorem says."""
+        """Whether the inequality of the theorem holds."""
         return self.local_delta <= self.shuffled_delta
 
 
 def compare_theorem_6_2(channel: Channel, users: int, ratio: Exact) -> LocalAgainstShuffled:
-    """Theorem 6.2 on one channel, at e^epsilon = ratio: the two deltas that it compares."""
+    """The two deltas that Theorem 6.2 compares, for one channel at e^epsilon = ratio."""
     check_single_message(channel, "Theorem 6.2")
     shuffled = check_ratio(ratio)
     return LocalAgainstShuffled(

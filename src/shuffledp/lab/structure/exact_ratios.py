@@ -1,4 +1,4 @@
-"""The factor e^epsilon held against exact ratios: no rounding decides whether a ratio exceeds it."""
+"""Exact comparison of probability ratios with e^epsilon, unaffected by rounding."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from shuffledp.privacy.divergence import LARGEST_EPSILON
 from shuffledp.privacy.pure import log_ratio_above
 
 Exact = Rational | int
-"""An exact number as it may be given: a Fraction or a whole number."""
+"""An exact number: a Fraction or an integer."""
 
 Ratio = Fraction | float
-"""A ratio of probabilities: exact, or ``math.inf`` where something possible becomes impossible."""
+"""A ratio of probabilities: exact, or ``math.inf`` if the denominator is 0."""
 
 _DIGITS = 40
 
 
 def check_epsilon(epsilon: float) -> None:
-    """Refuse an epsilon that is negative or no number."""
+    """Reject an epsilon that is negative or NaN."""
     if not epsilon >= 0:
         raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
 
 
 def check_ratio(ratio: object) -> Fraction:
-    """The ratio e^epsilon as an exact number of at least 1, or a ParameterError."""
+    """Check the ratio e^epsilon, an exact number of at least 1, and return it as a Fraction."""
     if not isinstance(ratio, Rational):
         raise ParameterError(
             f"The ratio {ratio!r} must be an exact number, such as Fraction(3, 2); for a float give epsilon.",
@@ -48,8 +48,8 @@ def epsilon_above(ratio: Ratio) -> float:
 def exceeds(ratio: Ratio, epsilon: float) -> bool:
     """Whether the ratio is above e^epsilon, decided exactly.
 
-    Apart from e^0 = 1, the exponential of a rational number is irrational (Lindemann), so that enough
-    digits of the logarithm always tell.
+    Apart from e^0 = 1, the exponential of a rational number is irrational (Lindemann), so the loop ends: with enough
+    digits the bounds on the logarithm lie on one side of epsilon.
     """
     check_epsilon(epsilon)
     if isinstance(ratio, float) or math.isinf(epsilon):
@@ -65,7 +65,7 @@ def exceeds(ratio: Ratio, epsilon: float) -> bool:
 
 
 def _logarithm_between(ratio: Fraction, digits: int) -> tuple[Fraction, Fraction]:
-    """Bounds on ln(ratio): both logarithms are correctly rounded, and a whole last digit is allowed for each."""
+    """Bounds on ln(ratio): both logarithms are correctly rounded, and widened by one unit in the last digit each."""
     context = _context(digits)
     above, below = (context.ln(Decimal(part)) for part in (ratio.numerator, ratio.denominator))
     slack = 2 * Fraction(10) ** (max(above.adjusted(), below.adjusted(), 0) - digits + 1)
@@ -74,14 +74,14 @@ def _logarithm_between(ratio: Fraction, digits: int) -> tuple[Fraction, Fraction
 
 
 def growth_below(epsilon: float) -> Fraction:
-    """A rational number just below e^epsilon, and at least 1."""
+    """A rational lower bound on e^epsilon, at least 1 and very close."""
     check_epsilon(epsilon)
     exponential = _context(_DIGITS).exp(Decimal(min(epsilon, LARGEST_EPSILON)))
     return max(Fraction(1), Fraction(exponential) * (1 - Fraction(1, 10 ** (_DIGITS - 2))))
 
 
 def float_above(value: Fraction) -> float:
-    """The least float that is not below a number of at most 1."""
+    """The smallest float that is at least ``value``, a number of at most 1."""
     nearest = float(value)
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
