@@ -42,7 +42,7 @@ def test_solved_with_as_many_users_as_the_theory_asks_for(problem, users):
     assert solution.identified
     assert solution.secure
     assert solution.guarantee.epsilon == 1.0
-    assert "factor of at most 2.718" in solution.guarantee_sentence()
+    assert "at most a factor of 2.718" in solution.guarantee_sentence()
 
 
 @pytest.mark.parametrize(
