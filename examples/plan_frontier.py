@@ -19,7 +19,7 @@ for model in ("central", "local"):
     best = next(plan for plan in plans.plans if plan.protocol.model == model)
     print(f"  {model}: {best.protocol.name}, off by {best.expected.rmse:.1f} users")
 
-print("\nIf something must be left when shuffler and analyzer work together (--max-local-epsilon 8):")
+print("\nIf an epsilon of at most 8 must remain when shuffler and analyzer collude (max_local_epsilon=8):")
 shuffled = [plan for plan in plans.plans if not plan.reference]
 careful = next(plan for plan in shuffled if plan.protocol.guarantee.local_epsilon <= 8)
 print(f"  {careful.protocol.name}: {careful.why}")
