@@ -211,7 +211,7 @@ def test_an_audit_counts_dishonest_users_as_data():
     protocol = tenth(honest_fraction=0.5)
     assert protocol.guarantee.honest_users == 1
     assert {len(pair.first) for pair in neighbouring_pairs(protocol, None)} == {20_000}
-    assert "that one sees every value" in protocol.guarantee.sentence()
+    assert "which sees every value" in protocol.guarantee.sentence()
 
 
 def test_errors_of_given_counts_are_predicted():
