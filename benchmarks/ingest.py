@@ -248,11 +248,11 @@ def serve(mode: str, config: str) -> None:
     """A shuffler; without a store every report is answered at once, after all checks."""
     from shuffledp.cli.main import command_line
     from shuffledp.collection.shuffler import ingest
-    from shuffledp.collection.shuffler.store.interface import Outcome
+    from shuffledp.collection.shuffler.store.interface import ReportOutcome
 
-    def answer_at_once(_: object, __: object) -> asyncio.Future[Outcome]:
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        future.set_result(Outcome.NEW)
+    def answer_at_once(_: object, __: object) -> asyncio.Future[ReportOutcome]:
+        future: asyncio.Future[ReportOutcome] = asyncio.get_running_loop().create_future()
+        future.set_result(ReportOutcome.NEW)
         return future
 
     if mode == "no store":

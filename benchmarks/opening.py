@@ -34,7 +34,7 @@ def measure(quick: bool) -> Iterator[Finding]:
     Rounds are short and take turns, so that whatever else the machine does slows both. All messages are different:
     copies would not be opened.
     """
-    from shuffledp.collection.analyzer.tallying import count_messages, opening_processes, pieces_of
+    from shuffledp.collection.analyzer.counting import count_messages, opening_processes, pieces_of
     from shuffledp.collection.wire.keys import SealingKey
     from shuffledp.collection.wire.sealing import Sealer
 

@@ -240,7 +240,7 @@ from shuffledp.collection.analyzer.estimating import estimate_round
 from shuffledp.collection.analyzer.ledger import Entry
 from shuffledp.collection.analyzer.publishing import Releases
 from shuffledp.collection.analyzer.settings import Budget
-from shuffledp.collection.analyzer.tallying import Counted
+from shuffledp.collection.analyzer.counting import Counted
 from shuffledp.collection.task.task import SignedTask
 from shuffledp.messages import Messages
 directory = Path(sys.argv[1])

@@ -12,7 +12,7 @@ import typer
 from shuffledp.datasets import COMMUTE_MODES, commute_path
 
 
-class Outcome:
+class ReportOutcome:
     def __init__(self, status: int, out: str, err: str):
         self.status, self.out, self.err = status, out, err
 
@@ -47,11 +47,11 @@ def shuffledp(tmp_path, capfd, monkeypatch, commands):
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(main, "command_line", lambda _: commands)
 
-    def run(*arguments: object) -> Outcome:
+    def run(*arguments: object) -> ReportOutcome:
         capfd.readouterr()
         status = main._run([str(argument) for argument in arguments])
         captured = capfd.readouterr()
-        return Outcome(status, captured.out, captured.err)
+        return ReportOutcome(status, captured.out, captured.err)
 
     return run
 
@@ -60,7 +60,7 @@ def shuffledp(tmp_path, capfd, monkeypatch, commands):
 def shuffledp_process(tmp_path):
     """Run a command line in a process of its own."""
 
-    def run(*arguments: object, **options) -> Outcome:
+    def run(*arguments: object, **options) -> ReportOutcome:
         done = subprocess.run(
             [sys.executable, "-m", "shuffledp", *map(str, arguments)],
             cwd=tmp_path,
@@ -71,7 +71,7 @@ def shuffledp_process(tmp_path):
             env={**os.environ, "COLUMNS": "100"},
             **options,
         )
-        return Outcome(done.returncode, done.stdout, done.stderr)
+        return ReportOutcome(done.returncode, done.stdout, done.stderr)
 
     return run
 

@@ -11,9 +11,9 @@ import pytest
 
 from shuffledp.collection.analyzer import publishing
 from shuffledp.collection.analyzer.agreement import check_agreement
+from shuffledp.collection.analyzer.batches import BatchOutcome, BatchState
 from shuffledp.collection.analyzer.estimating import NotReleasedError
 from shuffledp.collection.analyzer.overview import overview
-from shuffledp.collection.analyzer.receiving import BatchState, Outcome
 from shuffledp.collection.wire.formats import digest
 from shuffledp.errors import DataError
 
@@ -133,8 +133,8 @@ def test_a_ledger_and_states_that_are_both_lost(collection, work, release, new_b
     analyzer = restored(collection)
     assert [analyzer.ledger.entry(batch.task.id) for batch in batches] == entries, "also their order is restored"
     other = new_batch(batches[0].task)
-    assert analyzer.batches.put_manifest(other.manifest, other.signed) is Outcome.GONE
-    assert analyzer.batches.put_manifest(batches[0].manifest, batches[0].signed) is Outcome.SAME
+    assert analyzer.batches.put_manifest(other.manifest, other.signed) is BatchOutcome.GONE
+    assert analyzer.batches.put_manifest(batches[0].manifest, batches[0].signed) is BatchOutcome.SAME
     analyzer.close()
 
 
@@ -176,7 +176,7 @@ def test_lost_states_of_batches_are_noticed(collection, work, release, new_batch
         second.task.id: (BatchState.REFUSED, denied.reason),
         waiting.task.id: (BatchState.COMPLETE, ""),
     }
-    assert analyzer.batches.put_manifest(first.manifest, first.signed) is Outcome.SAME
+    assert analyzer.batches.put_manifest(first.manifest, first.signed) is BatchOutcome.SAME
     analyzer.close()
 
 
@@ -206,7 +206,7 @@ def test_the_ledger_alone_binds_a_task_to_its_batch(collection, work, release, n
         lose(work, name)
     analyzer = collection.open()
     other = new_batch(batch.task)
-    assert analyzer.batches.put_manifest(other.manifest, other.signed) is Outcome.CONFLICT
+    assert analyzer.batches.put_manifest(other.manifest, other.signed) is BatchOutcome.CONFLICT
     with pytest.raises(NotReleasedError, match="another batch"):
         analyzer.ledger.reserve(batch.task, entry.budget, digest(other.signed))
     deliver(analyzer, batch)

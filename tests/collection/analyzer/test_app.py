@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shuffledp.collection.analyzer.batches import BatchState
 from shuffledp.collection.analyzer.estimating import estimate_round
-from shuffledp.collection.analyzer.receiving import BatchState
 from shuffledp.collection.wire.formats import digest
 from shuffledp.collection.wire.keys import SigningKey
 
@@ -200,12 +200,12 @@ def test_too_much_at_once_and_stopping_are_said_with_when_to_come_back(serve, ba
 
 def test_a_disk_that_is_full_is_no_fault_of_the_sender(client, batch, monkeypatch):
     client.put(path(batch), batch.signed)
-    from shuffledp.collection.analyzer import receiving
+    from shuffledp.collection.analyzer import batches as batches_module
 
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(receiving, "write_durably", full)
+    monkeypatch.setattr(batches_module, "write_durably", full)
     check_problem(client.put(path(batch, 0), batch.chunks[0]), 503, "not-durable")
     monkeypatch.undo()
     assert client.put(path(batch, 0), batch.chunks[0]).status == 201
@@ -314,7 +314,7 @@ def test_the_published_json_has_the_keys_of_run_and_more(client, batch):
 
 def test_the_shufflers_own_delivery(client, collection, batch):
     from shuffledp.collection.shuffler.delivery import Delivery
-    from shuffledp.collection.shuffler.release import Batch
+    from shuffledp.collection.shuffler.mixing import Batch
 
     file = collection.folder / "batch"
     file.write_bytes(b"".join(batch.chunks))
@@ -325,13 +325,13 @@ def test_the_shufflers_own_delivery(client, collection, batch):
 
 
 def test_not_ready_while_nothing_can_be_written(client, monkeypatch):
-    from shuffledp.collection.analyzer import receiving
+    from shuffledp.collection.analyzer import batches as batches_module
 
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     assert client.get("/readyz").status == 200
-    monkeypatch.setattr(receiving, "write_durably", full)
+    monkeypatch.setattr(batches_module, "write_durably", full)
     check_problem(client.get("/readyz"), 503, "not-ready")
 
 

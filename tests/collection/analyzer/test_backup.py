@@ -17,10 +17,10 @@ from shuffledp.cli import main
 from shuffledp.collection.analyzer import backup as backup_module
 from shuffledp.collection.analyzer import publishing
 from shuffledp.collection.analyzer.backup import back_up, restore, undecided_tasks
+from shuffledp.collection.analyzer.batches import BatchOutcome, BatchState, batches_in
 from shuffledp.collection.analyzer.directory import MARKER, initialize, read_marker
 from shuffledp.collection.analyzer.ledger import entries_in, spent_in
 from shuffledp.collection.analyzer.overview import overview
-from shuffledp.collection.analyzer.receiving import BatchState, Outcome, batches_in
 from shuffledp.collection.analyzer.server import tasks_of
 from shuffledp.errors import DataError, OutputError
 
@@ -186,7 +186,7 @@ def test_a_round_released_after_the_backup_still_counts_and_is_not_released_agai
     assert spent_in(settings.work / "ledger.db", "people", 1e-5) == spent
     analyzer = collection.open(work=settings.work)
     for again in (after, new_batch(after.task)):
-        assert analyzer.batches.put_manifest(again.manifest, again.signed) is Outcome.CONFLICT
+        assert analyzer.batches.put_manifest(again.manifest, again.signed) is BatchOutcome.CONFLICT
     deliver(analyzer, third)
     assert analyzer.releaser.release(third.task.id) is BatchState.REFUSED, "the budget did not grow"
     analyzer.close()
@@ -265,7 +265,7 @@ def test_granted_but_not_yet_published(collection, work, new_batch, deliver, res
     assert entries_in(settings.work / "ledger.db") == {batch.task.id: entry}
     analyzer = collection.open(work=settings.work)
     other = new_batch(batch.task)
-    assert analyzer.batches.put_manifest(other.manifest, other.signed) is Outcome.CONFLICT
+    assert analyzer.batches.put_manifest(other.manifest, other.signed) is BatchOutcome.CONFLICT
     deliver(analyzer, batch)
     assert analyzer.releaser.release(batch.task.id) is BatchState.RELEASED
     analyzer.close()

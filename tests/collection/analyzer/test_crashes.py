@@ -16,10 +16,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shuffledp.collection.analyzer import batches as batches_module
 from shuffledp.collection.analyzer import ledger as ledger_module
-from shuffledp.collection.analyzer import publishing, receiving
+from shuffledp.collection.analyzer import publishing
+from shuffledp.collection.analyzer.batches import BatchState
 from shuffledp.collection.analyzer.directory import initialize
-from shuffledp.collection.analyzer.receiving import BatchState
 
 FORMS = ("json", "csv", "html")
 FEW, MANY = 4, 40
@@ -85,7 +86,7 @@ def test_killed_before_and_after_every_durable_step(collection, batch, deliver, 
         with monkeypatch.context() as patched:
             for place, name in ((os, "fsync"), (os, "replace"), (shutil, "rmtree"), (Path, "rename")):
                 patched.setattr(place, name, countdown.around(getattr(place, name)))
-            patched.setattr(receiving.Batches, "_change", countdown.around(receiving.Batches._change))
+            patched.setattr(batches_module.Batches, "_change", countdown.around(batches_module.Batches._change))
             patched.setattr(ledger_module.Ledger, "reserve", countdown.around(ledger_module.Ledger.reserve))
             try:
                 analyzer = collection.open()

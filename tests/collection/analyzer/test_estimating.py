@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from shuffledp.collection.analyzer.counting import Counted
 from shuffledp.collection.analyzer.estimating import NotReleasedError, estimate_round
-from shuffledp.collection.analyzer.tallying import Counted
 from shuffledp.domain import Interval
 from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.registry import PROTOCOLS

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from shuffledp.collection.analyzer.app import create_app
-from shuffledp.collection.analyzer.receiving import read_manifest
+from shuffledp.collection.analyzer.batches import read_manifest
 from shuffledp.collection.task.canonical import canonical
 from shuffledp.collection.wire.keys import SigningKey, to_base64
 from shuffledp.errors import ParameterError

@@ -12,14 +12,14 @@ import time
 import numpy as np
 import pytest
 
-from shuffledp.collection.server.folders import lock_directory
+from shuffledp.collection.server.directories import lock_directory
 
 COMMAND = """
 import sys
 from shuffledp.cli import main
-from shuffledp.collection.analyzer import tallying
+from shuffledp.collection.analyzer import counting
 if __name__ == "__main__":
-    tallying._WORTH_PROCESSES, tallying._FEWEST = 1000, 200  # further processes also for few messages
+    counting._WORTH_PROCESSES, counting._FEWEST = 1000, 200  # further processes also for few messages
     sys.exit(main._run(["serve", *sys.argv[1:]]))
 """
 MESSAGES = 6000

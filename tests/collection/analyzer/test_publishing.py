@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from shuffledp.collection.analyzer import publishing
+from shuffledp.collection.analyzer.counting import Counted
 from shuffledp.collection.analyzer.estimating import estimate_round
 from shuffledp.collection.analyzer.ledger import Entry
 from shuffledp.collection.analyzer.publishing import Releases, json_pieces, release_document
 from shuffledp.collection.analyzer.settings import Budget
-from shuffledp.collection.analyzer.tallying import Counted
 from shuffledp.domain import Interval
 from shuffledp.messages import Messages, Tally
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shuffledp.cli import main
-from shuffledp.collection.analyzer.receiving import BatchState
+from shuffledp.collection.analyzer.batches import BatchState
 from shuffledp.collection.analyzer.server import check_analyzer
 from shuffledp.collection.wire.keys import SealingKey, SigningKey
 from shuffledp.errors import DataError, ShuffledpError

@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 
 from shuffledp.collection.server.connections import SPARE_CONNECTIONS, guarded_connections
-from shuffledp.collection.server.problems import Answer, problem
+from shuffledp.collection.server.problems import PreparedResponse, problem
 from shuffledp.collection.server.running import listen
 
 LONGEST = 1000
@@ -39,12 +39,12 @@ class Echo:
             return
         self.seen += 1
         if scope["path"] == "/early":
-            await Answer(200)(scope, receive, send)
+            await PreparedResponse(200)(scope, receive, send)
             return
         while scope["path"] == "/wait" and not self.allowed.is_set():
             await asyncio.sleep(0.01)
         if scope["path"] == "/big":
-            await Answer(200, bytes(1 << 24))(scope, receive, send)
+            await PreparedResponse(200, bytes(1 << 24))(scope, receive, send)
             return
         length = 0
         while True:
@@ -57,7 +57,7 @@ class Echo:
                 return
             if not message["more_body"]:
                 break
-        await Answer(200, b"%d" % length)(scope, receive, send)
+        await PreparedResponse(200, b"%d" % length)(scope, receive, send)
 
 
 @dataclass

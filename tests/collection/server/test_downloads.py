@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 
 from shuffledp.collection.server.connections import guarded_connections
-from shuffledp.collection.server.downloads import FileAnswer
+from shuffledp.collection.server.downloads import FileResponse
 from shuffledp.collection.server.running import listen
 
 HEADERS = ((b"content-type", b"text/csv"),)
@@ -29,7 +29,7 @@ def serve(tmp_path):
         os.truncate(file, size)
 
         async def app(scope, receive, send):
-            await FileAnswer(file.open("rb"), HEADERS)(scope, receive, send)
+            await FileResponse(file.open("rb"), HEADERS)(scope, receive, send)
 
         kind = guarded_connections(most_connections=100, request_seconds=request_seconds)
         bound = listen("127.0.0.1", 0)

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from shuffledp.collection.server.bodies import DisconnectedError, TooLongError, declared_length, read_body
 from shuffledp.collection.server.metrics import Metrics
-from shuffledp.collection.server.problems import EXCEPTION_HANDLERS, Answer, json_answer, problem
+from shuffledp.collection.server.problems import EXCEPTION_HANDLERS, PreparedResponse, json_response, problem
 
 
 def call(app, method="GET", path="/", body=b""):
@@ -49,7 +49,7 @@ def test_starlette_answers_with_problems_too():
         raise ZeroDivisionError("a payload")
 
     async def fine(_):
-        return json_answer({"a": 1})
+        return json_response({"a": 1})
 
     routes = [Route("/fail", fail), Route("/fine", fine)]
     app = Starlette(routes=routes, exception_handlers=EXCEPTION_HANDLERS)
@@ -64,7 +64,7 @@ def test_starlette_answers_with_problems_too():
 
 
 def test_an_empty_answer():
-    assert call(Answer(201)) == (201, {b"content-length": b"0"}, b"")
+    assert call(PreparedResponse(201)) == (201, {b"content-length": b"0"}, b"")
 
 
 def receiving(*messages):

@@ -233,7 +233,7 @@ class TestRounds:
         real.error = 2 * HOUR
         until(lambda: [each for each in caplog.records if each.msg == "clock-jumped" and each.levelname == "ERROR"])
         assert "clock_offset_seconds 0.0" not in here.get("/metrics").text
-        rounds = here.shuffler.keeper._workers
+        rounds = here.shuffler.scheduler._workers
         assert len(rounds) == 2
         for form in (small, large):
             assert here.post(form, place.report(form)).status_code == 201

@@ -86,4 +86,4 @@ def test_it_goes_on_after_all_that(target):
     for _ in range(200):
         exchange(here.port, secrets.token_bytes(200))
     assert here.post(form, place.report(form)).status_code == 201
-    assert here.shuffler.room.reports == here.shuffler.room.bytes == 0
+    assert here.shuffler.memory.reports == here.shuffler.memory.bytes == 0

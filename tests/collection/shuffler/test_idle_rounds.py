@@ -146,7 +146,7 @@ def test_a_survey_that_is_older_than_a_step_is_not_believed(place, serve, until,
 
     form = place.task(users=3, maximum=5)
     here = serve(store=Slow(place.folder / "store"))
-    until(lambda: here.shuffler.keeper._kept)
+    until(lambda: here.shuffler.scheduler._scheduled)
     assert {here.post(form, place.report(form)).status_code for _ in range(4)} == {201}
     armed.set()
     assert surveyed.wait(30)

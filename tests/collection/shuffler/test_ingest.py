@@ -9,7 +9,7 @@ import pytest
 from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.shuffler import ingest as ingest_module
 from shuffledp.collection.shuffler.ingest import Ingest
-from shuffledp.collection.shuffler.store.interface import Incoming, Outcome, StoreError
+from shuffledp.collection.shuffler.store.interface import Incoming, ReportOutcome, StoreError
 
 
 class FakeStore:
@@ -26,7 +26,7 @@ class FakeStore:
         assert self.go_on.wait(30)
         if self.error is not None:
             raise self.error
-        return [Outcome.NEW] * len(batch)
+        return [ReportOutcome.NEW] * len(batch)
 
     def check(self):
         self.checks += 1
@@ -66,7 +66,7 @@ def test_the_next_group_does_not_wait_for_the_event_loop():
             time.sleep(0.001)  # the loop stands still
         assert store.groups == [3, 5]
         assert not any(each.done() for each in futures)
-        assert await asyncio.gather(*futures) == [Outcome.NEW] * 8
+        assert await asyncio.gather(*futures) == [ReportOutcome.NEW] * 8
 
     run(work)
 
@@ -87,7 +87,7 @@ def test_the_writer_begins_when_a_third_of_the_last_group_waits():
         assert store.groups == [9, 3]
         futures += [ingest.submit(report()) for _ in range(6)]
         store.go_on.set()
-        assert await asyncio.gather(*futures) == [Outcome.NEW] * 9
+        assert await asyncio.gather(*futures) == [ReportOutcome.NEW] * 9
         assert store.groups == [9, 3, 6]
 
     run(work)
@@ -97,7 +97,7 @@ def test_fewer_than_a_third_need_not_wait_for_more():
     async def work(store, ingest):
         store.go_on.set()
         await asyncio.gather(*[ingest.submit(report()) for _ in range(9)])
-        assert await asyncio.wait_for(ingest.submit(report()), 30) is Outcome.NEW
+        assert await asyncio.wait_for(ingest.submit(report()), 30) is ReportOutcome.NEW
         assert store.groups == [9, 1]
 
     run(work)
@@ -111,7 +111,7 @@ def test_finish_waits_for_what_was_submitted():
         assert not finishing.done()
         store.go_on.set()
         await asyncio.wait_for(finishing, 30)
-        assert future.result() is Outcome.NEW
+        assert future.result() is ReportOutcome.NEW
 
     run(work)
 
@@ -126,7 +126,7 @@ def test_a_failure_is_told_to_the_whole_group(error):
         assert [type(each) for each in outcomes] == [StoreError] * 3
         assert ingest.failing
         store.error = None
-        assert await ingest.submit(report()) is Outcome.NEW
+        assert await ingest.submit(report()) is ReportOutcome.NEW
         assert not ingest.failing
 
     run(work)

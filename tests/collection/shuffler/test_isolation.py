@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from shuffledp.collection.shuffler.store.interface import Incoming, Outcome, RoundState, StoreError
+from shuffledp.collection.shuffler.store.interface import Incoming, ReportOutcome, RoundState, StoreError
 from shuffledp.collection.shuffler.store.sqlite import SqliteStore
 
 
@@ -32,7 +32,7 @@ def file_of(place, form):
 
 
 def status(here, form):
-    (found,) = [each for each in here.shuffler.keeper.overview() if each.task == form.task_id.hex()]
+    (found,) = [each for each in here.shuffler.scheduler.overview() if each.task == form.task_id.hex()]
     return found
 
 
@@ -92,7 +92,7 @@ def test_a_damaged_round_harms_no_other(place, serve, until, logged, harm, close
     assert bad.task_id.hex() not in place.analyzer.manifests
     if harm in (empty, delete):
         assert (file_of(place, bad).read_bytes() if file_of(place, bad).exists() else None) == content
-    here.shuffler.keeper.abandon(bad.task_id.hex())
+    here.shuffler.scheduler.abandon(bad.task_id.hex())
     until(lambda: "shuffledp_shuffler_damaged_rounds 0.0" in here.get("/metrics").text)
     assert not file_of(place, bad).exists()
     assert here.post(bad, place.report(bad)).status_code == 410
@@ -103,7 +103,7 @@ def test_it_is_known_again_after_a_restart(place, serve):
     fill(place, form, 5)
     empty(file_of(place, form))
     here = serve()
-    here.shuffler.keeper.abandon(form.task_id.hex())
+    here.shuffler.scheduler.abandon(form.task_id.hex())
     here.close()
     here.close = lambda: None
     again = serve()
@@ -159,9 +159,9 @@ def test_a_round_that_cannot_be_deleted_harms_no_other(place, serve):
     (file_of(place, bad) / "directory").mkdir(parents=True)
     here = serve()
     with pytest.raises(StoreError, match="Is a directory"):
-        here.shuffler.keeper.abandon(bad.task_id.hex())
+        here.shuffler.scheduler.abandon(bad.task_id.hex())
     with pytest.raises(StoreError, match="Is a directory"):  # it is not said to be done
-        here.shuffler.keeper.abandon(bad.task_id.hex())
+        here.shuffler.scheduler.abandon(bad.task_id.hex())
     here.close()
     here.close = lambda: None
     again = serve()
@@ -171,7 +171,7 @@ def test_a_round_that_cannot_be_deleted_harms_no_other(place, serve):
     assert str(file_of(place, bad)) in record.error
     (file_of(place, bad) / "directory").rmdir()
     file_of(place, bad).rmdir()
-    again.shuffler.keeper.abandon(bad.task_id.hex())
+    again.shuffler.scheduler.abandon(bad.task_id.hex())
     assert again.shuffler.store.survey().rounds[bad.task_id].error is None
 
 
@@ -183,7 +183,7 @@ def test_a_long_round_is_not_taken_for_truncated(place):
     store._round(task_id).connection.execute("PRAGMA wal_autocheckpoint = 10")
     for number in range(300):
         (outcome,) = store.accept([Incoming(task_id, number.to_bytes(16, "big"), os.urandom(3000))])
-        assert outcome is Outcome.NEW
+        assert outcome is ReportOutcome.NEW
     assert store.survey().rounds[task_id].error is None
     assert store.close_round(task_id) == 300
     store.close()
@@ -224,13 +224,13 @@ class TestOperator:
         name = form.task_id.hex()
         assert here.post(form, reports[0]).status_code == 201
         with pytest.raises(StoreError, match=r"has 1 reports; the guarantee requires 3\. Wait for 2 more"):
-            here.shuffler.keeper.close_now(name)
+            here.shuffler.scheduler.close_now(name)
         assert {here.post(form, each).status_code for each in reports[1:]} == {201}
-        assert here.shuffler.keeper.close_now(name) == 3
+        assert here.shuffler.scheduler.close_now(name) == 3
         until(lambda: here.shuffler.store.state(form.task_id) is RoundState.DELIVERED)
         assert sorted(place.analyzer.messages(name)) == sorted(place.messages_of(form, reports))
         with pytest.raises(StoreError, match="is delivered"):
-            here.shuffler.keeper.close_now(name)
+            here.shuffler.scheduler.close_now(name)
 
     def test_cancelling(self, place, serve, until, logged):
         form = place.task(users=3)
@@ -238,14 +238,14 @@ class TestOperator:
         assert {here.post(form, place.report(form)).status_code for _ in range(5)} == {201}
         name = form.task_id.hex()
         with pytest.raises(StoreError, match="in order; to end it, cancel it"):
-            here.shuffler.keeper.abandon(name)
-        here.shuffler.keeper.cancel(name)
-        here.shuffler.keeper.cancel(name)
+            here.shuffler.scheduler.abandon(name)
+        here.shuffler.scheduler.cancel(name)
+        here.shuffler.scheduler.cancel(name)
         assert here.post(form, place.report(form)).status_code == 410
         assert status(here, form).state == "cancelled"
         assert place.files() == set()
         assert logged("cancelled")[0]["task"] == name
-        for step in (here.shuffler.keeper.close_now, here.shuffler.keeper.abandon):
+        for step in (here.shuffler.scheduler.close_now, here.shuffler.scheduler.abandon):
             with pytest.raises(StoreError, match="cancelled"):
                 step(name)
         assert name not in place.analyzer.manifests
@@ -258,8 +258,8 @@ class TestOperator:
         until(lambda: "refused_batches 1.0" in here.get("/metrics").text)
         name = form.task_id.hex()
         with pytest.raises(StoreError, match="can be abandoned"):
-            here.shuffler.keeper.cancel(name)
-        here.shuffler.keeper.abandon(name)
+            here.shuffler.scheduler.cancel(name)
+        here.shuffler.scheduler.abandon(name)
         until(lambda: "refused_batches 0.0" in here.get("/metrics").text)
         assert place.files() == set()
         assert status(here, form).state == "abandoned"
@@ -273,12 +273,12 @@ class TestOperator:
         told = status(here, form)
         assert told.name is None
         assert "missing or refused" in told.error
-        here.shuffler.keeper.cancel(told.task)
+        here.shuffler.scheduler.cancel(told.task)
         assert place.files() == set()
 
     @pytest.mark.parametrize("task", ["", "ab" * 32, "no hexadecimal", "ab"])
     def test_what_is_no_round(self, place, serve, task):
-        keeper = serve().shuffler.keeper
-        for step in (keeper.close_now, keeper.cancel, keeper.abandon):
+        scheduler = serve().shuffler.scheduler
+        for step in (scheduler.close_now, scheduler.cancel, scheduler.abandon):
             with pytest.raises(StoreError, match="There is no round"):
                 step(task)

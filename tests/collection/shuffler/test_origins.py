@@ -118,7 +118,7 @@ class TestReports:
     def test_a_fault_can_be_read_too(self, place, serve, monkeypatch):
         form = place.task()
         here = serve(origins=(PAGE,))
-        monkeypatch.setattr(here.shuffler.book, "get", lambda _: 1 / 0)
+        monkeypatch.setattr(here.shuffler.tasks, "get", lambda _: 1 / 0)
         answer = here.post(form, place.report(form), headers={"Origin": PAGE})
         assert answer.status_code == 500
         assert cors_of(answer) == READABLE

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from shuffledp.collection.shuffler import release, rounds
+from shuffledp.collection.shuffler import mixing, rounds
 from shuffledp.collection.shuffler.delivery import Delivery
 from shuffledp.collection.shuffler.store.interface import Incoming, RoundState
 from shuffledp.collection.shuffler.store.sqlite import SqliteStore
@@ -169,10 +169,10 @@ def test_an_analyzer_that_refuses_until_somebody_acts(place, serve, until, statu
 
 
 def test_pauses_grow_and_are_longer_after_a_refusal(place, serve):
-    keeper = serve().shuffler.keeper
+    scheduler = serve().shuffler.scheduler
     for failures, refused, longest in ((1, False, 0.04), (1, True, 0.04), (50, False, 300), (50, True, 3600)):
         kept = SimpleNamespace(failures=failures, refused=refused)
-        assert 0.5 <= keeper._pause_seconds(kept) / longest <= 1
+        assert 0.5 <= scheduler._pause_seconds(kept) / longest <= 1
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_an_analyzer_that_has_it_all_already(place, serve, until, state, monkeyp
 
 
 def test_only_missing_chunks_are_sent(place, serve, until, monkeypatch):
-    monkeypatch.setattr(release, "_CHUNK_BYTES", 150)  # three messages
+    monkeypatch.setattr(mixing, "_CHUNK_BYTES", 150)  # three messages
     form = place.task(users=3, size=4, opens=-7200, closes=-1)
     reports = fill(place, form, 10)
     name = form.task_id.hex()
@@ -340,10 +340,10 @@ def test_a_permutation_can_be_broken_off(place, serve):
     fill(place, form, 10)
     shuffler = place.shuffler()
     shuffler.store.close_round(form.task_id)
-    known = shuffler.book.get(form.task_id.hex())
-    releaser = release.Releaser(shuffler.store, place.key, place.folder / "work", 1 << 24, lambda: True)
-    with pytest.raises(release.StoppingError):
-        releaser.shuffle(known)
+    known = shuffler.tasks.get(form.task_id.hex())
+    mixer = mixing.Mixer(shuffler.store, place.key, place.folder / "work", 1 << 24, lambda: True)
+    with pytest.raises(mixing.ShutdownError):
+        mixer.shuffle(known)
     assert place.files() == {f"round-{form.task_id.hex()}.db"}
     assert shuffler.store.state(form.task_id) is RoundState.CLOSED
     shuffler.close()
@@ -355,10 +355,10 @@ def test_memory_for_the_permutation_is_bounded(place, monkeypatch):
     reports = fill(place, form, 2_000)
     shuffler = place.shuffler()
     shuffler.store.close_round(form.task_id)
-    known = shuffler.book.get(form.task_id.hex())
-    releaser = release.Releaser(shuffler.store, place.key, place.folder / "work", 1 << 17)
-    releaser.shuffle(known)
-    batch = releaser.batch(known)
+    known = shuffler.tasks.get(form.task_id.hex())
+    mixer = mixing.Mixer(shuffler.store, place.key, place.folder / "work", 1 << 17)
+    mixer.shuffle(known)
+    batch = mixer.batch(known)
     content = b"".join(batch.chunk(index) for index in range(len(batch.manifest.chunks)))
     mixed = [content[at : at + form.sealed_size] for at in range(0, len(content), form.sealed_size)]
     before = place.messages_of(form, reports)

@@ -12,7 +12,7 @@ import pytest
 from shuffledp.cli import main
 from shuffledp.collection.server.settings import read_settings
 from shuffledp.collection.shuffler import enrolment
-from shuffledp.collection.shuffler.enrolment import TokenFolder, create_tokens, token_hash
+from shuffledp.collection.shuffler.enrolment import TokenDirectory, create_tokens, token_hash
 from shuffledp.collection.shuffler.rate import RateLimit
 from shuffledp.collection.shuffler.settings import ShufflerSettings
 from shuffledp.errors import DataError, OutputError, ParameterError
@@ -258,7 +258,7 @@ class TestTokens:
             (tmp_path / "task.tokens").chmod(0o640)
 
     def test_which_tokens_are_known(self, tmp_path):
-        folder = TokenFolder(tmp_path)
+        folder = TokenDirectory(tmp_path)
         create_tokens("task", 50, folder=tmp_path, out=tmp_path / "out.txt")
         hashes = [token_hash(each.encode()) for each in (tmp_path / "out.txt").read_text().split()]
         assert not any(folder.knows("task", each) for each in hashes)

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from shuffledp.cli import main
-from shuffledp.collection.server import folders
+from shuffledp.collection.server import directories
 from shuffledp.collection.shuffler.store.interface import RoundState
 from shuffledp.collection.shuffler.store.sqlite import SqliteStore
 from shuffledp.collection.task.task import SignedTask
@@ -79,7 +79,7 @@ class TestBadTasks:
         assert all(REASONS[file] in reason for file, reason in refusals())
         new = place.task(name="new")
         until(lambda: here.get(f"/v1/tasks/{new.task_id.hex()}").status_code == 200)
-        assert len(here.shuffler.book) == 2
+        assert len(here.shuffler.tasks) == 2
         assert len(refusals()) == len(REASONS), "each is said once"
 
     def test_later_too(self, place, serve, until, refusals):
@@ -195,7 +195,7 @@ class TestTokens:
         def read_only(path, mode):
             return not (os.fspath(path).endswith("enrolment") and mode & os.W_OK) and access(path, mode)
 
-        monkeypatch.setattr(folders.os, "access", read_only)
+        monkeypatch.setattr(directories.os, "access", read_only)
         assert check(enrolment=place.folder / "enrolment")[0] == 0
 
 

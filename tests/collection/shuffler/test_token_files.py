@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from shuffledp.collection.shuffler import enrolment
-from shuffledp.collection.shuffler.enrolment import TokenFolder
-from shuffledp.collection.shuffler.store.interface import Incoming, Outcome
+from shuffledp.collection.shuffler.enrolment import TokenDirectory
+from shuffledp.collection.shuffler.store.interface import Incoming, ReportOutcome
 from shuffledp.collection.shuffler.store.sqlite import SqliteStore
 from shuffledp.errors import DataError
 
@@ -17,7 +17,7 @@ class Reader:
 
     def __init__(self, directory):
         self.file = directory / "task.tokens"
-        self.folder = TokenFolder(directory)
+        self.folder = TokenDirectory(directory)
         self.given: list[list[bytes]] = []
 
     def write(self, hashes, *, mode: str = "w", end: str = "\n") -> None:
@@ -141,7 +141,7 @@ def test_reports_are_stored_while_tokens_are_added(reader, tmp_path, monkeypatch
     thread = threading.Thread(target=lambda: reader.folder.bring("task", add))
     thread.start()
     assert begun.wait(30)
-    assert store.accept([Incoming(task, bytes(16), b"report", hashes[0])]) == [Outcome.NEW]
+    assert store.accept([Incoming(task, bytes(16), b"report", hashes[0])]) == [ReportOutcome.NEW]
     stored.set()
     thread.join()
     assert len(groups) == 200

@@ -108,14 +108,14 @@ if seconds:
 from shuffledp.cli.main import _run
 from shuffledp.collection.analyzer import page
 from shuffledp.collection.analyzer.server import Analyzer
-from shuffledp.collection.shuffler import release
+from shuffledp.collection.shuffler import mixing
 from shuffledp.collection.shuffler.server import Shuffler
 
 for server in (Analyzer, Shuffler):
     server.__init__.__kwdefaults__["tick"] = 0.05  # nobody waits long, not even after a failure
-release._CHUNK_BYTES = 4000  # so that a small round has several chunks
-release.Releaser.shuffle, release.Releaser.batch = (
-    around(each, begin_to_count) for each in (release.Releaser.shuffle, release.Releaser.batch)
+mixing._CHUNK_BYTES = 4000  # so that a small round has several chunks
+mixing.Mixer.shuffle, mixing.Mixer.batch = (
+    around(each, begin_to_count) for each in (mixing.Mixer.shuffle, mixing.Mixer.batch)
 )
 page._picture = lambda *_: ""  # drawing it takes longer than the whole round
 exec(fault)

@@ -19,7 +19,7 @@ PAUSES = [0.0, 0.01, 0.03, 0.06]
 UNREACHABLE = "The PostgreSQL server cannot be"
 EARLY_ANSWERS = """
 from shuffledp.collection.shuffler.ingest import Ingest
-from shuffledp.collection.shuffler.store.interface import Outcome
+from shuffledp.collection.shuffler.store.interface import ReportOutcome
 submit, submitted = Ingest.submit, 0
 
 def answer_early(self, incoming):
@@ -33,7 +33,7 @@ def answer_early(self, incoming):
     if submitted == 50:
         loop.call_later(0.1, die_once)
     future = loop.create_future()
-    future.set_result(Outcome.NEW)
+    future.set_result(ReportOutcome.NEW)
     return future
 
 Ingest.submit = answer_early

@@ -9,8 +9,8 @@ from shuffledp.testing.statistics import ALPHA, p_value
 
 NEAR = 12  # places
 NEVER_RELEASE = """
-from shuffledp.collection.analyzer.releasing import ReleaseKeeper
-ReleaseKeeper._release_complete = lambda self: None  # so that the batch stays to be looked at
+from shuffledp.collection.analyzer.releasing import ReleaseScheduler
+ReleaseScheduler._release_complete = lambda self: None  # so that the batch stays to be looked at
 """
 AS_THEY_CAME = """
 def as_they_came(blocks, size, out, **_):

@@ -7,9 +7,9 @@ from contextlib import closing, suppress
 import psycopg
 import pytest
 
-from shuffledp.collection.shuffler.book import load_task
-from shuffledp.collection.shuffler.release import Releaser
+from shuffledp.collection.shuffler.mixing import Releaser
 from shuffledp.collection.shuffler.store import Incoming, RoundState, StoreError, open_store
+from shuffledp.collection.shuffler.tasks import load_task
 from shuffledp.collection.wire.keys import SigningKey
 
 ADVANCE = "UPDATE shuffledp.rounds SET state = %s, note = %b WHERE task_id = %s"

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shuffledp.collection.analyzer.ledger import Entry, Ledger, entries_in
-from shuffledp.collection.analyzer.publishing import Releases, published_in
-from shuffledp.collection.analyzer.receiving import (
+from shuffledp.collection.analyzer.batches import (
     Batch,
     BatchState,
     batches_in,
@@ -24,6 +22,8 @@ from shuffledp.collection.analyzer.receiving import (
     signed_manifest_in,
     tasks_with_chunks,
 )
+from shuffledp.collection.analyzer.ledger import Entry, Ledger, entries_in
+from shuffledp.collection.analyzer.publishing import Releases, published_in
 from shuffledp.collection.analyzer.settings import Budget
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.server.databases import database_version

@@ -11,16 +11,16 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.routing import Route
 
-from shuffledp.collection.analyzer.arrivals import Arrivals, read_task_id
+from shuffledp.collection.analyzer.batches import BatchState
+from shuffledp.collection.analyzer.intake import BatchEndpoints, read_task_id
 from shuffledp.collection.analyzer.overview import state_of
-from shuffledp.collection.analyzer.receiving import BatchState
-from shuffledp.collection.analyzer.releasing import ReleaseKeeper
+from shuffledp.collection.analyzer.releasing import ReleaseScheduler
 from shuffledp.collection.analyzer.server import Analyzer
-from shuffledp.collection.server.downloads import FileAnswer
+from shuffledp.collection.server.downloads import FileResponse
 from shuffledp.collection.server.health import health_routes
 from shuffledp.collection.server.operator import OperatorServer
 from shuffledp.collection.server.origins import guard_origins
-from shuffledp.collection.server.problems import EXCEPTION_HANDLERS, Answer, problem
+from shuffledp.collection.server.problems import EXCEPTION_HANDLERS, PreparedResponse, problem
 
 __all__ = ["create_app"]
 
@@ -38,28 +38,28 @@ _SAFELY = (
 
 def create_app(analyzer: Analyzer) -> Starlette:
     """The application of an analyzer; its lifespan makes the releases."""
-    keeper = ReleaseKeeper(analyzer.releaser, analyzer.metrics, analyzer.tick)
-    arrivals = Arrivals(
+    scheduler = ReleaseScheduler(analyzer.releaser, analyzer.metrics, analyzer.tick)
+    arrivals = BatchEndpoints(
         analyzer.tasks,
         analyzer.batches,
         analyzer.metrics,
         most_bytes=analyzer.settings.arriving_megabytes << 20,
-        arrived=keeper.look,
+        arrived=scheduler.look,
     )
     analyzer.when_stopping(arrivals.stop)
 
-    async def show(request: Request, kind: str) -> Answer | FileAnswer:
+    async def show(request: Request, kind: str) -> PreparedResponse | FileResponse:
         task_id = read_task_id(request.path_params["task"])
         file = await run_in_threadpool(_released, analyzer, task_id, kind) if task_id else None
-        return FileAnswer(file, ((b"content-type", _KINDS[kind]), *_SAFELY)) if file else _NO_RELEASE
+        return FileResponse(file, ((b"content-type", _KINDS[kind]), *_SAFELY)) if file else _NO_RELEASE
 
-    async def show_json(request: Request) -> Answer | FileAnswer:
+    async def show_json(request: Request) -> PreparedResponse | FileResponse:
         return await show(request, "json")
 
-    async def show_csv(request: Request) -> Answer | FileAnswer:
+    async def show_csv(request: Request) -> PreparedResponse | FileResponse:
         return await show(request, "csv")
 
-    async def show_page(request: Request) -> Answer | FileAnswer:
+    async def show_page(request: Request) -> PreparedResponse | FileResponse:
         return await show(request, "html")
 
     async def is_ready() -> bool:
@@ -68,19 +68,19 @@ def create_app(analyzer: Analyzer) -> Starlette:
     operator = OperatorServer(
         analyzer.settings.work,
         "analyzer",
-        lambda _: state_of(analyzer, keeper),
-        {"abandon": keeper.abandon},
+        lambda _: state_of(analyzer, scheduler),
+        {"abandon": scheduler.abandon},
         is_ready,
     )
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        keeper.start()
+        scheduler.start()
         await operator.start()
         yield
         await operator.stop()
         analyzer.stop()
-        await keeper.stop()
+        await scheduler.stop()
         analyzer.close()
 
     routes = [

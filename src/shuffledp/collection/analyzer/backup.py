@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from shuffledp.collection.analyzer.agreement import LEDGER, RELEASES, check_agreement
+from shuffledp.collection.analyzer.batches import BATCH_STATES, BatchState, batches_in, settle
 from shuffledp.collection.analyzer.directory import Marker, check_initialized, is_used, read_marker
 from shuffledp.collection.analyzer.ledger import Ledger, entries_in
 from shuffledp.collection.analyzer.publishing import RELEASE_FORMS, Releases
-from shuffledp.collection.analyzer.receiving import BATCH_STATES, BatchState, batches_in, settle
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
-from shuffledp.collection.server.folders import check_folder, lock_directory, make_private
+from shuffledp.collection.server.directories import check_directory, lock_directory, make_private
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.transport.files import open_regular, sync_directory, sync_file
 from shuffledp.errors import DataError, OutputError
@@ -52,7 +52,7 @@ class Backup:
 
 def back_up(work: Path, out: Path) -> Backup:
     """Copy what has to be kept of an analyzer's directory into a new directory, whole or not at all."""
-    check_folder(work)
+    check_directory(work)
     check_initialized(work)
     if os.path.lexists(out):
         raise OutputError(f"{out} exists; a backup is a new directory.", path=str(out))
@@ -160,7 +160,7 @@ def restore(backup: Path, work: Path, tasks: AnalyzerTasks, released: Mapping[by
     counted = [task for task in undecided if released[task.id]]
     with _errors_of(work):
         work.mkdir(mode=0o700, exist_ok=True)
-        check_folder(work)
+        check_directory(work)
         make_private(work)
         lock = lock_directory(work)
         try:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from shuffledp.collection.analyzer.agreement import LEDGER, RELEASES, has_ledger
+from shuffledp.collection.analyzer.batches import batches_in, tasks_with_chunks
 from shuffledp.collection.analyzer.ledger import Ledger, entries_in
 from shuffledp.collection.analyzer.publishing import published_in
-from shuffledp.collection.analyzer.receiving import batches_in, tasks_with_chunks
-from shuffledp.collection.server.folders import check_folder, lock_directory, make_private
+from shuffledp.collection.server.directories import check_directory, lock_directory, make_private
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.transport.files import open_regular, write_durably
 from shuffledp.errors import DataError, OutputError
@@ -75,7 +75,7 @@ def initialize(directory: Path) -> None:
         directory.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise OutputError(f"Cannot create {directory}: {error.strerror or error}.", path=str(directory)) from None
-    check_folder(directory)
+    check_directory(directory)
     make_private(directory)
     lock = lock_directory(directory)
     try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shuffledp.collection.analyzer.tallying import Counted
+from shuffledp.collection.analyzer.counting import Counted
 from shuffledp.collection.task.task import Task
 from shuffledp.errors import BelowMinimumError, ParameterError, ShuffledpError
 from shuffledp.estimate import Estimate

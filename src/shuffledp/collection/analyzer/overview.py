@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from shuffledp.collection.analyzer.agreement import LEDGER, check_agreement
+from shuffledp.collection.analyzer.batches import Batch, BatchState, batches_in
 from shuffledp.collection.analyzer.ledger import spent_in
-from shuffledp.collection.analyzer.receiving import Batch, BatchState, batches_in
-from shuffledp.collection.analyzer.releasing import ReleaseKeeper
+from shuffledp.collection.analyzer.releasing import ReleaseScheduler
 from shuffledp.collection.analyzer.server import Analyzer, check_analyzer
 from shuffledp.collection.analyzer.settings import AnalyzerSettings, Budget
 from shuffledp.collection.task.task import Task
@@ -33,7 +33,7 @@ def overview(settings: AnalyzerSettings) -> dict[str, Any]:
     }
 
 
-def state_of(analyzer: Analyzer, keeper: ReleaseKeeper) -> dict[str, Any]:
+def state_of(analyzer: Analyzer, scheduler: ReleaseScheduler) -> dict[str, Any]:
     """What the operator of a running analyzer sees: every round, also those whose task is missing, and the budgets."""
     tasks = {task.id: task for task in analyzer.tasks}
     batches = {batch.task_id: batch for batch in analyzer.batches.all()}
@@ -41,7 +41,7 @@ def state_of(analyzer: Analyzer, keeper: ReleaseKeeper) -> dict[str, Any]:
         "keys": analyzer.tasks.key_ids,
         "refused_tasks": [str(each) for each in analyzer.tasks.refused],
         "rounds": [
-            _round(task_id, tasks.get(task_id), batches.get(task_id), analyzer, keeper)
+            _round(task_id, tasks.get(task_id), batches.get(task_id), analyzer, scheduler)
             for task_id in [*tasks, *(each for each in batches if each not in tasks)]
         ],
         "populations": [
@@ -52,9 +52,9 @@ def state_of(analyzer: Analyzer, keeper: ReleaseKeeper) -> dict[str, Any]:
 
 
 def _round(
-    task_id: bytes, task: Task | None, batch: Batch | None, analyzer: Analyzer, keeper: ReleaseKeeper
+    task_id: bytes, task: Task | None, batch: Batch | None, analyzer: Analyzer, scheduler: ReleaseScheduler
 ) -> dict[str, Any]:
-    failures, error = keeper.trouble(task_id)
+    failures, error = scheduler.trouble(task_id)
     released = batch is not None and batch.state is BatchState.RELEASED
     return {
         "task": task_id.hex(),

@@ -1,4 +1,4 @@
-"""From a complete batch to its release: open, count, estimate, reserve the budget, publish, forget the messages.
+"""Releasing of complete batches: count, estimate, reserve the budget, publish, delete the messages.
 
 Each step can be repeated: whoever is killed in the middle starts again and comes to the same bytes. The reservation
 in the ledger happens once, and the batch becomes released only after its files are durable.
@@ -19,17 +19,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from shuffledp.collection.analyzer.batches import Batch, Batches, BatchState
+from shuffledp.collection.analyzer.counting import Counted, count_messages, pieces_of
 from shuffledp.collection.analyzer.estimating import NotReleasedError, estimate_round
 from shuffledp.collection.analyzer.ledger import Ledger
 from shuffledp.collection.analyzer.publishing import Releases
-from shuffledp.collection.analyzer.receiving import Batch, Batches, BatchState
-from shuffledp.collection.analyzer.tallying import Counted, StoppedError, count_messages, pieces_of
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import Metrics
+from shuffledp.collection.server.scheduling import ShutdownError
 from shuffledp.errors import ShuffledpError
 
-__all__ = ["ReleaseKeeper", "Releaser"]
+__all__ = ["ReleaseScheduler", "Releaser"]
 
 _LONGEST_WAIT = 300.0
 _GIVEN_UP = "Abandoned by the operator."
@@ -89,7 +90,7 @@ class _Trouble:
 
 
 @dataclass
-class ReleaseKeeper:
+class ReleaseScheduler:
     """Two workers, each with a thread of its own: one discovers tasks, one releases complete batches in turn.
 
     A release can take minutes. Tasks are discovered and batches are taken in meanwhile.
@@ -165,7 +166,7 @@ class ReleaseKeeper:
             wake.clear()
             try:
                 await loop.run_in_executor(thread, step)
-            except StoppedError:
+            except ShutdownError:
                 return
             except Exception as error:  # noqa: BLE001  # the worker must not die: it tries again
                 event("keeper-fails", level=logging.ERROR, reason=type(error).__name__)
@@ -203,7 +204,7 @@ class ReleaseKeeper:
         start = time.perf_counter()
         try:
             self.releaser.release(batch.task_id)
-        except StoppedError:
+        except ShutdownError:
             raise
         except Exception as error:  # noqa: BLE001  # of whatever kind: it is tried again, later each time
             self._failed.inc()

@@ -6,16 +6,16 @@ import logging
 from collections.abc import Callable
 
 from shuffledp.collection.analyzer.agreement import LEDGER, RELEASES, check_agreement, restore_from_releases
+from shuffledp.collection.analyzer.batches import Batches
+from shuffledp.collection.analyzer.counting import Counted
 from shuffledp.collection.analyzer.directory import check_initialized, mark_existing
 from shuffledp.collection.analyzer.ledger import Ledger
 from shuffledp.collection.analyzer.publishing import Releases
-from shuffledp.collection.analyzer.receiving import Batches
 from shuffledp.collection.analyzer.releasing import Releaser
 from shuffledp.collection.analyzer.settings import AnalyzerSettings, read_budgets
-from shuffledp.collection.analyzer.tallying import Counted
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.server.certificates import check_certificate
-from shuffledp.collection.server.folders import check_folder, lock_directory, log_refused, make_private
+from shuffledp.collection.server.directories import check_directory, lock_directory, log_refused, make_private
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.wire.keys import SealingKey, VerifyingKey
@@ -94,7 +94,7 @@ def check_analyzer(settings: AnalyzerSettings) -> AnalyzerTasks:
     """
     tasks = tasks_of(settings)
     check_certificate(settings.tls_certificate, settings.tls_key)
-    check_folder(settings.work)
+    check_directory(settings.work)
     check_initialized(settings.work)
     tasks.load()
     return tasks

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from shuffledp.collection.analyzer.settings import Budget
-from shuffledp.collection.server.folders import RefusedFile, WatchedFolder
+from shuffledp.collection.server.directories import RefusedFile, WatchedDirectory
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.task.authentic import load_authentic
 from shuffledp.collection.task.task import Task
@@ -27,7 +27,7 @@ class AnalyzerTasks:
         keys: Sequence[SealingKey],
         budgets: Mapping[str, Budget],
     ) -> None:
-        self._folder, self._authors = WatchedFolder(folder), tuple(authors)
+        self._folder, self._authors = WatchedDirectory(folder), tuple(authors)
         self._keys, self._budgets = tuple(keys), budgets
         self._tasks: dict[bytes, Task] = {}
         self._one_reader = threading.Lock()

@@ -2,7 +2,7 @@
 
 Every byte that arrives is counted, as one of two kinds:
 
-- A byte of a body. The application takes these and counts them (``shuffler.room``, ``analyzer.arrivals``).
+- A byte of a body. The application takes these and counts them (``server.memory_limit``).
 - Any other byte: request line, headers, chunk sizes and their extensions, empty lines between requests. A request has
   one small budget for all of them. Trailers are refused.
 
@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from shuffledp.collection.server.problems import Answer, problem
+from shuffledp.collection.server.problems import PreparedResponse, problem
 from shuffledp.collection.server.tls import LimitedContext
 
 __all__ = ["SPARE_CONNECTIONS", "GuardedConnection", "HeldBytes", "guarded_connections"]
@@ -263,7 +263,7 @@ class GuardedConnection(HttpToolsProtocol):
         self._running = cycle
         super()._start_asgi_task(cycle, app)
 
-    def _because(self, reason: Answer) -> ValueError:
+    def _because(self, reason: PreparedResponse) -> ValueError:
         """Raised through the parser, this ends the connection with the reason."""
         self._reason = reason
         return ValueError(reason.status)
@@ -292,7 +292,7 @@ class GuardedConnection(HttpToolsProtocol):
     def _is_answering(self) -> bool:
         return self._running is not None and not self._running.response_complete
 
-    def _refuse(self, answer: Answer) -> None:
+    def _refuse(self, answer: PreparedResponse) -> None:
         """Listen no longer; let whole requests before be answered, else say why; then hang up."""
         if self._deaf:
             return

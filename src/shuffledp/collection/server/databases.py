@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from shuffledp.collection.server.folders import make_private
+from shuffledp.collection.server.directories import make_private
 from shuffledp.collection.transport.files import open_regular, sync_directory
 from shuffledp.errors import DataError, ShuffledpError
 

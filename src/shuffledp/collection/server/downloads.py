@@ -10,13 +10,13 @@ from typing import BinaryIO
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
-__all__ = ["FileAnswer"]
+__all__ = ["FileResponse"]
 
 _PIECE = 1 << 15
 
 
 @dataclass(frozen=True, eq=False)
-class FileAnswer:
+class FileResponse:
     """An open file, which does not change while it is sent, and is closed after that."""
 
     file: BinaryIO

@@ -26,7 +26,7 @@ from uvicorn.server import ServerState
 
 import shuffledp
 from shuffledp.collection.server.logs import event
-from shuffledp.collection.server.problems import EXCEPTION_HANDLERS, Answer, json_answer
+from shuffledp.collection.server.problems import EXCEPTION_HANDLERS, PreparedResponse, json_response
 from shuffledp.collection.transport.connection import LocalConnection, failure_reason, local_address
 from shuffledp.errors import DataError, RefusedError, ShuffledpError, UnreachableError
 
@@ -81,7 +81,7 @@ class OperatorServer:
             with suppress(OSError):  # of a disk that became read-only: stopping goes on
                 self._path.unlink(missing_ok=True)
 
-    async def _show(self, request: Request) -> Answer:
+    async def _show(self, request: Request) -> PreparedResponse:
         exact = request.query_params.get("exact") == "true"
         head = {
             "role": self._role,
@@ -91,24 +91,24 @@ class OperatorServer:
         }
         return await _answer(lambda: head | dict(self._overview(exact)))
 
-    async def _act(self, request: Request) -> Answer:
+    async def _act(self, request: Request) -> PreparedResponse:
         task, name = request.path_params["task"], request.path_params["action"]
         action = self._actions.get(name)
         if action is None:
             offered = " or ".join(self._actions)
-            return json_answer({"error": f"The {self._role} can {offered} a round, not {name!r}."}, status=404)
+            return json_response({"error": f"The {self._role} can {offered} a round, not {name!r}."}, status=404)
         return await _answer(lambda: action(task))
 
 
-async def _answer(action: Callable[[], Mapping[str, Any]]) -> Answer:
+async def _answer(action: Callable[[], Mapping[str, Any]]) -> PreparedResponse:
     """Do it in another thread; what is refused is said in one line."""
     try:
-        return json_answer(await run_in_threadpool(action))
+        return json_response(await run_in_threadpool(action))
     except ShuffledpError as error:
-        return json_answer({"error": str(error)}, status=409)
+        return json_response({"error": str(error)}, status=409)
     except (OSError, sqlite3.Error) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
-        return json_answer({"error": f"The server cannot do that at the moment: {reason}."}, status=503)
+        return json_response({"error": f"The server cannot do that at the moment: {reason}."}, status=503)
 
 
 def _listen(path: Path) -> socket.socket:

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from shuffledp.collection.server.problems import Answer, problem
+from shuffledp.collection.server.problems import PreparedResponse, problem
 
 __all__ = ["WRONG_TYPE", "guard_origins", "has_type"]
 
@@ -71,7 +71,7 @@ class _Origins:
             return
         allowed = self._allowed[origins[0]]
         if scope["method"] == "OPTIONS" and _REPORTS.fullmatch(scope["path"]):
-            await Answer(204, headers=(allowed, _VARY, *_PREFLIGHT))(scope, receive, send)
+            await PreparedResponse(204, headers=(allowed, _VARY, *_PREFLIGHT))(scope, receive, send)
             return
         await self._inner(scope, receive, _adding(send, (allowed, _VARY, _EXPOSED)))
 

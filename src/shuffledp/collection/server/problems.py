@@ -12,12 +12,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+__all__ = ["EXCEPTION_HANDLERS", "PreparedResponse", "json_response", "problem"]
+
 _PIECE = 1 << 16
 _NO_CONTENT = 204  # which has no length either
 
 
 @dataclass(frozen=True)
-class Answer:
+class PreparedResponse:
     """A whole response, made once and sent often. It is an ASGI application, so Starlette takes it as a response."""
 
     status: int
@@ -39,10 +41,10 @@ class Answer:
         await send({"type": "http.response.body", "body": self.body[end:]})
 
 
-def json_answer(document: Mapping[str, Any], *, status: int = 200) -> Answer:
+def json_response(document: Mapping[str, Any], *, status: int = 200) -> PreparedResponse:
     """A JSON document."""
     content = json.dumps(document, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-    return Answer(status, content, ((b"content-type", b"application/json"),))
+    return PreparedResponse(status, content, ((b"content-type", b"application/json"),))
 
 
 def problem(
@@ -54,7 +56,7 @@ def problem(
     retry_after: int | None = None,
     close: bool = False,
     headers: Mapping[str, str] | None = None,
-) -> Answer:
+) -> PreparedResponse:
     """A problem document: ``name`` is what programs look at, ``title`` and ``detail`` are for people.
 
     With ``close`` the connection ends after it, so that a body that nobody wants is not read.
@@ -68,7 +70,7 @@ def problem(
     if close:
         added.append((b"connection", b"close"))
     added += [(key.lower().encode("latin-1"), value.encode("latin-1")) for key, value in (headers or {}).items()]
-    return Answer(status, json.dumps(document, ensure_ascii=False).encode() + b"\n", tuple(added), name)
+    return PreparedResponse(status, json.dumps(document, ensure_ascii=False).encode() + b"\n", tuple(added), name)
 
 
 async def _http_exception(request: Request, error: Exception) -> Any:  # noqa: ARG001

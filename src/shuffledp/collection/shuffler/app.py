@@ -12,9 +12,9 @@ from starlette.routing import Route
 from shuffledp.collection.server.health import health_routes
 from shuffledp.collection.server.operator import OperatorServer
 from shuffledp.collection.server.origins import guard_origins
-from shuffledp.collection.server.problems import EXCEPTION_HANDLERS, Answer
+from shuffledp.collection.server.problems import EXCEPTION_HANDLERS, PreparedResponse
+from shuffledp.collection.shuffler.intake import UNKNOWN_TASK, ReportEndpoint
 from shuffledp.collection.shuffler.overview import actions_of, overview_of
-from shuffledp.collection.shuffler.reports import UNKNOWN_TASK, ReportEndpoint
 from shuffledp.collection.shuffler.server import Shuffler
 
 __all__ = ["create_app"]
@@ -23,41 +23,41 @@ __all__ = ["create_app"]
 def create_app(shuffler: Shuffler) -> Starlette:
     """The application of a shuffler whose store is open; its lifespan looks after the rounds."""
     reports = ReportEndpoint(
-        shuffler.book,
-        shuffler.room,
+        shuffler.tasks,
+        shuffler.memory,
         shuffler.ingest,
         shuffler.rate,
         shuffler.metrics,
         tokens=shuffler.tokens,
-        full=shuffler.keeper.full,
+        full=shuffler.scheduler.full,
         clock=shuffler.clock,
     )
     shuffler.when_stopping(lambda: setattr(reports, "stopping", True))
 
-    async def show_task(request: Request) -> Answer:
-        known = shuffler.book.get(request.path_params["task"])
-        return UNKNOWN_TASK if known is None else known.answer
+    async def show_task(request: Request) -> PreparedResponse:
+        served = shuffler.tasks.get(request.path_params["task"])
+        return UNKNOWN_TASK if served is None else served.answer
 
     async def is_ready() -> bool:
-        return not reports.stopping and not shuffler.keeper.failing and await shuffler.ingest.is_writable()
+        return not reports.stopping and not shuffler.scheduler.failing and await shuffler.ingest.is_writable()
 
     operator = OperatorServer(
         shuffler.settings.work,
         "shuffler",
         lambda exact: overview_of(shuffler, exact),
-        actions_of(shuffler.keeper),
+        actions_of(shuffler.scheduler),
         is_ready,
     )
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        shuffler.keeper.start()
+        shuffler.scheduler.start()
         await operator.start()
         yield
         await operator.stop()
         shuffler.stop()
         await shuffler.ingest.finish()
-        await shuffler.keeper.stop()
+        await shuffler.scheduler.stop()
         shuffler.close()
 
     routes = [

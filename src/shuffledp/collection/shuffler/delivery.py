@@ -1,4 +1,4 @@
-"""Handing a batch to the analyzer: the manifest, then the chunks it misses, until it has them all.
+"""Delivery of a batch to the analyzer: the manifest, then the chunks it lacks, until it has them all.
 
 Every step can be repeated, and an attempt that broke off is continued by the next.
 """
@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shuffledp.collection.shuffler.release import Batch, StoppingError
+from shuffledp.collection.server.scheduling import ShutdownError
+from shuffledp.collection.shuffler.mixing import MixedBatch
 from shuffledp.collection.transport.connection import Answer, Connection
 from shuffledp.collection.wire.formats import digest
 from shuffledp.errors import ShuffledpError
@@ -41,7 +42,7 @@ class Delivery:
     stopping: Callable[[], bool] = field(default=lambda: False)
     _connections: set[Connection] = field(default_factory=set, repr=False, compare=False)
 
-    def deliver(self, batch: Batch) -> str:
+    def deliver(self, batch: MixedBatch) -> str:
         """Return the analyzer's state of the batch once it has all of it; else a DeliveryError."""
         with self._connect() as connection:
             self._connections.add(connection)
@@ -63,9 +64,9 @@ class Delivery:
         for connection in list(self._connections):
             connection.abort()
 
-    def _send_chunk(self, connection: Connection, path: str, batch: Batch, index: int) -> None:
+    def _send_chunk(self, connection: Connection, path: str, batch: MixedBatch, index: int) -> None:
         if self.stopping():
-            raise StoppingError
+            raise ShutdownError
         _put(connection, f"{path}/chunks/{index}", batch.chunk(index), "application/octet-stream")
 
     def _connect(self) -> Connection:
@@ -77,7 +78,7 @@ def _put(connection: Connection, path: str, body: bytes, kind: str) -> Mapping[s
     return _checked(connection.request("PUT", path, body, {"Content-Type": kind}), (200, 201))
 
 
-def _finished(status: Mapping[str, Any], batch: Batch) -> str:
+def _finished(status: Mapping[str, Any], batch: MixedBatch) -> str:
     """The state of the batch if the analyzer has all of it, else nothing; what is no such answer is an error.
 
     Other servers than an analyzer may answer with 200 as well, and the batch is deleted because of this answer.
@@ -96,7 +97,7 @@ def _finished(status: Mapping[str, Any], batch: Batch) -> str:
     return state
 
 
-def _missing(status: Mapping[str, Any], batch: Batch) -> list[int]:
+def _missing(status: Mapping[str, Any], batch: MixedBatch) -> list[int]:
     """The chunks that the analyzer asks for."""
     missing: list[int] = status["missing"]
     if status["state"] != "receiving" or not missing:

@@ -20,7 +20,7 @@ from shuffledp.output import check_writable
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
 
-__all__ = ["TokenFolder", "bearer_token", "create_token", "create_tokens", "token_hash"]
+__all__ = ["TokenDirectory", "bearer_token", "create_token", "create_tokens", "token_hash"]
 
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/=-]{16,512}) *")
 _HASH = re.compile(rb"[0-9a-f]{64}")
@@ -83,7 +83,7 @@ def bearer_token(authorization: bytes | None) -> bytes | None:
     return found.group(1) if found else None
 
 
-class TokenFolder:
+class TokenDirectory:
     """The hashes of the tokens of each task: the file ``TASK.tokens`` has one in hexadecimal a line."""
 
     def __init__(self, folder: Path) -> None:

@@ -11,7 +11,7 @@ from threading import Lock
 
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import SIZES, Metrics
-from shuffledp.collection.shuffler.store.interface import Incoming, Outcome, Store, StoreError
+from shuffledp.collection.shuffler.store.interface import Incoming, ReportOutcome, Store, StoreError
 
 __all__ = ["Ingest"]
 
@@ -23,7 +23,7 @@ are read. Were all to wait first, those who send and the writer would take turns
 _CHECK_SECONDS = 1.0
 _STUCK_SECONDS = 10.0  # a group that takes longer is a sign that the store hangs
 
-_Waiting = tuple[Incoming, "asyncio.Future[Outcome]"]
+_Waiting = tuple[Incoming, "asyncio.Future[ReportOutcome]"]
 
 
 class Ingest:
@@ -50,10 +50,10 @@ class Ingest:
         self._commit_seconds = metrics.histogram("commit_seconds", "Time to make a group durable")
         self._failures = metrics.counter("store_failures", "Groups that the store could not take")
 
-    def submit(self, incoming: Incoming) -> asyncio.Future[Outcome]:
+    def submit(self, incoming: Incoming) -> asyncio.Future[ReportOutcome]:
         """What becomes of the report, once that is durable; StoreError if the store fails."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Outcome] = loop.create_future()
+        future: asyncio.Future[ReportOutcome] = loop.create_future()
         if not self._undecided:
             self._idle.clear()
         self._undecided += 1
@@ -79,7 +79,7 @@ class Ingest:
         """Commit group after group until nobody waits; in the writer's thread, which waits for nobody in between."""
         while group := self._next_group():
             self._begun = started = time.monotonic()
-            outcomes: list[Outcome] = []
+            outcomes: list[ReportOutcome] = []
             error: Exception | None = None
             try:
                 outcomes = self._store.accept([incoming for incoming, _ in group])
@@ -100,7 +100,7 @@ class Ingest:
         return group
 
     def _committed(
-        self, group: list[_Waiting], outcomes: list[Outcome], error: Exception | None, seconds: float
+        self, group: list[_Waiting], outcomes: list[ReportOutcome], error: Exception | None, seconds: float
     ) -> None:
         """Tell those who wait."""
         if error is None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from shuffledp.collection.server.operator import Actions
-from shuffledp.collection.shuffler.book import TaskBook
-from shuffledp.collection.shuffler.rounds import RoundKeeper, RoundStatus
+from shuffledp.collection.shuffler.rounds import RoundScheduler, RoundStatus
 from shuffledp.collection.shuffler.server import Shuffler
 from shuffledp.collection.shuffler.store.interface import RoundState
+from shuffledp.collection.shuffler.tasks import ShufflerTasks
 
 __all__ = ["actions_of", "overview_of"]
 
@@ -28,30 +28,30 @@ def overview_of(shuffler: Shuffler, exact: bool) -> dict[str, Any]:
     return {
         "key": shuffler.key_id,
         "store": {"kind": shuffler.settings.store, "free_bytes": _free_bytes(shuffler.settings.store_folder)},
-        "refused_tasks": [str(each) for each in shuffler.book.refused],
-        "rounds": [_round(each, shuffler.book, exact) for each in shuffler.keeper.overview()],
+        "refused_tasks": [str(each) for each in shuffler.tasks.refused],
+        "rounds": [_round(each, shuffler.tasks, exact) for each in shuffler.scheduler.overview()],
     }
 
 
-def actions_of(keeper: RoundKeeper) -> Actions:
+def actions_of(scheduler: RoundScheduler) -> Actions:
     """What an operator can do to a round."""
 
     def close(task: str) -> Mapping[str, Any]:
-        return {"task": task, "state": RoundState.CLOSED.value, "reports": keeper.close_now(task)}
+        return {"task": task, "state": RoundState.CLOSED.value, "reports": scheduler.close_now(task)}
 
     def cancel(task: str) -> Mapping[str, Any]:
-        keeper.cancel(task)
+        scheduler.cancel(task)
         return {"task": task, "state": RoundState.CANCELLED.value}
 
     def abandon(task: str) -> Mapping[str, Any]:
-        keeper.abandon(task)
+        scheduler.abandon(task)
         return {"task": task, "state": RoundState.ABANDONED.value}
 
     return {"close": close, "cancel": cancel, "abandon": abandon}
 
 
-def _round(status: RoundStatus, book: TaskBook, exact: bool) -> dict[str, Any]:
-    known = book.get(status.task)
+def _round(status: RoundStatus, tasks: ShufflerTasks, exact: bool) -> dict[str, Any]:
+    served = tasks.get(status.task)
     reached = None if status.minimum is None else status.reports >= status.minimum
     return {
         "task": status.task,
@@ -63,8 +63,8 @@ def _round(status: RoundStatus, book: TaskBook, exact: bool) -> dict[str, Any]:
         "maximum_users": status.maximum,
         "reports": status.reports if exact or reached else status.reports - status.reports % _ROUNDED_TO,
         "reached_minimum": reached,
-        "record_size": known.task.sealed_size if known else None,
-        "messages_per_report": known.task.messages_per_report if known else None,
+        "record_size": served.task.sealed_size if served else None,
+        "messages_per_report": served.task.messages_per_report if served else None,
         "failures": status.failures,
         "error": status.error,
         "batch": _batch(status),

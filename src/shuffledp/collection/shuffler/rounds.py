@@ -1,4 +1,4 @@
-"""The life of rounds: open, collect, close at the deadline or when full, mix, deliver, forget.
+"""Scheduling of rounds: open, collect, close at the deadline or when full, mix, deliver, delete.
 
 For each round there is one coroutine, which looks where the round is and takes it one step further. It starts the same
 way whether the server has just been started or was killed in the middle of something. The states of all rounds are
@@ -19,11 +19,11 @@ from typing import Any, TypeVar
 
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import Metrics
-from shuffledp.collection.shuffler.book import KnownTask, TaskBook
+from shuffledp.collection.server.scheduling import ShutdownError
 from shuffledp.collection.shuffler.clock import RoundClock
 from shuffledp.collection.shuffler.delivery import Delivery, DeliveryError, DeliveryRefusedError
-from shuffledp.collection.shuffler.enrolment import TokenFolder
-from shuffledp.collection.shuffler.release import Releaser, StoppingError
+from shuffledp.collection.shuffler.enrolment import TokenDirectory
+from shuffledp.collection.shuffler.mixing import Mixer
 from shuffledp.collection.shuffler.store.interface import (
     FINISHED,
     DamagedRoundError,
@@ -34,9 +34,10 @@ from shuffledp.collection.shuffler.store.interface import (
     Survey,
 )
 from shuffledp.collection.shuffler.store.transitions import check_give_up
+from shuffledp.collection.shuffler.tasks import ServedTask, ShufflerTasks
 from shuffledp.errors import DataError, ShuffledpError
 
-__all__ = ["RoundKeeper", "RoundStatus"]
+__all__ = ["RoundScheduler", "RoundStatus"]
 
 _LONGEST_WAIT = 300.0
 _LONGEST_WAIT_REFUSED = 3600.0
@@ -74,16 +75,16 @@ class RoundStatus:
 
 
 @dataclass
-class _Kept:
-    """A round that is looked after."""
+class _ScheduledRound:
+    """The state of a round that is not in the store."""
 
-    known: KnownTask
+    served: ServedTask
     record: RoundRecord | None = None
     """From the last survey; None if the store did not have the round."""
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     full: bool = False
     failures: int = 0
-    complaint: str = ""
+    last_error: str = ""
     """What was last logged of it, so that it is said once."""
     refused: bool = False
     """Whether the analyzer does not want its batch; somebody has to act."""
@@ -103,29 +104,29 @@ class _Kept:
         return self.failures >= _FAILURES_UNTIL_NOT_READY and not self.confined and not damaged
 
 
-class RoundKeeper:
-    """Looks after all rounds of the book."""
+class RoundScheduler:
+    """Takes the rounds of all tasks through their states."""
 
     def __init__(
         self,
-        book: TaskBook,
+        tasks: ShufflerTasks,
         store: Store,
-        releaser: Releaser,
+        mixer: Mixer,
         delivery: Delivery,
         metrics: Metrics,
         *,
-        tokens: TokenFolder | None,
+        tokens: TokenDirectory | None,
         grace_seconds: float = 0.0,
         tick: float = 1.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._book, self._store, self._releaser, self._delivery = book, store, releaser, delivery
+        self._tasks, self._store, self._mixer, self._delivery = tasks, store, mixer, delivery
         self._tokens, self._grace_seconds, self._tick, self._clock = tokens, grace_seconds, tick, clock
         self._steady = clock.steady if isinstance(clock, RoundClock) else clock
         self._threads = ThreadPoolExecutor(_THREADS, "rounds")
         self._deliveries = ThreadPoolExecutor(_DELIVERIES, "deliveries")  # an analyzer that hangs stops nothing else
         self._one_permutation = asyncio.Semaphore(1)  # its memory is what was allowed for
-        self._kept: dict[bytes, _Kept] = {}
+        self._scheduled: dict[bytes, _ScheduledRound] = {}
         self._orphans: set[bytes] = set()
         self._damaged: dict[bytes, str] = {}
         self._workers: set[asyncio.Task[None]] = set()
@@ -134,10 +135,10 @@ class RoundKeeper:
         self._states = metrics.gauge("rounds", "Rounds by state", ["state"])
         self._reports = metrics.gauge("round_reports", "Reports that a round accepted", ["task"])
         self._failed = metrics.counter("round_failures", "Steps of rounds that have to be tried again")
-        refused = metrics.gauge("refused_batches", "Batches that the analyzer does not want; they are kept")
-        refused.set_function(lambda: sum(each.refused for each in list(self._kept.values())))
+        refused = metrics.gauge("refused_batches", "Batches that the analyzer does not want; they are scheduled")
+        refused.set_function(lambda: sum(each.refused for each in list(self._scheduled.values())))
         below = metrics.gauge("rounds_below_minimum", "Rounds past their closing time that are to be destroyed")
-        below.set_function(lambda: sum(each.below_since is not None for each in list(self._kept.values())))
+        below.set_function(lambda: sum(each.below_since is not None for each in list(self._scheduled.values())))
         self._destroyed = metrics.counter("destroyed_rounds", "Rounds destroyed with fewer reports than their minimum")
         damaged = metrics.gauge("damaged_rounds", "Rounds whose stored reports cannot be used")
         damaged.set_function(lambda: len(self._damaged))
@@ -149,25 +150,25 @@ class RoundKeeper:
         return sorted(rounds, key=lambda each: (each.closes or 0.0, each.task))
 
     def _status(self, task_id: bytes, record: RoundRecord) -> RoundStatus:
-        known, kept = self._book.get(task_id.hex()), self._kept.get(task_id)
-        error = record.error or (kept.complaint if kept is not None and kept.complaint else None)
+        served, scheduled = self._tasks.get(task_id.hex()), self._scheduled.get(task_id)
+        error = record.error or (scheduled.last_error if scheduled is not None and scheduled.last_error else None)
         if record.state in FINISHED:
             error = None
-        elif known is None:
+        elif served is None:
             error = error or "The task of this round is missing or refused, so that nobody looks after it."
         return RoundStatus(
             task=task_id.hex(),
-            name=known.task.name if known else None,
+            name=served.task.name if served else None,
             state=record.state.value,
             reports=record.reports,
-            opens=known.opens if known else None,
-            closes=known.closes if known else None,
-            minimum=known.task.minimum_users if known else None,
-            maximum=known.task.maximum_users if known else None,
-            report_bytes=known.size if known else None,
-            failures=kept.failures if kept else 0,
+            opens=served.opens if served else None,
+            closes=served.closes if served else None,
+            minimum=served.task.minimum_users if served else None,
+            maximum=served.task.maximum_users if served else None,
+            report_bytes=served.size if served else None,
+            failures=scheduled.failures if scheduled else 0,
             error=error,
-            refused=kept.refused if kept else False,
+            refused=scheduled.refused if scheduled else False,
         )
 
     def close_now(self, task: str) -> int:
@@ -176,17 +177,17 @@ class RoundKeeper:
         A round below its minimum is refused, since closing it would destroy its reports.
         """
         task_id, record = self._find(task)
-        known = self._book.get(task_id.hex())
-        if known is None:
+        served = self._tasks.get(task_id.hex())
+        if served is None:
             raise StoreError(f"The task of round {task} is missing or refused; put its file back to close the round.")
         if record.state is not RoundState.COLLECTING:
             raise StoreError(f"Round {task} is {record.state.value}; only a collecting round can be closed.")
         if record.error is not None:
             raise StoreError(record.error)
-        missing = known.task.minimum_users - record.reports
+        missing = served.task.minimum_users - record.reports
         if missing > 0:
             raise StoreError(
-                f"Round {task} has {record.reports:,} reports; the guarantee requires {known.task.minimum_users:,}. "
+                f"Round {task} has {record.reports:,} reports; the guarantee requires {served.task.minimum_users:,}. "
                 f"Wait for {missing:,} more, or cancel the round."
             )
         reports = self._store.close_round(task_id)
@@ -204,8 +205,8 @@ class RoundKeeper:
         What is left of it is destroyed. May be called from any thread.
         """
         task_id, record = self._find(task)
-        kept = self._kept.get(task_id)
-        in_order = record.error is None and (kept is not None and not kept.failures)
+        scheduled = self._scheduled.get(task_id)
+        in_order = record.error is None and (scheduled is not None and not scheduled.failures)
         if record.state in (RoundState.COLLECTING, RoundState.CLOSED) and in_order:
             raise StoreError(f"Round {task} is {record.state.value} and in order; to end it, cancel it.")
         self._give_up(task_id, record, RoundState.ABANDONED)
@@ -225,7 +226,7 @@ class RoundKeeper:
             with self._store.claim(task_id) as mine:
                 if mine:
                     self._store.give_up(task_id, to)
-                    self._releaser.clean(task_id.hex())
+                    self._mixer.clean(task_id.hex())
                     if not is_new:
                         return
                     if to is RoundState.CANCELLED:
@@ -240,16 +241,16 @@ class RoundKeeper:
     @property
     def failing(self) -> bool:
         """Whether rounds cannot be looked after: the store cannot be read, or steps of rounds keep failing."""
-        stuck = any(each.stuck for each in list(self._kept.values()))
+        stuck = any(each.stuck for each in list(self._scheduled.values()))
         return stuck or self._failed_surveys >= _FAILURES_UNTIL_NOT_READY
 
     def open_rounds(self) -> None:
-        """Open the rounds of all tasks that are known; for the start, before requests come."""
-        for known in self._book:
+        """Open the rounds of all tasks that are served; for the start, before requests come."""
+        for served in self._tasks:
             try:
-                self._open(known)
+                self._open(served)
             except DamagedRoundError as error:  # the others go on
-                self._book.postpone(known, str(error))
+                self._tasks.postpone(served, str(error))
 
     def start(self) -> None:
         """Begin to look after rounds, in the running event loop."""
@@ -266,22 +267,22 @@ class RoundKeeper:
         for threads in (self._deliveries, self._threads):
             await asyncio.to_thread(threads.shutdown, wait=True, cancel_futures=True)
 
-    def full(self, known: KnownTask) -> None:
+    def full(self, served: ServedTask) -> None:
         """The round is full: close it now."""
-        kept = self._kept.get(known.id)
-        if kept is not None:
-            kept.full = True
-            kept.wake.set()
+        scheduled = self._scheduled.get(served.id)
+        if scheduled is not None:
+            scheduled.full = True
+            scheduled.wake.set()
 
-    def _open(self, known: KnownTask) -> None:
-        self._store.open_round(known.id, maximum=known.task.maximum_users, tokens=self._tokens is not None)
-        if self._tokens is not None and self._store.state(known.id) is RoundState.COLLECTING:
+    def _open(self, served: ServedTask) -> None:
+        self._store.open_round(served.id, maximum=served.task.maximum_users, tokens=self._tokens is not None)
+        if self._tokens is not None and self._store.state(served.id) is RoundState.COLLECTING:
             with suppress(DamagedRoundError):  # one damaged round must not keep the server from starting
-                self._bring_tokens(known)
+                self._bring_tokens(served)
 
-    def _bring_tokens(self, known: KnownTask) -> None:
+    def _bring_tokens(self, served: ServedTask) -> None:
         if self._tokens is not None:
-            self._tokens.bring(known.name, lambda hashes: self._store.add_tokens(known.id, hashes))
+            self._tokens.bring(served.name, lambda hashes: self._store.add_tokens(served.id, hashes))
 
     async def _watch(self) -> None:
         """Notice new tasks and how far all rounds are, for ever."""
@@ -298,7 +299,7 @@ class RoundKeeper:
             await asyncio.sleep(self._tick)
 
     def _survey(self) -> Survey:
-        self._book.refresh(self._open)
+        self._tasks.refresh(self._open)
         survey = self._store.survey()
         if isinstance(self._clock, RoundClock):
             if survey.time is not None:
@@ -312,18 +313,18 @@ class RoundKeeper:
         recovered, self._failed_surveys = self._failed_surveys > 0, 0
         if recovered:
             event("rounds-available-again")
-        for known in self._book:
-            if known.id not in self._kept:
-                self._kept[known.id] = _Kept(known, survey.rounds.get(known.id))
-                worker = asyncio.create_task(self._keep(self._kept[known.id]))
+        for served in self._tasks:
+            if served.id not in self._scheduled:
+                self._scheduled[served.id] = _ScheduledRound(served, survey.rounds.get(served.id))
+                worker = asyncio.create_task(self._run(self._scheduled[served.id]))
                 self._workers.add(worker)
                 worker.add_done_callback(self._workers.discard)
-        for task_id, kept in self._kept.items():
-            if kept.refreshed_at >= started and not recovered:
+        for task_id, scheduled in self._scheduled.items():
+            if scheduled.refreshed_at >= started and not recovered:
                 continue
-            before, kept.record = kept.record, survey.rounds.get(task_id)
-            if recovered or _significant(before) != _significant(kept.record):
-                kept.wake.set()
+            before, scheduled.record = scheduled.record, survey.rounds.get(task_id)
+            if recovered or _significant(before) != _significant(scheduled.record):
+                scheduled.wake.set()
         self._count(survey)
 
     def _count(self, survey: Survey) -> None:
@@ -335,162 +336,164 @@ class RoundKeeper:
                 event("round-damaged", level=logging.ERROR, task=task_id.hex(), reason=error)
         self._damaged = damaged
         for task_id, record in survey.rounds.items():
-            if task_id not in self._kept and task_id not in self._orphans and record.state not in FINISHED:
+            if task_id not in self._scheduled and task_id not in self._orphans and record.state not in FINISHED:
                 self._orphans.add(task_id)
                 event("round-without-task", level=logging.ERROR, task=task_id.hex(), state=record.state.value)
 
-    async def _keep(self, kept: _Kept) -> None:
+    async def _run(self, scheduled: _ScheduledRound) -> None:
         """Take a round through its states to the end, whatever fails on the way."""
         while True:
             try:
-                if await self._step(kept):
+                if await self._step(scheduled):
                     return
-                if kept.failures:
-                    kept.failures, kept.complaint, kept.refused = 0, "", False
-            except StoppingError:
+                if scheduled.failures:
+                    scheduled.failures, scheduled.last_error, scheduled.refused = 0, "", False
+            except ShutdownError:
                 return
-            except Exception as error:  # noqa: BLE001  # the keeper of a round must not die
-                self._complain(kept, error)
-                await self._wait(kept, self._pause_seconds(kept))
+            except Exception as error:  # noqa: BLE001  # the scheduler of a round must not die
+                self._record_failure(scheduled, error)
+                await self._wait(scheduled, self._pause_seconds(scheduled))
 
-    async def _step(self, kept: _Kept) -> bool:
+    async def _step(self, scheduled: _ScheduledRound) -> bool:
         """One step; whether the round has come to its end."""
-        known, record = kept.known, kept.record
+        served, record = scheduled.served, scheduled.record
         if record is None:  # of a database that was emptied, say
-            await self._call(self._open, known)
-            await self._wait(kept, self._tick)
+            await self._call(self._open, served)
+            await self._wait(scheduled, self._tick)
             return False
         if record.state in FINISHED:
-            await self._call(self._releaser.clean, known.name)
-            kept.failures, kept.complaint, kept.refused, kept.below_since = 0, "", False, None
+            await self._call(self._mixer.clean, served.name)
+            scheduled.failures, scheduled.last_error, scheduled.refused, scheduled.below_since = 0, "", False, None
             with suppress(KeyError):
-                self._reports.remove(known.name)
+                self._reports.remove(served.name)
             return True
-        self._reports.labels(known.name).set(record.reports)
+        self._reports.labels(served.name).set(record.reports)
         if record.state is RoundState.SHUFFLED:
-            await self._hand_over(kept)
+            await self._hand_over(scheduled)
         elif record.error is not None:
-            await self._wait(kept, self._tick)
+            await self._wait(scheduled, self._tick)
         elif record.state is RoundState.COLLECTING:
-            await self._collect(kept, record)
+            await self._collect(scheduled, record)
         else:
             async with self._one_permutation:
-                if await self._call(self._releaser.shuffle, known) is RoundState.DESTROYED:
+                if await self._call(self._mixer.shuffle, served) is RoundState.DESTROYED:
                     self._destroyed.inc()
-            await self._refresh(kept)
-            if kept.record is not None and kept.record.state is RoundState.CLOSED:
-                await self._wait(kept, self._tick)  # another process is at it
+            await self._refresh(scheduled)
+            if scheduled.record is not None and scheduled.record.state is RoundState.CLOSED:
+                await self._wait(scheduled, self._tick)  # another process is at it
         return False
 
-    async def _collect(self, kept: _Kept, record: RoundRecord) -> None:
+    async def _collect(self, scheduled: _ScheduledRound, record: RoundRecord) -> None:
         """Close the round if it is time or full, else wait a little."""
-        known = kept.known
-        left = known.closes - self._clock()
+        served = scheduled.served
+        left = served.closes - self._clock()
         if left > 0:
-            kept.below_since = None  # the clock may have been set back
-        elif not kept.full:
-            left = await self._grace_left(kept)
-        if left <= 0 or kept.full or record.reports >= known.task.maximum_users:
-            reports = await self._call(self._store.close_round, known.id)
-            event("closed", task=known.name, reports=reports)
-            await self._refresh(kept)
+            scheduled.below_since = None  # the clock may have been set back
+        elif not scheduled.full:
+            left = await self._grace_left(scheduled)
+        if left <= 0 or scheduled.full or record.reports >= served.task.maximum_users:
+            reports = await self._call(self._store.close_round, served.id)
+            event("closed", task=served.name, reports=reports)
+            await self._refresh(scheduled)
             return
         if self._tokens is not None:
             try:
-                await self._call(self._bring_tokens, known)
+                await self._call(self._bring_tokens, served)
             except DataError as error:  # the round goes on with the tokens that it has
                 self._failed.inc()
-                self._say_once(kept, str(error))
+                self._log_once(scheduled, str(error))
             else:
-                kept.complaint = ""
-        await self._wait(kept, min(left, self._tick))
+                scheduled.last_error = ""
+        await self._wait(scheduled, min(left, self._tick))
 
-    async def _grace_left(self, kept: _Kept) -> float:
-        """How long a round is still kept whose time is over: 0 unless it has too few reports.
+    async def _grace_left(self, scheduled: _ScheduledRound) -> float:
+        """How long a round is still scheduled whose time is over: 0 unless it has too few reports.
 
         It counts from when that was noticed: a machine that starts with a wrong clock can be set right.
         """
-        known, now = kept.known, self._steady()
-        if kept.below_since is None:
-            await self._refresh(kept)  # the last survey may be older than the last report
-        if kept.record is None or kept.record.reports >= known.task.minimum_users:
+        served, now = scheduled.served, self._steady()
+        if scheduled.below_since is None:
+            await self._refresh(scheduled)  # the last survey may be older than the last report
+        if scheduled.record is None or scheduled.record.reports >= served.task.minimum_users:
             return 0.0
-        if kept.below_since is None:
-            kept.below_since = now
+        if scheduled.below_since is None:
+            scheduled.below_since = now
             event(
                 "round-below-minimum",
                 level=logging.ERROR,
-                task=known.name,
-                reports=kept.record.reports,
-                minimum=known.task.minimum_users,
+                task=served.name,
+                reports=scheduled.record.reports,
+                minimum=served.task.minimum_users,
                 grace_seconds=self._grace_seconds,
             )
-        return self._grace_seconds - (now - kept.below_since)
+        return self._grace_seconds - (now - scheduled.below_since)
 
-    async def _hand_over(self, kept: _Kept) -> None:
+    async def _hand_over(self, scheduled: _ScheduledRound) -> None:
         """Deliver the batch; if another process has it, look again later, and ever less often."""
         loop = asyncio.get_running_loop()
-        delivered = await loop.run_in_executor(self._deliveries, self._deliver, kept)
-        await self._refresh(kept)
+        delivered = await loop.run_in_executor(self._deliveries, self._deliver, scheduled)
+        await self._refresh(scheduled)
         if delivered:
             return
-        await self._wait(kept, min(_LONGEST_WAIT_ELSEWHERE, self._tick * 2 ** min(kept.elsewhere, 20)))
+        await self._wait(scheduled, min(_LONGEST_WAIT_ELSEWHERE, self._tick * 2 ** min(scheduled.elsewhere, 20)))
 
-    async def _refresh(self, kept: _Kept) -> None:
+    async def _refresh(self, scheduled: _ScheduledRound) -> None:
         """Read how far the round is, after a step."""
 
         def read() -> RoundRecord:
-            return RoundRecord(self._store.state(kept.known.id), self._store.count(kept.known.id))
+            return RoundRecord(self._store.state(scheduled.served.id), self._store.count(scheduled.served.id))
 
         now = time.monotonic()
-        kept.record = await self._call(read)
-        kept.refreshed_at = now
+        scheduled.record = await self._call(read)
+        scheduled.refreshed_at = now
 
-    async def _wait(self, kept: _Kept, seconds: float) -> None:
+    async def _wait(self, scheduled: _ScheduledRound, seconds: float) -> None:
         """Wait until the round is woken, or so long."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(kept.wake.wait(), seconds)
-        kept.wake.clear()
+            await asyncio.wait_for(scheduled.wake.wait(), seconds)
+        scheduled.wake.clear()
 
-    def _deliver(self, kept: _Kept) -> bool:
+    def _deliver(self, scheduled: _ScheduledRound) -> bool:
         """Forget the reports, hand over the batch, forget it too; False if another process has it."""
-        known = kept.known
-        with self._store.claim(known.id) as mine:
-            if not mine or self._store.state(known.id) is not RoundState.SHUFFLED:
+        served = scheduled.served
+        with self._store.claim(served.id) as mine:
+            if not mine or self._store.state(served.id) is not RoundState.SHUFFLED:
                 return False
-            self._store.destroy(known.id)
-            batch = self._releaser.batch(known)
+            self._store.destroy(served.id)
+            batch = self._mixer.batch(served)
             if batch is None:
-                kept.elsewhere += 1
-                self._say_once(kept, "The batch is not in this work folder; the process that has it must deliver it.")
+                scheduled.elsewhere += 1
+                self._log_once(
+                    scheduled, "The batch is not in this work folder; the process that has it must deliver it."
+                )
                 return False
-            self._releaser.clean(known.name, keep=batch.file)
+            self._mixer.clean(served.name, keep=batch.file)
             answer = self._delivery.deliver(batch)
-            self._store.advance(known.id, RoundState.DELIVERED)
-            self._releaser.clean(known.name)
-        event("delivered", task=known.name, reports=batch.manifest.reports, analyzer=answer)
+            self._store.advance(served.id, RoundState.DELIVERED)
+            self._mixer.clean(served.name)
+        event("delivered", task=served.name, reports=batch.manifest.reports, analyzer=answer)
         return True
 
-    def _complain(self, kept: _Kept, error: Exception) -> None:
-        kept.refused = isinstance(error, DeliveryRefusedError)
-        kept.confined = isinstance(error, DeliveryError | DamagedRoundError)
-        kept.failures += 1
+    def _record_failure(self, scheduled: _ScheduledRound, error: Exception) -> None:
+        scheduled.refused = isinstance(error, DeliveryRefusedError)
+        scheduled.confined = isinstance(error, DeliveryError | DamagedRoundError)
+        scheduled.failures += 1
         self._failed.inc()
-        self._say_once(kept, _reason(error))
+        self._log_once(scheduled, _reason(error))
 
-    def _say_once(self, kept: _Kept, reason: str) -> None:
-        if reason == kept.complaint:
+    def _log_once(self, scheduled: _ScheduledRound, reason: str) -> None:
+        if reason == scheduled.last_error:
             return
-        kept.complaint = reason
-        if kept.refused:
-            event("batch-refused", level=logging.ERROR, task=kept.known.name, reason=reason)
+        scheduled.last_error = reason
+        if scheduled.refused:
+            event("batch-refused", level=logging.ERROR, task=scheduled.served.name, reason=reason)
         else:
-            event("round-fails", level=logging.ERROR, task=kept.known.name, reason=reason)
+            event("round-fails", level=logging.ERROR, task=scheduled.served.name, reason=reason)
 
-    def _pause_seconds(self, kept: _Kept) -> float:
+    def _pause_seconds(self, scheduled: _ScheduledRound) -> float:
         """Longer with every failure, and not the same for all rounds."""
-        longest = _LONGEST_WAIT_REFUSED if kept.refused else _LONGEST_WAIT
-        return min(longest, self._tick * 2.0 ** min(kept.failures, 20)) * random.uniform(0.5, 1.0)
+        longest = _LONGEST_WAIT_REFUSED if scheduled.refused else _LONGEST_WAIT
+        return min(longest, self._tick * 2.0 ** min(scheduled.failures, 20)) * random.uniform(0.5, 1.0)
 
     async def _call(self, function: Callable[..., Value], *arguments: Any) -> Value:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)

@@ -8,22 +8,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shuffledp.collection.server.certificates import check_certificate
-from shuffledp.collection.server.folders import check_folder, lock_directory, log_refused
+from shuffledp.collection.server.directories import check_directory, lock_directory, log_refused
 from shuffledp.collection.server.logs import event
+from shuffledp.collection.server.memory_limit import MemoryLimit
 from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.server.settings import read_secret
-from shuffledp.collection.shuffler.book import TaskBook
 from shuffledp.collection.shuffler.clock import RoundClock
 from shuffledp.collection.shuffler.delivery import Delivery
-from shuffledp.collection.shuffler.enrolment import TokenFolder
+from shuffledp.collection.shuffler.enrolment import TokenDirectory
 from shuffledp.collection.shuffler.ingest import Ingest
+from shuffledp.collection.shuffler.mixing import Mixer
 from shuffledp.collection.shuffler.rate import RateLimit
-from shuffledp.collection.shuffler.release import Releaser
-from shuffledp.collection.shuffler.room import Room
-from shuffledp.collection.shuffler.rounds import RoundKeeper
+from shuffledp.collection.shuffler.rounds import RoundScheduler
 from shuffledp.collection.shuffler.settings import ShufflerSettings
 from shuffledp.collection.shuffler.store.interface import Store, UnreachableStoreError
 from shuffledp.collection.shuffler.store.location import check_store, is_shared, open_store
+from shuffledp.collection.shuffler.tasks import ShufflerTasks
 from shuffledp.collection.transport.connection import tls_context
 from shuffledp.collection.wire.keys import SigningKey, VerifyingKey
 from shuffledp.errors import DataError
@@ -46,8 +46,8 @@ class Shuffler:
         clock: Callable[[], float] | None = None,
         tick: float = 1.0,
     ) -> None:
-        key, self.book = check_shuffler(settings)
-        log_refused(self.book.refused)
+        key, self.tasks = check_shuffler(settings)
+        log_refused(self.tasks.refused)
         self.settings, self.key_id = settings, key.public.id
         self._lock = lock_directory(settings.work)
         self.metrics = Metrics("shuffler")
@@ -60,22 +60,22 @@ class Shuffler:
             event("store-created", level=logging.WARNING)
         self._stopping = False
         self._when_stopping: list[Callable[[], None]] = []
-        self.tokens = TokenFolder(settings.enrolment) if settings.enrolment is not None else None
+        self.tokens = TokenDirectory(settings.enrolment) if settings.enrolment is not None else None
         self.rate = RateLimit(settings.reports_per_second, settings.burst)
-        self.room = Room(
+        self.memory = MemoryLimit(
             most_reports=settings.waiting_reports,
             most_bytes=settings.waiting_megabytes * _MEGABYTE,
-            patience=settings.waiting_seconds,
+            wait_seconds=settings.waiting_seconds,
         )
         self.ingest = Ingest(self.store, self.metrics)
-        releaser = Releaser(
+        mixer = Mixer(
             self.store, key, settings.work, settings.permutation_megabytes * _MEGABYTE, lambda: self._stopping
         )
         delivery = Delivery(settings.analyzer, settings.analyzer_ca, settings.delivery_seconds, lambda: self._stopping)
-        self.keeper = RoundKeeper(
-            self.book,
+        self.scheduler = RoundScheduler(
+            self.tasks,
             self.store,
-            releaser,
+            mixer,
             delivery,
             self.metrics,
             tokens=self.tokens,
@@ -83,7 +83,7 @@ class Shuffler:
             clock=self.clock,
             tick=tick,
         )
-        self.keeper.open_rounds()
+        self.scheduler.open_rounds()
 
     def close(self) -> None:
         """Let go of the store and the work folder."""
@@ -101,10 +101,10 @@ class Shuffler:
             action()
 
 
-def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey, TaskBook]:
+def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey, ShufflerTasks]:
     """The key and the tasks, if everything else that the settings name is there and in order.
 
-    Tasks that are not are left out, and known as ``refused``. Nothing is changed.
+    Tasks that are not are left out, and served as ``refused``. Nothing is changed.
     """
     key = SigningKey.load(settings.signing_key)
     authors = [VerifyingKey.load(path) for path in settings.authors]
@@ -113,15 +113,15 @@ def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey, TaskBook]:
     if settings.store_dsn_file is not None:
         _read_address(settings.store_dsn_file)
     check_certificate(settings.tls_certificate, settings.tls_key)
-    check_folder(settings.work)
-    book = TaskBook(settings.tasks, authors, key.public)
+    check_directory(settings.work)
+    tasks = ShufflerTasks(settings.tasks, authors, key.public)
     if settings.enrolment is None:
-        book.load()
+        tasks.load()
     else:
-        check_folder(settings.enrolment, written=False)
-        tokens = TokenFolder(settings.enrolment)
-        book.load(lambda known: tokens.bring(known.name, lambda _: None))
-    return key, book
+        check_directory(settings.enrolment, written=False)
+        tokens = TokenDirectory(settings.enrolment)
+        tasks.load(lambda served: tokens.bring(served.name, lambda _: None))
+    return key, tasks
 
 
 def store_of(settings: ShufflerSettings) -> Store:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from shuffledp.collection.task.canonical import canonical, parse_canonical, portable
-from shuffledp.collection.task.texts import LONGEST_TEXT, check_categories, check_text
+from shuffledp.collection.task.display_strings import LONGEST_TEXT, check_categories, check_text
 from shuffledp.collection.wire.keys import SealingPublicKey, SigningKey, VerifyingKey, from_base64, to_base64
 from shuffledp.collection.wire.padding import DELTA_FOR_CAP, LARGEST_CAP, capped_guarantee, is_unbounded, least_cap
 from shuffledp.collection.wire.sealing import SUITE_NAME, sealed_size

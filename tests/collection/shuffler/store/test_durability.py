@@ -12,12 +12,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from shuffledp.collection.shuffler.store import Incoming, Outcome, RoundState, StoreError, open_store, sqlite
+from shuffledp.collection.shuffler.store import Incoming, ReportOutcome, RoundState, StoreError, open_store, sqlite
 
 # sends reports of the numbers from sys.argv[3] on, or of any below 4096, and says which were new once they are durable
 SENDER = """
 import hashlib, random, sys
-from shuffledp.collection.shuffler.store import Incoming, Outcome, open_store
+from shuffledp.collection.shuffler.store import Incoming, ReportOutcome, open_store
 location, task, start = sys.argv[1], bytes.fromhex(sys.argv[2]), int(sys.argv[3])
 store = open_store(location)
 store.open_round(task, maximum=10**9, tokens=True)
@@ -25,7 +25,7 @@ print("ready", flush=True)
 if "told" in sys.argv:  # so that several begin together
     sys.stdin.readline()
 outcomes, waiting = [], []
-while Outcome.CLOSED not in outcomes:
+while ReportOutcome.CLOSED not in outcomes:
     if "anywhere" in sys.argv:
         start = 16 * random.randrange(256)
     ids = [number.to_bytes(16, "big") for number in range(start, start + 16)]
@@ -34,8 +34,8 @@ while Outcome.CLOSED not in outcomes:
     batch = [Incoming(task, i, hashlib.shake_256(i).digest(900), token) for i, token in zip(ids, tokens)]
     if "early" in sys.argv:  # the planted fault: says so one batch before it is true
         batch, waiting = waiting, batch
-    outcomes = store.accept(batch) if batch else [Outcome.NEW] * 16
-    print(*[n for n, outcome in zip(range(start, start + 16), outcomes) if outcome is Outcome.NEW], flush=True)
+    outcomes = store.accept(batch) if batch else [ReportOutcome.NEW] * 16
+    print(*[n for n, outcome in zip(range(start, start + 16), outcomes) if outcome is ReportOutcome.NEW], flush=True)
     start += 16
 """
 
@@ -88,7 +88,7 @@ def test_nothing_acknowledged_is_lost_by_kill_9(location, sender):
     said = send_and_kill(sender, location, task, "tokens")
     store = open_store(location)
     again = [Incoming(task, number.to_bytes(16, "big"), body(number)) for number in said]
-    assert set(store.accept(again)) == {Outcome.SAME}
+    assert set(store.accept(again)) == {ReportOutcome.SAME}
     everything = store.close_round(task)
     found = list(store.reports(task))
     assert len(found) == len(set(found)) == everything == store.count(task)
@@ -122,9 +122,9 @@ def test_a_token_is_spent_if_and_only_if_its_report_is_there(location, sender):
     ids = [number.to_bytes(16, "big") for number in range(last)]
     store.add_tokens(task, [hashlib.sha256(each).digest() for each in ids])
     here = [Incoming(task, each, hashlib.shake_256(each).digest(900)) for each in ids]
-    there = [outcome is Outcome.SAME for outcome in store.accept(here)]
+    there = [outcome is ReportOutcome.SAME for outcome in store.accept(here)]
     others = [Incoming(task, os.urandom(16), b"another", hashlib.sha256(each).digest()) for each in ids]
-    spent = [outcome is Outcome.TOKEN_SPENT for outcome in store.accept(others)]
+    spent = [outcome is ReportOutcome.TOKEN_SPENT for outcome in store.accept(others)]
     assert there == spent
     assert sum(there) >= len(numbers)
     store.close()
@@ -160,7 +160,7 @@ def test_two_processes_share_the_room_and_the_claim(postgres_location):
     for number in range(4):
         store = (first, second)[number % 2]
         outcome = store.accept([Incoming(task, number.to_bytes(16, "big"), b"report")])[0]
-        assert outcome is (Outcome.NEW if number < 3 else Outcome.FULL)
+        assert outcome is (ReportOutcome.NEW if number < 3 else ReportOutcome.FULL)
     with first.claim(task) as mine, second.claim(task) as also_mine:
         assert mine
         assert not also_mine
@@ -184,7 +184,7 @@ def test_a_destroyed_round_leaves_no_bytes_in_the_folder(tmp_path):
     for task in (kept, gone):
         store.open_round(task, maximum=100, tokens=True)
         store.add_tokens(task, [token])
-    assert store.accept([Incoming(gone, secret[:16], secret * 5, token)]) == [Outcome.NEW]
+    assert store.accept([Incoming(gone, secret[:16], secret * 5, token)]) == [ReportOutcome.NEW]
     assert files_with(tmp_path, secret)
     store.close_round(gone)
     assert files_with(tmp_path, secret)
@@ -243,14 +243,14 @@ def test_a_full_disk_refuses_whole_batches_and_loses_nothing(tmp_path):
     def fill() -> None:
         for start in range(0, 1000, 16):
             batch = [Incoming(task, n.to_bytes(16, "big"), body(n)) for n in range(start, start + 16)]
-            assert set(store.accept(batch)) == {Outcome.NEW}
+            assert set(store.accept(batch)) == {ReportOutcome.NEW}
             accepted.extend(batch)
 
     with pytest.raises(StoreError, match="full"):
         fill()
     connection.execute("PRAGMA max_page_count = 1000000")
     assert store.count(task) == len(accepted) > 0
-    assert store.accept([Incoming(task, b"later".ljust(16), b"later")]) == [Outcome.NEW]
+    assert store.accept([Incoming(task, b"later".ljust(16), b"later")]) == [ReportOutcome.NEW]
     assert store.close_round(task) == len(accepted) + 1
     assert sorted(store.reports(task)) == sorted([b"later", *(each.body for each in accepted)])
     store.close()

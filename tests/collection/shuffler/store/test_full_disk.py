@@ -7,7 +7,7 @@ from itertools import cycle
 
 import pytest
 
-from shuffledp.collection.shuffler.store import Incoming, Outcome, RoundState, StoreError
+from shuffledp.collection.shuffler.store import Incoming, ReportOutcome, RoundState, StoreError
 from shuffledp.collection.shuffler.store.sqlite import SqliteStore
 from shuffledp.collection.shuffler.store.sqlite_files import DiskReserve
 
@@ -50,7 +50,7 @@ def test_rounds_close_and_are_destroyed_on_a_full_disk(disk):
 
     def accept_all() -> None:
         for task in cycle(tasks):
-            stored[task] += store.accept(reports_of(task, 50)).count(Outcome.NEW)
+            stored[task] += store.accept(reports_of(task, 50)).count(ReportOutcome.NEW)
 
     with pytest.raises(StoreError, match="full"):
         accept_all()
@@ -89,7 +89,7 @@ def test_reports_are_taken_again_once_there_is_space(disk):
         file.unlink()
     store.survey()
     store.check()
-    assert store.accept(reports_of(tasks[1], 1)) == [Outcome.NEW]
+    assert store.accept(reports_of(tasks[1], 1)) == [ReportOutcome.NEW]
     assert (disk / "store" / "reserve").stat().st_blocks * 512 >= 8 << 20
     store.close()
 

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from shuffledp.collection.shuffler.store import Incoming, Outcome, open_store, sqlite
+from shuffledp.collection.shuffler.store import Incoming, ReportOutcome, open_store, sqlite
 from shuffledp.collection.shuffler.store.migrations import SQLITE_ROUND
 
 
@@ -21,7 +21,7 @@ def reports(task: bytes, count: int, *, size: int = 50, tokens: list[bytes] | No
     return [Incoming(task, os.urandom(16), os.urandom(size), token) for token in shown]
 
 
-def statements(store, task: bytes, batch: list[Incoming]) -> tuple[list[str], list[Outcome]]:
+def statements(store, task: bytes, batch: list[Incoming]) -> tuple[list[str], list[ReportOutcome]]:
     """The first words of what SQLite was asked to do, and what became of the reports."""
     said: list[str] = []
     connection = store._rounds[task].connection
@@ -35,9 +35,9 @@ def test_new_reports_are_one_statement(store):
     task = os.urandom(32)
     store.open_round(task, maximum=1000, tokens=False)
     said, outcomes = statements(store, task, reports(task, 100))
-    assert (said, outcomes) == (["WITH"], [Outcome.NEW] * 100)
+    assert (said, outcomes) == (["WITH"], [ReportOutcome.NEW] * 100)
     said, outcomes = statements(store, task, reports(task, 5) + reports(task, 5, size=60))
-    assert (said, outcomes) == (["BEGIN", "WITH", "WITH", "COMMIT"], [Outcome.NEW] * 10)
+    assert (said, outcomes) == (["BEGIN", "WITH", "WITH", "COMMIT"], [ReportOutcome.NEW] * 10)
 
 
 def test_one_that_is_known_is_a_few_more(store):
@@ -48,7 +48,9 @@ def test_one_that_is_known_is_a_few_more(store):
     batch = reports(task, 50) + old + reports(task, 50) + [Incoming(task, old[0].report_id, b"other")]
     said, outcomes = statements(store, task, batch)
     assert len(said) <= 7
-    assert outcomes == [Outcome.NEW] * 50 + [Outcome.SAME] + [Outcome.NEW] * 50 + [Outcome.CONFLICT]
+    assert outcomes == [ReportOutcome.NEW] * 50 + [ReportOutcome.SAME] + [ReportOutcome.NEW] * 50 + [
+        ReportOutcome.CONFLICT
+    ]
     assert store.count(task) == store.close_round(task) == 101
 
 
@@ -60,9 +62,12 @@ def test_tokens_are_spent_together(store, known):
     store.add_tokens(task, tokens if known else tokens[1:])
     said, outcomes = statements(store, task, reports(task, 100, tokens=tokens))
     assert len(said) <= (4 if known else 9)
-    assert outcomes == [Outcome.NEW if known else Outcome.TOKEN_UNKNOWN] + [Outcome.NEW] * 99
+    assert outcomes == [ReportOutcome.NEW if known else ReportOutcome.TOKEN_UNKNOWN] + [ReportOutcome.NEW] * 99
     again = store.accept(reports(task, 100, tokens=tokens))
-    assert again == [Outcome.TOKEN_SPENT if known else Outcome.TOKEN_UNKNOWN] + [Outcome.TOKEN_SPENT] * 99
+    assert (
+        again
+        == [ReportOutcome.TOKEN_SPENT if known else ReportOutcome.TOKEN_UNKNOWN] + [ReportOutcome.TOKEN_SPENT] * 99
+    )
 
 
 def test_rows_are_found_by_an_index():

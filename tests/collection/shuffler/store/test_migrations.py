@@ -7,7 +7,15 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from shuffledp.collection.shuffler.store import Incoming, Outcome, StoreError, migrations, open_store, postgres, sqlite
+from shuffledp.collection.shuffler.store import (
+    Incoming,
+    ReportOutcome,
+    StoreError,
+    migrations,
+    open_store,
+    postgres,
+    sqlite,
+)
 from shuffledp.collection.shuffler.store.interface import RoundState
 
 INDEX_STEP = ("ALTER TABLE rounds ADD COLUMN colour TEXT NOT NULL DEFAULT 'green'",)
@@ -30,7 +38,7 @@ def fill(location: str) -> list[bytes]:
 def check(location: str, tasks: list[bytes]) -> None:
     store = open_store(location)
     assert store.rounds() == {tasks[0]: RoundState.COLLECTING, tasks[1]: RoundState.CLOSED}
-    assert store.accept([Incoming(tasks[0], bytes(16), b"an old report")]) == [Outcome.SAME]
+    assert store.accept([Incoming(tasks[0], bytes(16), b"an old report")]) == [ReportOutcome.SAME]
     assert list(store.reports(tasks[1])) == [b"an old report"]
     store.close()
 
@@ -148,7 +156,7 @@ def test_a_database_of_version_1_whose_sequence_is_used_up(postgres_location):
     store = open_store(postgres_location)
     new = os.urandom(32)
     store.open_round(new, maximum=1, tokens=False)
-    assert store.accept([Incoming(new, bytes(16), b"a new report")]) == [Outcome.NEW]
+    assert store.accept([Incoming(new, bytes(16), b"a new report")]) == [ReportOutcome.NEW]
     assert store.close_round(new) == 1
     assert list(store.reports(new)) == [b"a new report"]
     store.close()
@@ -178,7 +186,7 @@ def test_a_directory_of_version_1(tmp_path):
     assert [(each.state.value, each.reports, each.error) for each in store.survey().rounds.values()] == sorted_as(
         store, tasks, states
     )
-    assert store.accept([Incoming(tasks[0], bytes(16), b"an old report")]) == [Outcome.SAME]
+    assert store.accept([Incoming(tasks[0], bytes(16), b"an old report")]) == [ReportOutcome.SAME]
     assert list(store.reports(tasks[1])) == [b"an old report"]
     store.give_up(tasks[2], RoundState.ABANDONED)
     store.close()

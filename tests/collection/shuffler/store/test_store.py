@@ -12,11 +12,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shuffledp.collection.shuffler.store import Incoming, Outcome, RoundState, StoreError, open_store, sqlite
+from shuffledp.collection.shuffler.store import Incoming, ReportOutcome, RoundState, StoreError, open_store, sqlite
 from shuffledp.collection.shuffler.store.postgres import _check_durable
 from shuffledp.collection.shuffler.store.sqlite import SqliteStore
 
-NEW, SAME, CONFLICT, CLOSED, FULL = Outcome.NEW, Outcome.SAME, Outcome.CONFLICT, Outcome.CLOSED, Outcome.FULL
+NEW, SAME, CONFLICT, CLOSED, FULL = (
+    ReportOutcome.NEW,
+    ReportOutcome.SAME,
+    ReportOutcome.CONFLICT,
+    ReportOutcome.CLOSED,
+    ReportOutcome.FULL,
+)
 MANIFEST = b'{"batch":"signed"}'
 
 
@@ -76,7 +82,7 @@ def test_a_token_pays_for_one_report(store):
     task = os.urandom(32)
     store.open_round(task, maximum=4, tokens=True)
     store.add_tokens(task, [token_hash(number) for number in range(5)])
-    unknown, spent = Outcome.TOKEN_UNKNOWN, Outcome.TOKEN_SPENT
+    unknown, spent = ReportOutcome.TOKEN_UNKNOWN, ReportOutcome.TOKEN_SPENT
     assert store.accept([report(task, 1), report(task, 1, token=99), report(task, 1, token=0)]) == [
         unknown,
         unknown,
@@ -164,7 +170,7 @@ def test_everything_is_there_after_reopening(store, reopen):
         report(tasks[0], 6, token=7),
         report(tasks[0], 7, token=8),
     ]
-    assert again.accept(more) == [SAME, Outcome.TOKEN_SPENT, NEW, FULL]
+    assert again.accept(more) == [SAME, ReportOutcome.TOKEN_SPENT, NEW, FULL]
     assert set(again.reports(tasks[1])) == {report(tasks[1], number).body for number in range(2)}
 
 
@@ -232,12 +238,12 @@ def test_batches_do_what_reports_one_by_one_would(store, batches, maximum, token
         store.add_tokens(task, good)
     held: dict[bytes, bytes] = {}
 
-    def expected(each: Incoming) -> Outcome:
+    def expected(each: Incoming) -> ReportOutcome:
         if each.report_id in held:
             return SAME if held[each.report_id] == each.body else CONFLICT
         if tokens and each.token_hash not in good:
             wrong = each.token_hash is None or each.token_hash == token_hash(4)
-            return Outcome.TOKEN_UNKNOWN if wrong else Outcome.TOKEN_SPENT
+            return ReportOutcome.TOKEN_UNKNOWN if wrong else ReportOutcome.TOKEN_SPENT
         if len(held) == maximum:
             return FULL
         held[each.report_id] = each.body
@@ -257,7 +263,7 @@ def test_threads_that_accept_while_another_closes(store):
     task = os.urandom(32)
     store.open_round(task, maximum=10**6, tokens=False)
     accepted: list[list[int]] = [[], [], []]
-    late: list[Outcome] = []
+    late: list[ReportOutcome] = []
     closed = threading.Event()
 
     def send(mine: list[int]) -> None:
@@ -337,7 +343,7 @@ def test_a_round_that_is_damaged_harms_no_other(store, reopen):
     for number, open_again in ((1, lambda: store), (2, reopen)):
         again = open_again()
         outcomes = again.accept([report(task, number) for task in tasks])
-        assert outcomes == [NEW, Outcome.UNAVAILABLE, NEW]
+        assert outcomes == [NEW, ReportOutcome.UNAVAILABLE, NEW]
         rounds = again.survey().rounds
         assert [rounds[task].error is None for task in tasks] == [True, False, True]
         assert tasks[1].hex() in rounds[tasks[1]].error
@@ -445,7 +451,7 @@ def test_an_error_of_the_disk_is_tried_again(tmp_path, monkeypatch, later):
     fault.sqlite_errorcode = sqlite3.SQLITE_IOERR_WRITE
     here = store._rounds[tasks[0]]
     here.connection = Faulty(here.connection, fault)
-    assert store.accept([report(task) for task in tasks]) == [Outcome.UNAVAILABLE, NEW]
+    assert store.accept([report(task) for task in tasks]) == [ReportOutcome.UNAVAILABLE, NEW]
     assert str(here.file) in store.survey().rounds[tasks[0]].error
     if later == "accept":
         assert store.accept([report(task, 1) for task in tasks]) == [NEW, NEW]

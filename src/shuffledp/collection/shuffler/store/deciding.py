@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shuffledp.collection.shuffler.store.interface import Incoming, Outcome
+from shuffledp.collection.shuffler.store.interface import Incoming, ReportOutcome
 
 __all__ = ["decide", "places_of_rounds"]
 
@@ -19,7 +19,7 @@ def places_of_rounds(batch: Sequence[Incoming]) -> dict[bytes, list[int]]:
 
 def decide(
     reports: Sequence[Incoming], *, known: dict[bytes, bytes], spent: dict[bytes, bool] | None, room: int
-) -> list[Outcome]:
+) -> list[ReportOutcome]:
     """The outcomes of these reports of one open round, as if each came alone, one after the other.
 
     ``known`` has the bodies of those that are here already, by id; ``spent`` says of each token of the round whether
@@ -28,7 +28,7 @@ def decide(
     outcomes = []
     for each in reports:
         outcome = _decide_one(each, known, spent, room)
-        if outcome is Outcome.NEW:
+        if outcome is ReportOutcome.NEW:
             known[each.report_id] = each.body
             room -= 1
             if spent is not None and each.token_hash is not None:
@@ -37,13 +37,15 @@ def decide(
     return outcomes
 
 
-def _decide_one(report: Incoming, known: dict[bytes, bytes], spent: dict[bytes, bool] | None, room: int) -> Outcome:
+def _decide_one(
+    report: Incoming, known: dict[bytes, bytes], spent: dict[bytes, bool] | None, room: int
+) -> ReportOutcome:
     body = known.get(report.report_id)
     if body is not None:  # before its token, which the first copy has spent
-        return Outcome.SAME if body == report.body else Outcome.CONFLICT
+        return ReportOutcome.SAME if body == report.body else ReportOutcome.CONFLICT
     if spent is not None:
         if report.token_hash is None or report.token_hash not in spent:
-            return Outcome.TOKEN_UNKNOWN
+            return ReportOutcome.TOKEN_UNKNOWN
         if spent[report.token_hash]:
-            return Outcome.TOKEN_SPENT
-    return Outcome.NEW if room > 0 else Outcome.FULL
+            return ReportOutcome.TOKEN_SPENT
+    return ReportOutcome.NEW if room > 0 else ReportOutcome.FULL

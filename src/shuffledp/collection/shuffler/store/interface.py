@@ -20,7 +20,7 @@ __all__ = [
     "TOKEN_HASH_SIZE",
     "DamagedRoundError",
     "Incoming",
-    "Outcome",
+    "ReportOutcome",
     "RoundRecord",
     "RoundState",
     "Store",
@@ -44,7 +44,7 @@ class DamagedRoundError(StoreError):
     """The stored reports of one round cannot be used; other rounds may be in order."""
 
 
-class Outcome(Enum):
+class ReportOutcome(Enum):
     """What became of a report."""
 
     NEW = "new"
@@ -123,7 +123,7 @@ class Store(Protocol):
     def open_round(self, task_id: bytes, *, maximum: int, tokens: bool) -> None:
         """Begin to collect, or do nothing if the round is known, whatever its state: no round opens twice."""
 
-    def accept(self, batch: Sequence[Incoming]) -> list[Outcome]:
+    def accept(self, batch: Sequence[Incoming]) -> list[ReportOutcome]:
         """Take in reports of any rounds, each whole with its token or not at all; the outcomes in their order.
 
         If it raises, each of the reports may or may not be durable: sending it again is safe and tells.

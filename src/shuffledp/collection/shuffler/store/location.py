@@ -36,9 +36,9 @@ def open_store(location: str, *, cache_bytes: int | None = None) -> Store:
 def check_store(location: str) -> None:
     """A StoreError if the store could not be opened, as far as that shows; nothing is made or changed."""
     if not is_shared(location):
-        from shuffledp.collection.shuffler.store.sqlite import check_folder
+        from shuffledp.collection.shuffler.store.sqlite import check_directory
 
-        check_folder(Path(location))
+        check_directory(Path(location))
         return
     try:
         from shuffledp.collection.shuffler.store.postgres import check_database

@@ -17,7 +17,7 @@ from psycopg_pool import ConnectionPool
 from shuffledp.collection.shuffler.store.deciding import decide, places_of_rounds
 from shuffledp.collection.shuffler.store.interface import (
     Incoming,
-    Outcome,
+    ReportOutcome,
     RoundRecord,
     RoundState,
     StoreError,
@@ -100,10 +100,10 @@ class PostgresStore:
 
         self._run(work)
 
-    def accept(self, batch: Sequence[Incoming]) -> list[Outcome]:
+    def accept(self, batch: Sequence[Incoming]) -> list[ReportOutcome]:
         """See the interface."""
         places = places_of_rounds(batch)
-        outcomes = [Outcome.CLOSED] * len(batch)
+        outcomes = [ReportOutcome.CLOSED] * len(batch)
         try:
             decided = self._run(lambda connection: _accept_rounds(connection, batch, places))
         except _TableError:
@@ -117,11 +117,11 @@ class PostgresStore:
 
     def _accept_alone(
         self, batch: Sequence[Incoming], task_id: bytes, indices: list[int]
-    ) -> dict[bytes, list[Outcome]]:
+    ) -> dict[bytes, list[ReportOutcome]]:
         try:
             return self._run(lambda connection: _accept_rounds(connection, batch, {task_id: indices}))
         except _TableError:
-            return {task_id: [Outcome.UNAVAILABLE] * len(indices)}
+            return {task_id: [ReportOutcome.UNAVAILABLE] * len(indices)}
 
     def count(self, task_id: bytes) -> int:
         """See the interface."""
@@ -298,7 +298,7 @@ class _TableError(Exception):
 
 def _accept_rounds(
     connection: Connection[Row], batch: Sequence[Incoming], places: Mapping[bytes, list[int]]
-) -> dict[bytes, list[Outcome]]:
+) -> dict[bytes, list[ReportOutcome]]:
     """Accept the reports of several rounds within one transaction."""
     decided = {}
     for task_id, indices in places.items():
@@ -323,7 +323,9 @@ def _drop_tables(connection: Connection[Row], here: _Round) -> None:
     connection.execute(sql.SQL("DROP TABLE IF EXISTS {}, {}").format(here.reports_table, here.tokens_table))
 
 
-def _accept(connection: Connection[Row], here: _Round, task_id: bytes, reports: Sequence[Incoming]) -> list[Outcome]:
+def _accept(
+    connection: Connection[Row], here: _Round, task_id: bytes, reports: Sequence[Incoming]
+) -> list[ReportOutcome]:
     """Decide and store, within the transaction that holds the round."""
     select = sql.SQL("SELECT report_id, body FROM {} WHERE report_id = ANY(%b::bytea[])").format(here.reports_table)
     ids = [each.report_id for each in reports]
@@ -334,7 +336,7 @@ def _accept(connection: Connection[Row], here: _Round, task_id: bytes, reports: 
         hashes = [each.token_hash for each in reports if each.token_hash is not None]
         spent = dict(connection.execute(select, (hashes,), binary=True).fetchall())
     outcomes = decide(reports, known=known, spent=spent, room=here.maximum - here.reports)
-    new = [each for each, outcome in zip(reports, outcomes, strict=True) if outcome is Outcome.NEW]
+    new = [each for each, outcome in zip(reports, outcomes, strict=True) if outcome is ReportOutcome.NEW]
     if new:
         _insert(connection, here, task_id, new)
     return outcomes

@@ -22,7 +22,7 @@ from shuffledp.collection.shuffler.store.deciding import decide, places_of_round
 from shuffledp.collection.shuffler.store.interface import (
     DamagedRoundError,
     Incoming,
-    Outcome,
+    ReportOutcome,
     RoundRecord,
     RoundState,
     StoreError,
@@ -42,7 +42,7 @@ from shuffledp.collection.shuffler.store.sqlite_files import (
 )
 from shuffledp.collection.shuffler.store.transitions import check_advance, check_destroy, check_give_up, check_tokens
 
-__all__ = ["CACHE_BYTES", "SqliteStore", "check_folder"]
+__all__ = ["CACHE_BYTES", "SqliteStore", "check_directory"]
 
 CACHE_BYTES = 1 << 27
 _LEAST_CACHE_BYTES = 1 << 16
@@ -197,10 +197,10 @@ class SqliteStore:
                         _set_cache(here.connection, share)
                         here.cache_bytes = share
 
-    def accept(self, batch: Sequence[Incoming]) -> list[Outcome]:
+    def accept(self, batch: Sequence[Incoming]) -> list[ReportOutcome]:
         """See the interface."""
         self._require_space()
-        outcomes = [Outcome.CLOSED] * len(batch)
+        outcomes = [ReportOutcome.CLOSED] * len(batch)
         for task_id, places in places_of_rounds(batch).items():
             here = self._rounds.get(task_id)
             if here is None:
@@ -377,7 +377,7 @@ class SqliteStore:
                     self._index.execute(statement, values)
 
 
-def check_folder(folder: Path) -> None:
+def check_directory(folder: Path) -> None:
     """A StoreError if a store could not be opened in a folder, as far as that shows; it may be in use."""
     with sqlite_failures(f"Cannot open the store {folder}"):
         existing = next(each for each in (folder, *folder.absolute().parents) if each.exists())
@@ -484,9 +484,9 @@ def _isolated(here: _Round) -> Iterator[None]:
         raise DamagedRoundError(here.error or str(error)) from None
 
 
-def _accept_isolated(here: _Round, reports: Sequence[Incoming]) -> list[Outcome]:
+def _accept_isolated(here: _Round, reports: Sequence[Incoming]) -> list[ReportOutcome]:
     """Accept reports of one round; UNAVAILABLE if its file fails, for whatever reason that is not the whole disk's."""
-    unavailable = [Outcome.UNAVAILABLE] * len(reports)
+    unavailable = [ReportOutcome.UNAVAILABLE] * len(reports)
     _check_files(here)  # a log that was truncated has its old length again after the next report
     if here.damaged:
         return unavailable
@@ -507,14 +507,14 @@ def _accept_isolated(here: _Round, reports: Sequence[Incoming]) -> list[Outcome]
     return outcomes
 
 
-def _accept(here: _Round, reports: Sequence[Incoming]) -> list[Outcome]:
+def _accept(here: _Round, reports: Sequence[Incoming]) -> list[ReportOutcome]:
     """Decide and store in one transaction."""
     connection = here.connection
     if connection is None:  # not the same as a closed round, whose devices give up
         raise StoreError("The store was closed.")
     if len(reports) <= here.maximum - here.count and _store_all(connection, reports, here.tokens):
         here.count += len(reports)
-        return [Outcome.NEW] * len(reports)
+        return [ReportOutcome.NEW] * len(reports)
     with transaction(connection):
         known = dict(connection.execute(_SELECT_REPORTS, _joined([each.report_id for each in reports])).fetchall())
         spent: dict[bytes, bool] | None = None
@@ -522,7 +522,7 @@ def _accept(here: _Round, reports: Sequence[Incoming]) -> list[Outcome]:
             hashes = [each.token_hash for each in reports if each.token_hash is not None]
             spent = dict(connection.execute(_SELECT_TOKENS, _joined(hashes)).fetchall())
         outcomes = decide(reports, known=known, spent=spent, room=here.maximum - here.count)
-        new = [each for each, outcome in zip(reports, outcomes, strict=True) if outcome is Outcome.NEW]
+        new = [each for each, outcome in zip(reports, outcomes, strict=True) if outcome is ReportOutcome.NEW]
         _store(connection, new, here.tokens)
     here.count += len(new)
     return outcomes

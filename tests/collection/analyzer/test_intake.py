@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from starlette.requests import Request
 
-from shuffledp.collection.analyzer.arrivals import Arrivals
-from shuffledp.collection.analyzer.receiving import BatchState
+from shuffledp.collection.analyzer.batches import BatchState
+from shuffledp.collection.analyzer.intake import BatchEndpoints
 
 ROOM = 20_000
 
@@ -28,7 +28,7 @@ def analyzer(collection, batch):
 
 @pytest.fixture
 def arrivals(analyzer):
-    return Arrivals(analyzer.tasks, analyzer.batches, analyzer.metrics, most_bytes=ROOM, arrived=lambda: None)
+    return BatchEndpoints(analyzer.tasks, analyzer.batches, analyzer.metrics, most_bytes=ROOM, arrived=lambda: None)
 
 
 class Sender:
@@ -110,7 +110,7 @@ def test_too_much_that_has_arrived_is_refused_and_leaves_room(arrivals, batch):
 
 
 def test_one_that_is_longer_than_the_room_may_come_alone(analyzer, batch):
-    arrivals = Arrivals(analyzer.tasks, analyzer.batches, analyzer.metrics, most_bytes=100, arrived=lambda: None)
+    arrivals = BatchEndpoints(analyzer.tasks, analyzer.batches, analyzer.metrics, most_bytes=100, arrived=lambda: None)
 
     async def run():
         alone = Sender(batch, 0, len(batch.chunks[0]))

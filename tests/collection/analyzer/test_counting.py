@@ -12,16 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shuffledp.collection.analyzer import tallying
-from shuffledp.collection.analyzer.repeats import find_repeats
-from shuffledp.collection.analyzer.tallying import (
+from shuffledp.collection.analyzer import counting
+from shuffledp.collection.analyzer.counting import (
     OUTSIDE_DOMAIN,
     REPEATED,
     Piece,
-    StoppedError,
+    ShutdownError,
     count_messages,
     pieces_of,
 )
+from shuffledp.collection.analyzer.duplicates import find_duplicates
 from shuffledp.collection.wire.keys import SealingKey
 from shuffledp.errors import DataError
 from shuffledp.messages import Messages
@@ -96,8 +96,8 @@ def test_cores_pieces_and_progress_make_no_difference(collection, tmp_path, monk
     sealed = [*collection.sealed(task, np.arange(500) % 4), os.urandom(task.sealed_size)]
     files = file_of(tmp_path, sealed)
     here = count(collection, task, files)
-    monkeypatch.setattr(tallying, "_WORTH_PROCESSES", 0)
-    monkeypatch.setattr(tallying, "_FEWEST", 64)
+    monkeypatch.setattr(counting, "_WORTH_PROCESSES", 0)
+    monkeypatch.setattr(counting, "_FEWEST", 64)
     seen = []
     there = count(collection, task, files, processes=2, progress=seen.append)
     assert len(seen) == -(-len(sealed) // 64)
@@ -109,7 +109,7 @@ def test_cores_pieces_and_progress_make_no_difference(collection, tmp_path, monk
         here.rejected,
     )
     assert not multiprocessing.active_children()
-    with pytest.raises(StoppedError):
+    with pytest.raises(ShutdownError):
         count(collection, task, files, processes=2, stopping=lambda: True)
     with pytest.raises(DataError, match="shorter"):
         count_messages(task, collection.analyzer, [Piece(files[0][0], 0, len(sealed) + 1)], processes=1)
@@ -119,7 +119,7 @@ def test_a_tally_of_no_messages_exists_for_every_message_form(collection):
     for name in ("histogram/cheu", "histogram/solh", "sum/split-and-mix", "histogram/count-min"):
         settings = {} if name.startswith("histogram") else {"domain": _unit()}
         task = collection.task(name, users=2000, settings=settings)
-        tally = tallying._no_messages(task.protocol)
+        tally = counting._no_messages(task.protocol)
         assert tally == task.protocol.tally(Messages(task.protocol.message_format.empty(0), 0))
         assert not tally.counts.any()
 
@@ -133,7 +133,7 @@ def _unit():
 PARENT = """
 import sys, time
 from types import SimpleNamespace
-from shuffledp.collection.analyzer import tallying
+from shuffledp.collection.analyzer import counting
 from shuffledp.collection.wire.keys import SealingKey
 from shuffledp.protocols.documents import from_document
 
@@ -201,7 +201,7 @@ def test_copies_are_found_in_bounded_memory(tmp_path, at_once):
     records += [records[3], records[40], records[3], records[7][:-1] + b"?"]
     (tmp_path / "messages").write_bytes(b"".join(records))
     pieces = [Piece(tmp_path / "messages", start * 20, min(20, 54 - start)) for start in range(0, 54, 20)]
-    assert find_repeats(pieces, 20, at_once=at_once) == {2: bytes(10) + b"\x01\x01\x01\x00"}
+    assert find_duplicates(pieces, 20, at_once=at_once) == {2: bytes(10) + b"\x01\x01\x01\x00"}
 
 
 def test_messages_that_begin_alike_cost_no_more_than_others(tmp_path, monkeypatch):
@@ -224,7 +224,7 @@ def test_messages_that_begin_alike_cost_no_more_than_others(tmp_path, monkeypatc
 
     monkeypatch.setattr(Path, "open", open_counted)
     monkeypatch.setattr(hashlib, "blake2b", hash_counted)
-    found = find_repeats(pieces, size)
+    found = find_duplicates(pieces, size)
     assert found == {place: bytes([1]) * 4000 for place in range(5, 10)}
     assert len(opened) <= 2 * len(pieces)
     assert len(looked_at) == number + 1, "only the copies, and what they are copies of"

@@ -9,10 +9,10 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from shuffledp.collection.analyzer.receiving import (
+from shuffledp.collection.analyzer.batches import (
     Batches,
+    BatchOutcome,
     BatchState,
-    Outcome,
     most_manifest_bytes,
     read_manifest,
 )
@@ -29,17 +29,17 @@ def batch(collection):
 
 def test_chunks_in_any_order_and_more_than_once(collection, batch):
     batches, task_id = Batches(collection.folder / "work"), batch.task.id
-    assert batches.put_chunk(task_id, 0, batch.chunks[0]) is Outcome.UNKNOWN
-    assert batches.put_manifest(batch.manifest, batch.signed) is Outcome.NEW
-    assert batches.put_manifest(batch.manifest, batch.signed) is Outcome.SAME
+    assert batches.put_chunk(task_id, 0, batch.chunks[0]) is BatchOutcome.UNKNOWN
+    assert batches.put_manifest(batch.manifest, batch.signed) is BatchOutcome.NEW
+    assert batches.put_manifest(batch.manifest, batch.signed) is BatchOutcome.SAME
     order = list(range(len(batch.chunks)))
     random.shuffle(order)
     left = set(order)
     for place in order:
         assert batches.missing(task_id, 1000) == sorted(left)
         assert batches.get(task_id).state is BatchState.RECEIVING
-        assert batches.put_chunk(task_id, place, batch.chunks[place]) is Outcome.NEW
-        assert batches.put_chunk(task_id, place, batch.chunks[place]) is Outcome.SAME
+        assert batches.put_chunk(task_id, place, batch.chunks[place]) is BatchOutcome.NEW
+        assert batches.put_chunk(task_id, place, batch.chunks[place]) is BatchOutcome.SAME
         left.discard(place)
     assert batches.get(task_id).state is BatchState.COMPLETE
     assert batches.missing(task_id, 1000) == []
@@ -51,9 +51,9 @@ def test_what_is_not_the_chunk_of_the_manifest_is_not_kept(collection, batch):
     batches, task_id = Batches(collection.folder / "work"), batch.task.id
     batches.put_manifest(batch.manifest, batch.signed)
     for place, content in ((0, batch.chunks[1]), (0, b""), (0, batch.chunks[0][:-1])):
-        assert batches.put_chunk(task_id, place, content) is Outcome.CONFLICT
+        assert batches.put_chunk(task_id, place, content) is BatchOutcome.CONFLICT
     for place in (-1, len(batch.chunks)):
-        assert batches.put_chunk(task_id, place, batch.chunks[0]) is Outcome.UNKNOWN
+        assert batches.put_chunk(task_id, place, batch.chunks[0]) is BatchOutcome.UNKNOWN
     assert batches.missing(task_id, 3) == [0, 1, 2]
     batches.close()
 
@@ -62,13 +62,13 @@ def test_a_second_manifest_is_refused_before_and_after_the_release(collection, b
     batches, task_id = Batches(collection.folder / "work"), batch.task.id
     other = collection.batch(batch.task, collection.sealed(batch.task, np.zeros(250, dtype=int)))
     batches.put_manifest(batch.manifest, batch.signed)
-    assert batches.put_manifest(other.manifest, other.signed) is Outcome.CONFLICT
+    assert batches.put_manifest(other.manifest, other.signed) is BatchOutcome.CONFLICT
     for place, chunk in enumerate(batch.chunks):
         batches.put_chunk(task_id, place, chunk)
     batches.finish(task_id, BatchState.RELEASED)
-    assert batches.put_manifest(other.manifest, other.signed) is Outcome.GONE
-    assert batches.put_manifest(batch.manifest, batch.signed) is Outcome.SAME
-    assert batches.put_chunk(task_id, 0, batch.chunks[0]) is Outcome.SAME
+    assert batches.put_manifest(other.manifest, other.signed) is BatchOutcome.GONE
+    assert batches.put_manifest(batch.manifest, batch.signed) is BatchOutcome.SAME
+    assert batches.put_chunk(task_id, 0, batch.chunks[0]) is BatchOutcome.SAME
     assert batches.get(task_id).state is BatchState.RELEASED
     assert list((collection.folder / "work" / "batches").iterdir()) == [], "the messages are gone"
     batches.finish(task_id, BatchState.REFUSED, "too late")
@@ -113,14 +113,14 @@ def test_a_chunk_that_the_disk_lost_is_asked_for_again(collection, batch):
     assert batches.missing(task_id, 1000) == [2, 4]
     assert batches.get(task_id).state is BatchState.RECEIVING
     for place in (2, 4):
-        assert batches.put_chunk(task_id, place, batch.chunks[place]) is Outcome.NEW
+        assert batches.put_chunk(task_id, place, batch.chunks[place]) is BatchOutcome.NEW
     assert len(batches.chunk_files(task_id)) == len(batch.chunks)
     batches.close()
 
 
 def test_the_same_chunks_from_several_senders_at_once(collection, batch):
     batches, task_id = Batches(collection.folder / "work"), batch.task.id
-    outcomes: list[Outcome] = []
+    outcomes: list[BatchOutcome] = []
 
     def send():
         batches.put_manifest(batch.manifest, batch.signed)
@@ -135,8 +135,8 @@ def test_the_same_chunks_from_several_senders_at_once(collection, batch):
     for thread in threads:
         thread.join()
     assert len(outcomes) == 6 * len(batch.chunks)
-    assert outcomes.count(Outcome.NEW) == len(batch.chunks)
-    assert set(outcomes) == {Outcome.NEW, Outcome.SAME}
+    assert outcomes.count(BatchOutcome.NEW) == len(batch.chunks)
+    assert set(outcomes) == {BatchOutcome.NEW, BatchOutcome.SAME}
     assert batches.get(task_id).state is BatchState.RELEASED
     assert list((collection.folder / "work" / "batches").iterdir()) == []
     batches.close()
@@ -191,7 +191,7 @@ def test_a_manifest_that_is_lost_is_taken_again(collection, batch, harm, restart
         batches = Batches(work)
         assert batches.count_missing(task_id) == len(batch.chunks)
         assert batches.missing(task_id, 2) == [0, 1]
-    assert batches.put_manifest(batch.manifest, batch.signed) is Outcome.SAME
+    assert batches.put_manifest(batch.manifest, batch.signed) is BatchOutcome.SAME
     assert batches.missing(task_id, 1) == ([0] if harm is lose_folder else [1])
     for place, chunk in enumerate(batch.chunks):
         batches.put_chunk(task_id, place, chunk)

@@ -1,12 +1,12 @@
-"""Who gets room for a report: what has arrived counts, the slow go first, and a place is waited for in turn."""
+"""Memory limits: what has arrived counts, slow uploads are evicted first, and the queue is served in order."""
 
 import asyncio
 
 import pytest
 
+from shuffledp.collection.server import memory_limit
 from shuffledp.collection.server.bodies import TooLongError
-from shuffledp.collection.shuffler import room as room_module
-from shuffledp.collection.shuffler.room import NoRoomError, Room
+from shuffledp.collection.server.memory_limit import MemoryLimit, MemoryLimitError
 
 
 class Sender:
@@ -22,10 +22,10 @@ class Sender:
         return await self._pieces.get()
 
 
-async def take(room: Room, sender: Sender, until: asyncio.Event | None = None, most: int = 100):
-    with room.place() as place:
-        body = await place.read(sender.receive, most)
-        await place.enter()
+async def take(limit: MemoryLimit, sender: Sender, until: asyncio.Event | None = None, most: int = 100):
+    with limit.upload() as upload:
+        body = await upload.read(sender.receive, most)
+        await upload.enter()
         if until is not None:
             await until.wait()
         return body
@@ -36,108 +36,108 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def make(*, most_reports: int = 10, most_bytes: int = 1000, patience: float = 0.05) -> Room:
-    return Room(most_reports=most_reports, most_bytes=most_bytes, patience=patience)
+def make(*, most_reports: int = 10, most_bytes: int = 1000, wait_seconds: float = 0.05) -> MemoryLimit:
+    return MemoryLimit(most_reports=most_reports, most_bytes=most_bytes, wait_seconds=wait_seconds)
 
 
-def check_empty(room: Room) -> None:
-    assert (room.reports, room.bytes, len(room._arriving)) == (0, 0, 0)
+def check_empty(limit: MemoryLimit) -> None:
+    assert (limit.reports, limit.bytes, len(limit._arriving)) == (0, 0, 0)
 
 
 def test_only_what_has_arrived_counts():
     async def run():
-        room, sender = make(), Sender()
-        reading = asyncio.create_task(take(room, sender))
+        limit, sender = make(), Sender()
+        reading = asyncio.create_task(take(limit, sender))
         sender.send(b"four")
         await settle()
-        assert (room.reports, room.bytes) == (0, 4)
+        assert (limit.reports, limit.bytes) == (0, 4)
         sender.send(b"more", more=False)
         assert await reading == b"fourmore"
-        check_empty(room)
+        check_empty(limit)
 
     asyncio.run(run())
 
 
-def test_who_is_slow_is_sent_away_when_memory_runs_short(monkeypatch):
+def test_who_is_slow_is_evicted_when_memory_runs_short(monkeypatch):
     async def run():
-        room = make(most_bytes=100)
+        limit = make(most_bytes=100)
         senders = [Sender() for _ in range(3)]
-        slow = [asyncio.create_task(take(room, each)) for each in senders]
+        slow = [asyncio.create_task(take(limit, each)) for each in senders]
         for each in senders:
             each.send(b"x" * 30)
         await settle()
         quick = Sender()
         quick.send(b"y" * 50, more=False)
-        with pytest.raises(NoRoomError):  # nobody is slow yet
-            await take(room, quick)
-        monkeypatch.setattr(room_module, "_SLOW_SECONDS", 0.0)
+        with pytest.raises(MemoryLimitError):  # nobody is slow yet
+            await take(limit, quick)
+        monkeypatch.setattr(memory_limit, "_SLOW_SECONDS", 0.0)
         quick.send(b"y" * 60, more=False)
-        assert await take(room, quick) == b"y" * 60
+        assert await take(limit, quick) == b"y" * 60
         outcomes = await asyncio.gather(*slow[:2], return_exceptions=True)  # the first that began
-        assert [type(each) for each in outcomes] == [NoRoomError] * 2
+        assert [type(each) for each in outcomes] == [MemoryLimitError] * 2
         assert not any(each.cancelled() for each in slow)
         senders[2].send(b"z", more=False)
         assert await slow[2] == b"x" * 30 + b"z"
-        check_empty(room)
+        check_empty(limit)
 
     asyncio.run(run())
 
 
 def test_one_body_may_always_arrive():
     async def run():
-        room, sender = make(most_bytes=10), Sender()
+        limit, sender = make(most_bytes=10), Sender()
         for _ in range(8):
             sender.send(b"x" * 10)
         sender.send(b"", more=False)
-        assert len(await take(room, sender)) == 80
+        assert len(await take(limit, sender)) == 80
         sender.send(b"x" * 101, more=False)
         with pytest.raises(TooLongError):
-            await take(room, sender)
-        check_empty(room)
+            await take(limit, sender)
+        check_empty(limit)
 
     asyncio.run(run())
 
 
 def test_places_are_given_in_turn():
     async def run():
-        room, done = make(most_reports=2, patience=60), []
+        limit, done = make(most_reports=2, wait_seconds=60), []
 
         async def one(number: int, until: asyncio.Event) -> None:
             sender = Sender()
             sender.send(b"x", more=False)
-            await take(room, sender, until)
+            await take(limit, sender, until)
             done.append(number)
 
         events = [asyncio.Event() for _ in range(5)]
         tasks = [asyncio.create_task(one(number, each)) for number, each in enumerate(events)]
         await settle()
-        assert (room.reports, room.bytes) == (2, 5)
+        assert (limit.reports, limit.bytes) == (2, 5)
         for each in reversed(events):
             each.set()
             await settle()
         await asyncio.gather(*tasks)
         assert done == [1, 2, 3, 4, 0]
-        check_empty(room)
+        check_empty(limit)
 
     asyncio.run(run())
 
 
-def test_patience_ends():
+def test_wait_seconds_ends():
     async def run():
-        room, hold = make(most_reports=1), asyncio.Event()
+        limit, hold = make(most_reports=1), asyncio.Event()
         holder = Sender()
         holder.send(b"x", more=False)
-        holding = asyncio.create_task(take(room, holder, hold))
+        holding = asyncio.create_task(take(limit, holder, hold))
         await settle()
         for _ in range(3):
             sender = Sender()
             sender.send(b"x", more=False)
-            with pytest.raises(NoRoomError):
-                await take(room, sender)
-            assert len(room._queue) <= 1
+            with pytest.raises(MemoryLimitError):
+                await take(limit, sender)
+            assert len(limit._queue) <= 1
         hold.set()
         await holding
-        check_empty(room)
+        check_empty(limit)
 
     asyncio.run(run())
 
@@ -145,22 +145,22 @@ def test_patience_ends():
 @pytest.mark.parametrize("has_turn", [False, True])
 def test_who_is_cancelled_while_waiting_leaves_no_trace(has_turn):
     async def run():
-        room, hold = make(most_reports=1, patience=60), asyncio.Event()
+        limit, hold = make(most_reports=1, wait_seconds=60), asyncio.Event()
         senders = [Sender(), Sender()]
         for each in senders:
             each.send(b"x", more=False)
-        first = asyncio.create_task(take(room, senders[0], hold))
+        first = asyncio.create_task(take(limit, senders[0], hold))
         await settle()
-        second = asyncio.create_task(take(room, senders[1]))
+        second = asyncio.create_task(take(limit, senders[1]))
         await settle()
         if has_turn:
-            room._queue[0].set_result(True)  # as if the first had left just now
-            room.reports += 1
+            limit._queue[0].set_result(True)  # as if the first had left just now
+            limit.reports += 1
         second.cancel()
         with pytest.raises(asyncio.CancelledError):
             await second
         hold.set()
         await first
-        check_empty(room)
+        check_empty(limit)
 
     asyncio.run(run())

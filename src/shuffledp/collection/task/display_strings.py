@@ -1,4 +1,4 @@
-"""Which texts a task may show to people, by fixed lists of code points.
+"""Strings that a task may show to people, by fixed lists of code points.
 
 The rule must not depend on the Unicode tables of the program that reads the task: the same signed task is good on every
 device or on none. So neither ``str.isprintable`` nor plain NFC is used. docs/collection/task.md has the same lists.

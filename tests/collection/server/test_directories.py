@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from shuffledp.collection.server import folders
-from shuffledp.collection.server.folders import RefusedFile, WatchedFolder, check_folder
+from shuffledp.collection.server import directories
+from shuffledp.collection.server.directories import RefusedFile, WatchedDirectory, check_directory
 from shuffledp.collection.transport import files
 from shuffledp.collection.transport.files import open_regular
 from shuffledp.errors import DataError, ParameterError
@@ -17,7 +17,7 @@ class Reader:
     """Takes files as servers take tasks: bad content is one kind of error, what cannot be read another."""
 
     def __init__(self, folder: Path) -> None:
-        self.watched, self.taken = WatchedFolder(folder), []
+        self.watched, self.taken = WatchedDirectory(folder), []
 
     def take(self, path: Path) -> None:
         try:
@@ -135,7 +135,7 @@ def test_bad_content_is_told_once_until_it_changes(reader, tmp_path):
 def test_a_folder_that_is_gone_is_logged_once(reader, tmp_path, caplog):
     folder = tmp_path / "tasks"
     folder.mkdir()
-    watched = WatchedFolder(folder)
+    watched = WatchedDirectory(folder)
     watched.check()
     folder.rename(tmp_path / "away")
     with pytest.raises(DataError, match="no folder of tasks"):
@@ -151,10 +151,10 @@ def test_a_folder_that_is_gone_is_logged_once(reader, tmp_path, caplog):
 
 
 def test_a_folder_that_is_only_read_need_not_be_writable(tmp_path, monkeypatch):
-    monkeypatch.setattr(folders.os, "access", lambda _, mode: not mode & os.W_OK)  # root may write everything
-    check_folder(tmp_path, written=False)
+    monkeypatch.setattr(directories.os, "access", lambda _, mode: not mode & os.W_OK)  # root may write everything
+    check_directory(tmp_path, written=False)
     with pytest.raises(DataError, match="cannot be written"):
-        check_folder(tmp_path)
-    monkeypatch.setattr(folders.os, "access", lambda _, mode: not mode & os.R_OK)
+        check_directory(tmp_path)
+    monkeypatch.setattr(directories.os, "access", lambda _, mode: not mode & os.R_OK)
     with pytest.raises(DataError, match="cannot be read"):
-        check_folder(tmp_path, written=False)
+        check_directory(tmp_path, written=False)

@@ -1,4 +1,4 @@
-"""``POST /v1/tasks/{task}/reports``: a report is checked, and answered once it is durable. Who sent it is not asked."""
+"""Intake of reports, ``POST /v1/tasks/{task}/reports``: a report is checked, and answered once it is durable."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Callable
 from starlette.types import Receive, Scope, Send
 
 from shuffledp.collection.server.bodies import DisconnectedError, TooLongError, declared_length, header
+from shuffledp.collection.server.memory_limit import MemoryLimit, MemoryLimitError
 from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.server.origins import WRONG_TYPE, has_type
-from shuffledp.collection.server.problems import Answer, problem
-from shuffledp.collection.shuffler.book import KnownTask, TaskBook
-from shuffledp.collection.shuffler.enrolment import TokenFolder, bearer_token, token_hash
+from shuffledp.collection.server.problems import PreparedResponse, problem
+from shuffledp.collection.shuffler.enrolment import TokenDirectory, bearer_token, token_hash
 from shuffledp.collection.shuffler.ingest import Ingest
 from shuffledp.collection.shuffler.rate import RateLimit
-from shuffledp.collection.shuffler.room import NoRoomError, Room
-from shuffledp.collection.shuffler.store.interface import Incoming, Outcome, StoreError
+from shuffledp.collection.shuffler.store.interface import Incoming, ReportOutcome, StoreError
+from shuffledp.collection.shuffler.tasks import ServedTask, ShufflerTasks
 from shuffledp.errors import ParameterError
 
 UNKNOWN_TASK = problem(404, "unknown-task", "This shuffler does not serve that task.")
@@ -24,21 +24,21 @@ _NOT_OPEN = problem(403, "not-open-yet", "The round of this task is not open yet
 _CLOSED = problem(410, "closed", "The round of this task takes no reports any more.")
 _STOPPING = problem(503, "stopping", "The server is about to stop; send the report again.", retry_after=5)
 _OVERLOADED = problem(503, "overloaded", "Too many reports at once; send it again later.", retry_after=2)
-_NO_ROOM = problem(503, "overloaded", "Too many reports at once; send it again later.", retry_after=2, close=True)
+_NO_MEMORY = problem(503, "overloaded", "Too many reports at once; send it again later.", retry_after=2, close=True)
 _STORE_FAILS = problem(503, "store-fails", "The report could not be stored; send it again later.", retry_after=10)
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 _TOKEN_MISSING = problem(401, "token-missing", "This task wants an enrolment token.", headers=_CHALLENGE)
-_GONE = Answer(499)  # the sender went away: counted, and sent to nobody
+_GONE = PreparedResponse(499)  # the sender went away: counted, and sent to nobody
 
 _OUTCOMES = {
-    Outcome.NEW: Answer(201),
-    Outcome.SAME: Answer(200),
-    Outcome.CONFLICT: problem(409, "conflict", "Another report with this id was accepted."),
-    Outcome.CLOSED: _CLOSED,
-    Outcome.FULL: problem(410, "full", "The round of this task is full."),
-    Outcome.TOKEN_UNKNOWN: problem(403, "token-unknown", "This enrolment token is not one of the task's."),
-    Outcome.TOKEN_SPENT: problem(403, "token-spent", "This enrolment token was used for another report."),
-    Outcome.UNAVAILABLE: _STORE_FAILS,
+    ReportOutcome.NEW: PreparedResponse(201),
+    ReportOutcome.SAME: PreparedResponse(200),
+    ReportOutcome.CONFLICT: problem(409, "conflict", "Another report with this id was accepted."),
+    ReportOutcome.CLOSED: _CLOSED,
+    ReportOutcome.FULL: problem(410, "full", "The round of this task is full."),
+    ReportOutcome.TOKEN_UNKNOWN: problem(403, "token-unknown", "This enrolment token is not one of the task's."),
+    ReportOutcome.TOKEN_SPENT: problem(403, "token-spent", "This enrolment token was used for another report."),
+    ReportOutcome.UNAVAILABLE: _STORE_FAILS,
 }
 
 
@@ -55,19 +55,19 @@ class ReportEndpoint:
 
     def __init__(
         self,
-        book: TaskBook,
-        room: Room,
+        tasks: ShufflerTasks,
+        memory: MemoryLimit,
         ingest: Ingest,
         rate: RateLimit,
         metrics: Metrics,
         *,
-        tokens: TokenFolder | None,
-        full: Callable[[KnownTask], None],
+        tokens: TokenDirectory | None,
+        full: Callable[[ServedTask], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._book, self._room, self._ingest, self._tokens, self._clock = book, room, ingest, tokens, clock
+        self._tasks, self._memory, self._ingest, self._tokens, self._clock = tasks, memory, ingest, tokens, clock
         self._with_token, self._without = _Limit(rate), _Limit(rate.tenth())
-        """Whoever shows a token that is not known here takes nothing from those who have one."""
+        """Whoever shows a token that is not served here takes nothing from those who have one."""
         self._full = full
         """Called when a round is found to be full."""
         self.stopping = False
@@ -76,10 +76,10 @@ class ReportEndpoint:
         self._counts = {status: answers.labels(str(status)) for status in _STATUSES}
         self._seconds = metrics.histogram("report_seconds", "Time from the headers of a report to its answer")
         waiting = metrics.gauge("waiting_reports", "Reports that are here whole and wait to become durable")
-        waiting.set_function(lambda: room.reports)
+        waiting.set_function(lambda: memory.reports)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """PreparedResponse one request."""
         started = time.perf_counter()
         answer = await self._answer(scope, receive)
         self._counts[answer.status].inc()
@@ -87,13 +87,13 @@ class ReportEndpoint:
         if answer is not _GONE:
             await answer(scope, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
-        known = self._book.get(scope["path_params"]["task"])
-        if known is None:
+    async def _answer(self, scope: Scope, receive: Receive) -> PreparedResponse:
+        served = self._tasks.get(scope["path_params"]["task"])
+        if served is None:
             return UNKNOWN_TASK
         if not has_type(scope, b"application/octet-stream"):
             return WRONG_TYPE
-        refusal = self._refuse_early(known)
+        refusal = self._refuse_early(served)
         if refusal is not None:
             return refusal
         token: bytes | None = None
@@ -103,49 +103,49 @@ class ReportEndpoint:
             if shown is None:
                 return _TOKEN_MISSING
             token = token_hash(shown)
-            if not self._tokens.knows(known.name, token):
+            if not self._tokens.knows(served.name, token):
                 limit = self._without
         if not limit.rate.take():
             return limit.answer
         length = declared_length(scope)
-        if length is not None and length > known.size:
-            return _too_long(known)
-        return await self._take(known, receive, token)
+        if length is not None and length > served.size:
+            return _too_long(served)
+        return await self._take(served, receive, token)
 
-    def _refuse_early(self, known: KnownTask) -> Answer | None:
+    def _refuse_early(self, served: ServedTask) -> PreparedResponse | None:
         """Refuse what need not be read."""
         if self.stopping:
             return _STOPPING
         now = self._clock()
-        if now >= known.closes:
+        if now >= served.closes:
             return _CLOSED
-        return _NOT_OPEN if now < known.opens else None
+        return _NOT_OPEN if now < served.opens else None
 
-    async def _take(self, known: KnownTask, receive: Receive, token: bytes | None) -> Answer:
+    async def _take(self, served: ServedTask, receive: Receive, token: bytes | None) -> PreparedResponse:
         """Read the report, check it, and wait until it is durable."""
-        with self._room.place() as place:
+        with self._memory.upload() as upload:
             try:
-                body = await place.read(receive, known.size)
-                report_id = known.format.report_id(body)
-                await place.enter()
-                outcome = await self._ingest.submit(Incoming(known.id, report_id, body, token))
-            except NoRoomError:
-                return _OVERLOADED if place.is_whole else _NO_ROOM
+                body = await upload.read(receive, served.size)
+                report_id = served.format.report_id(body)
+                await upload.enter()
+                outcome = await self._ingest.submit(Incoming(served.id, report_id, body, token))
+            except MemoryLimitError:
+                return _OVERLOADED if upload.is_complete else _NO_MEMORY
             except TooLongError:
-                return _too_long(known)
+                return _too_long(served)
             except DisconnectedError:
                 return _GONE
             except ParameterError as error:
                 return problem(422, "malformed", "This is no report of this task.", detail=str(error))
             except StoreError:
                 return _STORE_FAILS
-        if outcome is Outcome.FULL:
-            self._full(known)
+        if outcome is ReportOutcome.FULL:
+            self._full(served)
         return _OUTCOMES[outcome]
 
 
-def _too_long(known: KnownTask) -> Answer:
-    return problem(413, "too-long", f"A report of this task has {known.size:,} bytes; this is longer.", close=True)
+def _too_long(served: ServedTask) -> PreparedResponse:
+    return problem(413, "too-long", f"A report of this task has {served.size:,} bytes; this is longer.", close=True)
 
 
 _STATUSES = (200, 201, 401, 403, 404, 409, 410, 413, 415, 422, 429, 499, 503)

@@ -1,4 +1,4 @@
-"""From sealed messages to a tally: opened and counted on all cores, piece by piece.
+"""Counting: sealed messages are opened and tallied on all cores, in ranges of bounded size.
 
 Pieces add up in any order to the same tally. What is refused is counted by its reason, and nothing else is
 affected by it.
@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.collection.analyzer.repeats import find_repeats
+from shuffledp.collection.analyzer.duplicates import find_duplicates
 from shuffledp.collection.server.logs import configure_logs
+from shuffledp.collection.server.scheduling import ShutdownError
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.keys import SealingKey
 from shuffledp.collection.wire.opening import Opener
@@ -33,15 +34,21 @@ from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.documents import from_document, to_document
 from shuffledp.protocols.protocol import Protocol
 
+__all__ = [
+    "OUTSIDE_DOMAIN",
+    "REPEATED",
+    "Counted",
+    "Piece",
+    "count_messages",
+    "opening_processes",
+    "pieces_of",
+]
+
 OUTSIDE_DOMAIN = "outside-domain"
 REPEATED = "repeated"
 _FEWEST, _MOST = 1 << 12, 1 << 16  # messages of a piece
 _WORTH_PROCESSES = 20_000  # opened in less time than processes take to start
 _WAITING_PER_PROCESS = 3
-
-
-class StoppedError(Exception):
-    """The server was asked to stop; the messages are opened anew next time."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +111,7 @@ def count_messages(
     ``pool`` is what ``opening_processes`` gave for the task and the key, if it is there already.
     """
     total = Counted(_no_messages(task.protocol), 0, 0)
-    copies = find_repeats(pieces, task.sealed_size)
+    copies = find_duplicates(pieces, task.sealed_size)
     pieces = [replace(piece, repeated=copies.get(number, b"")) for number, piece in enumerate(pieces)]
     cores = processes or len(os.sched_getaffinity(0))
     few = sum(piece.messages for piece in pieces) < _WORTH_PROCESSES
@@ -114,7 +121,7 @@ def count_messages(
         counting = _in_turn(task, key, pieces) if few else _on_cores(task, key, pieces, cores)
     for counted in counting:
         if stopping():
-            raise StoppedError
+            raise ShutdownError
         progress(counted)
         total = total + counted
     return total

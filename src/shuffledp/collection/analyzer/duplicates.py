@@ -1,4 +1,4 @@
-"""Copies of sealed messages: an honest device never sends one twice, so that a copy is somebody else's.
+"""Duplicates of sealed messages, which no honest device sends, are found and not counted.
 
 Who sees another's sealed report could send its messages again and again, under new report ids, and make that
 person stand out in the release. A sealed message begins with a fresh random key, and cannot be changed without
@@ -20,12 +20,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = ["MessageRange", "find_duplicates"]
+
 _AT_ONCE = 1 << 24  # messages that are compared in one pass over the files
 _WORD = np.dtype("<u4")
 _DIGEST_SIZE = 16
 
 
-class Stretch(Protocol):
+class MessageRange(Protocol):
     """Some sealed messages one after the other in a file."""
 
     @property
@@ -41,7 +43,7 @@ class Stretch(Protocol):
         """How many they are."""
 
 
-def find_repeats(pieces: Sequence[Stretch], sealed_size: int, *, at_once: int = _AT_ONCE) -> dict[int, bytes]:
+def find_duplicates(pieces: Sequence[MessageRange], sealed_size: int, *, at_once: int = _AT_ONCE) -> dict[int, bytes]:
     """From the number of a piece that holds copies to a byte for each of its messages: 1 if it has occurred before.
 
     Memory stays bounded: messages are compared by remainders of their fingerprints, some at a time.
@@ -79,7 +81,7 @@ def _alike(fingerprints: Iterator[NDArray[np.uint64]], passes: int, remainder: i
 
 
 def _copies(
-    pieces: Sequence[Stretch], sealed_size: int, starts: NDArray[np.int64], alike: NDArray[np.int64]
+    pieces: Sequence[MessageRange], sealed_size: int, starts: NDArray[np.int64], alike: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Of messages that look alike, the numbers of those that have occurred before as a whole."""
     if not len(alike):
@@ -106,7 +108,7 @@ def _by_piece(starts: NDArray[np.int64], numbers: NDArray[np.int64]) -> Iterator
 
 
 def _fingerprints(
-    pieces: Sequence[Stretch], sealed_size: int, coefficients: NDArray[np.uint64]
+    pieces: Sequence[MessageRange], sealed_size: int, coefficients: NDArray[np.uint64]
 ) -> Iterator[NDArray[np.uint64]]:
     """A sum of the words of every message with random coefficients, piece by piece: different ones hardly agree."""
     for piece in pieces:
@@ -119,7 +121,7 @@ def _fingerprints(
         yield total
 
 
-def _read(piece: Stretch, sealed_size: int) -> bytes:
+def _read(piece: MessageRange, sealed_size: int) -> bytes:
     """All bytes of a piece, padded with zeros if the file ends too early, which whoever opens it will notice."""
     size = piece.messages * sealed_size
     with piece.file.open("rb") as file:

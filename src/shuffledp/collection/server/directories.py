@@ -1,4 +1,4 @@
-"""Folders of a server: those that belong to one process at a time and one user, and those whose files are watched."""
+"""Directories of a server: checks, access rights, locks, and watching for new files."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from shuffledp.errors import DataError, ShuffledpError
 
 __all__ = [
     "RefusedFile",
-    "WatchedFolder",
-    "check_folder",
+    "WatchedDirectory",
+    "check_directory",
     "lock_directory",
     "log_refused",
     "make_private",
@@ -26,7 +26,7 @@ __all__ = [
 _OTHERS = 0o077
 
 
-def check_folder(folder: Path, *, written: bool = True) -> None:
+def check_directory(folder: Path, *, written: bool = True) -> None:
     """Refuse a folder that is not there or cannot be used: read, and written if that is wanted."""
     if not _is_folder(folder):
         raise DataError(f"There is no folder {folder}; create it.", path=str(folder))
@@ -74,7 +74,7 @@ class RefusedFile:
         return self.reason if str(self.path) in self.reason else f"{self.path}: {self.reason}"
 
 
-class WatchedFolder:
+class WatchedDirectory:
     """A folder of JSON files, of which new and changed ones are looked for now and then.
 
     Whatever is the matter with one file, the others are found.
@@ -91,7 +91,7 @@ class WatchedFolder:
         """Refuse a folder that is not there or cannot be read."""
         if not _is_folder(self._folder):
             raise DataError(f"There is no folder of tasks {self._folder}; create it.", path=str(self._folder))
-        check_folder(self._folder, written=False)
+        check_directory(self._folder, written=False)
 
     def look(self, take: Callable[[Path], None]) -> list[RefusedFile]:
         """Give every file that is new or changed to ``take``; those that it refuses are returned, each once.

@@ -1,4 +1,4 @@
-"""Many simulated devices: each has its own value, randomness and report id; a few connections carry them all.
+"""Simulation of many devices: each has its own value, randomness and report id, on a few connections.
 
 They live in memory only. A real device is a ``Client``, which keeps its report durably.
 """

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shuffledp.collection.task.texts import NORMALIZED, REFUSED, check_categories, check_text, comparable
+from shuffledp.collection.task.display_strings import NORMALIZED, REFUSED, check_categories, check_text, comparable
 from shuffledp.errors import ParameterError
 
 PAGE = (Path(__file__).parents[2] / "docs" / "collection" / "task.md").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from shuffledp.collection.shuffler import room
+from shuffledp.collection.server import memory_limit
 from shuffledp.collection.shuffler.store.interface import StoreError
 
 BINARY = "Host: x\r\nContent-Type: application/octet-stream\r\n"
@@ -88,7 +88,7 @@ def test_too_long_without_saying_so_stops_early(place, serve):
         while piece := connection.recv(4096):
             received += piece
     assert received.startswith(b"HTTP/1.1 413 ")
-    assert here.shuffler.room.bytes == 0
+    assert here.shuffler.memory.bytes == 0
 
 
 def test_unknown_task_and_address(place, serve):
@@ -132,11 +132,11 @@ def test_the_rate(place, serve):
 def test_no_room(place, serve):
     form = place.task()
     here = serve(waiting_reports=1, waiting_seconds=0.05)
-    here.shuffler.room.reports = 1
+    here.shuffler.memory.reports = 1
     answer = here.post(form, place.report(form))
     check_problem(answer, 503, "overloaded")
     assert int(answer.headers["retry-after"]) > 0
-    here.shuffler.room.reports = 0
+    here.shuffler.memory.reports = 0
     assert here.post(form, place.report(form)).status_code == 201
 
 
@@ -144,35 +144,35 @@ def test_slow_senders_take_no_room_from_quick_ones(place, serve, until):
     """Three begin and send little or nothing; there is room for one report and a half."""
     form = place.task(size=10)
     here = serve(waiting_reports=1, waiting_seconds=0.05)
-    here.shuffler.room._most_bytes = form.size * 3 // 2
+    here.shuffler.memory._most_bytes = form.size * 3 // 2
     head = f"POST /v1/tasks/{form.task_id.hex()}/reports HTTP/1.1\r\n{BINARY}Content-Length: {form.size}\r\n\r\n"
     slow = [socket.create_connection(("127.0.0.1", here.port), timeout=20) for _ in range(3)]
     for each in slow:
         each.sendall(head.encode() + b"SDPR")
-    until(lambda: here.shuffler.room.bytes == 12)
+    until(lambda: here.shuffler.memory.bytes == 12)
     assert here.post(form, place.report(form)).status_code == 201
     for each in slow:
         each.close()
-    until(lambda: here.shuffler.room.bytes == 0)
-    assert here.shuffler.room.reports == 0
+    until(lambda: here.shuffler.memory.bytes == 0)
+    assert here.shuffler.memory.reports == 0
 
 
 def test_slow_senders_are_sent_away_when_memory_is_short(place, serve, until, monkeypatch):
-    monkeypatch.setattr(room, "_SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(memory_limit, "_SLOW_SECONDS", 0.0)
     form = place.task(size=10)
     here = serve()
-    here.shuffler.room._most_bytes = form.size * 3 // 2
+    here.shuffler.memory._most_bytes = form.size * 3 // 2
     head = f"POST /v1/tasks/{form.task_id.hex()}/reports HTTP/1.1\r\n{BINARY}Content-Length: {form.size}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", here.port), timeout=20) as slow:
         slow.sendall(head.encode() + place.report(form)[:-1])
-        until(lambda: here.shuffler.room.bytes == form.size - 1)
+        until(lambda: here.shuffler.memory.bytes == form.size - 1)
         assert here.post(form, place.report(form)).status_code == 201
         received = b""
         while piece := slow.recv(4096):
             received += piece
     assert received.startswith(b"HTTP/1.1 503 ")
     assert b"retry-after: " in received
-    assert here.shuffler.room.bytes == 0
+    assert here.shuffler.memory.bytes == 0
 
 
 def test_stopping(place, serve):

@@ -1,4 +1,4 @@
-"""Batches as they arrive: the signed manifest, then its chunks in any order, each durable before it is confirmed.
+"""Durable state of batches: the signed manifest, then its chunks in any order, and how far each batch is.
 
 A batch has a folder of its own with the manifest and a file for each chunk; a file that is there is whole. A small
 SQLite file says how far each batch is. Everything can be sent again without harm.
@@ -29,6 +29,21 @@ from shuffledp.collection.task.task import Task
 from shuffledp.collection.transport.files import sync_directory, write_durably
 from shuffledp.collection.wire.formats import MOST_MANIFEST_BYTES, BadSignatureError, Manifest, digest
 from shuffledp.errors import DataError
+
+__all__ = [
+    "BATCH_STATES",
+    "Batch",
+    "BatchOutcome",
+    "BatchState",
+    "Batches",
+    "batches_in",
+    "most_manifest_bytes",
+    "put_back",
+    "read_manifest",
+    "settle",
+    "signed_manifest_in",
+    "tasks_with_chunks",
+]
 
 _MIGRATIONS: Migrations = (
     (
@@ -63,7 +78,7 @@ class BatchState(Enum):
         return self in (BatchState.RELEASED, BatchState.REFUSED)
 
 
-class Outcome(Enum):
+class BatchOutcome(Enum):
     """What became of something that was sent."""
 
     NEW = "new"
@@ -119,19 +134,19 @@ class Batches:
         self._connection = _open(folder / BATCH_STATES)
         self._clean()
 
-    def put_manifest(self, manifest: Manifest, content: bytes) -> Outcome:
+    def put_manifest(self, manifest: Manifest, content: bytes) -> BatchOutcome:
         """Begin a batch, durably; ``content`` is the manifest with its signature, which was verified."""
         task_id = manifest.task_id
         bound = self._entered(task_id) if self.get(task_id) is None else None
         if bound is not None and bound != digest(content):
-            return Outcome.CONFLICT
+            return BatchOutcome.CONFLICT
         with self._lock:
             known = self.get(task_id)
             if known is not None:
                 if known.manifest == digest(content):
                     self._mend_manifest(known, content)
-                    return Outcome.SAME
-                return Outcome.GONE if known.state.is_final else Outcome.CONFLICT
+                    return BatchOutcome.SAME
+                return BatchOutcome.GONE if known.state.is_final else BatchOutcome.CONFLICT
             folder = self._folder / task_id.hex()
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(mode=0o700)
@@ -141,7 +156,7 @@ class Batches:
                 "INSERT INTO batches (task, state, manifest, chunks) VALUES (?, ?, ?, ?)",
                 (task_id, BatchState.RECEIVING.value, digest(content), len(manifest.chunks)),
             )
-            return Outcome.NEW
+            return BatchOutcome.NEW
 
     def _mend_manifest(self, known: Batch, content: bytes) -> None:
         """Keep the manifest of an unfinished batch again if it was lost on the disk."""
@@ -157,24 +172,24 @@ class Batches:
         sync_directory(self._folder)
         self._missing.pop(known.task_id, None)
 
-    def put_chunk(self, task_id: bytes, index: int, content: bytes) -> Outcome:
+    def put_chunk(self, task_id: bytes, index: int, content: bytes) -> BatchOutcome:
         """Keep a chunk, durably, if it is what the manifest says."""
         known = self.get(task_id)
         if known is None or not 0 <= index < known.chunks:
-            return Outcome.UNKNOWN
+            return BatchOutcome.UNKNOWN
         try:
-            return Outcome.SAME if known.state.is_final else self._keep(task_id, index, content)
+            return BatchOutcome.SAME if known.state.is_final else self._keep(task_id, index, content)
         except FileNotFoundError:  # the batch was released while this chunk was sent a second time
             if (known := self.get(task_id)) is not None and known.state.is_final:
-                return Outcome.SAME
+                return BatchOutcome.SAME
             raise
 
-    def _keep(self, task_id: bytes, index: int, content: bytes) -> Outcome:
+    def _keep(self, task_id: bytes, index: int, content: bytes) -> BatchOutcome:
         if digest(content) != self.manifest(task_id).chunks[index]:
-            return Outcome.CONFLICT
+            return BatchOutcome.CONFLICT
         with self._lock:
             if index not in self._missing_of(task_id):
-                return Outcome.SAME
+                return BatchOutcome.SAME
         write_durably(self._chunk_file(task_id, index), content)
         with self._lock:
             missing = self._missing_of(task_id)
@@ -182,7 +197,7 @@ class Batches:
             missing.discard(index)
             if not missing:
                 self._advance(task_id, BatchState.RECEIVING, BatchState.COMPLETE)
-        return Outcome.NEW if new else Outcome.SAME
+        return BatchOutcome.NEW if new else BatchOutcome.SAME
 
     def get(self, task_id: bytes) -> Batch | None:
         """How far a batch is."""

@@ -1,4 +1,4 @@
-"""The endpoints that take batches in: nobody but the task's shuffler begins one, and chunks are those it named."""
+"""Intake of batches: manifests signed by the shuffler of the task, and the chunks that they name."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.types import Message
 
-from shuffledp.collection.analyzer.receiving import Batches, Outcome, most_manifest_bytes, read_manifest
+from shuffledp.collection.analyzer.batches import Batches, BatchOutcome, most_manifest_bytes, read_manifest
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.server.bodies import DisconnectedError, TooLongError, declared_length, read_body
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.server.origins import WRONG_TYPE, has_type
-from shuffledp.collection.server.problems import Answer, json_answer, problem
+from shuffledp.collection.server.problems import PreparedResponse, json_response, problem
 from shuffledp.errors import ParameterError
+
+__all__ = ["BatchEndpoints", "read_task_id"]
 
 _MOST_MISSING = 1000
 _SHORT = 1 << 16  # a body that is not wanted is let through and dropped, so that the connection can go on
@@ -49,7 +51,7 @@ class _NoRoomError(Exception):
     """Too many bytes wait already."""
 
 
-class Arrivals:
+class BatchEndpoints:
     """Takes manifests and chunks; so many bytes at a time and no more.
 
     Only bytes that have arrived count, so that slow senders do not keep out quick ones.
@@ -73,27 +75,27 @@ class Arrivals:
         self._chunks = metrics.counter("chunks", "Chunks by what became of them", ["outcome"])
 
     def stop(self) -> None:
-        """Answer with 503 from now on."""
+        """PreparedResponse with 503 from now on."""
         self._stopping = True
 
-    async def put_manifest(self, request: Request) -> Answer:
+    async def put_manifest(self, request: Request) -> PreparedResponse:
         """Begin a batch."""
         answer = await self._put_manifest(request)
         self._manifests.labels(str(answer.status)).inc()
         return answer
 
-    async def put_chunk(self, request: Request) -> Answer:
+    async def put_chunk(self, request: Request) -> PreparedResponse:
         """Keep a chunk of a batch."""
         answer = await self._put_chunk(request)
         self._chunks.labels(str(answer.status)).inc()
         return answer
 
-    async def show_batch(self, request: Request) -> Answer:
+    async def show_batch(self, request: Request) -> PreparedResponse:
         """How far a batch is, and which chunks it misses."""
         task_id = read_task_id(request.path_params["task"])
         return await run_in_threadpool(self._show, task_id) if task_id else _NO_BATCH
 
-    async def _put_manifest(self, request: Request) -> Answer:
+    async def _put_manifest(self, request: Request) -> PreparedResponse:
         if self._stopping:
             return _STOPPING
         if not has_type(request.scope, b"application/json"):
@@ -103,12 +105,12 @@ class Arrivals:
         if task is None or task_id is None:
             return _UNKNOWN_TASK
         async with self._body(request, most_manifest_bytes(task)) as content:
-            if isinstance(content, Answer):
+            if isinstance(content, PreparedResponse):
                 return content
             async with self._one_manifest:
                 return await _durably(self._begin, task, content)
 
-    def _begin(self, task: Any, content: bytes) -> Answer:
+    def _begin(self, task: Any, content: bytes) -> PreparedResponse:
         try:
             manifest = read_manifest(content, task)
         except ParameterError:
@@ -116,15 +118,15 @@ class Arrivals:
         if manifest is None:
             return _BAD_SIGNATURE
         outcome = self._batches.put_manifest(manifest, content)
-        if outcome is Outcome.CONFLICT:
+        if outcome is BatchOutcome.CONFLICT:
             return _OTHER_MANIFEST
-        if outcome is Outcome.GONE:
+        if outcome is BatchOutcome.GONE:
             known = self._batches.get(task.id)
             detail = f"The SHA-256 of its manifest was {known.manifest.hex() if known else ''}."
             return problem(410, "finished", "The batch of this task is finished.", detail=detail)
-        return self._show(task.id, status=201 if outcome is Outcome.NEW else 200)
+        return self._show(task.id, status=201 if outcome is BatchOutcome.NEW else 200)
 
-    async def _put_chunk(self, request: Request) -> Answer:
+    async def _put_chunk(self, request: Request) -> PreparedResponse:
         if self._stopping:
             return _STOPPING
         if not has_type(request.scope, b"application/octet-stream"):
@@ -134,24 +136,24 @@ class Arrivals:
         if task_id is None or index is None:
             return _NO_BATCH
         size = await run_in_threadpool(self._size, task_id, index)
-        if isinstance(size, Answer):
+        if isinstance(size, PreparedResponse):
             return _unread(request, size)
         async with self._body(request, size) as content:
-            if isinstance(content, Answer):
+            if isinstance(content, PreparedResponse):
                 return content
             return await _durably(self._keep, task_id, index, content)
 
-    def _keep(self, task_id: bytes, index: int, content: bytes) -> Answer:
+    def _keep(self, task_id: bytes, index: int, content: bytes) -> PreparedResponse:
         outcome = self._batches.put_chunk(task_id, index, content)
-        if outcome is Outcome.UNKNOWN:
+        if outcome is BatchOutcome.UNKNOWN:
             return _NO_BATCH
-        if outcome is Outcome.CONFLICT:
+        if outcome is BatchOutcome.CONFLICT:
             return _WRONG_CHUNK
         known = self._batches.get(task_id)
         state = known.state.value if known else ""
-        return json_answer({"state": state}, status=201 if outcome is Outcome.NEW else 200)
+        return json_response({"state": state}, status=201 if outcome is BatchOutcome.NEW else 200)
 
-    def _size(self, task_id: bytes, index: int) -> int | Answer:
+    def _size(self, task_id: bytes, index: int) -> int | PreparedResponse:
         """The bytes of a chunk that is missing; of any other, the answer, which does not depend on what is sent."""
         known = self._batches.get(task_id)
         if known is None or not 0 <= index < known.chunks:
@@ -161,18 +163,18 @@ class Arrivals:
                 return self._batches.manifest(task_id).chunk_size(index)
         except FileNotFoundError:  # finished just now
             known = self._batches.get(task_id) or known
-        return json_answer({"state": known.state.value})
+        return json_response({"state": known.state.value})
 
-    def _show(self, task_id: bytes, *, status: int = 200) -> Answer:
+    def _show(self, task_id: bytes, *, status: int = 200) -> PreparedResponse:
         known = self._batches.get(task_id)
         if known is None:
             return _NO_BATCH
         missing = self._batches.missing(task_id, _MOST_MISSING)
         told = {"state": known.state.value, "manifest": known.manifest.hex(), "missing": missing}
-        return json_answer(told, status=status)
+        return json_response(told, status=status)
 
     @asynccontextmanager
-    async def _body(self, request: Request, most: int) -> AsyncIterator[bytes | Answer]:
+    async def _body(self, request: Request, most: int) -> AsyncIterator[bytes | PreparedResponse]:
         """The body, if it has at most so many bytes, or why there is none; it counts for as long as it is needed."""
         own = 0
 
@@ -193,7 +195,7 @@ class Arrivals:
                     raise TooLongError
                 if self._at_work and self._at_work + told > self._room:
                     raise _NoRoomError
-                content: bytes | Answer = await read_body(receive, most=most)
+                content: bytes | PreparedResponse = await read_body(receive, most=most)
             except (TooLongError, DisconnectedError, _NoRoomError) as error:
                 content = _REFUSALS[type(error)]
             yield content
@@ -202,18 +204,22 @@ class Arrivals:
             self._arrived()
 
 
-_REFUSALS: dict[type[Exception], Answer] = {TooLongError: _TOO_LONG, DisconnectedError: _CUT_OFF, _NoRoomError: _BUSY}
+_REFUSALS: dict[type[Exception], PreparedResponse] = {
+    TooLongError: _TOO_LONG,
+    DisconnectedError: _CUT_OFF,
+    _NoRoomError: _BUSY,
+}
 
 
-def _unread(request: Request, answer: Answer) -> Answer:
+def _unread(request: Request, answer: PreparedResponse) -> PreparedResponse:
     """The answer to a request whose body does not matter: if it is long, or may be, the connection ends with it."""
     told = declared_length(request.scope)
     if (told is not None and told <= _SHORT) or _CLOSE in answer.headers:
         return answer
-    return Answer(answer.status, answer.body, (*answer.headers, _CLOSE), answer.problem)
+    return PreparedResponse(answer.status, answer.body, (*answer.headers, _CLOSE), answer.problem)
 
 
-async def _durably(function: Callable[..., Answer], *arguments: Any) -> Answer:
+async def _durably(function: Callable[..., PreparedResponse], *arguments: Any) -> PreparedResponse:
     """Do it in another thread; a disk that is full or broken is no fault of the sender, who should come again."""
     try:
         return await run_in_threadpool(function, *arguments)
