@@ -184,14 +184,14 @@ def test_too_much_at_once_and_stopping_are_said_with_when_to_come_back(serve, ba
     client = serve(arriving_megabytes=1)
     analyzer = client.analyzer
     client.put(path(batch), batch.signed)
-    arrivals = analyzer._when_stopping[0].__self__
-    arrivals._at_work = 1 << 20
+    endpoints = analyzer._when_stopping[0].__self__
+    endpoints.memory.bytes = 1 << 20
     answer = client.put(path(batch, 0), batch.chunks[0])
     check_problem(answer, 503, "overloaded")
     assert answer.headers["retry-after"] == "1"
-    arrivals._at_work = 0
+    endpoints.memory.bytes = 0
     assert client.put(path(batch, 0), batch.chunks[0]).status == 201
-    assert arrivals._at_work == 0
+    assert endpoints.memory.bytes == 0
     analyzer.stop()
     for answer in (client.put(path(batch), b""), client.put(path(batch, 1), b"")):
         check_problem(answer, 503, "shutting-down")
@@ -314,14 +314,14 @@ def test_the_published_json_has_the_keys_of_run_and_more(client, batch):
 
 def test_the_shufflers_own_delivery(client, collection, batch):
     from shuffledp.collection.shuffler.delivery import Delivery
-    from shuffledp.collection.shuffler.mixing import Batch
+    from shuffledp.collection.shuffler.mixing import MixedBatch
 
     file = collection.folder / "batch"
     file.write_bytes(b"".join(batch.chunks))
     delivery = Delivery(f"http://127.0.0.1:{client.port}")
-    assert delivery.deliver(Batch(batch.manifest, batch.signed, file)) in ("complete", "released")
+    assert delivery.deliver(MixedBatch(batch.manifest, batch.signed, file)) in ("complete", "released")
     client.wait(batch)
-    assert delivery.deliver(Batch(batch.manifest, batch.signed, file)) == "released"
+    assert delivery.deliver(MixedBatch(batch.manifest, batch.signed, file)) == "released"
 
 
 def test_not_ready_while_nothing_can_be_written(client, monkeypatch):

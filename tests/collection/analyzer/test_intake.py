@@ -1,4 +1,4 @@
-"""How bodies arrive: only what has arrived takes room, and what is not wanted is not read."""
+"""How bodies arrive: only what has arrived takes memory, and what is not wanted is not read."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from starlette.requests import Request
 from shuffledp.collection.analyzer.batches import BatchState
 from shuffledp.collection.analyzer.intake import BatchEndpoints
 
-ROOM = 20_000
+LIMIT = 20_000
 
 
 @pytest.fixture
@@ -27,8 +27,8 @@ def analyzer(collection, batch):
 
 
 @pytest.fixture
-def arrivals(analyzer):
-    return BatchEndpoints(analyzer.tasks, analyzer.batches, analyzer.metrics, most_bytes=ROOM, arrived=lambda: None)
+def endpoints(analyzer):
+    return BatchEndpoints(analyzer.tasks, analyzer.batches, analyzer.metrics, most_bytes=LIMIT, arrived=lambda: None)
 
 
 class Sender:
@@ -57,77 +57,77 @@ async def until(condition) -> None:
             await asyncio.sleep(0.001)
 
 
-def test_slow_senders_do_not_keep_out_quick_ones(arrivals, batch):
+def test_slow_senders_do_not_keep_out_quick_ones(endpoints, batch):
     chunk = batch.chunks[0]
 
     async def run():
         slow = [Sender(batch, 0, len(chunk)) for _ in range(10)]
-        assert len(slow) * len(chunk) > 2 * ROOM
-        under_way = [asyncio.create_task(arrivals.put_chunk(each.request)) for each in slow]
+        assert len(slow) * len(chunk) > 2 * LIMIT
+        under_way = [asyncio.create_task(endpoints.put_chunk(each.request)) for each in slow]
         for each in slow:
             each.send(chunk[:10], more=True)
         await until(lambda: all(each.asked == 2 for each in slow))
-        assert arrivals._at_work == 10 * len(slow), "what has arrived, not what was announced"
+        assert endpoints.memory.bytes == 10 * len(slow), "what has arrived, not what was announced"
         quick = Sender(batch, 1, len(batch.chunks[1]))
         quick.send(batch.chunks[1])
-        assert (await arrivals.put_chunk(quick.request)).status == 201
+        assert (await endpoints.put_chunk(quick.request)).status == 201
         for each in slow[:2]:
             each.send(chunk[10:])
         assert {(await each).status for each in under_way[:2]} == {200, 201}, "one of them was the first"
         for task in under_way[2:]:
             task.cancel()
         await asyncio.gather(*under_way[2:], return_exceptions=True)
-        assert arrivals._at_work == 0, "whoever breaks off leaves no trace"
+        assert endpoints.memory.bytes == 0, "whoever breaks off leaves no trace"
 
     asyncio.run(run())
 
 
-def test_too_much_that_has_arrived_is_refused_and_leaves_room(arrivals, batch):
+def test_too_much_that_has_arrived_is_refused_and_leaves_memory(endpoints, batch):
     chunk = batch.chunks[0]
 
     async def run():
         senders = [Sender(batch, 0, None) for _ in range(4)]
-        under_way = [asyncio.create_task(arrivals.put_chunk(each.request)) for each in senders]
+        under_way = [asyncio.create_task(endpoints.put_chunk(each.request)) for each in senders]
         for each in senders:
             each.send(chunk[:-1], more=True)
-        fit = ROOM // (len(chunk) - 1)
+        fit = LIMIT // (len(chunk) - 1)
         assert 0 < fit < len(senders)
         await until(lambda: sum(task.done() for task in under_way) == len(senders) - fit)
         done, waiting = ([task for task in under_way if task.done() == over] for over in (True, False))
         assert {task.result().status for task in done} == {503}
-        assert arrivals._at_work == fit * (len(chunk) - 1)
+        assert endpoints.memory.bytes == fit * (len(chunk) - 1)
         announced = Sender(batch, 1, len(batch.chunks[1]))
-        arrivals._at_work += ROOM
-        assert (await arrivals.put_chunk(announced.request)).status == 503
+        endpoints.memory.bytes += LIMIT
+        assert (await endpoints.put_chunk(announced.request)).status == 503
         assert announced.asked == 0
-        arrivals._at_work -= ROOM
+        endpoints.memory.bytes -= LIMIT
         for each in senders:
             each.send(chunk[-1:])
         assert 201 in [(await task).status for task in waiting]
-        assert arrivals._at_work == 0
+        assert endpoints.memory.bytes == 0
 
     asyncio.run(run())
 
 
 def test_one_that_is_longer_than_the_room_may_come_alone(analyzer, batch):
-    arrivals = BatchEndpoints(analyzer.tasks, analyzer.batches, analyzer.metrics, most_bytes=100, arrived=lambda: None)
+    endpoints = BatchEndpoints(analyzer.tasks, analyzer.batches, analyzer.metrics, most_bytes=100, arrived=lambda: None)
 
     async def run():
         alone = Sender(batch, 0, len(batch.chunks[0]))
         alone.send(batch.chunks[0][:1000], more=True)
         alone.send(batch.chunks[0][1000:])
-        assert (await arrivals.put_chunk(alone.request)).status == 201
+        assert (await endpoints.put_chunk(alone.request)).status == 201
 
     asyncio.run(run())
 
 
 @pytest.mark.parametrize("length", [None, 100, 1 << 26])
-def test_a_chunk_that_is_here_or_no_longer_wanted_is_not_read(arrivals, analyzer, batch, length):
+def test_a_chunk_that_is_here_or_no_longer_wanted_is_not_read(endpoints, analyzer, batch, length):
     """At any time, also when there is no room: nothing is read, nothing is reserved."""
 
     async def answer(place=0):
         sender = Sender(batch, place, length)
-        told = await asyncio.wait_for(arrivals.put_chunk(sender.request), 60)
+        told = await asyncio.wait_for(endpoints.put_chunk(sender.request), 60)
         assert sender.asked == 0
         closes = (b"connection", b"close") in told.headers
         assert closes == (length != 100), "the rest of a short body is dropped, and the connection goes on"
@@ -135,13 +135,13 @@ def test_a_chunk_that_is_here_or_no_longer_wanted_is_not_read(arrivals, analyzer
 
     async def run():
         analyzer.batches.put_chunk(batch.task.id, 0, batch.chunks[0])
-        arrivals._at_work = 2 * ROOM
+        endpoints.memory.bytes = 2 * LIMIT
         assert await answer() == (200, b'{"state": "receiving"}\n')
         analyzer.batches.put_chunk(batch.task.id, 1, batch.chunks[1])
         assert await answer() == (200, b'{"state": "complete"}\n')
         for state in (BatchState.RELEASED, BatchState.REFUSED):
             analyzer.batches.finish(batch.task.id, state)
             assert await answer() == (200, b'{"state": "released"}\n')
-        assert arrivals._at_work == 2 * ROOM
+        assert endpoints.memory.bytes == 2 * LIMIT
 
     asyncio.run(run())

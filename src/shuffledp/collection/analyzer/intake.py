@@ -11,12 +11,12 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.types import Message
 
 from shuffledp.collection.analyzer.batches import Batches, BatchOutcome, most_manifest_bytes, read_manifest
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
-from shuffledp.collection.server.bodies import DisconnectedError, TooLongError, declared_length, read_body
+from shuffledp.collection.server.bodies import DisconnectedError, TooLongError, declared_length
 from shuffledp.collection.server.logs import event
+from shuffledp.collection.server.memory_limit import MemoryLimit, MemoryLimitError
 from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.server.origins import WRONG_TYPE, has_type
 from shuffledp.collection.server.problems import PreparedResponse, json_response, problem
@@ -47,15 +47,8 @@ def read_task_id(text: str) -> bytes | None:
     return bytes.fromhex(text)
 
 
-class _NoRoomError(Exception):
-    """Too many bytes wait already."""
-
-
 class BatchEndpoints:
-    """Takes manifests and chunks; so many bytes at a time and no more.
-
-    Only bytes that have arrived count, so that slow senders do not keep out quick ones.
-    """
+    """Takes manifests and chunks, within a limit on the memory of all together."""
 
     def __init__(
         self,
@@ -67,8 +60,7 @@ class BatchEndpoints:
         arrived: Callable[[], None],
     ) -> None:
         self._tasks, self._batches, self._arrived = tasks, batches, arrived
-        self._room = most_bytes
-        self._at_work = 0
+        self.memory = MemoryLimit(most_bytes=most_bytes)
         self._one_manifest = asyncio.Lock()  # reading one takes several times its size
         self._stopping = False
         self._manifests = metrics.counter("manifests", "Manifests by what became of them", ["outcome"])
@@ -175,39 +167,26 @@ class BatchEndpoints:
 
     @asynccontextmanager
     async def _body(self, request: Request, most: int) -> AsyncIterator[bytes | PreparedResponse]:
-        """The body, if it has at most so many bytes, or why there is none; it counts for as long as it is needed."""
-        own = 0
-
-        async def receive() -> Message:
-            nonlocal own
-            message = await request.receive()
-            size = len(message.get("body", b""))
-            if self._at_work > own and self._at_work + size > self._room:  # one may always arrive, however long
-                raise _NoRoomError
-            own += size
-            self._at_work += size
-            return message
-
+        """The body, if it has at most so many bytes, or the refusal; it counts as memory until the block ends."""
+        length = declared_length(request.scope) or 0
         try:
-            try:
-                told = declared_length(request.scope) or 0
-                if told > most:
-                    raise TooLongError
-                if self._at_work and self._at_work + told > self._room:
-                    raise _NoRoomError
-                content: bytes | PreparedResponse = await read_body(receive, most=most)
-            except (TooLongError, DisconnectedError, _NoRoomError) as error:
-                content = _REFUSALS[type(error)]
-            yield content
+            with self.memory.upload() as upload:
+                try:
+                    if length > most:
+                        raise TooLongError
+                    self.memory.check(length)
+                    content: bytes | PreparedResponse = await upload.read(request.receive, most)
+                except (TooLongError, DisconnectedError, MemoryLimitError) as error:
+                    content = _REFUSALS[type(error)]
+                yield content
         finally:
-            self._at_work -= own
             self._arrived()
 
 
 _REFUSALS: dict[type[Exception], PreparedResponse] = {
     TooLongError: _TOO_LONG,
     DisconnectedError: _CUT_OFF,
-    _NoRoomError: _BUSY,
+    MemoryLimitError: _BUSY,
 }
 
 

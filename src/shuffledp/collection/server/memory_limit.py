@@ -29,7 +29,7 @@ class MemoryLimitError(Exception):
 class MemoryLimit:
     """Limits on complete reports and on bytes. All methods are called in the event loop's thread."""
 
-    def __init__(self, *, most_reports: int, most_bytes: int, wait_seconds: float) -> None:
+    def __init__(self, *, most_bytes: int, most_reports: int = 0, wait_seconds: float = 0.0) -> None:
         self._most_reports, self._most_bytes, self._wait_seconds = most_reports, most_bytes, wait_seconds
         self.reports = 0
         """Complete reports."""
@@ -42,6 +42,11 @@ class MemoryLimit:
     def upload(self) -> Upload:
         """For one request, in a ``with`` block, at whose end its memory is free again."""
         return Upload(self)
+
+    def check(self, size: int) -> None:
+        """Refuse an upload of an announced size that does not fit now; one alone may have any size."""
+        if self.bytes and self.bytes + size > self._most_bytes:
+            raise MemoryLimitError
 
     def _take_bytes(self, size: int, upload: Upload) -> None:
         """Count bytes that have arrived; one body may always arrive, however long it is."""
