@@ -105,7 +105,7 @@ def test_batches_of_an_author_who_is_trusted_no_more_stay(collection, deliver):
     authors = (collection.folder / "other.pub",)
     analyzer = collection.open(authors=authors)
     assert len(analyzer.tasks) == 0
-    with pytest.raises(ShuffledpError, match="not in the folder of tasks any more, or is refused"):
+    with pytest.raises(ShuffledpError, match="not in the directory of tasks any more, or is refused"):
         analyzer.releaser.release(task.id)
     assert analyzer.batches.get(task.id).state is BatchState.COMPLETE
     (collection.folder / "tasks" / f"{task.id.hex()}.json").write_bytes(task.signed(other).to_bytes())

@@ -54,7 +54,7 @@ class Releaser:
         """Release a complete batch, or refuse it for good; the state it has then."""
         task = self.tasks.get(task_id)
         if task is None:
-            raise ShuffledpError("The task of a batch is not in the folder of tasks any more, or is refused.")
+            raise ShuffledpError("The task of a batch is not in the directory of tasks any more, or is refused.")
         known = self.batches.get(task_id)
         if known is None:
             raise ShuffledpError("There is no batch of this task.")

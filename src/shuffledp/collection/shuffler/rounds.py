@@ -250,7 +250,7 @@ class RoundScheduler:
             try:
                 self._open(served)
             except DamagedRoundError as error:  # the others go on
-                self._tasks.postpone(served, str(error))
+                self._tasks.postpone(served.name, str(error))
 
     def start(self) -> None:
         """Begin to look after rounds, in the running event loop."""

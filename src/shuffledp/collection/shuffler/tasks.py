@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shuffledp.collection.server.directories import RefusedFile, WatchedDirectory, log_refused, reason_of
-from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.problems import PreparedResponse
+from shuffledp.collection.server.task_directory import TaskDirectory
 from shuffledp.collection.task.authentic import load_authentic
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.formats import ReportFormat
 from shuffledp.collection.wire.keys import VerifyingKey
-from shuffledp.errors import DataError, ParameterError
+from shuffledp.errors import ParameterError
 
 __all__ = ["ServedTask", "ShufflerTasks", "load_task"]
 
@@ -58,79 +57,20 @@ def load_task(path: Path, authors: Sequence[VerifyingKey], shuffler: VerifyingKe
     return ServedTask(task, wanted, wanted.size, task.opens.timestamp(), task.closes.timestamp(), answer)
 
 
-@dataclass
-class _Waiting:
-    """A task that was read and is not yet served."""
+class ShufflerTasks(TaskDirectory[ServedTask]):
+    """The tasks of a shuffler."""
 
-    file: Path
-    served: ServedTask
-    complaint: str = ""
-    """Why not, as it was last said."""
-
-
-class ShufflerTasks:
-    """The tasks of a folder, by their ids in hexadecimal. What was once read stays served."""
-
-    def __init__(self, folder: Path, authors: Sequence[VerifyingKey], shuffler: VerifyingKey) -> None:
-        self._folder, self._authors, self._shuffler = WatchedDirectory(folder), tuple(authors), shuffler
-        self._tasks: dict[str, ServedTask] = {}
-        self._waiting: dict[str, _Waiting] = {}
-        self._files: dict[str, Path] = {}
-        self.refused: list[RefusedFile] = []
-        """The files that were left out at the start."""
+    def __init__(self, directory: Path, authors: Sequence[VerifyingKey], shuffler: VerifyingKey) -> None:
+        super().__init__(directory)
+        self._authors, self._shuffler = tuple(authors), shuffler
 
     def get(self, name: str) -> ServedTask | None:
-        """The task of an id."""
-        return self._tasks.get(name)
+        """The task of an id in hexadecimal."""
+        return self.find(name)
 
-    def __iter__(self) -> Iterator[ServedTask]:
-        return iter(list(self._tasks.values()))
-
-    def __len__(self) -> int:
-        return len(self._tasks)
-
-    def load(self, admit: Callable[[ServedTask], None] = lambda _: None) -> None:
-        """Read all files, for the start; those that are not in order are left out. Nothing is logged of them."""
-        self._folder.check()
-        try:
-            self.refused = self._folder.look(self._read)
-        except OSError as error:
-            raise DataError(f"Cannot read the folder of tasks: {error.strerror or error}.") from None
-        self.refused += self._admit_waiting(admit)
-
-    def refresh(self, admit: Callable[[ServedTask], None]) -> None:
-        """Read files that are new or changed; those that are not in order are logged and left out.
-
-        A new task is served to devices only after ``admit``, which may refuse it for now: it is asked again next time.
-        """
-        self._folder.follow(self._read)
-        log_refused(self._admit_waiting(admit))
-
-    def postpone(self, served: ServedTask, reason: str) -> None:
-        """Serve a task no longer, for the start: it is asked for again with every ``refresh``."""
-        del self._tasks[served.name]
-        self._waiting[served.name] = _Waiting(self._files[served.name], served, reason)
-        log_refused([RefusedFile(self._files[served.name], reason)])
-
-    def _read(self, path: Path) -> None:
+    def _read(self, path: Path) -> tuple[str, ServedTask]:
         served = load_task(path, self._authors, self._shuffler)
-        if served.name not in self._tasks and served.name not in self._waiting:
-            self._waiting[served.name] = _Waiting(path, served)
+        return served.name, served
 
-    def _admit_waiting(self, admit: Callable[[ServedTask], None]) -> list[RefusedFile]:
-        """Those that were refused for another reason than the last time."""
-        refused = []
-        for name, waiting in list(self._waiting.items()):
-            try:
-                admit(waiting.served)
-            except Exception as error:  # noqa: BLE001  # one task must not harm the others
-                reason = reason_of(error)
-                if reason != waiting.complaint:
-                    refused.append(RefusedFile(waiting.file, reason))
-                waiting.complaint = reason
-                continue
-            del self._waiting[name]
-            self._tasks[name], self._files[name] = waiting.served, waiting.file
-            closes = waiting.served.task.closes.isoformat()
-            event("task", task=name, closes=closes, report_bytes=waiting.served.size)
-        return refused
+    def _fields(self, task: ServedTask) -> Mapping[str, str | int]:
+        return {"closes": task.task.closes.isoformat(), "report_bytes": task.size}

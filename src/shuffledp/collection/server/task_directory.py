@@ -1,0 +1,200 @@
+"""The task directory of a server: watches for signed task files, checks each, and keeps the tasks that it admitted."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from shuffledp.collection.server.directories import check_directory, is_directory
+from shuffledp.collection.server.logs import event
+from shuffledp.errors import DataError, ShuffledpError
+
+__all__ = ["RefusedFile", "TaskDirectory", "WatchedDirectory", "log_refused"]
+
+Loaded = TypeVar("Loaded")
+
+
+@dataclass
+class _TaskFile(Generic[Loaded]):
+    """A task that was read, and the file it is from."""
+
+    path: Path
+    task: Loaded
+    last_error: str = ""
+    """Why it is not admitted, as it was last logged."""
+
+
+class TaskDirectory(ABC, Generic[Loaded]):
+    """The tasks of a directory, by their ids in hexadecimal. A task that was admitted stays."""
+
+    def __init__(self, directory: Path) -> None:
+        self._watched = WatchedDirectory(directory)
+        self._admitted: dict[str, _TaskFile[Loaded]] = {}
+        self._waiting: dict[str, _TaskFile[Loaded]] = {}
+        self._one_reader = threading.Lock()
+        self.refused: list[RefusedFile] = []
+        """The files that were left out at the start."""
+
+    @abstractmethod
+    def _read(self, path: Path) -> tuple[str, Loaded]:
+        """The id and the task of a file, if this server serves it; else a ShuffledpError that says why not."""
+
+    @abstractmethod
+    def _fields(self, task: Loaded) -> Mapping[str, str | int]:
+        """What the log says of a task that is admitted."""
+
+    def find(self, name: str) -> Loaded | None:
+        """The task of an id."""
+        file = self._admitted.get(name)
+        return None if file is None else file.task
+
+    def __iter__(self) -> Iterator[Loaded]:
+        return iter([file.task for file in list(self._admitted.values())])
+
+    def __len__(self) -> int:
+        return len(self._admitted)
+
+    def load(self, admit: Callable[[Loaded], None] = lambda _: None) -> None:
+        """Read all files, for the start; refused ones are left out and not logged."""
+        self._watched.check()
+        try:
+            self.refused = self._watched.look(self._add)
+        except OSError as error:
+            raise DataError(f"Cannot read the directory of tasks: {error.strerror or error}.") from None
+        self.refused += self._admit_waiting(admit)
+
+    def refresh(self, admit: Callable[[Loaded], None] = lambda _: None) -> None:
+        """Read files that are new or changed; refused ones are logged and left out.
+
+        A new task is served only after ``admit``, which may refuse it for now: it is asked again next time.
+        """
+        with self._one_reader:
+            self._watched.follow(self._add)
+            log_refused(self._admit_waiting(admit))
+
+    def postpone(self, name: str, reason: str) -> None:
+        """Serve a task no longer, for the start: it is offered again with every ``refresh``."""
+        file = self._waiting[name] = self._admitted.pop(name)
+        file.last_error = reason
+        log_refused([RefusedFile(file.path, reason)])
+
+    def _add(self, path: Path) -> None:
+        name, task = self._read(path)
+        if name not in self._admitted and name not in self._waiting:
+            self._waiting[name] = _TaskFile(path, task)
+
+    def _admit_waiting(self, admit: Callable[[Loaded], None]) -> list[RefusedFile]:
+        """Those that were refused for another reason than the last time."""
+        refused = []
+        for name, file in list(self._waiting.items()):
+            try:
+                admit(file.task)
+            except Exception as error:  # noqa: BLE001  # one task must not harm the others
+                reason = reason_of(error)
+                if reason != file.last_error:
+                    refused.append(RefusedFile(file.path, reason))
+                file.last_error = reason
+                continue
+            self._admitted[name] = self._waiting.pop(name)
+            event("task", level=logging.INFO, task=name, **self._fields(file.task))
+        return refused
+
+
+@dataclass(frozen=True)
+class RefusedFile:
+    """A file of the directory that was refused, and why."""
+
+    path: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason if str(self.path) in self.reason else f"{self.path}: {self.reason}"
+
+
+class WatchedDirectory:
+    """A directory of JSON files that is searched for new and changed files; a bad file does not affect the others."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._seen: dict[Path, tuple[int, ...]] = {}
+        self._unreadable: dict[Path, str] = {}
+        self._last_error = ""
+        """What was last logged of the directory itself, so that it is said once."""
+
+    def check(self) -> None:
+        """Refuse a directory that is not there or cannot be read."""
+        if not is_directory(self._directory):
+            raise DataError(f"There is no directory of tasks {self._directory}; create it.", path=str(self._directory))
+        check_directory(self._directory, written=False)
+
+    def look(self, take: Callable[[Path], None]) -> list[RefusedFile]:
+        """Give every file that is new or changed to ``take``; those that it refuses are returned, each once.
+
+        It is to raise a DataError for a file that cannot be read: that one is tried again next time, and returned again
+        if the reason is another. OSError if the directory itself cannot be read.
+        """
+        paths = sorted(path for path in self._directory.iterdir() if path.name.endswith(".json"))
+        for deleted in (self._seen.keys() | self._unreadable.keys()) - set(paths):
+            self._seen.pop(deleted, None)
+            self._unreadable.pop(deleted, None)
+        return [refused for path in paths if (refused := self._offer(path, take)) is not None]
+
+    def _offer(self, path: Path, take: Callable[[Path], None]) -> RefusedFile | None:
+        stamp = _stamp(path)
+        if stamp is not None and self._seen.get(path) == stamp:
+            return None
+        try:
+            take(path)
+        except DataError as error:
+            self._seen.pop(path, None)
+            if not os.path.lexists(path) or self._unreadable.get(path) == str(error):
+                return None
+            self._unreadable[path] = str(error)
+            return RefusedFile(path, str(error))
+        except Exception as error:  # noqa: BLE001  # whatever is in one file must not harm the others
+            refused: RefusedFile | None = RefusedFile(path, reason_of(error))
+        else:
+            refused = None
+        self._unreadable.pop(path, None)
+        if stamp is not None:
+            self._seen[path] = stamp
+        return refused
+
+    def follow(self, take: Callable[[Path], None]) -> None:
+        """As ``look``, for a server that runs: refused files are logged, and once a directory that cannot be read."""
+        try:
+            refused = self.look(take)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            if reason != self._last_error:
+                event("tasks-unreadable", level=logging.ERROR, reason=reason)
+            self._last_error = reason
+            return
+        self._last_error = ""
+        log_refused(refused)
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    """A value that changes with the file, its content or its access rights; None if it cannot be read."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
+
+
+def log_refused(refused: Sequence[RefusedFile]) -> None:
+    """Log which tasks are left out, and why."""
+    for each in refused:
+        event("task-refused", level=logging.ERROR, file=each.path.name, reason=each.reason)
+
+
+def reason_of(error: Exception) -> str:
+    """The message of an error of this package; of other errors only the type, since their messages may quote data."""
+    return str(error) if isinstance(error, ShuffledpError) else type(error).__name__
