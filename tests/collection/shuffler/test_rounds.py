@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from shuffledp.collection.server.scheduling import Retries
 from shuffledp.collection.shuffler import mixing, rounds
 from shuffledp.collection.shuffler.delivery import Delivery
 from shuffledp.collection.shuffler.store.interface import Incoming, RoundState
@@ -171,8 +172,8 @@ def test_an_analyzer_that_refuses_until_somebody_acts(place, serve, until, statu
 def test_pauses_grow_and_are_longer_after_a_refusal(place, serve):
     scheduler = serve().shuffler.scheduler
     for failures, refused, longest in ((1, False, 0.04), (1, True, 0.04), (50, False, 300), (50, True, 3600)):
-        kept = SimpleNamespace(failures=failures, refused=refused)
-        assert 0.5 <= scheduler._pause_seconds(kept) / longest <= 1
+        scheduled = SimpleNamespace(retries=Retries(failures), refused=refused)
+        assert 0.5 <= scheduler._pause_seconds(scheduled) / longest <= 1
 
 
 @pytest.mark.parametrize(

@@ -100,8 +100,8 @@ def test_pauses_grow_and_lines_are_few(place, absent, monkeypatch, caplog):
 
     monkeypatch.setattr(server, "store_of", attempt)
     assert server.open_when_reachable(place.settings(**settings), sleep=slept.append) is opened
-    assert slept[:3] == [0.25, 0.5, 1.0]
-    assert max(slept) == 5.0
+    assert all(longest / 2 <= pause <= longest for pause, longest in zip(slept, (0.25, 0.5, 1.0), strict=False))
+    assert 2.5 <= min(slept[5:]) <= max(slept) <= 5.0
     assert [each.msg for each in caplog.records].count("database-unreachable") <= 2000 / 12 + 1
     assert caplog.records[-1].msg == "database-reachable"
 

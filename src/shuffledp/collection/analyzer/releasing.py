@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import re
 import threading
 import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,7 +25,7 @@ from shuffledp.collection.analyzer.publishing import Releases
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import Metrics
-from shuffledp.collection.server.scheduling import ShutdownError
+from shuffledp.collection.server.scheduling import Retries, ShutdownError, repeat
 from shuffledp.errors import ShuffledpError
 
 __all__ = ["ReleaseScheduler", "Releaser"]
@@ -83,10 +81,10 @@ class Releaser:
 
 
 @dataclass
-class _Trouble:
-    failures: int = 0
-    complaint: str = ""
-    again: float = 0.0
+class _FailedRelease:
+    retries: Retries = field(default_factory=Retries)
+    due_at: float = 0.0
+    """When it is tried again, by the monotonic clock."""
 
 
 @dataclass
@@ -99,7 +97,7 @@ class ReleaseScheduler:
     releaser: Releaser
     metrics: Metrics
     tick: float = 1.0
-    _troubles: dict[bytes, _Trouble] = field(default_factory=dict)
+    _failed_releases: dict[bytes, _FailedRelease] = field(default_factory=dict)
     _under_way: bytes | None = None
     """The task whose batch is being released."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -135,8 +133,8 @@ class ReleaseScheduler:
 
     def trouble(self, task_id: bytes) -> tuple[int, str | None]:
         """How often the release of a task failed until now, and why."""
-        trouble = self._troubles.get(task_id, _Trouble())
-        return trouble.failures, trouble.complaint or None
+        retries = self._failed_releases.get(task_id, _FailedRelease()).retries
+        return retries.failures, retries.last_error or None
 
     def abandon(self, task: str) -> dict[str, str]:
         """Give up a batch whose chunks do not come or whose release keeps failing; its messages are deleted.
@@ -152,26 +150,24 @@ class ReleaseScheduler:
                 raise ShuffledpError(f"The batch of {task} is {batch.state.value} already.")
             if self._under_way == task_id:
                 raise ShuffledpError(f"The batch of {task} is being released at the moment; try again later.")
-            if batch.state is BatchState.COMPLETE and task_id not in self._troubles:
+            if batch.state is BatchState.COMPLETE and task_id not in self._failed_releases:
                 raise ShuffledpError(f"The batch of {task} is complete and in order; it is about to be released.")
             self.releaser.batches.give_up(task_id, _GIVEN_UP)
-            self._troubles.pop(task_id, None)
+            self._failed_releases.pop(task_id, None)
         event("batch-abandoned", level=logging.WARNING, task=task)
         return {"task": task, "state": BatchState.REFUSED.value, "reason": _GIVEN_UP}
 
     async def _repeat(self, thread: ThreadPoolExecutor, step: Callable[[], None], wake: asyncio.Event) -> None:
-        """Do a step again and again: every tick, and when woken."""
+        """Do a step in a thread again and again: every tick, and when woken."""
         loop = asyncio.get_running_loop()
-        while True:
-            wake.clear()
-            try:
-                await loop.run_in_executor(thread, step)
-            except ShutdownError:
-                return
-            except Exception as error:  # noqa: BLE001  # the worker must not die: it tries again
-                event("keeper-fails", level=logging.ERROR, reason=type(error).__name__)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(wake.wait(), self.tick)
+
+        async def run() -> None:
+            await loop.run_in_executor(thread, step)
+
+        def log(error: Exception) -> None:
+            event("keeper-fails", level=logging.ERROR, reason=type(error).__name__)
+
+        await repeat(run, seconds=self.tick, wake=wake, failed=log)
 
     def _discover(self) -> None:
         """Read new tasks, and count batches by state."""
@@ -184,10 +180,10 @@ class ReleaseScheduler:
         """Release every complete batch, one after the other."""
         complete = [each for each in self.releaser.batches.all() if each.state is BatchState.COMPLETE]
         for batch in complete:
-            trouble = self._troubles.get(batch.task_id, _Trouble())
-            if time.monotonic() >= trouble.again and self._begin(batch.task_id):
+            failed = self._failed_releases.get(batch.task_id, _FailedRelease())
+            if time.monotonic() >= failed.due_at and self._begin(batch.task_id):
                 try:
-                    self._release(batch, trouble)
+                    self._release(batch, failed)
                 finally:
                     self._under_way = None
 
@@ -200,7 +196,7 @@ class ReleaseScheduler:
             self._under_way = task_id
             return True
 
-    def _release(self, batch: Batch, trouble: _Trouble) -> None:
+    def _release(self, batch: Batch, failed: _FailedRelease) -> None:
         start = time.perf_counter()
         try:
             self.releaser.release(batch.task_id)
@@ -209,12 +205,13 @@ class ReleaseScheduler:
         except Exception as error:  # noqa: BLE001  # of whatever kind: it is tried again, later each time
             self._failed.inc()
             reason = str(error) if isinstance(error, ShuffledpError | OSError) else _fault(error)
-            if reason != trouble.complaint:
+            pause = failed.retries.pause_seconds(first=self.tick, longest=_LONGEST_WAIT)
+            if failed.retries.fail(reason):
                 event("release-fails", level=logging.ERROR, task=batch.task_id.hex(), reason=reason)
-            wait = min(_LONGEST_WAIT, self.tick * 2 ** min(trouble.failures, 20)) * random.uniform(0.5, 1.0)
-            self._troubles[batch.task_id] = _Trouble(trouble.failures + 1, reason, time.monotonic() + wait)
+            failed.due_at = time.monotonic() + pause
+            self._failed_releases[batch.task_id] = failed
         else:
-            self._troubles.pop(batch.task_id, None)
+            self._failed_releases.pop(batch.task_id, None)
             self._seconds.observe(time.perf_counter() - start)
 
 

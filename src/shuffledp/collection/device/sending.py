@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import http.client
-import os
 import re
 import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shuffledp.collection.transport.backoff import backoff_seconds
 from shuffledp.collection.transport.connection import Answer, Connection, failure_reason
 from shuffledp.errors import ParameterError, RefusedError, UnreachableError
 
@@ -39,8 +39,7 @@ class Patience:
 
         Random also then, or all devices that were sent away at once would come back at once.
         """
-        limit = min(self.longest_pause, self.first_pause * 2.0 ** min(attempt, 1000))
-        return asked + limit * (0.5 + int.from_bytes(os.urandom(4), "big") / 2**33)
+        return asked + backoff_seconds(attempt, first=self.first_pause, longest=self.longest_pause)
 
 
 def reports_path(task_id: bytes) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +18,7 @@ from typing import Any, TypeVar
 
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import Metrics
-from shuffledp.collection.server.scheduling import ShutdownError
+from shuffledp.collection.server.scheduling import Retries, ShutdownError, wait_for
 from shuffledp.collection.shuffler.clock import RoundClock
 from shuffledp.collection.shuffler.delivery import Delivery, DeliveryError, DeliveryRefusedError
 from shuffledp.collection.shuffler.enrolment import TokenDirectory
@@ -35,6 +34,7 @@ from shuffledp.collection.shuffler.store.interface import (
 )
 from shuffledp.collection.shuffler.store.transitions import check_give_up
 from shuffledp.collection.shuffler.tasks import ServedTask, ShufflerTasks
+from shuffledp.collection.transport.backoff import backoff_seconds
 from shuffledp.errors import DataError, ShuffledpError
 
 __all__ = ["RoundScheduler", "RoundStatus"]
@@ -83,9 +83,8 @@ class _ScheduledRound:
     """From the last survey; None if the store did not have the round."""
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     full: bool = False
-    failures: int = 0
-    last_error: str = ""
-    """What was last logged of it, so that it is said once."""
+    retries: Retries = field(default_factory=Retries)
+    """Of the step that it is at."""
     refused: bool = False
     """Whether the analyzer does not want its batch; somebody has to act."""
     confined: bool = False
@@ -101,7 +100,7 @@ class _ScheduledRound:
     def stuck(self) -> bool:
         """Whether this server keeps failing to take the round further."""
         damaged = self.record is not None and self.record.error is not None
-        return self.failures >= _FAILURES_UNTIL_NOT_READY and not self.confined and not damaged
+        return self.retries.failures >= _FAILURES_UNTIL_NOT_READY and not self.confined and not damaged
 
 
 class RoundScheduler:
@@ -151,7 +150,7 @@ class RoundScheduler:
 
     def _status(self, task_id: bytes, record: RoundRecord) -> RoundStatus:
         served, scheduled = self._tasks.get(task_id.hex()), self._scheduled.get(task_id)
-        error = record.error or (scheduled.last_error if scheduled is not None and scheduled.last_error else None)
+        error = record.error or (scheduled.retries.last_error or None if scheduled is not None else None)
         if record.state in FINISHED:
             error = None
         elif served is None:
@@ -166,7 +165,7 @@ class RoundScheduler:
             minimum=served.task.minimum_users if served else None,
             maximum=served.task.maximum_users if served else None,
             report_bytes=served.size if served else None,
-            failures=scheduled.failures if scheduled else 0,
+            failures=scheduled.retries.failures if scheduled else 0,
             error=error,
             refused=scheduled.refused if scheduled else False,
         )
@@ -206,7 +205,7 @@ class RoundScheduler:
         """
         task_id, record = self._find(task)
         scheduled = self._scheduled.get(task_id)
-        in_order = record.error is None and (scheduled is not None and not scheduled.failures)
+        in_order = record.error is None and (scheduled is not None and not scheduled.retries.failures)
         if record.state in (RoundState.COLLECTING, RoundState.CLOSED) and in_order:
             raise StoreError(f"Round {task} is {record.state.value} and in order; to end it, cancel it.")
         self._give_up(task_id, record, RoundState.ABANDONED)
@@ -346,8 +345,9 @@ class RoundScheduler:
             try:
                 if await self._step(scheduled):
                     return
-                if scheduled.failures:
-                    scheduled.failures, scheduled.last_error, scheduled.refused = 0, "", False
+                if scheduled.retries.failures:
+                    scheduled.retries.succeed()
+                    scheduled.refused = False
             except ShutdownError:
                 return
             except Exception as error:  # noqa: BLE001  # the scheduler of a round must not die
@@ -363,7 +363,8 @@ class RoundScheduler:
             return False
         if record.state in FINISHED:
             await self._call(self._mixer.clean, served.name)
-            scheduled.failures, scheduled.last_error, scheduled.refused, scheduled.below_since = 0, "", False, None
+            scheduled.retries.succeed()
+            scheduled.refused, scheduled.below_since = False, None
             with suppress(KeyError):
                 self._reports.remove(served.name)
             return True
@@ -403,7 +404,7 @@ class RoundScheduler:
                 self._failed.inc()
                 self._log_once(scheduled, str(error))
             else:
-                scheduled.last_error = ""
+                scheduled.retries.note("")
         await self._wait(scheduled, min(left, self._tick))
 
     async def _grace_left(self, scheduled: _ScheduledRound) -> float:
@@ -435,7 +436,8 @@ class RoundScheduler:
         await self._refresh(scheduled)
         if delivered:
             return
-        await self._wait(scheduled, min(_LONGEST_WAIT_ELSEWHERE, self._tick * 2 ** min(scheduled.elsewhere, 20)))
+        pause = backoff_seconds(scheduled.elsewhere, first=self._tick, longest=_LONGEST_WAIT_ELSEWHERE)
+        await self._wait(scheduled, pause)
 
     async def _refresh(self, scheduled: _ScheduledRound) -> None:
         """Read how far the round is, after a step."""
@@ -449,8 +451,7 @@ class RoundScheduler:
 
     async def _wait(self, scheduled: _ScheduledRound, seconds: float) -> None:
         """Wait until the round is woken, or so long."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(scheduled.wake.wait(), seconds)
+        await wait_for(scheduled.wake, seconds)
         scheduled.wake.clear()
 
     def _deliver(self, scheduled: _ScheduledRound) -> bool:
@@ -477,14 +478,13 @@ class RoundScheduler:
     def _record_failure(self, scheduled: _ScheduledRound, error: Exception) -> None:
         scheduled.refused = isinstance(error, DeliveryRefusedError)
         scheduled.confined = isinstance(error, DeliveryError | DamagedRoundError)
-        scheduled.failures += 1
+        scheduled.retries.failures += 1
         self._failed.inc()
         self._log_once(scheduled, _reason(error))
 
     def _log_once(self, scheduled: _ScheduledRound, reason: str) -> None:
-        if reason == scheduled.last_error:
+        if not scheduled.retries.note(reason):
             return
-        scheduled.last_error = reason
         if scheduled.refused:
             event("batch-refused", level=logging.ERROR, task=scheduled.served.name, reason=reason)
         else:
@@ -493,7 +493,7 @@ class RoundScheduler:
     def _pause_seconds(self, scheduled: _ScheduledRound) -> float:
         """Longer with every failure, and not the same for all rounds."""
         longest = _LONGEST_WAIT_REFUSED if scheduled.refused else _LONGEST_WAIT
-        return min(longest, self._tick * 2.0 ** min(scheduled.failures, 20)) * random.uniform(0.5, 1.0)
+        return scheduled.retries.pause_seconds(first=self._tick, longest=longest)
 
     async def _call(self, function: Callable[..., Value], *arguments: Any) -> Value:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)

@@ -25,6 +25,7 @@ from shuffledp.collection.shuffler.settings import ShufflerSettings
 from shuffledp.collection.shuffler.store.interface import Store, UnreachableStoreError
 from shuffledp.collection.shuffler.store.location import check_store, is_shared, open_store
 from shuffledp.collection.shuffler.tasks import ShufflerTasks
+from shuffledp.collection.transport.backoff import backoff_seconds
 from shuffledp.collection.transport.connection import tls_context
 from shuffledp.collection.wire.keys import SigningKey, VerifyingKey
 from shuffledp.errors import DataError
@@ -32,7 +33,7 @@ from shuffledp.errors import DataError
 __all__ = ["Shuffler", "check_shuffler", "check_store_of", "open_when_reachable", "store_of"]
 
 _MEGABYTE = 1 << 20
-_LONGEST_PAUSE_SECONDS = 5.0
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 5.0
 _ATTEMPTS_PER_LINE = 12
 
 
@@ -140,7 +141,7 @@ def open_when_reachable(settings: ShufflerSettings, *, sleep: Callable[[float], 
             if str(error) != logged or attempts % _ATTEMPTS_PER_LINE == 0:
                 event("database-unreachable", level=logging.ERROR, reason=str(error), attempts=attempts + 1)
             logged = str(error)
-            sleep(min(_LONGEST_PAUSE_SECONDS, 2.0 ** min(attempts, 10) / 4))
+            sleep(backoff_seconds(attempts, first=_FIRST_PAUSE_SECONDS, longest=_LONGEST_PAUSE_SECONDS))
             attempts += 1
         else:
             if attempts:
