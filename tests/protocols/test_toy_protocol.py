@@ -12,7 +12,7 @@ import toy_protocol
 from toy_protocol import FlippedBit
 
 import shuffledp as sdp
-from shuffledp.collection.device.many import Devices
+from shuffledp.collection.device.simulation import Devices
 from shuffledp.collection.rehearsal import Rehearsal
 from shuffledp.collection.transport.connection import Connection
 from shuffledp.errors import ParameterError, UnknownNameError
