@@ -67,24 +67,15 @@ def serve_shuffler(options: ServerOptions) -> None:
 
     Example: shuffledp serve shuffler --config shuffler.toml --check
     """
-    from shuffledp.collection.server.logs import configure_logs
     from shuffledp.collection.shuffler.settings import ShufflerSettings
 
     settings = options.settings(ShufflerSettings, "shuffler")
     if options.check:
         _check_shuffler(settings, options.as_json)
         return
-    from shuffledp.collection.server.running import clean_stop, listen, serve
-    from shuffledp.collection.shuffler.app import create_app
-    from shuffledp.collection.shuffler.server import Shuffler
-    from shuffledp.collection.shuffler.tuning import tune_process
+    from shuffledp.collection.shuffler.app import run_shuffler
 
-    with clean_stop():
-        tune_process()
-        configure_logs(level=settings.log_level)
-        listener = listen(settings.host, settings.port)  # before the store: a second server must not touch it
-        shuffler = Shuffler(settings)
-        serve(create_app(shuffler), settings, role="shuffler", stopping=shuffler.stop, listener=listener)
+    run_shuffler(settings)
 
 
 @serve_app.command("analyzer")
@@ -98,32 +89,27 @@ def serve_analyzer(options: ServerOptions) -> None:
     Example: shuffledp serve analyzer --config analyzer.toml --check
     """
     from shuffledp.collection.analyzer.settings import AnalyzerSettings
-    from shuffledp.collection.server.logs import configure_logs
 
     settings = options.settings(AnalyzerSettings, "analyzer")
     if options.check:
         _check_analyzer(settings, options.as_json)
         return
-    from shuffledp.collection.analyzer.app import create_app
-    from shuffledp.collection.analyzer.server import Analyzer
-    from shuffledp.collection.server.running import clean_stop, listen, serve
+    from shuffledp.collection.analyzer.app import run_analyzer
 
-    with clean_stop():
-        configure_logs(level=settings.log_level)
-        listener = listen(settings.host, settings.port)
-        analyzer = Analyzer(settings)
-        serve(create_app(analyzer), settings, role="analyzer", stopping=analyzer.stop, listener=listener)
+    run_analyzer(settings)
 
 
 def _check_shuffler(settings: ShufflerSettings, as_json: bool) -> None:
     from shuffledp.collection.server.descriptors import possible_connections
     from shuffledp.collection.shuffler.server import check_shuffler, check_store_of
 
-    key, book = check_shuffler(settings)
+    key, served_tasks = check_shuffler(settings)
     check_store_of(settings)
     connections = possible_connections(settings.connections)
-    refused = [str(reason) for reason in book.refused]
-    tasks = [{"task": entry.name, "name": entry.task.name, "closes": entry.task.closes.isoformat()} for entry in book]
+    refused = [str(reason) for reason in served_tasks.refused]
+    tasks = [
+        {"task": entry.name, "name": entry.task.name, "closes": entry.task.closes.isoformat()} for entry in served_tasks
+    ]
     if as_json:
         state = {"role": "shuffler", "key": key.public.id, "tasks": tasks, "refused": refused}
         print_json(state | {"connections": connections})

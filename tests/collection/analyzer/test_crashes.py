@@ -117,16 +117,13 @@ def test_killed_before_and_after_every_durable_step(collection, batch, deliver, 
 
 NURSERY = """
 import os, signal, socket, sys, threading
-import anyio._backends._asyncio, numpy, pyarrow.csv, uvicorn.lifespan.on, uvicorn.loops.uvloop, uvicorn.main, uvloop
+import anyio._backends._asyncio, jinja2, numpy, uvicorn.lifespan.on, uvicorn.loops.uvloop, uvicorn.main, uvloop
 import scipy.special, scipy.stats, dp_accounting.pld.privacy_loss_distribution
 import shuffledp.collection.analyzer.app, shuffledp.collection.server.running
 import shuffledp.privacy.calibration, shuffledp.protocols.histogram.k_rr, shuffledp.protocols.registry
 from shuffledp.cli.serve import serve_analyzer
-from shuffledp.collection.analyzer import page
 from pathlib import Path
 
-pyarrow.table({"a": numpy.zeros(1)})  # loads what it has not yet
-page._picture = lambda *_: ""  # drawing it takes longer than the whole round
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 for line in sys.stdin:
     child = os.fork()

@@ -106,7 +106,6 @@ if seconds:
     timer.start()
 
 from shuffledp.cli.main import _run
-from shuffledp.collection.analyzer import page
 from shuffledp.collection.analyzer.server import Analyzer
 from shuffledp.collection.shuffler import mixing
 from shuffledp.collection.shuffler.server import Shuffler
@@ -117,7 +116,6 @@ mixing._CHUNK_BYTES = 4000  # so that a small round has several chunks
 mixing.Mixer.shuffle, mixing.Mixer.batch = (
     around(each, begin_to_count) for each in (mixing.Mixer.shuffle, mixing.Mixer.batch)
 )
-page._picture = lambda *_: ""  # drawing it takes longer than the whole round
 exec(fault)
 sys.exit(_run(["serve", role, "--config", config]))
 """

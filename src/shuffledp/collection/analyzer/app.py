@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import BinaryIO
 
 from starlette.applications import Starlette
@@ -16,13 +14,13 @@ from shuffledp.collection.analyzer.intake import BatchEndpoints, read_task_id
 from shuffledp.collection.analyzer.overview import state_of
 from shuffledp.collection.analyzer.releasing import ReleaseScheduler
 from shuffledp.collection.analyzer.server import Analyzer
+from shuffledp.collection.analyzer.settings import AnalyzerSettings
+from shuffledp.collection.server.application import OperatorInterface, Server, create_server_app
 from shuffledp.collection.server.downloads import FileResponse
-from shuffledp.collection.server.health import health_routes
-from shuffledp.collection.server.operator import OperatorServer
-from shuffledp.collection.server.origins import guard_origins
-from shuffledp.collection.server.problems import EXCEPTION_HANDLERS, PreparedResponse, problem
+from shuffledp.collection.server.problems import PreparedResponse, problem
+from shuffledp.collection.server.running import run_server
 
-__all__ = ["create_app"]
+__all__ = ["create_app", "run_analyzer"]
 
 _NO_RELEASE = problem(404, "no-release", "There is no release of this task, or not yet.")
 _KINDS = {
@@ -39,14 +37,14 @@ _SAFELY = (
 def create_app(analyzer: Analyzer) -> Starlette:
     """The application of an analyzer; its lifespan makes the releases."""
     scheduler = ReleaseScheduler(analyzer.releaser, analyzer.metrics, analyzer.tick)
-    arrivals = BatchEndpoints(
+    endpoints = BatchEndpoints(
         analyzer.tasks,
         analyzer.batches,
         analyzer.metrics,
         most_bytes=analyzer.settings.arriving_megabytes << 20,
         arrived=scheduler.look,
     )
-    analyzer.when_stopping(arrivals.stop)
+    analyzer.when_stopping(endpoints.stop)
 
     async def show(request: Request, kind: str) -> PreparedResponse | FileResponse:
         task_id = read_task_id(request.path_params["task"])
@@ -65,38 +63,34 @@ def create_app(analyzer: Analyzer) -> Starlette:
     async def is_ready() -> bool:
         return not analyzer.stopping and await run_in_threadpool(analyzer.batches.is_writable)
 
-    operator = OperatorServer(
-        analyzer.settings.work,
-        "analyzer",
-        lambda _: state_of(analyzer, scheduler),
-        {"abandon": scheduler.abandon},
-        is_ready,
+    return create_server_app(
+        analyzer,
+        [
+            Route("/v1/batches/{task}", endpoints.put_manifest, methods=["PUT"]),
+            Route("/v1/batches/{task}", endpoints.show_batch, methods=["GET"]),
+            Route("/v1/batches/{task}/chunks/{index}", endpoints.put_chunk, methods=["PUT"]),
+            Route("/v1/releases/{task}.csv", show_csv),
+            Route("/v1/releases/{task}/page", show_page),
+            Route("/v1/releases/{task}", show_json),
+        ],
+        OperatorInterface(
+            analyzer.settings.work, lambda _: state_of(analyzer, scheduler), {"abandon": scheduler.abandon}
+        ),
+        is_ready=is_ready,
+        start=scheduler.start,
+        finish=scheduler.stop,
+        public="/v1/releases/",
     )
 
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        scheduler.start()
-        await operator.start()
-        yield
-        await operator.stop()
-        analyzer.stop()
-        await scheduler.stop()
-        analyzer.close()
 
-    routes = [
-        Route("/v1/batches/{task}", arrivals.put_manifest, methods=["PUT"]),
-        Route("/v1/batches/{task}", arrivals.show_batch, methods=["GET"]),
-        Route("/v1/batches/{task}/chunks/{index}", arrivals.put_chunk, methods=["PUT"]),
-        Route("/v1/releases/{task}.csv", show_csv),
-        Route("/v1/releases/{task}/page", show_page),
-        Route("/v1/releases/{task}", show_json),
-        *health_routes(analyzer.metrics, is_ready),
-    ]
-    app = Starlette(routes=routes, exception_handlers=EXCEPTION_HANDLERS, lifespan=lifespan)
-    app.router.redirect_slashes = False  # a redirection would repeat what the client calls this host
-    app.state.metrics = analyzer.metrics
-    guard_origins(app, public="/v1/releases/")
-    return app
+def run_analyzer(settings: AnalyzerSettings) -> None:
+    """Run an analyzer in this process until it is asked to stop."""
+
+    def start() -> tuple[Starlette, Server]:
+        analyzer = Analyzer(settings)
+        return create_app(analyzer), analyzer
+
+    run_server(settings, start)
 
 
 def _released(analyzer: Analyzer, task_id: bytes, kind: str) -> BinaryIO | None:

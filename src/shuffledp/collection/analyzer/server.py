@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from shuffledp.collection.analyzer.agreement import LEDGER, RELEASES, check_agreement, restore_from_releases
 from shuffledp.collection.analyzer.batches import Batches
@@ -14,20 +13,21 @@ from shuffledp.collection.analyzer.publishing import Releases
 from shuffledp.collection.analyzer.releasing import Releaser
 from shuffledp.collection.analyzer.settings import AnalyzerSettings, read_budgets
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
+from shuffledp.collection.server.application import Server
 from shuffledp.collection.server.certificates import check_certificate
 from shuffledp.collection.server.directories import check_directory, lock_directory, make_private
 from shuffledp.collection.server.logs import event
-from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.server.task_directory import log_refused
 from shuffledp.collection.wire.keys import SealingKey, VerifyingKey
 
 __all__ = ["Analyzer", "check_analyzer", "tasks_of"]
 
 
-class Analyzer:
+class Analyzer(Server):
     """Everything that an analyzer consists of, apart from its web application."""
 
     def __init__(self, settings: AnalyzerSettings, *, tick: float = 1.0) -> None:
+        super().__init__("analyzer")
         self.settings, self.tick = settings, tick
         self.tasks = check_analyzer(settings)
         log_refused(self.tasks.refused)
@@ -38,9 +38,6 @@ class Analyzer:
         except BaseException:
             self._lock.release()
             raise
-        self.metrics = Metrics("analyzer")
-        self.stopping = False
-        self._when_stopping: list[Callable[[], None]] = []
         messages = self.metrics.counter("messages", "Messages by what they were found to be", ["result"])
 
         def progress(counted: Counted) -> None:
@@ -70,16 +67,6 @@ class Analyzer:
         self.ledger = Ledger(settings.work / LEDGER)
         self.batches = Batches(settings.work, self.ledger.manifest)
         self.releases = Releases(settings.work / RELEASES)
-
-    def when_stopping(self, action: Callable[[], None]) -> None:
-        """Have something done when the server is asked to stop."""
-        self._when_stopping.append(action)
-
-    def stop(self) -> None:
-        """Take no more chunks, and break off what can be done again."""
-        self.stopping = True
-        for action in self._when_stopping:
-            action()
 
     def close(self) -> None:
         """Let go of all files."""

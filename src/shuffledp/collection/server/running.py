@@ -14,14 +14,15 @@ from typing import Any
 
 import uvicorn
 
+from shuffledp.collection.server.application import Server
 from shuffledp.collection.server.connections import SPARE_CONNECTIONS, guarded_connections
 from shuffledp.collection.server.descriptors import reserve_connections
-from shuffledp.collection.server.logs import event
+from shuffledp.collection.server.logs import configure_logs, event
 from shuffledp.collection.server.settings import ServerSettings
 from shuffledp.collection.server.tls import server_context
 from shuffledp.errors import OutputError
 
-__all__ = ["clean_stop", "listen", "serve"]
+__all__ = ["clean_stop", "listen", "run_server", "serve"]
 
 _BACKLOG = 2048
 _SEND_BYTES = 1 << 17
@@ -60,6 +61,19 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise OutputError(f"Cannot listen on {host} port {port}: {error.strerror or error}.") from None
     return listener
+
+
+def run_server(settings: ServerSettings, start: Callable[[], tuple[Any, Server]]) -> None:
+    """Run a server in this process until it is asked to stop (SIGTERM, SIGINT): logs, port, application.
+
+    ``start`` opens the server and makes its application, once the port is taken: a second process that is started by
+    mistake must not touch the files of the first.
+    """
+    with clean_stop():
+        configure_logs(level=settings.log_level)
+        listener = listen(settings.host, settings.port)
+        app, server = start()
+        serve(app, settings, role=server.role, stopping=server.stop, listener=listener)
 
 
 def serve(

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Route
 
-from shuffledp.collection.server.health import health_routes
-from shuffledp.collection.server.operator import OperatorServer
-from shuffledp.collection.server.origins import guard_origins
-from shuffledp.collection.server.problems import EXCEPTION_HANDLERS, PreparedResponse
+from shuffledp.collection.server.application import OperatorInterface, Server, create_server_app
+from shuffledp.collection.server.problems import PreparedResponse
+from shuffledp.collection.server.running import run_server
 from shuffledp.collection.shuffler.intake import UNKNOWN_TASK, ReportEndpoint
 from shuffledp.collection.shuffler.overview import actions_of, overview_of
 from shuffledp.collection.shuffler.server import Shuffler
+from shuffledp.collection.shuffler.settings import ShufflerSettings
+from shuffledp.collection.shuffler.tuning import tune_process
 
-__all__ = ["create_app"]
+__all__ = ["create_app", "run_shuffler"]
 
 
 def create_app(shuffler: Shuffler) -> Starlette:
@@ -41,32 +39,32 @@ def create_app(shuffler: Shuffler) -> Starlette:
     async def is_ready() -> bool:
         return not reports.stopping and not shuffler.scheduler.failing and await shuffler.ingest.is_writable()
 
-    operator = OperatorServer(
-        shuffler.settings.work,
-        "shuffler",
-        lambda exact: overview_of(shuffler, exact),
-        actions_of(shuffler.scheduler),
-        is_ready,
-    )
-
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        shuffler.scheduler.start()
-        await operator.start()
-        yield
-        await operator.stop()
-        shuffler.stop()
+    async def finish() -> None:
         await shuffler.ingest.finish()
         await shuffler.scheduler.stop()
-        shuffler.close()
 
-    routes = [
-        Route("/v1/tasks/{task}/reports", reports, methods=["POST"]),
-        Route("/v1/tasks/{task}", show_task),
-        *health_routes(shuffler.metrics, is_ready),
-    ]
-    app = Starlette(routes=routes, exception_handlers=EXCEPTION_HANDLERS, lifespan=lifespan)
-    app.router.redirect_slashes = False
-    app.state.metrics = shuffler.metrics
-    guard_origins(app, origins=shuffler.settings.origins)
-    return app
+    return create_server_app(
+        shuffler,
+        [
+            Route("/v1/tasks/{task}/reports", reports, methods=["POST"]),
+            Route("/v1/tasks/{task}", show_task),
+        ],
+        OperatorInterface(
+            shuffler.settings.work, lambda exact: overview_of(shuffler, exact), actions_of(shuffler.scheduler)
+        ),
+        is_ready=is_ready,
+        start=shuffler.scheduler.start,
+        finish=finish,
+        origins=shuffler.settings.origins,
+    )
+
+
+def run_shuffler(settings: ShufflerSettings) -> None:
+    """Run a shuffler in this process, which does nothing else, until it is asked to stop."""
+
+    def start() -> tuple[Starlette, Server]:
+        tune_process()
+        shuffler = Shuffler(settings)
+        return create_app(shuffler), shuffler
+
+    run_server(settings, start)

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from shuffledp.collection.server.application import Server
 from shuffledp.collection.server.certificates import check_certificate
 from shuffledp.collection.server.directories import check_directory, lock_directory
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.memory_limit import MemoryLimit
-from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.server.settings import read_secret
 from shuffledp.collection.server.task_directory import log_refused
 from shuffledp.collection.shuffler.clock import RoundClock
@@ -37,7 +37,7 @@ _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 5.0
 _ATTEMPTS_PER_LINE = 12
 
 
-class Shuffler:
+class Shuffler(Server):
     """Everything that a shuffler consists of, apart from its web application."""
 
     def __init__(
@@ -48,11 +48,11 @@ class Shuffler:
         clock: Callable[[], float] | None = None,
         tick: float = 1.0,
     ) -> None:
+        super().__init__("shuffler")
         key, self.tasks = check_shuffler(settings)
         log_refused(self.tasks.refused)
         self.settings, self.key_id = settings, key.public.id
         self._lock = lock_directory(settings.work)
-        self.metrics = Metrics("shuffler")
         self.clock = clock or RoundClock(settings.work / ".clock")
         if isinstance(self.clock, RoundClock):
             self.clock.export(self.metrics)
@@ -60,8 +60,6 @@ class Shuffler:
         self.store = open_when_reachable(settings) if store is None else store
         if is_new and store is None:
             event("store-created", level=logging.WARNING)
-        self._stopping = False
-        self._when_stopping: list[Callable[[], None]] = []
         self.tokens = TokenDirectory(settings.enrolment) if settings.enrolment is not None else None
         self.rate = RateLimit(settings.reports_per_second, settings.burst)
         self.memory = MemoryLimit(
@@ -70,10 +68,8 @@ class Shuffler:
             wait_seconds=settings.waiting_seconds,
         )
         self.ingest = Ingest(self.store, self.metrics)
-        mixer = Mixer(
-            self.store, key, settings.work, settings.permutation_megabytes * _MEGABYTE, lambda: self._stopping
-        )
-        delivery = Delivery(settings.analyzer, settings.analyzer_ca, settings.delivery_seconds, lambda: self._stopping)
+        mixer = Mixer(self.store, key, settings.work, settings.permutation_megabytes * _MEGABYTE, lambda: self.stopping)
+        delivery = Delivery(settings.analyzer, settings.analyzer_ca, settings.delivery_seconds, lambda: self.stopping)
         self.scheduler = RoundScheduler(
             self.tasks,
             self.store,
@@ -91,16 +87,6 @@ class Shuffler:
         """Let go of the store and the work folder."""
         self.store.close()
         self._lock.release()
-
-    def when_stopping(self, action: Callable[[], None]) -> None:
-        """Have something done when the server is asked to stop."""
-        self._when_stopping.append(action)
-
-    def stop(self) -> None:
-        """Take no more reports, and break off what can be done again."""
-        self._stopping = True
-        for action in self._when_stopping:
-            action()
 
 
 def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey, ShufflerTasks]:
