@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from shuffledp.collection.server.certificates import check_certificate
+from shuffledp.collection.server.tls import check_certificate
 from shuffledp.errors import DataError
 
 

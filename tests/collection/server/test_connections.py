@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 
 from shuffledp.collection.server.connections import SPARE_CONNECTIONS, guarded_connections
-from shuffledp.collection.server.problems import PreparedResponse, problem
+from shuffledp.collection.server.responses import PreparedResponse, problem
 from shuffledp.collection.server.running import listen
 
 LONGEST = 1000

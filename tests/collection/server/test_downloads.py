@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 
 from shuffledp.collection.server.connections import guarded_connections
-from shuffledp.collection.server.downloads import FileResponse
+from shuffledp.collection.server.responses import FileResponse
 from shuffledp.collection.server.running import listen
 
 HEADERS = ((b"content-type", b"text/csv"),)

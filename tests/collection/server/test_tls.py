@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from shuffledp.collection.server.connections import guarded_connections
-from shuffledp.collection.server.problems import PreparedResponse
+from shuffledp.collection.server.responses import PreparedResponse
 from shuffledp.collection.server.running import listen
 from shuffledp.collection.server.tls import server_context
 

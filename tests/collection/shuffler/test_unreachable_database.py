@@ -17,7 +17,7 @@ from shuffledp.cli import main
 from shuffledp.collection.server.logs import JsonLines
 from shuffledp.collection.shuffler import server
 from shuffledp.collection.shuffler.store.interface import StoreError, UnreachableStoreError
-from shuffledp.collection.shuffler.store.postgres_logs import PoolLog
+from shuffledp.collection.shuffler.store.postgres_errors import PoolLog
 
 _spec = importlib.util.spec_from_file_location("store_fixtures", Path(__file__).parent / "store" / "conftest.py")
 _store_fixtures = importlib.util.module_from_spec(_spec)

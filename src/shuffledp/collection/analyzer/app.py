@@ -16,8 +16,7 @@ from shuffledp.collection.analyzer.releasing import ReleaseScheduler
 from shuffledp.collection.analyzer.server import Analyzer
 from shuffledp.collection.analyzer.settings import AnalyzerSettings
 from shuffledp.collection.server.application import OperatorInterface, Server, create_server_app
-from shuffledp.collection.server.downloads import FileResponse
-from shuffledp.collection.server.problems import PreparedResponse, problem
+from shuffledp.collection.server.responses import FileResponse, PreparedResponse, problem
 from shuffledp.collection.server.running import run_server
 
 __all__ = ["create_app", "run_analyzer"]

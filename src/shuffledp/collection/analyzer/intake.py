@@ -19,7 +19,7 @@ from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.memory_limit import MemoryLimit, MemoryLimitError
 from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.server.origins import WRONG_TYPE, has_type
-from shuffledp.collection.server.problems import PreparedResponse, json_response, problem
+from shuffledp.collection.server.responses import PreparedResponse, json_response, problem
 from shuffledp.errors import ParameterError
 
 __all__ = ["BatchEndpoints", "read_task_id"]

@@ -14,10 +14,10 @@ from shuffledp.collection.analyzer.releasing import Releaser
 from shuffledp.collection.analyzer.settings import AnalyzerSettings, read_budgets
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.server.application import Server
-from shuffledp.collection.server.certificates import check_certificate
 from shuffledp.collection.server.directories import check_directory, lock_directory, make_private
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.task_directory import log_refused
+from shuffledp.collection.server.tls import check_certificate
 from shuffledp.collection.wire.keys import SealingKey, VerifyingKey
 
 __all__ = ["Analyzer", "check_analyzer", "tasks_of"]

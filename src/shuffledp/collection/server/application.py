@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.routing import Route
 
-from shuffledp.collection.server.health import health_routes
 from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.server.operator import Actions, OperatorServer, Overview
 from shuffledp.collection.server.origins import guard_origins
-from shuffledp.collection.server.problems import EXCEPTION_HANDLERS
+from shuffledp.collection.server.responses import EXCEPTION_HANDLERS, PreparedResponse, json_response, problem
 
 __all__ = ["OperatorInterface", "Server", "create_server_app"]
 
+_ALIVE = json_response({"state": "alive"})
+_READY = json_response({"state": "ready"})
+_NOT_READY = problem(503, "not-ready", "The server cannot work at the moment.", retry_after=5)
 
-class Server:
+
+class Server(ABC):
     """What the shuffler and the analyzer have in common: a role, metrics, and that they can be asked to stop."""
 
     def __init__(self, role: str) -> None:
@@ -37,9 +42,9 @@ class Server:
         for action in self._when_stopping:
             action()
 
+    @abstractmethod
     def close(self) -> None:
         """Close all files."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -78,9 +83,24 @@ def create_server_app(
         await finish()
         server.close()
 
-    all_routes = [*routes, *health_routes(server.metrics, is_ready)]
+    all_routes = [*routes, *_health_routes(server.metrics, is_ready)]
     app = Starlette(routes=all_routes, exception_handlers=EXCEPTION_HANDLERS, lifespan=lifespan)
     app.router.redirect_slashes = False  # a redirection would repeat what the client calls this host
     app.state.metrics = server.metrics
     guard_origins(app, origins=origins, public=public)
     return app
+
+
+def _health_routes(metrics: Metrics, is_ready: Callable[[], Awaitable[bool]]) -> list[Route]:
+    """``/healthz``, ``/readyz`` and ``/metrics``."""
+
+    async def healthz(_: Request) -> PreparedResponse:
+        return _ALIVE
+
+    async def readyz(_: Request) -> PreparedResponse:
+        return _READY if await is_ready() else _NOT_READY
+
+    async def show_metrics(_: Request) -> PreparedResponse:
+        return PreparedResponse(200, metrics.text(), ((b"content-type", metrics.content_type.encode()),))
+
+    return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", show_metrics)]

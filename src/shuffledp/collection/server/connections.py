@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from shuffledp.collection.server.problems import PreparedResponse, problem
+from shuffledp.collection.server.responses import PreparedResponse, problem
 from shuffledp.collection.server.tls import LimitedContext
 
 __all__ = ["SPARE_CONNECTIONS", "GuardedConnection", "HeldBytes", "guarded_connections"]

@@ -26,7 +26,7 @@ from uvicorn.server import ServerState
 
 import shuffledp
 from shuffledp.collection.server.logs import event
-from shuffledp.collection.server.problems import EXCEPTION_HANDLERS, PreparedResponse, json_response
+from shuffledp.collection.server.responses import EXCEPTION_HANDLERS, PreparedResponse, json_response
 from shuffledp.collection.transport.connection import LocalConnection, failure_reason, local_address
 from shuffledp.errors import DataError, RefusedError, ShuffledpError, UnreachableError
 

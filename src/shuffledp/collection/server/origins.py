@@ -13,7 +13,7 @@ from collections.abc import Collection
 from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from shuffledp.collection.server.problems import PreparedResponse, problem
+from shuffledp.collection.server.responses import PreparedResponse, problem
 
 __all__ = ["WRONG_TYPE", "guard_origins", "has_type"]
 

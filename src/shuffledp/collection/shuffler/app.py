@@ -7,13 +7,12 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from shuffledp.collection.server.application import OperatorInterface, Server, create_server_app
-from shuffledp.collection.server.problems import PreparedResponse
-from shuffledp.collection.server.running import run_server
+from shuffledp.collection.server.responses import PreparedResponse
+from shuffledp.collection.server.running import run_server, tune_process
 from shuffledp.collection.shuffler.intake import UNKNOWN_TASK, ReportEndpoint
 from shuffledp.collection.shuffler.overview import actions_of, overview_of
 from shuffledp.collection.shuffler.server import Shuffler
 from shuffledp.collection.shuffler.settings import ShufflerSettings
-from shuffledp.collection.shuffler.tuning import tune_process
 
 __all__ = ["create_app", "run_shuffler"]
 

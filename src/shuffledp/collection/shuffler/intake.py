@@ -11,7 +11,7 @@ from shuffledp.collection.server.bodies import DisconnectedError, TooLongError, 
 from shuffledp.collection.server.memory_limit import MemoryLimit, MemoryLimitError
 from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.server.origins import WRONG_TYPE, has_type
-from shuffledp.collection.server.problems import PreparedResponse, problem
+from shuffledp.collection.server.responses import PreparedResponse, problem
 from shuffledp.collection.shuffler.enrolment import TokenDirectory, bearer_token, token_hash
 from shuffledp.collection.shuffler.ingest import Ingest
 from shuffledp.collection.shuffler.rate import RateLimit

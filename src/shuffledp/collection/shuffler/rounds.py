@@ -32,7 +32,7 @@ from shuffledp.collection.shuffler.store.interface import (
     StoreError,
     Survey,
 )
-from shuffledp.collection.shuffler.store.transitions import check_give_up
+from shuffledp.collection.shuffler.store.rules import check_give_up
 from shuffledp.collection.shuffler.tasks import ServedTask, ShufflerTasks
 from shuffledp.collection.transport.backoff import backoff_seconds
 from shuffledp.errors import DataError, ShuffledpError

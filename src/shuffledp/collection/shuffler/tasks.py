@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shuffledp.collection.server.problems import PreparedResponse
+from shuffledp.collection.server.responses import PreparedResponse
 from shuffledp.collection.server.task_directory import TaskDirectory
 from shuffledp.collection.task.authentic import load_authentic
 from shuffledp.collection.task.task import Task

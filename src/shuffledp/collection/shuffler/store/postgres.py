@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, TypeVar
 from psycopg import Connection, Error, OperationalError, connect, errors, sql
 from psycopg_pool import ConnectionPool
 
-from shuffledp.collection.shuffler.store.deciding import decide, places_of_rounds
 from shuffledp.collection.shuffler.store.interface import (
     Incoming,
     ReportOutcome,
@@ -24,9 +23,15 @@ from shuffledp.collection.shuffler.store.interface import (
     Survey,
 )
 from shuffledp.collection.shuffler.store.migrations import POSTGRES, missing_steps
-from shuffledp.collection.shuffler.store.postgres_failures import postgres_failures
-from shuffledp.collection.shuffler.store.postgres_logs import log_pool
-from shuffledp.collection.shuffler.store.transitions import check_advance, check_destroy, check_give_up, check_tokens
+from shuffledp.collection.shuffler.store.postgres_errors import log_pool, postgres_failures
+from shuffledp.collection.shuffler.store.rules import (
+    check_advance,
+    check_destroy,
+    check_give_up,
+    check_tokens,
+    decide,
+    places_of_rounds,
+)
 
 __all__ = ["PostgresStore", "check_database"]
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from threading import Lock, RLock
 
 from shuffledp.collection.server.databases import DamagedFileError, database_version, read_database, transaction
-from shuffledp.collection.shuffler.store.deciding import decide, places_of_rounds
 from shuffledp.collection.shuffler.store.interface import (
     DamagedRoundError,
     Incoming,
@@ -29,6 +28,14 @@ from shuffledp.collection.shuffler.store.interface import (
     Survey,
 )
 from shuffledp.collection.shuffler.store.migrations import SQLITE_INDEX, SQLITE_ROUND, missing_steps
+from shuffledp.collection.shuffler.store.rules import (
+    check_advance,
+    check_destroy,
+    check_give_up,
+    check_tokens,
+    decide,
+    places_of_rounds,
+)
 from shuffledp.collection.shuffler.store.sqlite_files import (
     DiskReserve,
     FileIdentity,
@@ -40,7 +47,6 @@ from shuffledp.collection.shuffler.store.sqlite_files import (
     remove,
     sqlite_failures,
 )
-from shuffledp.collection.shuffler.store.transitions import check_advance, check_destroy, check_give_up, check_tokens
 
 __all__ = ["CACHE_BYTES", "SqliteStore", "check_directory"]
 

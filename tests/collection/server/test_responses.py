@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from shuffledp.collection.server.bodies import DisconnectedError, TooLongError, declared_length, read_body
 from shuffledp.collection.server.metrics import Metrics
-from shuffledp.collection.server.problems import EXCEPTION_HANDLERS, PreparedResponse, json_response, problem
+from shuffledp.collection.server.responses import EXCEPTION_HANDLERS, PreparedResponse, json_response, problem
 
 
 def call(app, method="GET", path="/", body=b""):

@@ -1,18 +1,21 @@
-"""Answers over HTTP, and errors as problem documents (RFC 9457) that never repeat what was sent."""
+"""HTTP responses: prepared bytes, JSON, files in parts, and errors as problem documents (RFC 9457)."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, BinaryIO
 
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-__all__ = ["EXCEPTION_HANDLERS", "PreparedResponse", "json_response", "problem"]
+__all__ = ["EXCEPTION_HANDLERS", "FileResponse", "PreparedResponse", "json_response", "problem"]
 
 _PIECE = 1 << 16
 _NO_CONTENT = 204  # which has no length either
@@ -86,3 +89,39 @@ async def _fault(request: Request, error: Exception) -> Any:  # noqa: ARG001
 
 EXCEPTION_HANDLERS: Mapping[Any, Any] = {HTTPException: _http_exception, Exception: _fault}
 """For Starlette: whatever goes wrong becomes a problem document."""
+
+
+_FILE_PART_BYTES = 1 << 15
+
+
+@dataclass(frozen=True, eq=False)
+class FileResponse:
+    """An open file, which does not change while it is sent, and is closed after that."""
+
+    file: BinaryIO
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it; the server lets nobody have more in memory than fits between the two sides."""
+        with self.file as file:
+            size = os.fstat(file.fileno()).st_size
+            headers = [(b"content-length", b"%d" % size), *self.headers]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            if scope["method"] != "HEAD":
+                await _send_body(file, receive, send)
+            await send({"type": "http.response.body"})
+
+
+async def _send_body(file: BinaryIO, receive: Receive, send: Send) -> None:
+    gone = asyncio.create_task(_until_gone(receive))
+    try:
+        while not gone.done() and (piece := await run_in_threadpool(file.read, _FILE_PART_BYTES)):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+    finally:
+        gone.cancel()
+
+
+async def _until_gone(receive: Receive) -> None:
+    """To somebody who is gone nothing is sent any more, and sending does not say so."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
