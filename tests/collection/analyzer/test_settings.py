@@ -56,7 +56,7 @@ def test_settings_that_mean_nothing(collection, changes, told):
         ("[people]\nepsilon = true\ndelta = 1e-6", "must be a number"),
         ("[people]\nepsilon = -1\ndelta = 1e-6", "positive"),
         ("[people]\nepsilon = 1\ndelta = 0", "delta"),
-        ("[people", "no TOML"),
+        ("[people", "not valid TOML"),
     ],
 )
 def test_budgets_that_mean_nothing(tmp_path, text, told):

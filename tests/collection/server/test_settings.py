@@ -70,7 +70,7 @@ def test_the_environment_and_options_go_first(read):
         (None, {}, "folder"),
         ('[shuffler]\nfolder = "a"\nport = "x"\n', {}, "port in"),
         ('[shuffler]\nfolder = "a"\nport = true\n', {}, "port in"),
-        ('[shuffler]\nfolder = "a"\nport = 1.5\n', {}, "a whole number"),
+        ('[shuffler]\nfolder = "a"\nport = 1.5\n', {}, "an integer"),
         ("[shuffler]\nfolder = 1\n", {}, "a path"),
         ('[shuffler]\nfolder = ""\n', {}, "a path"),
         ('[shuffler]\nfolder = "a"\nnames = "x"\n', {}, "a list"),
@@ -82,7 +82,7 @@ def test_the_environment_and_options_go_first(read):
         ('[shuffler]\nfolder = "a"\nlog_level = "loud"\n', {}, "log_level"),
         ('[shuffler]\nfolder = "a"\nconnections = 0\n', {}, "connections must be above 0"),
         ('[shuffler]\nfolder = "a"\nrequest_seconds = nan\n', {}, "request_seconds must be above 0"),
-        ("[shuffler\n", {}, "no TOML"),
+        ("[shuffler\n", {}, "not valid TOML"),
         ('[shuffler]\nfolder = "a"\n', {"SHUFFLEDP_SHUFLER_PORT": "1"}, "Unknown name SHUFFLEDP_SHUFLER_PORT"),
         ('[shuffler]\nfolder = "a"\n', {"SHUFFLEDP_PORT": "1"}, "with SHUFFLEDP_SHUFFLER_ or SHUFFLEDP_ANALYZER_"),
         ('[shuffler]\nfolder = "a"\n', {"SHUFFLEDP_ANALYZER": "http://analyzer:8081"}, "Unknown name"),
@@ -123,7 +123,7 @@ def test_secrets_are_for_their_owner_only(tmp_path):
     file.chmod(0o600)
     assert read_secret(file) == "postgresql://user:hidden@host/db"
     file.write_bytes(b"\xff\xfe")
-    with pytest.raises(DataError, match="is not text"):
+    with pytest.raises(DataError, match="is not valid UTF-8"):
         read_secret(file)
     with pytest.raises(DataError, match="Cannot read"):
         read_secret(tmp_path / "none")

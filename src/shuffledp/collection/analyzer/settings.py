@@ -72,7 +72,7 @@ def read_budgets(path: Path) -> Mapping[str, Budget]:
     except OSError as error:
         raise DataError(f"Cannot read the budgets {path}: {error.strerror or error}.", path=str(path)) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ParameterError(f"{path} is no TOML: {error}.") from None
+        raise ParameterError(f"{path} is not valid TOML: {error}.") from None
     return {population: _budget(table, f"[{population}] of {path}") for population, table in document.items()}
 
 

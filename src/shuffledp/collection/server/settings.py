@@ -35,11 +35,11 @@ class ServerSettings:
     """What every server needs to know about its connections."""
 
     exclusive: ClassVar[tuple[tuple[str, ...], ...]] = ()
-    """Settings of which one stands for all: if the environment gives one, the file's others do not count."""
+    """Groups of alternatives: if the environment gives one of a group, the others of the file are ignored."""
 
     host: str = "127.0.0.1"
     port: int
-    """0: any free one, which the log tells."""
+    """0 for any free port, which is logged."""
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     connections: int = 4096
@@ -79,25 +79,27 @@ def read_settings(
     environment: Mapping[str, str],
     options: Mapping[str, Any],
 ) -> Settings:
-    """The settings of a role. Relative paths in the file are relative to its folder."""
-    wanted = get_type_hints(kind)
-    known = {each.name: wanted[each.name] for each in fields(kind)}  # type: ignore[arg-type]
+    """The settings of a role. Relative paths in the file are relative to its directory."""
+    hints = get_type_hints(kind)
+    types = {field.name: hints[field.name] for field in fields(kind)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     if file is not None:
         table = _read_table(file, role)
-        _refuse_unknown(table, known, f"in [{role}] of {file}")
-        folder = file.absolute().parent
-        values |= {key: _convert(value, known[key], f"{key} in {file}", folder) for key, value in table.items()}
+        _refuse_unknown(table, types, f"in [{role}] of {file}")
+        directory = file.absolute().parent
+        values |= {key: _convert(value, types[key], f"{key} in {file}", directory) for key, value in table.items()}
     _refuse_misspelt(environment)
     prefix = _prefix(role)
-    told = {name.removeprefix(prefix).lower(): text for name, text in environment.items() if name.startswith(prefix)}
-    _refuse_unknown(told, known, f"in the environment (names begin with {prefix})")
+    variables = {
+        name.removeprefix(prefix).lower(): text for name, text in environment.items() if name.startswith(prefix)
+    }
+    _refuse_unknown(variables, types, f"in the environment (names begin with {prefix})")
     for group in getattr(kind, "exclusive", ()):
-        if any(key in told for key in group):
+        if any(key in variables for key in group):
             values = {key: value for key, value in values.items() if key not in group}
-    values |= {key: _from_text(text, known[key], prefix + key.upper()) for key, text in told.items()}
+    values |= {key: _parse(text, types[key], prefix + key.upper()) for key, text in variables.items()}
     given = {key: value for key, value in options.items() if value is not None}
-    _refuse_unknown(given, known, "among the options")
+    _refuse_unknown(given, types, "among the options")
     values |= given
     needed = [each.name for each in fields(kind) if each.default is MISSING and each.default_factory is MISSING]  # type: ignore[arg-type]
     missing = [name for name in needed if name not in values]
@@ -108,17 +110,17 @@ def read_settings(
 
 
 def read_secret(path: Path) -> str:
-    """The text of a file that only its owner can read; others are refused. The text is never shown."""
+    """The content of a file that only its owner can read; others are refused. The content is never shown."""
     try:
         if path.stat().st_mode & 0o077:
-            raise DataError(f"{path} can be read by others; a secret wants mode 0600: chmod 600 {path}.")
+            raise DataError(f"{path} can be read by others; a secret must have mode 0600: chmod 600 {path}.")
         if path.stat().st_size > _MOST_BYTES:
             raise DataError(f"{path} is too large for a secret.")
         return path.read_text(encoding="utf-8").strip()
     except OSError as error:
         raise DataError(f"Cannot read {path}: {error.strerror or error}.", path=str(path)) from None
     except UnicodeDecodeError:
-        raise DataError(f"{path} is not text.", path=str(path)) from None
+        raise DataError(f"{path} is not valid UTF-8.", path=str(path)) from None
 
 
 def _read_table(file: Path, role: str) -> dict[str, Any]:
@@ -129,11 +131,11 @@ def _read_table(file: Path, role: str) -> dict[str, Any]:
     except OSError as error:
         raise DataError(f"Cannot read the settings {file}: {error.strerror or error}.", path=str(file)) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ParameterError(f"{file} is no TOML: {error}.") from None
+        raise ParameterError(f"{file} is not valid TOML: {error}.") from None
     unknown = sorted(set(document) - set(ROLES))
     if unknown:
         tables = " or ".join(f"[{each}]" for each in ROLES)
-        raise ParameterError(f"{file} has the unknown part {unknown[0]!r}; settings stand under {tables}.")
+        raise ParameterError(f"{file} has the unknown key {unknown[0]!r}; settings belong under {tables}.")
     table = document.get(role)
     if not isinstance(table, dict):
         raise ParameterError(f"{file} has no table [{role}].")
@@ -155,21 +157,21 @@ def _refuse_misspelt(environment: Mapping[str, str]) -> None:
         )
 
 
-def _refuse_unknown(given: Mapping[str, Any], known: Mapping[str, Any], where: str) -> None:
-    unknown = sorted(set(given) - set(known))
+def _refuse_unknown(given: Mapping[str, Any], types: Mapping[str, Any], where: str) -> None:
+    unknown = sorted(set(given) - set(types))
     if unknown:
-        raise ParameterError(f"Unknown setting {unknown[0]!r} {where}; known are {', '.join(sorted(known))}.")
+        raise ParameterError(f"Unknown setting {unknown[0]!r} {where}; the settings are {', '.join(sorted(types))}.")
 
 
-def _convert(value: Any, kind: Any, name: str, folder: Path) -> Any:
+def _convert(value: Any, kind: Any, name: str, directory: Path) -> Any:
     """A value of the file as the type of the setting."""
     kind = _without_none(kind)
     if get_origin(kind) is tuple:
         if not isinstance(value, list):
             raise ParameterError(f"{name} must be a list, not {value!r}.")
-        return tuple(_convert(each, get_args(kind)[0], name, folder) for each in value)
+        return tuple(_convert(each, get_args(kind)[0], name, directory) for each in value)
     if kind is Path and isinstance(value, str) and value:
-        return folder / value
+        return directory / value
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if kind in (str, bool, float) and isinstance(value, kind):
@@ -179,11 +181,11 @@ def _convert(value: Any, kind: Any, name: str, folder: Path) -> Any:
     raise ParameterError(f"{name} must be {_KINDS.get(kind, kind)}, not {value!r}.")
 
 
-def _from_text(text: str, kind: Any, name: str) -> Any:
+def _parse(text: str, kind: Any, name: str) -> Any:
     """A value of the environment as the type of the setting; lists are separated by commas."""
     kind = _without_none(kind)
     if get_origin(kind) is tuple:
-        return tuple(_from_text(part.strip(), get_args(kind)[0], name) for part in text.split(",") if part.strip())
+        return tuple(_parse(part.strip(), get_args(kind)[0], name) for part in text.split(",") if part.strip())
     try:
         if kind is bool and text.lower() in _TRUE + _FALSE:
             return text.lower() in _TRUE
@@ -204,4 +206,4 @@ def _without_none(kind: Any) -> Any:
     return kind
 
 
-_KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
+_KINDS = {str: "a string", int: "an integer", float: "a number", bool: "true or false", Path: "a path"}
