@@ -1,9 +1,9 @@
-"""Whether what an analyzer keeps agrees: the ledger, the states of batches, the releases and the chunks on the disk.
+"""Consistency of an analyzer's directory: the ledger, the states of batches, the releases and the chunks agree.
 
-Every release is entered into the ledger before it is published, and every batch is known before its chunks are kept;
-so whatever happens to the process, the four agree. If they do not, something was lost or brought back from an older
-copy. With a ledger that forgot releases the budget would start anew, so the analyzer does not start. The releases say
-which tasks were released, and the tasks say what each cost: the operator can have that taken up again.
+Every release is entered into the ledger before it is published, and every batch is recorded before its chunks are
+stored; so whatever happens to the process, the four agree. If they do not, something was lost or restored from an
+older copy. With a ledger that lacks releases the budget would start anew, so the analyzer does not start. The releases
+say which tasks were released, and the tasks say what each cost: the operator can have them entered again.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from shuffledp.errors import DataError, ParameterError
 __all__ = ["LEDGER", "RELEASES", "check_agreement", "has_ledger", "restore_from_releases"]
 
 LEDGER, RELEASES = "ledger.db", "releases"
-_HOW = "restore the backup of the whole folder, or start once with restore_from_releases = true"
+_HOW = "restore the backup of the whole directory, or start once with restore_from_releases = true"
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """What a work folder says about tasks."""
+class _WorkDirectory:
+    """What a work directory says about tasks."""
 
     entries: dict[bytes, Entry]
     batches: dict[bytes, Batch]
@@ -51,18 +51,18 @@ class _Kept:
     """Tasks of which chunks are on the disk."""
 
     @classmethod
-    def in_folder(cls, work: Path) -> _Kept:
+    def read(cls, work: Path) -> _WorkDirectory:
         """Read it, also while an analyzer works there: in the order in which a task comes to be in none, in all."""
         chunks, published = tasks_with_chunks(work), published_in(work / RELEASES)
         released = {task for task, batch in batches_in(work).items() if batch.state is BatchState.RELEASED}
         entries = entries_in(work / LEDGER)
         return cls(entries, batches_in(work), frozenset(released | published), frozenset(published), frozenset(chunks))
 
-    def not_entered(self) -> set[bytes]:
+    def without_entry(self) -> set[bytes]:
         """Released, but the ledger does not know."""
         return set(self.released - set(self.entries))
 
-    def not_known(self) -> set[bytes]:
+    def without_batch(self) -> set[bytes]:
         """In the ledger or on the disk, but no such batch is known: another one could take its place."""
         decided = {task for task, entry in self.entries.items() if task in self.published or not entry.granted}
         return (decided | self.chunks) - set(self.batches)
@@ -78,28 +78,28 @@ class _Kept:
 
 
 def check_agreement(work: Path) -> set[bytes]:
-    """Refuse a work folder whose parts do not agree, with what to do about it.
+    """Refuse a work directory whose parts do not agree, with what to do about it.
 
     Results that are gone do no harm to the budget: the tasks of these are returned.
     """
-    kept = _Kept.in_folder(work)
-    _refuse_contradictory(kept, work)
-    if lost := kept.not_entered():
+    contents = _WorkDirectory.read(work)
+    _refuse_contradictory(contents, work)
+    if lost := contents.without_entry():
         raise DataError(
             f"{work / LEDGER} lacks {len(lost):,} of the releases that were made, so that the budget would start anew: "
             f"{_HOW}."
         )
-    if lost := kept.not_known():
+    if lost := contents.without_batch():
         raise DataError(f"{work / 'analyzer.db'} lacks {len(lost):,} of the batches that are here or were: {_HOW}.")
     if not has_ledger(work):
         raise DataError(_no_ledger(work))
-    return set(kept.released - kept.published)
+    return set(contents.released - contents.published)
 
 
 def _no_ledger(work: Path) -> str:
     return (
         f"There is no ledger {work / LEDGER}, and no release that tells what was in it, so that the budget would start "
-        "anew: restore the backup of the whole folder."
+        "anew: restore the backup of the whole directory."
     )
 
 
@@ -115,43 +115,43 @@ def has_ledger(work: Path) -> bool:
 
 def restore_from_releases(work: Path, tasks: AnalyzerTasks) -> None:
     """Enter what was released and is not in the ledger, and make known what batches there are or were."""
-    kept = _Kept.in_folder(work)
-    _refuse_contradictory(kept, work)
-    lost = kept.not_entered()
+    contents = _WorkDirectory.read(work)
+    _refuse_contradictory(contents, work)
+    lost = contents.without_entry()
     if not lost and not has_ledger(work):
         raise DataError(_no_ledger(work))
-    documents = {task: _document(Releases.file_in(work / RELEASES, task, "json")) for task in lost & kept.published}
-    needed = {task: _task(tasks, task) for task in lost | (kept.not_known() & kept.chunks)}
+    documents = {task: _document(Releases.file_in(work / RELEASES, task, "json")) for task in lost & contents.published}
+    needed = {task: _task(tasks, task) for task in lost | (contents.without_batch() & contents.chunks)}
     ledger = Ledger(work / LEDGER)
     try:
         for task in sorted(lost, key=lambda each: (documents[each].place if each in documents else 1 << 62, each)):
-            known, told = kept.batches.get(task), documents.get(task)
-            manifest = known.manifest if known else told.manifest if told else b""
-            budget = told.budget if told else tasks.budget(needed[task])
+            batch, document = contents.batches.get(task), documents.get(task)
+            manifest = batch.manifest if batch else document.manifest if document else b""
+            budget = document.budget if document else tasks.budget(needed[task])
             ledger.take_up(needed[task], budget, manifest)
             event("restored", task=task.hex(), what="ledger")
     finally:
         ledger.close()
-    kept = _Kept.in_folder(work)
-    forgotten = sorted(kept.not_known())
-    put_back(work, [_forgotten(kept, task, work, needed.get(task)) for task in forgotten])
-    for task in forgotten:
+    contents = _WorkDirectory.read(work)
+    lost_batches = sorted(contents.without_batch())
+    put_back(work, [_lost_batch(contents, task, work, needed.get(task)) for task in lost_batches])
+    for task in lost_batches:
         event("restored", task=task.hex(), what="batch")
 
 
-def _refuse_contradictory(kept: _Kept, work: Path) -> None:
-    if wrong := kept.contradictory():
+def _refuse_contradictory(contents: _WorkDirectory, work: Path) -> None:
+    if wrong := contents.contradictory():
         raise DataError(
             f"The ledger and the batches in {work} contradict each other about {len(wrong):,} tasks: they are of "
-            "different times. Restore the backup of the whole folder."
+            "different times. Restore the backup of the whole directory."
         )
 
 
-def _forgotten(kept: _Kept, task_id: bytes, work: Path, task: Task | None) -> Batch:
+def _lost_batch(contents: _WorkDirectory, task_id: bytes, work: Path, task: Task | None) -> Batch:
     """A batch as it must have been."""
-    entry = kept.entries.get(task_id)
+    entry = contents.entries.get(task_id)
     manifest = (entry.manifest if entry else None) or b""
-    if task_id in kept.published:
+    if task_id in contents.published:
         return Batch(task_id, BatchState.RELEASED, manifest, 0, "")
     if entry is not None and not entry.granted:
         return Batch(task_id, BatchState.REFUSED, manifest, 0, entry.reason)

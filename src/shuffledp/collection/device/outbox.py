@@ -1,6 +1,6 @@
-"""What a device keeps of its reports: the sealed bytes until they are delivered, then only that they were.
+"""The outbox of a device: sealed reports until they are delivered, then only that they were.
 
-One folder per device, one file per task. A file is written whole and made durable before anything is sent, so that a
+One directory per device, one file per task. A file is written whole and made durable before anything is sent, so that a
 report that may have left the device is never randomized again.
 """
 
@@ -38,19 +38,19 @@ _FINAL = {State.DELIVERED: ".delivered", State.CLOSED: ".closed", State.REFUSED:
 class Outbox:
     """The reports of one device, durable; no raw value is ever stored."""
 
-    def __init__(self, folder: str | Path) -> None:
-        self._folder = Path(folder)
+    def __init__(self, directory: str | Path) -> None:
+        self._directory = Path(directory)
         try:
-            create_directory(self._folder)
-            found = self._folder.stat()
+            create_directory(self._directory)
+            status = self._directory.stat()
         except OSError as error:
-            raise OutputError(f"Cannot make the folder {folder}: {error.strerror or error}.") from None
-        if not stat.S_ISDIR(found.st_mode):
-            raise OutputError(f"{folder} is not a folder.")
-        if found.st_mode & 0o077 or found.st_uid != os.geteuid():  # others could remove a report, and have it redrawn
+            raise OutputError(f"Cannot create the directory {directory}: {error.strerror or error}.") from None
+        if not stat.S_ISDIR(status.st_mode):
+            raise OutputError(f"{directory} is not a directory.")
+        if status.st_mode & 0o077 or status.st_uid != os.geteuid():  # others could remove a report, and have it redrawn
             raise OutputError(
-                f"The folder {folder} belongs to or is open to others; a device's reports want its own, of mode 0700: "
-                f"chmod 700 {folder}."
+                f"The directory {directory} belongs to or is open to others; the reports of a device need a directory "
+                f"of its own, of mode 0700: chmod 700 {directory}."
             )
 
     def state(self, task_id: bytes) -> State:
@@ -66,7 +66,7 @@ class Outbox:
         try:
             lock = FileLock(self._file(task_id, _LOCK))
         except OSError as error:
-            raise OutputError(f"Cannot lock the folder {self._folder}: {error.strerror or error}.") from None
+            raise OutputError(f"Cannot lock the directory {self._directory}: {error.strerror or error}.") from None
         with lock:
             self._tidy(task_id)
             yield
@@ -79,7 +79,7 @@ class Outbox:
         """The sealed report that is still to be delivered; certainly durable."""
         try:
             report = self._file(task_id, _PENDING).read_bytes()
-            sync_directory(self._folder)  # putting it there may have failed in its last step
+            sync_directory(self._directory)  # putting it there may have failed in its last step
         except OSError as error:
             raise DataError(f"Cannot read the stored report: {error.strerror or error}.") from None
         return report
@@ -97,7 +97,7 @@ class Outbox:
         return ""
 
     def _file(self, task_id: bytes, suffix: str) -> Path:
-        return self._folder / f"{task_id.hex()}{suffix}"
+        return self._directory / f"{task_id.hex()}{suffix}"
 
     def _has(self, task_id: bytes, suffix: str) -> bool:
         """Whether there is such a file. Not to know is an error: it must not pass for no."""
@@ -106,26 +106,26 @@ class Outbox:
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise OutputError(f"Cannot look into the folder {self._folder}: {error.strerror or error}.") from None
+            raise OutputError(f"Cannot read the directory {self._directory}: {error.strerror or error}.") from None
         return True
 
     def _tidy(self, task_id: bytes) -> None:
         """Remove a file that was not finished, and a report whose end is known."""
-        gone = [_NEW] if self._has(task_id, _NEW) else []
+        obsolete = [_NEW] if self._has(task_id, _NEW) else []
         if self._has(task_id, _PENDING) and self.state(task_id) is not State.PENDING:
-            gone.append(_PENDING)
-        if not gone:
+            obsolete.append(_PENDING)
+        if not obsolete:
             return
         try:
-            for suffix in gone:
+            for suffix in obsolete:
                 self._file(task_id, suffix).unlink()
-            sync_directory(self._folder)
+            sync_directory(self._directory)
         except OSError as error:
-            raise OutputError(f"Cannot tidy the folder {self._folder}: {error.strerror or error}.") from None
+            raise OutputError(f"Cannot clean up the directory {self._directory}: {error.strerror or error}.") from None
 
     def _write(self, task_id: bytes, suffix: str, content: bytes) -> None:
         """Whole or not at all: under the lock there is one temporary file at most."""
         try:
             write_durably(self._file(task_id, suffix), content, temporary=self._file(task_id, _NEW))
         except OSError as error:
-            raise OutputError(f"Cannot keep the report in {self._folder}: {error.strerror or error}.") from None
+            raise OutputError(f"Cannot store the report in {self._directory}: {error.strerror or error}.") from None

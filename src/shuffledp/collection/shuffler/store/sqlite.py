@@ -388,7 +388,9 @@ def check_directory(folder: Path) -> None:
     with sqlite_failures(f"Cannot open the store {folder}"):
         existing = next(each for each in (folder, *folder.absolute().parents) if each.exists())
         if not existing.is_dir() or not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
-            raise StoreError(f"Cannot open the store {folder}: {existing} is no folder that can be read and written.")
+            raise StoreError(
+                f"Cannot open the store {folder}: {existing} is not a directory that can be read and written."
+            )
         _refuse_lost_index(folder)
     for pattern, steps in (("index.db", SQLITE_INDEX), ("round-*.db", SQLITE_ROUND)):
         for file in sorted(folder.glob(pattern)):
