@@ -32,8 +32,6 @@ from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.formats import digest
 from shuffledp.errors import DataError, ParameterError
 
-__all__ = ["LEDGER", "RELEASES", "check_agreement", "has_ledger", "restore_from_releases"]
-
 LEDGER, RELEASES = "ledger.db", "releases"
 _HOW = "restore the backup of the whole directory, or start once with restore_from_releases = true"
 

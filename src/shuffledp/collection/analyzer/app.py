@@ -19,8 +19,6 @@ from shuffledp.collection.server.application import OperatorInterface, Server, c
 from shuffledp.collection.server.responses import FileResponse, PreparedResponse, problem
 from shuffledp.collection.server.running import run_server
 
-__all__ = ["create_app", "run_analyzer"]
-
 _NO_RELEASE = problem(404, "no-release", "There is no release of this task, or not yet.")
 _KINDS = {
     "json": b"application/json",

@@ -32,8 +32,6 @@ from shuffledp.collection.task.task import Task
 from shuffledp.collection.transport.files import open_regular, sync_directory, sync_file
 from shuffledp.errors import DataError, OutputError
 
-__all__ = ["Backup", "back_up", "restore", "undecided_tasks"]
-
 _WAIT_SECONDS = 60.0
 _RELEASE = re.compile(rf"[0-9a-f]{{64}}\.({'|'.join(RELEASE_FORMS)})")
 

@@ -30,21 +30,6 @@ from shuffledp.collection.transport.files import sync_directory, write_durably
 from shuffledp.collection.wire.formats import MOST_MANIFEST_BYTES, BadSignatureError, Manifest, digest
 from shuffledp.errors import DataError
 
-__all__ = [
-    "BATCH_STATES",
-    "Batch",
-    "BatchOutcome",
-    "BatchState",
-    "Batches",
-    "batches_in",
-    "most_manifest_bytes",
-    "put_back",
-    "read_manifest",
-    "settle",
-    "signed_manifest_in",
-    "tasks_with_chunks",
-]
-
 _MIGRATIONS: Migrations = (
     (
         """CREATE TABLE batches (

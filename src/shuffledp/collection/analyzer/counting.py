@@ -34,16 +34,6 @@ from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.documents import from_document, to_document
 from shuffledp.protocols.protocol import Protocol
 
-__all__ = [
-    "OUTSIDE_DOMAIN",
-    "REPEATED",
-    "Counted",
-    "Piece",
-    "count_messages",
-    "opening_processes",
-    "pieces_of",
-]
-
 OUTSIDE_DOMAIN = "outside-domain"
 REPEATED = "repeated"
 _FEWEST, _MOST = 1 << 12, 1 << 16  # messages of a piece

@@ -21,8 +21,6 @@ from shuffledp.collection.server.logs import event
 from shuffledp.collection.transport.files import open_regular, write_durably
 from shuffledp.errors import DataError, OutputError
 
-__all__ = ["MARKER", "Marker", "check_initialized", "initialize", "is_used", "mark_existing", "read_marker"]
-
 MARKER = "analyzer.json"
 _VERSION = 1
 _MAX_BYTES = 1 << 12

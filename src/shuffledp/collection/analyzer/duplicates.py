@@ -20,8 +20,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MessageRange", "find_duplicates"]
-
 _AT_ONCE = 1 << 24  # messages that are compared in one pass over the files
 _WORD = np.dtype("<u4")
 _DIGEST_SIZE = 16

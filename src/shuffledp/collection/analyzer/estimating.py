@@ -19,8 +19,6 @@ from shuffledp.estimate import Estimate
 from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.protocol import Protocol
 
-__all__ = ["NotReleasedError", "Result", "estimate_round"]
-
 
 class NotReleasedError(ShuffledpError):
     """The round cannot be released; the text says why."""

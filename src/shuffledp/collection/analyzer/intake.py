@@ -22,8 +22,6 @@ from shuffledp.collection.server.origins import WRONG_TYPE, has_type
 from shuffledp.collection.server.responses import PreparedResponse, json_response, problem
 from shuffledp.errors import ParameterError
 
-__all__ = ["BatchEndpoints", "read_task_id"]
-
 _MOST_MISSING = 1000
 _SHORT = 1 << 16  # a body that is not wanted is let through and dropped, so that the connection can go on
 _CLOSE = (b"connection", b"close")

@@ -14,8 +14,6 @@ from shuffledp.collection.analyzer.server import Analyzer, check_analyzer
 from shuffledp.collection.analyzer.settings import AnalyzerSettings, Budget
 from shuffledp.collection.task.task import Task
 
-__all__ = ["overview", "state_of"]
-
 
 def overview(settings: AnalyzerSettings) -> dict[str, Any]:
     """The tasks with the state of their batches, and what each population has spent of its budget."""

@@ -28,8 +28,6 @@ from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.server.scheduling import Retries, ShutdownError, repeat
 from shuffledp.errors import ShuffledpError
 
-__all__ = ["ReleaseScheduler", "Releaser"]
-
 _LONGEST_WAIT = 300.0
 _GIVEN_UP = "Abandoned by the operator."
 _TASK_ID = re.compile("[0-9a-f]{64}")

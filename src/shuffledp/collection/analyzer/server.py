@@ -20,8 +20,6 @@ from shuffledp.collection.server.task_directory import log_refused
 from shuffledp.collection.server.tls import check_certificate
 from shuffledp.collection.wire.keys import SealingKey, VerifyingKey
 
-__all__ = ["Analyzer", "check_analyzer", "tasks_of"]
-
 
 class Analyzer(Server):
     """Everything that an analyzer consists of, apart from its web application."""

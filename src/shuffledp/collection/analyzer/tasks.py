@@ -12,8 +12,6 @@ from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.keys import SealingKey, VerifyingKey
 from shuffledp.errors import ParameterError
 
-__all__ = ["AnalyzerTasks"]
-
 
 class AnalyzerTasks(TaskDirectory[Task]):
     """The tasks of an analyzer."""

@@ -11,9 +11,10 @@ from typing import Any
 from shuffledp.collection.device.outbox import Outbox, State
 from shuffledp.collection.device.policy import Policy
 from shuffledp.collection.device.report import sealed_report
-from shuffledp.collection.device.sending import Connection, Patience, deliver, reports_path
+from shuffledp.collection.device.sending import Patience, deliver, reports_path
 from shuffledp.collection.task.authentic import authentic_task
 from shuffledp.collection.task.task import Task
+from shuffledp.collection.transport.connection import Connection
 from shuffledp.collection.wire.formats import ReportFormat
 from shuffledp.collection.wire.keys import VerifyingKey
 from shuffledp.errors import DataError, ParameterError, PolicyError, RefusedError

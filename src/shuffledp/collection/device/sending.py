@@ -13,8 +13,6 @@ from shuffledp.collection.transport.backoff import backoff_seconds
 from shuffledp.collection.transport.connection import Answer, Connection, failure_reason
 from shuffledp.errors import ParameterError, RefusedError, UnreachableError
 
-__all__ = ["Answer", "Connection", "Patience", "deliver", "reports_path"]
-
 _AGAIN = (408, 425, 429, 500, 502, 503, 504)
 _NEVER = (409, 410, 413, 422)
 _TOKEN = re.compile("[A-Za-z0-9._~+/=-]{16,512}")

@@ -17,8 +17,6 @@ from shuffledp.collection.server.operator import Actions, OperatorServer, Overvi
 from shuffledp.collection.server.origins import guard_origins
 from shuffledp.collection.server.responses import EXCEPTION_HANDLERS, PreparedResponse, json_response, problem
 
-__all__ = ["OperatorInterface", "Server", "create_server_app"]
-
 _ALIVE = json_response({"state": "alive"})
 _READY = json_response({"state": "ready"})
 _NOT_READY = problem(503, "not-ready", "The server cannot work at the moment.", retry_after=5)

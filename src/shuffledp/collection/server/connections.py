@@ -25,8 +25,6 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from shuffledp.collection.server.responses import PreparedResponse, problem
 from shuffledp.collection.server.tls import LimitedContext
 
-__all__ = ["SPARE_CONNECTIONS", "GuardedConnection", "HeldBytes", "guarded_connections"]
-
 _TOO_MANY = problem(503, "overloaded", "Too many connections; come back later.", retry_after=5, close=True)
 _NO_MEMORY = problem(503, "overloaded", "Too much arrives at once; come back later.", retry_after=2, close=True)
 _TOO_SLOW = problem(408, "too-slow", "The request took too long to arrive.", close=True)

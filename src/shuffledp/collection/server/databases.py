@@ -14,17 +14,6 @@ from shuffledp.collection.server.directories import make_private
 from shuffledp.collection.transport.files import open_regular, sync_directory
 from shuffledp.errors import DataError, ShuffledpError
 
-__all__ = [
-    "DamagedFileError",
-    "Migrations",
-    "database_version",
-    "make_database_private",
-    "open_database",
-    "pending_migrations",
-    "read_database",
-    "transaction",
-]
-
 Migrations = Sequence[Sequence[str]]
 """One entry for every version, from 1: the statements that make it from the version before. Version 0 is empty."""
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from shuffledp.collection.transport.files import FileLock
 from shuffledp.errors import DataError
 
-__all__ = ["check_directory", "is_directory", "lock_directory", "make_private"]
-
 _OTHERS = 0o077
 
 

@@ -16,8 +16,6 @@ from starlette.types import Receive
 
 from shuffledp.collection.server.bodies import read_body
 
-__all__ = ["MemoryLimit", "MemoryLimitError", "Upload"]
-
 _SLOW_SECONDS = 2.0
 """An upload that takes longer than this may be evicted."""
 

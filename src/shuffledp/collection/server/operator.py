@@ -30,8 +30,6 @@ from shuffledp.collection.server.responses import EXCEPTION_HANDLERS, PreparedRe
 from shuffledp.collection.transport.connection import LocalConnection, failure_reason, local_address
 from shuffledp.errors import DataError, RefusedError, ShuffledpError, UnreachableError
 
-__all__ = ["SOCKET", "OperatorServer", "ask_server"]
-
 SOCKET = "operator.sock"
 _MAX_ANSWER_BYTES = 1 << 28
 _ASK_SECONDS = 120.0

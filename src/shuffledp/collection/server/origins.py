@@ -15,8 +15,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shuffledp.collection.server.responses import PreparedResponse, problem
 
-__all__ = ["WRONG_TYPE", "guard_origins", "has_type"]
-
 _NOT_ALLOWED = problem(
     403, "origin-not-allowed", "Web pages of this origin may not send requests to this server.", close=True
 )

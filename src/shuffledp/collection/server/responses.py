@@ -15,8 +15,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-__all__ = ["EXCEPTION_HANDLERS", "FileResponse", "PreparedResponse", "json_response", "problem"]
-
 _PIECE = 1 << 16
 _NO_CONTENT = 204  # which has no length either
 

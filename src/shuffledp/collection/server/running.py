@@ -23,8 +23,6 @@ from shuffledp.collection.server.settings import ServerSettings
 from shuffledp.collection.server.tls import server_context
 from shuffledp.errors import OutputError
 
-__all__ = ["clean_stop", "listen", "run_server", "serve", "tune_process"]
-
 _BACKLOG = 2048
 _SEND_BYTES = 1 << 17
 """What the system holds of an answer: who reads slowly is seen to read only when this is nearly empty."""

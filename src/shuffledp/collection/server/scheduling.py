@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from shuffledp.collection.transport.backoff import backoff_seconds
 
-__all__ = ["Retries", "ShutdownError", "repeat", "wait_for"]
-
 
 class ShutdownError(Exception):
     """The server was asked to stop; the interrupted step is repeated after the next start."""

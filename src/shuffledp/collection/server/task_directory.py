@@ -15,8 +15,6 @@ from shuffledp.collection.server.directories import check_directory, is_director
 from shuffledp.collection.server.logs import event
 from shuffledp.errors import DataError, ShuffledpError
 
-__all__ = ["RefusedFile", "TaskDirectory", "WatchedDirectory", "log_refused"]
-
 Loaded = TypeVar("Loaded")
 
 

@@ -12,8 +12,6 @@ from weakref import WeakSet
 from shuffledp.collection.server.settings import read_secret
 from shuffledp.errors import DataError
 
-__all__ = ["LimitedContext", "check_certificate", "server_context"]
-
 _COLLECT_SECONDS = 1.0
 
 

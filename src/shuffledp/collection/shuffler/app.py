@@ -14,8 +14,6 @@ from shuffledp.collection.shuffler.overview import actions_of, overview_of
 from shuffledp.collection.shuffler.server import Shuffler
 from shuffledp.collection.shuffler.settings import ShufflerSettings
 
-__all__ = ["create_app", "run_shuffler"]
-
 
 def create_app(shuffler: Shuffler) -> Starlette:
     """The application of a shuffler whose store is open; its lifespan looks after the rounds."""

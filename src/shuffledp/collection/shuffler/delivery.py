@@ -17,8 +17,6 @@ from shuffledp.collection.transport.connection import Answer, Connection
 from shuffledp.collection.wire.formats import digest
 from shuffledp.errors import ShuffledpError
 
-__all__ = ["Delivery", "DeliveryError", "DeliveryRefusedError"]
-
 _DONE = ("complete", "released", "refused")
 _LATER = (408, 425, 429)
 """Of the statuses that put the fault with the sender, those that time alone mends."""

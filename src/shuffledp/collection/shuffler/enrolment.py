@@ -20,8 +20,6 @@ from shuffledp.output import check_writable
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
 
-__all__ = ["TokenDirectory", "bearer_token", "create_token", "create_tokens", "token_hash"]
-
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/=-]{16,512}) *")
 _HASH = re.compile(rb"[0-9a-f]{64}")
 _PARTS = 256

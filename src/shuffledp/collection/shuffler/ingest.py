@@ -13,8 +13,6 @@ from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import SIZES, Metrics
 from shuffledp.collection.shuffler.store.interface import Incoming, ReportOutcome, Store, StoreError
 
-__all__ = ["Ingest"]
-
 _MOST_IN_A_GROUP = 512
 _MOST_BYTES_IN_A_GROUP = 1 << 23
 _PART = 3

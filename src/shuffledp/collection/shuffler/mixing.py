@@ -20,8 +20,6 @@ from shuffledp.collection.wire.formats import Manifest, digest
 from shuffledp.collection.wire.keys import SigningKey
 from shuffledp.shuffling.external import permute_file
 
-__all__ = ["MixedBatch", "Mixer"]
-
 _CHUNK_BYTES = 1 << 22
 _MOST_CHUNKS = 1 << 16
 _BLOCK_BYTES = 1 << 20

@@ -14,8 +14,6 @@ from shuffledp.collection.shuffler.server import Shuffler
 from shuffledp.collection.shuffler.store.interface import RoundState
 from shuffledp.collection.shuffler.tasks import ShufflerTasks
 
-__all__ = ["actions_of", "overview_of"]
-
 _ROUNDED_TO = 10
 
 

@@ -37,8 +37,6 @@ from shuffledp.collection.shuffler.tasks import ServedTask, ShufflerTasks
 from shuffledp.collection.transport.backoff import backoff_seconds
 from shuffledp.errors import DataError, ShuffledpError
 
-__all__ = ["RoundScheduler", "RoundStatus"]
-
 _LONGEST_WAIT = 300.0
 _LONGEST_WAIT_REFUSED = 3600.0
 _LONGEST_WAIT_ELSEWHERE = 60.0

@@ -30,8 +30,6 @@ from shuffledp.collection.transport.connection import tls_context
 from shuffledp.collection.wire.keys import SigningKey, VerifyingKey
 from shuffledp.errors import DataError
 
-__all__ = ["Shuffler", "check_shuffler", "check_store_of", "open_when_reachable", "store_of"]
-
 _MEGABYTE = 1 << 20
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 5.0
 _ATTEMPTS_PER_LINE = 12

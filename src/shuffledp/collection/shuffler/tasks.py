@@ -14,8 +14,6 @@ from shuffledp.collection.wire.formats import ReportFormat
 from shuffledp.collection.wire.keys import VerifyingKey
 from shuffledp.errors import ParameterError
 
-__all__ = ["ServedTask", "ShufflerTasks", "load_task"]
-
 _HEADERS = (
     (b"content-type", b"application/json"),
     (b"cache-control", b"no-cache"),

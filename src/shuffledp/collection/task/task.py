@@ -28,8 +28,6 @@ from shuffledp.protocols.documents import from_document, to_document
 from shuffledp.protocols.protocol import Protocol
 from shuffledp.randomness.logarithmic import LEAST_COMPLEMENT_BITS
 
-__all__ = ["FORMAT", "MOST_DRAWS_PER_REPORT", "MOST_TASK_BYTES", "VERSION", "SignedTask", "Task"]
-
 FORMAT, VERSION = "shuffledp-task", 1
 MOST_TASK_BYTES = 1 << 24
 _SIGNED_AS = b"shuffledp task v1\n"

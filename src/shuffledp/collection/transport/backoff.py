@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from random import SystemRandom
 
-__all__ = ["backoff_seconds"]
-
 _MAX_EXPONENT = 1000
 _RANDOM = SystemRandom()
 

@@ -15,20 +15,6 @@ from typing import Protocol
 
 from shuffledp.errors import ShuffledpError
 
-__all__ = [
-    "FINISHED",
-    "TOKEN_HASH_SIZE",
-    "DamagedRoundError",
-    "Incoming",
-    "ReportOutcome",
-    "RoundRecord",
-    "RoundState",
-    "Store",
-    "StoreError",
-    "Survey",
-    "UnreachableStoreError",
-]
-
 TOKEN_HASH_SIZE = 32
 
 

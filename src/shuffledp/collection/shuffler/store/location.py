@@ -7,8 +7,6 @@ from pathlib import Path
 from shuffledp.collection.shuffler.store.interface import Store
 from shuffledp.errors import MissingPackageError
 
-__all__ = ["check_store", "is_shared", "open_store"]
-
 _POSTGRES = ("postgresql://", "postgres://")
 
 

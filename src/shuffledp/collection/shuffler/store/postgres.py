@@ -33,8 +33,6 @@ from shuffledp.collection.shuffler.store.rules import (
     places_of_rounds,
 )
 
-__all__ = ["PostgresStore", "check_database"]
-
 _CONNECTIONS = 4
 _WAIT_SECONDS = 10.0
 _READ_BYTES = 1 << 22

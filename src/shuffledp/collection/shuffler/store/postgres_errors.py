@@ -15,8 +15,6 @@ from psycopg_pool import PoolTimeout
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.shuffler.store.interface import StoreError, UnreachableStoreError
 
-__all__ = ["PoolLog", "log_pool", "postgres_failures", "reason_of"]
-
 _LASTING = (
     (r"authentication failed|no password supplied|role \S+ does not exist", "it refused the user or the password"),
     (r"not permitted to log in", "it refused the user or the password"),

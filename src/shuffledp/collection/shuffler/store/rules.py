@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from shuffledp.collection.shuffler.store.interface import FINISHED, Incoming, ReportOutcome, RoundState, StoreError
 
-__all__ = ["check_advance", "check_destroy", "check_give_up", "check_tokens", "decide", "places_of_rounds"]
-
 _BEFORE = {RoundState.SHUFFLED: RoundState.CLOSED, RoundState.DELIVERED: RoundState.SHUFFLED}
 
 

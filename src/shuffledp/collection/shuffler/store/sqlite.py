@@ -48,8 +48,6 @@ from shuffledp.collection.shuffler.store.sqlite_files import (
     sqlite_failures,
 )
 
-__all__ = ["CACHE_BYTES", "SqliteStore", "check_directory"]
-
 CACHE_BYTES = 1 << 27
 _LEAST_CACHE_BYTES = 1 << 16
 _INDEX_CACHE_BYTES = 1 << 21
