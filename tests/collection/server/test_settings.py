@@ -75,7 +75,7 @@ def test_the_environment_and_options_go_first(read):
         ('[shuffler]\nfolder = ""\n', {}, "a path"),
         ('[shuffler]\nfolder = "a"\nnames = "x"\n', {}, "a list"),
         ('[shuffler]\nfolder = "a"\nwanted = 1\n', {}, "true or false"),
-        ('[shuffler]\nfolder = "a"\n', {"SHUFFLEDP_SHUFFLER_PORT": "x"}, "SHUFFLEDP_SHUFFLER_PORT must be a whole"),
+        ('[shuffler]\nfolder = "a"\n', {"SHUFFLEDP_SHUFFLER_PORT": "x"}, "SHUFFLEDP_SHUFFLER_PORT must be an integer"),
         ('[shuffler]\nfolder = "a"\n', {"SHUFFLEDP_SHUFFLER_WANTED": "perhaps"}, "true or false"),
         ('[shuffler]\nfolder = "a"\nport = 70000\n', {}, "65535"),
         ('[shuffler]\nfolder = "a"\ntls_key = "k"\n', {}, "both tls_certificate and tls_key"),
