@@ -122,7 +122,7 @@ def test_units_are_hardened(role):
 
 def test_only_the_analyzer_may_compile():
     assert unit("shuffler")["MemoryDenyWriteExecute"] == ["yes"]
-    assert "MemoryDenyWriteExecute" not in unit("analyzer")  # it draws figures by a JavaScript engine
+    assert "MemoryDenyWriteExecute" not in unit("analyzer")  # not tested under it
 
 
 @pytest.mark.parametrize("role", KINDS)
