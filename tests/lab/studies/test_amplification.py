@@ -9,12 +9,12 @@ from shuffledp.figures import DARK
 from shuffledp.lab.studies.amplification import few_users as amplification_few_users
 from shuffledp.lab.studies.amplification import study as amplification
 from shuffledp.lab.studies.amplification.few_users import channel_rows, few_user_checks, unary_channel
-from shuffledp.lab.studies.amplification.marks import (
+from shuffledp.lab.studies.amplification.lower_bounds import (
     at_most_epsilon,
     other_value_delta,
     pair_of_two_users,
-    response_mark,
-    two_answers_mark,
+    response_lower_bound,
+    two_answers_lower_bound,
 )
 from shuffledp.lab.studies.registry import find_study
 from shuffledp.lab.studies.study import Settings
@@ -141,8 +141,8 @@ def test_searches_end_on_their_own_side():
     found = at_most_epsilon(delta_of, 1e-3, 4.0)
     assert delta_of(found) <= 1e-3 < delta_of(found * (1 - 3e-4))
     exact = METHODS["exact-2-rr"](1000, 2.0, 1e-6)
-    assert exact * (1 - 3e-4) <= two_answers_mark(1000, 2.0, 1e-6) <= exact * (1 + 1e-4)
-    assert response_mark(1000, 1e-3, 3, 0.5) == 0.0  # nothing can be told at so large a delta
+    assert exact * (1 - 3e-4) <= two_answers_lower_bound(1000, 2.0, 1e-6) <= exact * (1 + 1e-4)
+    assert response_lower_bound(1000, 1e-3, 3, 0.5) == 0.0  # nothing can be told at so large a delta
 
 
 def test_unary_channels_are_distributions():

@@ -6,10 +6,10 @@ from functools import cache
 import pytest
 
 from shuffledp.lab.studies import find_study
-from shuffledp.lab.studies.calibration import rows as calibration_rows
+from shuffledp.lab.studies.calibration import noise as calibration_rows
 from shuffledp.lab.studies.calibration import study as calibration
+from shuffledp.lab.studies.calibration.noise import QUESTIONS, gaussian_variance, noise_row
 from shuffledp.lab.studies.calibration.protocols import protocols_of_two_calibrations
-from shuffledp.lab.studies.calibration.rows import QUESTIONS, gaussian_variance, noise_row
 from shuffledp.lab.studies.study import Settings
 
 COUNT, HISTOGRAM = QUESTIONS

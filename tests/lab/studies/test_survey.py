@@ -10,7 +10,7 @@ from shuffledp.lab.studies.checks import agrees
 from shuffledp.lab.studies.study import Settings
 from shuffledp.lab.studies.survey import checks as survey_checks
 from shuffledp.lab.studies.survey import study as survey
-from shuffledp.lab.studies.survey.rows import DELTA, ENTRIES, EPSILON, calibrated, data_of, measured
+from shuffledp.lab.studies.survey.entries import DELTA, ENTRIES, EPSILON, calibrated, data_of, measured
 from shuffledp.protocols.sum.split_and_mix import SplitAndMixSum
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
 

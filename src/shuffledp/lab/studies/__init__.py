@@ -1,4 +1,4 @@
-"""Each table, theorem or claim of the literature, measured: data, a figure, and one page that explains it."""
+"""Studies: measurements of tables, theorems and claims of the literature, each with data, figures and a page."""
 
 from shuffledp.lab.studies.registry import STUDIES, find_study
 from shuffledp.lab.studies.reproduce import Report, reproduce, reproduce_all

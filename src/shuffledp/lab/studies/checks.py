@@ -1,6 +1,6 @@
-"""What a study holds against a bound, and when that counts as broken.
+"""Checks of measured or computed numbers against bounds, with statistical tests where rounds are random.
 
-A check on random rounds sounds a wrong alarm with probability at most ``WRONG_ALARM`` if the claim is true.
+If a claim is true, a check on random rounds fails with probability at most ``WRONG_ALARM``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from shuffledp.errors import ParameterError
 
 WRONG_ALARM = 1e-6
 _DEVIATIONS = 4.9
-"""A normal number is further off with probability below ``WRONG_ALARM``, on both sides together."""
+"""A normal number deviates by more standard deviations with probability below ``WRONG_ALARM`` (two-sided)."""
 
 
 LAPLACE_KURTOSIS = 6.6
-"""Of discrete Laplace noise at epsilon 1, the heaviest that protocols add."""
+"""The kurtosis of discrete Laplace noise at epsilon 1, the noise with the heaviest tails among the protocols."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,16 @@ class Check:
     """One comparison of something measured or computed with its bound."""
 
     claim: str
-    """Which statement, for example ``Theorem 11 (ii)``."""
+    """The statement that is checked, for example ``Theorem 11 (ii)``."""
     where: str
-    """At which parameters."""
+    """The parameters at which it is checked."""
     measured: float
     relation: str
     """``<=``, ``>=`` or ``=``, from the measured number to the bound."""
     bound: float
     holds: bool
     evidence: str
-    """How it was judged: computed exactly, or how many rounds and which test."""
+    """The basis of the decision: an exact computation, or the number of rounds and the test."""
 
     def to_json(self) -> dict[str, Any]:
         """The documented JSON form; numbers that are not finite become null."""
@@ -53,25 +53,25 @@ class Check:
 
 
 def at_most(claim: str, where: str, value: float, bound: float, *, evidence: str = "computed") -> Check:
-    """A number that is known exactly (or bounded from above) is not above its bound."""
+    """Check that a number that is exact, or an upper bound, is at most its bound."""
     return Check(claim, where, float(value), "<=", float(bound), bool(value <= bound), evidence)
 
 
 def at_least(claim: str, where: str, value: float, bound: float, *, evidence: str = "computed") -> Check:
-    """A number that is known exactly (or bounded from below) is not below its bound."""
+    """Check that a number that is exact, or a lower bound, is at least its bound."""
     return Check(claim, where, float(value), ">=", float(bound), bool(value >= bound), evidence)
 
 
 def equals(
     claim: str, where: str, value: float, expected: float, *, tolerance: float = 0.0, evidence: str = "computed"
 ) -> Check:
-    """A number is what it should be, up to ``tolerance``."""
+    """Check that a number equals its expected value up to ``tolerance``."""
     holds = value == expected or abs(value - expected) <= tolerance
     return Check(claim, where, float(value), "=", float(expected), bool(holds), evidence)
 
 
 def rarely(claim: str, where: str, *, failures: int, rounds: int, at_most: float) -> Check:
-    """Something happens with probability at most ``at_most``: exact binomial test of how often it did."""
+    """Check that an event has probability at most ``at_most``: exact binomial test of its frequency."""
     from scipy import stats
 
     _check_rounds(failures, rounds)
@@ -81,7 +81,7 @@ def rarely(claim: str, where: str, *, failures: int, rounds: int, at_most: float
 
 
 def likely(claim: str, where: str, *, successes: int, rounds: int, at_least: float) -> Check:
-    """Something happens with probability at least ``at_least``: exact binomial test of how often it did."""
+    """Check that an event has probability at least ``at_least``: exact binomial test of its frequency."""
     from scipy import stats
 
     _check_rounds(successes, rounds)
@@ -91,7 +91,7 @@ def likely(claim: str, where: str, *, successes: int, rounds: int, at_least: flo
 
 
 def mean_at_most(claim: str, where: str, samples: ArrayLike, bound: float) -> Check:
-    """The mean of a distribution is at most ``bound``: Student's test of numbers that are nearly normal."""
+    """Check that the mean of a nearly normal distribution is at most ``bound``: Student's t-test."""
     from scipy import stats
 
     values = _numbers(samples)
@@ -102,10 +102,9 @@ def mean_at_most(claim: str, where: str, samples: ArrayLike, bound: float) -> Ch
 
 
 def square_at_most(claim: str, where: str, errors: ArrayLike, largest_rmse: ArrayLike) -> Check:
-    """The mean square of errors is at most the square of ``largest_rmse``, each in units of its own.
+    """Check that the mean square of errors, each divided by its ``largest_rmse``, is at most 1.
 
-    Judged by what errors with Laplace tails can do if the claim is true, not by the spread of the sample, which a large
-    error makes large as well.
+    The limit follows from Laplace tails and not from the sample variance, which a large error would inflate.
     """
     ratios = np.asarray(errors, dtype=np.float64).ravel() / np.asarray(largest_rmse, dtype=np.float64)
     squares = _numbers(ratios) ** 2
@@ -117,11 +116,10 @@ def square_at_most(claim: str, where: str, errors: ArrayLike, largest_rmse: Arra
 def agrees(
     claim: str, where: str, errors: ArrayLike, predicted_rmse: ArrayLike, *, kurtosis: float = LAPLACE_KURTOSIS
 ) -> Check:
-    """The root mean squared error is as predicted: each error is taken in units of its own prediction.
+    """Check that the root mean squared error is as predicted; each error is divided by its own prediction.
 
-    Too large is judged by what errors with the given kurtosis and Laplace tails can do if the prediction is true; too
-    small by the spread of the sample, or that of the kurtosis if it is larger. The normal distribution has 3. Few
-    errors can hardly be too small.
+    The upper limit follows from the given kurtosis and Laplace tails. The lower limit follows from the sample variance
+    or from the kurtosis, whichever gives the larger spread. The kurtosis of a normal distribution is 3.
     """
     ratios = np.asarray(errors, dtype=np.float64).ravel() / np.asarray(predicted_rmse, dtype=np.float64)
     squares = _numbers(ratios) ** 2
@@ -136,19 +134,19 @@ def agrees(
 
 
 def _reach_above(size: int, kurtosis: float) -> float:
-    """How far the mean of so many squares of unit size can lie above 1 by chance.
+    """By how much the mean of ``size`` squares with expectation 1 can exceed 1 by chance.
 
-    Many a little too large (the normal part), or a single one far out in a Laplace tail, exp(-sqrt(2) x).
+    The sum of a normal deviation of the mean and of one error far out in a Laplace tail, exp(-sqrt(2) x).
     """
     single = math.log(size / WRONG_ALARM) ** 2 / 2
     return _DEVIATIONS * math.sqrt((kurtosis - 1) / size) + single / size
 
 
 def rmse(errors: ArrayLike, confidence: float = 0.95) -> tuple[float, float, float]:
-    """The root mean squared error, and about from where to where it may lie.
+    """The root mean squared error with an approximate confidence interval.
 
-    On a logarithmic scale, with the spread of the squares in the sample or that of Laplace errors if it is larger: for
-    few errors the interval is wide rather than wrong.
+    The interval is computed on a logarithmic scale from the spread of the squares in the sample, or that of Laplace
+    errors if it is larger, so that it is conservative for few errors.
     """
     from scipy import stats
 
@@ -162,26 +160,30 @@ def rmse(errors: ArrayLike, confidence: float = 0.95) -> tuple[float, float, flo
 
 
 def quantile(samples: ArrayLike, share: float, confidence: float = 0.95) -> tuple[float, float, float]:
-    """The quantile of a distribution and the range it may lie in: order statistics, valid for every distribution.
+    """A quantile with a confidence interval by order statistics, valid for every distribution.
 
-    Where the samples are too few for one end of the interval, the extreme sample stands for it.
+    If there are too few samples for an end of the interval, the extreme sample is used.
     """
     from scipy import stats
 
     values = np.sort(_numbers(samples))
     size = len(values)
     low, high = (int(stats.binom.ppf(tail, size, share)) for tail in ((1 - confidence) / 2, (1 + confidence) / 2))
-    place = max(math.ceil(size * share) - 1, 0)
-    return float(values[place]), float(values[max(low - 1, 0)]), float(values[min(high, size - 1)])
+    index = max(math.ceil(size * share) - 1, 0)
+    return float(values[index]), float(values[max(low - 1, 0)]), float(values[min(high, size - 1)])
 
 
 def _numbers(samples: ArrayLike) -> np.ndarray[Any, np.dtype[np.float64]]:
     values = np.asarray(samples, dtype=np.float64).ravel()
     if len(values) < 2 or not np.isfinite(values).all():
-        raise ParameterError(f"A study needs at least two finite numbers to judge from, not {len(values):,}.")
+        raise ParameterError(f"A check needs at least two numbers, all finite; got {len(values):,}.")
     return values
 
 
 def _check_rounds(hits: int, rounds: int) -> None:
     if not 0 <= hits <= rounds or rounds < 1:
-        raise ParameterError(f"{hits:,} of {rounds:,} rounds cannot be judged.", hits=hits, rounds=rounds)
+        raise ParameterError(
+            f"hits must lie between 0 and rounds, and rounds must be at least 1; got {hits:,} of {rounds:,}.",
+            hits=hits,
+            rounds=rounds,
+        )

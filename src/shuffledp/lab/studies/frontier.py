@@ -1,4 +1,4 @@
-"""Error against communication: every histogram protocol, planned and measured, at several crowds and domains."""
+"""The study of error against communication: all histogram protocols, planned and measured."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 _EPSILON, _DELTA = 1.0, 1e-6
 _QUICK = ((10_000, 1000), (10_000, 16))
 _FULL = (*_QUICK, (1_000_000, 16), (1_000_000, 1000), (1_000_000, 100_000))
-"""Users and domain size, the most telling first: its figure is the main one."""
+"""Numbers of users and categories; the figure of the first pair is the main one."""
 
 _DEVIATIONS = 4.9
 _LAPLACE_SPREAD = 5.0
@@ -40,8 +40,8 @@ _RARE = {"balcer-cheu": 0.01, "stability": 0.01, "sample-and-threshold": 0.01, "
 shared cells, which count-min foresees from 300 of the categories."""
 _BLANKET_MESSAGES = 42.65
 """Blanket messages that each category needs, at this epsilon and delta, in the limit of many categories."""
-_MOST_MESSAGES = 1e5
-_MOST_HASHES = 2e9
+_MAX_MESSAGES = 1e5
+_MAX_HASHES = 2e9
 
 _HASHED = (
     ShuffledLocalHashing,
@@ -51,7 +51,7 @@ _HASHED = (
     CountMinHistogram,
     UnaryEncoding,
 )
-"""Their rounds are drawn report by report."""
+"""Protocols whose rounds are simulated report by report."""
 
 
 def _measure(settings: Settings) -> Outcome:
@@ -60,18 +60,18 @@ def _measure(settings: Settings) -> Outcome:
     figures: list[Figure] = []
     cases = settings.pick(_QUICK, _FULL)
     shares = [_work(users, size) for users, size in cases]
-    for place, (users, size) in enumerate(cases):
-        start, end = (sum(shares[:step]) / sum(shares) for step in (place, place + 1))
+    for number, (users, size) in enumerate(cases):
+        start, end = (sum(shares[:step]) / sum(shares) for step in (number, number + 1))
         plans = plan(Histogram(users, size), epsilon=_EPSILON, delta=_DELTA)
         points = _points(plans, settings.part(start, end))
         rows += [point.row() for point in points]
         checks += [point.check() for point in points if len(point.errors)] + _readings(plans)
-        figures.append(_figure(plans, points, "" if place == 0 else f"n{_short(users)}-d{_short(size)}"))
+        figures.append(_figure(plans, points, "" if number == 0 else f"n{_short(users)}-d{_short(size)}"))
     return Outcome(measured=_words(rows), tables={"": Table.of(rows)}, figures=figures, checks=checks)
 
 
 def _work(users: int, size: int) -> float:
-    """Roughly how long a setting takes, to tell the progress."""
+    """The approximate duration of a pair, for the progress."""
     return 1.0 + users / 2e5 + size / 5e3
 
 
@@ -84,7 +84,7 @@ class _Point:
     plan: Plan
     predicted: float
     errors: Floats
-    """Of all categories in all rounds; none where a round takes too long."""
+    """The errors of all categories in all rounds; empty if a round takes too long."""
     rounds: int
     on_frontier: bool
 
@@ -94,7 +94,7 @@ class _Point:
 
     @property
     def shown(self) -> float:
-        """What the figure shows: measured where it was."""
+        """The error in the figure: measured if available, else predicted."""
         return self.measured if len(self.errors) else self.predicted
 
     def row(self) -> dict[str, Any]:
@@ -145,15 +145,15 @@ def _points(plans: Plans, settings: Settings) -> list[_Point]:
     counts[: users % size] += 1
     points = []
     for planned in settings.steps(plans.plans):
-        each = _repeatable(planned, settings)
-        rounds = _rounds(each, users, size, settings)
-        errors = [_errors(each, counts, settings) for _ in range(rounds)]
+        candidate = _repeatable(planned, settings)
+        rounds = _rounds(candidate, users, size, settings)
+        errors = [_errors(candidate, counts, settings) for _ in range(rounds)]
         points.append(
             _Point(
                 users,
                 size,
-                each,
-                _histogram(each).expected_error(counts=counts).rmse,
+                candidate,
+                _histogram(candidate).expected_error(counts=counts).rmse,
                 np.concatenate(errors) if errors else np.zeros(0),
                 rounds,
                 planned in plans.frontier,
@@ -162,31 +162,31 @@ def _points(plans: Plans, settings: Settings) -> list[_Point]:
     return points
 
 
-def _repeatable(each: Plan, settings: Settings) -> Plan:
-    """With public hash functions that the source of the study has drawn; count-min's calibration draws its own."""
-    protocol = each.protocol
+def _repeatable(candidate: Plan, settings: Settings) -> Plan:
+    """The plan with public hash functions drawn from the study's source; the calibration of count-min draws its own."""
+    protocol = candidate.protocol
     if not isinstance(protocol, CountMinHistogram):
-        return each
+        return candidate
     drawn = AffineHashes.for_domain(protocol.domain_size, protocol.buckets).draw(protocol.rows, settings.source)
     hashes = tuple((int(u), int(v)) for u, v in zip(*drawn, strict=True))
-    return replace(each, protocol=replace(protocol, hashes=hashes))
+    return replace(candidate, protocol=replace(protocol, hashes=hashes))
 
 
-def _errors(each: Plan, counts: NDArray[np.int64], settings: Settings) -> Floats:
-    protocol = _histogram(each)
+def _errors(candidate: Plan, counts: NDArray[np.int64], settings: Settings) -> Floats:
+    protocol = _histogram(candidate)
     errors: Floats = protocol.estimate(protocol.sample_tally(counts, source=settings.source)).counts - counts
     return errors
 
 
-def _histogram(each: Plan) -> HistogramProtocol:
-    assert isinstance(each.protocol, HistogramProtocol)  # noqa: S101 - the question is a histogram
-    return each.protocol
+def _histogram(candidate: Plan) -> HistogramProtocol:
+    assert isinstance(candidate.protocol, HistogramProtocol)  # noqa: S101 - the question is a histogram
+    return candidate.protocol
 
 
-def _rounds(each: Plan, users: int, size: int, settings: Settings) -> int:
-    """As many as fit into a second or less, by a rule that a seed repeats; none where a single one takes long."""
-    protocol, locally_hashed = each.protocol, isinstance(each.protocol, LocalHashing)
-    if each.cost.messages_per_user > _MOST_MESSAGES or (locally_hashed and users * size > _MOST_HASHES):
+def _rounds(candidate: Plan, users: int, size: int, settings: Settings) -> int:
+    """The number of rounds that take at most about a second, by a deterministic estimate; 0 if one takes too long."""
+    protocol, locally_hashed = candidate.protocol, isinstance(candidate.protocol, LocalHashing)
+    if candidate.cost.messages_per_user > _MAX_MESSAGES or (locally_hashed and users * size > _MAX_HASHES):
         return 0
     seconds = 1e-3 + 1.5e-6 * size
     if isinstance(protocol, _HASHED):
@@ -196,23 +196,23 @@ def _rounds(each: Plan, users: int, size: int, settings: Settings) -> int:
 
 
 def _readings(plans: Plans) -> list[Check]:
-    """What the table of protocols is read to say, as far as the numbers imply it."""
+    """Checks of the statements of the page about the planned numbers."""
     users, size = plans.question.users, _size(plans)
     where = _setting(users, size)
-    chosen = [each for each in plans.plans if not each.reference]
+    chosen = [candidate for candidate in plans.plans if not candidate.reference]
     line = plans.frontier
     beaten = sum(
         all(
-            each.cost.bytes_per_user < other.cost.bytes_per_user or each.expected.rmse < other.expected.rmse
+            candidate.cost.bytes_per_user < other.cost.bytes_per_user or candidate.expected.rmse < other.expected.rmse
             for other in line
         )
-        for each in chosen
+        for candidate in chosen
     )
     steps = [after.expected.rmse / before.expected.rmse for before, after in pairwise(line)]
     default, central, blanket = (
         _find(plans, name) for name in ("correlated-noise", "discrete-laplace", "uniform-blanket")
     )
-    local = min(each.expected.rmse for each in plans.plans if each.protocol.model == "local")
+    local = min(candidate.expected.rmse for candidate in plans.plans if candidate.protocol.model == "local")
     per_category = 1 + _BLANKET_MESSAGES * size / users
     checks = [
         at_most("more bytes, less error: the largest step of the frontier", where, max(steps), 1.0),
@@ -241,7 +241,9 @@ def _readings(plans: Plans) -> list[Check]:
 def _find(plans: Plans, name: str) -> Plan:
     """The default form of a protocol."""
     kind = find("histogram", name)
-    return next(each for each in plans.plans if isinstance(each.protocol, kind) and each.variant == "tight")
+    return next(
+        candidate for candidate in plans.plans if isinstance(candidate.protocol, kind) and candidate.variant == "tight"
+    )
 
 
 def _figure(plans: Plans, points: list[_Point], name: str) -> Figure:
@@ -263,14 +265,14 @@ def _figure(plans: Plans, points: list[_Point], name: str) -> Figure:
         )
         for point in points
     ]
-    edge = [(each.cost.bytes_per_user, each.expected.rmse) for each in plans.frontier]
+    edge = [(candidate.cost.bytes_per_user, candidate.expected.rmse) for candidate in plans.frontier]
 
     def draw(suffix: str, theme: Theme = LIGHT) -> bytes:
         return draw_frontier(
             suffix,
             points=dots,
             edge=edge,
-            title=f"What a histogram of {size:,} categories costs, and how well it is known",
+            title=f"Error and communication of a histogram of {size:,} categories",
             x_title="bytes per user",
             y_title="root mean squared error of a count (users)",
             caption=caption,
@@ -286,8 +288,8 @@ def _figure(plans: Plans, points: list[_Point], name: str) -> Figure:
     )
 
 
-def _model(each: Plan) -> str:
-    return "counting shuffler" if each.protocol.trusts_shuffler else str(each.protocol.model)
+def _model(candidate: Plan) -> str:
+    return "counting shuffler" if candidate.protocol.trusts_shuffler else str(candidate.protocol.model)
 
 
 def _size(plans: Plans) -> int:
@@ -348,9 +350,9 @@ STUDY = Study(
     title="Error against communication: which histogram protocol when",
     source="The histogram protocols of shuffledp, with the least noise and with the constants of their papers",
     claimed=[
-        "A histogram in the shuffled model can be had with one short message a user and an error far below that of the "
-        "local model, or with more messages and an error close to that of the central model. Which protocol does it "
-        "depends on the number of users n and of categories d.",
+        "A histogram in the shuffled model needs one short message per user for an error far below that of the local "
+        "model, or more messages for an error close to that of the central model. Which protocol is best depends on "
+        "the number of users n and of categories d.",
         "With 500 users or more for each category, correlated noise is nearly as good as the central model, with one "
         f"or two messages. With fewer, each category still needs its noise, about {_BLANKET_MESSAGES:.0f} messages for "
         "the uniform blanket at epsilon 1 and delta 1e-6: messages grow with d/n. Balcer and Cheu send about d.",

@@ -1,7 +1,7 @@
-"""The largest error over very many categories, from its exact distribution instead of a list of the categories.
+"""The exact distribution of the largest error over very many independent categories.
 
-Where categories are independent, those that nobody holds have errors of one distribution, and the largest of m of them
-has the distribution function of one to the power m. So a domain of 10^40 costs as much as one of 10.
+Categories that nobody holds have identically distributed errors. The distribution function of the largest of m errors
+is the m-th power of that of one error, so a domain of 10^40 categories takes no longer than one of 10.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from shuffledp.randomness import Dyadic, RandomSource, draw_words
 Floats = NDArray[np.float64]
 
 _LEFT_OUT = 1e-60
-_MOST_CATEGORIES = 1e50
+_MAX_CATEGORIES = 1e50
 _NEARLY = 1e-9
 
 
@@ -32,13 +32,13 @@ class EmptyErrors:
     """The distribution of the absolute error of one category that nobody holds."""
 
     radii: Floats
-    """Every possible absolute error, rising."""
+    """All possible absolute errors in increasing order."""
     tails: Floats
-    """The probability of an error at least as large."""
+    """The probability of an error of at least each radius."""
 
     @classmethod
     def of_binomial(cls, noise: Binomial, slope: float = 1.0) -> EmptyErrors:
-        """Of (N - E[N]) / slope."""
+        """The error (N - E[N]) / slope for binomial noise N."""
         first = noise.least_with_lower_tail(_LEFT_OUT)
         last = noise.trials - noise.mirrored.least_with_lower_tail(_LEFT_OUT)
         points = np.arange(first, last + 1, dtype=np.int64)
@@ -51,53 +51,53 @@ class EmptyErrors:
 
     @classmethod
     def of_discrete_laplace(cls, ratio: Dyadic) -> EmptyErrors:
-        """Of noise with probabilities proportional to ratio^|x|."""
+        """The error of noise with probabilities proportional to ratio^|x|."""
         noise = DiscreteLaplace(ratio)
         radii = np.arange(noise.radius(_LEFT_OUT) + 1)
         tails = [1.0] + [2 * noise.upper_tail(radius) for radius in radii[1:].tolist()]
         return cls(radii.astype(np.float64), np.array(tails))
 
     def largest(self, categories: int, rounds: int, source: RandomSource) -> Floats:
-        """The largest of so many independent errors, in each round.
+        """The largest of ``categories`` independent errors, in each round.
 
-        It is at least r with probability 1 - (1 - Pr[one is])^m, which is that of an exponential time below
-        -m ln(1 - Pr[one is]).
+        It is at least r with probability 1 - (1 - p)^m, where p is that of one error; this is the probability that a
+        standard exponential variable is below -m ln(1 - p).
         """
-        if categories > _MOST_CATEGORIES:
-            raise ParameterError(f"Tails are known for up to 10^50 categories, not {float(categories):g}.")
+        if categories > _MAX_CATEGORIES:
+            raise ParameterError(f"categories must be at most 10^50, not {float(categories):g}.")
         if categories < 1:
             return np.zeros(rounds)
         words = draw_words(rounds, np.uint64, source) >> np.uint64(11)
         times = -np.log((words.astype(np.float64) + 0.5) / 2.0**53)
         with np.errstate(divide="ignore"):
             limits = -float(categories) * np.log1p(-self.tails)
-        reached = np.searchsorted(-limits, -times, side="right")  # limits fall
-        found: Floats = self.radii[np.maximum(reached, 1) - 1]
-        return found
+        reached = np.searchsorted(-limits, -times, side="right")  # limits decrease
+        largest: Floats = self.radii[np.maximum(reached, 1) - 1]
+        return largest
 
     def quantile(self, categories: int, share: float) -> float:
-        """The least r that the largest of so many exceeds with probability at most 1 - share."""
+        """The smallest r that the largest of ``categories`` errors exceeds with probability at most 1 - share."""
         beyond = np.append(self.tails[1:], 0.0)  # of an error above each radius
         inside = float(categories) * np.log1p(-beyond) >= math.log(share)
         return float(self.radii[int(np.argmax(inside))])
 
 
 def _at_or_beyond(distances: NDArray[Any], tails: Floats, radii: Floats) -> Floats:
-    """The tail at the first distance that is not below each radius."""
-    place = np.searchsorted(distances, radii - _NEARLY)
-    found: Floats = np.append(tails, 0.0)[place]
-    return found
+    """For each radius the tail at the first distance that is at least the radius."""
+    positions = np.searchsorted(distances, radii - _NEARLY)
+    selected: Floats = np.append(tails, 0.0)[positions]
+    return selected
 
 
 def hidden_share(noise: Binomial, count: int) -> float:
-    """How often the protocol of Theorem 12 estimates a count as 0."""
+    """The probability that the protocol of Theorem 12 estimates a count as 0."""
     return float(noise.upper_tail(count))
 
 
 def held_quantile(noise: Binomial, counts: Sequence[int], share: float) -> float:
-    """The exact quantile of the largest error of Theorem 12's estimates, whatever the size of the domain.
+    """The exact quantile of the largest error of the estimates of Theorem 12, for any size of the domain.
 
-    A count c errs by c if N >= c, and else by the distance of N from its mean. Categories without users do not err.
+    The error of a count c is c if N >= c, and otherwise |N - E[N]|. Categories without users have no error.
     """
     return _held_quantile(noise, tuple(sorted(counts)), share)
 

@@ -1,4 +1,4 @@
-"""All studies by name, loaded when asked for."""
+"""The registry of studies, which are imported on demand."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ STUDIES: dict[str, str] = {
     "amplification": "amplification",
     "frontier": "frontier",
 }
-"""Names, in the order of the index, and the module that holds each."""
+"""The module of each study by its name, in the order of the index page."""
 
 
 def find_study(name: str) -> Study:
-    """The study of that name."""
+    """The study with this name."""
     if name not in STUDIES:
         raise UnknownNameError(f"There is no study {name!r}; there are {', '.join(STUDIES)}, and all.", name=name)
     study: Study = import_module(f"shuffledp.lab.studies.{STUDIES[name]}").STUDY

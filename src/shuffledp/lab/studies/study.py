@@ -1,4 +1,4 @@
-"""What a study is: a claim, a way to measure it, and what came out."""
+"""Data types of a study: its claim, the settings of a run, and the outcome with tables, figures and checks."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from shuffledp.lab.studies.checks import Check
 from shuffledp.randomness import SYSTEM, RandomSource
 
 Progress = Callable[[float], None]
-"""Told how much is done, from 0 to 1."""
+"""A callback that receives the completed fraction, from 0 to 1."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a study is run."""
+    """The settings of one run of a study."""
 
     quick: bool = False
-    """A small form that shows the same in seconds."""
+    """Run a smaller version that takes seconds."""
     source: RandomSource = SYSTEM
     progress: Progress = field(default=lambda _: None)
 
     def pick(self, quick: T, full: T) -> T:
-        """The one or the other, as the study is run."""
+        """The value for the quick or for the full version."""
         return quick if self.quick else full
 
     def steps(self, items: Sequence[T], weights: Sequence[float] | None = None) -> Iterator[T]:
-        """The items one by one, telling the progress; ``weights`` say how long each takes, if that differs."""
+        """Yield the items and report the progress after each; ``weights`` are relative durations, by default equal."""
         shares = [1.0] * len(items) if weights is None else [float(weight) for weight in weights]
         done, total = 0.0, sum(shares) or 1.0
         self.progress(0.0)
@@ -41,7 +41,7 @@ class Settings:
             self.progress(min(done / total, 1.0))
 
     def part(self, start: float, end: float) -> Settings:
-        """The same for one part of a study, whose progress goes from ``start`` to ``end`` of the whole."""
+        """The settings for one part of a study, whose progress covers ``start`` to ``end`` of the total."""
         return Settings(self.quick, self.source, lambda share: self.progress(start + (end - start) * share))
 
 
@@ -58,26 +58,26 @@ class Table:
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]]) -> Table:
-        """From rows; a row may lack a column, which is then empty there."""
+        """A table from rows; a column that a row lacks is empty there."""
         names = dict.fromkeys(name for row in rows for name in row)
         return cls({name: [row.get(name) for row in rows] for name in names})
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
-        """Row by row."""
+        """The rows as tuples."""
         return list(zip(*self.columns.values(), strict=True))
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture that can be drawn in any format and theme."""
+    """A figure that can be drawn in any format and theme."""
 
     description: str
-    """What is to be seen, for those who cannot see it."""
+    """The alternative text."""
     draw: Callable[[str, Theme], bytes]
-    """From a suffix and a theme to the content of a file."""
+    """Maps a file suffix and a theme to the content of the file."""
     name: str = ""
-    """Tells the figures of one study apart; the main figure has none."""
+    """Distinguishes the figures of one study; empty for the main figure."""
 
 
 def curve_figure(
@@ -91,7 +91,7 @@ def curve_figure(
     name: str = "",
     **more: Any,
 ) -> Figure:
-    """A figure of curves in panels; ``more`` goes to :func:`shuffledp.figures.panels`."""
+    """A figure of curves in panels; ``more`` is passed to :func:`shuffledp.figures.panels`."""
 
     def draw(suffix: str, theme: Theme = LIGHT) -> bytes:
         return panels(
@@ -110,31 +110,31 @@ def curve_figure(
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a study found."""
+    """The results of a study."""
 
     measured: Sequence[str]
-    """What was measured and what came out, in words with numbers; a paragraph each."""
+    """What was measured and the results, as paragraphs."""
     tables: Mapping[str, Table]
-    """The data, by name; the main table has the name ``""``."""
+    """The data tables by name; the name of the main table is ``""``."""
     figures: Sequence[Figure]
     checks: Sequence[Check]
 
     @property
     def holds(self) -> bool:
-        """Whether everything lies on the right side of its bound."""
+        """Whether every check holds."""
         return all(check.holds for check in self.checks)
 
 
 @dataclass(frozen=True)
 class Study:
-    """A table, theorem or claim of the literature, and how to measure it."""
+    """A table, theorem or claim of the literature, and the function that measures it."""
 
     name: str
     title: str
     source: str
-    """Where it is claimed, for example ``Balcer and Cheu (2020), Theorem 11``."""
+    """The publication of the claim, for example ``Balcer and Cheu (2020), Theorem 11``."""
     claimed: Sequence[str]
-    """What is claimed; a paragraph each. Text between backticks is set as code."""
+    """The claim, as paragraphs. Strings between backticks are set as code."""
     reading: Sequence[str]
-    """How to read the figure and the table; a paragraph each."""
+    """How to read the figures and tables, as paragraphs."""
     measure: Callable[[Settings], Outcome]

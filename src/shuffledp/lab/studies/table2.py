@@ -1,4 +1,4 @@
-"""Table 2 of Balcer and Cheu (2020), measured: how many users pointer chasing and pointer jumping take, by model."""
+"""The study of Table 2 of Balcer and Cheu (2020): users needed for pointer chasing and pointer jumping, by model."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _EPSILON, _DELTA = 1.0, 1e-6
 _SUCCESS = 0.99
 _CONFIDENCE = 0.95
 _PROTOCOLS = {"shuffled": "balcer-cheu", "central": "stability", "local": "unary"}
-_MOST_LOG_DOMAIN = 2e7
-"""Of the natural logarithm of the domain: beyond, the local protocol would need more users than there are people."""
+_MAX_LOG_DOMAIN = 2e7
+"""Maximum natural logarithm of the domain size; beyond it the local protocol would need more users than exist."""
 
 Problem = PointerChasing | PointerJumping
 
@@ -41,20 +41,20 @@ def _measure(settings: Settings) -> Outcome:
         (problem, model)
         for problem in problems
         for model in _PROTOCOLS
-        if model != "local" or problem.log_domain_size <= _MOST_LOG_DOMAIN
+        if model != "local" or problem.log_domain_size <= _MAX_LOG_DOMAIN
     ]
     rows: list[dict[str, Any]] = []
     checks: list[Check] = []
     for problem, model in settings.steps(cases, [problem.support_size + 10 for problem, _ in cases]):
-        row, found = _case(problem, model, settings)
+        row, case_checks = _case(problem, model, settings)
         rows.append(row)
-        checks += found
+        checks += case_checks
     checks += _same_for_all_lengths(rows)
     return Outcome(_words(rows), {"": Table.of(rows)}, [_figure(rows)], checks)
 
 
 def _case(problem: Problem, model: str, settings: Settings) -> tuple[dict[str, Any], list[Check]]:
-    """The smallest number of users by theory and by search, and whether the theory's is enough."""
+    """The smallest number of users by theory and by search, and checks that the theoretical number is enough."""
     method = Method(epsilon=_EPSILON, delta=_DELTA, protocol=_PROTOCOLS[model])
     trials = settings.pick(2000, 20_000)
     proven = direct_sample_size(problem, method)
@@ -102,7 +102,7 @@ def _case(problem: Problem, model: str, settings: Settings) -> tuple[dict[str, A
 
 
 def _rate(problem: Problem, model: str) -> float | None:
-    """The formula of Table 2, with constant 1; None where it has none."""
+    """The rate of Table 2, with constant 1; None where the table has none."""
     if model == "shuffled":
         return shuffled_rate(problem, _EPSILON, _DELTA)
     if model == "central":
@@ -114,7 +114,7 @@ def _rate(problem: Problem, model: str) -> float | None:
 
 
 def _same_for_all_lengths(rows: list[dict[str, Any]]) -> list[Check]:
-    """In the shuffled and the central model pointer chasing takes as many users for every length."""
+    """In the shuffled and the central model the users needed for pointer chasing do not depend on the length."""
     checks = []
     for model in ("shuffled", "central"):
         chosen = [row for row in rows if row["problem"] == "PC(2, l)" and row["model"] == model]
@@ -223,10 +223,10 @@ STUDY = Study(
         "matter. The dots of the local model belong to one way to solve the problem there, by a histogram over all "
         "pairs; the dashed line of the same colour is what no way can beat, up to a constant that the paper leaves "
         "open.",
-        "Where the permutations are short, the local model needs few users too: it hides every answer by itself, "
-        "while a crowd has to reach a least size before it hides anybody.",
-        "Right, with h = 4 and more the domain has more items than the local route could ever tell apart, so that "
-        "only its lower bound is drawn.",
+        "For short permutations the local model needs few users, too: it protects every answer individually, while "
+        "the shuffled model needs a minimum number of users before it protects anybody.",
+        "Right, from h = 4 on the domain is too large for the histogram in the local model, so only the lower bound "
+        "is drawn.",
     ],
     measure=_measure,
 )

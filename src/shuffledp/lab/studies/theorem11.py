@@ -1,4 +1,4 @@
-"""Theorem 11 of Balcer and Cheu (2020), its four parts, measured: a private binary sum from two messages a user."""
+"""The study of Theorem 11 of Balcer and Cheu (2020): a private count from two messages per user."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def _measure(settings: Settings) -> Outcome:
     for delta, epsilon in settings.steps(cases):
         for calibration in ("paper", "tight"):
             protocol = BalcerCheuCount.calibrate(users=_USERS, epsilon=epsilon, delta=delta, calibration=calibration)
-            row, found = _case(protocol, epsilon, delta, rounds, settings)
+            row, case_checks = _case(protocol, epsilon, delta, rounds, settings)
             rows.append(row | {"calibration": calibration})
-            checks += found
+            checks += case_checks
     return Outcome(
         measured=_words(rows, rounds),
         tables={"": Table.of(rows)},
@@ -44,14 +44,14 @@ def _case(
     bound = _USERS * theorem_11_alpha(_USERS, epsilon, delta, _BETA)
     mean = _USERS * float(protocol.absence)
     true_delta = protocol.guarantee.delta_at(epsilon)
-    # counts that the threshold hides, up to one that it hides in every fifth round, and one that stands clear; a count
-    # hidden in just one of twenty has an error quantile that jumps between two values
+    # counts that the threshold hides always to in one round of five, and one that it never hides; the error quantile of
+    # a count that is hidden in one round of twenty would jump between two values
     counts = [1, round(mean / 2), round(mean), round(mean + 0.84 * mean**0.5), _USERS // 2]
     errors = np.array([[_error(protocol, count, settings) for count in counts] for _ in range(rounds)])
     worst = int(np.argmax([quantile(column, 1 - _BETA)[0] for column in errors.T]))
     radius, low, high = quantile(errors[:, worst], 1 - _BETA)
     zeros = [_error(protocol, 0, settings) for _ in range(rounds)]
-    most = max(len(protocol.randomize(index % 2, source=settings.source)) for index in range(1000))
+    max_messages = max(len(protocol.randomize(index % 2, source=settings.source)) for index in range(1000))
     row = {
         "delta": delta,
         "epsilon": epsilon,
@@ -64,7 +64,7 @@ def _case(
         "error_high": high,
         "bound": bound,
         "largest_error_of_zero": max(zeros),
-        "most_messages": most,
+        "most_messages": max_messages,
     }
     checks = [
         at_most("Theorem 11 (i), privacy", where, true_delta, delta, evidence="computed exactly"),
@@ -72,11 +72,11 @@ def _case(
             rarely(
                 f"Theorem 11 (ii), error of a count of {count:,}",
                 where,
-                failures=_nonzero(errors[:, place] > bound),
+                failures=_nonzero(errors[:, column] > bound),
                 rounds=rounds,
                 at_most=_BETA,
             )
-            for place, count in enumerate(counts)
+            for column, count in enumerate(counts)
         ),
         rarely(
             "Theorem 11 (iii), zero stays zero",
@@ -85,7 +85,7 @@ def _case(
             rounds=rounds,
             at_most=0.0,
         ),
-        at_most("Theorem 11 (iv), messages", where, most, 2, evidence="the largest report of 1,000 users"),
+        at_most("Theorem 11 (iv), messages", where, max_messages, 2, evidence="the largest report of 1,000 users"),
     ]
     return row, checks
 
@@ -106,8 +106,8 @@ def _words(rows: list[dict[str, Any]], rounds: int) -> list[str]:
     looser = [row["bound"] / row["error"] for row in tight]
     return [
         f"{rounds:,} rounds of {_USERS:,} users for each of five true counts, from one that the threshold hides to one "
-        "that stands clear, at each epsilon and delta; with the noise of the theorem (paper) and with the least noise "
-        "that meets the same target by exact accounting (tight). The error shown is the worst count's.",
+        "that it never hides, at each epsilon and delta; with the noise of the theorem (paper) and with the least "
+        "noise that meets the same target by exact accounting (tight). The error shown is that of the worst count.",
         "With the theorem's noise the error is nearly as large as the theorem says. With tight noise it is "
         f"{min(saved):.0f} to {max(saved):.0f} times smaller, so that the bound is {min(looser):.0f} to "
         f"{max(looser):.0f} times what is needed.",
@@ -156,7 +156,7 @@ def _curve(name: str, rows: list[dict[str, Any]]) -> Curve:
 
 STUDY = Study(
     name="theorem11",
-    title="Theorem 11: a private count from two messages a user",
+    title="Theorem 11: a private count from two messages per user",
     source="Balcer and Cheu (2020), Separating Local & Shuffled Differential Privacy via Histograms, Theorem 11",
     claimed=[
         "Every user sends their bit as a token, and with probability p close to 1 one more token as noise. If there "

@@ -1,4 +1,4 @@
-"""Theorem 12 of Balcer and Cheu (2020), its four parts, measured: a histogram whose error ignores the domain."""
+"""The study of Theorem 12 of Balcer and Cheu (2020): a histogram whose error does not depend on the domain size."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Case:
     size: int
 
     def protocol(self, calibration: str, categories: Categories) -> BalcerCheuHistogram:
-        """With the theorem's noise, or with the least that is as private: the target is overall, for both changes."""
+        """The protocol with the theorem's noise, or with the least noise for the same overall target."""
         return BalcerCheuHistogram.calibrate(
             users=self.users,
             epsilon=2 * self.epsilon,
@@ -73,9 +73,9 @@ def _measure(settings: Settings) -> Outcome:
     for case in settings.steps(cases, [1 + case.size / 20_000 for case in cases]):
         categories = named.setdefault(case.size, Categories.numbered(case.size))
         for calibration in ("paper", "tight"):
-            row, found = _measured(case, case.protocol(calibration, categories), settings)
+            row, case_checks = _measured(case, case.protocol(calibration, categories), settings)
             rows.append(row)
-            checks += found
+            checks += case_checks
     return Outcome(
         measured=_words(rows),
         tables={"": Table.of(rows)},
@@ -98,9 +98,9 @@ def _measured(case: _Case, protocol: BalcerCheuHistogram, settings: Settings) ->
     crowd = _crowd(noise, case.size)
     crowded = _rounds(protocol, crowd, rounds, settings)[0].max(axis=1)
     true_delta = protocol.guarantee.delta_at(2 * case.epsilon)
-    each, all_together = case.bound(simultaneous=False), case.bound(simultaneous=True)
+    bound_each, bound_all = case.bound(simultaneous=False), case.bound(simultaneous=True)
     exact = held_quantile(noise, held, 1 - _BETA)
-    most = _most_messages(protocol, settings)
+    max_messages = _max_messages(protocol, settings)
     bits = max(1, math.ceil(math.log2(case.size)))
     error, low, high = quantile(largest, 1 - _BETA)
     row = {
@@ -119,30 +119,32 @@ def _measured(case: _Case, protocol: BalcerCheuHistogram, settings: Settings) ->
         "error_exact": exact,
         "error_crowded": quantile(crowded, 1 - _BETA)[0],
         "crowded_categories": len(crowd) - 1,
-        "bound_each": each,
-        "bound_all": all_together,
+        "bound_each": bound_each,
+        "bound_all": bound_all,
         "largest_error_of_empty": empty,
-        "most_messages": most,
+        "most_messages": max_messages,
         "bits_per_message": protocol.cost.bits_per_message,
     }
     checks = [
         at_most("Theorem 12 (i), privacy at 2 epsilon", where, true_delta, 2 * case.delta, evidence="computed exactly"),
         *(
-            _exceeded(f"Theorem 12 (ii), error of a count of {count:,}", where, errors[:, place], each)
-            for place, count in enumerate(held[:-3])
+            _exceeded(f"Theorem 12 (ii), error of a count of {count:,}", where, errors[:, column], bound_each)
+            for column, count in enumerate(held[:-3])
         ),
-        _exceeded("Theorem 12 (iii), all errors together", where, largest, all_together),
-        _exceeded(f"Theorem 12 (iii), {len(crowd) - 1:,} counts near the noise", where, crowded, all_together),
+        _exceeded("Theorem 12 (iii), all errors together", where, largest, bound_all),
+        _exceeded(f"Theorem 12 (iii), {len(crowd) - 1:,} counts near the noise", where, crowded, bound_all),
         _exceeded("the same error in every domain, as computed", where, largest, exact),
         equals("categories without users are exactly 0", where, empty, 0.0, evidence=f"{rounds} rounds"),
-        at_most("Theorem 12 (iv), messages", where, most, 1 + case.size, evidence="the largest report that was made"),
+        at_most(
+            "Theorem 12 (iv), messages", where, max_messages, 1 + case.size, evidence="the largest report that was made"
+        ),
         at_most("Theorem 12 (iv), bits of a message", where, protocol.cost.bits_per_message, bits),
     ]
     return row, checks
 
 
 def _held(noise: Binomial, size: int) -> list[int]:
-    """At most nine counts: as many around the noise as there are users for, and three that share the rest."""
+    """At most nine counts: counts near the noise, as many as the users allow, and three that share the rest."""
     steps = (0.8, 0.0, 3.0, 5.0)
     wanted = [round(noise.mean + step * noise.deviation) for step in steps] + [round(noise.mean / 2), 1]
     hard: list[int] = []
@@ -153,38 +155,38 @@ def _held(noise: Binomial, size: int) -> list[int]:
 
 
 def _crowd(noise: Binomial, size: int) -> list[int]:
-    """Half of the users in as many categories as possible, of a count that is hidden in some; one has the rest."""
+    """Half of the users in as many categories as possible, each with a count that may be hidden; one has the rest."""
 
-    def most(count: float) -> int:
+    def categories_with(count: float) -> int:
         return max(1, min(size - 2, int(_CROWD_SHARE * noise.trials / count)))
 
-    hidden = _CROWD_HIDDEN / most(noise.mean)  # of each
+    hidden = _CROWD_HIDDEN / categories_with(noise.mean)  # the probability that one count is hidden
     count = noise.trials - noise.mirrored.least_with_lower_tail(hidden)
-    return [*[count] * most(count), noise.trials - most(count) * count]
+    return [*[count] * categories_with(count), noise.trials - categories_with(count) * count]
 
 
 def _shared(users: int, parts: int) -> list[int]:
-    each = [users // parts] * parts
-    each[0] += users - sum(each)
-    return each
+    counts = [users // parts] * parts
+    counts[0] += users - sum(counts)
+    return counts
 
 
 def _rounds(
     protocol: BalcerCheuHistogram, held: list[int], rounds: int, settings: Settings
 ) -> tuple[NDArray[np.float64], float]:
-    """Of every round the errors of the held categories, and the largest error of all others in any."""
+    """The errors of the held categories in every round, and the largest error of all other categories in any round."""
     counts = np.zeros(protocol.domain_size, dtype=np.int64)
     counts[: len(held)] = held
     errors, empty = np.empty((rounds, len(held))), 0.0
-    for place in range(rounds):
+    for number in range(rounds):
         tally = protocol.sample_tally(counts, source=settings.source)
         off = np.abs(protocol.estimate(tally).counts - counts)
-        errors[place] = off[: len(held)]
+        errors[number] = off[: len(held)]
         empty = max(empty, float(off[len(held) :].max(initial=0.0)))
     return errors, empty
 
 
-def _most_messages(protocol: BalcerCheuHistogram, settings: Settings) -> int:
+def _max_messages(protocol: BalcerCheuHistogram, settings: Settings) -> int:
     """The largest report of a few users."""
     users = max(2, _SENT_AT_ONCE // protocol.domain_size)
     reports = protocol.randomize_all(np.arange(users) % protocol.domain_size, source=settings.source)
@@ -302,11 +304,11 @@ STUDY = Study(
     reading=[
         "The dashed line is what part (iii) promises for beta = 0.05, in users (alpha times n). Measured errors must "
         "lie below it: the largest error over all categories that 95 of 100 rounds stay under. That the lines of the "
-        "first figure are flat is the theorem.",
-        "The data are made to be hard: counts just below and just above the noise, which the threshold hides or "
-        "shows by chance; the same in every domain. Crowded is the worst there is room for: half of the users in "
-        "categories with such counts. There are more of these in larger domains until the users run out, so that "
-        "this line rises a little first.",
+        "first figure are flat is the statement of the theorem.",
+        "The data are chosen to be hard: counts just below and just above the noise, which the threshold hides or "
+        "shows at random; they are the same in every domain. In the crowded data half of the users are in categories "
+        "with such counts. Larger domains allow more such categories, up to a limit set by the number of users, so "
+        "this line first rises slightly.",
     ],
     measure=_measure,
 )

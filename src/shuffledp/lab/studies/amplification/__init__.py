@@ -1,4 +1,4 @@
-"""Amplification by shuffling: the published bounds against each other, and against exact values."""
+"""The study of amplification by shuffling: published bounds compared with each other and with exact values."""
 
 from shuffledp.lab.studies.amplification.study import STUDY
 

@@ -1,4 +1,4 @@
-"""Few users, where everything can be enumerated: every bound against the exact delta of many channels."""
+"""Comparison of amplification bounds with the exact delta of many channels, by enumeration for few users."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ConditionError
-from shuffledp.lab.studies.amplification.marks import other_value_delta, pair_of_two_users
+from shuffledp.lab.studies.amplification.lower_bounds import other_value_delta, pair_of_two_users
 from shuffledp.lab.studies.checks import Check, at_least
 from shuffledp.lab.studies.study import Settings
 from shuffledp.privacy.amplification import (
@@ -28,14 +28,14 @@ from shuffledp.randomness import RandomSource, draw_words
 Floats = NDArray[np.float64]
 
 _BOUNDS = ("clones", "stronger-clones", "blanket of the channel", "clones of the channel")
-"""Those that say something of few users; the closed forms and inequalities do not."""
+"""The bounds that are not trivial for few users; closed forms and concentration inequalities are."""
 _ROUNDING = 1e-8
 _NEGLIGIBLE = 1e-13
-"""Below it a delta is rounding; ratios to it mean nothing."""
+"""A smaller delta is rounding error, so ratios to it are meaningless."""
 EXAMPLE_USERS = 5
 
 COUNTEREXAMPLE = np.array([[0.37, 0.08, 0.3, 0.25], [0.08, 0.37, 0.3, 0.25], [0.15, 0.15, 0.08, 0.62]])
-"""Outside the class that stronger clones are proved for; the first two values are to be told apart."""
+"""A channel outside the class for which stronger clones are proved; the first two values are compared."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class _Case:
 
 
 def channel_rows(settings: Settings) -> list[dict[str, Any]]:
-    """For channels of several kinds and few users: the exact delta, and every bound that is proved for the channel."""
+    """For channels of several families and few users: the exact delta, and all bounds proved for the channel."""
     cases = list(_cases(settings))
     rows = []
     for case in settings.steps(cases, [case.channel.size for case in cases]):
@@ -64,23 +64,23 @@ def _cases(settings: Settings) -> Iterator[_Case]:
         for blanket in settings.pick((0.3,), (0.1, 0.4, 0.8)):
             yield _Case("randomized response", response_channel(values, blanket), users)
     for bits, users in settings.pick([(2, 3)], [(2, 2), (2, 4), (3, 3)]):
-        for kept in settings.pick((0.5,), (0.5, 0.75)):
-            yield _Case("unary", unary_channel(bits, kept, 0.2), users)
-    for place in range(settings.pick(3, 50)):
-        shape = 2 + place % 2, 3 + place % 2
-        yield _Case("random", _random_channel(*shape, settings.source), 2 + place % 3)
+        for own_one in settings.pick((0.5,), (0.5, 0.75)):
+            yield _Case("unary", unary_channel(bits, own_one, 0.2), users)
+    for number in range(settings.pick(3, 50)):
+        shape = 2 + number % 2, 3 + number % 2
+        yield _Case("random", _random_channel(*shape, settings.source), 2 + number % 3)
 
 
-def unary_channel(values: int, kept: float, flipped: float) -> Floats:
-    """One bit for each value: the own one is 1 with probability ``kept``, the others with ``flipped``."""
+def unary_channel(values: int, own_one: float, other_one: float) -> Floats:
+    """One bit per value: the bit of the user's value is 1 with probability ``own_one``, others with ``other_one``."""
     outputs = (np.arange(1 << values)[:, None] >> np.arange(values)) & 1
-    ones = np.where(np.eye(values, dtype=bool), kept, flipped)
+    ones = np.where(np.eye(values, dtype=bool), own_one, other_one)
     rows: Floats = np.where(outputs[None], ones[:, None], 1 - ones[:, None]).prod(axis=2)
     return rows
 
 
 def _random_channel(values: int, outputs: int, source: RandomSource) -> Floats:
-    """Every value changes the likelihood of each output by one of three factors: such channels are extreme."""
+    """A random channel in which each value changes the likelihood of each output by one of three factors."""
     base = -np.log1p(-_uniform((outputs,), source)) + 0.02
     strength = 0.5 + 2.5 * float(_uniform((1,), source)[0])
     rows = base * np.exp(strength * np.floor(3 * _uniform((values, outputs), source)) / 4)
@@ -95,7 +95,7 @@ def _uniform(shape: tuple[int, ...], source: RandomSource) -> Floats:
 
 
 def _bounds(channel: Floats, users: int, epsilon: float, local: float) -> dict[str, float | None]:
-    """What is proved for every channel of that local epsilon, for this channel, and for its class if it is of it."""
+    """The bounds for every channel of that local epsilon, for this channel, and for its class where it is in one."""
     try:
         stronger: float | None = stronger_clones_delta(epsilon, users, channel)
     except ConditionError:
@@ -105,8 +105,8 @@ def _bounds(channel: Floats, users: int, epsilon: float, local: float) -> dict[s
         "blanket of the channel": blanket_delta(channel, users, epsilon),
         "clones of the channel": max(
             revealed_clones_delta(epsilon, users, local, float(np.abs(row - other).sum() / 2))
-            for place, row in enumerate(channel)
-            for other in channel[:place]
+            for number, row in enumerate(channel)
+            for other in channel[:number]
         ),
         "stronger-clones": stronger,
     }
@@ -117,14 +117,14 @@ def few_user_checks(rows: list[dict[str, Any]]) -> list[Check]:
     checks = []
     for name in _BOUNDS:
         for family in dict.fromkeys(row["family"] for row in rows):
-            held = [row for row in rows if row["family"] == family and row[name] is not None]
-            ratios = [(row[name] + _NEGLIGIBLE) / (row["exact"] + _NEGLIGIBLE) for row in held]
+            chosen = [row for row in rows if row["family"] == family and row[name] is not None]
+            ratios = [(row[name] + _NEGLIGIBLE) / (row["exact"] + _NEGLIGIBLE) for row in chosen]
             if ratios:
                 checks.append(
                     at_least(
                         f"{name} is not below the exact delta",
-                        f"{family} channels, {min(row['users'] for row in held)} to "
-                        f"{max(row['users'] for row in held)} users",
+                        f"{family} channels, {min(row['users'] for row in chosen)} to "
+                        f"{max(row['users'] for row in chosen)} users",
                         min(ratios),
                         1 - _ROUNDING,
                         evidence=f"the least ratio of {len(ratios):,}; the exact delta by enumeration of all multisets",

@@ -31,7 +31,7 @@ def figures(
     local_epsilons: Sequence[float],
     delta: float,
 ) -> list[Figure]:
-    """All of them, the main one first."""
+    """All figures of the study, the main one first."""
     return [
         _main(rows, crowds, delta),
         _by_users(rows, audited, local_epsilons, delta),
@@ -51,7 +51,7 @@ def _main(rows: Rows, crowds: Sequence[int], delta: float) -> Figure:
         "Epsilon after shuffling against local epsilon, for two crowds. The bounds lie far below the diagonal; "
         "stronger clones is the lowest and nearly touches the exact value of randomized response with three answers.",
         panels_shown=panels,
-        title="What is left of epsilon after shuffling",
+        title="Epsilon after shuffling",
         x_title=_LOCAL,
         y_title=_SHUFFLED,
         caption=[f"delta = {delta:g}. Lower is better. * for randomized response; the others for all."],
@@ -73,7 +73,7 @@ def _by_users(rows: Rows, audited: Rows, local_epsilons: Sequence[float], delta:
     return curve_figure(
         "Epsilon after shuffling against the number of users: all bounds fall like one over the root of the number.",
         panels_shown=panels,
-        title="The larger the crowd, the less is left",
+        title="Epsilon after shuffling decreases with the number of users",
         x_title="users",
         y_title=_SHUFFLED,
         caption=[f"delta = {delta:g}. * for randomized response. Dots: what rounds that were run prove at least."],
@@ -101,12 +101,12 @@ def _forms(rows: Rows, users: int, delta: float) -> Figure:
         line("stronger clones", "stronger-clones", "stronger"),
     ]
     for count in (3, 10, 100):
-        told = [row for row in chosen if f"{count}-rr bound" in row]
-        if told:
+        counted = [row for row in chosen if f"{count}-rr bound" in row]
+        if counted:
             label = f"{count} answers"
-            exact = [(row["local_epsilon"], row[f"{count}-rr exact"]) for row in told]
+            exact = [(row["local_epsilon"], row[f"{count}-rr exact"]) for row in counted]
             response += [
-                _curve(label, told, f"{count}-rr bound", group=label),
+                _curve(label, counted, f"{count}-rr bound", group=label),
                 Curve(f"{label}, exact", exact, group=label, labelled=False),
             ]
     return curve_figure(

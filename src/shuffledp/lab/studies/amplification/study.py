@@ -1,4 +1,4 @@
-"""Amplification by shuffling: the published bounds against each other, and against exact values."""
+"""The study of amplification by shuffling: published bounds compared with each other and with exact values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import Any
 from shuffledp.errors import ConditionError
 from shuffledp.lab.studies.amplification.few_users import channel_rows, example_rows, few_user_checks
 from shuffledp.lab.studies.amplification.figures import figures
-from shuffledp.lab.studies.amplification.marks import at_most_epsilon, response_mark, two_answers_mark
+from shuffledp.lab.studies.amplification.lower_bounds import (
+    at_most_epsilon,
+    response_lower_bound,
+    two_answers_lower_bound,
+)
 from shuffledp.lab.studies.checks import WRONG_ALARM, Check, at_least, at_most
 from shuffledp.lab.studies.study import Outcome, Settings, Study, Table
 from shuffledp.privacy.amplification import METHODS, BlanketCurve
@@ -49,7 +53,7 @@ def _measure(settings: Settings) -> Outcome:
 
 
 def _grid_rows(settings: Settings) -> list[dict[str, Any]]:
-    """Every bound at every crowd and local epsilon that some figure shows."""
+    """All bounds at each number of users and local epsilon that a figure shows."""
     local = settings.pick((0.25, 2.0, 6.0), (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0))
     crowds = settings.pick((100, 10_000, 1_000_000), (100, 300, 1000, 3000, 10**4, 10**5, 10**6, 10**7))
     values = settings.pick((3, 100), (3, 10, 100))
@@ -60,16 +64,16 @@ def _grid_rows(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _work(users: int, local_epsilon: float, values: tuple[int, ...]) -> float:
-    """Roughly how long a row takes: distributions are as wide as the root of the crowd."""
+    """The approximate duration of a row: the width of distributions grows with the root of the number of users."""
     return (1 + len(values)) * (1 + math.sqrt(users) * math.exp(-local_epsilon / 2) / 300)
 
 
 def _grid_row(users: int, local_epsilon: float, values: tuple[int, ...]) -> dict[str, Any]:
     row: dict[str, Any] = {"users": users, "local_epsilon": local_epsilon}
     row |= {name: _epsilon(name, users, local_epsilon) for name in METHODS}
-    row["2-rr exact"] = two_answers_mark(users, local_epsilon, _DELTA)
+    row["2-rr exact"] = two_answers_lower_bound(users, local_epsilon, _DELTA)
     for count in values:
-        row[f"{count}-rr exact"] = response_mark(users, local_epsilon, count, _DELTA)
+        row[f"{count}-rr exact"] = response_lower_bound(users, local_epsilon, count, _DELTA)
         row[f"{count}-rr bound"] = _response_bound(users, local_epsilon, count, row["stronger-clones"])
     return row
 
@@ -83,7 +87,7 @@ def _epsilon(name: str, users: int, local_epsilon: float) -> float | None:
 
 
 def _response_bound(users: int, local_epsilon: float, values: int, stronger: float) -> float:
-    """What is proved of randomized response: the lesser of stronger clones and of its blanket, summed."""
+    """The bound for randomized response: the smaller of stronger clones and of the computed privacy blanket."""
     curve = BlanketCurve(users, Dyadic.at_least(values / (math.exp(local_epsilon) + values - 1)), values)
     if curve.rough_delta_at(stronger) > _DELTA:
         return stronger
@@ -91,18 +95,18 @@ def _response_bound(users: int, local_epsilon: float, values: int, stronger: flo
 
 
 def _grid_checks(rows: list[dict[str, Any]]) -> list[Check]:
-    """No bound is below what shuffling truly leaves, and of two forms of a bound the closed one is the larger."""
-    marks = [max(value for name, value in row.items() if name.endswith(" exact")) for row in rows]
+    """No bound is below the exact epsilon, and closed forms are not below the computed bounds."""
+    exact_epsilons = [max(value for name, value in row.items() if name.endswith(" exact")) for row in rows]
     checks = []
     for name in _BOUNDS:
-        # the local epsilon itself holds without a theorem
-        told = [None if row[name] == row["local_epsilon"] else row[name] for row in rows]
-        checks += _least_ratio(f"{name} is not below the exact epsilon", told, marks, rows)
+        # the local epsilon always holds, without a theorem
+        proved = [None if row[name] == row["local_epsilon"] else row[name] for row in rows]
+        checks += _least_ratio(f"{name} is not below the exact epsilon", proved, exact_epsilons, rows)
     for name in ("3-rr", "10-rr", "100-rr"):
-        held = [row for row in rows if f"{name} bound" in row]
-        if held:
-            bounds, exact = ([row[f"{name} {kind}"] for row in held] for kind in ("bound", "exact"))
-            checks += _least_ratio(f"the bound of {name} is not below its exact epsilon", bounds, exact, held)
+        chosen = [row for row in rows if f"{name} bound" in row]
+        if chosen:
+            bounds, exact = ([row[f"{name} {kind}"] for row in chosen] for kind in ("bound", "exact"))
+            checks += _least_ratio(f"the bound of {name} is not below its exact epsilon", bounds, exact, chosen)
     for larger, smaller in (
         ("clones-closed", "clones"),
         ("stronger-clones-closed", "stronger-clones"),
@@ -118,7 +122,7 @@ def _grid_checks(rows: list[dict[str, Any]]) -> list[Check]:
 def _least_ratio(
     claim: str, values: list[float | None], bounds: list[float], rows: list[dict[str, Any]]
 ) -> list[Check]:
-    """One check of many numbers, where they come closest; none if there are no numbers."""
+    """One check at the smallest ratio of many numbers to their bounds; none if there are no numbers."""
     ratios = [
         (value / bound, f"{row['users']:,} users, local epsilon {row['local_epsilon']:g}")
         for value, bound, row in zip(values, bounds, rows, strict=True)
@@ -132,7 +136,7 @@ def _least_ratio(
 
 
 def _audit_rows(settings: Settings) -> list[dict[str, Any]]:
-    """Shuffled randomized response on bits, run many times on two neighbouring data sets, and what that proves."""
+    """Audit of shuffled randomized response on bits: lower bounds on epsilon from rounds on neighbouring data sets."""
     trials = settings.pick(200_000, 4_000_000)
     local_epsilon = _LOCAL_EPSILONS[-1]
     flip = Dyadic.at_least(1 / (1 + math.exp(local_epsilon)))
@@ -140,7 +144,7 @@ def _audit_rows(settings: Settings) -> list[dict[str, Any]]:
     for users in settings.steps(settings.pick((100, 1000, 10_000), (100, 300, 1000, 3000, 10_000))):
 
         def ones(target: int, rounds: int, users: int = users) -> Any:
-            """How many reports are a 1, in so many rounds; all others hold a 0."""
+            """The number of reports that are 1, in each round; all other users hold a 0."""
             others = binomial(users - 1, flip, rounds, settings.source)
             return others + (bernoulli(flip, rounds, settings.source) ^ bool(target))
 
@@ -156,9 +160,9 @@ def _audit_rows(settings: Settings) -> list[dict[str, Any]]:
                 "hits": hits,
                 "other_hits": other_hits,
                 "shown": evidence.epsilon_at(_DELTA),
-                "exact": two_answers_mark(users, local_epsilon, _DELTA),
+                "exact": two_answers_lower_bound(users, local_epsilon, _DELTA),
                 "least_bound": min(
-                    found for name in _BOUNDS if (found := _epsilon(name, users, local_epsilon)) is not None
+                    bound for name in _BOUNDS if (bound := _epsilon(name, users, local_epsilon)) is not None
                 ),
             }
         )
@@ -180,7 +184,7 @@ def _audit_checks(rows: list[dict[str, Any]]) -> list[Check]:
 
 
 def _example_checks(rows: list[dict[str, Any]]) -> list[Check]:
-    """Both examples keep to the valid bounds; and the one outside the class breaks the form that is not valid there."""
+    """Both examples respect the valid bounds, and the one outside the class violates the form not valid for it."""
     checks = []
     for example in ("inside", "outside"):
         chosen = [row for row in rows if row["example"] == example]

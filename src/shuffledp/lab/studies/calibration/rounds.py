@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shuffledp.lab.studies.calibration.rows import BETA
+from shuffledp.lab.studies.calibration.noise import BETA
 from shuffledp.lab.studies.checks import Check, agrees, quantile, rarely
 from shuffledp.protocols.count.balcer_cheu import BalcerCheuCount
 from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram

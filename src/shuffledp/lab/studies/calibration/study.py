@@ -7,6 +7,7 @@ from typing import Any
 
 from shuffledp.figures import Curve, Panel, Theme
 from shuffledp.figures.pairs import pairs
+from shuffledp.lab.studies.calibration.noise import BETA, QUESTIONS, noise_row
 from shuffledp.lab.studies.calibration.protocols import (
     CATEGORIES,
     SETTING,
@@ -15,7 +16,6 @@ from shuffledp.lab.studies.calibration.protocols import (
     protocols_of_two_calibrations,
 )
 from shuffledp.lab.studies.calibration.rounds import count_rounds, histogram_rounds
-from shuffledp.lab.studies.calibration.rows import BETA, QUESTIONS, noise_row
 from shuffledp.lab.studies.checks import Check, at_least, at_most
 from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure
 

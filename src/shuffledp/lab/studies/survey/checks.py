@@ -9,7 +9,7 @@ import numpy as np
 
 from shuffledp.errors import ConditionError
 from shuffledp.lab.studies.checks import Check, agrees, at_least, at_most, equals, mean_at_most, rarely, square_at_most
-from shuffledp.lab.studies.survey.rows import EPSILON, Measured, calibrated
+from shuffledp.lab.studies.survey.entries import EPSILON, Measured, calibrated
 from shuffledp.privacy.randomized_response_bounds import gamma_of_epsilon, sum_radius
 
 RISK = 0.05

@@ -12,7 +12,7 @@ from shuffledp.figures import Curve, Panel
 from shuffledp.lab.studies.checks import rmse
 from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure
 from shuffledp.lab.studies.survey.checks import RISK, checks_of_protocol, checks_of_rounds, hoeffding
-from shuffledp.lab.studies.survey.rows import DELTA, ENTRIES, EPSILON, Entry, Measured, measured
+from shuffledp.lab.studies.survey.entries import DELTA, ENTRIES, EPSILON, Entry, Measured, measured
 
 _ROUNDS = {10**3: 1000, 5000: 1000, 30_000: 500, 200_000: 150, 10**6: 80}
 _QUICK_ROUNDS = {10**3: 120, 10**4: 60, 30_000: 40}

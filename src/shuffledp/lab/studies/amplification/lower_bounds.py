@@ -1,7 +1,7 @@
-"""Exact values from below: what shuffling truly leaves in one case, which no bound may fall under.
+"""Exact lower bounds on epsilon after shuffling, which no valid upper bound may fall below.
 
-A guarantee speaks of the worst data. So the exact divergence for *some* neighbouring data sets is a mark that
-every bound on the same randomizer must reach.
+A guarantee holds for the worst data. So the exact divergence of *some* neighbouring data sets is a lower bound on
+every valid guarantee for the same randomizer.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from shuffledp.privacy.binomial import Binomial
 Floats = NDArray[np.float64]
 DeltaOf = Callable[[float], float]
 
-_DEVIATIONS = 8  # what lies further out is left out, which only lowers the mark
+_DEVIATIONS = 8  # the tails beyond are omitted, which can only decrease the lower bound
 _TOLERANCE = 2e-4
 _ONES = (0, 8)
-"""How many others hold a 1: none is close to the worst, and a few can be a little worse."""
+"""Numbers of other users who hold a 1: none is close to the worst case, a few can be slightly worse."""
 
 
 def at_most_epsilon(delta_of: DeltaOf, delta: float, high: float, *, tolerance: float = _TOLERANCE) -> float:
-    """An epsilon at which the curve is at most delta, closer than ``tolerance`` to the least; ``high`` is one."""
+    """An epsilon at which the curve is at most delta, within ``tolerance`` of the smallest; ``high`` is above it."""
     return _crossing(delta_of, delta, high, tolerance)[1]
 
 
 def _crossing(delta_of: DeltaOf, delta: float, high: float, tolerance: float) -> tuple[float, float]:
-    """Two epsilons close to each other, the curve above delta at the first and not above it at the second."""
+    """Two close epsilons: the curve is above delta at the first and at most delta at the second."""
     low = high / 4
     while low > 1e-12 and delta_of(low) <= delta:
         low, high = low / 4, low
@@ -43,8 +43,8 @@ def _crossing(delta_of: DeltaOf, delta: float, high: float, tolerance: float) ->
     return low, high
 
 
-def two_answers_mark(users: int, local_epsilon: float, delta: float) -> float:
-    """Epsilon of shuffled randomized response on bits is at least this: nearly all others hold a 0."""
+def two_answers_lower_bound(users: int, local_epsilon: float, delta: float) -> float:
+    """Lower bound on epsilon of shuffled randomized response on bits, if nearly all other users hold a 0."""
     flip = 1 / (1 + math.exp(local_epsilon))
 
     def delta_of(epsilon: float) -> float:
@@ -53,8 +53,8 @@ def two_answers_mark(users: int, local_epsilon: float, delta: float) -> float:
     return _crossing(delta_of, delta, local_epsilon, _TOLERANCE)[0]
 
 
-def response_mark(users: int, local_epsilon: float, values: int, delta: float) -> float:
-    """Epsilon of shuffled randomized response on ``values`` >= 3 is at least this: all others hold a third value."""
+def response_lower_bound(users: int, local_epsilon: float, values: int, delta: float) -> float:
+    """Lower bound on epsilon of shuffled randomized response on ``values`` >= 3, if all others hold a third value."""
     ratio = math.exp(local_epsilon)
 
     def delta_of(epsilon: float) -> float:
@@ -66,9 +66,9 @@ def response_mark(users: int, local_epsilon: float, values: int, delta: float) -
 def other_value_delta(epsilon: float, users: int, ratio: float, rate: float) -> float:
     """The divergence among two or more users when the target sends one of two messages ``ratio`` times as often.
 
-    The target sends its own with probability ratio * rate, the other one with probability ``rate``; each other
-    user sends either with probability ``rate``; all else is the same whatever the target holds. Given that t of
-    the users sent one of the two, the likelihood ratio grows with the number a that sent the first.
+    The target sends the message of its own value with probability ratio * rate, the other one with probability
+    ``rate``; each other user sends either with probability ``rate``; all other messages do not depend on the target's
+    value. Given that t users sent one of the two, the likelihood ratio increases with the number that sent the first.
     """
     growth, gap = math.exp(epsilon), math.expm1(epsilon)
     neither = max(1 - (ratio + 1) * rate, 0.0)
