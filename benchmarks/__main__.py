@@ -1,4 +1,4 @@
-"""Run the benchmarks; exit with 1 if a bound is missed."""
+"""Run the benchmarks; the exit status is 1 if a measurement violates its bound."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SUBJECTS = (
 
 
 def main() -> int:
-    """Measure the chosen subjects and show what was found."""
+    """Measure the chosen subjects and print the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("subjects", nargs="*", metavar="NAME", help=f"any of {', '.join(_SUBJECTS)}; all if none")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions and no largest sizes")
@@ -45,17 +45,17 @@ def main() -> int:
     console = Console(highlight=False, soft_wrap=True)
     if not console.is_terminal:
         console.width = 120
-    found: dict[str, list[Finding]] = {}
+    results: dict[str, list[Finding]] = {}
     for subject in options.subjects or _SUBJECTS:
         start = time.perf_counter()
-        found[subject] = []
+        results[subject] = []
         for finding in _measure(subject)(options.quick):
-            found[subject].append(finding)
+            results[subject].append(finding)
             console.print(_line(subject, finding), markup=False)
         console.print(f"{subject}: took {time.perf_counter() - start:.0f} s", markup=False, style="dim")
-    console.print(_table(found))
+    console.print(_table(results))
     console.print(describe_machine(), markup=False)
-    missed = [f"{subject}: {each.what}" for subject, findings in found.items() for each in findings if each.missed]
+    missed = [f"{subject}: {each.what}" for subject, findings in results.items() for each in findings if each.missed]
     for each in missed:
         console.print(f"missed: {each}", markup=False, style="red")
     return 1 if missed else 0
@@ -72,13 +72,13 @@ def _line(subject: str, finding: Finding) -> str:
     return f"{subject}: {finding.what}: {finding.measured}{detail}{bound}"
 
 
-def _table(found: dict[str, list[Finding]]) -> Table:
+def _table(results: dict[str, list[Finding]]) -> Table:
     table = Table(title="Ratios measured side by side")
     table.add_column("subject")
     table.add_column("what", ratio=1)
     for column in ("measured", "bound", "verdict"):
         table.add_column(column, justify="right", no_wrap=True)
-    for subject, findings in found.items():
+    for subject, findings in results.items():
         for place, finding in enumerate(findings):
             style = "red" if finding.missed else None
             row = (subject if place == 0 else "", finding.what, finding.measured, finding.bound, finding.verdict)

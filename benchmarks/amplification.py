@@ -1,7 +1,7 @@
 """Amplification by shuffling against the scripts that its authors have published.
 
 The scripts are not packages, so they are not installed: clone apple/ml-shuffling-amplification and
-BorjaBalle/amplification-by-shuffling into one folder and name it in SHUFFLEDP_PUBLIC_SCRIPTS.
+BorjaBalle/amplification-by-shuffling into one directory and name it in SHUFFLEDP_PUBLIC_SCRIPTS.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ def measure(quick: bool) -> Iterator[Finding]:
 
     for target in _TARGETS:
         yield _ours_alone("clones", METHODS["clones"], target, repetitions=5 if quick else 15)
-    folder = os.environ.get(_VARIABLE)
-    if not folder:
+    directory = os.environ.get(_VARIABLE)
+    if not directory:
         yield report(
             "the comparison with the public scripts",
             "skipped",
             f"{_VARIABLE} is not set: benchmarks/amplification.py says to what",
         )
         return
-    if missing := [each for each in (_CLONES, _BOUNDS, _MECHANISMS) if not (Path(folder) / each).is_file()]:
+    if missing := [each for each in (_CLONES, _BOUNDS, _MECHANISMS) if not (Path(directory) / each).is_file()]:
         yield report("the comparison with the public scripts", "skipped", f"{_VARIABLE} lacks {', '.join(missing)}")
         return
-    script, bounds, mechanisms = (_loaded(Path(folder) / each) for each in (_CLONES, _BOUNDS, _MECHANISMS))
+    script, bounds, mechanisms = (_loaded(Path(directory) / each) for each in (_CLONES, _BOUNDS, _MECHANISMS))
     for target in _TARGETS:
         yield from _clones(script, target, repetitions=1 if quick else 3)
     yield from _clones_as_in_example(script, repetitions=3 if quick else 9)

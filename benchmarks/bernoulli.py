@@ -1,4 +1,4 @@
-"""Exact secure bits against the usual insecure, inexact way."""
+"""Benchmark of exact secure Bernoulli sampling against numpy's insecure and inexact sampling."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def measure(quick: bool) -> Iterator[Finding]:
     times = {name: _time(probability, repetitions) for name, probability in probabilities.items()}
     for form, bound in (("bitmap", _LEAST_BITS if ACTIVE else None), ("flags", _LEAST_FLAGS)):
         ratios = {name: each.ratio("usual", form) for name, each in times.items()}
-        told = "; ".join(
+        detail = "; ".join(
             f"p={name}: {each.seconds(form) / _BITS * 1e9:.3f} ns, {ratios[name]:.1f}x" for name, each in times.items()
         )
         yield _finding(
-            f"exact secure bits as {form} against rng.random(n) < p, least over p", min(ratios.values()), bound, told
+            f"exact secure bits as {form} against rng.random(n) < p, least over p", min(ratios.values()), bound, detail
         )
     in_blocks = min(each.ratio("in blocks", "flags") for each in times.values())
     yield report(

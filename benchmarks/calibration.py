@@ -1,4 +1,4 @@
-"""The tight calibration over targets from a hundred to 10^12 users."""
+"""Benchmark of the tight calibration for targets from a hundred to 10^12 users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counting messages against reading them once, and against numpy's bincount."""
+"""Benchmark of counting messages against reading them once, and against numpy's bincount."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def measure(quick: bool) -> Iterator[Finding]:
     """Time over ``max``, which reads every message, and speed as a multiple of ``np.bincount`` in one call.
 
     Again and again in one process, and once in a new one: there numpy's copy of all messages as eight bytes each also
-    costs the memory that it takes. Without the compiled kernels the ratios are told, but not judged.
+    costs the memory that it takes. Without the compiled kernels the ratios are reported, but not checked.
     """
     from shuffledp.messages import count_values
     from shuffledp.native import ACTIVE
@@ -39,12 +39,12 @@ def measure(quick: bool) -> Iterator[Finding]:
             repetitions=repetitions,
         )
         what = f"count {size:,} messages of {categories:,} categories"
-        told = ", ".join(f"{name} {times.seconds(name) / size * 1e9:.2f} ns" for name in times.wall)
+        detail = ", ".join(f"{name} {times.seconds(name) / size * 1e9:.2f} ns" for name in times.wall)
         over = times.ratio("counting", "reading")
         if judged and categories == _FEW:
-            yield at_most(f"{what} over reading them", over, 3, "x", told)
+            yield at_most(f"{what} over reading them", over, 3, "x", detail)
         else:
-            yield report(f"{what} over reading them", f"{over:.2f}x", told)
+            yield report(f"{what} over reading them", f"{over:.2f}x", detail)
         against = times.ratio("np.bincount", "counting")
         yield report(f"{what} against np.bincount, again and again", f"{against:.1f}x")
         del messages, times
@@ -52,14 +52,14 @@ def measure(quick: bool) -> Iterator[Finding]:
 
 
 def _once(size: int, repetitions: int, judged: bool) -> Finding:
-    found: dict[str, list[float]] = {"shuffledp": [], "numpy": []}
+    measured: dict[str, list[float]] = {"shuffledp": [], "numpy": []}
     for _ in range(repetitions):
-        for name, durations in found.items():
+        for name, durations in measured.items():
             durations.append(float(in_fresh_process(first_call_seconds, name, size, _MANY).returned))
-    ours, theirs = median(found["shuffledp"]), median(found["numpy"])
+    ours, theirs = median(measured["shuffledp"]), median(measured["numpy"])
     what = f"count {size:,} messages of {_MANY:,} categories against np.bincount, once in a new process"
-    told = f"{seconds(ours)} against {seconds(theirs)}"
-    return at_least(what, theirs / ours, 10, told) if judged else report(what, f"{theirs / ours:.1f}x", told)
+    detail = f"{seconds(ours)} against {seconds(theirs)}"
+    return at_least(what, theirs / ours, 10, detail) if judged else report(what, f"{theirs / ours:.1f}x", detail)
 
 
 def first_call_seconds(name: str, size: int, categories: int) -> float:

@@ -1,4 +1,4 @@
-"""The count level: a billion users and a million categories without making their messages."""
+"""Benchmark of sampling tallies: a billion users and a million categories, without generating messages."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _binomial(*, repetitions: int) -> Iterator[Finding]:
 
     generator = np.random.default_rng()
     for trials, bound in _LEAST_DRAWS.items():
-        ratios, told = [], []
+        ratios, details = [], []
         for rate in _RATES:
             times = side_by_side(
                 {
@@ -94,8 +94,8 @@ def _binomial(*, repetitions: int) -> Iterator[Finding]:
                 repetitions=repetitions,
             )
             ratios.append(times.ratio("numpy", "exact"))
-            told.append(f"p={rate:g}: {times.seconds('exact') / _DRAWS * 1e9:.1f} ns, {ratios[-1]:.1f}x")
-        what, detail = f"exact binomial draws of {trials:,} trials, least over p", "; ".join(told)
+            details.append(f"p={rate:g}: {times.seconds('exact') / _DRAWS * 1e9:.1f} ns, {ratios[-1]:.1f}x")
+        what, detail = f"exact binomial draws of {trials:,} trials, least over p", "; ".join(details)
         yield at_least(what, min(ratios), bound, detail) if ACTIVE else report(what, f"{min(ratios):.2f}x", detail)
 
 

@@ -1,4 +1,4 @@
-"""What a benchmark finds: one measured number, the bound it must keep, and whether it does."""
+"""The result of a benchmark: one measured number, its bound, and whether it holds."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Finding:
 
     @property
     def verdict(self) -> str:
-        """Whether the bound is kept, with the room that is left."""
+        """Whether the bound holds, and the margin."""
         if self.margin is None:
             return "-"
         return f"{'pass' if self.margin >= 1 else 'FAIL'} ({self.margin:.2g}x)"
 
     @property
     def missed(self) -> bool:
-        """Whether there is a bound and it is not kept."""
+        """Whether there is a bound and it is violated."""
         return self.margin is not None and self.margin < 1
 
 

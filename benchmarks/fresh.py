@@ -1,4 +1,4 @@
-"""The other end of ``in_fresh_process``: call one function, then tell its result and the peak memory."""
+"""The child process of ``in_fresh_process``: call one function, then print its result and the peak memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""P^hist message by message against the unary encodings of other libraries, which send far less."""
+"""Benchmark of the Balcer-Cheu histogram, message by message, against unary encodings of other libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taking in reports durably, against the same server without a store and with a commit for each; and under overload."""
+"""Benchmark of durable ingestion of reports against a server without a store or with a commit per report."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def measure(quick: bool) -> Iterator[Finding]:
             servers = dict(zip(_MODES, (first, second, third), strict=True))
             for repetition in range(-1, repetitions):
                 for mode in _MODES if repetition % 2 == 0 else reversed(_MODES):
-                    found = servers[mode].load(_CONNECTIONS, seconds)
+                    load = servers[mode].load(_CONNECTIONS, seconds)
                     if repetition >= 0:
-                        loads[mode].append(found)
+                        loads[mode].append(load)
         rates = {mode: [each["rate"] for each in loads[mode]] for mode in _MODES}
         shown = {mode: f"{median(rates[mode]):,.0f}" for mode in _MODES}
         processor = {mode: f"{median(each['processor'] for each in loads[mode]) * 1e6:.0f}" for mode in _MODES}
@@ -73,7 +73,7 @@ def measure(quick: bool) -> Iterator[Finding]:
             f"median {median(each['p50'] for each in loads['durable']) * 1e3:.1f} ms, "
             f"longest {max(each['longest'] for each in loads['durable']) * 1e3:.0f} ms",
         )
-        flushes = sorted(_flush_seconds(place.folder / "flushed", _CONNECTIONS * place.size))
+        flushes = sorted(_flush_seconds(place.directory / "flushed", _CONNECTIONS * place.size))
         yield report(
             f"the disk alone: append {_CONNECTIONS} reports to a file and flush it",
             duration(median(flushes)),
@@ -84,7 +84,7 @@ def measure(quick: bool) -> Iterator[Finding]:
 
 
 def _overload(place: _Place, patience: float, repetitions: int) -> Iterator[Finding]:
-    """More connections than may wait: the others wait their turn or are told to come later; then it is killed."""
+    """Overload: more connections than may wait, so others queue or must retry; then the server is killed."""
     usual, rates, statuses = [], [], Counter[str]()
     broken, p99 = 0, 0.0
     with (
@@ -93,10 +93,10 @@ def _overload(place: _Place, patience: float, repetitions: int) -> Iterator[Find
     ):
         for _ in range(repetitions):
             usual.append(calm.load(_CONNECTIONS, 1.0)["rate"])
-            found = server.load(_MANY_CONNECTIONS, 1.0)
-            rates.append(found["rate"])
-            statuses.update(found["statuses"])
-            broken, p99 = broken + found["broken"], max(p99, found["p99"])
+            load = server.load(_MANY_CONNECTIONS, 1.0)
+            rates.append(load["rate"])
+            statuses.update(load["statuses"])
+            broken, p99 = broken + load["broken"], max(p99, load["p99"])
         server.process.kill()
         server.process.wait()
         stored = place.stored(server)
@@ -137,16 +137,16 @@ def _ratio(first: list[float], second: list[float]) -> float:
 class _Place:
     """A signed task, a report of it, and the keys that servers need."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, directory: Path) -> None:
         from shuffledp.collection.task.task import Task
         from shuffledp.collection.wire.formats import ReportFormat
         from shuffledp.collection.wire.keys import SealingKey, SigningKey
         from shuffledp.protocols.registry import find
 
-        self.folder = folder
+        self.directory = directory
         author, key = SigningKey.create(), SigningKey.create()
-        author.public.save(folder / "author.pub")
-        key.save(folder / "shuffler.key")
+        author.public.save(directory / "author.pub")
+        key.save(directory / "shuffler.key")
         now = datetime.now(UTC).replace(microsecond=0)
         task = Task.create(
             kind=find("histogram", "cheu"),
@@ -162,52 +162,52 @@ class _Place:
             analyzer=SealingKey.create().public,
             shuffler=key.public,
         )
-        (folder / "tasks").mkdir()
-        (folder / "tasks" / "task.json").write_bytes(task.signed(author).to_bytes())
+        (directory / "tasks").mkdir()
+        (directory / "tasks" / "task.json").write_bytes(task.signed(author).to_bytes())
         form = ReportFormat.of(task)
         self.task_id, self.size = task.id, form.size
         sealed = [os.urandom(form.sealed_size) for _ in range(form.messages)]
-        (folder / "report").write_bytes(form.build(bytes(16), sealed))
+        (directory / "report").write_bytes(form.build(bytes(16), sealed))
         self._servers = 0
 
     @contextmanager
     def server(self, mode: str, *, waiting_reports: int = 4096, waiting_seconds: float = 1.0) -> Iterator[_Server]:
         """A shuffler in a process of its own, which ends with the block."""
         self._servers += 1
-        folder = self.folder / str(self._servers)
-        (folder / "work").mkdir(parents=True)
-        config = folder / "shuffler.toml"
+        directory = self.directory / str(self._servers)
+        (directory / "work").mkdir(parents=True)
+        config = directory / "shuffler.toml"
         config.write_text(
             f"""[shuffler]
 port = 0
-tasks = {json.dumps(str(self.folder / "tasks"))}
-authors = [{json.dumps(str(self.folder / "author.pub"))}]
-signing_key = {json.dumps(str(self.folder / "shuffler.key"))}
+tasks = {json.dumps(str(self.directory / "tasks"))}
+authors = [{json.dumps(str(self.directory / "author.pub"))}]
+signing_key = {json.dumps(str(self.directory / "shuffler.key"))}
 analyzer = "http://127.0.0.1:9"
-work = {json.dumps(str(folder / "work"))}
-store_folder = {json.dumps(str(folder / "store"))}
+work = {json.dumps(str(directory / "work"))}
+store_folder = {json.dumps(str(directory / "store"))}
 waiting_reports = {waiting_reports}
 waiting_seconds = {waiting_seconds}
 """,
             encoding="utf-8",
         )
         arguments = ["-m", "benchmarks.fresh", __name__, "serve", json.dumps([mode, str(config)])]
-        with (folder / "log").open("wb") as log:
+        with (directory / "log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, *arguments], cwd=Path(__file__).parents[1], stdout=subprocess.DEVNULL, stderr=log
             )
         try:
-            yield _Server(process, folder, _port(process, folder / "log"), self)
+            yield _Server(process, directory, _port(process, directory / "log"), self)
         finally:
             process.kill()
             process.wait()
-            shutil.rmtree(folder)
+            shutil.rmtree(directory)
 
     def stored(self, server: _Server) -> int:
         """How many reports are in the store of a server that has ended."""
         from shuffledp.collection.shuffler.store.sqlite import SqliteStore
 
-        store = SqliteStore(server.folder / "store")
+        store = SqliteStore(server.directory / "store")
         try:
             return store.count(self.task_id)
         finally:
@@ -217,17 +217,17 @@ waiting_seconds = {waiting_seconds}
 @dataclass(frozen=True)
 class _Server:
     process: subprocess.Popen[bytes]
-    folder: Path
+    directory: Path
     port: int
     place: _Place
 
     def load(self, connections: int, seconds: float) -> dict[str, Any]:
-        """What a fresh process found that sends as fast as it is answered, and the server's processor time each."""
+        """Send from a fresh process as fast as the server answers; adds the server's processor time per report."""
         before = self._processor_seconds()
-        file, path = self.place.folder / "report", f"/v1/tasks/{self.place.task_id.hex()}/reports"
-        found: dict[str, Any] = in_fresh_process(send, self.port, path, str(file), connections, seconds).returned
-        found["processor"] = (self._processor_seconds() - before) / max(1, sum(found["statuses"].values()))
-        return found
+        file, path = self.place.directory / "report", f"/v1/tasks/{self.place.task_id.hex()}/reports"
+        load: dict[str, Any] = in_fresh_process(send, self.port, path, str(file), connections, seconds).returned
+        load["processor"] = (self._processor_seconds() - before) / max(1, sum(load["statuses"].values()))
+        return load
 
     def _processor_seconds(self) -> float:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -332,8 +332,8 @@ class _Device(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._received += data
-        head, found, body = self._received.partition(b"\r\n\r\n")
-        if not found:
+        head, separator, body = self._received.partition(b"\r\n\r\n")
+        if not separator:
             return
         _, _, length = head.lower().partition(b"content-length: ")
         if len(body) < int(length.partition(b"\r\n")[0] or 0):

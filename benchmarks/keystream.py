@@ -1,4 +1,4 @@
-"""Secure random words against numpy's insecure ones, and against the bare cipher."""
+"""Benchmark of secure random words against numpy's insecure generator, and against the cipher alone."""
 
 from __future__ import annotations
 

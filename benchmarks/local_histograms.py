@@ -1,4 +1,4 @@
-"""Local histograms message by message against other libraries' rounds of the same protocol."""
+"""Benchmark of local histograms, message by message, against the same protocols in other libraries."""
 
 from __future__ import annotations
 
@@ -90,10 +90,10 @@ def _compare(
     first = side_by_side(rounds, repetitions=1, warm_up=False)
     quick = {name: run for name, run in rounds.items() if first.seconds(name) < _SLOW_SECONDS}
     times = side_by_side(quick, repetitions=repetitions, warm_up=False)
-    found = {name: (times if name in quick else first).seconds(name) for name in rounds}
-    fastest = min(peers, key=found.__getitem__)
-    ratio = times.ratio("shuffledp", fastest) if fastest in quick else found["shuffledp"] / found[fastest]
-    return found["shuffledp"], ratio, ", ".join(f"{name} {seconds(found[name])}" for name in rounds)
+    durations = {name: (times if name in quick else first).seconds(name) for name in rounds}
+    fastest = min(peers, key=durations.__getitem__)
+    ratio = times.ratio("shuffledp", fastest) if fastest in quick else durations["shuffledp"] / durations[fastest]
+    return durations["shuffledp"], ratio, ", ".join(f"{name} {seconds(durations[name])}" for name in rounds)
 
 
 def _bound(run: Round, values: list[int]) -> Callable[[], object]:

@@ -1,4 +1,4 @@
-"""The machine that the numbers were measured on."""
+"""Description of the machine that the benchmarks run on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timing alternatives in turn, so that a busy machine slows all of them alike."""
+"""Interleaved timing of alternatives, so that other load on the machine affects all of them equally."""
 
 from __future__ import annotations
 
@@ -72,28 +72,28 @@ class FreshRun:
 
 def in_fresh_process(function: Callable[..., object], *arguments: str | int | float) -> FreshRun:
     """Call a function of this package in a new Python process."""
-    told = python("-m", "benchmarks.fresh", function.__module__, function.__name__, json.dumps(arguments))
-    answer = json.loads(told.splitlines()[-1])
+    output = python("-m", "benchmarks.fresh", function.__module__, function.__name__, json.dumps(arguments))
+    answer = json.loads(output.splitlines()[-1])
     return FreshRun(answer["returned"], answer["peak_bytes"])
 
 
 def python(*arguments: str) -> str:
     """What a new Python process prints.
 
-    It keeps bytecode, in a folder of its own, so that a checkout starts like an installed package
+    It keeps bytecode, in a directory of its own, so that a checkout starts like an installed package
     also where the environment says not to write any.
     """
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment["PYTHONPYCACHEPREFIX"] = _bytecode_folder()
+    environment["PYTHONPYCACHEPREFIX"] = _bytecode_directory()
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=_ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 @cache
-def _bytecode_folder() -> str:
-    folder = TemporaryDirectory()
-    atexit.register(folder.cleanup)
-    return folder.name
+def _bytecode_directory() -> str:
+    directory = TemporaryDirectory()
+    atexit.register(directory.cleanup)
+    return directory.name
 
 
 def _processor_seconds() -> float:

@@ -1,4 +1,4 @@
-"""Mixing a round that is larger than the memory it may take: messages permuted through files."""
+"""Benchmark of mixing a round that is larger than the memory limit: messages are permuted through files."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def mix(messages: int, memory: int) -> dict[str, float]:
     from shuffledp.shuffling.external import permute_file
 
     with TemporaryDirectory() as name:
-        folder = Path(name)
+        directory = Path(name)
         block = os.urandom(_SEALED * _REPORT_MESSAGES * 1000)
         blocks = -(-messages * _SEALED // len(block))
         start = time.perf_counter()
-        permute_file((block for _ in range(blocks)), _SEALED, folder / "out", scratch=folder, memory=memory)
+        permute_file((block for _ in range(blocks)), _SEALED, directory / "out", scratch=directory, memory=memory)
         mixed = time.perf_counter()
-        (folder / "out").unlink()
+        (directory / "out").unlink()
         again = time.perf_counter()
-        with (folder / "copy").open("wb") as file:
+        with (directory / "copy").open("wb") as file:
             for _ in range(blocks):
                 file.write(block)
             file.flush()
             os.fsync(file.fileno())
-        with (folder / "copy").open("rb", buffering=0) as file:
+        with (directory / "copy").open("rb", buffering=0) as file:
             while file.readinto(bytearray(len(block))):
                 pass
         return {"mixing": mixed - start, "copying": time.perf_counter() - again}

@@ -1,4 +1,4 @@
-"""Opening and counting sealed messages against bare X25519 exchanges, on the same cores."""
+"""Benchmark of opening and counting sealed messages against X25519 key exchanges alone, on the same cores."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def measure(quick: bool) -> Iterator[Finding]:
     form = task.protocol.message_format
     packed = form.pack((np.arange(messages) % 100).astype(form.dtype))
     sealed = Sealer(key.public, task.id, task.message_size).seal([row.tobytes() for row in packed], messages)
-    with TemporaryDirectory() as folder:
-        few, many = Path(folder) / "few", Path(folder) / "many"
+    with TemporaryDirectory() as directory:
+        few, many = Path(directory) / "few", Path(directory) / "many"
         few.write_bytes(b"".join(sealed[:_FEW]))
         many.write_bytes(b"".join(sealed))
         times = side_by_side(

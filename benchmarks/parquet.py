@@ -1,4 +1,4 @@
-"""From a file of ten million rows to a private histogram, beside a plain count of the same file."""
+"""Benchmark of a private histogram of a Parquet file of ten million rows, against a plain count of the same file."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ print(len(pc.value_counts(csv.read_csv(sys.argv[1])["choice"])))
 
 def measure(quick: bool) -> Iterator[Finding]:
     """Seconds and peak memory of the command, and its time over ``pyarrow.compute.value_counts``."""
-    with TemporaryDirectory() as folder:
-        parquet, csv = Path(folder) / "rows.parquet", Path(folder) / "rows.csv"
+    with TemporaryDirectory() as directory:
+        parquet, csv = Path(directory) / "rows.parquet", Path(directory) / "rows.csv"
         in_fresh_process(write_files, str(parquet), str(csv))
         repetitions = 3 if quick else 7
         yield from _measure_file(parquet, _PLAIN_PARQUET, repetitions, bounded=True)

@@ -1,4 +1,4 @@
-"""The planner over varied questions, from the start of Python and in a process that is warm."""
+"""Benchmark of the planner for different questions, including Python's start-up and in a warm process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One round of every protocol: randomize, shuffle, tally and estimate, with secure randomness."""
+"""Benchmark of one round of every protocol: randomize, shuffle, tally and estimate, with secure randomness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exactly uniform secure permutation against numpy's insecure shuffle, and against copying."""
+"""Benchmark of the exactly uniform secure permutation against numpy's insecure shuffle, and against copying."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCRATCH_MEGABYTES = 64 * 1.048576
 def measure(quick: bool) -> Iterator[Finding]:
     """Speed as a multiple of ``Generator.shuffle`` and of ``np.copyto``, and the memory beyond the array.
 
-    Without the compiled kernels the ratios are told, but not judged.
+    Without the compiled kernels the ratios are reported, but not checked.
     """
     from shuffledp.native import ACTIVE
 
@@ -55,10 +55,10 @@ def _numbers(size: int, repetitions: int, *, judged: bool) -> Iterator[Finding]:
         warm_up=size < _LARGEST,
     )
     each = {name: times.seconds(name) / size * 1e9 for name in times.wall}
-    told = ", ".join(f"{name} {nanoseconds:.2f} ns" for name, nanoseconds in each.items())
+    detail = ", ".join(f"{name} {nanoseconds:.2f} ns" for name, nanoseconds in each.items())
     ratio = times.ratio("numpy", "one")
     what = f"permute {size:,} uint32 against Generator.shuffle, one thread"
-    yield at_least(what, ratio, 14, told) if judged else report(what, f"{ratio:.2f}x", told)
+    yield at_least(what, ratio, 14, detail) if judged else report(what, f"{ratio:.2f}x", detail)
     for name, threads, bound in (("one", "one thread", 14), ("two", "two threads", 9)):
         what = f"permute {size:,} uint32 over np.copyto, {threads}"
         yield _over_copying(what, times, name, bound if judged else None)

@@ -1,4 +1,4 @@
-"""A device that imports the library and randomizes one value."""
+"""Benchmark of a device that imports the library and randomizes one value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the theorem's constants cost: the same target, met with the paper's noise and with the least noise."""
+"""Compare the noise of the paper's constants with the least noise for the same target."""
 
 import shuffledp as sdp
 

@@ -1,4 +1,4 @@
-"""A private count from an array of yes/no values that is already in memory."""
+"""A private count from an array of yes/no values in memory."""
 
 import numpy as np
 

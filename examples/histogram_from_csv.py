@@ -1,4 +1,4 @@
-"""A private histogram of one column of a CSV file, with a picture, next to the truth."""
+"""A private histogram of one column of a CSV file, with a figure, compared with the true counts."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

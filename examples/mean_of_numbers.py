@@ -1,4 +1,4 @@
-"""A private mean of numbers between two public bounds, in every model, next to the truth."""
+"""A private mean of numbers between two public bounds, in every trust model, compared with the true mean."""
 
 import numpy as np
 from pyarrow import csv

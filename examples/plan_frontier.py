@@ -1,4 +1,4 @@
-"""What trust and communication buy: the same histogram planned for every model, and the plans nothing beats."""
+"""Plan the same histogram in every trust model, and list the plans that no other beats in error and bytes."""
 
 import shuffledp as sdp
 

@@ -1,4 +1,4 @@
-"""The same people, asked every month: what twelve releases add up to, and how to plan for them."""
+"""Compose the guarantees of twelve monthly releases about the same people, and plan for their total."""
 
 import shuffledp as sdp
 from shuffledp.privacy.composition import compose

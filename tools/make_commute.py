@@ -1,4 +1,4 @@
-"""Make the bundled commute data: 25,000 invented people of a harbour city.
+"""Generate the bundled commute data: 25,000 synthetic people of a harbour city.
 
 Districts differ in how far they lie from the centre; the mode of travel depends on the district and
 on whether a person owns a car, and the minutes on both. The seed is fixed, so the file is always the

@@ -1,4 +1,4 @@
-"""Make the test vectors that another implementation is checked against: vectors/v1/*.json.
+"""Generate the test vectors for other implementations: vectors/v1/*.json.
 
     python tools/make_vectors.py [FOLDER]
 

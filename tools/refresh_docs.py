@@ -1,4 +1,4 @@
-"""Run every command that the pages show, and write anew what no longer agrees; then the numbers of the catalogue.
+"""Run every command of the documentation and update its outputs, then the numbers of the catalogue.
 
     python tools/refresh_docs.py [PAGE ...]
 

@@ -1,4 +1,4 @@
-"""Build the compiled kernels with AddressSanitizer and run their tests; a planted overflow shows that it looks.
+"""Build the compiled kernels with AddressSanitizer and run their tests; a planted overflow must be detected.
 
 Needs gcc or clang with the sanitizer's library. Takes arguments for pytest; the tests of the kernels if none.
 """
@@ -34,8 +34,8 @@ def main() -> int:
     library = subprocess.run(
         [compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
     ).stdout.strip()
-    with tempfile.TemporaryDirectory() as folder:
-        tree, target = Path(folder, "tree"), Path(folder, "installed")
+    with tempfile.TemporaryDirectory() as directory:
+        tree, target = Path(directory, "tree"), Path(directory, "installed")
         tree.mkdir()
         for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
             shutil.copy(ROOT / name, tree)

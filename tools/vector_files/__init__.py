@@ -1,4 +1,4 @@
-"""What the files of test vectors hold, a module a file; everything in them follows from fixed labels."""
+"""Content of the test vector files, one module per file; all content is derived from fixed labels."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A batch with its signed manifest and chunks, and what is in them."""
+"""Test vectors of batches: a signed manifest, its chunks, and their content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tasks that the cases speak of, one for each of a few protocols."""
+"""Example tasks that the test cases use, for several protocols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys that follow from labels, and sealing whose randomness does too. They are public: never use them elsewhere."""
+"""Keys and sealing randomness derived from labels. They are public: never use them elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a device draws: for small parameters of every protocol that a task can name, the exact pmf of a report."""
+"""Test vectors of randomizers: the exact pmf of a report, for every protocol of tasks with small parameters."""
 
 from __future__ import annotations
 

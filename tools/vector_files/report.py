@@ -1,4 +1,4 @@
-"""How messages are packed, and reports built of sealed messages."""
+"""Test vectors of packed messages, and of reports made of sealed messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sealed messages, and what opening each must give."""
+"""Test vectors of sealed messages, and the results of opening them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signed tasks: good ones with what follows from them, bad ones with the reason."""
+"""Test vectors of signed tasks: valid ones with values derived from them, invalid ones with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks at the edges of the rules, all signed by the author: where implementations in two languages could differ.
+"""Test vectors of tasks at the limits of the rules, where implementations in two languages could differ.
 
 The verdict of each case is written here by hand, from vectors/README.md and docs/collection/task.md. It is never taken
 from the library: the tests compare the two.

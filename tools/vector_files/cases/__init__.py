@@ -1,4 +1,4 @@
-"""Small parameters of every protocol that a task can name: so small that the whole pmf of a report can be listed.
+"""Randomizer cases for every protocol of tasks, with parameters so small that the pmf of a report can be enumerated.
 
 Nearly all of them are far too small to protect anybody. Where all users together draw negative binomial noise, shapes
 and ratios are chosen such that every probability is a fraction. A few more are as in earnest, without distributions.

@@ -1,4 +1,4 @@
-"""Parameters as they are in earnest, of protocols whose delta is an exact sum: there are too many reports to list."""
+"""Cases with calibrated parameters, for protocols whose delta is an exact sum; their reports are not enumerated."""
 
 from __future__ import annotations
 

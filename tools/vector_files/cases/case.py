@@ -1,4 +1,4 @@
-"""A protocol with small parameters, and the words that cases are written with."""
+"""The data type of a randomizer case, and functions to write cases with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts."""
+"""Randomizer cases of count protocols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Histograms."""
+"""Randomizer cases of histogram protocols."""
 
 from __future__ import annotations
 

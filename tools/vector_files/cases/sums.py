@@ -1,4 +1,4 @@
-"""Sums; values are numbers as their shortest decimal."""
+"""Randomizer cases of sum protocols; values are written as their shortest decimal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of the study of amplification."""
+"""Figures of the study of amplification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the constants of theorems cost: noise, users and error, by the paper and by exact accounting."""
+"""The study of calibration: noise, users and error by the constants of theorems and by exact accounting."""
 
 from shuffledp.lab.studies.calibration.study import STUDY
 

@@ -1,4 +1,4 @@
-"""How much noise a theorem asks for and how much is needed: one target of one question, computed exactly."""
+"""The noise that a theorem requires and the least noise that meets the same target, computed exactly."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Question:
     curve_of: CurveOf
 
     def errors_of_theorem(self, users: int, epsilon: float, delta: float) -> tuple[float, float]:
-        """What the theorem promises of each number, and of up to ``users`` numbers together."""
+        """The error bounds of the theorem for each number, and for up to ``users`` numbers together."""
         if self.coordinates == 1:
             alphas = [theorem_11_alpha(users, epsilon, delta, beta) for beta in (BETA, BETA / users)]
         else:
@@ -43,7 +43,7 @@ QUESTIONS = (Question("count", 1, BinomialCount), Question("histogram", 2, Binom
 
 
 def noise_row(question: Question, users: int, epsilon: float, delta: float) -> dict[str, Any]:
-    """All that is known of one target. Where a theorem's conditions do not hold, its numbers are None."""
+    """All numbers of one target; those of a theorem whose conditions do not hold are missing."""
     parts = question.coordinates
     each = epsilon / parts, delta / parts
     tight = tight_noise(users, epsilon, delta, question.curve_of)
@@ -86,7 +86,7 @@ def noise_row(question: Question, users: int, epsilon: float, delta: float) -> d
 
 
 def _of_formula(question: Question, users: int, epsilon: float, delta: float) -> dict[str, Any]:
-    """The formula of Corollary 24 with its conditions left aside, and how private its noise is in truth."""
+    """The formula of Corollary 24 without its conditions, and the true delta of its noise."""
     each = epsilon / question.coordinates, delta / question.coordinates
     mean = 50 * math.log(2 / each[1]) / each[0] ** 2
     return {
@@ -97,12 +97,12 @@ def _of_formula(question: Question, users: int, epsilon: float, delta: float) ->
 
 
 def _variance(users: int, mean: float) -> float | None:
-    """Of binomial noise; None if the users are too few for so much."""
+    """The variance of binomial noise with this mean; None if there are too few users for it."""
     return mean * (1 - mean / users) if 2 * mean <= users else None
 
 
 def _delta_of_mean(question: Question, users: int, mean: float, epsilon: float) -> float | None:
-    """None if the users are too few for so much noise."""
+    """The true delta of binomial noise with this mean; None if there are too few users for it."""
     return _delta(question, users, Dyadic.at_least(mean / users), epsilon) if 2 * mean <= users else None
 
 

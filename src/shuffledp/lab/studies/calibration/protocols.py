@@ -1,4 +1,4 @@
-"""What the constants of their papers cost the other protocols: error and messages, by either calibration."""
+"""Error and messages of the other shuffled protocols, by the constants of their papers and by the tight calibration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shuffledp.lab.studies.checks import Check, at_most
 from shuffledp.protocols.registry import PROTOCOLS
 
 SETTING: dict[str, Any] = {"users": 1_000_000, "epsilon": 0.9, "delta": 1e-6}
-"""Where nearly all theorems hold."""
+"""A target at which the conditions of nearly all theorems hold."""
 CATEGORIES = 100
 _OF_QUESTION: dict[str, dict[str, Any]] = {
     "count": {},

@@ -1,4 +1,4 @@
-"""Rounds of the two protocols of Balcer and Cheu with either noise, to hold the computed errors against."""
+"""Simulated rounds of the two protocols of Balcer and Cheu, to check the computed errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def histogram_rounds(
     )
     radius = protocol.expected_error(confidence=1 - BETA).max_error
     truth = np.full(CATEGORIES, _often_hidden(protocol), dtype=np.int64)
-    truth[0] += users - truth.sum()  # everybody is somewhere
+    truth[0] += users - truth.sum()  # the first category gets the remaining users
     tallies = [protocol.sample_tally(truth, source=source) for _ in range(rounds)]
     errors = np.array([np.abs(protocol.estimate(tally).counts - truth).max() for tally in tallies])
     unbiased = np.array([protocol.estimate(tally, estimator="unbiased").counts - truth for tally in tallies])
@@ -60,11 +60,11 @@ def _judged(
     question: str,
     calibration: str,
     target: tuple[int, float, float],
-    found: tuple[Any, Any],
+    measured: tuple[Any, Any],
     computed: tuple[float, float],
 ) -> tuple[dict[str, Any], list[Check]]:
     """Errors with thresholds against the largest one that is computed, unbiased ones against their spread."""
-    (errors, unbiased), (radius, spread) = found, computed
+    (errors, unbiased), (radius, spread) = measured, computed
     users, epsilon, delta = target
     where = f"{question}, epsilon {epsilon:g}, delta {delta:g}, {users:,} users, {calibration} noise"
     error, low, high = quantile(errors, 1 - BETA)

@@ -1,4 +1,4 @@
-"""What the constants of theorems cost: noise, users and error, by the paper and by exact accounting."""
+"""The study of calibration: noise, users and error by the constants of theorems and by exact accounting."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from shuffledp.lab.studies.checks import Check, at_least, at_most
 from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure
 
 _USERS = 10_000_000
-"""So many that Theorem 12 holds for every target up to epsilon 2."""
+"""Large enough that Theorem 12 holds for every target up to epsilon 2."""
 _SHOWN_DELTA = 1e-6
 _LEAST_SHOWN = 1.0
-"""References fall far below any noise that is needed as epsilon grows; they are drawn down to this variance."""
+"""The smallest variance that is drawn; that of the reference noise falls far below it as epsilon grows."""
 _QUICK_LEFT_OUT = ("histogram/solh", "histogram/shuffled-k-rr", "sum/cheu", "sum/privacy-blanket", "count/cheu")
 _THEOREMS = {"count": "Theorem 11", "histogram": "Theorem 12"}
 
@@ -65,14 +65,14 @@ def _rounds(settings: Settings) -> tuple[list[Row], list[Check]]:
     for target in settings.steps(targets):
         for calibration in ("paper", "tight"):
             for run, rounds in ((count_rounds, settings.pick(200, 2000)), (histogram_rounds, settings.pick(60, 600))):
-                row, found = run(calibration, target, rounds, settings.source)
+                row, run_checks = run(calibration, target, rounds, settings.source)
                 rows.append(row)
-                checks += found
+                checks += run_checks
     return rows, checks
 
 
 def _checks(row: Row) -> list[Check]:
-    """Where the theorem holds, it is right and not better than what is computed; and that is private itself."""
+    """The tight noise is private and at most that of the theorem, and the theorem is true where its conditions hold."""
     where = f"{row['question']}, epsilon {row['epsilon']:g}, delta {row['delta']:g}, {row['users']:,} users"
     theorem, delta = _THEOREMS[row["question"]], row["delta"]
     checks = [
@@ -114,8 +114,8 @@ def _words(rows: Sequence[Row], protocols: Sequence[Row], rounds: Sequence[Row])
     }
     broken = [each for each in rows if _breaks(each)]
     count = row["count"]
-    known = [each for each in protocols if each.get("rmse_ratio") is not None]
-    costly = [each for each in known if each["rmse_ratio"] > 1.001]
+    comparable = [each for each in protocols if each.get("rmse_ratio") is not None]
+    costly = [each for each in comparable if each["rmse_ratio"] > 1.001]
     worst, least = (pick(costly, key=lambda each: each["rmse_ratio"]) for pick in (max, min))
     halves = [each["tight_halves_mean"] / each["tight_mean"] for each in _proven(rows, "histogram")]
     return [
@@ -164,7 +164,7 @@ def _breaks(row: Row) -> bool:
 
 
 def _proven(rows: Sequence[Row], question: str) -> list[Row]:
-    """Those of a question where the theorem holds."""
+    """The rows of a question for which the conditions of the theorem hold."""
     return [row for row in rows if row["question"] == question and row.get("paper_mean") is not None]
 
 
@@ -203,7 +203,7 @@ def _noise_figure(rows: Sequence[Row]) -> Figure:
 
 
 def _points(rows: Sequence[Row], key: str) -> list[tuple[float, float]]:
-    """By epsilon, as far as a number is known and not too small to be drawn."""
+    """The points of a column by epsilon, without missing numbers and those too small to be drawn."""
     return [(row["epsilon"], row[key]) for row in rows if row.get(key) is not None and row[key] >= _LEAST_SHOWN]
 
 
@@ -303,10 +303,10 @@ def _error_figure(rows: Sequence[Row], rounds: Sequence[Row]) -> Figure:
 
 
 def _protocol_figure(protocols: Sequence[Row]) -> Figure:
-    known = sorted(
+    comparable = sorted(
         (row for row in protocols if row.get("rmse_ratio") is not None), key=lambda row: -float(row["rmse_ratio"])
     )
-    drawn = [(row["protocol"], row["tight_rmse"], row["paper_rmse"], _note(row)) for row in known]
+    drawn = [(row["protocol"], row["tight_rmse"], row["paper_rmse"], _note(row)) for row in comparable]
 
     def draw(suffix: str, theme: Theme) -> bytes:
         return pairs(

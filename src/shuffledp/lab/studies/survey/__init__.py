@@ -1,4 +1,4 @@
-"""The survey notes' table of private sums, corrected and measured: error and messages per user, row by row."""
+"""The study of a survey's table of private sums, corrected and measured: error and messages per user."""
 
 from shuffledp.lab.studies.survey.study import STUDY
 

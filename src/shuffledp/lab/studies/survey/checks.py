@@ -1,4 +1,4 @@
-"""What the survey's rows are held against."""
+"""Checks of the survey's entries: privacy, errors, messages, and Hoeffding's bound for randomized response."""
 
 from __future__ import annotations
 
@@ -15,88 +15,104 @@ from shuffledp.privacy.randomized_response_bounds import gamma_of_epsilon, sum_r
 RISK = 0.05
 
 
-def checks_of_rounds(found: Measured) -> list[Check]:
-    """What one protocol does for one number of users."""
-    where = f"{found.name}, {found.users:,} users, delta {found.delta:g}"
-    failures = int(np.count_nonzero(np.abs(found.errors) > found.radius))
+def checks_of_rounds(measurement: Measured) -> list[Check]:
+    """The checks of one protocol for one number of users."""
+    where = f"{measurement.name}, {measurement.users:,} users, delta {measurement.delta:g}"
+    failures = int(np.count_nonzero(np.abs(measurement.errors) > measurement.radius))
     checks = [
-        at_most("Private as said", where, found.true_delta, found.delta, evidence="computed from the noise drawn"),
+        at_most(
+            "Private as said",
+            where,
+            measurement.true_delta,
+            measurement.delta,
+            evidence="computed from the noise drawn",
+        ),
         rarely(
             "The predicted error is exceeded in 5 of 100 rounds at most",
             where,
             failures=failures,
-            rounds=len(found.errors),
+            rounds=len(measurement.errors),
             at_most=RISK,
         ),
     ]
-    if not found.entry.counts_all_messages:
-        sent = float(found.messages.mean())
+    if not measurement.entry.counts_all_messages:
+        sent = float(measurement.messages.mean())
         checks.append(
-            equals("Messages per user", where, sent, found.expected_messages, evidence="reports of 200 users")
+            equals("Messages per user", where, sent, measurement.expected_messages, evidence="reports of 200 users")
         )
     return checks
 
 
-def checks_of_protocol(found: Sequence[Measured]) -> list[Check]:
-    """What one protocol does over all numbers of users together."""
-    first = found[0]
-    where = f"{first.name}, {min(each.users for each in found):,} to {max(each.users for each in found):,} users"
-    errors = np.concatenate([each.errors for each in found])
-    predicted = np.concatenate([np.full(len(each.errors), each.predicted) for each in found])
+def checks_of_protocol(measurements: Sequence[Measured]) -> list[Check]:
+    """The checks of one protocol over all numbers of users together."""
+    first = measurements[0]
+    users = [measurement.users for measurement in measurements]
+    where = f"{first.name}, {min(users):,} to {max(users):,} users"
+    errors = np.concatenate([measurement.errors for measurement in measurements])
+    predicted = np.concatenate(
+        [np.full(len(measurement.errors), measurement.predicted) for measurement in measurements]
+    )
     kurtosis = 7.0 if first.entry.share else 3.0  # of Laplace noise, or of a sum of many small terms
     checks = [agrees("The error is as predicted for these data", where, errors, predicted, kurtosis=kurtosis)]
-    bounded = [each.errors / each.largest_square**0.5 for each in found if each.largest_square is not None]
+    bounded = [
+        measurement.errors / measurement.largest_square**0.5
+        for measurement in measurements
+        if measurement.largest_square is not None
+    ]
     if bounded:
         claim = "Error O(1/epsilon): mean square, as a multiple of 2/(epsilon of the noise)² and rounding"
         checks.append(square_at_most(claim, where, np.concatenate(bounded), 1.0))
     if first.entry.counts_all_messages:
-        sent = np.concatenate([each.messages / each.expected_messages for each in found])
+        sent = np.concatenate([measurement.messages / measurement.expected_messages for measurement in measurements])
         checks.append(mean_at_most("Messages per user, as a multiple of what is expected", where, sent, 1.0))
-    return checks + [check for each in found for check in _against_paper(each)]
+    return checks + [check for measurement in measurements for check in _against_paper(measurement)]
 
 
-def _against_paper(found: Measured) -> list[Check]:
+def _against_paper(measurement: Measured) -> list[Check]:
     """The paper's own constants give no less error and no fewer messages."""
-    where = f"{found.name}, {found.users:,} users"
-    if found.name not in ("sum/privacy-blanket", "count/correlated-noise"):
+    where = f"{measurement.name}, {measurement.users:,} users"
+    if measurement.name not in ("sum/privacy-blanket", "count/correlated-noise"):
         return []
     try:
-        paper = calibrated(found.entry, found.users, calibration="paper", delta=found.delta)
+        paper = calibrated(measurement.entry, measurement.users, calibration="paper", delta=measurement.delta)
     except ConditionError:  # too few users for the theorem
         return []
-    if found.name == "sum/privacy-blanket":
+    if measurement.name == "sum/privacy-blanket":
         bound = paper.expected_error().rmse
-        return [at_most("No more error than by the paper's constants", where, found.predicted, bound)]
+        return [at_most("No more error than by the paper's constants", where, measurement.predicted, bound)]
     bound = paper.cost.messages_per_user
-    return [at_most("No more messages than by the paper's constants", where, found.expected_messages, bound)]
+    return [at_most("No more messages than by the paper's constants", where, measurement.expected_messages, bound)]
 
 
 def notes_radius_of_mean(users: int, risk: float) -> float:
-    """What the notes give for the error: sqrt(ln(1/risk) / (2 n)), without the division by 2 gamma."""
+    """The error bound of the notes: sqrt(ln(1/risk) / (2 n)), which lacks the division by 2 gamma."""
     return float(np.sqrt(np.log(1 / risk) / (2 * users)))
 
 
-def hoeffding(found: Sequence[Measured]) -> tuple[list[dict[str, Any]], list[Check]]:
-    """Randomized response against Hoeffding's bound, as the notes have it and as it is right."""
+def hoeffding(measurements: Sequence[Measured]) -> tuple[list[dict[str, Any]], list[Check]]:
+    """Randomized response against Hoeffding's bound, as in the notes and corrected."""
     rows: list[dict[str, Any]] = []
     checks: list[Check] = []
     gamma = gamma_of_epsilon(EPSILON)
-    for each in found:
-        where = f"{each.users:,} users, epsilon {EPSILON:g}, risk {RISK:g}"
-        radius, noted = sum_radius(each.users, gamma, RISK), notes_radius_of_mean(each.users, RISK)
-        sizes, rounds = np.abs(each.errors), len(each.errors)
+    for measurement in measurements:
+        where = f"{measurement.users:,} users, epsilon {EPSILON:g}, risk {RISK:g}"
+        radius, noted = sum_radius(measurement.users, gamma, RISK), notes_radius_of_mean(measurement.users, RISK)
+        sizes, rounds = np.abs(measurement.errors), len(measurement.errors)
         exceeded = int(np.count_nonzero(sizes >= radius))
-        exact, exact_noted = _exceeded(each.users, gamma, radius), _exceeded(each.users, gamma, noted * each.users)
+        exact, exact_noted = (
+            _exceeded(measurement.users, gamma, radius),
+            _exceeded(measurement.users, gamma, noted * measurement.users),
+        )
         rows.append(
             {
-                "users": each.users,
+                "users": measurement.users,
                 "rounds": rounds,
                 "radius_of_sum": radius,
                 "exceeded": exceeded / rounds,
                 "exact_probability": exact,
                 "notes_radius": noted,
                 "notes_exceeded_by_sum": float(np.mean(sizes >= noted)),
-                "notes_exceeded_by_mean": float(np.mean(sizes / each.users >= noted)),
+                "notes_exceeded_by_mean": float(np.mean(sizes / measurement.users >= noted)),
                 "notes_exact_probability_of_mean": exact_noted,
             }
         )

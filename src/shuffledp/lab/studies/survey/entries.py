@@ -1,4 +1,4 @@
-"""The rows of the survey's table of private sums, each with a protocol that stands for it, and how one is measured."""
+"""The entries of the survey's table of private sums: a protocol for each row, and the measurement of its rounds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shuffledp.randomness import RandomSource
 
 EPSILON, DELTA = 1.0, 1e-6
 _UNIT = Interval(0.0, 1.0)
-_MOST_ATOM_LEVELS = 500  # the noise for more is more than is drawn
+_MAX_LEVELS = 500  # more levels would need more noise than can be drawn
 _USERS_COUNTED = 200
 
 Floats = NDArray[np.float64]
@@ -28,23 +28,23 @@ class Entry:
     """One row of the survey's table and one protocol for it."""
 
     name: str
-    """As it is written in figures."""
+    """The label in figures."""
     row: str
-    """Which row of the notes."""
+    """The row of the notes."""
     noted: str
-    """What the notes say about error and messages."""
+    """Error and messages as stated in the notes."""
     corrected: str
-    """What is right, of the sum."""
+    """The correct error of the sum, and messages."""
     question: str
     protocol: str
     group: str = ""
-    """Rows of one group have one colour in figures."""
+    """Entries of one group have the same colour in figures."""
     counts_all_messages: bool = False
-    """The number of messages is random, and a tally counts each."""
+    """Whether the number of messages is random, so that it is taken from the tally."""
     share: float | None = None
-    """Where the noise is that of the central model: for which part of epsilon."""
+    """The share of epsilon that the noise is calibrated for, if it is the noise of the central model."""
     effort: float = 1.0
-    """Which part of the usual rounds is run, where they take long."""
+    """The share of the usual number of rounds that is run, below 1 for slow protocols."""
 
 
 ENTRIES = (
@@ -128,27 +128,28 @@ ENTRIES = (
         "central", "Central", "O(1/epsilon); 1", "O(1/epsilon); 1", "count", "discrete-laplace", "central", share=1.0
     ),
 )
-"""In the order in which they are drawn."""
+"""All entries, in the order in which they are drawn."""
 
 
 def calibrated(
     entry: Entry, users: int, *, calibration: str = "tight", delta: float = DELTA
 ) -> CountProtocol | SumProtocol:
-    """The protocol of a row for so many users."""
+    """The protocol of an entry, calibrated for this number of users."""
     settings: dict[str, Any] = {"users": users, "epsilon": EPSILON, "delta": delta, "calibration": calibration}
     if entry.question == "sum":
         settings["domain"] = _UNIT
     if entry.protocol == "almost-central":
-        settings["levels"] = min(math.ceil(EPSILON * math.sqrt(users)), _MOST_ATOM_LEVELS)
+        settings["levels"] = min(math.ceil(EPSILON * math.sqrt(users)), _MAX_LEVELS)
     protocol = find(entry.question, entry.protocol).calibrate(**settings)
     assert isinstance(protocol, CountProtocol | SumProtocol)  # noqa: S101 - the survey has no histograms
     return protocol
 
 
 def data_of(question: str, users: int) -> NDArray[Any]:
-    """The data, without chance. Numbers: the quantiles of the density 2 (1 - x), many small ones. Bits: a quarter ones.
+    """The fixed data of all rounds.
 
-    Counts of zeros and ones stand for bits.
+    For sums the quantiles of the density 2 (1 - x), in which small numbers are frequent; for counts the numbers of
+    zeros and ones, a quarter of which are ones.
     """
     if question == "count":
         return np.array([users - users // 4, users // 4], dtype=np.int64)
@@ -158,24 +159,24 @@ def data_of(question: str, users: int) -> NDArray[Any]:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Rounds of one protocol for one number of users."""
+    """The measurement of one protocol for one number of users."""
 
     entry: Entry
     users: int
     delta: float
     errors: Floats
     predicted: float
-    """The root mean squared error for just these data."""
+    """The predicted root mean squared error for these data."""
     radius: float
-    """The error that is exceeded in at most 5 of 100 rounds, whatever the data."""
+    """The error that is exceeded in at most 5 of 100 rounds, for any data."""
     messages: Floats
-    """Sent by a user on average: in each round if that differs, else once."""
+    """The average number of messages per user: for each round if it is random, else one number."""
     expected_messages: float
     bits_per_message: float
     levels: int | None
-    """To how many points numbers are rounded, less one."""
+    """The number of levels above 0 that numbers are rounded to."""
     true_delta: float
-    """At the epsilon of all, as computed from the noise that is drawn."""
+    """Delta at the study's epsilon, computed from the noise that is drawn."""
 
     @property
     def name(self) -> str:
@@ -184,26 +185,26 @@ class Measured:
 
     @property
     def largest_square(self) -> float | None:
-        """A bound on the mean squared error where the noise is that of the central model, rounding included."""
+        """A bound on the mean squared error, including rounding, if the noise is that of the central model."""
         if self.entry.share is None:
             return None
         rounding = 0.0 if self.levels is None else self.users / (4 * self.levels**2)
         return 2 / (self.entry.share * EPSILON) ** 2 + rounding
 
     def as_row(self) -> dict[str, Any]:
-        """As a row of a table."""
-        found, low, high = rmse(self.errors)
+        """The measurement as a row of a table."""
+        error, low, high = rmse(self.errors)
         return {
             "protocol": self.name,
             "users": self.users,
             "delta": self.delta,
             "rounds": len(self.errors),
-            "rmse": found,
+            "rmse": error,
             "rmse_low": low,
             "rmse_high": high,
             "predicted_rmse": self.predicted,
             "predicted_95_percent": self.radius,
-            "rmse_of_mean": found / self.users,
+            "rmse_of_mean": error / self.users,
             "messages": float(self.messages.mean()),
             "expected_messages": self.expected_messages,
             "bits_per_message": self.bits_per_message,
@@ -212,14 +213,14 @@ class Measured:
 
 
 def measured(entry: Entry, users: int, rounds: int, source: RandomSource, *, delta: float = DELTA) -> Measured:
-    """Run so many rounds of a row."""
+    """Run ``rounds`` rounds of an entry."""
     protocol = calibrated(entry, users, delta=delta)
     data = data_of(entry.question, users)
     truth = float(data[1]) if entry.question == "count" else math.fsum(data)
     errors, messages = np.empty(rounds), []
-    for place in range(rounds):
+    for number in range(rounds):
         tally = protocol.sample_tally(data, source=source)
-        errors[place] = protocol.estimate(tally).value - truth
+        errors[number] = protocol.estimate(tally).value - truth
         if entry.counts_all_messages:
             messages.append(int(tally.counts.sum()) / users)
     if isinstance(protocol, CountProtocol):
@@ -242,6 +243,6 @@ def measured(entry: Entry, users: int, rounds: int, source: RandomSource, *, del
 
 
 def _messages_of_some(protocol: CountProtocol | SumProtocol, question: str, source: RandomSource) -> float:
-    """What some users send on average, if everybody sends as many messages."""
+    """The average number of messages of a few users, for protocols in which all users send the same number."""
     values = np.arange(_USERS_COUNTED) % 2 if question == "count" else data_of(question, _USERS_COUNTED)
     return len(protocol.randomize_all(values, source=source)) / _USERS_COUNTED

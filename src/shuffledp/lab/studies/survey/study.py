@@ -1,4 +1,4 @@
-"""The survey notes' table of private sums, corrected and measured: error and messages per user, row by row."""
+"""The study of a survey's table of private sums, corrected and measured: error and messages per user."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from shuffledp.lab.studies.survey.entries import DELTA, ENTRIES, EPSILON, Entry,
 
 _ROUNDS = {10**3: 1000, 5000: 1000, 30_000: 500, 200_000: 150, 10**6: 80}
 _QUICK_ROUNDS = {10**3: 120, 10**4: 60, 30_000: 40}
-"""Of numbers, by users."""
+"""The number of rounds for sums of numbers, by the number of users."""
 _LEAST_ROUNDS = 10
 _BIT_ROUNDS = {10**3: 2000, 10**4: 2000, 10**5: 2000, 10**6: 500, 10**7: 150}
 _QUICK_BIT_ROUNDS = {10**3: 150, 10**4: 150, 10**5: 150, 10**6: 100}
 _SWEEP_USERS = 100_000
 _SWEPT = ("cheu", "correlated-noise", "discrete-laplace")
-_NOT_DRAWN = "piecewise"  # hardly to be told from duchi
+_NOT_DRAWN = "piecewise"  # its curve nearly coincides with that of duchi
 _FIT_FROM = 10**4
 
 
 def _measure(settings: Settings) -> Outcome:
     cases = [(entry, users, rounds) for entry in ENTRIES for users, rounds in _rounds(entry, settings).items()]
     weights = [_seconds(*case) for case in cases]
-    found = [
+    measurements = [
         measured(entry, users, count, settings.source)
         for entry, users, count in settings.part(0.0, 0.95).steps(cases, weights)
     ]
@@ -39,25 +39,27 @@ def _measure(settings: Settings) -> Outcome:
         measured(entry, _SWEEP_USERS, settings.pick(150, 1000), settings.source, delta=delta)
         for entry, delta in settings.part(0.95, 1.0).steps(swept)
     ]
-    responses, checks = hoeffding([each for each in found if each.entry.protocol == "randomized-response"])
-    checks += [check for each in (*found, *sweep) for check in checks_of_rounds(each)]
-    checks += [check for entry in ENTRIES for check in checks_of_protocol(_of(entry, found))]
-    summary = [_summary(_of(entry, found)) for entry in ENTRIES]
+    responses, checks = hoeffding(
+        [measurement for measurement in measurements if measurement.entry.protocol == "randomized-response"]
+    )
+    checks += [check for measurement in (*measurements, *sweep) for check in checks_of_rounds(measurement)]
+    checks += [check for entry in ENTRIES for check in checks_of_protocol(_of(entry, measurements))]
+    summary = [_summary(_of(entry, measurements)) for entry in ENTRIES]
     return Outcome(
-        measured=_words(found, sweep, responses),
+        measured=_words(measurements, sweep, responses),
         tables={
             "": Table.of(summary),
-            "points": Table.of([each.as_row() for each in found]),
-            "delta": Table.of([each.as_row() for each in sweep]),
+            "points": Table.of([measurement.as_row() for measurement in measurements]),
+            "delta": Table.of([measurement.as_row() for measurement in sweep]),
             "hoeffding": Table.of(responses),
         },
-        figures=[_error_figure(found), _message_figure(found), _delta_figure(sweep)],
+        figures=[_error_figure(measurements), _message_figure(measurements), _delta_figure(sweep)],
         checks=checks,
     )
 
 
 def _rounds(entry: Entry, settings: Settings) -> dict[int, int]:
-    """How many rounds are run of a row, by users. Of bits only the counts are drawn, which takes less time."""
+    """The number of rounds for an entry by the number of users; bits are faster, as only counts are drawn."""
     if entry.question == "count":
         return settings.pick(_QUICK_BIT_ROUNDS, _BIT_ROUNDS)
     usual = settings.pick(_QUICK_ROUNDS, _ROUNDS)
@@ -65,7 +67,7 @@ def _rounds(entry: Entry, settings: Settings) -> dict[int, int]:
 
 
 def _seconds(entry: Entry, users: int, rounds: int) -> float:
-    """About how long a case takes, to tell the progress."""
+    """The approximate duration of a case, for the progress."""
     if entry.question == "count":
         return 0.3 + rounds * users * (4e-9 if entry.group == "local" else 0)
     slow = entry.effort < 1
@@ -76,26 +78,26 @@ def _in_sweep(entry: Entry) -> bool:
     return entry.question == "count" and entry.protocol in _SWEPT
 
 
-def _of(entry: Entry, found: Sequence[Measured]) -> list[Measured]:
-    return [each for each in found if each.entry is entry]
+def _of(entry: Entry, measurements: Sequence[Measured]) -> list[Measured]:
+    return [measurement for measurement in measurements if measurement.entry is entry]
 
 
-def _named(name: str, found: Sequence[Measured]) -> list[Measured]:
-    return [each for each in found if each.name == name]
+def _named(name: str, measurements: Sequence[Measured]) -> list[Measured]:
+    return [measurement for measurement in measurements if measurement.name == name]
 
 
-def _growth(found: Sequence[Measured]) -> float:
-    """With which power of the users the measured error grows, by least squares, from ten thousand users on."""
-    chosen = [each for each in found if each.users >= _FIT_FROM]
-    sizes = np.log([each.users for each in chosen])
-    errors = np.log([rmse(each.errors)[0] for each in chosen])
-    return float(np.polyfit(sizes, errors, 1, w=np.sqrt([len(each.errors) for each in chosen]))[0])
+def _growth(measurements: Sequence[Measured]) -> float:
+    """The exponent with which the measured error grows with the users, by least squares from 10,000 users on."""
+    chosen = [measurement for measurement in measurements if measurement.users >= _FIT_FROM]
+    sizes = np.log([measurement.users for measurement in chosen])
+    errors = np.log([rmse(measurement.errors)[0] for measurement in chosen])
+    return float(np.polyfit(sizes, errors, 1, w=np.sqrt([len(measurement.errors) for measurement in chosen]))[0])
 
 
-def _summary(found: Sequence[Measured]) -> dict[str, Any]:
-    """A row of the notes' table: what they say, what is right, what was measured with the most users."""
-    last = found[-1]
-    low, high = (float(each.messages.mean()) for each in (found[0], last))
+def _summary(measurements: Sequence[Measured]) -> dict[str, Any]:
+    """A row of the notes' table: as noted, as corrected, and as measured with the largest number of users."""
+    last = measurements[-1]
+    low, high = (float(measurement.messages.mean()) for measurement in (measurements[0], last))
     return {
         "row_of_the_notes": last.entry.row or "(not in the notes)",
         "protocol": last.name,
@@ -104,40 +106,43 @@ def _summary(found: Sequence[Measured]) -> dict[str, Any]:
         "users": last.users,
         "rmse": rmse(last.errors)[0],
         "predicted_rmse": last.predicted,
-        "power_of_users": _growth(found),
+        "power_of_users": _growth(measurements),
         "messages": high,
         "messages_of_fewest_users": low,
     }
 
 
-def _words(found: Sequence[Measured], sweep: Sequence[Measured], responses: Sequence[dict[str, Any]]) -> list[str]:
+def _words(
+    measurements: Sequence[Measured], sweep: Sequence[Measured], responses: Sequence[dict[str, Any]]
+) -> list[str]:
     def error(name: str) -> str:
-        last = _named(name, found)[-1]
+        last = _named(name, measurements)[-1]
         digits = 0 if last.predicted > 100 else 2
         return f"{rmse(last.errors)[0]:,.{digits}f} ({last.predicted:,.{digits}f})"
 
-    def sent(name: str, place: int) -> float:
-        return float(_named(name, found)[place].messages.mean())
+    def sent(name: str, position: int) -> float:
+        return float(_named(name, measurements)[position].messages.mean())
 
-    numbers, bits = _named("sum/duchi", found)[-1].users, _named("count/cheu", found)[-1].users
-    first = found[0].users
-    almost = _named("sum/almost-central", found)[-1]
-    one_message = {each.delta: rmse(each.errors)[0] for each in _named("count/cheu", sweep)}
-    correlated = [rmse(each.errors)[0] for each in _named("count/correlated-noise", sweep)]
+    numbers, bits = _named("sum/duchi", measurements)[-1].users, _named("count/cheu", measurements)[-1].users
+    first = measurements[0].users
+    almost = _named("sum/almost-central", measurements)[-1]
+    one_message = {measurement.delta: rmse(measurement.errors)[0] for measurement in _named("count/cheu", sweep)}
+    correlated = [rmse(measurement.errors)[0] for measurement in _named("count/correlated-noise", sweep)]
     last = responses[-1]
+    rounds = sum(len(measurement.errors) for measurement in measurements)
     return [
         f"Root mean squared errors of the sum at epsilon {EPSILON:g} and delta {DELTA:g}. Numbers in [0, 1] follow "
         "the density 2 (1 - x): many small ones, few large, a mean of 1/3; a quarter of the bits are ones. The data "
         "are the quantiles of that distribution, so that only the protocols are random: "
-        f"{sum(len(each.errors) for each in found):,} rounds in all, drawn from the exact distribution of a round.",
+        f"{rounds:,} rounds in all, drawn from the exact distribution of a round.",
         f"Measured errors, and in brackets what is predicted. With {numbers:,} users and numbers: local, duchi "
         f"{error('sum/duchi')} and piecewise {error('sum/piecewise')}; privacy blanket "
         f"{error('sum/privacy-blanket')}, many bits by cheu {error('sum/cheu')}, almost central "
         f"{error('sum/almost-central')}, split and mix {error('sum/split-and-mix')}, central "
         f"{error('sum/discrete-laplace')}. From {_FIT_FROM:,} users on the local error grows as n to the power "
-        f"{_growth(_named('sum/duchi', found)):.2f}, the privacy blanket's as "
-        f"{_growth(_named('sum/privacy-blanket', found)):.2f} (1/6 is {1 / 6:.2f}), that of split and mix as "
-        f"{_growth(_named('sum/split-and-mix', found)):.2f}.",
+        f"{_growth(_named('sum/duchi', measurements)):.2f}, the privacy blanket's as "
+        f"{_growth(_named('sum/privacy-blanket', measurements)):.2f} (1/6 is {1 / 6:.2f}), that of split and mix as "
+        f"{_growth(_named('sum/split-and-mix', measurements)):.2f}.",
         f"With {bits:,} users and bits: randomized response {error('count/randomized-response')}, one shuffled "
         f"message {error('count/cheu')}, correlated noise {error('count/correlated-noise')}, central "
         f"{error('count/discrete-laplace')}.",
@@ -165,21 +170,22 @@ def _words(found: Sequence[Measured], sweep: Sequence[Measured], responses: Sequ
 # --- figures ---------------------------------------------------------------------------------------------------------
 
 
-def _curve(found: Sequence[Measured]) -> Curve:
-    errors = [rmse(each.errors) for each in found]
-    entry = found[0].entry
+def _curve(measurements: Sequence[Measured]) -> Curve:
+    errors = [rmse(measurement.errors) for measurement in measurements]
+    entry = measurements[0].entry
     return Curve(
         entry.name,
-        [(each.users, error[0]) for each, error in zip(found, errors, strict=True)],
+        [(measurement.users, error[0]) for measurement, error in zip(measurements, errors, strict=True)],
         spread=[(low, high) for _, low, high in errors],
         group=entry.group,
     )
 
 
-def _error_figure(found: Sequence[Measured]) -> Figure:
+def _error_figure(measurements: Sequence[Measured]) -> Figure:
     drawn = [entry for entry in ENTRIES if entry.protocol != _NOT_DRAWN]
     numbers, bits = (
-        [_curve(_of(entry, found)) for entry in drawn if entry.question == question] for question in ("sum", "count")
+        [_curve(_of(entry, measurements)) for entry in drawn if entry.question == question]
+        for question in ("sum", "count")
     )
     blanket = next(curve for curve in numbers if curve.name == "privacy blanket")
     (end, height) = blanket.points[-1]
@@ -206,7 +212,7 @@ def _rate(name: str, beside: Curve, rate: Any) -> Curve:
     return Curve(name, [(x, rate(x)) for x, _ in beside.points], "formula", group=beside.group)
 
 
-def _message_figure(found: Sequence[Measured]) -> Figure:
+def _message_figure(measurements: Sequence[Measured]) -> Figure:
     shown = {
         "sum/cheu": "cheu, many bits",
         "sum/almost-central": "almost central",
@@ -214,9 +220,16 @@ def _message_figure(found: Sequence[Measured]) -> Figure:
         "count/correlated-noise": "correlated noise (bits)",
         "sum/privacy-blanket": "central, local, privacy blanket",
     }
-    most = _named("sum/cheu", found)[-1].users
+    most = _named("sum/cheu", measurements)[-1].users
     lines = [
-        Curve(label, [(each.users, float(each.messages.mean())) for each in _named(name, found) if each.users <= most])
+        Curve(
+            label,
+            [
+                (measurement.users, float(measurement.messages.mean()))
+                for measurement in _named(name, measurements)
+                if measurement.users <= most
+            ],
+        )
         for name, label in shown.items()
     ]
     return curve_figure(
@@ -239,8 +252,8 @@ def _delta_figure(sweep: Sequence[Measured]) -> Figure:
     for entry in ENTRIES:
         chosen = _of(entry, sweep)
         if chosen:
-            errors = [rmse(each.errors) for each in chosen]
-            points = [(each.delta, error[0]) for each, error in zip(chosen, errors, strict=True)]
+            errors = [rmse(measurement.errors) for measurement in chosen]
+            points = [(measurement.delta, error[0]) for measurement, error in zip(chosen, errors, strict=True)]
             spread = [(low, high) for _, low, high in errors]
             lines.append(Curve(entry.name, points[::-1], spread=spread[::-1], group=entry.group))
     lines.insert(1, _rate("rate sqrt(ln(1 / delta))", lines[0], lambda delta: math.sqrt(math.log(1 / delta))))

@@ -1,4 +1,4 @@
-"""The figures of the study of Table 1."""
+"""Figures of the study of Table 1."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def row_figure(rows: Rows, users: int) -> Figure:
 
 
 def large_figure(rows: Rows, users: int) -> Figure:
-    """The crossing."""
+    """Errors in very large domains, where the growing curves cross the flat one."""
     names = dict.fromkeys(row["protocol"] for row in rows)
     return curve_figure(
         "Largest error against the number of categories up to 10^40: the growing lines cross the flat line of "
@@ -96,7 +96,7 @@ def large_figure(rows: Rows, users: int) -> Figure:
 
 
 def message_figure(rows: Rows) -> Figure:
-    """What each user sends."""
+    """Messages per user against the size of the domain."""
     panels = []
     for users in sorted({row["users"] for row in rows}):
         drawn = []

@@ -1,4 +1,4 @@
-"""Table 1 of Balcer and Cheu (2020), measured: the largest error of a histogram against the size of the domain."""
+"""The study of Table 1 of Balcer and Cheu (2020): the largest error of a histogram against the size of the domain."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def _measure(settings: Settings) -> Outcome:
     checks: list[Check] = []
     weights = [_rounds(settings, *case) * _seconds(*case) for case in cases]
     for case in settings.part(0.0, 0.95).steps(cases, weights):
-        row, found = _case(settings, *case)
+        row, case_checks = _case(settings, *case)
         rows += row
-        checks += found
-    large, found = _large(settings.part(0.95, 1.0))
-    checks += found + _message_checks(rows)
+        checks += case_checks
+    large, large_checks = _large(settings.part(0.95, 1.0))
+    checks += large_checks + _message_checks(rows)
     return Outcome(
         measured=_words(rows, large),
         tables={"": Table.of(rows), "large": Table.of(large)},
@@ -80,7 +80,7 @@ def _largest_slow(users: int) -> int:
 
 
 def _seconds(row: Row, users: int, size: int, calibration: str) -> float:
-    """About how long one round takes; the number of rounds must not depend on the machine's mood."""
+    """The approximate duration of one round; not measured, so that the number of rounds is reproducible."""
     of_users = {"bassily-smith": 1.2e-7, "hadamard-blanket": 1e-7}
     of_categories = {"cheu": 3e-7, "unary": 4e-7, "bassily-smith": 2.5e-7, "count-min": 6e-6, "hadamard-blanket": 4e-6}
     base = {"hadamard-blanket": 0.02}
@@ -107,8 +107,8 @@ def _case(settings: Settings, row: Row, users: int, size: int, calibration: str)
     counts = np.zeros(size, dtype=np.int64)
     counts[: len(held)] = held
     rounds = _rounds(settings, row, users, size, calibration)
-    each = [round_errors(protocol, counts, settings.source) for _ in range(rounds)]
-    errors = np.array([found.max() for found in each])
+    all_errors = [round_errors(protocol, counts, settings.source) for _ in range(rounds)]
+    errors = np.array([of_round.max() for of_round in all_errors])
     formula = row.formula(protocol, users, size)
     estimator = "minimum" if (row.protocol, calibration) == ("count-min", "paper") else ""
     predicted = protocol.expected_error(confidence=1 - BETA, estimator=estimator).max_error
@@ -119,7 +119,7 @@ def _case(settings: Settings, row: Row, users: int, size: int, calibration: str)
     ]
     if isinstance(protocol, BalcerCheuHistogram):
         noise = Binomial(users, protocol.absence)
-        empty = max((float(found[len(held) :].max()) for found in each), default=0.0) if size > len(held) else 0.0
+        empty = max((float(e[len(held) :].max()) for e in all_errors), default=0.0) if size > len(held) else 0.0
         exact = held_quantile(noise, held, 1 - BETA)
         checks += [
             _exceeded("Theorem 12: the same error in every domain", where, errors, exact),
@@ -155,7 +155,7 @@ def _exceeded(claim: str, where: str, errors: Any, bound: float) -> Check:
 
 
 def _large(settings: Settings) -> tuple[Rows, list[Check]]:
-    """Domains that nobody can list: the held categories are drawn one by one, the rest by its largest error."""
+    """Domains too large to enumerate: held categories are drawn one by one, of the others only the largest error."""
     rounds = settings.pick(100, 1000)
     exponents = settings.pick((1, 6, 20, 40), tuple(range(2, _LARGEST_EXPONENT + 1, 2)))
     held = np.array(held_counts(_LARGE_USERS), dtype=np.int64)
@@ -168,11 +168,11 @@ def _large(settings: Settings) -> tuple[Rows, list[Check]]:
         pmf = empty_errors(protocol)
         if estimator == "unbiased" and isinstance(protocol, BalcerCheuHistogram):
             pmf = EmptyErrors.of_binomial(Binomial(_LARGE_USERS, protocol.absence))
-        known = np.array([_largest_held(protocol, held, estimator, settings) for _ in range(rounds)])
+        held_errors = np.array([_largest_held(protocol, held, estimator, settings) for _ in range(rounds)])
         for exponent in exponents:
             size = 10**exponent
             empty = pmf.largest(size - len(held), rounds, settings.source) if pmf else np.zeros(rounds)
-            errors = np.maximum(known, empty)
+            errors = np.maximum(held_errors, empty)
             error, low, high = quantile(errors, 1 - BETA)
             formula = ROWS[protocol_name].formula(protocol, _LARGE_USERS, size)
             row = {"protocol": name, "users": _LARGE_USERS, "domain_size": float(size), "rounds": rounds}
@@ -193,7 +193,7 @@ def _largest_held(protocol: HistogramProtocol, held: Any, estimator: str, settin
 
 
 def _message_checks(rows: Rows) -> list[Check]:
-    """The column of messages, where the table's rate has a known constant."""
+    """Checks of the column of messages, where the constant of the table's rate is known."""
     checks = []
     for row in rows:
         where = f"{row['users']:,} users, {row['domain_size']:,} categories, {row['calibration']} noise"
@@ -219,7 +219,7 @@ def _same_but_size(first: dict[str, Any], second: dict[str, Any]) -> bool:
 
 
 def crossover(users: int = _LARGE_USERS) -> float:
-    """The power of ten from which on the threshold's guaranteed error is below that of no threshold."""
+    """The exponent of ten of the domain size from which on the threshold reduces the guaranteed error."""
     protocol = calibrated("balcer-cheu", users, 10, "tight")
     assert isinstance(protocol, BalcerCheuHistogram)  # noqa: S101
     noise = Binomial(users, protocol.absence)
