@@ -233,27 +233,27 @@ def _words(
     many, few = max(by_users), 100 if 100 in by_users else min(by_users)
     broken = max(row["exact"] / row["2023, from the distance"] for row in examples if row["example"] == "outside")
     return [
-        f"Epsilon after shuffling at delta {_DELTA:g}, for {len(rows)} pairs of a crowd and a local epsilon. Nothing "
-        "here is random but the audit and the random channels: bounds are computed, and held against exact values.",
-        f"A crowd helps by about the root of its size: at local epsilon 1 the clones leave {by_users[few]:.3g} among "
-        f"{few:,} users and {by_users[many]:.3g} among {many:,}.",
+        f"Epsilon after shuffling at delta {_DELTA:g}, for {len(rows)} pairs of a number of users and a local epsilon. "
+        "Only the audit and the random channels are random; all bounds are computed and compared with exact values.",
+        "Epsilon decreases with about the root of the number of users: at local epsilon 1 the bound by clones is "
+        f"{by_users[few]:.3g} for {few:,} users and {by_users[many]:.3g} for {many:,}.",
         f"Computing instead of using the closed form of the same theorem gains a factor of {min(saved):.1f} to "
         f"{max(saved):.1f} (clones of 2021). Knowing that it is randomized response (stronger clones) gains "
-        f"{min(stronger):.2f} to {max(stronger):.2f} more. After that, as long as the number of answers is not known, "
-        f"nobody can gain more than a factor of {min(left):.2f} to {max(left):.2f}: that close lie the exact values of "
-        "two and three answers.",
-        "For randomized response on a known number of answers the privacy blanket, summed up, is nearly the truth: at "
-        f"most {max(gaps):.2%} above the exact value for data where all others hold a third value.",
-        f"The first bound (2019) is for small local epsilons: at {useless:g} it says nothing for either crowd. The "
-        "closed form of the privacy blanket lies below the generic form by Hoeffding's inequality in "
+        f"{min(stronger):.2f} to {max(stronger):.2f} more. Without knowing the number of answers, no bound can gain "
+        f"more than a further factor of {min(left):.2f} to {max(left):.2f}, because of the exact values for two and three "
+        "answers.",
+        "For randomized response on a known number of answers the computed privacy blanket is nearly exact: at most "
+        f"{max(gaps):.2%} above the exact value for data where all others hold a third value.",
+        f"The first bound (2019) is for small local epsilons: at {useless:g} it is trivial for both numbers of users. "
+        "The closed form of the privacy blanket lies below the generic form by Hoeffding's inequality in "
         f"{len(below)} of {len(crowds)} cases, by up to {max(below, default=1):.1f} times. Both hold: the closed "
         "form ties the size of the blanket to that of its terms, the generic form takes the worst of each.",
         f"The audit ran randomized response on bits {audited[0]['rounds']:,} times for each crowd. It shows epsilon "
         f"{audited[0]['shown']:.2f} at least for {audited[0]['users']:,} users, where the exact value is "
         f"{audited[0]['exact']:.2f} and the least bound {audited[0]['least_bound']:.2f}; for "
         f"{audited[-1]['users']:,} users {audited[-1]['shown']:.3f}, {audited[-1]['exact']:.3f} and "
-        f"{audited[-1]['least_bound']:.3f}. Events as rare as delta are not seen in so few rounds: an audit finds "
-        "blunders, it does not measure epsilon.",
+        f"{audited[-1]['least_bound']:.3f}. Events as rare as delta do not occur in so few rounds: an audit detects "
+        "gross errors, it does not measure epsilon.",
         f"With few users everything can be enumerated: {len(channels)} exact deltas of channels of three kinds, each "
         "below every bound that is proved for its channel. In the example outside the class, the form of 2023 that "
         f"uses the total variation distance is up to {broken:.1f} times too small; the erratum says that it may be.",
@@ -275,11 +275,10 @@ STUDY = Study(
         "(e^local_epsilon + 1), which is so for randomized response, and refused elsewhere.",
     ],
     reading=[
-        "Lower is better, as long as it is true. Where a line joins the dashed diagonal (no shuffling), its theorem "
-        "gives nothing; where it ends, a condition of the theorem is not met.",
-        "The line named exact is what shuffling truly leaves for certain data, computed without any inequality: no "
-        "bound that holds for that randomizer can lie below it. What lies between it and the lowest bound is all that "
-        "better mathematics could still gain.",
+        "Lower is better for a valid bound. Where a line joins the dashed diagonal (no shuffling), its theorem is "
+        "trivial; where it ends, a condition of the theorem is not met.",
+        "The line named exact is the exact epsilon for certain data: no valid bound for that randomizer can lie below "
+        "it. The gap between it and the lowest bound limits what a better proof could gain.",
         "In the figure of few users the dashed curve is a form that is not valid there: it falls below the exact one.",
     ],
     measure=_measure,

@@ -152,10 +152,10 @@ def _beyond(broken: Sequence[Row]) -> str:
         return "The formula of Corollary 24 is private as said at all targets tried, also where it has no proof."
     first = min(broken, key=lambda row: (row["epsilon"], row["delta"]))
     return (
-        "Beyond epsilon 1 (2 for a histogram) the formula of Corollary 24 has no proof, and at last it fails: at "
+        "Beyond epsilon 1 (2 for a histogram) the formula of Corollary 24 has no proof, and eventually it fails: at "
         f"epsilon {first['epsilon']:g} and delta {first['delta']:g} its noise for a {first['question']} has a true "
-        f"delta of {first['formula_true_delta']:.2g}. No noise of a mean below ln(1/delta) can do: with a "
-        "probability above delta nobody would leave a token out, and nothing be hidden."
+        f"delta of {first['formula_true_delta']:.2g}. No noise with a mean below ln(1/delta) is enough: with a "
+        "probability above delta no user would omit a token, and nothing would be hidden."
     )
 
 
@@ -231,7 +231,7 @@ def _ratio_figure(rows: Sequence[Row]) -> Figure:
         "The variance of the theorem's noise as a multiple of the least, against delta: tens of times for a count, "
         "more for a histogram; less for a smaller delta and for a larger epsilon.",
         panels_shown=panels,
-        title="How many times too much",
+        title="Variance of the theorem's noise as a multiple of the least variance",
         x_title="delta",
         y_title="variance by the theorem / least variance",
         caption=[f"{_USERS:,} users."],
@@ -289,7 +289,7 @@ def _error_figure(rows: Sequence[Row], rounds: Sequence[Row]) -> Figure:
         panels.append(Panel(heading, curves))
     return curve_figure(
         "The error that 95 of 100 rounds stay below against epsilon: with tight noise tens of times less than the "
-        "theorems promise, and less again without the threshold.",
+        "theorems promise, and still less without the threshold.",
         panels_shown=panels,
         title="Error: what the theorems promise, and what is true",
         x_title="epsilon",

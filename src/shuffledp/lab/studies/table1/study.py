@@ -255,12 +255,12 @@ def _words(rows: Rows, large: Rows) -> list[str]:
         f"{_growth(_errors(rows, 'discrete-laplace', many))}, of the best local protocol from "
         f"{_growth(_errors(rows, 'unary', many))}.",
         f"With {many // few} times the users the local error is {local[1] / local[0]:.1f} times as large, that of cheu "
-        f"{cheu[1] / cheu[0]:.2f} times: this is what a shuffler buys.",
-        "Flat is not low: where it can be run, the protocol of Theorem 12 is not the most accurate one. What it "
-        "guarantees for any data is below what the same noise without the threshold guarantees only from "
-        f"10^{crossover():.1f} categories on{_crossing(large)}, while every user sends a message for nearly each "
-        "category.",
-        "The constants of the sketch of [13] mostly ask for more noise than there can be; it was run with them "
+        f"{cheu[1] / cheu[0]:.2f} times: this is the advantage of the shuffled model.",
+        "An error that does not grow is not the smallest error: in domains where it can be run, the protocol of "
+        "Theorem 12 is not the most accurate one. Its error bound for any data is below that of the same noise without "
+        f"the threshold only from 10^{crossover():.1f} categories on{_crossing(large)}, while every user sends a "
+        "message for nearly each category.",
+        "The constants of the sketch of [13] mostly require more noise than is possible; it was run with them "
         f"{where}. With tight noise it has at least 1,000 buckets, so that hashing does not matter. Where a round "
         "takes seconds, as with the protocols of [13] in large domains, there are only the sizes that the figures "
         "show.",
