@@ -240,8 +240,8 @@ def _words(
         f"Computing instead of using the closed form of the same theorem gains a factor of {min(saved):.1f} to "
         f"{max(saved):.1f} (clones of 2021). Knowing that it is randomized response (stronger clones) gains "
         f"{min(stronger):.2f} to {max(stronger):.2f} more. Without knowing the number of answers, no bound can gain "
-        f"more than a further factor of {min(left):.2f} to {max(left):.2f}, because of the exact values for two and three "
-        "answers.",
+        f"more than a further factor of {min(left):.2f} to {max(left):.2f}, because of the exact values for two "
+        "and three answers.",
         "For randomized response on a known number of answers the computed privacy blanket is nearly exact: at most "
         f"{max(gaps):.2%} above the exact value for data where all others hold a third value.",
         f"The first bound (2019) is for small local epsilons: at {useless:g} it is trivial for both numbers of users. "
