@@ -79,10 +79,10 @@ def _table(results: dict[str, list[Finding]]) -> Table:
     for column in ("measured", "bound", "verdict"):
         table.add_column(column, justify="right", no_wrap=True)
     for subject, findings in results.items():
-        for place, finding in enumerate(findings):
+        for index, finding in enumerate(findings):
             style = "red" if finding.missed else None
-            row = (subject if place == 0 else "", finding.what, finding.measured, finding.bound, finding.verdict)
-            table.add_row(*row, style=style, end_section=place == len(findings) - 1)
+            row = (subject if index == 0 else "", finding.what, finding.measured, finding.bound, finding.verdict)
+            table.add_row(*row, style=style, end_section=index == len(findings) - 1)
     return table
 
 

@@ -26,7 +26,7 @@ _AT_ONCE = 10
 
 
 def measure(quick: bool) -> Iterator[Finding]:
-    """Bits per second as a multiple of ``rng.random(n) < p``: as a bitmap, as flags, and as the places of the ones.
+    """Bits per second as a multiple of ``rng.random(n) < p``: as a bitmap, as flags, and as the indices of the ones.
 
     Without the compiled kernels only the flags are judged.
     """
@@ -53,16 +53,16 @@ def measure(quick: bool) -> Iterator[Finding]:
     for rate, bound in _LEAST_PLACES.items():
         listed = side_by_side(
             {
-                "places": partial(_several, partial(bernoulli_indices, Dyadic.at_least(rate), _BITS)),
+                "indices": partial(_several, partial(bernoulli_indices, Dyadic.at_least(rate), _BITS)),
                 "usual": partial(_usual, np.random.Generator(np.random.PCG64()), rate),
             },
             repetitions=repetitions,
         )
         yield _finding(
-            f"places of the ones, q = {rate:g}, against rng.random(n) < q",
-            listed.ratio("usual", "places") * _AT_ONCE,
+            f"indices of the ones, q = {rate:g}, against rng.random(n) < q",
+            listed.ratio("usual", "indices") * _AT_ONCE,
             bound if ACTIVE else None,
-            f"{listed.seconds('places') / _AT_ONCE / _BITS * 1e9:.4f} ns a coin",
+            f"{listed.seconds('indices') / _AT_ONCE / _BITS * 1e9:.4f} ns a coin",
         )
 
 

@@ -40,9 +40,9 @@ def measure(quick: bool) -> Iterator[Finding]:
     """Rates at 64 connections, the time to an answer, and what becomes of reports when there are too many."""
     repetitions, seconds = (5, 1.0) if quick else (15, 1.0)  # short ones in turn, so that other work hits all alike
     with TemporaryDirectory() as name:
-        place = _Place(Path(name))
+        setup = _Setup(Path(name))
         loads: dict[str, list[dict[str, Any]]] = {mode: [] for mode in _MODES}
-        with place.server(_MODES[0]) as first, place.server(_MODES[1]) as second, place.server(_MODES[2]) as third:
+        with setup.server(_MODES[0]) as first, setup.server(_MODES[1]) as second, setup.server(_MODES[2]) as third:
             servers = dict(zip(_MODES, (first, second, third), strict=True))
             for repetition in range(-1, repetitions):
                 for mode in _MODES if repetition % 2 == 0 else reversed(_MODES):
@@ -53,7 +53,7 @@ def measure(quick: bool) -> Iterator[Finding]:
         shown = {mode: f"{median(rates[mode]):,.0f}" for mode in _MODES}
         processor = {mode: f"{median(each['processor'] for each in loads[mode]) * 1e6:.0f}" for mode in _MODES}
         yield at_least(
-            f"durable reports of {place.size:,} bytes at {_CONNECTIONS} connections against no store",
+            f"durable reports of {setup.size:,} bytes at {_CONNECTIONS} connections against no store",
             _ratio(rates["durable"], rates["no store"]),
             0.6,
             f"{shown['durable']} against {shown['no store']} a second; {processor['durable']} against "
@@ -73,23 +73,23 @@ def measure(quick: bool) -> Iterator[Finding]:
             f"median {median(each['p50'] for each in loads['durable']) * 1e3:.1f} ms, "
             f"longest {max(each['longest'] for each in loads['durable']) * 1e3:.0f} ms",
         )
-        flushes = sorted(_flush_seconds(place.directory / "flushed", _CONNECTIONS * place.size))
+        flushes = sorted(_flush_seconds(setup.directory / "flushed", _CONNECTIONS * setup.size))
         yield report(
             f"the disk alone: append {_CONNECTIONS} reports to a file and flush it",
             duration(median(flushes)),
             f"mean {duration(sum(flushes) / len(flushes))}; no store that is durable takes less for a group",
         )
         for patience in _PATIENCES:
-            yield from _overload(place, patience, repetitions)
+            yield from _overload(setup, patience, repetitions)
 
 
-def _overload(place: _Place, patience: float, repetitions: int) -> Iterator[Finding]:
+def _overload(setup: _Setup, patience: float, repetitions: int) -> Iterator[Finding]:
     """Overload: more connections than may wait, so others queue or must retry; then the server is killed."""
     usual, rates, statuses = [], [], Counter[str]()
     broken, p99 = 0, 0.0
     with (
-        place.server("durable") as calm,
-        place.server("durable", waiting_reports=_FEW_WAITING, waiting_seconds=patience) as server,
+        setup.server("durable") as calm,
+        setup.server("durable", waiting_reports=_FEW_WAITING, waiting_seconds=patience) as server,
     ):
         for _ in range(repetitions):
             usual.append(calm.load(_CONNECTIONS, 1.0)["rate"])
@@ -99,7 +99,7 @@ def _overload(place: _Place, patience: float, repetitions: int) -> Iterator[Find
             broken, p99 = broken + load["broken"], max(p99, load["p99"])
         server.process.kill()
         server.process.wait()
-        stored = place.stored(server)
+        stored = setup.stored(server)
     lost = max(0, statuses["201"] - stored)
     others = sum(count for status, count in statuses.items() if status not in ("201", "429", "503"))
     what = (
@@ -134,7 +134,7 @@ def _ratio(first: list[float], second: list[float]) -> float:
     return median(first) / median(second)
 
 
-class _Place:
+class _Setup:
     """A signed task, a report of it, and the keys that servers need."""
 
     def __init__(self, directory: Path) -> None:
@@ -219,12 +219,12 @@ class _Server:
     process: subprocess.Popen[bytes]
     directory: Path
     port: int
-    place: _Place
+    setup: _Setup
 
     def load(self, connections: int, seconds: float) -> dict[str, Any]:
         """Send from a fresh process as fast as the server answers; adds the server's processor time per report."""
         before = self._processor_seconds()
-        file, path = self.place.directory / "report", f"/v1/tasks/{self.place.task_id.hex()}/reports"
+        file, path = self.setup.directory / "report", f"/v1/tasks/{self.setup.task_id.hex()}/reports"
         load: dict[str, Any] = in_fresh_process(send, self.port, path, str(file), connections, seconds).returned
         load["processor"] = (self._processor_seconds() - before) / max(1, sum(load["statuses"].values()))
         return load

@@ -20,8 +20,8 @@ print(f"\n{'mode':<18}{'estimate':>9}{'interval':>18}{'truth':>8}")
 for name, number in zip(estimate.categories, estimate.shown(0.95), strict=True):  # clipped to the intervals
     print(f"{name:<18}{number.text:>9}{number.interval:>18}{values.count(name):>8,}")
 
-with TemporaryDirectory() as folder:
-    picture = Path(folder) / "commute.svg"
-    estimate.plot(picture, title="How people got to work")
-    print(f"\nThe picture has {picture.stat().st_size:,} bytes.")
+with TemporaryDirectory() as directory:
+    figure = Path(directory) / "commute.svg"
+    estimate.plot(figure, title="How people got to work")
+    print(f"\nThe figure has {figure.stat().st_size:,} bytes.")
 print(estimate.guarantee_sentence())

@@ -21,5 +21,5 @@ for name in ("discrete-laplace", "split-and-mix", "privacy-blanket", "piecewise"
         f"{protocol.cost.bytes_per_user:>8.2f}"
     )
     if name == "split-and-mix":
-        kept = mean
-print(f"\n{kept.guarantee_sentence()}")
+        shuffled = mean
+print(f"\n{shuffled.guarantee_sentence()}")
