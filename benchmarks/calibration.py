@@ -104,7 +104,7 @@ def _timed(curve_of: Callable[[Binomial], PrivacyCurve], target: _Target, repeti
 
 def _calibrate(curve_of: Callable[[Binomial], PrivacyCurve], target: _Target) -> Dyadic | None:
     from shuffledp.errors import InfeasibleError
-    from shuffledp.privacy.calibration import tight_noise
+    from shuffledp.privacy.balcer_cheu import tight_noise
 
     try:
         return tight_noise(target.users, target.epsilon, target.delta, curve_of)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import shuffledp as sdp
+from shuffledp.privacy.balcer_cheu import least_users
 from shuffledp.privacy.binomial_noise import BinomialCount, BinomialHistogram
-from shuffledp.privacy.calibration import least_users
-from shuffledp.privacy.smooth import corollary_24_users
+from shuffledp.privacy.smoothness import corollary_24_users
 
 PAGE = (Path(__file__).parent / "accuracy.md").read_text(encoding="utf-8")
 

@@ -102,7 +102,7 @@ else:
 WITH_SCIPY = """
 import json, sys, time
 import scipy.special
-import shuffledp.privacy.special as special
+import shuffledp.privacy.incomplete_beta as special
 special.betainc, special.betaincc = scipy.special.betainc, scipy.special.betaincc  # before anybody takes them
 """
 

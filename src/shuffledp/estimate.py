@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.checks import check_confidence
 from shuffledp.display import ShownNumber, error_sentence, percent, show_counts, show_number, withheld_sentence
-from shuffledp.errors import ParameterError
 from shuffledp.extras import extra
 
 if TYPE_CHECKING:
@@ -47,17 +47,13 @@ class Estimate(ABC):
     """What the guarantee does not cover, a sentence each."""
     threshold_at: Thresholds | None = field(default=None, kw_only=True, repr=False)
 
-    def _check_confidence(self, confidence: float) -> None:
-        if not 0 < confidence < 1:
-            raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence}.", confidence=confidence)
-
     def withheld_below(self, confidence: float = 0.95) -> int | None:
         """The threshold below which counts may be withheld; None if the estimator withholds none.
 
         A withheld count has the estimate 0. A count of at least the threshold is withheld with a probability of at most
         (1 - confidence) / 2.
         """
-        self._check_confidence(confidence)
+        check_confidence(confidence)
         return None if self.threshold_at is None else self.threshold_at(confidence)
 
     @abstractmethod
@@ -183,7 +179,7 @@ class _NumberEstimate(Estimate):
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """A confidence interval: it contains the true number, whatever it is, with at least this probability."""
-        self._check_confidence(confidence)
+        check_confidence(confidence)
         low, high = self.intervals(confidence)[0]
         return float(low), float(high)
 
@@ -362,7 +358,7 @@ class HistogramEstimate(Estimate):
 
         With ``simultaneous``, all intervals together do (Bonferroni correction).
         """
-        self._check_confidence(confidence)
+        check_confidence(confidence)
         if simultaneous:
             confidence = 1 - (1 - confidence) / len(self.counts)
         return self.intervals(confidence)

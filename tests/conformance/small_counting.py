@@ -3,8 +3,8 @@
 from fractions import Fraction
 
 from shuffledp import BalcerCheuCount
+from shuffledp.privacy.cheu import FlippedCount
 from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve
-from shuffledp.privacy.flipped_bits import FlippedCount
 from shuffledp.privacy.pure_sum import PureSum, falling_weights
 from shuffledp.protocols.count.cheu import CheuCount
 from shuffledp.protocols.count.correlated_noise import CorrelatedNoiseCount

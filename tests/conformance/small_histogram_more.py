@@ -2,11 +2,12 @@
 
 from fractions import Fraction
 
+from shuffledp.privacy.cheu import FlippedHistogram
 from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve
+from shuffledp.privacy.count_min import SketchRows
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve
-from shuffledp.privacy.flipped_bits import FlippedHistogram
-from shuffledp.privacy.sketch_rows import SketchRows
-from shuffledp.privacy.thresholding import SampleAndThreshold, StabilityCurve
+from shuffledp.privacy.sample_and_threshold import SampleAndThreshold
+from shuffledp.privacy.stability import StabilityCurve
 from shuffledp.protocols.histogram.cheu import CheuHistogram
 from shuffledp.protocols.histogram.correlated_noise import CorrelatedNoiseHistogram
 from shuffledp.protocols.histogram.count_min import CountMinHistogram

@@ -8,7 +8,7 @@ import numpy as np
 
 from shuffledp.domain import check_index, check_indices
 from shuffledp.messages import MessageFormat
-from shuffledp.privacy.flipped_bits import FlippedCount, least_count_flip
+from shuffledp.privacy.cheu import FlippedCount, least_count_flip
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.protocol import Cost
 from shuffledp.protocols.questions import CountProtocol, one_message_each

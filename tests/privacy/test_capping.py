@@ -17,8 +17,8 @@ from shuffledp.privacy.binomial_noise import BinomialCount
 from shuffledp.privacy.capping import CappedCurve, Share, chance_of_more
 from shuffledp.privacy.composition import compose, compose_all
 from shuffledp.privacy.guarantee import least_epsilon
+from shuffledp.privacy.incomplete_beta import betainc
 from shuffledp.privacy.pure import PureCurve
-from shuffledp.privacy.special import betainc
 from shuffledp.randomness import Dyadic
 
 

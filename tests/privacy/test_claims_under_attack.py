@@ -10,14 +10,14 @@ import pytest
 
 from shuffledp import BalcerCheuCount
 from shuffledp.errors import ParameterError
+from shuffledp.privacy.almost_central.losses import Losses
 from shuffledp.privacy.amplification import RandomizedResponseCurve
 from shuffledp.privacy.amplification.privacy_blanket import bennett_delta
-from shuffledp.privacy.atom_losses import Losses
 from shuffledp.privacy.capping import CappedCurve
 from shuffledp.privacy.composition import compose, compose_all
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve
 from shuffledp.privacy.divergence import DiscretePair
-from shuffledp.privacy.fake_rows import FakeRows
+from shuffledp.privacy.fake_users import FakeRows
 from shuffledp.privacy.pure import PureCurve
 from shuffledp.privacy.split_and_mix import mixing_distance
 from shuffledp.protocols.count.cheu import CheuCount

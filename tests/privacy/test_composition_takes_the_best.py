@@ -12,10 +12,10 @@ from shuffledp.errors import ConditionError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialCount
 from shuffledp.privacy.capping import CappedCurve
+from shuffledp.privacy.cheu import FlippedCount
 from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, compose, compose_all
-from shuffledp.privacy.flipped_bits import FlippedCount
 from shuffledp.privacy.guarantee import Guarantee, least_delta, least_epsilon
-from shuffledp.privacy.thresholding import SampleAndThreshold
+from shuffledp.privacy.sample_and_threshold import SampleAndThreshold
 from shuffledp.protocols.count.cheu import CheuCount
 from shuffledp.protocols.histogram.correlated_noise import CorrelatedNoiseHistogram
 from shuffledp.protocols.histogram.sample_and_threshold import SampleAndThresholdHistogram

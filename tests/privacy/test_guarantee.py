@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from shuffledp.checks import check_target
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialCount
-from shuffledp.privacy.guarantee import Guarantee, check_target, least_epsilon
+from shuffledp.privacy.guarantee import Guarantee, least_epsilon
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 

@@ -25,18 +25,19 @@ from shuffledp.privacy.amplification import (
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialCount, BinomialHistogram
 from shuffledp.privacy.capping import CappedCurve, Share, chance_of_more
+from shuffledp.privacy.cheu import FlippedCount, FlippedHistogram, FlippedSum
 from shuffledp.privacy.composition import compose, compose_all
 from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve
+from shuffledp.privacy.count_min import SketchRows
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve
 from shuffledp.privacy.divergence import DiscretePair, as_delta, check_masses, positive_part
-from shuffledp.privacy.fake_rows import FakeRows
-from shuffledp.privacy.flipped_bits import FlippedCount, FlippedHistogram, FlippedSum
+from shuffledp.privacy.fake_users import FakeRows
 from shuffledp.privacy.guarantee import Guarantee, least_epsilon
 from shuffledp.privacy.pure import PureCurve
 from shuffledp.privacy.pure_sum import PureSum, falling_weights
-from shuffledp.privacy.sketch_rows import SketchRows
+from shuffledp.privacy.sample_and_threshold import SampleAndThreshold
 from shuffledp.privacy.split_and_mix import SplitAndMixCurve
-from shuffledp.privacy.thresholding import SampleAndThreshold, StabilityCurve
+from shuffledp.privacy.stability import StabilityCurve
 from shuffledp.randomness import Dyadic
 
 EPSILONS = (0.0, 1e-300, 1e-12, 0.5, 5.0, 500.0, 700.0, 710.0, 1e6, math.inf)
@@ -241,10 +242,10 @@ ALLOWED = {
     ("privacy/amplification/privacy_blanket.py", "_untied"),
     ("privacy/amplification/randomized_response.py", "clone_pmfs"),
     ("privacy/randomized_response_bounds.py", "sum_tail"),  # of a finite exponent
-    ("privacy/thresholding.py", "directions"),  # a probability of a checked ratio
-    ("privacy/almost_central.py", "_largest_step"),  # steps of searches
-    ("privacy/amplification/least_noise.py", "_descend"),
-    ("privacy/special.py", "_small_of_one"),  # checked by whoever calls
+    ("privacy/stability.py", "directions"),  # a probability of a checked ratio
+    ("privacy/almost_central/__init__.py", "_largest_step"),  # steps of searches
+    ("privacy/amplification/randomized_response.py", "_descend"),
+    ("privacy/incomplete_beta.py", "_small_of_one"),  # checked by whoever calls
 }
 """Functions whose clipped numbers are no deltas, or are checked before."""
 
@@ -291,9 +292,9 @@ import resource
 from fractions import Fraction
 from shuffledp.privacy.amplification import RandomizedResponseCurve
 from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve
-from shuffledp.privacy.flipped_bits import FlippedSum
-from shuffledp.privacy.sketch_rows import SketchRows
-from shuffledp.privacy.thresholding import SampleAndThreshold
+from shuffledp.privacy.cheu import FlippedSum
+from shuffledp.privacy.count_min import SketchRows
+from shuffledp.privacy.sample_and_threshold import SampleAndThreshold
 from shuffledp.randomness import Dyadic
 
 resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shuffledp.errors import ParameterError
+from shuffledp.privacy.cheu import FlippedCount
 from shuffledp.privacy.composition import ComposedCurve, compose
-from shuffledp.privacy.flipped_bits import FlippedCount
 from shuffledp.privacy.guarantee import Guarantee, least_epsilon
 from shuffledp.privacy.pure import PureCurve, log_ratio_above
 from shuffledp.randomness import Dyadic

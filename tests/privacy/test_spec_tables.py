@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from shuffledp.errors import ConditionError, InfeasibleError
+from shuffledp.privacy.balcer_cheu import least_users, paper_noise, tight_noise
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialCount, BinomialHistogram
-from shuffledp.privacy.calibration import honest_count, least_users, paper_noise, tight_noise
+from shuffledp.privacy.calibration import honest_count
 from shuffledp.privacy.guarantee import least_epsilon
-from shuffledp.privacy.smooth import corollary_24_users, lemma_23_mean
+from shuffledp.privacy.smoothness import corollary_24_users, lemma_23_mean
 from shuffledp.protocols.count.balcer_cheu import theorem_11_alpha
 from shuffledp.protocols.parts.postprocessing import SurplusAnalysis
 from shuffledp.randomness import Dyadic

@@ -7,7 +7,7 @@ import pytest
 
 from shuffledp.errors import ConditionError, DomainError, InfeasibleError, ParameterError, UnknownNameError
 from shuffledp.messages import Tally
-from shuffledp.privacy.flipped_bits import FlippedHistogram
+from shuffledp.privacy.cheu import FlippedHistogram
 from shuffledp.protocols.histogram.cheu import CheuHistogram
 from shuffledp.protocols.parts.sparse import scattered_bernoulli
 from shuffledp.protocols.target import Target

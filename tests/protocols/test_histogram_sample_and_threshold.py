@@ -10,7 +10,7 @@ import pytest
 
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.messages import MessageFormat, Tally
-from shuffledp.privacy.thresholding import SampleAndThreshold
+from shuffledp.privacy.sample_and_threshold import SampleAndThreshold
 from shuffledp.protocols.histogram.sample_and_threshold import SampleAndThresholdHistogram
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic

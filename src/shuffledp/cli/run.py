@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shuffledp.checks import check_confidence, check_target, check_users
 from shuffledp.cli.domains import choose_domain
 from shuffledp.cli.options import (
     BEST,
@@ -46,8 +47,6 @@ from shuffledp.extras import check_extra, extra
 from shuffledp.figures import check_figure_path
 from shuffledp.output import check_writable, write_all
 from shuffledp.planning import Count, Histogram, Mean, Question, Sum, plan
-from shuffledp.privacy.calibration import check_users
-from shuffledp.privacy.guarantee import check_target
 from shuffledp.protocols.flow import run_counted, run_round
 from shuffledp.protocols.parts.linear import check_estimator
 from shuffledp.protocols.protocol import Protocol
@@ -197,8 +196,7 @@ def _check_options(question: str, options: RunOptions, domain_file: Path | None 
     """Refuse what can be refused before a large file is read."""
     check_target(options.epsilon, options.delta)
     check_users(2, options.honest_fraction)
-    if not 0 < options.confidence < 1:
-        raise ParameterError(f"The confidence must lie between 0 and 1, not {options.confidence:g}.")
+    check_confidence(options.confidence)
     if options.protocol != BEST:
         protocols = [find(question, options.protocol)]
     else:

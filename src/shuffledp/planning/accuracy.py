@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from shuffledp.checks import check_target
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.planning.planner import Limits, Plan, Plans, candidates, plan
 from shuffledp.planning.question import Question
 from shuffledp.privacy.calibration import honest_count
-from shuffledp.privacy.guarantee import check_target
 
 _LOG_EPSILONS = (math.log(0.01), math.log(30.0))
 _MAX_LOG_USERS = math.log(10**9)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from shuffledp.checks import check_confidence, check_target, check_users
 from shuffledp.errors import ConditionError, InfeasibleError, MissingPackageError, ParameterError
 from shuffledp.planning.question import Question
-from shuffledp.privacy.calibration import check_users
-from shuffledp.privacy.guarantee import check_target, target_warnings
+from shuffledp.privacy.guarantee import target_warnings
 from shuffledp.protocols.protocol import Cost, ExpectedError, Protocol
 from shuffledp.protocols.registry import PROTOCOLS
 
@@ -180,8 +180,7 @@ def plan(
     limits = Limits(trust, honest_fraction, max_messages, max_bytes, max_local_epsilon)
     check_target(epsilon, delta)
     check_users(question.users, honest_fraction)
-    if not 0 < confidence < 1:
-        raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence:g}.", confidence=confidence)
+    check_confidence(confidence)
     return _plans(question, epsilon, delta, limits, confidence)
 
 

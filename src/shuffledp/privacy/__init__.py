@@ -1,1 +1,1 @@
-"""The theory in one place: guarantees, divergences, the binomial distribution, smoothness, calibration, composition."""
+"""Privacy theory: guarantees, divergences, distributions of noise, accounting per protocol, composition, audit."""

@@ -1,4 +1,4 @@
-"""Lower bounds on epsilon from what was seen: how often an event occurred under two neighbouring data sets.
+"""Audit: lower bounds on epsilon from how often an event occurred under two neighbouring data sets.
 
 If a mechanism is (epsilon, delta)-private, no event is more than e^epsilon times as likely, plus delta, under
 one data set as under its neighbour. So an event of probability at least ``low`` under the one and at most
@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from shuffledp.checks import check_confidence, check_epsilon
 from shuffledp.errors import ParameterError
 
 Rows = NDArray[Any]
@@ -84,8 +85,7 @@ class Evidence:
 
     def delta_at(self, epsilon: float) -> float:
         """Delta is at least this, at this epsilon."""
-        if not epsilon >= 0:
-            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        check_epsilon(epsilon)
         return max(0.0, self.low - math.exp(min(epsilon, 700.0)) * self.high)
 
 
@@ -98,12 +98,6 @@ def epsilon_lower_bound(
     forth = Evidence(hits, trials, other_hits, other_trials, risk)
     back = Evidence(other_hits, other_trials, hits, trials, risk)
     return max(forth.epsilon_at(delta), back.epsilon_at(delta))
-
-
-def check_confidence(confidence: float) -> None:
-    """Refuse a confidence that means nothing."""
-    if not 0 < confidence < 1:
-        raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence:g}.", confidence=confidence)
 
 
 class Event(Protocol):

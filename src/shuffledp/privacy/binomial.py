@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ConditionError, ParameterError
-from shuffledp.privacy.special import betainc, betaincc
+from shuffledp.privacy.incomplete_beta import betainc, betaincc
 from shuffledp.randomness import Dyadic
 
 Floats = NDArray[np.float64]

@@ -15,9 +15,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.errors import ParameterError
+from shuffledp.checks import LARGEST_EPSILON, check_epsilon
 from shuffledp.privacy.binomial import Binomial
-from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair, as_delta
+from shuffledp.privacy.divergence import DiscretePair, as_delta
 
 Floats = NDArray[np.float64]
 
@@ -52,8 +52,7 @@ class BinomialHistogram:
 
     def delta_at(self, epsilon: float) -> float:
         """The least delta at which the histogram is (epsilon, delta)-private, from above."""
-        if not epsilon >= 0:
-            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        check_epsilon(epsilon)
         for cut in (_USUAL_CUT, _TINY_CUT):
             delta = _cached_pair(self.noise, cut).delta_with_reversed_twin(epsilon)
             if delta > 1e6 * cut:
@@ -75,8 +74,7 @@ def count_delta(noise: Binomial, epsilon: float) -> float:
     e^epsilon, the divergence is Pr[N = j*] - (e^epsilon - 1) Pr[N > j*], and mirrored for the
     other direction: no two nearly equal tails are subtracted.
     """
-    if not epsilon >= 0:
-        raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+    check_epsilon(epsilon)
     epsilon = min(epsilon, LARGEST_EPSILON)
     worst = max(_one_sided_delta(noise, epsilon), _one_sided_delta(noise.mirrored, epsilon))
     return as_delta(worst + _UNDERFLOW)

@@ -1,4 +1,9 @@
-"""Choosing the least noise that meets a target: ``tight`` by exact numbers, ``paper`` by the theorem."""
+"""The calibration search: the least noise parameter whose privacy curve meets a target.
+
+Every search works on the excess, ln(delta at the parameter / target delta), which is above 0 where there is too little
+noise. It brackets the crossing from a guess and narrows the bracket by the Illinois method (``privacy.search``). The
+result is always a parameter at which the excess was computed and is not above 0.
+"""
 
 from __future__ import annotations
 
@@ -6,40 +11,16 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-import numpy as np
-
-from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
-from shuffledp.privacy.binomial import Binomial
-from shuffledp.privacy.guarantee import PrivacyCurve, check_target
-from shuffledp.privacy.smooth import corollary_24_mean, corollary_24_users
+from shuffledp.privacy.guarantee import PrivacyCurve
+from shuffledp.privacy.search import Excess, find_bracket, narrow
 from shuffledp.randomness import Dyadic
 
 CALIBRATIONS = ("tight", "paper")
-MOST_USERS = 10**15
 
-CurveOf = Callable[[Binomial], PrivacyCurve]
-Excess = Callable[[float], float]
-
-_HALF = Dyadic(1, 1)
-_LARGEST_RIPPLE = math.log(1.3)  # rises of delta of up to 18 % were seen
-_RIPPLE_STEP = 0.9975
-_RIPPLE_REACH = 0.85  # gaps of up to 8 % were seen
-_RIPPLES_VANISH_FROM = 2_000  # mean noise; beyond, delta falls steadily with the rate
-
-
-def check_users(users: int, honest_fraction: float) -> None:
-    """Refuse a number of users or an honest fraction that means nothing."""
-    if not isinstance(users, (int, np.integer)):
-        raise ParameterError(f"The number of users must be a whole number, not {users}.", users=users)
-    if users < 2:
-        raise ParameterError(f"At least 2 users are needed, not {users}: one person alone cannot hide.", users=users)
-    if users > MOST_USERS:
-        raise ParameterError(f"At most {MOST_USERS:,} users can be counted, not {users:,}.", users=users)
-    if not 0 < honest_fraction <= 1:
-        raise ParameterError(
-            f"The honest fraction must lie above 0 and at most at 1, not {honest_fraction}.",
-            honest_fraction=honest_fraction,
-        )
+_RATE_TOLERANCE = 1e-6
+_DELTA_TOLERANCE = 1e-4
+_LEAST_LOG_RATE = -43.0
+_MOST_STEPS = 60
 
 
 def honest_count(users: int, honest_fraction: float) -> int:
@@ -47,128 +28,37 @@ def honest_count(users: int, honest_fraction: float) -> int:
     return math.floor(Fraction(str(honest_fraction)) * users)  # 0.6 is meant, not the float next to it
 
 
-def tight_noise(users: int, epsilon: float, delta: float, curve_of: CurveOf) -> Dyadic:
-    """The least probability q <= 1/2 at which Bin(users, q) noise is truly (epsilon, delta)-private.
+def excess_over(achieved: float, delta: float, *, smallest: float = 1e-300) -> float:
+    """ln(achieved / delta), above 0 exactly if ``achieved`` is above delta; less than ``smallest`` counts as that."""
+    difference = math.log(max(achieved, smallest)) - math.log(delta)
+    return min(difference, 0.0) if achieved <= delta else max(difference, 1e-300)  # rounding must not decide
 
-    ``curve_of`` turns the noise into the privacy curve of the protocol. The result is a probability that
-    can be sampled exactly, and the distribution at just that probability meets the target. Delta does not
-    fall steadily with q when little noise is needed, so the neighbourhood below the first crossing
-    is searched for a smaller feasible rate.
+
+def least_rate(
+    curve_of: Callable[[Dyadic], PrivacyCurve], epsilon: float, delta: float, *, guess: float, highest: float
+) -> Dyadic | None:
+    """The least rate up to ``highest`` whose distribution meets the target, to about five digits; None if none does.
+
+    The distribution is checked at just the probability that is returned.
     """
-    check_target(epsilon, delta)
-    excess = _excess(users, epsilon, delta, curve_of)
-    feasible = _some_feasible_rate(users, excess)
-    if feasible is None:
-        raise InfeasibleError(
-            f"{users:,} users are too few for epsilon = {epsilon:g} and delta = {delta:g}; "
-            f"{least_users(epsilon, delta, curve_of):,} are needed.",
-            users=users,
-            epsilon=epsilon,
-            delta=delta,
-        )
-    # with probability (1 - q)^n nobody leaves a token out, and then nothing is hidden
-    floor = -math.expm1(math.log(delta) / users)
-    rate = _crossing(excess, min(floor * (1 - 1e-9), feasible), feasible)
-    if users * rate < _RIPPLES_VANISH_FROM:
-        rate = _least_below(excess, rate, floor)
-    return Dyadic.at_least(rate)
+
+    def excess(log_rate: float) -> float:
+        return excess_over(curve_of(Dyadic.at_least(math.exp(log_rate))).delta_at(epsilon), delta)
+
+    log_rate = crossing(excess, math.log(guess), math.log(highest))
+    return None if log_rate is None else Dyadic.at_least(math.exp(log_rate))
 
 
-def paper_noise(users: int, epsilon: float, delta: float, *, coordinates: int) -> Dyadic:
-    """The noise of Theorem 11 (one coordinate) or Theorem 12 (two) for an overall (epsilon, delta).
-
-    Theorem 12 loses a factor of two in both, so the noise is that of (epsilon/2, delta/2).
-    """
-    check_target(epsilon, delta)
-    each = epsilon / coordinates, delta / coordinates
-    theorem = {1: "Theorem 11", 2: "Theorem 12"}[coordinates]
-    if each[0] > 1:
-        raise ConditionError(
-            f"{theorem} needs epsilon <= {coordinates}; given {epsilon:g}. "
-            "Use the tight calibration, which has no such limit.",
-            epsilon=epsilon,
-        )
-    needed = corollary_24_users(*each)
-    if users < needed:
-        factor = 100 * coordinates**2
-        raise ConditionError(
-            f"{theorem} needs n >= ({factor}/epsilon^2) ln({2 * coordinates}/delta) = {needed:,} users for "
-            f"epsilon = {epsilon:g} and delta = {delta:g}; given {users:,}. The tight calibration needs far fewer.",
-            users=users,
-            needed=needed,
-        )
-    return min(Dyadic.at_least(corollary_24_mean(users, *each) / users), _HALF, key=float)
-
-
-def least_users(epsilon: float, delta: float, curve_of: CurveOf) -> int:
-    """The fewest users for which some noise rate up to 1/2 meets the target."""
-    check_target(epsilon, delta)
-
-    def feasible(users: int) -> bool:
-        return _some_feasible_rate(users, _excess(users, epsilon, delta, curve_of)) is not None
-
-    high = 2
-    while not feasible(high):
-        high *= 2
-        if high > MOST_USERS:
-            raise InfeasibleError(f"More than {high:,} users would be needed for this target.", users=high)
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if feasible(middle) else (middle, high)
-    return high
-
-
-def _excess(users: int, epsilon: float, delta: float, curve_of: CurveOf) -> Excess:
-    """From a rate to ln(its delta / the target): above 0 if the rate is too small, smooth in its logarithm."""
-
-    def excess(rate: float) -> float:
-        achieved = curve_of(Binomial(users, Dyadic.at_least(rate))).delta_at(epsilon)
-        difference = math.log(achieved) - math.log(delta)
-        return max(difference, 1e-300) if achieved > delta else min(difference, 0.0)  # rounding must not decide
-
-    return excess
-
-
-def _some_feasible_rate(users: int, excess: Excess) -> float | None:
-    """1/2 if it is private enough, else a rate a little below that is (there can be one for few users)."""
-    at_half = excess(0.5)
-    if at_half <= 0:
-        return 0.5
-    if users > _RIPPLES_VANISH_FROM * 10 or at_half > _LARGEST_RIPPLE:
+def crossing(excess: Excess, guess: float, highest: float, *, step: float = 0.2) -> float | None:
+    """Where the excess comes down to 0, from the side where it is not above; None if it is above 0 at ``highest``."""
+    start = min(max(guess, _LEAST_LOG_RATE + 3), highest - min(0.01, step))
+    bracket = find_bracket(excess, start, _LEAST_LOG_RATE, highest, step=step, growth=2)
+    if bracket is None:
         return None
-    return next((rate for rate in (0.5 - np.geomspace(1e-4, 0.1, 60)).tolist() if excess(rate) <= 0), None)
-
-
-def _crossing(excess: Excess, low: float, high: float) -> float:
-    """A rate with excess <= 0 just above one with excess > 0 (Illinois method in the logarithm)."""
-    x_low, x_high = math.log(low), math.log(high)
-    y_low, y_high = excess(low), excess(high)
-    if y_low <= 0:
-        return low
-    last_moved = 0
-    while x_high - x_low > max(1e-11, 2.0**-64 / high):  # beyond, rates are the same 64-bit probability
-        x = x_high - y_high * (x_high - x_low) / (y_high - y_low) if y_low > y_high else (x_low + x_high) / 2
-        if not x_low < x < x_high:
-            x = (x_low + x_high) / 2
-        y = excess(math.exp(x))
-        if y > 0:
-            x_low, y_low, y_high = x, y, y_high / 2 if last_moved > 0 else y_high
-            last_moved = 1
-        else:
-            x_high, y_high, y_low = x, y, y_low / 2 if last_moved < 0 else y_low
-            last_moved = -1
-        high = math.exp(x_high)
-        if -1e-10 < y <= 0:
-            break
-    return high
-
-
-def _least_below(excess: Excess, rate: float, floor: float) -> float:
-    """The least feasible rate that small steps down from ``rate`` find before delta is clearly too large."""
-    least = candidate = rate
-    lowest = max(floor, rate * _RIPPLE_REACH)
-    while candidate * _RIPPLE_STEP > lowest and (y := excess(candidate * _RIPPLE_STEP)) <= _LARGEST_RIPPLE:
-        candidate *= _RIPPLE_STEP
-        least = candidate if y <= 0 else least
-    return rate if least == rate else _crossing(excess, least * _RIPPLE_STEP, least)
+    return narrow(
+        excess,
+        bracket,
+        next_point=lambda ends: ends.secant_from_low(0.001),
+        enough=lambda ends: ends.width < _RATE_TOLERANCE or ends.excess_high > -_DELTA_TOLERANCE,
+        steps=_MOST_STEPS,
+    )

@@ -1,4 +1,4 @@
-"""Reports of bounded length: what it costs that a user's messages are drawn anew when they are too many.
+"""Privacy accounting of capped reports: the cost of redrawing a report that has too many messages.
 
 A report that would be longer than the cap is drawn again, until one is not. Let c bound the probability that a report
 is too long, whatever the value. What is sent then has the distribution of a report given that it is not too long, and
@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
 
+from shuffledp.checks import LARGEST_EPSILON, check_epsilon
 from shuffledp.errors import ParameterError
-from shuffledp.privacy.divergence import LARGEST_EPSILON, as_delta
+from shuffledp.privacy.divergence import as_delta
 from shuffledp.privacy.guarantee import PrivacyCurve
 
 _STEP = 1e-3
@@ -62,8 +63,7 @@ class CappedCurve:
         The bound rises again where e^epsilon is large. What holds at a smaller epsilon holds at this one too, so from
         its least value on it stays there.
         """
-        if not epsilon >= 0:
-            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        check_epsilon(epsilon)
         if self.chance == 0:
             return self.curve.delta_at(epsilon)
         epsilon = min(epsilon, LARGEST_EPSILON)

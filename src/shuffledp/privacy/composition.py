@@ -1,4 +1,4 @@
-"""Several releases over the same people: the best of several bounds, each of which holds.
+"""Composition: privacy curves of several releases about the same users, the least of several bounds.
 
 The privacy losses are convolved, from pairs of distributions or, where these are unknown or looser, from the curve of
 deltas; that of capped reports includes what the cap costs. Proved pairs (epsilon, delta) are also added. Each of these
@@ -18,8 +18,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.checks import LARGEST_EPSILON, check_epsilon
 from shuffledp.errors import ParameterError
-from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair, as_delta, positive_part
+from shuffledp.privacy.divergence import DiscretePair, as_delta, positive_part
 from shuffledp.privacy.guarantee import ComposableCurve, PrivacyCurve
 from shuffledp.privacy.pure import PureCurve
 
@@ -137,7 +138,7 @@ class ComposedCurve:
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta: the least of several, none below the resolution of its method."""
-        _check_epsilon(epsilon)
+        check_epsilon(epsilon)
         if epsilon >= _added_epsilon([(self.curve, self.releases)]):
             return 0.0
         convolved = _delta_of(self._distribution, self.releases, epsilon)
@@ -257,7 +258,7 @@ class JointCurve:
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta: the least of several, none below the resolution of its method."""
-        _check_epsilon(epsilon)
+        check_epsilon(epsilon)
         if epsilon >= _added_epsilon(self.parts):
             return 0.0
         convolved = _delta_of(self.convolved.distribution, self.releases, epsilon)
@@ -274,11 +275,6 @@ def _added_epsilon(parts: Iterable[tuple[PrivacyCurve, int]]) -> float:
     """The epsilons of distributions without any delta add up; infinite where a distribution has one."""
     epsilons = [curve.epsilon * times if isinstance(curve, PureCurve) else math.inf for curve, times in parts]
     return math.fsum(epsilons) * (1 + 1e-15)
-
-
-def _check_epsilon(epsilon: float) -> None:
-    if not epsilon >= 0:
-        raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
 
 
 def _delta_of(distribution: Any, releases: int, epsilon: float) -> float:

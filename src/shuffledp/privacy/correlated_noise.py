@@ -1,4 +1,4 @@
-"""Correlated noise on counts: noise that cancels hides the messages, little noise that stays hides the count.
+"""Privacy accounting of ``correlated-noise``: counts hidden by noise that partly cancels.
 
 Messages are "+1" and "-1". All users together add G1 messages "+1" and G2 messages "-1", geometric
 with ratio a, and F pairs of both, negative binomial (Ghazi, Kumar, Manurangsi and Pagh 2020, Algorithms
@@ -22,11 +22,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.checks import check_target
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.discrete_laplace import least_ratio
 from shuffledp.privacy.divergence import DiscretePair
-from shuffledp.privacy.guarantee import check_target
 from shuffledp.privacy.negative_binomial import NegativeBinomial
+from shuffledp.privacy.search import Bracket, narrow
 from shuffledp.randomness import Dyadic
 
 Floats = NDArray[np.float64]
@@ -274,15 +275,12 @@ def _least_shape(
         if high > _MOST_SHAPE:
             return math.inf
         y_high = excess(high)
-    while high - low > precision * high and y_high < -10 * precision:
-        middle = high - y_high * (high - low) / (y_high - y_low)
-        middle = min(max(middle, low + 0.02 * (high - low)), high - 0.02 * (high - low))
-        y = excess(middle)
-        if y > 0:
-            low, y_low = middle, y
-        else:
-            high, y_high = middle, y
-    return high
+    return narrow(
+        excess,
+        Bracket(low, y_low, high, y_high, halving=False),
+        next_point=lambda ends: ends.secant_from_high(0.02, 0.02),
+        enough=lambda ends: ends.width <= precision * ends.high or ends.excess_high >= -10 * precision,
+    )
 
 
 def _minimum(mean: Callable[[float], float], start: float, largest: float) -> float:

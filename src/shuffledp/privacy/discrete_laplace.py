@@ -1,4 +1,4 @@
-"""Discrete Laplace noise on whole numbers: its pmf, exactly how private it is, and the least that is enough."""
+"""Discrete Laplace noise on integers: its distribution, its exact privacy curve and its calibration."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.checks import check_epsilon
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.privacy.binomial import LEAST_PROBABILITY_BITS
 from shuffledp.privacy.divergence import DiscretePair, as_delta
@@ -96,8 +97,7 @@ class DiscreteLaplaceCurve:
 
     def delta_at(self, epsilon: float) -> float:
         """The least delta at which the release is (epsilon, delta)-private, from above; 0 from the pure epsilon on."""
-        if not epsilon >= 0:
-            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        check_epsilon(epsilon)
         if epsilon >= self.pure_epsilon:
             return 0.0
         if self.coordinates == 2:

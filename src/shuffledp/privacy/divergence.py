@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from shuffledp.checks import LARGEST_EPSILON, check_epsilon
 from shuffledp.errors import ConditionError, ParameterError
 
 Floats = NDArray[np.float64]
@@ -17,7 +18,6 @@ _ROUNDING = 1e-9  # relative; the masses themselves are good to about 1e-12
 _UNIT = 2e-15
 """Relative, of each product and ratio: where p is nearly e^epsilon q, rounding must not make the difference vanish."""
 _TINIEST = 5e-324
-LARGEST_EPSILON = 700.0  # e^epsilon stays a float
 MASS_TOLERANCE = 1e-6
 """How far below 1 the masses of a distribution may sum, beyond what is stated to be left out."""
 _ROUNDING_OF_SUMS = 1e-11
@@ -146,7 +146,7 @@ class DiscretePair:
 
     def delta(self, epsilon: float) -> float:
         """Upper bound on the hockey-stick divergence of ``p`` from ``q``."""
-        _check_epsilon(epsilon)
+        check_epsilon(epsilon)
         with np.errstate(over="ignore", under="ignore"):
             excess = self.p - _growth_below(epsilon) * self.q
         return _rounded_up(math.fsum(excess[excess > 0]), self.cut)
@@ -158,7 +158,7 @@ class DiscretePair:
         of the second coordinate, the first coordinate's outcomes count from where its ratio exceeds
         e^epsilon times that of b, so upper tail sums over the sorted outcomes suffice.
         """
-        _check_epsilon(epsilon)
+        check_epsilon(epsilon)
         pair = self if self.ordered else self.sorted_by_loss()
         upper_p, upper_q = _upper_sums(pair.p), _upper_sums(pair.q)
         loss, error = pair.loss, pair._error_of_loss
@@ -169,11 +169,6 @@ class DiscretePair:
         rounding += float((error * gained).sum())  # what counts though its ratio lies below by the error
         missing = _missing(float(pair.q.sum()), pair.cut)  # both distributions are the first one of a coordinate
         return _rounded_up(float(positive_part(gained - lost).sum()), 2 * pair.cut + missing + rounding)
-
-
-def _check_epsilon(epsilon: float) -> None:
-    if not epsilon >= 0:
-        raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
 
 
 def _growth_below(epsilon: float) -> float:

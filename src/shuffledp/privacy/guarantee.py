@@ -1,31 +1,18 @@
-"""A privacy guarantee as an object: the numbers, the curve behind them, and what they rest on."""
+"""The guarantee of a release: epsilon, delta, the privacy curve behind them, and their conditions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
+from shuffledp.checks import LARGEST_EPSILON, check_delta
 from shuffledp.errors import ParameterError
-from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair, as_delta
-
-__all__ = [
-    "ComposableCurve",
-    "Guarantee",
-    "PrivacyCurve",
-    "check_claim",
-    "check_target",
-    "least_delta",
-    "least_epsilon",
-    "target_warnings",
-    "where_an_epsilon_holds",
-]
+from shuffledp.privacy.divergence import DiscretePair, as_delta
+from shuffledp.privacy.search import Bracket, Excess
 
 REPLACE_ONE = "replace-one"
-LEAST_EPSILON = 1e-12
-LEAST_DELTA = 1e-300
 _NOTHING = 1e-290
 _NINE_DIGITS = 1e-9
 WEAK_EPSILON = 10.0
@@ -198,25 +185,6 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def check_target(epsilon: float, delta: float) -> None:
-    """Refuse a target that means nothing: epsilon must be positive and finite, delta inside (0, 1)."""
-    if not (math.isfinite(epsilon) and epsilon > 0):
-        raise ParameterError(f"epsilon must be a positive number, not {epsilon}.", epsilon=epsilon)
-    if not 0 < delta < 1:
-        raise ParameterError(f"delta must lie strictly between 0 and 1, not {delta}.", delta=delta)
-    if epsilon > LARGEST_EPSILON:
-        raise ParameterError(
-            f"epsilon = {epsilon:g} is too large to mean anything: at most {LARGEST_EPSILON:g}.", epsilon=epsilon
-        )
-    if epsilon < LEAST_EPSILON or delta < LEAST_DELTA:
-        raise ParameterError(
-            f"epsilon = {epsilon:g} and delta = {delta:g} are too small to compute with: "
-            f"at least {LEAST_EPSILON:g} and {LEAST_DELTA:g}.",
-            epsilon=epsilon,
-            delta=delta,
-        )
-
-
 def target_warnings(epsilon: float, delta: float, users: int) -> tuple[str, ...]:
     """What it means that delta exceeds 1/users, or that epsilon exceeds 10; nothing if neither does."""
     warnings = []
@@ -234,22 +202,9 @@ def target_warnings(epsilon: float, delta: float, users: int) -> tuple[str, ...]
     return tuple(warnings)
 
 
-def check_claim(epsilon: float, delta: float) -> None:
-    """Refuse numbers that no accountant can prove: epsilon in [0, 700], delta 0 or in [1e-300, 1)."""
-    if not 0 <= epsilon <= LARGEST_EPSILON:
-        raise ParameterError(
-            f"The epsilon of a guarantee must lie between 0 and {LARGEST_EPSILON:g}, not {epsilon}.", epsilon=epsilon
-        )
-    if not (delta == 0 or LEAST_DELTA <= delta < 1):
-        raise ParameterError(
-            f"The delta of a guarantee must be 0, or at least {LEAST_DELTA:g} and below 1, not {delta}.", delta=delta
-        )
-
-
 def least_epsilon(curve: PrivacyCurve, delta: float) -> float:
     """The least epsilon with distribution.delta_at(epsilon) <= delta, to nine digits from above."""
-    if not 0 < delta < 1:
-        raise ParameterError(f"delta must lie strictly between 0 and 1, not {delta}.", delta=delta)
+    check_delta(delta)
     if as_delta(curve.delta_at(0.0)) <= delta:
         return 0.0
     excess = partial(_excess, curve, delta)
@@ -275,34 +230,29 @@ def _excess(curve: PrivacyCurve, delta: float, epsilon: float) -> float:
     return max(difference, 1e-300) if achieved > delta else min(difference, 0.0)  # rounding must not decide
 
 
-def _crossing(excess: Callable[[float], float], low: tuple[float, float], high: tuple[float, float]) -> float:
+def _crossing(excess: Excess, low: tuple[float, float], high: tuple[float, float]) -> float:
     """An epsilon that is enough, nine digits above one that is not, by the Illinois method in logarithms.
 
     ``low`` and ``high`` are such epsilons with their excess. Where the method does not shorten the interval to a
     quarter in three steps, as at a jump, the fourth halves it.
     """
-    (least, above), (most, below) = low, high
-    last_moved, steps, width = 0, 0, math.inf
-    while most - least > _NINE_DIGITS * most:
-        length = math.log(most / least)
+    bracket = Bracket(*low, *high)
+    steps, width = 0, math.inf
+    while bracket.width > _NINE_DIGITS * bracket.high:
+        length = math.log(bracket.high / bracket.low)
         steps += 1
         share = 0.5
-        if math.isfinite(below) and not (steps % 4 == 0 and length > width / 4):
+        if math.isfinite(bracket.weight_high) and not (steps % 4 == 0 and length > width / 4):
             # not nearer to an end than this, so that the last step closes the interval from the other side
             margin = min(0.5, 0.4 * _NINE_DIGITS / length)
-            share = min(max(above / (above - below), margin), 1 - margin)
+            share = bracket.weight_low / (bracket.weight_low - bracket.weight_high)
+            share = min(max(share, margin), 1 - margin)
         width = length if steps % 4 == 0 else width
-        middle = least * math.exp(share * length)
-        if not least < middle < most:
+        epsilon = bracket.low * math.exp(share * length)
+        if not bracket.low < epsilon < bracket.high:
             break
-        found = excess(middle)
-        if found > 0:
-            least, above, below = middle, found, below / 2 if last_moved > 0 else below
-            last_moved = 1
-        else:
-            most, below, above = middle, found, above / 2 if last_moved < 0 else above
-            last_moved = -1
-    return most
+        bracket.move(epsilon, excess(epsilon))
+    return bracket.high
 
 
 def least_delta(curve: PrivacyCurve) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from shuffledp.checks import check_epsilon
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import as_delta
 
@@ -23,8 +24,7 @@ class PureCurve:
 
     def delta_at(self, epsilon: float) -> float:
         """The largest delta that an epsilon-private mechanism can have, which randomized response has."""
-        if not epsilon >= 0:
-            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        check_epsilon(epsilon)
         if epsilon >= self.epsilon:
             return 0.0
         return as_delta(-math.expm1(epsilon - self.epsilon) / (1 + math.exp(-self.epsilon)) * (1 + 1e-12))

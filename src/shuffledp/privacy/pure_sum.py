@@ -1,4 +1,4 @@
-"""A binary sum without delta: how private bits hidden among messages of one noisy user in many are.
+"""Privacy accounting of ``pure-sum``: a binary sum without delta, hidden by the noise of a few users.
 
 Each user sends ``size`` bits, size odd: (size - 1)/2 + x ones or, with probability ``mix``, a number of ones drawn
 from a distribution that falls off on both sides of size/2 (Ghazi, Golowich, Kumar, Manurangsi, Pagh and
@@ -17,8 +17,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.checks import check_epsilon, check_positive_epsilon
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.privacy.pure import PureCurve, log_ratio_above
+from shuffledp.privacy.search import bisect
 from shuffledp.randomness import Dyadic
 
 Extended = NDArray[np.longdouble]
@@ -118,8 +120,7 @@ class PureSum:
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta: that of the least private distribution of this pure epsilon."""
-        if not epsilon >= 0:
-            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        check_epsilon(epsilon)
         return PureCurve(self.certified_epsilon).delta_at(epsilon)
 
 
@@ -167,8 +168,7 @@ def least_error_sum(users: int, epsilon: float) -> PureSum:
     How often noise must be drawn, and how it falls off, is sought with fewer users at K = 0, where
     epsilon is about the same; then the distribution of all users is certified, with more noise until it holds.
     """
-    if not (math.isfinite(epsilon) and epsilon > 0):
-        raise ParameterError(f"epsilon must be a positive number, not {epsilon}.", epsilon=epsilon)
+    check_positive_epsilon(epsilon)
     if not isinstance(users, (int, np.integer)) or users < 2:
         raise ParameterError(f"At least 2 users are needed, not {users}.", users=users)
     if users > MOST_USERS:
@@ -232,10 +232,7 @@ def _least_noisy_users(users: int, decay: float, epsilon: float) -> tuple[float,
         low, high = high, min(1.6 * high, _MOST_MIX * users)
         if low == high:
             return None
-    for _ in range(7):
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high, decay
+    return bisect(enough, low, high, steps=7), decay
 
 
 def _messages(users: int, decay: float) -> int:

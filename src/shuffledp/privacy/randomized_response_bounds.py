@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 
+from shuffledp.checks import check_positive_epsilon
 from shuffledp.errors import ParameterError
 
 _ROUNDED_UP = 1 + 1e-14  # a few operations, each right to 2e-16
@@ -20,8 +21,7 @@ _TINIEST = 5e-324
 
 def gamma_of_epsilon(epsilon: float) -> float:
     """gamma = tanh(epsilon / 2) / 2: how much likelier than a fair coin the truth is; rounded down."""
-    if not (epsilon > 0 and math.isfinite(epsilon)):
-        raise ParameterError(f"epsilon must be a positive number, not {epsilon}.", epsilon=epsilon)
+    check_positive_epsilon(epsilon)
     return math.tanh(epsilon / 2) / 2 / _ROUNDED_UP
 
 

@@ -1,4 +1,4 @@
-"""Sums by splitting and mixing: each user's noisy value is split into shares that add up to it, and all are mixed.
+"""Privacy accounting of ``split-and-mix``: noisy values split into shares that are mixed.
 
 Balle, Bell, Gascon and Nissim (2020), after Ishai, Kushilevitz, Ostrovsky and Sahai (2006). Values are whole numbers
 0 .. k, each user adds its part of discrete Laplace noise and sends m shares modulo g, all but one of
@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
+from shuffledp.checks import check_target
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, decay_of, least_ratio
 from shuffledp.privacy.divergence import DiscretePair, as_delta
-from shuffledp.privacy.guarantee import check_target
 from shuffledp.randomness import Dyadic
 
 FEWEST_USERS = 19

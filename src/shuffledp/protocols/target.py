@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import Self
 
+from shuffledp.checks import MOST_USERS, check_claim, check_target, check_users
 from shuffledp.errors import ParameterError, UnknownNameError
-from shuffledp.privacy.calibration import CALIBRATIONS, MOST_USERS, check_users, honest_count
-from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve, check_claim, check_target
+from shuffledp.privacy.calibration import CALIBRATIONS, honest_count
+from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve
 from shuffledp.privacy.pure import PureCurve
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.checks import LARGEST_EPSILON
 from shuffledp.errors import ParameterError
-from shuffledp.privacy.divergence import LARGEST_EPSILON
 from shuffledp.protocols.protocol import Pmf
 
 _LARGEST_TABLE = 3_000_000

@@ -120,7 +120,7 @@ import os, signal, socket, sys, threading
 import anyio._backends._asyncio, jinja2, numpy, uvicorn.lifespan.on, uvicorn.loops.uvloop, uvicorn.main, uvloop
 import scipy.special, scipy.stats, dp_accounting.pld.privacy_loss_distribution
 import shuffledp.collection.analyzer.app, shuffledp.collection.server.running
-import shuffledp.privacy.calibration, shuffledp.protocols.histogram.k_rr, shuffledp.protocols.registry
+import shuffledp.privacy.balcer_cheu, shuffledp.protocols.histogram.k_rr, shuffledp.protocols.registry
 from shuffledp.cli.serve import serve_analyzer
 from pathlib import Path
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shuffledp.checks import check_target
 from shuffledp.collection.server.settings import ServerSettings, check_positive
 from shuffledp.errors import DataError, ParameterError
-from shuffledp.privacy.guarantee import check_target
 
 _MOST_BYTES = 1 << 20
 

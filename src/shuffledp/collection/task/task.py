@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from shuffledp.checks import check_target
 from shuffledp.collection.task.canonical import canonical, parse_canonical, portable
 from shuffledp.collection.task.display_strings import LONGEST_TEXT, check_categories, check_text
 from shuffledp.collection.wire.keys import SealingPublicKey, SigningKey, VerifyingKey, from_base64, to_base64
@@ -23,7 +24,7 @@ from shuffledp.collection.wire.padding import DELTA_FOR_CAP, LARGEST_CAP, capped
 from shuffledp.collection.wire.sealing import SUITE_NAME, sealed_size
 from shuffledp.domain import Categories
 from shuffledp.errors import ConditionError, DataError, ParameterError, ShuffledpError
-from shuffledp.privacy.guarantee import Guarantee, check_target
+from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.documents import from_document, to_document
 from shuffledp.protocols.protocol import Protocol
 from shuffledp.randomness.logarithmic import LEAST_COMPLEMENT_BITS

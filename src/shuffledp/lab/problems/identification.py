@@ -17,12 +17,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.checks import check_target
 from shuffledp.errors import InfeasibleError, ParameterError, UnknownNameError
 from shuffledp.lab.problems.exact_zeros import exact_zeros
 from shuffledp.lab.problems.largest import largest_scores
 from shuffledp.lab.problems.listed import ListedDomain
 from shuffledp.lab.problems.problem import Instance, Problem, domain_words
-from shuffledp.privacy.guarantee import check_target
 from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
 from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.protocols.registry import PROTOCOLS, find

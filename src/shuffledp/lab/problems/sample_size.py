@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from shuffledp.checks import check_target
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.lab.problems.exact_zeros import ExactZeros, paper_radius
 from shuffledp.lab.problems.identification import Method
@@ -19,7 +20,6 @@ from shuffledp.lab.problems.pointer_chasing import PointerChasing
 from shuffledp.lab.problems.pointer_jumping import PointerJumping
 from shuffledp.lab.problems.problem import Problem
 from shuffledp.privacy.binomial import Binomial
-from shuffledp.privacy.guarantee import check_target
 from shuffledp.randomness import Dyadic
 
 SUCCESS = 0.99

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from shuffledp.checks import check_confidence
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.lab.problems.identification import Method
 from shuffledp.lab.problems.problem import Problem
 from shuffledp.lab.problems.sample_size import MAX_SAMPLES, SUCCESS, direct_sample_size
-from shuffledp.privacy.audit import check_confidence, proportion_bounds
+from shuffledp.privacy.audit import proportion_bounds
 from shuffledp.randomness import SYSTEM, RandomSource, draw_words
 
 Progress = Callable[[float], None]

@@ -7,11 +7,11 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from shuffledp.checks import check_users
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.lab.problems.identification import Identifier, Method
 from shuffledp.lab.problems.problem import Instance, Problem, domain_words
 from shuffledp.lab.problems.sample_size import SUCCESS, direct_sample_size
-from shuffledp.privacy.calibration import check_users
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.randomness import SYSTEM, RandomSource, uniform_counts
 

@@ -7,8 +7,8 @@ from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from numbers import Rational
 
+from shuffledp.checks import LARGEST_EPSILON, check_epsilon
 from shuffledp.errors import ParameterError
-from shuffledp.privacy.divergence import LARGEST_EPSILON
 from shuffledp.privacy.pure import log_ratio_above
 
 Exact = Rational | int
@@ -18,12 +18,6 @@ Ratio = Fraction | float
 """A ratio of probabilities: exact, or ``math.inf`` if the denominator is 0."""
 
 _DIGITS = 40
-
-
-def check_epsilon(epsilon: float) -> None:
-    """Reject an epsilon that is negative or NaN."""
-    if not epsilon >= 0:
-        raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
 
 
 def check_ratio(ratio: object) -> Fraction:

@@ -11,10 +11,11 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from shuffledp.checks import check_epsilon
 from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.lab.structure.channels import Channel, Message, Value
 from shuffledp.lab.structure.curves import DataSet, RandomizerCurve, ShuffledCurve
-from shuffledp.lab.structure.exact_ratios import Exact, Ratio, check_epsilon, check_ratio, exceeds
+from shuffledp.lab.structure.exact_ratios import Exact, Ratio, check_ratio, exceeds
 from shuffledp.privacy.amplification.multisets import check_users
 
 

@@ -24,7 +24,6 @@ from shuffledp.privacy.amplification.clones import (
 )
 from shuffledp.privacy.amplification.erlingsson import erlingsson_epsilon, erlingsson_simple_epsilon
 from shuffledp.privacy.amplification.exact import exact_delta, response_channel, two_response_delta
-from shuffledp.privacy.amplification.least_noise import Slots, least_blanket, least_slots
 from shuffledp.privacy.amplification.privacy_blanket import (
     BlanketCurve,
     bennett_delta,
@@ -32,7 +31,7 @@ from shuffledp.privacy.amplification.privacy_blanket import (
     closed_form_delta,
     hoeffding_delta,
 )
-from shuffledp.privacy.amplification.randomized_response import RandomizedResponseCurve
+from shuffledp.privacy.amplification.randomized_response import RandomizedResponseCurve, least_blanket
 from shuffledp.privacy.amplification.stronger_clones import (
     RandomizedResponse,
     check_restriction,
@@ -40,6 +39,7 @@ from shuffledp.privacy.amplification.stronger_clones import (
     stronger_clones_delta,
     stronger_clones_epsilon_closed_form,
 )
+from shuffledp.privacy.amplification.uniform_blanket import Slots, least_slots
 from shuffledp.privacy.guarantee import least_epsilon
 
 __all__ = [

@@ -15,11 +15,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.checks import LARGEST_EPSILON, check_epsilon, check_target
 from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.privacy.binomial import MOST_TRIALS, Binomial, deviance, stirling_error
-from shuffledp.privacy.divergence import LARGEST_EPSILON, as_delta, positive_part
-from shuffledp.privacy.guarantee import check_target
-from shuffledp.privacy.special import betainc
+from shuffledp.privacy.divergence import as_delta, positive_part
+from shuffledp.privacy.incomplete_beta import betainc
 from shuffledp.randomness import Dyadic
 
 Floats = NDArray[np.float64]
@@ -75,8 +75,7 @@ class ClonesCurve:
         millionth, as if there were only the fewest of the block: a clone more is a fair coin more,
         which anyone can add, so fewer are worse.
         """
-        if not epsilon >= 0:
-            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        check_epsilon(epsilon)
         alpha = Dyadic.of(self.alpha)
         growth = math.exp(min(epsilon, LARGEST_EPSILON))
         edge, edge_error = _edge(alpha, growth)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from shuffledp.checks import check_target
 from shuffledp.errors import ConditionError
 from shuffledp.privacy.amplification.clones import check_local_epsilon
-from shuffledp.privacy.guarantee import check_target
 
 
 def erlingsson_epsilon(users: int, local_epsilon: float, delta: float) -> float:

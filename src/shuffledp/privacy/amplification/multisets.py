@@ -1,4 +1,4 @@
-"""Distributions of shuffled messages, by enumeration: what a shuffler lets through is how often each message occurs.
+"""Enumeration of multisets: the distribution of shuffled messages as exact counts of each message.
 
 A multiset is one whole number, whose digits are the copies of each message, so that adding numbers joins
 multisets. Weights may be whole numbers (exact, over a common denominator) or floats.

@@ -13,10 +13,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.checks import LARGEST_EPSILON
 from shuffledp.errors import ConditionError
 from shuffledp.privacy.binomial import Binomial
-from shuffledp.privacy.divergence import LARGEST_EPSILON, positive_part
-from shuffledp.privacy.special import fast_length
+from shuffledp.privacy.divergence import positive_part
+from shuffledp.privacy.incomplete_beta import fast_length
+from shuffledp.privacy.search import bisect
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -191,13 +193,7 @@ def _turning_tilt(draws: Draws, offset: float, noise: ScaledNoise | None) -> flo
     low, high = least, least
     while high < largest and _moments(draws, high, noise)[0] + offset < 0:
         low, high = high, min(2 * high, largest)
-    for _ in range(20 if high > low else 0):
-        middle = (low + high) / 2
-        if _moments(draws, middle, noise)[0] + offset < 0:
-            low = middle
-        else:
-            high = middle
-    return high
+    return bisect(lambda tilt: not _moments(draws, tilt, noise)[0] + offset < 0, low, high, steps=20)
 
 
 def _largest_tilt(draws: Draws) -> float:

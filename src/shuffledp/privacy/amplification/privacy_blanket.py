@@ -14,13 +14,14 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from shuffledp.checks import LARGEST_EPSILON, check_epsilon
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.amplification.clones import check_local_epsilon, fair_mass, probability_at_most
 from shuffledp.privacy.amplification.exact import check_channel
 from shuffledp.privacy.amplification.positive_part import Draws, ScaledNoise, expected_positive_part, on_grid
 from shuffledp.privacy.binomial import LEAST_PROBABILITY_BITS, Binomial
-from shuffledp.privacy.divergence import LARGEST_EPSILON, as_delta
-from shuffledp.privacy.special import betaincc
+from shuffledp.privacy.divergence import as_delta
+from shuffledp.privacy.incomplete_beta import betaincc
 from shuffledp.randomness import Dyadic
 
 Floats = NDArray[np.float64]
@@ -104,8 +105,7 @@ def _delta_of_log(logarithm: float) -> float:
 
 def _check(epsilon: float, users: int, local_epsilon: float) -> None:
     check_local_epsilon(users, local_epsilon)
-    if not epsilon >= 0:
-        raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+    check_epsilon(epsilon)
 
 
 @dataclass(frozen=True)
@@ -161,8 +161,7 @@ class BlanketCurve:
         return self._delta_at(epsilon, _COARSE_GRID)
 
     def _delta_at(self, epsilon: float, grid: int) -> float:
-        if not epsilon >= 0:
-            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        check_epsilon(epsilon)
         if self.values == 1 or self.blanket.numerator == 1 << self.blanket.bits:
             return 0.0  # every report is the same, or independent of the value
         if self.blanket.numerator == 0:
@@ -323,8 +322,7 @@ def blanket_delta(channel: ArrayLike, users: int, epsilon: float) -> float:
     rows = check_channel(channel)
     if users < 1:
         raise ParameterError(f"At least one user is needed, not {users}.", users=users)
-    if not epsilon >= 0:
-        raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+    check_epsilon(epsilon)
     growth = math.exp(min(epsilon, LARGEST_EPSILON))
     common = rows.min(axis=0)
     if common.sum() <= 0:

@@ -1,19 +1,32 @@
-"""Shuffled randomized response on k values: the least of all bounds that are proved for it."""
+"""Privacy accounting of shuffled randomized response on k values: ``shuffled-k-rr`` and ``privacy-blanket``.
+
+The curve is the least of all bounds that are proved for it.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from shuffledp.errors import ParameterError
+from shuffledp.checks import check_epsilon, check_target
+from shuffledp.errors import InfeasibleError, ParameterError
+from shuffledp.privacy.amplification.blanket_search import check_blanket_users, excess_of, typical_mean
 from shuffledp.privacy.amplification.clones import ClonesCurve, fewest_clones
 from shuffledp.privacy.amplification.exact import two_response_delta
 from shuffledp.privacy.amplification.privacy_blanket import BlanketCurve
+from shuffledp.privacy.search import Excess
 from shuffledp.randomness import Dyadic
+
+LARGEST_BLANKET = 0.999
+"""A blanket above it leaves nothing to be learnt."""
 
 _ENUMERATED_USERS = 200
 _TINY = 1e-30
+_CLOSE = 1e-3  # of delta below the target, relative
+_MOST_STEPS = 40
+_NARROW = 2e-8
 
 
 @dataclass(frozen=True)
@@ -52,8 +65,7 @@ class RandomizedResponseCurve:
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta of (epsilon, delta)-privacy."""
-        if not epsilon >= 0:
-            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        check_epsilon(epsilon)
         if self._is_enumerated:
             flip = Dyadic(self.blanket.numerator, self.blanket.bits + 1)
             found = two_response_delta(self.users, flip, epsilon)
@@ -73,3 +85,85 @@ class RandomizedResponseCurve:
         weight = min(1.0, float(each) * (1 + math.exp(ratio)) * (1 + 1e-12))
         revealed = fewest_clones(self.users - 1, 2 * each, ratio * (1 + 1e-15), weight=weight)
         return (strong,) if self.values == 2 else (strong, revealed)
+
+
+def least_blanket(users: int, values: int, epsilon: float, delta: float) -> Dyadic:
+    """The least probability of sending a uniform value at which shuffled randomized response meets the target.
+
+    ``RandomizedResponseCurve`` at just the returned probability is at most delta.
+    """
+    check_target(epsilon, delta)
+    check_blanket_users(users)
+    if values < 1:
+        raise ParameterError(f"At least one value is needed, not {values}.", values=values)
+    if values == 1:
+        return Dyadic(0)
+    found = _least_of(lambda blanket: RandomizedResponseCurve(users, blanket, values), users, values, epsilon, delta)
+    if found is None:
+        raise InfeasibleError(
+            f"{users:,} users are too few for randomized response on {values:,} values with epsilon = {epsilon:g} "
+            f"and delta = {delta:g}: nearly every answer would be random. "
+            f"Roughly {math.ceil(2 * values * typical_mean(epsilon, delta)):,} users, fewer values or a larger "
+            "epsilon would do.",
+            users=users,
+            values=values,
+            epsilon=epsilon,
+            delta=delta,
+        )
+    return found
+
+
+def _least_of(
+    curve_of: Callable[[Dyadic], RandomizedResponseCurve], users: int, values: int, epsilon: float, delta: float
+) -> Dyadic | None:
+    """Found roughly first, then by the distribution itself."""
+
+    def combined(blanket: float) -> float:
+        return curve_of(Dyadic.at_least(blanket)).delta_at(epsilon)
+
+    def roughly(blanket: float) -> float:
+        curve = curve_of(Dyadic.at_least(blanket))
+        rough = BlanketCurve(users, curve.blanket, values).rough_delta_at(epsilon)
+        return min([rough, *(clones.delta_at(epsilon) for clones in curve.clone_pmfs)])
+
+    guess = min(typical_mean(epsilon, delta) * values / users, LARGEST_BLANKET / 2)
+    low, high = _logit(1e-18), _logit(LARGEST_BLANKET)
+    start = _descend(excess_of(lambda x: roughly(_rate(x)), delta), (_logit(guess), math.log(delta)), low, high, 0.05)
+    if start is None:
+        return None
+    found = _descend(excess_of(lambda x: combined(_rate(x)), delta), start, low, high, _CLOSE)
+    return None if found is None else Dyadic.at_least(_rate(found[0]))
+
+
+def _descend(
+    excess: Excess, start: tuple[float, float], low: float, high: float, close: float
+) -> tuple[float, float] | None:
+    """A point with excess from -close to 0, and the slope there; None if there is none up to ``high``.
+
+    From a start with about its slope, by the secant method, kept between points on either side.
+    """
+    x, slope = min(max(start[0], low), high), start[1]
+    above, below = -math.inf, math.inf  # the last point with excess > 0, and the first with excess <= 0
+    before: tuple[float, float] | None = None
+    for _ in range(_MOST_STEPS):
+        y = excess(x)
+        above, below = (x, below) if y > 0 else (above, x)
+        if (y <= 0 and (y >= -close or x <= low)) or below - above < _NARROW:
+            return below, slope
+        if y > 0 and x >= high:
+            return None
+        if before is not None and before[0] != x:
+            slope = min(max((y - before[1]) / (x - before[0]), -1e6), -0.1)
+        before = x, y
+        x = min(max(x + min(max((-close / 2 - y) / slope, -1.0), 1.0), low), high)
+        if not above < x < below:
+            x = (above + below) / 2
+    return None if math.isinf(below) else (below, slope)
+
+
+def _logit(probability: float) -> float:
+    return math.log(probability) - math.log1p(-probability)
+
+
+def _rate(logit: float) -> float:
+    return 1 / (1 + math.exp(-logit))

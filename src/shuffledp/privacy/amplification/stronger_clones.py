@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from shuffledp.checks import check_target
 from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.privacy.amplification.clones import ClonesCurve, check_local_epsilon, fewest_clones
 from shuffledp.privacy.amplification.exact import check_channel, local_epsilon_of
-from shuffledp.privacy.guarantee import check_target
 
 _ROUNDING = 1e-12
 

@@ -20,7 +20,7 @@ from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialCount
 from shuffledp.privacy.guarantee import ComposableCurve
-from shuffledp.privacy.smooth import corollary_24_mean
+from shuffledp.privacy.smoothness import corollary_24_mean
 from shuffledp.protocols.parts.postprocessing import TokenAnalysis
 from shuffledp.protocols.parts.tokens import TokenProtocol
 from shuffledp.protocols.protocol import Cost

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import ClassVar, Self
 
 from shuffledp.errors import ConditionError, ParameterError
-from shuffledp.privacy.flipped_bits import FlippedCount, least_count_flip, paper_count_flip
+from shuffledp.privacy.cheu import FlippedCount, least_count_flip, paper_count_flip
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.parts.answers import AnswerCount
 from shuffledp.protocols.target import Target

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from shuffledp.domain import Categories, Numbered, check_counts, check_index, check_indices
 from shuffledp.errors import ParameterError, UnknownNameError
 from shuffledp.messages import MessageFormat, Messages, Tally
-from shuffledp.privacy.flipped_bits import FlippedHistogram, least_histogram_flip, paper_histogram_flip
+from shuffledp.privacy.cheu import FlippedHistogram, least_histogram_flip, paper_histogram_flip
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.parts.category_noise import Responses
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis

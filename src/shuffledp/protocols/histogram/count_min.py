@@ -19,13 +19,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.checks import check_confidence
 from shuffledp.domain import Categories, Numbered, check_counts, check_index, check_indices
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.estimate import HistogramEstimate
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.count_min import SketchRows, least_gamma, paper_gamma
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.privacy.sketch_rows import SketchRows, least_gamma, paper_gamma
 from shuffledp.protocols.parts.hashing import AffineHashes
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis, check_estimator
 from shuffledp.protocols.parts.row_statistic import RowStatistic, row_statistic
@@ -228,8 +229,7 @@ class CountMinHistogram(HistogramProtocol):
         """
         estimator = estimator or self.estimators[0]
         check_estimator(estimator, self.estimators)
-        if not 0 < confidence < 1:
-            raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence:g}.", confidence=confidence)
+        check_confidence(confidence)
         sketch = self._sketch(self.users, estimator)
         if counts is None:
             squared = sketch.squared_error_alone

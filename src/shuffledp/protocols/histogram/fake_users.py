@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from shuffledp.domain import Categories, Numbered, check_counts, check_index, check_indices
 from shuffledp.errors import ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
-from shuffledp.privacy.fake_rows import FakeRows, least_row_flip, paper_row_flip
+from shuffledp.privacy.fake_users import FakeRows, least_row_flip, paper_row_flip
 from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve
 from shuffledp.privacy.pure import PureCurve, log_ratio_above
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis

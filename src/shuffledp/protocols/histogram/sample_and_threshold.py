@@ -26,7 +26,7 @@ from shuffledp.errors import ParameterError
 from shuffledp.messages import Tally
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.privacy.thresholding import (
+from shuffledp.privacy.sample_and_threshold import (
     SampleAndThreshold,
     best_sampling,
     least_threshold,

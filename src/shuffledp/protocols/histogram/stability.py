@@ -21,7 +21,7 @@ from shuffledp.errors import ParameterError
 from shuffledp.messages import Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, decay_of, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.privacy.thresholding import StabilityCurve, least_threshold_for
+from shuffledp.privacy.stability import StabilityCurve, least_threshold_for
 from shuffledp.protocols.histogram.discrete_laplace import likely_noise, noise_mass
 from shuffledp.protocols.parts.clear import ClearHistogram
 from shuffledp.protocols.parts.linear import FixedNoise

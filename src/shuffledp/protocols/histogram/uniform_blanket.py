@@ -23,8 +23,8 @@ from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.amplification import Slots, least_slots
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve
+from shuffledp.privacy.incomplete_beta import betainc, betaincc
 from shuffledp.privacy.pure import PureCurve
-from shuffledp.privacy.special import betainc, betaincc
 from shuffledp.protocols.parts.linear import ErrorDistribution, FixedNoise, IndependentTerms, LinearAnalysis
 from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.questions import HistogramProtocol

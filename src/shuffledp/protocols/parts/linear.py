@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.errors import ParameterError, UnknownNameError
+from shuffledp.checks import check_confidence
+from shuffledp.errors import UnknownNameError
 from shuffledp.protocols.protocol import ExpectedError
 
 __all__ = [
@@ -257,8 +258,7 @@ class LinearAnalysis:
         The variance is linear in the truth and histograms sum to the number of users, so that the mean over
         the categories is the same for every data set; ``truth`` matters for single numbers only.
         """
-        if not 0 < confidence < 1:
-            raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence:g}.", confidence=confidence)
+        check_confidence(confidence)
         at = self._typical() if truth is None else np.asarray(truth, dtype=np.float64)
         return ExpectedError(
             rmse=math.sqrt(float(np.mean(self.error.variance(at)))),

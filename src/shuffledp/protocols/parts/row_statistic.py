@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.privacy.binomial import Binomial
-from shuffledp.privacy.special import betainc
+from shuffledp.privacy.incomplete_beta import betainc
 from shuffledp.randomness import Dyadic
 
 Floats = NDArray[np.float64]

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.checks import check_confidence
 from shuffledp.errors import ParameterError
 from shuffledp.messages import Tally
 from shuffledp.protocols.parts.linear import LinearAnalysis
@@ -80,8 +81,7 @@ class ThresholdAnalysis(LinearAnalysis):
 
     def expected_error(self, confidence: float, truth: NDArray[Any] | None = None) -> ExpectedError:
         """The larger error of a count of average size and of one that is shown, or that of the given true counts."""
-        if not 0 < confidence < 1:
-            raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence:g}.", confidence=confidence)
+        check_confidence(confidence)
         risk = (1 - confidence) / (2 * min(self.numbers, self.largest))  # only categories that are held can be off
         return ExpectedError(
             rmse=math.sqrt(self._mean_squared_error(truth)),

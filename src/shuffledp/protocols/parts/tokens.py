@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
+from shuffledp.checks import check_users
 from shuffledp.domain import Domain
 from shuffledp.errors import InfeasibleError, ParameterError
+from shuffledp.privacy.balcer_cheu import paper_noise, tight_noise
 from shuffledp.privacy.binomial import Binomial
-from shuffledp.privacy.calibration import check_users, honest_count, paper_noise, tight_noise
+from shuffledp.privacy.calibration import honest_count
 from shuffledp.privacy.guarantee import ComposableCurve, Guarantee, least_epsilon
 from shuffledp.protocols.parts.postprocessing import ESTIMATORS, TokenAnalysis
 from shuffledp.protocols.protocol import Protocol

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
-from shuffledp.privacy.flipped_bits import FlippedSum, least_sum_flip, paper_sum_flip
+from shuffledp.privacy.cheu import FlippedSum, least_sum_flip, paper_sum_flip
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.protocol import Cost, Pmf

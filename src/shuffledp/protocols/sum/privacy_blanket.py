@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from shuffledp.domain import Interval
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
-from shuffledp.privacy.amplification.least_noise import least_blanket
-from shuffledp.privacy.amplification.randomized_response import RandomizedResponseCurve
+from shuffledp.privacy.amplification.randomized_response import RandomizedResponseCurve, least_blanket
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.parts.response import respond, response_epsilon, response_pmf, sample_responses

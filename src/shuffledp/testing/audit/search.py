@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from shuffledp.checks import check_confidence
 from shuffledp.errors import ParameterError
-from shuffledp.privacy.audit import Event, Evidence, check_confidence, learn_event
+from shuffledp.privacy.audit import Event, Evidence, learn_event
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.protocol import Protocol
 from shuffledp.testing.audit.result import AuditResult, Finding

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from shuffledp.errors import ConditionError
+from shuffledp.privacy.balcer_cheu import CurveOf, least_users, paper_noise, tight_noise
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialCount, BinomialHistogram
-from shuffledp.privacy.calibration import CurveOf, least_users, paper_noise, tight_noise
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, least_ratio
 from shuffledp.privacy.guarantee import least_epsilon
-from shuffledp.privacy.smooth import corollary_24_users, lemma_23_mean
+from shuffledp.privacy.smoothness import corollary_24_users, lemma_23_mean
 from shuffledp.protocols.count.balcer_cheu import theorem_11_alpha
 from shuffledp.protocols.histogram.balcer_cheu import theorem_12_alpha
 from shuffledp.protocols.parts.postprocessing import SurplusAnalysis

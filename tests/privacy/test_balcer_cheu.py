@@ -8,17 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shuffledp.checks import MOST_USERS, check_users
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
+from shuffledp.privacy.balcer_cheu import least_users, paper_noise, tight_noise
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialCount, BinomialHistogram
-from shuffledp.privacy.calibration import (
-    MOST_USERS,
-    check_users,
-    honest_count,
-    least_users,
-    paper_noise,
-    tight_noise,
-)
+from shuffledp.privacy.calibration import honest_count
 from shuffledp.randomness import Dyadic
 
 GOLDEN = [

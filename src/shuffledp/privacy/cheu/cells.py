@@ -39,12 +39,6 @@ def check_bits(users: int, flip: Dyadic, bits: int = 1) -> None:
         raise ParameterError(f"The flip probability must lie above 0 and at most at 1/2, not {flip}.", flip=flip)
 
 
-def check_epsilon(epsilon: float) -> None:
-    """Refuse an epsilon that means nothing."""
-    if not epsilon >= 0:
-        raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
-
-
 def bit_epsilon(flip: Dyadic) -> float:
     """What holds for one flipped bit even without shuffling, rounded up."""
     return log_ratio_above(flip.complement.numerator, flip.numerator)

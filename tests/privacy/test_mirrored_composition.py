@@ -11,7 +11,7 @@ from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialHistogram, shift_pair
 from shuffledp.privacy.composition import compose
 from shuffledp.privacy.divergence import DiscretePair
-from shuffledp.privacy.twin_powers import TwinPower
+from shuffledp.privacy.mirrored_composition import MirroredComposition
 from shuffledp.randomness import Dyadic
 
 PAIR = DiscretePair.of([0.5, 0.3, 0.15, 0.05, 0.0], [0.3, 0.3, 0.1, 0.2, 0.1])
@@ -30,7 +30,7 @@ def enumerated(pair: DiscretePair, times: int, epsilon: float) -> float:
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0, 2.5, 6.0])
 def test_it_is_the_truth_from_above(times, epsilon):
     exact = enumerated(PAIR, times, epsilon)
-    assert exact <= TwinPower(PAIR, times).delta_at(epsilon) <= exact * 1.001 + 1e-4
+    assert exact <= MirroredComposition(PAIR, times).delta_at(epsilon) <= exact * 1.001 + 1e-4
 
 
 @pytest.mark.parametrize(
@@ -39,30 +39,30 @@ def test_it_is_the_truth_from_above(times, epsilon):
 )
 def test_it_agrees_with_composition(users, rate, times):
     noise = Binomial(users, Dyadic.of(rate))
-    ours, theirs = TwinPower(shift_pair(noise, cut=1e-17), times), compose(BinomialHistogram(noise), times)
+    ours, theirs = MirroredComposition(shift_pair(noise, cut=1e-17), times), compose(BinomialHistogram(noise), times)
     for epsilon in (0.0, 0.1, 0.5, 1.0, 3.0):
         floor = times * 1e-13 + 1e-12
         assert ours.delta_at(epsilon) == pytest.approx(theirs.delta_at(epsilon), rel=2e-3, abs=floor)
 
 
 def test_losing_the_infinite_losses_would_show():
-    kept = TwinPower(PAIR, 2).delta_at(6.0)
+    kept = MirroredComposition(PAIR, 2).delta_at(6.0)
     assert kept >= enumerated(PAIR, 2, 6.0) > 0.1
     with pytest.raises(ConditionError, match="masses sum to"):
-        TwinPower(DiscretePair(PAIR.p[:4], PAIR.q[:4]), 2).delta_at(6.0)
+        MirroredComposition(DiscretePair(PAIR.p[:4], PAIR.q[:4]), 2).delta_at(6.0)
 
 
 def test_delta_falls_with_epsilon_and_rises_with_the_copies():
     pair = shift_pair(Binomial(1000, Dyadic.of(0.1)), cut=1e-17)
-    deltas = [TwinPower(pair, 5).delta_at(epsilon) for epsilon in np.linspace(0, 4, 30).tolist()]
+    deltas = [MirroredComposition(pair, 5).delta_at(epsilon) for epsilon in np.linspace(0, 4, 30).tolist()]
     assert deltas == sorted(deltas, reverse=True)
-    assert TwinPower(pair, 4).delta_at(1.0) < TwinPower(pair, 5).delta_at(1.0) <= 1
-    assert TwinPower(pair, 5).delta_at(math.inf) < 1e-10
+    assert MirroredComposition(pair, 4).delta_at(1.0) < MirroredComposition(pair, 5).delta_at(1.0) <= 1
+    assert MirroredComposition(pair, 5).delta_at(math.inf) < 1e-10
 
 
 def test_meaningless_arguments_are_refused():
     with pytest.raises(ParameterError):
-        TwinPower(PAIR, 0)
+        MirroredComposition(PAIR, 0)
     for epsilon in (-0.1, math.nan):
         with pytest.raises(ParameterError):
-            TwinPower(PAIR, 2).delta_at(epsilon)
+            MirroredComposition(PAIR, 2).delta_at(epsilon)

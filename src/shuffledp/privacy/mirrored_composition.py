@@ -14,8 +14,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.checks import LARGEST_EPSILON, check_epsilon
 from shuffledp.errors import ParameterError
-from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair, as_delta, positive_part
+from shuffledp.privacy.divergence import DiscretePair, as_delta, positive_part
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +29,7 @@ _TILTS = (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0)
 
 
 @dataclass(frozen=True, eq=False)
-class TwinPower:
+class MirroredComposition:
     """``times`` copies of (p, q), and as many of (q, p), all independent: two cells of each row of a sketch."""
 
     pair: DiscretePair
@@ -40,8 +41,7 @@ class TwinPower:
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the divergence of all first distributions from all second ones."""
-        if not epsilon >= 0:
-            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        check_epsilon(epsilon)
         losses, masses, missing = self._composed
         beyond = losses > min(epsilon, LARGEST_EPSILON)
         found = float((masses[beyond] * -np.expm1(min(epsilon, LARGEST_EPSILON) - losses[beyond])).sum())

@@ -8,10 +8,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair, as_delta, positive_part
-from shuffledp.privacy.flipped_bits.cells import bit_epsilon, check_bits, check_epsilon, edges
-from shuffledp.privacy.flipped_bits.coordinates import coordinate
-from shuffledp.privacy.flipped_bits.differences import FINEST, USUAL, divergences
+from shuffledp.checks import LARGEST_EPSILON, check_epsilon
+from shuffledp.privacy.cheu.cells import bit_epsilon, check_bits, edges
+from shuffledp.privacy.cheu.coordinates import coordinate
+from shuffledp.privacy.cheu.differences import FINEST, USUAL, divergences
+from shuffledp.privacy.divergence import DiscretePair, as_delta, positive_part
 from shuffledp.randomness import Dyadic
 
 Floats = NDArray[np.float64]

@@ -9,9 +9,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.checks import LARGEST_EPSILON
 from shuffledp.errors import ConditionError
-from shuffledp.privacy.divergence import LARGEST_EPSILON, MASS_TOLERANCE, check_masses, positive_part
-from shuffledp.privacy.special import betainc
+from shuffledp.privacy.divergence import MASS_TOLERANCE, check_masses, positive_part
+from shuffledp.privacy.incomplete_beta import betainc
 from shuffledp.randomness import Dyadic
 
 Floats = NDArray[np.float64]

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.privacy.binomial import binomial_masses
+from shuffledp.privacy.cheu.cells import reach
 from shuffledp.privacy.divergence import positive_part
-from shuffledp.privacy.flipped_bits.cells import reach
-from shuffledp.privacy.special import betainc, betaincc
+from shuffledp.privacy.incomplete_beta import betainc, betaincc
 from shuffledp.randomness import Dyadic
 
 Floats = NDArray[np.float64]

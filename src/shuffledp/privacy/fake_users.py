@@ -1,4 +1,4 @@
-"""Fake rows of flipped zeros: how private a histogram of flipped one-hot rows is.
+"""Privacy accounting of ``fake-users``: how private flipped one-hot rows among flipped rows of zeros are.
 
 Each user sends the own row, one-hot, and some rows of zeros, with every bit flipped with probability
 q (Cheu and Zhilyaev 2022). Of two categories it matters only how many ones the fake rows and the
@@ -12,12 +12,12 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
+from shuffledp.checks import check_epsilon, check_target
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import shift_pair
+from shuffledp.privacy.cheu import LARGEST_FLIP, least_rate
 from shuffledp.privacy.divergence import DiscretePair, as_delta
-from shuffledp.privacy.flipped_bits import LARGEST_FLIP, least_rate
-from shuffledp.privacy.guarantee import check_target
 from shuffledp.privacy.pure import log_ratio_above
 from shuffledp.randomness import Dyadic
 
@@ -46,8 +46,7 @@ class FakeRows:
 
     def delta_at(self, epsilon: float) -> float:
         """The least delta at which the histogram is (epsilon, delta)-private, from above."""
-        if not epsilon >= 0:
-            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        check_epsilon(epsilon)
         if epsilon >= self.local_epsilon * (1 + 1e-12):
             return 0.0
         noise = Binomial(self.rows, self.flip)

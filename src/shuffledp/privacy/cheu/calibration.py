@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Protocol
 
+from shuffledp.checks import check_target
 from shuffledp.errors import ConditionError, InfeasibleError
-from shuffledp.privacy.flipped_bits.cells import LARGEST_FLIP
-from shuffledp.privacy.flipped_bits.histograms import FlippedHistogram
-from shuffledp.privacy.flipped_bits.sums import FlippedSum
-from shuffledp.privacy.guarantee import PrivacyCurve, check_target
-from shuffledp.privacy.least_rate import crossing, excess_over, least_rate
+from shuffledp.privacy.calibration import crossing, excess_over, least_rate
+from shuffledp.privacy.cheu.cells import LARGEST_FLIP
+from shuffledp.privacy.cheu.histograms import FlippedHistogram
+from shuffledp.privacy.cheu.sums import FlippedSum
+from shuffledp.privacy.guarantee import PrivacyCurve
 from shuffledp.randomness import Dyadic
 
 _ROUNDS = 8

@@ -1,4 +1,4 @@
-"""Bits that are flipped with a fixed probability: how private their number is.
+"""Privacy accounting of ``cheu``: how private the number of ones among randomly flipped bits is.
 
 Everyone holds bits, each is flipped with probability f, and what is seen is how many ones there
 are: of one bit per user (a binary sum), of one labelled bit per category (a histogram), or of
@@ -14,7 +14,8 @@ rest on two facts:
 
 from __future__ import annotations
 
-from shuffledp.privacy.flipped_bits.calibration import (
+from shuffledp.privacy.calibration import least_rate
+from shuffledp.privacy.cheu.calibration import (
     least_count_flip,
     least_histogram_flip,
     least_sum_flip,
@@ -22,10 +23,9 @@ from shuffledp.privacy.flipped_bits.calibration import (
     paper_histogram_flip,
     paper_sum_flip,
 )
-from shuffledp.privacy.flipped_bits.cells import LARGEST_FLIP
-from shuffledp.privacy.flipped_bits.histograms import FlippedHistogram
-from shuffledp.privacy.flipped_bits.sums import FlippedCount, FlippedSum
-from shuffledp.privacy.least_rate import least_rate
+from shuffledp.privacy.cheu.cells import LARGEST_FLIP
+from shuffledp.privacy.cheu.histograms import FlippedHistogram
+from shuffledp.privacy.cheu.sums import FlippedCount, FlippedSum
 
 __all__ = [
     "LARGEST_FLIP",

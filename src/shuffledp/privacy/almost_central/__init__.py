@@ -1,4 +1,4 @@
-"""Sums at almost central accuracy in almost one message: noise in atoms that cancel hides which numbers were sent.
+"""Privacy accounting of ``almost-central``: sums hidden by noise of atoms that add up to 0.
 
 After Ghazi, Kumar, Manurangsi, Pagh and Sinha (2021), in a form in which every user sends exactly one real message:
 a value x in 0 .. levels as the number x + 1. All users together add geometrically many "+1" and "-1",
@@ -25,9 +25,9 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.checks import LARGEST_EPSILON, check_epsilon, check_target
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
-from shuffledp.privacy.atom_losses import Losses, negative_binomial_losses, worst_of
-from shuffledp.privacy.atoms import (
+from shuffledp.privacy.almost_central.atoms import (
     Atom,
     Move,
     atoms_of,
@@ -36,10 +36,10 @@ from shuffledp.privacy.atoms import (
     moves_by_depth,
     tolerances,
 )
+from shuffledp.privacy.almost_central.losses import Losses, negative_binomial_losses, worst_of
 from shuffledp.privacy.correlated_noise import flooding_of_theorem_13
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, least_ratio
-from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair, as_delta, positive_part
-from shuffledp.privacy.guarantee import check_target
+from shuffledp.privacy.divergence import DiscretePair, as_delta, positive_part
 from shuffledp.randomness import Dyadic
 
 Floats = NDArray[np.float64]
@@ -100,8 +100,7 @@ class AlmostCentralCurve:
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta, not less than the resolution of the method."""
-        if not epsilon >= 0:
-            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        check_epsilon(epsilon)
         return self._pair.delta(epsilon)
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:  # noqa: ARG002

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.cheu.cells import reach
 from shuffledp.privacy.divergence import DiscretePair, check_masses, positive_part
-from shuffledp.privacy.flipped_bits.cells import reach
 from shuffledp.randomness import Dyadic
 
 Floats = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""The rows of a noisy sketch: how private a table of hashed counts is.
+"""Privacy accounting of ``count-min``: how private the rows of a noisy sketch of hashed counts are.
 
 In each of several rows a user adds one to one cell, chosen by a public hash of the value, and with
 probability gamma one to every cell (Ghazi, Golowich, Kumar, Pagh and Velingker 2021). Replacing a user
@@ -12,14 +12,16 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+from shuffledp.checks import LARGEST_EPSILON, check_target
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialHistogram, shift_pair
+from shuffledp.privacy.calibration import least_rate
 from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, MOST_RELEASES
 from shuffledp.privacy.divergence import DiscretePair
-from shuffledp.privacy.guarantee import PrivacyCurve, check_target
-from shuffledp.privacy.least_rate import least_rate
-from shuffledp.privacy.twin_powers import TwinPower
+from shuffledp.privacy.guarantee import PrivacyCurve
+from shuffledp.privacy.mirrored_composition import MirroredComposition
+from shuffledp.privacy.search import bisect_ratio
 from shuffledp.randomness import Dyadic
 
 _CUT = 1e-17
@@ -43,7 +45,9 @@ class SketchRows:
     def _composed(self) -> PrivacyCurve:
         # noise that is present or absent is the same distribution, mirrored
         noise = Binomial(self.users, self.gamma)
-        return BinomialHistogram(noise) if self.rows == 1 else TwinPower(shift_pair(noise, cut=_CUT), self.rows)
+        return (
+            BinomialHistogram(noise) if self.rows == 1 else MirroredComposition(shift_pair(noise, cut=_CUT), self.rows)
+        )
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta; with several rows not below the resolution of composition."""
@@ -87,13 +91,13 @@ def _gaussian_variance(epsilon: float, delta: float) -> float:
     from statistics import NormalDist
 
     normal = NormalDist()
-    low, high = 1e-3, 1e12
-    while high / low > 1.01:
-        middle = math.sqrt(low * high)
-        tail = normal.cdf(1 / (2 * middle) - epsilon * middle)
-        beyond = math.exp(min(epsilon, 700.0)) * normal.cdf(-1 / (2 * middle) - epsilon * middle)
-        low, high = (low, middle) if tail - beyond <= delta else (middle, high)
-    return high**2
+
+    def enough(deviation: float) -> bool:
+        tail = normal.cdf(1 / (2 * deviation) - epsilon * deviation)
+        beyond = math.exp(min(epsilon, LARGEST_EPSILON)) * normal.cdf(-1 / (2 * deviation) - epsilon * deviation)
+        return tail - beyond <= delta
+
+    return bisect_ratio(enough, 1e-3, 1e12, ratio=1.01)[1] ** 2
 
 
 def paper_gamma(users: int, rows: int, epsilon: float, delta: float) -> Dyadic:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.binomial import Binomial
-from shuffledp.privacy.special import betainc, betaincc, fast_length
+from shuffledp.privacy.incomplete_beta import betainc, betaincc, fast_length
 from shuffledp.randomness import Dyadic
 
 ACCURACY = 1e-12

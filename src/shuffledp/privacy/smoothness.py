@@ -11,9 +11,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from shuffledp.checks import LARGEST_EPSILON, check_target
 from shuffledp.errors import ConditionError, ParameterError
-from shuffledp.privacy.divergence import LARGEST_EPSILON
-from shuffledp.privacy.guarantee import check_target
+from shuffledp.privacy.search import bisect
 
 LARGEST_EPSILON_OF_COROLLARY_24 = 1.2042
 """Up to here tanh(epsilon / 2) >= epsilon / sqrt(5), which the proof needs; the paper says 1."""
@@ -119,10 +119,7 @@ def lemma_23_mean(epsilon: float, delta: float) -> float:
     low, high = 2 / alpha, 2 / alpha
     while _lemma_23_delta(alpha, high) > delta:
         low, high = high, 2 * high
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if _lemma_23_delta(alpha, middle) <= delta else (middle, high)
-    return high
+    return bisect(lambda mean: _lemma_23_delta(alpha, mean) <= delta, low, high, relative=1e-12)
 
 
 def _lemma_23_delta(alpha: float, mean: float) -> float:

@@ -11,7 +11,7 @@ from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialHistogram
 from shuffledp.privacy.composition import compose
-from shuffledp.privacy.sketch_rows import SketchRows, least_gamma, paper_gamma
+from shuffledp.privacy.count_min import SketchRows, least_gamma, paper_gamma
 from shuffledp.randomness import Dyadic
 
 

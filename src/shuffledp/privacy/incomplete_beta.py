@@ -1,4 +1,4 @@
-"""The incomplete beta function, of which all tails of binomial distributions are made, in NumPy alone.
+"""The incomplete beta function in NumPy alone, of which all tails of binomial distributions are made.
 
 Planning and a device that checks a task run the same code, so they get the same numbers, and a device loads no SciPy.
 

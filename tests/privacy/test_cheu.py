@@ -8,10 +8,9 @@ from math import comb
 import numpy as np
 import pytest
 
-import shuffledp.privacy.flipped_bits.coordinates as coordinates
+import shuffledp.privacy.cheu.coordinates as coordinates
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
-from shuffledp.privacy.composition import compose
-from shuffledp.privacy.flipped_bits import (
+from shuffledp.privacy.cheu import (
     LARGEST_FLIP,
     FlippedCount,
     FlippedHistogram,
@@ -23,8 +22,9 @@ from shuffledp.privacy.flipped_bits import (
     paper_histogram_flip,
     paper_sum_flip,
 )
-from shuffledp.privacy.flipped_bits.coordinates import coordinate, wide_coordinate
-from shuffledp.privacy.flipped_bits.differences import FINEST, USUAL, Precision, divergences
+from shuffledp.privacy.cheu.coordinates import coordinate, wide_coordinate
+from shuffledp.privacy.cheu.differences import FINEST, USUAL, Precision, divergences
+from shuffledp.privacy.composition import compose
 from shuffledp.randomness import Dyadic
 
 

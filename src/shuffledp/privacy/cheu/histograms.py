@@ -6,9 +6,10 @@ import heapq
 from dataclasses import dataclass
 from itertools import pairwise
 
-from shuffledp.privacy.divergence import LARGEST_EPSILON, DiscretePair, as_delta
-from shuffledp.privacy.flipped_bits.cells import bit_epsilon, check_bits, check_epsilon, edges
-from shuffledp.privacy.flipped_bits.coordinates import coordinate
+from shuffledp.checks import LARGEST_EPSILON, check_epsilon
+from shuffledp.privacy.cheu.cells import bit_epsilon, check_bits, edges
+from shuffledp.privacy.cheu.coordinates import coordinate
+from shuffledp.privacy.divergence import DiscretePair, as_delta
 from shuffledp.randomness import Dyadic
 
 Cell = tuple[int, ...]

@@ -11,7 +11,7 @@ import pytest
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.composition import compose
-from shuffledp.privacy.fake_rows import FakeRows, least_row_flip, paper_row_flip
+from shuffledp.privacy.fake_users import FakeRows, least_row_flip, paper_row_flip
 from shuffledp.randomness import Dyadic
 
 

@@ -11,7 +11,7 @@ from scipy import stats
 from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import count_delta
-from shuffledp.privacy.smooth import (
+from shuffledp.privacy.smoothness import (
     LARGEST_EPSILON_OF_COROLLARY_24,
     binomial_smoothness,
     corollary_24_mean,

@@ -1,9 +1,7 @@
-"""Small counts are withheld: how private sampled counts or noisy counts above a threshold are.
+"""Privacy accounting of ``sample-and-threshold``: sampled counts, of which those below a threshold are withheld.
 
-Two mechanisms that trust whoever withholds. ``SampleAndThreshold``: whoever counts keeps each value with a fixed
-probability, and a category is shown if its sampled count reaches the threshold (Bharadwaj and Cormode 2022; if users
-sampled themselves, dishonest ones could send without a coin). ``StabilityCurve``: every non-empty category gets
-discrete Laplace noise and is shown if the noisy count reaches the threshold (Bun, Nissim and Stemmer 2016).
+A trusted counter keeps each value with a fixed probability, and a category is shown if its sampled count reaches the
+threshold (Bharadwaj and Cormode 2022). If users sampled themselves, dishonest ones could send without a coin.
 """
 
 from __future__ import annotations
@@ -17,12 +15,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.checks import check_epsilon, check_target
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.binomial import Binomial, binomial_masses
-from shuffledp.privacy.discrete_laplace import check_ratio
-from shuffledp.privacy.divergence import DiscretePair, as_delta, positive_part
-from shuffledp.privacy.guarantee import check_target
-from shuffledp.privacy.special import betainc
+from shuffledp.privacy.divergence import as_delta, positive_part
+from shuffledp.privacy.incomplete_beta import betainc
+from shuffledp.privacy.search import least_integer
 from shuffledp.randomness import Dyadic
 
 Floats = NDArray[np.float64]
@@ -83,15 +81,13 @@ class SampleAndThreshold:
         of the second with the ratio e^l(b), the divergence of the first is taken at epsilon - l(b). So
         the sup over k is taken inside the mean over b, and the sup over k' outside.
         """
-        if not epsilon >= 0:
-            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        check_epsilon(epsilon)
         epsilon = min(epsilon, 600.0)
         return as_delta(max(float(_first_bin(self, np.array([epsilon]))[0]), _second_bin(self, epsilon)))
 
     def delta_add_or_remove(self, epsilon: float) -> float:
         """Upper bound on the least delta if a user is added or removed rather than replaced."""
-        if not epsilon >= 0:
-            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+        check_epsilon(epsilon)
         epsilon = min(epsilon, 600.0)
         removed = float(_first_bin(self, np.array([epsilon]))[0])
         added = 0.0 if epsilon >= self.shrinkage else -math.expm1(epsilon - self.shrinkage)
@@ -221,8 +217,9 @@ def least_threshold(sampling: Dyadic, epsilon: float, delta: float) -> int:
             sampling=sampling,
             epsilon=epsilon,
         )
-    at_least = _least_integer(
-        lambda tau: _first_bin(SampleAndThreshold(sampling, tau), np.array([epsilon]))[0] <= delta
+    at_least = least_integer(
+        lambda tau: bool(_first_bin(SampleAndThreshold(sampling, tau), np.array([epsilon]))[0] <= delta),
+        limit=_MOST_SEARCHED,
     )
     found = at_least and _least_falling(
         lambda tau: SampleAndThreshold(sampling, tau).delta_at(epsilon), delta, below=at_least - 1
@@ -236,19 +233,6 @@ def least_threshold(sampling: Dyadic, epsilon: float, delta: float) -> int:
             delta=delta,
         )
     return found
-
-
-def _least_integer(enough: Callable[[int], bool], *, below: int = 0) -> int | None:
-    """The least integer above ``below`` that is enough, if larger ones are too."""
-    low, high = below, below + 1
-    while not enough(high):
-        low, high = high, 2 * high - below
-        if high > _MOST_SEARCHED:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
 
 
 def _least_falling(delta_of: Callable[[int], float], delta: float, *, below: int) -> int | None:
@@ -323,73 +307,3 @@ def paper_sampling(epsilon: float, delta: float) -> SampleAndThreshold:
             delta=delta,
         )
     return curve
-
-
-# --- discrete Laplace noise on non-empty categories -----------------------------------------------------
-
-
-@dataclass(frozen=True)
-class StabilityCurve:
-    """Non-empty counts plus noise of distribution ~ ratio^|x|, shown if the sum is at least ``threshold``.
-
-    A count that changes between two numbers above 0 is at most as telling as without a threshold, and
-    then its loss is ln(1/ratio) or the opposite: randomized response, which long counts come as near to as
-    one likes. A count that becomes empty is shown with probability w = Pr[1 + noise >= threshold] before
-    and never after. A replacement takes one user from a count and gives one to another: four cases.
-    """
-
-    ratio: Dyadic
-    threshold: int
-
-    def __post_init__(self) -> None:
-        check_ratio(self.ratio)
-        if self.threshold < 1:
-            raise ParameterError(f"The threshold must be at least 1, not {self.threshold}.", threshold=self.threshold)
-
-    @property
-    def singleton_shown(self) -> float:
-        """Upper bound on Pr[1 + noise >= threshold]."""
-        ratio = float(self.ratio)
-        return as_delta(ratio ** (self.threshold - 1) / (1 + ratio) * (1 + 1e-12 * self.threshold) + _TINY)
-
-    def directions(self, cut: float = 0.0) -> tuple[tuple[DiscretePair, ...], ...]:
-        """Per case of the replacement, the two independent pairs of distributions of the two counts."""
-        kept = 1 / (1 + float(self.ratio))
-        kept = min(kept * (1 + 1e-15), 1.0)
-        shown = self.singleton_shown
-        changed = DiscretePair(np.array([kept, 1 - kept]), np.array([1 - kept, kept]), cut)
-        emptied = DiscretePair(np.array([1 - shown, shown]), np.array([1.0, 0.0]), cut)
-        return (
-            (changed, changed),
-            (emptied, changed),
-            (changed, emptied.reversed),
-            (emptied, emptied.reversed),
-        )
-
-    def delta_at(self, epsilon: float) -> float:
-        """The least delta at which the release is (epsilon, delta)-private, from above."""
-        if not epsilon >= 0:
-            raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
-        common, *others = self.directions()
-        pure = -2 * math.log(float(self.ratio)) * (1 + 1e-15)  # of two counts that both stay non-empty
-        worst = 0.0
-        for first, second in others if epsilon >= pure else (common, *others):
-            p, q = np.outer(first.p, second.p).ravel(), np.outer(first.q, second.q).ravel()
-            excess = p - math.exp(min(epsilon, 700.0)) * (1 - 1e-15) * q
-            worst = max(worst, math.fsum(excess[excess > 0]))
-        return as_delta(worst * (1 + _ROUNDING))
-
-
-def least_threshold_for(ratio: Dyadic, epsilon: float, delta: float) -> int:
-    """The least threshold at which noise of this ratio is (epsilon, delta)-private."""
-    check_target(epsilon, delta)
-    found = _least_integer(lambda threshold: StabilityCurve(ratio, threshold).delta_at(epsilon) <= delta)
-    if found is None:
-        raise InfeasibleError(
-            f"No threshold makes noise of ratio {ratio} private at epsilon = {epsilon:g} and delta = {delta:g}: two "
-            f"counts change, so the ratio must be at least e^(-epsilon/2) = {math.exp(-epsilon / 2):.6g}.",
-            ratio=ratio,
-            epsilon=epsilon,
-            delta=delta,
-        )
-    return found

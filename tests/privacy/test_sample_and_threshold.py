@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.privacy.thresholding import (
+from shuffledp.privacy.sample_and_threshold import (
     SampleAndThreshold,
-    StabilityCurve,
     _Curve,
     _first_bin,
     best_sampling,
     least_threshold,
-    least_threshold_for,
     paper_sampling,
     sampled_error,
 )
+from shuffledp.privacy.stability import StabilityCurve, least_threshold_for
 from shuffledp.randomness import Dyadic
 
 

@@ -1,0 +1,82 @@
+"""Checks of epsilon, delta, the number of users and the confidence: the same rules for every caller."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from shuffledp.errors import ParameterError
+
+LARGEST_EPSILON = 700.0  # e^epsilon stays a float
+LEAST_EPSILON = 1e-12
+LEAST_DELTA = 1e-300
+MOST_USERS = 10**15
+
+
+def check_epsilon(epsilon: float) -> None:
+    """Reject an epsilon below 0, and NaN."""
+    if not epsilon >= 0:
+        raise ParameterError(f"epsilon must be at least 0, not {epsilon}.", epsilon=epsilon)
+
+
+def check_positive_epsilon(epsilon: float) -> None:
+    """Reject an epsilon that is not positive and finite."""
+    if not (math.isfinite(epsilon) and epsilon > 0):
+        raise ParameterError(f"epsilon must be a positive number, not {epsilon}.", epsilon=epsilon)
+
+
+def check_delta(delta: float) -> None:
+    """Reject a delta outside (0, 1)."""
+    if not 0 < delta < 1:
+        raise ParameterError(f"delta must lie strictly between 0 and 1, not {delta}.", delta=delta)
+
+
+def check_target(epsilon: float, delta: float) -> None:
+    """Reject a target that cannot be calibrated for: epsilon in [1e-12, 700], delta in [1e-300, 1)."""
+    check_positive_epsilon(epsilon)
+    check_delta(delta)
+    if epsilon > LARGEST_EPSILON:
+        raise ParameterError(
+            f"epsilon = {epsilon:g} is too large to mean anything: at most {LARGEST_EPSILON:g}.", epsilon=epsilon
+        )
+    if epsilon < LEAST_EPSILON or delta < LEAST_DELTA:
+        raise ParameterError(
+            f"epsilon = {epsilon:g} and delta = {delta:g} are too small to compute with: "
+            f"at least {LEAST_EPSILON:g} and {LEAST_DELTA:g}.",
+            epsilon=epsilon,
+            delta=delta,
+        )
+
+
+def check_claim(epsilon: float, delta: float) -> None:
+    """Reject numbers that no accountant can prove: epsilon in [0, 700], delta 0 or in [1e-300, 1)."""
+    if not 0 <= epsilon <= LARGEST_EPSILON:
+        raise ParameterError(
+            f"The epsilon of a guarantee must lie between 0 and {LARGEST_EPSILON:g}, not {epsilon}.", epsilon=epsilon
+        )
+    if not (delta == 0 or LEAST_DELTA <= delta < 1):
+        raise ParameterError(
+            f"The delta of a guarantee must be 0, or at least {LEAST_DELTA:g} and below 1, not {delta}.", delta=delta
+        )
+
+
+def check_users(users: int, honest_fraction: float) -> None:
+    """Reject a number of users outside 2 to 10^15, or an honest fraction outside (0, 1]."""
+    if not isinstance(users, (int, np.integer)):
+        raise ParameterError(f"The number of users must be an integer, not {users}.", users=users)
+    if users < 2:
+        raise ParameterError(f"At least 2 users are needed, not {users}: one person alone cannot hide.", users=users)
+    if users > MOST_USERS:
+        raise ParameterError(f"At most {MOST_USERS:,} users can be counted, not {users:,}.", users=users)
+    if not 0 < honest_fraction <= 1:
+        raise ParameterError(
+            f"The honest fraction must lie above 0 and at most at 1, not {honest_fraction}.",
+            honest_fraction=honest_fraction,
+        )
+
+
+def check_confidence(confidence: float) -> None:
+    """Reject a confidence outside (0, 1)."""
+    if not 0 < confidence < 1:
+        raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence:g}.", confidence=confidence)

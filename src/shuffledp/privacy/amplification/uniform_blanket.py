@@ -1,0 +1,111 @@
+"""Privacy accounting of uniform blanket messages: ``uniform-blanket``, ``hashed-blanket``, ``hadamard-blanket``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from shuffledp.checks import check_target
+from shuffledp.errors import InfeasibleError, ParameterError
+from shuffledp.privacy.amplification.blanket_search import check_blanket_users, excess_of, typical_mean
+from shuffledp.privacy.amplification.clones import ClonesCurve, probability_at_most
+from shuffledp.privacy.binomial import MOST_TRIALS, Binomial
+from shuffledp.privacy.guarantee import PrivacyCurve
+from shuffledp.privacy.search import find_bracket, narrow
+from shuffledp.randomness import Dyadic
+
+_CLOSE_ENOUGH = 1e-6  # of delta below the target, relative
+_NARROW = 2e-8
+_FURTHEST = 60.0
+_MOST_PER_CELL = 1e13
+_MOST_MESSAGES = 10**9
+
+
+@dataclass(frozen=True)
+class Slots:
+    """How many uniform messages each user adds: ``whole`` ones, and one more with probability ``rest``."""
+
+    whole: int
+    rest: Dyadic
+
+    def __post_init__(self) -> None:
+        if self.whole < 0:
+            raise ParameterError(f"A user cannot add {self.whole} messages.", messages=self.whole)
+        if self.whole > _MOST_MESSAGES:
+            raise InfeasibleError(
+                f"Every user would have to add about {self.whole:.2g} blanket messages, more than {_MOST_MESSAGES:,}.",
+                messages=self.whole,
+            )
+
+    @property
+    def mean(self) -> float:
+        """Expected number of messages that a user adds."""
+        return self.whole + float(self.rest)
+
+    def curve(self, users: int, cells: int) -> ClonesCurve:
+        """The privacy of a value among the uniform messages over ``cells`` cells of these (honest) users.
+
+        Each message is a trial that hits one of two cells with probability 2/cells; probabilities that
+        are no floats are rounded to fewer hits.
+        """
+        if cells < 2:
+            raise ParameterError(f"At least 2 cells are needed to hide in, not {cells}.", cells=cells)
+        parts, sure = [], 0
+        for trials, rate in (
+            (users * self.whole, Fraction(2, cells)),
+            (users, 2 * self.rest.fraction / cells),
+        ):
+            if rate == 1:
+                sure += trials
+            elif trials > 0 and rate > 0 and (probability := probability_at_most(rate)).numerator:
+                parts.append(Binomial(min(trials, MOST_TRIALS), probability))  # fewer clones are worse
+        return ClonesCurve(tuple(parts), alpha=1.0, sure=sure)
+
+
+def least_slots(users: int, cells: int, epsilon: float, delta: float) -> Slots:
+    """The fewest uniform messages over ``cells`` cells for each user that make one more message private.
+
+    ``users`` are those that can be relied on. The distribution of the result at just its probabilities is at
+    most delta.
+    """
+    check_target(epsilon, delta)
+    check_blanket_users(users)
+    if cells < 1:
+        raise ParameterError(f"At least one cell is needed, not {cells}.", cells=cells)
+    if cells == 1:
+        return Slots(0, Dyadic(0))
+    curve_of: Callable[[float], PrivacyCurve] = lambda x: _slots(math.exp(x)).curve(users, cells)  # noqa: E731
+    typical = typical_mean(epsilon, delta)
+    if typical > _MOST_PER_CELL:
+        raise InfeasibleError(
+            f"epsilon = {epsilon:g} and delta = {delta:g} would need about {typical:.2g} blanket messages for each of "
+            f"{cells:,} cells; relax the target.",
+            epsilon=epsilon,
+            delta=delta,
+        )
+    guess = math.log(typical * cells / users)
+    excess = excess_of(lambda x: curve_of(x).delta_at(epsilon), delta)
+    bracket = find_bracket(excess, guess, guess - _FURTHEST, guess + _FURTHEST, step=0.1, growth=4)
+    if bracket is None:
+        raise InfeasibleError(
+            f"No number of blanket messages makes {users:,} users private with epsilon = {epsilon:g} and "
+            f"delta = {delta:g} in float precision; relax the target.",
+            users=users,
+            epsilon=epsilon,
+            delta=delta,
+        )
+    log_mean = narrow(
+        excess,
+        bracket,
+        next_point=lambda ends: ends.secant_from_high(0.01, 1e-3),
+        enough=lambda ends: ends.width <= _NARROW or ends.weight_high > -_CLOSE_ENOUGH,
+    )
+    return _slots(math.exp(log_mean))
+
+
+def _slots(mean: float) -> Slots:
+    whole = math.floor(mean)
+    rest = Dyadic.at_least(mean - whole)
+    return Slots(whole, rest) if rest.numerator < 1 << rest.bits else Slots(whole + 1, Dyadic(0))

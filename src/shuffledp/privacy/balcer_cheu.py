@@ -1,0 +1,143 @@
+"""Calibration of ``balcer-cheu``: the least token noise that meets a target, ``tight`` (exact) or ``paper`` (theorem)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from shuffledp.checks import MOST_USERS, check_target
+from shuffledp.errors import ConditionError, InfeasibleError
+from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.calibration import excess_over
+from shuffledp.privacy.guarantee import PrivacyCurve
+from shuffledp.privacy.search import Bracket, Excess, least_integer, narrow
+from shuffledp.privacy.smoothness import corollary_24_mean, corollary_24_users
+from shuffledp.randomness import Dyadic
+
+CurveOf = Callable[[Binomial], PrivacyCurve]
+
+_HALF = Dyadic(1, 1)
+_LARGEST_RIPPLE = math.log(1.3)  # rises of delta of up to 18 % were seen
+_RIPPLE_STEP = 0.9975
+_RIPPLE_REACH = 0.85  # gaps of up to 8 % were seen
+_RIPPLES_VANISH_FROM = 2_000  # mean noise; beyond, delta falls steadily with the rate
+
+
+def tight_noise(users: int, epsilon: float, delta: float, curve_of: CurveOf) -> Dyadic:
+    """The least probability q <= 1/2 at which Bin(users, q) noise is truly (epsilon, delta)-private.
+
+    ``curve_of`` turns the noise into the privacy curve of the protocol. The result is a probability that
+    can be sampled exactly, and the distribution at just that probability meets the target. Delta does not
+    fall steadily with q when little noise is needed, so the neighbourhood below the first crossing
+    is searched for a smaller feasible rate.
+    """
+    check_target(epsilon, delta)
+    excess = _excess(users, epsilon, delta, curve_of)
+    feasible = _some_feasible_rate(users, excess)
+    if feasible is None:
+        raise InfeasibleError(
+            f"{users:,} users are too few for epsilon = {epsilon:g} and delta = {delta:g}; "
+            f"{least_users(epsilon, delta, curve_of):,} are needed.",
+            users=users,
+            epsilon=epsilon,
+            delta=delta,
+        )
+    # with probability (1 - q)^n nobody leaves a token out, and then nothing is hidden
+    floor = -math.expm1(math.log(delta) / users)
+    rate = _crossing(excess, min(floor * (1 - 1e-9), feasible), feasible)
+    if users * rate < _RIPPLES_VANISH_FROM:
+        rate = _least_below(excess, rate, floor)
+    return Dyadic.at_least(rate)
+
+
+def paper_noise(users: int, epsilon: float, delta: float, *, coordinates: int) -> Dyadic:
+    """The noise of Theorem 11 (one coordinate) or Theorem 12 (two) for an overall (epsilon, delta).
+
+    Theorem 12 loses a factor of two in both, so the noise is that of (epsilon/2, delta/2).
+    """
+    check_target(epsilon, delta)
+    each = epsilon / coordinates, delta / coordinates
+    theorem = {1: "Theorem 11", 2: "Theorem 12"}[coordinates]
+    if each[0] > 1:
+        raise ConditionError(
+            f"{theorem} needs epsilon <= {coordinates}; given {epsilon:g}. "
+            "Use the tight calibration, which has no such limit.",
+            epsilon=epsilon,
+        )
+    needed = corollary_24_users(*each)
+    if users < needed:
+        factor = 100 * coordinates**2
+        raise ConditionError(
+            f"{theorem} needs n >= ({factor}/epsilon^2) ln({2 * coordinates}/delta) = {needed:,} users for "
+            f"epsilon = {epsilon:g} and delta = {delta:g}; given {users:,}. The tight calibration needs far fewer.",
+            users=users,
+            needed=needed,
+        )
+    return min(Dyadic.at_least(corollary_24_mean(users, *each) / users), _HALF, key=float)
+
+
+def least_users(epsilon: float, delta: float, curve_of: CurveOf) -> int:
+    """The fewest users for which some noise rate up to 1/2 meets the target."""
+    check_target(epsilon, delta)
+
+    def feasible(users: int) -> bool:
+        return _some_feasible_rate(users, _excess(users, epsilon, delta, curve_of)) is not None
+
+    users = least_integer(feasible, low=1, high=2, limit=MOST_USERS)
+    if users is None:
+        raise InfeasibleError(f"More than {MOST_USERS:,} users would be needed for this target.", users=MOST_USERS)
+    return users
+
+
+def _excess(users: int, epsilon: float, delta: float, curve_of: CurveOf) -> Excess:
+    """From a rate to ln(its delta / the target): above 0 if the rate is too small, smooth in its logarithm."""
+
+    def excess(rate: float) -> float:
+        achieved = curve_of(Binomial(users, Dyadic.at_least(rate))).delta_at(epsilon)
+        return excess_over(achieved, delta, smallest=math.ulp(0.0))
+
+    return excess
+
+
+def _some_feasible_rate(users: int, excess: Excess) -> float | None:
+    """1/2 if it is private enough, else a rate a little below that is (there can be one for few users)."""
+    at_half = excess(0.5)
+    if at_half <= 0:
+        return 0.5
+    if users > _RIPPLES_VANISH_FROM * 10 or at_half > _LARGEST_RIPPLE:
+        return None
+    return next((rate for rate in (0.5 - np.geomspace(1e-4, 0.1, 60)).tolist() if excess(rate) <= 0), None)
+
+
+def _crossing(excess: Excess, low: float, high: float) -> float:
+    """A rate with excess <= 0 just above one with excess > 0, searched in the logarithm."""
+    bracket = Bracket(math.log(low), excess(low), math.log(high), excess(high))
+    if bracket.excess_low <= 0:
+        return low
+    end = bracket.high
+    # beyond, rates are the same 64-bit probability
+    log_rate = narrow(
+        lambda log_rate: excess(math.exp(log_rate)),
+        bracket,
+        next_point=_inside,
+        enough=lambda ends: ends.width <= max(1e-11, 2.0**-64 / math.exp(ends.high)) or ends.excess_high > -1e-10,
+    )
+    return high if log_rate == end else math.exp(log_rate)
+
+
+def _inside(bracket: Bracket) -> float:
+    """The secant's point, or the midpoint where rounding moves it to an end."""
+    x = bracket.secant_from_high()
+    return x if bracket.low < x < bracket.high else bracket.midpoint
+
+
+def _least_below(excess: Excess, rate: float, floor: float) -> float:
+    """The least feasible rate that small steps down from ``rate`` find before delta is clearly too large."""
+    least = candidate = rate
+    lowest = max(floor, rate * _RIPPLE_REACH)
+    while candidate * _RIPPLE_STEP > lowest and (y := excess(candidate * _RIPPLE_STEP)) <= _LARGEST_RIPPLE:
+        candidate *= _RIPPLE_STEP
+        least = candidate if y <= 0 else least
+    return rate if least == rate else _crossing(excess, least * _RIPPLE_STEP, least)
