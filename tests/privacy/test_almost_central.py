@@ -17,7 +17,7 @@ from shuffledp.privacy.almost_central import (
     expected_noise_messages,
     paper_almost_central_noise,
 )
-from shuffledp.privacy.almost_central.atoms import moves_by_depth
+from shuffledp.privacy.almost_central.atoms import decomposition, moves_by_depth
 from shuffledp.privacy.almost_central.losses import negative_binomial_losses, tails, worst_of
 from shuffledp.privacy.composition import compose
 from shuffledp.privacy.discrete_laplace import least_ratio

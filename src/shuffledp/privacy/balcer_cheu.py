@@ -1,4 +1,4 @@
-"""Calibration of ``balcer-cheu``: the least token noise that meets a target, ``tight`` (exact) or ``paper`` (theorem)."""
+"""Calibration of ``balcer-cheu``: the least token noise that meets a target, exactly or by the theorem."""
 
 from __future__ import annotations
 
