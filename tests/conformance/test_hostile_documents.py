@@ -224,7 +224,7 @@ def test_the_planted_fault_is_seen(name, monkeypatch):
     monkeypatch.setattr(binomial, "LEAST_PROBABILITY_BITS", 1 << 16)
     monkeypatch.setattr(binomial, "_check_finite", lambda *_: None)
     monkeypatch.setattr(binomial.Binomial, "pmf", lambda _, k: np.full(np.shape(k), np.nan))
-    for module in ("binomial_noise", "divergence", "fake_rows"):
+    for module in ("binomial_noise", "divergence", "fake_users"):
         monkeypatch.setattr(f"shuffledp.privacy.{module}.as_delta", lambda value: min(1.0, max(0.0, value)))
     monkeypatch.setattr("shuffledp.privacy.divergence.positive_part", lambda values: np.nan_to_num(values).clip(0))
     monkeypatch.setattr("shuffledp.privacy.divergence.check_masses", lambda *_, **__: None)
