@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/shuffledp/native/*.pyx)
-WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
+# one more than cores: tests also wait for servers, disks and time to pass
+WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 
 # what builds the compiled kernels is pinned like everything else
 export PIP_CONSTRAINT := constraints.txt
