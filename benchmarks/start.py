@@ -12,10 +12,10 @@ _FORBIDDEN = ("scipy", "pandas", "pyarrow", "altair", "matplotlib", "typer")
 
 _RANDOMIZE = """
 import shuffledp
-from shuffledp.protocols.parts.token_noise import TokenNoise
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
-noise = TokenNoise(users=100_000, absence=Dyadic.at_least(0.001), epsilon=1.0, delta=1e-6)
-shuffledp.BalcerCheuHistogram(noise, domain_size=100).randomize(3)
+target, absence = Target(100_000, 1.0, 1e-6), Dyadic.at_least(0.001)
+shuffledp.BalcerCheuHistogram(target, absence, domain_size=100).randomize(3)
 """
 _LIST_MODULES = "import json, sys; print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
 
