@@ -71,6 +71,12 @@ def test_running_a_protocol_draws_nothing_and_reads_nothing():
     assert set(loaded_after(CALIBRATE + "estimate.interval()")[0]) <= {"scipy"}
 
 
+def test_planning_a_sum_loads_little_of_opendp():
+    """Its prelude imports scikit-learn and others where they are installed, which takes seconds."""
+    plan = "import shuffledp, sys; shuffledp.plan(shuffledp.Sum(users=1000, lower=0, upper=1), epsilon=1, delta=1e-6)"
+    loaded_after(f"{plan}\nassert 'opendp.measurements' in sys.modules and 'opendp.prelude' not in sys.modules")
+
+
 USERS, EPSILON, DELTA = 10**6, 1.0, 1e-8
 QUESTIONS: dict[str, dict[str, Any]] = {
     "count": {},

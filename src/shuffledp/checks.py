@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 
 import numpy as np
 
@@ -14,6 +15,12 @@ LEAST_DELTA = 1e-300
 MOST_USERS = 10**15
 
 
+def check_real(name: str, value: object) -> None:
+    """Reject what is not a real number: a string, None, a complex number."""
+    if not isinstance(value, Real):
+        raise ParameterError(f"{name} must be a number, not {value!r}.")
+
+
 def check_epsilon(epsilon: float) -> None:
     """Reject an epsilon below 0, and NaN."""
     if not epsilon >= 0:
@@ -22,12 +29,14 @@ def check_epsilon(epsilon: float) -> None:
 
 def check_positive_epsilon(epsilon: float) -> None:
     """Reject an epsilon that is not positive and finite."""
+    check_real("epsilon", epsilon)
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise ParameterError(f"epsilon must be a positive number, not {epsilon}.", epsilon=epsilon)
 
 
 def check_delta(delta: float) -> None:
     """Reject a delta outside (0, 1)."""
+    check_real("delta", delta)
     if not 0 < delta < 1:
         raise ParameterError(f"delta must lie strictly between 0 and 1, not {delta}.", delta=delta)
 
@@ -64,11 +73,13 @@ def check_claim(epsilon: float, delta: float) -> None:
 def check_users(users: int, honest_fraction: float) -> None:
     """Reject a number of users outside 2 to 10^15, or an honest fraction outside (0, 1]."""
     if not isinstance(users, (int, np.integer)):
-        raise ParameterError(f"The number of users must be an integer, not {users}.", users=users)
+        raise ParameterError(f"The number of users must be an integer, not {users!r}.", users=users)
     if users < 2:
         raise ParameterError(f"At least 2 users are needed, not {users}: one person alone cannot hide.", users=users)
     if users > MOST_USERS:
-        raise ParameterError(f"At most {MOST_USERS:,} users can be counted, not {users:,}.", users=users)
+        given = f"{users:,}" if users < 1 << 63 else f"a number of {int(users).bit_length():,} bits"
+        raise ParameterError(f"At most {MOST_USERS:,} users can be counted, not {given}.", users=users)
+    check_real("honest_fraction", honest_fraction)
     if not 0 < honest_fraction <= 1:
         raise ParameterError(
             f"The honest fraction must lie above 0 and at most at 1, not {honest_fraction}.",

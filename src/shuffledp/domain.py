@@ -165,6 +165,8 @@ class Categories(_CategoricalDomain):
     @classmethod
     def of(cls, names: Iterable[str]) -> Categories:
         """The categories in the order given."""
+        if isinstance(names, str):
+            raise DomainError(f"Categories are a list of names, not the single string {names!r}.")
         return cls(tuple(names))
 
     @classmethod

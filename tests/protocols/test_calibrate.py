@@ -53,6 +53,30 @@ def test_the_domain_of_a_histogram():
             BalcerCheuHistogram.calibrate(**GIVEN, **wrong)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"domain": ["bus", "bike"]},  # was numbered, and its names were lost
+        {"domain": sdp.Interval(0, 1)},
+        {"domain": 3},
+        {"domain_size": "3"},
+        {"domain_size": 2.5},
+        {"domain_size": True},
+        {"categories": "bus"},  # was three letters
+    ],
+    ids=str,
+)
+def test_what_is_no_domain_of_a_histogram(wrong):
+    with pytest.raises(DomainError):
+        BalcerCheuHistogram.calibrate(**GIVEN, **wrong)
+
+
+def test_what_is_no_domain_of_a_sum():
+    for wrong in ([0, 1], sdp.Categories.of(["a"]), 3):
+        with pytest.raises(DomainError, match="is an Interval, not"):
+            CheuSum.calibrate(**GIVEN, domain=wrong)
+
+
 def test_the_bounds_of_a_sum():
     unit = DuchiSum.calibrate(**GIVEN, lower=0, upper=10)
     assert unit == DuchiSum.calibrate(**GIVEN, domain=sdp.Interval(0.0, 10.0))

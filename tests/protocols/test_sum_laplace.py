@@ -68,6 +68,6 @@ def test_less_noise_than_claimed_is_refused():
 
 def test_without_opendp_it_says_what_to_install(monkeypatch):
     laplace._measurement.cache_clear()
-    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
+    monkeypatch.setitem(sys.modules, "opendp.measurements", None)
     with pytest.raises(MissingPackageError, match=r"shuffledp\[opendp\]"):
         protocol(epsilon=0.77)

@@ -203,7 +203,7 @@ def target_warnings(epsilon: float, delta: float, users: int) -> tuple[str, ...]
 
 
 def least_epsilon(curve: PrivacyCurve, delta: float) -> float:
-    """The least epsilon with distribution.delta_at(epsilon) <= delta, to nine digits from above."""
+    """The least epsilon with curve.delta_at(epsilon) <= delta, to nine digits from above."""
     check_delta(delta)
     if as_delta(curve.delta_at(0.0)) <= delta:
         return 0.0
@@ -224,7 +224,7 @@ def least_epsilon(curve: PrivacyCurve, delta: float) -> float:
 
 
 def _excess(curve: PrivacyCurve, delta: float, epsilon: float) -> float:
-    """ln(delta of the distribution / delta): above 0 if and only if that of the distribution is larger."""
+    """ln(curve.delta_at(epsilon) / delta): above 0 if and only if the delta of the curve is larger."""
     achieved = as_delta(curve.delta_at(epsilon))
     difference = math.log(achieved) - math.log(delta) if achieved > 0 else -math.inf
     return max(difference, 1e-300) if achieved > delta else min(difference, 0.0)  # rounding must not decide

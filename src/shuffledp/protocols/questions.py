@@ -201,6 +201,11 @@ class HistogramProtocol(_Counted):
         if domain is not None:
             if domain_size is not None or categories is not None:
                 raise DomainError("Give the domain once: as domain, as categories or as domain_size.")
+            if not isinstance(domain, (Categories, Numbered)):
+                raise DomainError(
+                    f"The domain of a histogram is Categories or Numbered, not {type(domain).__name__}; "
+                    "give names as categories and a number as domain_size."
+                )
             return (domain,)
         size, named = cls.sizes(domain_size, categories)
         if named is not None and len(named) != size:
@@ -219,6 +224,8 @@ class HistogramProtocol(_Counted):
         size = domain_size if named is None or domain_size is not None else len(named)
         if size is None:
             raise DomainError("Say which values are possible: give domain_size or categories.")
+        if not isinstance(size, (int, np.integer)) or isinstance(size, bool):
+            raise DomainError(f"domain_size must be an integer, not {size!r}.")
         if size < 1:
             raise DomainError(f"The domain needs at least one category, not {size}.")
         return size, named
@@ -311,6 +318,10 @@ class SumProtocol(_Answer, _Analysed):
             return (Interval(float(lower), float(upper), whole),)
         if lower is not None or upper is not None or whole:
             raise DomainError("Give the bounds once: as lower and upper, or as domain.")
+        if not isinstance(domain, Interval):
+            raise DomainError(
+                f"The domain of a sum is an Interval, not {type(domain).__name__}; give bounds as lower and upper."
+            )
         return (domain,)
 
     @classmethod

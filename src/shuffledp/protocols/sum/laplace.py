@@ -1,8 +1,8 @@
 """The central model's sum with Laplace noise: Dwork, McSherry, Nissim and Smith (2006), drawn by OpenDP.
 
 Numbers are fixed-point: rounded at random to a multiple of 2^-bits of the interval, so finely that nothing is
-lost. Their sum is a whole number, and OpenDP adds Laplace noise on the same grid
-with whole numbers only (Canonne, Kamath and Steinke 2020), so that nothing can be read from the last digits.
+lost. Their sum is an integer, and OpenDP adds Laplace noise on the same grid
+with integers only (Canonne, Kamath and Steinke 2020), so that nothing can be read from the last digits.
 OpenDP's own privacy map is checked before every release. It draws from the operating system and takes no seed.
 """
 
@@ -53,8 +53,8 @@ class LaplaceSum(CentralLevels):
     def for_target(cls, target: Target, domain: Interval, *, levels: int | None = None) -> Self:
         """The least noise that is epsilon-private; delta is not needed."""
         if levels is None:
-            room = math.floor(_NOISE_BITS - 1 + math.log2(target.epsilon))
-            levels = 1 << max(0, min(_MOST_BITS, _SUM_BITS - target.users.bit_length(), room))
+            noise_limit = math.floor(_NOISE_BITS - 1 + math.log2(target.epsilon))
+            levels = 1 << max(0, min(_MOST_BITS, _SUM_BITS - target.users.bit_length(), noise_limit))
         check_levels(levels, users=target.users)
         scale = math.ceil(levels / Fraction(target.epsilon))
         if scale > 1 << _NOISE_BITS:
@@ -107,12 +107,15 @@ def _epsilon_above(levels: int, scale: int) -> float:
 
 @lru_cache(maxsize=16)
 def _measurement(scale: int) -> Any:
-    """OpenDP's Laplace mechanism on whole numbers."""
+    """OpenDP's Laplace mechanism on integers."""
     try:
-        import opendp.prelude as dp
+        from opendp.domains import atom_domain  # not opendp.prelude, which imports scikit-learn and others if it can
+        from opendp.measurements import make_laplace
+        from opendp.metrics import absolute_distance
+        from opendp.mod import enable_features
     except ImportError:
         raise MissingPackageError(
             "The protocol laplace needs OpenDP: pip install 'shuffledp[opendp]'; discrete-laplace does without."
         ) from None
-    dp.enable_features("contrib")
-    return dp.m.make_laplace(dp.atom_domain(T="i64"), dp.absolute_distance(T="i64"), float(scale))
+    enable_features("contrib")
+    return make_laplace(atom_domain(T="i64"), absolute_distance(T="i64"), float(scale))
