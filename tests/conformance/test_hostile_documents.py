@@ -53,6 +53,13 @@ SHAPES = (
 KEPT = ("calibration", "encoding", "form", "categories", "padded", "whole")
 
 
+def _printed_generator() -> random.Random:
+    """A generator whose seed is in the output of a test that fails, so that its documents can be made again."""
+    seed = random.SystemRandom().getrandbits(64)
+    print(f"seed {seed}")
+    return random.Random(seed)
+
+
 class TooSlowError(BaseException):
     """Not an Exception, so that nothing on the way takes it for one of its own."""
 
@@ -158,7 +165,7 @@ def is_small(protocol: Any) -> bool:
 
 
 def sweep(name: str, documents_each: int) -> list[str]:
-    draw = random.Random()
+    draw = _printed_generator()
     verdicts = []
     for instance in INSTANCES:
         if instance.split(" ")[0] != name:
@@ -232,4 +239,4 @@ def test_the_planted_fault_is_seen(name, monkeypatch):
     monkeypatch.setattr(binomial_noise.DiscretePair, "__post_init__", lambda _: None)
     document = noiseless(name, "absence" if "noise" in document_of(name)["parameters"] else "flip")
     with np.errstate(all="ignore"), pytest.raises(AssertionError, match=GUARANTEE):
-        judged(document, random.Random())
+        judged(document, _printed_generator())

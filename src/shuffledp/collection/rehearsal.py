@@ -32,7 +32,7 @@ _MAX_RELEASE_BYTES = 1 << 30
 
 @dataclass
 class Rehearsal:
-    """A folder with everything that the parties of one round own, and their servers."""
+    """A directory with everything that the parties of one round own, and their servers."""
 
     folder: Path
     task: SignedTask
@@ -105,7 +105,7 @@ class Rehearsal:
                     process.wait()
 
     def start(self, role: str) -> subprocess.Popen[bytes]:
-        """One server; its log goes to a file of the folder."""
+        """One server; its log goes to a file of the directory."""
         command = [sys.executable, "-m", "shuffledp", "serve", role, "--config", str(self.folder / "servers.toml")]
         with (self.folder / f"{role}.log").open("ab") as log:
             return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)  # noqa: S603

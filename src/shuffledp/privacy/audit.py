@@ -163,7 +163,7 @@ class Learned:
 def learn_event(first: Rows, second: Rows, *, delta: float, risk: float, trials: int) -> Learned:
     """The event of which the training samples promise the largest bound on epsilon, likelier under the first.
 
-    Samples hold one outcome a row, in whole numbers. Tried are lists of outcomes, thresholds of each number, and of
+    Samples hold one outcome a row, in integers. Tried are lists of outcomes, thresholds of each number, and of
     the weighted sum that tells the samples apart best. ``trials`` are planned under either data set.
     """
     one, other = _matrix(first), _matrix(second)

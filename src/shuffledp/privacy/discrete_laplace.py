@@ -23,7 +23,7 @@ _ROUNDING = 1e-14  # of the few operations of a closed form
 
 @dataclass(frozen=True)
 class DiscreteLaplace:
-    """The distribution Pr[X = x] = (1 - ratio) / (1 + ratio) * ratio^|x| on all whole numbers."""
+    """The distribution Pr[X = x] = (1 - ratio) / (1 + ratio) * ratio^|x| on all integers."""
 
     ratio: Dyadic
 
@@ -75,7 +75,7 @@ class DiscreteLaplace:
 
 @dataclass(frozen=True)
 class DiscreteLaplaceCurve:
-    """Whole numbers released with discrete Laplace noise: the privacy curve of a count, a sum or a histogram.
+    """Integers released with discrete Laplace noise: the privacy curve of a count, a sum or a histogram.
 
     Replacing one user moves one number by up to ``sensitivity`` (``coordinates`` = 1), or two numbers
     by up to that much in opposite directions (``coordinates`` = 2). The noise is log-concave, so

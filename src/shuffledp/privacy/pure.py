@@ -31,7 +31,7 @@ class PureCurve:
 
 
 def log_ratio_above(numerator: int, denominator: int) -> float:
-    """ln(numerator / denominator) of positive whole numbers, of any size, rounded up."""
+    """ln(numerator / denominator) of positive integers, of any size, rounded up."""
     ratio = (numerator << _RATIO_BITS) // denominator + 1  # in units of 2^-80, and not below
     excess = ratio - (1 << _RATIO_BITS)
     if abs(excess) < 1 << (_RATIO_BITS - 2):

@@ -94,7 +94,7 @@ def _checked(gamma: float) -> float:
 
 def _check_users(users: int) -> None:
     if not users >= 1 or users % 1:
-        raise ParameterError(f"A whole number of users is needed, at least one, not {users}.", users=users)
+        raise ParameterError(f"The number of users must be an integer of at least 1, not {users}.", users=users)
 
 
 def _check_error(error: float) -> None:

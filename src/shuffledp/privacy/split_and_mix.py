@@ -1,6 +1,6 @@
 """Privacy accounting of ``split-and-mix``: noisy values split into shares that are mixed.
 
-Balle, Bell, Gascon and Nissim (2020), after Ishai, Kushilevitz, Ostrovsky and Sahai (2006). Values are whole numbers
+Balle, Bell, Gascon and Nissim (2020), after Ishai, Kushilevitz, Ostrovsky and Sahai (2006). Values are integers
 0 .. k, each user adds its part of discrete Laplace noise and sends m shares modulo g, all but one of
 them uniform. The mixed shares show hardly more than the noisy sum: for any two inputs of the same sum their
 distributions differ by at most tau in total variation, with tau = sqrt(g (e/n)^(m - 2)) for n >= 19 users and

@@ -1,6 +1,6 @@
 """Durable state of batches: the signed manifest, then its chunks in any order, and how far each batch is.
 
-A batch has a folder of its own with the manifest and a file for each chunk; a file that is there is whole. A small
+A batch has a directory of its own with the manifest and a file for each chunk; a file that is there is whole. A small
 SQLite file says how far each batch is. Everything can be sent again without harm.
 """
 
@@ -106,7 +106,7 @@ def read_manifest(content: bytes, task: Task) -> Manifest | None:
 
 
 class Batches:
-    """All batches, in a folder that one process uses."""
+    """All batches, in a directory that one process uses."""
 
     def __init__(self, folder: Path, entered: Callable[[bytes], bytes | None] = lambda _: None) -> None:
         """``entered`` tells the manifest to which the ledger binds a task; another is refused."""
@@ -297,7 +297,7 @@ class Batches:
             self._connection.close()
 
     def _clean(self) -> None:
-        """Remove what a process that was killed left behind: folders without a batch, files that are not whole."""
+        """Remove what a process that was killed left behind: directories without a batch, files that are not whole."""
         known = {batch.task_id.hex(): batch.state for batch in self.all()}
         for folder in self._folder.iterdir():
             if folder.is_file():

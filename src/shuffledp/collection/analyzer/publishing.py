@@ -52,7 +52,7 @@ def release_document(result: Result, entry: Entry, confidence: float) -> dict[st
 
 @dataclass(frozen=True)
 class Releases:
-    """The published results, in a folder. They are public, and keep the access rights that new files get."""
+    """The published results, in a directory. They are public, and keep the access rights that new files get."""
 
     folder: Path
 
@@ -77,7 +77,7 @@ class Releases:
 
     @staticmethod
     def file_in(folder: Path, task_id: bytes, kind: str) -> Path:
-        """Where it is in a folder."""
+        """Where it is in a directory."""
         return folder / f"{task_id.hex()}.{kind}"
 
     def open(self, task_id: bytes, kind: str) -> BinaryIO | None:
@@ -89,7 +89,7 @@ class Releases:
 
 
 def published_in(folder: Path) -> set[bytes]:
-    """The tasks whose release is in a folder, whatever the analyzer knows about it; reads only."""
+    """The tasks whose release is in a directory, whatever the analyzer knows about it; reads only."""
     return {bytes.fromhex(file.stem) for file in folder.glob("*.json") if _ID.fullmatch(file.stem)}
 
 

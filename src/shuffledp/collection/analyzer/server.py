@@ -56,7 +56,7 @@ class Analyzer(Server):
         )
 
     def _open(self, settings: AnalyzerSettings) -> None:
-        """Everything that is kept in the work folder, once its parts agree."""
+        """Everything that is kept in the work directory, once its parts agree."""
         if settings.restore_from_releases:
             restore_from_releases(settings.work, self.tasks)
         for task in sorted(check_agreement(settings.work)):

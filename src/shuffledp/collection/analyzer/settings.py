@@ -21,7 +21,7 @@ class AnalyzerSettings(ServerSettings):
 
     port: int = 8081
     tasks: Path
-    """A folder of signed tasks, ``*.json``; new ones are noticed while the server runs."""
+    """A directory of signed tasks, ``*.json``; new ones are noticed while the server runs."""
     authors: tuple[Path, ...]
     """The public keys of those whose tasks are answered."""
     sealing_keys: tuple[Path, ...]
@@ -29,7 +29,7 @@ class AnalyzerSettings(ServerSettings):
     budgets: Path
     """A TOML file with a table for each population: ``epsilon`` and ``delta`` of all releases together."""
     work: Path
-    """A folder for batches, results and the ledger: room for a round. It is to be kept."""
+    """A directory for batches, results and the ledger: room for a round. It is to be kept."""
     processes: int = 0
     """How many open messages at a time; 0 for as many as there are cores."""
     confidence: float = 0.95

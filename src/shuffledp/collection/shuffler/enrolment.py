@@ -35,7 +35,7 @@ def create_token() -> str:
 
 
 def create_tokens(task_name: str, count: int, *, folder: Path, out: Path) -> None:
-    """Add the hashes of fresh tokens to the folder of the shuffler, then write the tokens to a new file of mode 0600.
+    """Add the hashes of fresh tokens to the shuffler's directory, then write the tokens to a new file of mode 0600.
 
     Both are durable and whole or not there. Several may do it at the same time. If the tokens cannot be written,
     their hashes stay and let nobody in.
@@ -89,7 +89,7 @@ class TokenDirectory:
         self._files: dict[str, _TokenFile] = {}
 
     def knows(self, task_name: str, hashed: bytes) -> bool:
-        """Whether a token is in the folder, spent or not. In rare cases yes for one that is not: the store decides."""
+        """Whether a token is in the directory, spent or not; rarely true for one that is not, and the store decides."""
         file = self._files.get(task_name)
         return file is not None and hashed in file.index
 

@@ -463,7 +463,7 @@ class RoundScheduler:
             if batch is None:
                 scheduled.elsewhere += 1
                 self._log_once(
-                    scheduled, "The batch is not in this work folder; the process that has it must deliver it."
+                    scheduled, "The batch is not in this work directory; the process that has it must deliver it."
                 )
                 return False
             self._mixer.clean(served.name, keep=batch.file)

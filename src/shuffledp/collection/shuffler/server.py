@@ -82,7 +82,7 @@ class Shuffler(Server):
         self.scheduler.open_rounds()
 
     def close(self) -> None:
-        """Let go of the store and the work folder."""
+        """Let go of the store and the work directory."""
         self.store.close()
         self._lock.release()
 

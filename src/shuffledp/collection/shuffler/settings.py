@@ -25,7 +25,7 @@ class ShufflerSettings(ServerSettings):
 
     port: int = 8080
     tasks: Path
-    """A folder of signed tasks, ``*.json``; new ones are noticed while the server runs."""
+    """A directory of signed tasks, ``*.json``; new ones are noticed while the server runs."""
     authors: tuple[Path, ...]
     """The public keys of those whose tasks are served."""
     signing_key: Path
@@ -37,7 +37,7 @@ class ShufflerSettings(ServerSettings):
     analyzer_plain_http: str | None = None
     """The name or address of a host, in a network that nobody else can read, to which batches may go without TLS."""
     work: Path
-    """A folder for the permutation and for batches that wait to be delivered: room for two rounds."""
+    """A directory for the permutation and for batches that wait to be delivered: room for two rounds."""
     store: str = "sqlite"
     store_folder: Path | None = None
     store_dsn_file: Path | None = None
@@ -45,7 +45,7 @@ class ShufflerSettings(ServerSettings):
     store_cache_megabytes: int = 128
     """Memory of SQLite for pages of all rounds together; the rounds that collect share it equally."""
     enrolment: Path | None = None
-    """A folder with ``TASK.tokens``, the hashes of one-time tokens; if set, every report of every task needs one."""
+    """A directory with ``TASK.tokens``, the hashes of one-time tokens; if set, every report of every task needs one."""
     origins: tuple[str, ...] = ()
     """Origins of web pages that may report, such as https://survey.example; requests of other pages get 403."""
     reports_per_second: float = 0.0

@@ -1,8 +1,8 @@
 """Documents that are signed have one form as bytes, the same in every language.
 
-A document is JSON of objects, lists, strings, booleans, null and whole numbers below 2^53. Keys are ASCII
+A document is JSON of objects, lists, strings, booleans, null and integers below 2^53. Keys are ASCII
 and sorted, there is no white space, text is UTF-8. Other numbers travel as strings: the shortest decimal that
-reads back as the same double, or a large whole number in hexadecimal (0x...).
+reads back as the same double, or a large integer in hexadecimal (0x...).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ a value x in 0 .. levels as the number x + 1. All users together add geometrical
 whose difference stays in the sum, and for each *atom*, a few numbers that add up to 0, negative binomially many copies.
 Atoms are {+1, -1}, {i, -ceil(i/2), -floor(i/2)} and the same with signs exchanged.
 
-Why it is private. Halving repeatedly, a message i is a whole number of copies of each atom, plus n_+ messages
+Why it is private. Halving repeatedly, a message i is an integer number of copies of each atom, plus n_+ messages
 "+1" and minus n_- messages "-1", n_+ + n_- = i. So replacing i by j moves the *numbers of copies*: what is seen
 is a function of independent numbers of copies, some of which are moved, and of the numbers U+ and U- of "+1" and "-1".
 Of these, D = U+ - U- and M = min(U+, U-) are independent; D is discrete Laplace and moves by j - i, M is moved

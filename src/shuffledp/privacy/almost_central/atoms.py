@@ -1,7 +1,7 @@
 """Atoms of the noise of ``almost-central``: a few numbers that add up to 0 (Ghazi et al. 2021).
 
 Halving repeatedly, a number i is 2^h numbers of two neighbouring sizes at depth h. Each halving of a number is an
-atom {i, -ceil(i/2), -floor(i/2)}, so i is a whole number of copies of each atom, and of "+1" and "-1" at last.
+atom {i, -ceil(i/2), -floor(i/2)}, so i is an integer number of copies of each atom, and of "+1" and "-1" at last.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Enumeration of multisets: the distribution of shuffled messages as exact counts of each message.
 
-A multiset is one whole number, whose digits are the copies of each message, so that adding numbers joins
-multisets. Weights may be whole numbers (exact, over a common denominator) or floats.
+A multiset is one integer, whose digits are the copies of each message, so that adding numbers joins
+multisets. Weights may be integers (exact, over a common denominator) or floats.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _NOISE_CUT = 1e-40
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """``trials`` independent draws, each a whole number of ``steps`` with its mass, and 0 otherwise."""
+    """``trials`` independent draws, each an integer number of ``steps`` with its mass, and 0 otherwise."""
 
     trials: int
     steps: Integers

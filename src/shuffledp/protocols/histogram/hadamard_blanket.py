@@ -122,7 +122,7 @@ class HadamardBlanketHistogram(HistogramProtocol):
 
     @property
     def message_format(self) -> MessageFormat:
-        """A tuple of vectors as whole numbers."""
+        """A tuple of vectors as integers."""
         return MessageFormat((1 << self.bits,) * self.hashes)
 
     def report_pmf(self, value: int) -> Pmf:

@@ -159,7 +159,7 @@ class CheuSum(SumProtocol):
 
 
 def _usual_bits(users: int, epsilon: float, domain: Interval) -> int:
-    """So many bits that rounding adds less than unavoidable noise; whole numbers need no more than their steps."""
+    """So many bits that rounding adds less than unavoidable noise; integers need no more than their steps."""
     fewest = min(math.ceil(epsilon * math.sqrt(users)), _MOST_BITS)
     return levels_for(domain, fewest=fewest, most=fewest)
 

@@ -1,7 +1,7 @@
 """The central model's sum: numbers as levels, and discrete Laplace noise on their sum.
 
-Ghosh, Roughgarden and Sundararajan (2009) for whole numbers; other numbers are first rounded at random to so many
-levels that the rounding is lost in the noise. The randomness is whole numbers throughout, so
+Ghosh, Roughgarden and Sundararajan (2009) for integers; other numbers are first rounded at random to so many
+levels that the rounding is lost in the noise. The randomness is integers throughout, so
 that nothing can be read from the last digits of a float (Mironov 2012).
 """
 

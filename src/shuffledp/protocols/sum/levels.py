@@ -1,7 +1,7 @@
 """Numbers as levels: a place in an interval rounded at random to one of k + 1 equally spaced points.
 
 The rounded level has the place as its mean, so that sums of levels estimate sums of numbers without bias. Whole
-numbers fall on levels if there are as many levels as whole numbers, and then nothing is rounded.
+numbers fall on levels if there are as many levels as integers, and then nothing is rounded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SLOPES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 
 
 
 def levels_for(domain: Interval, *, fewest: float, most: float) -> int:
-    """As many levels as whole numbers if these are not too many, else the fewest that are enough."""
+    """As many levels as integers if these are not too many, else the fewest that are enough."""
     steps = domain.steps
     if steps is not None and steps <= max(most, fewest):
         return steps
@@ -58,7 +58,7 @@ def _on_levels(domain: Interval, levels: int) -> bool:
 
 
 def _scaled(values: NDArray[Any], levels: int, domain: Interval) -> Floats:
-    """Places in units of a level; of whole numbers that are levels, without the rounding of the division."""
+    """Places in units of a level; of integers that are levels, without the rounding of the division."""
     scaled: Floats = check_positions(values) * levels
     return np.rint(scaled) if _on_levels(domain, levels) else scaled
 

@@ -1,4 +1,4 @@
-"""Which store a setting names: a folder, or the address of a PostgreSQL database."""
+"""Which store a setting names: a directory, or the address of a PostgreSQL database."""
 
 from __future__ import annotations
 

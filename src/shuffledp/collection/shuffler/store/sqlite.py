@@ -382,7 +382,7 @@ class SqliteStore:
 
 
 def check_directory(folder: Path) -> None:
-    """A StoreError if a store could not be opened in a folder, as far as that shows; it may be in use."""
+    """A StoreError if a store could not be opened in a directory, as far as that shows; it may be in use."""
     with sqlite_failures(f"Cannot open the store {folder}"):
         existing = next(each for each in (folder, *folder.absolute().parents) if each.exists())
         if not existing.is_dir() or not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
