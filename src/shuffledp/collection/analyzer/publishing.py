@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,6 +24,7 @@ RELEASE_FORMS = ("json", "csv", "html")
 _ID = re.compile("[0-9a-f]{64}")
 _ROWS = 1 << 13  # of a column that are written at a time
 _BETWEEN = ",\n    "
+_LEAST_EXPONENTIAL, _LEAST_DECIMAL_POWER = 1e10, -6  # where numbers of a CSV file change to an exponent
 
 
 def release_document(result: Result, entry: Entry, confidence: float) -> dict[str, Any]:
@@ -124,7 +126,7 @@ def _column_pieces(column: tuple[str, ...] | NDArray[Any]) -> Iterator[bytes]:
 
 
 def _table_pieces(estimate: Any, confidence: float) -> Iterator[bytes]:
-    """The table as CSV, some rows at a time: strings in quotes, numbers as Python writes them, true and false."""
+    """The table as CSV, some rows at a time: the bytes that Arrow writes for ``estimate.to_table()``."""
     starts = range(0, len(estimate.counts), _ROWS) if isinstance(estimate, HistogramEstimate) else [0]
     for start in starts:
         part = estimate.part(start, start + _ROWS) if isinstance(estimate, HistogramEstimate) else estimate
@@ -139,4 +141,20 @@ def _table_pieces(estimate: Any, confidence: float) -> Iterator[bytes]:
 def _csv_cell(value: str | float | bool) -> str:
     if isinstance(value, str):
         return '"' + value.replace('"', '""') + '"'
-    return str(value).lower() if isinstance(value, bool) else repr(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _csv_number(value) if isinstance(value, float) else str(value)
+
+
+def _csv_number(value: float) -> str:
+    """The shortest digits that read back as the same number: 100, 0.00001, 1e-7, 1e+10."""
+    shortest = repr(value)
+    if "e" not in shortest and abs(value) < _LEAST_EXPONENTIAL:
+        return shortest.removesuffix(".0")
+    sign, digits, exponent = Decimal(shortest).normalize().as_tuple()
+    assert isinstance(exponent, int)  # noqa: S101 - estimates that are published are finite
+    power = exponent + len(digits) - 1
+    minus, significant = "-" * sign, "".join(map(str, digits))
+    if _LEAST_DECIMAL_POWER <= power < 0:
+        return f"{minus}0.{'0' * (-power - 1)}{significant}"
+    return f"{minus}{significant[0]}{'.' * (len(significant) > 1)}{significant[1:]}e{power:+d}"
