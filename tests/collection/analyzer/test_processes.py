@@ -1,5 +1,6 @@
 """The analyzer as a process of its own: many messages on all cores, stopped in the middle, and what it logs."""
 
+import ctypes
 import json
 import os
 import signal
@@ -22,6 +23,13 @@ if __name__ == "__main__":
     counting._WORTH_PROCESSES, counting._FEWEST = 1000, 200  # further processes also for few messages
     sys.exit(main._run(["serve", *sys.argv[1:]]))
 """
+RESTRICT = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(65, 1, 0, 0, 0)  # PR_SET_MDWE, as MemoryDenyWriteExecute=yes of the systemd unit
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+RESTRICTED = [sys.executable, "-c", RESTRICT]
+"""Runs Python so that no memory can become executable, in its child processes too; Linux 6.3 or newer."""
 MESSAGES = 6000
 
 
@@ -29,7 +37,7 @@ class Process:
     """An analyzer and what it logs."""
 
     def __init__(self, config, **environment):
-        command = [sys.executable, "-c", COMMAND, "analyzer", "--config", str(config)]
+        command = [*RESTRICTED, "-c", COMMAND, "analyzer", "--config", str(config)]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -65,6 +73,15 @@ class Process:
 def large(collection):
     task = collection.task("histogram/k-rr", maximum_users=MESSAGES)
     return collection.batch(task, collection.sealed(task, np.arange(MESSAGES) % 4), chunk_records=1500)
+
+
+def test_analyzers_of_this_file_run_without_executable_memory():
+    mapping = "import mmap; mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)"
+    if ctypes.CDLL(None).prctl(66, 0, 0, 0, 0) < 0:  # PR_GET_MDWE
+        pytest.skip("the kernel cannot restrict memory: Linux 6.3 or newer is needed")
+    assert subprocess.run([sys.executable, "-c", mapping], capture_output=True, timeout=60).returncode == 0
+    done = subprocess.run([*RESTRICTED, "-c", mapping], capture_output=True, text=True, timeout=60)
+    assert done.stderr.strip().endswith("PermissionError: [Errno 13] Permission denied")
 
 
 def test_stopped_while_opening_and_started_again(collection, large, new_client):
