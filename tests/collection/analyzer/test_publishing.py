@@ -144,7 +144,8 @@ def test_in_pieces_the_bytes_are_the_same(shared_collection, monkeypatch, rows):
         if name.startswith("histogram"):  # with estimates that are integral, small and large
             counts = np.array([100.0, -3.0, 1e-7, 12345678901.5, 0.0, 0.5])
             result = replace(result, estimate=replace(result.estimate, counts=counts))
-        assert b"".join(publishing._table_pieces(result.estimate, 0.9)) == written_by_arrow(result.estimate.to_table(0.9))
+        table = result.estimate.to_table(0.9)
+        assert b"".join(publishing._table_pieces(result.estimate, 0.9)) == written_by_arrow(table)
 
 
 @pytest.mark.parametrize("document", [{"a": np.empty(0)}, {"a": (), "b": [1, {"c": []}], "d": None}])
