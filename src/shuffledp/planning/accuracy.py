@@ -19,7 +19,7 @@ _USERS_PER_ERROR = 10  # an error of more than a tenth of the users is of no use
 _PRECISION = 0.004
 _MAX_ITERATIONS = 3
 
-Errors = Callable[[float, "set[str] | None"], list[Plan]]
+Candidates = Callable[[float, "set[str] | None"], list[Plan]]
 
 
 def least_epsilon_for(question: Question, *, accuracy: float, delta: float, **limits: Any) -> Plans:
@@ -31,17 +31,20 @@ def least_epsilon_for(question: Question, *, accuracy: float, delta: float, **li
     _check(accuracy)
     checked_limits = _limits(limits)
 
-    def errors(log_epsilon: float, names: set[str] | None) -> list[Plan]:
+    def feasible(log_epsilon: float, names: set[str] | None) -> list[Plan]:
         return _feasible(question, math.exp(log_epsilon), delta, checked_limits, names)
 
-    solution = _search(errors, accuracy, math.log(1.0), *_LOG_EPSILONS)
+    def plans(log_epsilon: float) -> Plans:
+        return plan(question, epsilon=math.exp(log_epsilon), delta=delta, **limits)
+
+    solution = _search(feasible, plans, accuracy, math.log(1.0), *_LOG_EPSILONS)
     if solution is None:
         raise InfeasibleError(
             f"No protocol of the {checked_limits.trust} model has an error of {accuracy:g} {question.unit} or less, "
             f"even at epsilon = {math.exp(_LOG_EPSILONS[1]):g}.",
             accuracy=accuracy,
         )
-    return plan(question, epsilon=math.exp(solution), delta=delta, **limits)
+    return solution
 
 
 def fewest_users_for(question: Question, *, accuracy: float, epsilon: float, delta: float, **limits: Any) -> Plans:
@@ -57,20 +60,23 @@ def fewest_users_for(question: Question, *, accuracy: float, epsilon: float, del
     def question_for(log_users: float) -> Question:
         return replace(question, users=max(2, math.ceil(math.exp(log_users) - 1e-9)))
 
-    def errors(log_users: float, names: set[str] | None) -> list[Plan]:
+    def feasible(log_users: float, names: set[str] | None) -> list[Plan]:
         return _feasible(question_for(log_users), epsilon, delta, checked_limits, names)
+
+    def plans(log_users: float) -> Plans:
+        return plan(question_for(log_users), epsilon=epsilon, delta=delta, **limits)
 
     fewest = math.log(max(2.0, _USERS_PER_ERROR * accuracy if question.unit == "users" else 2.0))
     if fewest >= _MAX_LOG_USERS:
         raise ParameterError(f"An error of {accuracy:g} users is too large to plan for.", accuracy=accuracy)
-    solution = _search(errors, accuracy, max(math.log(10_000), fewest), fewest, _MAX_LOG_USERS)
+    solution = _search(feasible, plans, accuracy, max(math.log(10_000), fewest), fewest, _MAX_LOG_USERS)
     if solution is None:
         raise InfeasibleError(
             f"No number of users reduces the error to {accuracy:g} {question.unit} "
             f"at epsilon = {epsilon:g} and delta = {delta:g} in the {checked_limits.trust} model.",
             accuracy=accuracy,
         )
-    return plan(question_for(solution), epsilon=epsilon, delta=delta, **limits)
+    return solution
 
 
 def _limits(limits: dict[str, Any]) -> Limits:
@@ -90,30 +96,35 @@ def _feasible(question: Question, epsilon: float, delta: float, limits: Limits, 
     return sorted((result for result in results if isinstance(result, Plan)), key=lambda plan: plan.expected.rmse)
 
 
-def _search(errors: Errors, accuracy: float, start: float, low: float, high: float) -> float | None:
-    """The least point between ``low`` and ``high`` at which some plan is accurate enough, if errors decrease.
+def _search(
+    feasible: Candidates, plans: Callable[[float], Plans], accuracy: float, start: float, low: float, high: float
+) -> Plans | None:
+    """The plans at the least point from ``low`` to ``high`` at which one is accurate enough, if errors decrease.
 
-    All protocols are tried at the start and at the end of the search; between them, only those that were best there.
+    All protocols are calibrated at the start and at the end of the search; between them, only those that were the
+    most accurate there.
     """
     contenders: set[str] = set()
 
     def excess(point: float) -> float:
         """The logarithm of the lowest error over the target error; infinite if there is no plan."""
-        plans = errors(point, contenders or None)
-        return math.log(max(plans[0].expected.rmse, 1e-300) / accuracy) if plans else math.inf
+        ranked = feasible(point, contenders)
+        return math.log(max(ranked[0].expected.rmse, 1e-300) / accuracy) if ranked else math.inf
 
+    contenders |= {plan.protocol.name for plan in feasible(start, None)[:1]}
     point = start
     for _ in range(_MAX_ITERATIONS):
-        best = {plan.protocol.name for plan in errors(point, None)[:1]}
-        if contenders and best <= contenders:
-            return point
-        contenders |= best
         if excess(high) > 0:  # another protocol may be best, or feasible only, at the end of the range
-            contenders = {plan.protocol.name for plan in errors(high, None)[:1]}
+            contenders = {plan.protocol.name for plan in feasible(high, None)[:1]}
             if not contenders or excess(high) > 0:
                 return None
         point = _crossing(excess, point, low, high)
-    return point
+        result = plans(point)
+        best = min((plan for plan in result.plans if not plan.reference), key=lambda plan: plan.expected.rmse)
+        if best.protocol.name in contenders:
+            break
+        contenders.add(best.protocol.name)
+    return result
 
 
 def _crossing(excess: Callable[[float], float], start: float, low: float, high: float) -> float:
