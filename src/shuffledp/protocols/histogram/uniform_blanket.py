@@ -209,18 +209,23 @@ class _CentredNoise:
         mass: Floats,
     ) -> float:
         """Upper bound on the probability of an error beyond the distance, on either side."""
-        above = _tails(most, 1 / self.cells, np.floor(least / self.cells + distance) + 1)[0]
-        below = _tails(least, 1 / self.cells, np.ceil(most / self.cells - distance))[1]
+        above = _upper_tail(most, 1 / self.cells, np.floor(least / self.cells + distance) + 1)
+        below = _lower_tail(least, 1 / self.cells, np.ceil(most / self.cells - distance))
         return float(mass @ (above + below))
 
 
-def _tails(trials: Floats, rate: float, k: Floats) -> tuple[Floats, Floats]:
-    """Pr[Bin(trials, rate) >= k] and Pr[Bin(trials, rate) < k], entry by entry."""
+def _upper_tail(trials: Floats, rate: float, k: Floats) -> Floats:
+    """Pr[Bin(trials, rate) >= k], entry by entry."""
     inner = np.clip(k, 1, np.maximum(trials, 1))
-    others = np.maximum(trials, 1) - inner + 1
-    above = np.where(k <= 0, 1.0, np.where(k > trials, 0.0, betainc(inner, others, rate)))
-    below = np.where(k <= 0, 0.0, np.where(k > trials, 1.0, betaincc(inner, others, rate)))
-    return above, below
+    tail = betainc(inner, np.maximum(trials, 1) - inner + 1, rate)
+    return np.where(k <= 0, 1.0, np.where(k > trials, 0.0, tail))
+
+
+def _lower_tail(trials: Floats, rate: float, k: Floats) -> Floats:
+    """Pr[Bin(trials, rate) < k], entry by entry."""
+    inner = np.clip(k, 1, np.maximum(trials, 1))
+    tail = betaincc(inner, np.maximum(trials, 1) - inner + 1, rate)
+    return np.where(k <= 0, 0.0, np.where(k > trials, 1.0, tail))
 
 
 def check_blanket(blanket: Slots) -> None:
