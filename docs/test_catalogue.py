@@ -32,7 +32,7 @@ def computed(question, name):
     protocol = PROTOCOLS[question][name].calibrate(**TARGET, **SETTINGS[question])
     left = protocol.guarantee.local_epsilon
     return {
-        "trust": "counting shuffler" if protocol.trusts_shuffler else protocol.model,
+        "trust": "counting shuffler" if protocol.trusts_shuffler else protocol.trust,
         "messages": f"{protocol.cost.messages_per_user:,.4g}",
         "bits": f"{protocol.cost.bits_per_message:,}",
         "error": _amount(protocol.expected_error().rmse),

@@ -17,7 +17,7 @@ for name in ("discrete-laplace", "split-and-mix", "privacy-blanket", "piecewise"
     mean = protocol.run(minutes).mean
     low, high = mean.interval(0.95)
     print(
-        f"{name:<18}{protocol.model:<10}{mean.value:>8.3f}{f'{low:.3f} to {high:.3f}':>20}"
+        f"{name:<18}{protocol.trust:<10}{mean.value:>8.3f}{f'{low:.3f} to {high:.3f}':>20}"
         f"{protocol.cost.bytes_per_user:>8.2f}"
     )
     if name == "split-and-mix":

@@ -16,7 +16,7 @@ for plan in plans.frontier:
 print("\nThe best of each model:")
 print(f"  shuffled: {plans.best.name}, off by {plans.plans[0].expected.rmse:.1f} users")
 for model in ("central", "local"):
-    best = next(plan for plan in plans.plans if plan.protocol.model == model)
+    best = next(plan for plan in plans.plans if plan.protocol.trust == model)
     print(f"  {model}: {best.protocol.name}, off by {best.expected.rmse:.1f} users")
 
 print("\nIf an epsilon of at most 8 must remain when shuffler and analyzer collude (max_local_epsilon=8):")

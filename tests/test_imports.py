@@ -87,7 +87,7 @@ CHECKED = [
     f"{question}/{name}"
     for question, named in PROTOCOLS.items()
     for name, kind in named.items()
-    if kind.model != "central" and not kind.trusts_shuffler
+    if kind.trust != "central" and not kind.trusts_shuffler
 ]
 
 DEVICE = """

@@ -97,7 +97,7 @@ def test_a_protocol_that_answers_a_mean_passes_the_conformance_kit():
     check_protocol(protocol.answering("mean"))
 
 
-def test_a_statistic_that_is_none_is_refused():
+def test_a_question_that_a_sum_does_not_answer_is_refused():
     protocol = sdp.find("sum", "duchi").calibrate(users=20, domain=sdp.Interval(0, 1), epsilon=1.0, delta=1e-6)
     with pytest.raises(ParameterError, match="median"):
         protocol.answering("median")

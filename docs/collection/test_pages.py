@@ -198,7 +198,7 @@ def test_every_protocol_that_a_task_may_have_is_listed():
         (question, name)
         for question, shelf in PROTOCOLS.items()
         for name, kind in shelf.items()
-        if kind.model != "central" and not kind.trusts_shuffler
+        if kind.trust != "central" and not kind.trusts_shuffler
     }
     assert {(question, name) for question, name, *_ in ROWS} == allowed - NEVER_PADDED
     for question, name in NEVER_PADDED:

@@ -36,7 +36,7 @@ TAKEN = sorted(
     f"{question}/{name}"
     for question, named in PROTOCOLS.items()
     for name, kind in named.items()
-    if kind.model != "central" and not kind.trusts_shuffler
+    if kind.trust != "central" and not kind.trusts_shuffler
 )
 CHANCE = 1e-3
 

@@ -26,7 +26,7 @@ COLLECTED = [
     f"{question}/{name}"
     for question, shelf in PROTOCOLS.items()
     for name, kind in shelf.items()
-    if kind.model != "central" and not kind.trusts_shuffler
+    if kind.trust != "central" and not kind.trusts_shuffler
 ]
 TYPES = {
     int: "integer",
@@ -101,7 +101,7 @@ def test_what_a_section_says(name):
     assert re.search(r"[Mm]ost (\d|k|m\b|R|bits|messages)|no most", text)
     assert ("no most" in text) == (f"`{name}`" in re.search("Three protocols have no most: (.*)", PAGE)[1])
     assert "`local_epsilon`" in text
-    assert ("Local: " in text) == (find_qualified(name).model == "local")
+    assert ("Local: " in text) == (find_qualified(name).trust == "local")
     code = "\n".join(line for line in text.splitlines() if line.startswith("    "))
     assert "send" in code
     explained = {*re.findall(r"^\| `(\w+)\(", PAGE, re.MULTILINE), "h", "h_t", "min", "max"}
@@ -114,7 +114,7 @@ def test_what_is_recomputed(name):
     rows = PAGE[PAGE.index("| protocol | delta at epsilon") :]
     first = "\n".join(row.split("|")[1] for row in rows.splitlines() if row.startswith("| "))
     question, short = name.split("/")
-    local = find_qualified(name).model == "local"
+    local = find_qualified(name).trust == "local"
     assert local or f"`{name}`" in first or (question == "histogram" and f", `{short}`" in first)
 
 

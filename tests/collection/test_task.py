@@ -32,7 +32,7 @@ COLLECTED = [
     f"{question}/{name}"
     for question, shelf in PROTOCOLS.items()
     for name, kind in shelf.items()
-    if kind.model != "central" and not kind.trusts_shuffler
+    if kind.trust != "central" and not kind.trusts_shuffler
 ]
 NAMES = ("histogram/balcer-cheu", "count/correlated-noise", "sum/split-and-mix", "histogram/k-rr")
 
@@ -399,7 +399,7 @@ def test_one_line_feed_and_no_more(parties, tasks, tmp_path):
                 read()
 
 
-@pytest.mark.parametrize("name", [name for name in COLLECTED if sdp.find(*name.split("/")).model == "local"])
+@pytest.mark.parametrize("name", [name for name in COLLECTED if sdp.find(*name.split("/")).trust == "local"])
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, math.pi, 5.0])
 def test_local_tasks_have_a_margin_for_last_digits(name, epsilon, parties):
     """Another machine's logarithm may be larger: hadamard-response at epsilon = pi had no margin at all."""

@@ -147,7 +147,7 @@ def judged(document: dict[str, Any], draw: random.Random) -> str:
 
 def take_part(protocol: Any, draw: random.Random) -> None:
     """What a device does: the guarantee with a cap, the bound on work, and a report."""
-    if protocol.model == "central" or protocol.trusts_shuffler:
+    if protocol.trust == "central" or protocol.trusts_shuffler:
         return
     most, claim = protocol.cost.max_messages_per_user, protocol.guarantee
     cap = draw.choice([1, 2, 64, 1 << 16, 10**9]) if most is None else most

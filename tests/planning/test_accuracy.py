@@ -32,7 +32,7 @@ def test_fewest_users_for_a_mean():
 
 def test_limits_hold():
     found = least_epsilon_for(sdp.Count(users=10_000), accuracy=50, delta=1e-6, trust="local")
-    assert found.best.model == "local"
+    assert found.best.trust == "local"
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ def test_the_best_plan_runs():
 def test_near_central_error_at_about_one_message():
     """The promises for a million users and a thousand categories."""
     plans = plans_of_a_million()
-    central = min(plan.expected.rmse for plan in plans.plans if plan.protocol.model == "central")
+    central = min(plan.expected.rmse for plan in plans.plans if plan.protocol.trust == "central")
     chosen = [plan for plan in plans.plans if not plan.reference]
     assert any(each.expected.rmse <= 1.2 * central and each.cost.messages_per_user <= 2 for each in chosen)
     assert any(each.expected.rmse < 7 and each.cost.messages_per_user <= 1.1 for each in chosen)
@@ -43,7 +43,7 @@ def test_near_central_error_at_about_one_message():
 @pytest.mark.parametrize("trust", ["shuffled", "local", "central"])
 def test_the_model_asked_for_comes_first(trust):
     plans = sdp.plan(sdp.Count(users=10_000), epsilon=1, delta=1e-6, trust=trust)
-    models = [plan.protocol.model for plan in plans.plans]
+    models = [plan.protocol.trust for plan in plans.plans]
     first = models.count(trust)
     assert models[:first] == [trust] * first
     assert [plan.reference for plan in plans.plans] == [False] * first + [True] * (len(models) - first)
@@ -57,7 +57,7 @@ def test_tight_comes_before_paper():
     assert ranks["cheu", "tight"] < ranks["cheu", "paper"]
     assert "lowest error" in plans.plans[0].why
     assert "times the error" in plans.plans[1].why
-    assert "the collecting party sees every value" in next(p.why for p in plans.plans if p.protocol.model == "central")
+    assert "the collecting party sees every value" in next(p.why for p in plans.plans if p.protocol.trust == "central")
 
 
 def test_what_is_rejected_says_why():
@@ -89,7 +89,7 @@ def test_nothing_feasible_is_an_error_with_every_reason():
 def test_honest_fraction_reaches_the_guarantee():
     plans = sdp.plan(sdp.Count(users=10_000), epsilon=1, delta=1e-6, honest_fraction=0.8)
     for plan in plans.plans:
-        if plan.protocol.model == "shuffled":
+        if plan.protocol.trust == "shuffled":
             assert plan.protocol.guarantee.honest_users == 8000
 
 

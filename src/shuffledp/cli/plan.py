@@ -200,7 +200,7 @@ def _table(plans: list[Plan], title: str, *, model: bool = False) -> None:
         [
             [
                 candidate.protocol.name,
-                candidate.protocol.model if model else candidate.variant,
+                candidate.protocol.trust if model else candidate.variant,
                 _amount(candidate.expected.rmse),
                 _amount(candidate.expected.max_error),
                 f"{candidate.cost.messages_per_user:,.4g}",
@@ -214,7 +214,7 @@ def _table(plans: list[Plan], title: str, *, model: bool = False) -> None:
 
 
 def _trust(protocol: Protocol) -> str:
-    return "counting shuffler" if protocol.trusts_shuffler else str(protocol.model)
+    return "counting shuffler" if protocol.trusts_shuffler else str(protocol.trust)
 
 
 def _amount(error: float) -> str:

@@ -203,7 +203,7 @@ def _show(solution: Solution, theory: dict[str, Any], measured: MeasuredSampleSi
         f"{words[0].upper()}{words[1:]}: {_items(problem.support_size)} held, of {domain_words(problem)} possible ones."
     )
     say(
-        f"{solution.users:,} users with {method.protocol} ({method.model} model, {method.calibration} calibration) at "
+        f"{solution.users:,} users with {method.protocol} ({method.trust} model, {method.calibration} calibration) at "
         f"epsilon = {method.epsilon:g}, delta = {method.delta:g}; {_items(len(solution.reported), past=True)} reported."
     )
     say(f"Found: {_shortened(solution.answer)}.")

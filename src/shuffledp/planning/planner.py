@@ -15,7 +15,7 @@ from shuffledp.privacy.guarantee import target_warnings
 from shuffledp.protocols.protocol import Cost, ExpectedError, Protocol
 from shuffledp.protocols.registry import PROTOCOLS
 
-MODELS = ("shuffled", "local", "central")
+TRUSTS = ("shuffled", "local", "central")
 _SHOWN_REASONS = 4
 _CACHED_RESULTS = 16
 """Size of the cache of results, so that planning and then running calibrates once."""
@@ -33,9 +33,9 @@ class Limits:
     """Maximum epsilon that remains if the shuffler and the analyzer collude; None if nothing needs to remain."""
 
     def __post_init__(self) -> None:
-        if self.trust not in MODELS:
+        if self.trust not in TRUSTS:
             raise ParameterError(
-                f"There is no trust model {self.trust!r}; choose one of {', '.join(MODELS)}.", trust=self.trust
+                f"There is no trust model {self.trust!r}; choose one of {', '.join(TRUSTS)}.", trust=self.trust
             )
         for limit in (self.max_messages, self.max_bytes, self.max_local_epsilon):
             if limit is not None and not limit > 0:
@@ -86,7 +86,7 @@ class Plan:
         """The documented JSON form."""
         return {
             "protocol": self.protocol.name,
-            "model": self.protocol.model,
+            "model": self.protocol.trust,
             "calibration": self.calibration,
             "setting": dict(self.setting),
             "reference": self.reference,
@@ -215,7 +215,7 @@ def candidates(
     for name, kind in PROTOCOLS[question.question].items():
         if names is not None and name not in names:
             continue
-        reference = kind.model != limits.trust or kind.trusts_shuffler
+        reference = kind.trust != limits.trust or kind.trusts_shuffler
         tried: list[Protocol] = []
         if reference and not references:
             continue
@@ -261,7 +261,7 @@ def _main_reasons(question: Question, limits: Limits, rejected: tuple[Rejection,
     protocols = PROTOCOLS[question.question]
     first: dict[str, str] = {}
     for rejection in rejected:
-        if protocols[rejection.protocol].model == limits.trust:
+        if protocols[rejection.protocol].trust == limits.trust:
             first.setdefault(rejection.protocol, rejection.reason.partition(". ")[0].rstrip("."))
     shown = [f"{name}: {reason}" for name, reason in list(first.items())[:_SHOWN_REASONS]]
     more = f"; and {len(first) - len(shown)} more" if len(first) > len(shown) else ""
@@ -321,4 +321,4 @@ def trust_asked(protocol: Protocol) -> str:
         "central": "the collecting party sees every value",
         "local": "no party needs to be trusted",
         "shuffled": "the shuffler must be trusted to shuffle",
-    }[protocol.model]
+    }[protocol.trust]

@@ -84,7 +84,7 @@ class Protocol(ABC):
     name: ClassVar[str]
     question: ClassVar[str]
     """``count``, ``histogram`` or ``sum``; with the name it identifies the protocol."""
-    model: ClassVar[str] = "shuffled"
+    trust: ClassVar[str] = "shuffled"
     """Who must be trusted: ``shuffled``, ``local`` or ``central``."""
     estimators: ClassVar[tuple[str, ...]]
     """By name, the default first."""
@@ -170,7 +170,7 @@ class Protocol(ABC):
     @property
     def released_only(self) -> bool:
         """Whether a trusted party sees the messages and others only what it releases, with its noise."""
-        return self.model == "central" or self.trusts_shuffler
+        return self.trust == "central" or self.trusts_shuffler
 
     @property
     @abstractmethod

@@ -28,7 +28,7 @@ from shuffledp.protocols.protocol import ExpectedError, Protocol, Value, check_e
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, RandomSource
 
-STATISTICS = ("sum", "mean")
+SUM_QUESTIONS = ("sum", "mean")
 _NUMBERS_AT_A_TIME = 1 << 22
 _INSIDE = 0.375
 
@@ -52,7 +52,7 @@ class _Analysed(Protocol):
     def _checked(self, tally: Tally, estimator: str) -> Analysis:
         check_estimator(estimator, self.estimators)
         check_enough_users(tally.users, self.users)
-        if self.model == "central" and not tally.released:
+        if self.trust == "central" and not tally.released:
             raise ParameterError("This tally holds the data without noise; release it first.")
         self.check_tally(tally)
         return self.analysis_by(estimator, tally.users)
@@ -289,13 +289,14 @@ class HistogramProtocol(_Counted):
 
 
 @dataclass(frozen=True)
-class _Answer:
-    """What the analyzer states about the numbers; no parameter, since users send the same for a sum and a mean."""
+class _AnsweredQuestion:
+    """Which question the estimates answer; not a parameter, since users send the same for a sum and a mean."""
 
-    statistic: str = field(default="sum", init=False, compare=False)
+    answered_question: str = field(default="sum", init=False, compare=False)
+    """``sum`` or ``mean``."""
 
 
-class SumProtocol(_Answer, _Analysed):
+class SumProtocol(_AnsweredQuestion, _Analysed):
     """The sum or mean of numbers in an interval. Randomizers see each number's position in it, from 0.0 to 1.0."""
 
     question: ClassVar[str] = "sum"
@@ -329,14 +330,15 @@ class SumProtocol(_Answer, _Analysed):
     def for_target(cls, target: Target, domain: Interval) -> Self:
         """The protocol's own calibration."""
 
-    def answering(self, statistic: str) -> Self:
+    def answering(self, question: str) -> Self:
         """The same protocol, with estimates and errors of the ``sum`` or of the ``mean``."""
-        if statistic not in STATISTICS:
+        if question not in SUM_QUESTIONS:
             raise ParameterError(
-                f"There is no statistic {statistic!r}; choose one of {', '.join(STATISTICS)}.", statistic=statistic
+                f"A protocol for sums cannot answer {question!r}; choose one of {', '.join(SUM_QUESTIONS)}.",
+                question=question,
             )
-        other = copy.copy(self)  # with everything that has been computed about it
-        object.__setattr__(other, "statistic", statistic)
+        other = copy.copy(self)  # keeps cached properties
+        object.__setattr__(other, "answered_question", question)
         return other
 
     def summary(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -366,7 +368,7 @@ class SumProtocol(_Answer, _Analysed):
             standard_error=width * float(analysis.standard_errors(observed)[0]),
             bounds=(start, start + width * tally.users),
         )
-        return total.mean if self.statistic == "mean" else total
+        return total.mean if self.answered_question == "mean" else total
 
     def run(
         self, values: Iterable[Any], *, estimator: str = "", route: str = "auto", source: RandomSource = SYSTEM
@@ -381,7 +383,7 @@ class SumProtocol(_Answer, _Analysed):
         """The predicted error in the units of the interval: at worst, or for given positions in it."""
         error = self._expected(estimator, confidence)
         variance = error.rmse**2 if values is None else self.variance(np.asarray(values, dtype=np.float64))
-        unit = self.domain.width / (self.users if self.statistic == "mean" else 1)
+        unit = self.domain.width / (self.users if self.answered_question == "mean" else 1)
         return ExpectedError(
             rmse=unit * float(np.sqrt(variance)),
             max_error=unit * error.max_error,
@@ -404,7 +406,7 @@ class SumProtocol(_Answer, _Analysed):
     def truth(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """The sum or mean, in the units of the interval."""
         total = len(values) * self.domain.lower + self.domain.width * sum(values.tolist())
-        return np.array([total / len(values) if self.statistic == "mean" else total])
+        return np.array([total / len(values) if self.answered_question == "mean" else total])
 
     def expected_error_of(self, values: NDArray[np.float64]) -> ExpectedError:
         """The predicted error for these positions in the interval."""

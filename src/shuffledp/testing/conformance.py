@@ -218,7 +218,7 @@ def _views(subject: Subject) -> Any:
     Dishonest users, as many as the guarantee allows, send any reports they like. Whoever sees all messages can take
     theirs away, so that those of honest users are left; of what is released, every choice of theirs is tried.
     """
-    if subject.protocol.model == "local":
+    if subject.protocol.trust == "local":
         for first in subject.values:
             for second in subject.values:
                 yield first, second, tuple(_as_mapping(subject.reports[value]) for value in (first, second))

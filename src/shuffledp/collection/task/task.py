@@ -307,7 +307,7 @@ class SignedTask:
 def _calibrated(kind: type[Protocol], epsilon: float, delta: float, settings: dict[str, Any]) -> Protocol:
     """The protocol with a margin for other last digits: it claims the target, and is calibrated for a little less."""
     check_target(epsilon, delta)
-    if kind.model == "local":  # epsilon is a logarithm, and there is no delta
+    if kind.trust == "local":  # epsilon is a logarithm, and there is no delta
         protocol = kind.calibrate(epsilon=epsilon * (1 - _LAST_DIGITS), delta=delta, **settings)
         return replace(protocol, target=replace(protocol.target, epsilon=float(epsilon)))
     protocol = kind.calibrate(epsilon=epsilon, delta=delta * (1 - _LAST_DIGITS), **settings)

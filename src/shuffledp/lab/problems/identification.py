@@ -100,9 +100,9 @@ class Method:
         return kind
 
     @property
-    def model(self) -> str:
-        """The trust model: shuffled, local or central."""
-        return self.kind.model
+    def trust(self) -> str:
+        """Who must be trusted: shuffled, local or central."""
+        return self.kind.trust
 
     def identifier(self, problem: Problem, users: int) -> Identifier:
         """The identifier for this problem with the protocol calibrated for this number of users.

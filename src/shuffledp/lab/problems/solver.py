@@ -62,7 +62,7 @@ class Solution:
                 "words": domain_words(self.problem),
             },
             "protocol": self.method.protocol,
-            "model": self.method.model,
+            "model": self.method.trust,
             "calibration": self.method.calibration,
             "rule": self.method.rule,
             "route": self.route,

@@ -212,7 +212,7 @@ def _readings(plans: Plans) -> list[Check]:
     default, central, blanket = (
         _find(plans, name) for name in ("correlated-noise", "discrete-laplace", "uniform-blanket")
     )
-    local = min(candidate.expected.rmse for candidate in plans.plans if candidate.protocol.model == "local")
+    local = min(candidate.expected.rmse for candidate in plans.plans if candidate.protocol.trust == "local")
     per_category = 1 + _BLANKET_MESSAGES * size / users
     checks = [
         at_most("more bytes, less error: the largest step of the frontier", where, max(steps), 1.0),
@@ -289,7 +289,7 @@ def _figure(plans: Plans, points: list[_Point], name: str) -> Figure:
 
 
 def _model(candidate: Plan) -> str:
-    return "counting shuffler" if candidate.protocol.trusts_shuffler else str(candidate.protocol.model)
+    return "counting shuffler" if candidate.protocol.trusts_shuffler else str(candidate.protocol.trust)
 
 
 def _size(plans: Plans) -> int:

@@ -30,7 +30,7 @@ class DiscreteLaplaceCount(CountProtocol):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "discrete-laplace"
-    model: ClassVar[str] = "central"
+    trust: ClassVar[str] = "central"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
     ratio: Dyadic

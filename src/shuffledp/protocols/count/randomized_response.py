@@ -26,7 +26,7 @@ class RandomizedResponse(AnswerCount):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "randomized-response"
-    model: ClassVar[str] = "local"
+    trust: ClassVar[str] = "local"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
     blanket: Dyadic

@@ -36,7 +36,7 @@ class BassilySmith(HistogramProtocol):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "bassily-smith"
-    model: ClassVar[str] = "local"
+    trust: ClassVar[str] = "local"
 
     blanket: Dyadic
     """The probability of sending a fair coin as the sign."""

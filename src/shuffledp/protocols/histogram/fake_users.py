@@ -38,7 +38,7 @@ class FakeUsersHistogram(HistogramProtocol):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "fake-users"
-    model: ClassVar[str] = "shuffled"
+    trust: ClassVar[str] = "shuffled"
     grows_with_domain: ClassVar[bool] = True
 
     flip: Dyadic

@@ -55,7 +55,7 @@ class HadamardBlanketHistogram(HistogramProtocol):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "hadamard-blanket"
-    model: ClassVar[str] = "shuffled"
+    trust: ClassVar[str] = "shuffled"
 
     blanket: Slots
     """How many uniform tuples each user adds."""

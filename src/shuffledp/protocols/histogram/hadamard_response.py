@@ -43,7 +43,7 @@ class HadamardResponse(HistogramProtocol):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "hadamard-response"
-    model: ClassVar[str] = "local"
+    trust: ClassVar[str] = "local"
 
     blanket: Dyadic
     """The probability of sending a uniform output whatever one's own category is."""

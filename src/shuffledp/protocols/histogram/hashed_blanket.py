@@ -49,7 +49,7 @@ class HashedBlanketHistogram(HistogramProtocol):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "hashed-blanket"
-    model: ClassVar[str] = "shuffled"
+    trust: ClassVar[str] = "shuffled"
 
     blanket: Slots
     """How many uniform messages each user adds."""

@@ -27,7 +27,7 @@ class KRandomizedResponse(AnswerHistogram):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "k-rr"
-    model: ClassVar[str] = "local"
+    trust: ClassVar[str] = "local"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
     blanket: Dyadic

@@ -43,7 +43,7 @@ class LocalHashing(HistogramProtocol):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "local-hashing"
-    model: ClassVar[str] = "local"
+    trust: ClassVar[str] = "local"
 
     blanket: Dyadic
     """The probability of sending a uniform bucket whatever one's own is."""

@@ -53,7 +53,7 @@ class SampleAndThresholdHistogram(ClearHistogram):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "sample-and-threshold"
-    model: ClassVar[str] = "shuffled"
+    trust: ClassVar[str] = "shuffled"
     estimators: ClassVar[tuple[str, ...]] = THRESHOLD_ESTIMATORS
     trusts_shuffler: ClassVar[bool] = True
     exact_zeros: ClassVar[bool] = True

@@ -29,7 +29,7 @@ class ShuffledKRandomizedResponse(AnswerHistogram):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "shuffled-k-rr"
-    model: ClassVar[str] = "shuffled"
+    trust: ClassVar[str] = "shuffled"
 
     blanket: Dyadic
     """The probability of sending a uniform category whatever one's own is."""

@@ -45,7 +45,7 @@ class ShuffledLocalHashing(HistogramProtocol):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "solh"
-    model: ClassVar[str] = "shuffled"
+    trust: ClassVar[str] = "shuffled"
 
     blanket: Dyadic
     """The probability of sending a uniform bucket whatever one's own is."""

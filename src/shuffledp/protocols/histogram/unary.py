@@ -41,7 +41,7 @@ class UnaryEncoding(HistogramProtocol):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "unary"
-    model: ClassVar[str] = "local"
+    trust: ClassVar[str] = "local"
     independent_categories: ClassVar[bool] = True
     grows_with_domain: ClassVar[bool] = True
 

@@ -45,7 +45,7 @@ class UniformBlanketHistogram(HistogramProtocol):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "uniform-blanket"
-    model: ClassVar[str] = "shuffled"
+    trust: ClassVar[str] = "shuffled"
     grows_with_domain: ClassVar[bool] = True
 
     blanket: Slots

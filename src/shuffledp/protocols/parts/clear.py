@@ -16,7 +16,7 @@ from shuffledp.randomness import SYSTEM, RandomSource
 class ClearHistogram(HistogramProtocol):
     """What users send; the noise comes with the release."""
 
-    model: ClassVar[str] = "central"
+    trust: ClassVar[str] = "central"
 
     @property
     def cost(self) -> Cost:

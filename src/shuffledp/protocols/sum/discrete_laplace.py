@@ -30,7 +30,7 @@ class DiscreteLaplaceSum(CentralLevels):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "discrete-laplace"
-    model: ClassVar[str] = "central"
+    trust: ClassVar[str] = "central"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
     levels: int

@@ -30,7 +30,7 @@ class DuchiSum(SumProtocol):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "duchi"
-    model: ClassVar[str] = "local"
+    trust: ClassVar[str] = "local"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
     blanket: Dyadic

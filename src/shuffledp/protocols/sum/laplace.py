@@ -35,7 +35,7 @@ class LaplaceSum(CentralLevels):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "laplace"
-    model: ClassVar[str] = "central"
+    trust: ClassVar[str] = "central"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
     levels: int

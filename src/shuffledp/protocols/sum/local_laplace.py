@@ -47,7 +47,7 @@ class LocalLaplaceSum(SumProtocol):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "local-laplace"
-    model: ClassVar[str] = "local"
+    trust: ClassVar[str] = "local"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
     levels: int

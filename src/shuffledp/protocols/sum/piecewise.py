@@ -46,7 +46,7 @@ class PiecewiseSum(SumProtocol):
     """The protocol with its public parameters."""
 
     name: ClassVar[str] = "piecewise"
-    model: ClassVar[str] = "local"
+    trust: ClassVar[str] = "local"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
     levels: int

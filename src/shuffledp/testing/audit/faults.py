@@ -67,7 +67,7 @@ def plant(protocol: Protocol, fault: str) -> Fault:
 def _possible(protocol: Protocol) -> list[str]:
     if protocol.released_only:
         return ["little-noise", "clear-release"]
-    if protocol.model == "local":
+    if protocol.trust == "local":
         return ["clear-last-value", "little-noise"]
     return ["clear-last-value", "little-noise", "tenfold-users", "no-shuffle"]
 

@@ -82,7 +82,7 @@ def neighbouring_pairs(protocol: Protocol, data: tuple[Sequence[Any], Sequence[A
     if len(values) < 2:
         raise ParameterError("A domain of one value has no neighbouring data sets; there is nothing to audit.")
     first, last = values[0], values[-1]
-    if protocol.model == "local":
+    if protocol.trust == "local":
         pairs = [(first, last), (first, values[1])] if len(values) > 2 else [(first, last)]
         return [Pair(np.array([one]), np.array([other]), 0, "a single report") for one, other in pairs]
     rest = (protocol.users if protocol.released_only else protocol.guarantee.honest_users) - 1
@@ -100,7 +100,7 @@ def _given(protocol: Protocol, first: Sequence[Any], second: Sequence[Any]) -> P
     if one.ndim != 1 or one.shape != other.shape or np.count_nonzero(one != other) != 1:
         raise ParameterError("The two data sets must be lists of equal length that differ in exactly one user.")
     target = int(np.flatnonzero(one != other)[0])
-    if protocol.model == "local":
+    if protocol.trust == "local":
         return Pair(one[[target]], other[[target]], 0, "a single report")
     if len(one) < protocol.guarantee.honest_users:
         raise ParameterError(
@@ -178,7 +178,7 @@ class Scene:
 
     def _shuffle(self, messages: Messages, borders: NDArray[np.int64]) -> None:
         """Each round on its own, in place."""
-        if self.protocol.model != "shuffled":
+        if self.protocol.trust != "shuffled":
             return
         permute = self.permute or permute_uniformly
         for start, end in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True):
@@ -193,7 +193,7 @@ class Scene:
         for name in (_KINDS, _SCORE, _NUMBERS):
             table = self._tables.get(name)
             places = {name: (borders[:-1], borders[1:])}
-            if self.protocol.model == "shuffled" and name != _KINDS:
+            if self.protocol.trust == "shuffled" and name != _KINDS:
                 places[name + _PLACE] = self._place(borders)
             for view, (starts, ends) in places.items():
                 if only is not None and view not in only:

@@ -75,7 +75,7 @@ def audit(
     return AuditResult(
         protocol=protocol.name,
         question=protocol.question,
-        model=protocol.model,
+        model=protocol.trust,
         guarantee=guarantee,
         delta=audited,
         confidence=confidence,

@@ -24,7 +24,7 @@ def protocols_of_two_calibrations() -> Iterator[tuple[str, str]]:
     """Question and name of shuffled protocols whose paper's constants are not the least ones."""
     for question, named in PROTOCOLS.items():
         for name, kind in named.items():
-            if kind.model == "shuffled" and "paper" in kind.calibrations:
+            if kind.trust == "shuffled" and "paper" in kind.calibrations:
                 yield question, name
 
 
