@@ -10,6 +10,8 @@ WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 
 # what builds the compiled kernels is pinned like everything else
 export PIP_CONSTRAINT := constraints.txt
+# compiled modules are stored: without them each test worker rewrites the assertions of all tests again (10 s)
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo studies test test-slow test-sanitized bench lint format docs clean
@@ -74,3 +76,4 @@ test-sanitized: $(VENV)/.dev ## the compiled kernels under AddressSanitizer
 
 clean: ## remove everything that was made
 	rm -rf $(VENV) build docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info src/shuffledp/native/*.so src/shuffledp/native/_built.txt
+	find src tests docs tools benchmarks -name __pycache__ -prune -exec rm -rf {} +
