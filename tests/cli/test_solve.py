@@ -43,7 +43,7 @@ def test_pointer_chasing_at_a_million(shuffledp):
         "163 users with balcer-cheu (shuffled model, tight calibration) at epsilon = 1, delta = 1e-06",
         "26,608",
         "Success with probability 0.9908 is proven for 163 users.",
-        "In the local model Table 2 has a lower bound of 367,879",
+        "For non-interactive local protocols with k = 2 Table 2 has a lower bound of 367,879",
         "at most a factor of 2.718",
     ):
         assert words in flat

@@ -30,6 +30,7 @@ from shuffledp.lab.problems import (
     central_rate,
     direct_sample_size,
     local_rate,
+    local_rate_scope,
     measure_sample_size,
     paper_sample_size,
     shuffled_rate,
@@ -231,8 +232,8 @@ def _show_samples(solution: Solution, theory: dict[str, Any], measured: Measured
         say(measured.sentence())
     if theory["local_rate"] is not None:
         say(
-            f"In the local model Table 2 has a lower bound of {theory['local_rate']:,.0f}, up to a constant that it "
-            "leaves open."
+            f"For {local_rate_scope(solution.problem)} Table 2 has a lower bound of {theory['local_rate']:,.0f}, "
+            "up to a constant that it leaves open."
         )
 
 

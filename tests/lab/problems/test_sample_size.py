@@ -14,6 +14,7 @@ from shuffledp.lab.problems import (
     direct_sample_size,
     exact_sample_size,
     local_rate,
+    local_rate_scope,
     paper_sample_size,
     shuffled_rate,
 )
@@ -121,6 +122,8 @@ def test_rates_of_table_2():
     assert shuffled_rate(jumping, 0.5, 1e-6) == pytest.approx(10 * math.log(10) * 4 * log)
     assert central_rate(jumping, 0.5, 1e-6) == pytest.approx(10 * math.log(10) * 2 * log)
     assert local_rate(jumping, 0.5) == pytest.approx(4000 / math.log(10))
+    assert local_rate_scope(chasing) == "non-interactive local protocols with k = 2"
+    assert local_rate_scope(jumping) == "sequentially interactive local protocols with s = h^4"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from shuffledp.lab.problems.sample_size import (
     direct_sample_size,
     exact_sample_size,
     local_rate,
+    local_rate_scope,
     paper_sample_size,
     shuffled_rate,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "direct_sample_size",
     "exact_sample_size",
     "local_rate",
+    "local_rate_scope",
     "measure_sample_size",
     "measure_success",
     "paper_sample_size",

@@ -1,9 +1,9 @@
 """Pointer chasing PC(k, l): Definition 15 of Balcer and Cheu (2020).
 
-Half of the users hold (1, a) and half (2, b), where a and b are permutations of 1 .. l. The answer is the k-th number
-of a_1, b_{a_1}, a_{b_{a_1}}, ... There are 2 l! possible items, but the support has only two: with the Balcer-Cheu
-histogram the number of samples depends on neither k nor l. In the local model without interaction even k = 2 needs a
-number of samples that grows with l (Joseph, Mao and Roth 2020).
+Every user independently holds (1, a) or (2, b) with probability 1/2 each, where a and b are permutations of 1 .. l.
+The answer is the k-th number of a_1, b_{a_1}, a_{b_{a_1}}, ... There are 2 l! possible items, but the support has only
+two: with the Balcer-Cheu histogram the number of samples depends on neither k nor l. For k = 2, non-interactive local
+protocols need a number of samples that grows with l (Joseph, Mao and Roth 2020).
 """
 
 from __future__ import annotations

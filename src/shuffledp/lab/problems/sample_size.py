@@ -118,9 +118,9 @@ def central_rate(problem: Problem, epsilon: float, delta: float) -> float:
 
 
 def local_rate(problem: Problem, epsilon: float) -> float:
-    """Table 2, local: a lower bound, up to a constant, on the samples that any local protocol needs.
+    """Table 2, local: a lower bound, up to a constant, on the samples that certain local protocols need.
 
-    l / e^epsilon for pointer chasing with k = 2, without interaction (Joseph, Mao and Roth 2020);
+    l / e^epsilon for pointer chasing with k = 2, for non-interactive protocols only (Joseph, Mao and Roth 2020);
     h^3 / (epsilon^2 ln h) for pointer jumping with s = h^4, even with sequential interaction (Joseph, Mao, Neel and
     Roth 2019).
     """
@@ -138,6 +138,13 @@ def local_rate(problem: Problem, epsilon: float) -> float:
             )
         return problem.height**3 / (epsilon**2 * math.log(problem.height))
     raise ConditionError(f"Table 2 has no local lower bound for {problem.words()}.")
+
+
+def local_rate_scope(problem: Problem) -> str:
+    """The protocols and parameters that the bound of ``local_rate`` holds for, as a phrase."""
+    if isinstance(problem, PointerChasing):
+        return "non-interactive local protocols with k = 2"
+    return "sequentially interactive local protocols with s = h^4"
 
 
 def least_number(enough: Callable[[int], bool], *, start: int, maximum: int = MAX_SAMPLES) -> int:

@@ -137,8 +137,8 @@ def _words(rows: list[dict[str, Any]]) -> list[str]:
         f"Pointer chasing takes about {longest['users']:,} users in the shuffled model ({longest['proven']:,} proven, "
         f"{longest['paper']:,} by the constants of the paper's proof) and {chasing['central']['users']:,} in the "
         f"central one, whatever the length. In the local model the histogram route takes {local['users']:,} users for "
-        f"length {local['parameter']:,}, where the domain has 10^{digits:,.0f} items; nothing in the local model can "
-        f"take fewer than a constant times {local['rate']:,.0f}.",
+        f"length {local['parameter']:,}, where the domain has 10^{digits:,.0f} items; no non-interactive local "
+        f"protocol takes fewer than a constant times {local['rate']:,.0f}.",
         f"Pointer jumping with h = {highest['parameter']} takes about {highest['users']:,} users in the shuffled model "
         f"and {jumping['central']['users']:,} in the central one.",
         "Domains are never listed. Items that nobody holds are reported as exactly 0 by the shuffled and central "
@@ -174,7 +174,8 @@ def _figure(rows: list[dict[str, Any]]) -> Figure:
                 group="shuffled",
             )
         )
-        curves.append(Curve("local lower bound", _lower_bound(problem, shuffled), "formula", group="local"))
+        bound = "non-interactive local bound" if problem == "PC(2, l)" else "local lower bound"
+        curves.append(Curve(bound, _lower_bound(problem, shuffled), "formula", group="local"))
         panels.append(Panel(title, curves))
     return curve_figure(
         "Users needed for pointer chasing against the length, and for pointer jumping against the height: flat or "
@@ -209,20 +210,20 @@ STUDY = Study(
     title="Table 2: pointer chasing and pointer jumping in three models",
     source="Balcer and Cheu (2020), Separating Local & Shuffled Differential Privacy via Histograms, Table 2, Claim 14",
     claimed=[
-        "Pointer chasing PC(k, l): every user holds one of two permutations of l numbers; follow them in turn, up to "
-        "the k-th number. Pointer jumping MPJ(s, h): every user holds the labels of one of h levels of a tree with s "
-        "children at each node; follow the labels from the root to a leaf. How many users does it take to answer "
-        "rightly with probability 99/100?",
-        "Local model: a constant times l / e^epsilon at least for k = 2, and h³ / (epsilon² log h) for s = h⁴, even "
-        "if the analyzer may ask one user after the other.",
+        "Pointer chasing PC(k, l): every user holds a random one of two permutations of l numbers; follow them in "
+        "turn, up to the k-th number. Pointer jumping MPJ(s, h): every user holds the labels of one of h levels of a "
+        "tree with s children at each node; follow the labels from the root to a leaf. How many users does it take to "
+        "answer rightly with probability 99/100?",
+        "Local model, lower bounds up to a constant: l / e^epsilon for k = 2 and non-interactive protocols; "
+        "h³ / (epsilon² log h) for s = h⁴, even if the analyzer may ask one user after the other.",
         "Shuffled model: O(log(1 / delta) / epsilon²), whatever k and l are, and O(h log h log(1 / delta) / epsilon²).",
         "Central model: the same with 1 / epsilon instead of 1 / epsilon².",
     ],
     reading=[
         "Left, the lines of the shuffled and the central model are flat: the length of the permutations does not "
         "matter. The dots of the local model belong to one way to solve the problem there, by a histogram over all "
-        "pairs; the dashed line of the same colour is what no way can beat, up to a constant that the paper leaves "
-        "open.",
+        "pairs; the dashed line of the same colour is what no non-interactive local protocol can beat, up to a "
+        "constant that the paper leaves open.",
         "For short permutations the local model needs few users, too: it protects every answer individually, while "
         "the shuffled model needs a minimum number of users before it protects anybody.",
         "Right, from h = 4 on the domain is too large for the histogram in the local model, so only the lower bound "
