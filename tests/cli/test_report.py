@@ -275,11 +275,11 @@ def test_questions(protocol, rows, options, report, place, server):
         ((*ONE, "--task", "data.csv"), 1, "data.csv: "),
         ((*ONE, "--author", "none.pub"), 1, "Cannot read the key"),
         ((*ONE, "--state", "data.csv"), 1, "data.csv"),
-        ((*MANY, "--devices", 0), 2, "At least one device"),
+        ((*MANY, "--devices", 0), 2, "--devices must be at least 1, not 0"),
         ((*MANY, "--equals", "bus"), 2, "--equals belongs to a count"),
         (("--csv", "data.csv", "--column", "none"), 2, "has no column 'none'"),
         (("--csv", "none.csv", "--column", "mode"), 1, "no such file"),
-        (MANY, 1, "1 rows of data.csv hold no value of this task. 'plane' is not one"),
+        (MANY, 1, "1 value is outside the domain (for example 'plane'). 'plane' is not one"),
         ((*MANY, "--max-epsilon", 0.1), 1, "this device allows"),
     ],
 )
@@ -297,7 +297,7 @@ def test_bad_input(arguments, status, words, report, place, server, tmp_path):
 def test_missing_values(report, place):
     place.task()
     place.csv("bus", "", "car")
-    assert "1 rows of data.csv have no value; --drop-missing" in report(*MANY).error
+    assert "1 value is missing. Use --drop-missing" in report(*MANY).error
     place.csv("")
     assert "no rows" in report(*MANY, "--drop-missing").error
     place.csv("bus")
@@ -314,7 +314,7 @@ def test_the_same_rules_as_run(report, place, server):
     place.task()
     place.csv("bus", "NA", "car")
     assert "If 'NA' stands for a missing value, use --missing NA." in report(*MANY).error
-    assert "1 rows of data.csv have no value; --drop-missing" in report(*MANY, "--missing", "NA").error
+    assert "1 value is missing. Use --drop-missing" in report(*MANY, "--missing", "NA").error
     assert "cannot be a value and mean a missing one" in report(*MANY, "--missing", "NA,bus").error
     assert "an empty name" in report(*MANY, "--missing", "NA,").error
     assert server.bodies == []
@@ -326,7 +326,7 @@ def test_the_same_rules_as_run(report, place, server):
 def test_an_empty_line_is_a_device_without_a_value(report, place):
     place.task()
     (place.folder / "data.csv").write_text("mode\nbus\n\ncar\n\nbus\n")
-    assert "2 rows of data.csv have no value; --drop-missing" in report(*MANY).error
+    assert "2 values are missing. Use --drop-missing" in report(*MANY).error
     assert report(*MANY, "--drop-missing", "--json").json["devices"] == 3
 
 

@@ -5,16 +5,12 @@ import csv
 import gzip
 import io
 import random
-from functools import cache
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-import shuffledp as sdp
-from shuffledp.cli.report_values import read_values
-from shuffledp.domain import Categories, Interval
+from shuffledp.domain import BIT, Categories, EqualTo, Interval
 from shuffledp.engines import columns
 from shuffledp.engines.columns import read_column
 from shuffledp.engines.local import FileColumn
@@ -250,24 +246,12 @@ def test_what_is_no_number_is_none_for_run_and_report(tmp_path, text):
         assert told[0] == "DataError"
         assert repr(text) in told[1]
     with pytest.raises(ShuffledpError, match="A sum needs a number"):
-        read_values(task("sum"), path, "m", equals=None, missing=(), drop_missing=False, devices=None)
+        FileColumn(path, "m").values(Interval(0, 100))
 
 
 def test_a_domain_from_data_is_sorted_by_the_same_numbers(tmp_path):
     path = column_of(tmp_path, "sorted.csv", as_csv(["9", "1_0", "10", "inf", "-1", "nan", "1e1"]))
     assert FileColumn(path, "m").distinct().names == ("-1", "9", "10", "1e1", "1_0", "inf", "nan")
-
-
-@cache
-def task(question):
-    """What ``read_values`` asks of a task."""
-    settings = {
-        "count": {},
-        "histogram": {"categories": [name for name in DOMAIN.names if name != "other"]},
-        "sum": {"domain": Interval(0, 100)},
-    }[question]
-    protocol = sdp.find(question, {"count": "cheu", "histogram": "k-rr", "sum": "duchi"}[question])
-    return SimpleNamespace(protocol=protocol.calibrate(users=1000, epsilon=1.0, delta=1e-6, **settings))
 
 
 @pytest.mark.parametrize("devices", [None, 3, 9])
@@ -279,15 +263,15 @@ def test_devices_are_the_same_in_every_shape(tmp_path, devices):
         found = []
         for drop in (False, True):
             for missing in ((), ("NA",)):
-                for question, equals in (("histogram", None), ("count", "b"), ("count", None)):
-                    options = {"equals": equals, "missing": missing, "drop_missing": drop, "devices": devices}
+                for domain in (Categories.of([name for name in DOMAIN.names if name != "other"]), EqualTo("b"), BIT):
+                    column = FileColumn(path, "m", drop_missing=drop, missing=missing)
                     try:
-                        found.append(read_values(task(question), path, "m", **options))
+                        found.append(column.values(domain, limit=devices))
                     except ShuffledpError as error:
-                        found.append(str(error).replace(str(path), "FILE"))
+                        found.append(str(error))
         wanted = wanted or found
         assert found == wanted, name
-    assert any("5 rows of FILE have no value" in str(each) or devices for each in wanted)
+    assert any("5 values are missing" in str(each) or devices for each in wanted)
 
 
 def test_values_that_look_missing_are_pointed_out(tmp_path):

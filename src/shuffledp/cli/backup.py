@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from shuffledp.cli.options import ConfigOption, JsonOption
+from shuffledp.cli.options import ConfigOption, JsonOption, find_task_id
 from shuffledp.cli.screen import print_json, say
+from shuffledp.cli.serve import analyzer_settings
 from shuffledp.errors import ParameterError
-
-if TYPE_CHECKING:
-    from shuffledp.collection.analyzer.settings import AnalyzerSettings
-    from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 
 backup_app = typer.Typer(help="Back up the durable state of a server.", no_args_is_help=True)
 restore_app = typer.Typer(help="Restore a server from its backup.", no_args_is_help=True)
@@ -44,7 +40,7 @@ def backup_analyzer(
     """
     from shuffledp.collection.analyzer.backup import back_up
 
-    backup = back_up(_settings(config).work, out)
+    backup = back_up(analyzer_settings(config).work, out)
     if as_json:
         print_json({"out": str(out), "made": backup.made, "entries": backup.entries, "releases": backup.releases})
     else:
@@ -75,15 +71,15 @@ def restore_analyzer(
     from shuffledp.collection.analyzer.backup import restore, undecided_tasks
     from shuffledp.collection.analyzer.server import tasks_of
 
-    settings = _settings(config)
+    settings = analyzer_settings(config)
     tasks = tasks_of(settings)
     tasks.load()
     decisions: dict[bytes, bool] = {}
-    for words, decision in ((released or [], True), (unreleased or [], False)):
-        for word in words:
-            task_id = _find(word, tasks)
+    for prefixes, decision in ((released or [], True), (unreleased or [], False)):
+        for digits in prefixes:
+            task_id = bytes.fromhex(find_task_id(digits, (task.id.hex() for task in tasks)))
             if decisions.setdefault(task_id, decision) != decision:
-                raise ParameterError(f"The task {word} cannot be both --released and --unreleased.")
+                raise ParameterError(f"The task {digits} cannot be both --released and --unreleased.")
     if missing := [task for task in undecided_tasks(backup, tasks) if task.id not in decisions]:
         names = ", ".join(f"{task.id.hex()[:16]} ({task.name})" for task in missing)
         raise ParameterError(
@@ -94,19 +90,3 @@ def restore_analyzer(
         print_json({"work": str(settings.work), "counted": [task.id.hex() for task in counted]})
     else:
         say(f"Restored {settings.work}; {len(counted):,} tasks count as released since the backup.")
-
-
-def _settings(config: Path | None) -> AnalyzerSettings:
-    from shuffledp.collection.analyzer.settings import AnalyzerSettings
-    from shuffledp.collection.server.settings import read_settings
-
-    return read_settings(AnalyzerSettings, role="analyzer", file=config, environment=os.environ, options={})
-
-
-def _find(word: str, tasks: AnalyzerTasks) -> bytes:
-    """The id of the task that begins with the digits."""
-    matching = [task.id for task in tasks if word and task.id.hex().startswith(word.lower())]
-    if len(matching) != 1:
-        count = f"{len(matching):,} tasks have" if matching else "no task has"
-        raise ParameterError(f"{word!r} must be the first digits of one task's id; {count} such an id.")
-    return matching[0]

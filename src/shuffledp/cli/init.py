@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import typer
 
 from shuffledp.cli.options import ConfigOption, JsonOption
 from shuffledp.cli.screen import print_json, say
+from shuffledp.cli.serve import analyzer_settings
 
 init_app = typer.Typer(help="Initialize the work directory of a new server, once.", no_args_is_help=True)
 
@@ -29,10 +28,8 @@ def init_analyzer(
     Example: shuffledp init analyzer --config analyzer.toml
     """
     from shuffledp.collection.analyzer.directory import initialize
-    from shuffledp.collection.analyzer.settings import AnalyzerSettings
-    from shuffledp.collection.server.settings import read_settings
 
-    settings = read_settings(AnalyzerSettings, role="analyzer", file=config, environment=os.environ, options={})
+    settings = analyzer_settings(config)
     initialize(settings.work)
     if as_json:
         print_json({"role": "analyzer", "work": str(settings.work)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import wraps
@@ -92,6 +92,15 @@ def missing_markers(listed: str | None) -> tuple[str, ...]:
             f"--missing {listed!r} has an empty name between its commas; an empty field always counts as missing."
         )
     return tuple(dict.fromkeys(markers))
+
+
+def find_task_id(digits: str, ids: Iterable[str], where: str = "") -> str:
+    """The only task id, in hexadecimal digits, that begins with the given digits."""
+    matching = [task_id for task_id in ids if digits and task_id.startswith(digits.lower())]
+    if len(matching) != 1:
+        count = f"{len(matching):,} tasks have" if matching else "no task has"
+        raise ParameterError(f"{digits!r} must be the first digits of one task's id; {count} such an id{where}.")
+    return matching[0]
 
 
 _PARAMETER = re.compile(r"`([a-z_]+)=([^`]+)`")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shuffledp.cli.options import AuthorOption, HttpOptions, JsonOption, TaskOption, takes_groups
-from shuffledp.cli.screen import note, print_json, print_table, say, waiting
+from shuffledp.cli.screen import note, print_histogram, print_json, say, waiting
 from shuffledp.cli.task_files import read_authentic
 from shuffledp.cli.times import seconds_of
 from shuffledp.display import error_sentence, percent, show_counts, show_number, withheld_sentence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from shuffledp.collection.device.release import Release
     from shuffledp.collection.task.task import Task
 
-_SHOWN_ROWS = 40
 _PAUSE_SECONDS = (0.5, 10.0)  # between requests, growing from the first to the second
 _PAUSE_GROWTH = 1.5
 
@@ -130,12 +129,9 @@ def _show_estimate(document: dict[str, Any], question: str) -> None:
         say(f"The count is {numbers[0].text} of {users:,} users (standard error {numbers[0].error}).")
         say(f"Between {numbers[0].low} and {numbers[0].high} with {percent(confidence)} confidence.")
     else:
-        rows = [
-            [str(name), number.text, number.interval, number.share] for name, number in zip(names, numbers, strict=True)
-        ]
-        print_table(["category", "users", f"{percent(confidence)} interval", "share"], rows[:_SHOWN_ROWS])
-        if len(rows) > _SHOWN_ROWS:
-            say(f"... and {len(rows) - _SHOWN_ROWS:,} more categories; --json or --out has all.")
+        if len(names) != len(numbers):
+            raise ValueError("categories and counts differ in length")
+        print_histogram("category", names, numbers, confidence)
         say(error_sentence(errors, counts, withheld_below))
     if withheld_below is not None and 0 in counts:
         say(withheld_sentence(withheld_below, confidence))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,18 +24,21 @@ from shuffledp.cli.options import (
     MissingOption,
     OptionalColumnOption,
     TaskOption,
+    as_flags,
     integer,
     missing_markers,
     takes_groups,
 )
-from shuffledp.cli.report_values import read_tokens, read_value, read_values, value_of
 from shuffledp.cli.screen import note, print_json, print_table, progress_bar, say
-from shuffledp.cli.task_files import errors_in, read_authentic, read_task_bytes, read_verifying_key
-from shuffledp.errors import ParameterError, RefusedError, StoppedError
+from shuffledp.cli.task_files import errors_in, read_authentic, read_task_bytes, read_tokens, read_verifying_key
+from shuffledp.domain import Bit, EqualTo
+from shuffledp.errors import DataError, ParameterError, RefusedError, StoppedError
 
 if TYPE_CHECKING:
     from shuffledp.collection.device import Connection, Patience, Policy
     from shuffledp.collection.task.task import Task
+
+_MAX_VALUE_BYTES = 1 << 16
 
 
 class _Sending(NamedTuple):
@@ -140,16 +144,37 @@ def report(
         raise ParameterError("--csv goes with --column C, and without --value and --state: its devices are simulated.")
     verified = read_authentic(task, author)
     policy.check(verified)
-    values = read_values(
-        verified,
-        file.csv,
-        file.column,
-        equals=file.equals,
-        missing=missing_markers(file.missing),
-        drop_missing=file.drop_missing,
-        devices=file.devices,
-    )
-    _simulate(verified, values, file.connections, sending, as_json)
+    _simulate(verified, _read_values(verified, file.csv, file.column, file), file.connections, sending, as_json)
+
+
+def _read_values(task: Task, path: Path, column: str, options: FileOptions) -> list[Any]:
+    """Read the values of a column, one per device, and check them before anything is sent."""
+    from shuffledp.engines.local import FileColumn  # takes a while to load
+
+    domain = task.protocol.domain
+    if options.equals is not None:
+        if not isinstance(domain, Bit):
+            raise ParameterError(f"--equals belongs to a count; the question of this task is {task.protocol.question}.")
+        domain = EqualTo(options.equals)
+    if options.devices is not None and options.devices < 1:
+        raise ParameterError(f"--devices must be at least 1, not {options.devices}.")
+    markers = missing_markers(options.missing)
+    file = FileColumn(path, column, options.drop_missing, missing=markers, remark=lambda text: note(as_flags(text)))
+    return file.values(domain, limit=options.devices)
+
+
+def _read_value() -> str:
+    """Read a value from standard input, which must be a single line."""
+    try:
+        text = sys.stdin.buffer.read(_MAX_VALUE_BYTES + 1).decode("utf-8-sig")
+    except UnicodeError:
+        raise DataError("The value on standard input is not UTF-8.") from None
+    lines = text.splitlines()
+    if len(text) > _MAX_VALUE_BYTES or len(lines) > 1:
+        raise DataError("Standard input must hold one value: a single line.")
+    if not text.strip():
+        raise DataError("There is no value on standard input.")
+    return lines[0]
 
 
 def _simulate(task: Task, values: Sequence[Any], connections: int, sending: _Sending, as_json: bool) -> None:
@@ -204,7 +229,9 @@ def _report_once(
     if client.state in (State.CLOSED, State.REFUSED) and value is None:
         raise RefusedError(f"The report of this device was rejected, and is not sent again: {client.state.value}.")
     if client.state is not State.PENDING and value is not None:
-        client.report(value_of(client.task, read_value() if value == "-" else value))
+        parsed = client.task.protocol.domain.parse(_read_value() if value == "-" else value)
+        client.task.protocol.domain.encode(parsed)  # a value outside the domain is reported first
+        client.report(parsed)
     elif value is not None:
         note("an earlier report has not been sent yet; it is sent unchanged, and --value is ignored.")
     token = sending.tokens[0] if sending.tokens else None

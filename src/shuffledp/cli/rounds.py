@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from shuffledp.cli.options import ConfigOption, JsonOption
+from shuffledp.cli.options import ConfigOption, JsonOption, find_task_id, takes_groups
 from shuffledp.cli.screen import plain, print_json, say
-from shuffledp.cli.serve import need_packages
+from shuffledp.cli.serve import analyzer_settings, need_packages, shuffler_settings
 from shuffledp.errors import ParameterError
 
 rounds_app = typer.Typer(
@@ -33,22 +33,29 @@ class Server(StrEnum):
     analyzer = "analyzer"
 
 
-_RoleOption = Annotated[
-    Server | None,
-    typer.Option("--role", help="Which server, if the settings are those of both or in the environment."),
-]
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """The server that is asked, and the form of its answer."""
+
+    config: ConfigOption = None
+    role: Annotated[
+        Server | None,
+        typer.Option("--role", help="Which server, if the settings are those of both or in the environment."),
+    ] = None
+    as_json: JsonOption = False
+
+
 _TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="The first digits of the task's id.")]
 _YesOption = Annotated[bool, typer.Option("--yes", help="Confirm that reports or messages are destroyed.")]
 
 
 @rounds_app.command("list")
+@takes_groups
 def list_rounds(
-    config: ConfigOption = None,
-    role: _RoleOption = None,
+    options: ServerOptions,
     exact: Annotated[
         bool, typer.Option("--exact", help="Exact numbers of reports, also below the minimum of a round.")
     ] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """List the rounds of a server with their states, and why one makes no progress.
 
@@ -57,9 +64,9 @@ def list_rounds(
 
     Example: shuffledp rounds list --config shuffler.toml
     """
-    server, work = _server(config, role)
+    server, work = _server(options)
     overview = _overview(work, exact=exact)
-    if as_json:
+    if options.as_json:
         print_json(overview)
         return
     ready = "is ready" if overview["ready"] else "is not ready"
@@ -76,40 +83,29 @@ def list_rounds(
 
 
 @rounds_app.command("close")
-def close_round(
-    task: _TaskArgument, config: ConfigOption = None, role: _RoleOption = None, as_json: JsonOption = False
-) -> None:
+@takes_groups
+def close_round(task: _TaskArgument, options: ServerOptions) -> None:
     """Close a round of a shuffler before its time; below its minimum it is refused.
 
     Example: shuffledp rounds close 5d1ff4a0 --config shuffler.toml
     """
-    _act("close", task, config, role, as_json)
+    _act("close", task, options)
 
 
 @rounds_app.command("cancel")
-def cancel_round(
-    task: _TaskArgument,
-    yes: _YesOption = False,
-    config: ConfigOption = None,
-    role: _RoleOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@takes_groups
+def cancel_round(task: _TaskArgument, options: ServerOptions, yes: _YesOption = False) -> None:
     """End a round of a shuffler that is not mixed yet: its reports are destroyed, and nothing of it is released.
 
     Example: shuffledp rounds cancel 5d1ff4a0 --yes --config shuffler.toml
     """
     _confirm("cancel", yes)
-    _act("cancel", task, config, role, as_json)
+    _act("cancel", task, options)
 
 
 @rounds_app.command("abandon")
-def abandon_round(
-    task: _TaskArgument,
-    yes: _YesOption = False,
-    config: ConfigOption = None,
-    role: _RoleOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@takes_groups
+def abandon_round(task: _TaskArgument, options: ServerOptions, yes: _YesOption = False) -> None:
     """Give up a round that cannot finish by itself, and destroy the rest of its data.
 
     Of a shuffler: a round that is damaged or keeps failing, or a batch that the analyzer does not accept. Of an
@@ -118,7 +114,7 @@ def abandon_round(
     Example: shuffledp rounds abandon 5d1ff4a0 --yes --config analyzer.toml
     """
     _confirm("abandon", yes)
-    _act("abandon", task, config, role, as_json)
+    _act("abandon", task, options)
 
 
 def _confirm(action: str, yes: bool) -> None:
@@ -126,13 +122,14 @@ def _confirm(action: str, yes: bool) -> None:
         raise ParameterError(f"rounds {action} permanently destroys the data of the round; add --yes to confirm.")
 
 
-def _act(action: str, word: str, config: Path | None, role: Server | None, as_json: bool) -> None:
+def _act(action: str, digits: str, options: ServerOptions) -> None:
     from shuffledp.collection.server.operator import ask_server
 
-    server, work = _server(config, role)
-    task = _find(word, _overview(work)["rounds"], server)
+    server, work = _server(options)
+    ids = (entry["task"] for entry in _overview(work)["rounds"])
+    task = find_task_id(digits, ids, f" on this {server.value}")
     result = ask_server(work, "POST", f"/operator/v1/rounds/{task}/{action}")
-    if as_json:
+    if options.as_json:
         print_json(result)
     else:
         say(f"The round {task[:16]} is {result['state']}.")
@@ -144,29 +141,11 @@ def _overview(work: Path, *, exact: bool = False) -> dict[str, Any]:
     return ask_server(work, "GET", f"/operator/v1/overview{'?exact=true' if exact else ''}")
 
 
-def _find(word: str, rounds: list[dict[str, Any]], server: Server) -> str:
-    """The full id of the task that begins with the digits."""
-    matching = [entry["task"] for entry in rounds if word and entry["task"].startswith(word.lower())]
-    if len(matching) != 1:
-        count = f"{len(matching):,} rounds have" if matching else "no round has"
-        raise ParameterError(
-            f"{word!r} must be the first digits of one task's id; {count} such an id on this {server.value}."
-        )
-    return str(matching[0])
-
-
-def _server(config: Path | None, role: Server | None) -> tuple[Server, Path]:
+def _server(options: ServerOptions) -> tuple[Server, Path]:
     """Which server is meant, and its work directory."""
-    from shuffledp.collection.analyzer.settings import AnalyzerSettings
-    from shuffledp.collection.server.settings import read_settings
-    from shuffledp.collection.shuffler.settings import ShufflerSettings
-
-    server = role or _only_role(config)
-    kind: type[AnalyzerSettings | ShufflerSettings] = (
-        ShufflerSettings if server is Server.shuffler else AnalyzerSettings
-    )
-    settings = read_settings(kind, role=server.value, file=config, environment=os.environ, options={})
-    return server, settings.work
+    server = options.role or _only_role(options.config)
+    read = shuffler_settings if server is Server.shuffler else analyzer_settings
+    return server, read(options.config).work
 
 
 def _only_role(config: Path | None) -> Server:

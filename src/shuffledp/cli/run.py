@@ -39,7 +39,16 @@ from shuffledp.cli.options import (
     missing_markers,
     takes_groups,
 )
-from shuffledp.cli.screen import note, note_warnings, print_json, print_table, progress_bar, say, waiting
+from shuffledp.cli.screen import (
+    MAX_ROWS,
+    note,
+    note_warnings,
+    print_histogram,
+    print_json,
+    progress_bar,
+    say,
+    waiting,
+)
 from shuffledp.display import percent
 from shuffledp.domain import Interval
 from shuffledp.errors import OutputError, ParameterError
@@ -56,7 +65,6 @@ from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
 if TYPE_CHECKING:
     from shuffledp.engines.local import FileColumn
 
-_SHOWN_ROWS = 40
 _FORMATS = (".json", ".csv", ".parquet")
 _TABLES = "Writing a CSV or Parquet file"
 
@@ -341,14 +349,8 @@ def _show_interval(estimate: Any, options: RunOptions, number: Any) -> None:
 
 def _show_histogram(estimate: Any, options: RunOptions) -> None:
     confidence = options.confidence
-    rows = [
-        [name, number.text, number.interval, number.share]
-        for name, number in zip(estimate.categories, estimate.part(0, _SHOWN_ROWS).shown(confidence), strict=False)
-    ]
-    print_table([options.column, "users", f"{percent(confidence)} interval", "share"], rows)
-    left = len(estimate.categories) - len(rows)
-    if left > 0:
-        say(f"... and {left:,} more categories; --json or --out has all.")
+    numbers = estimate.part(0, MAX_ROWS).shown(confidence)  # there may be millions
+    print_histogram(options.column, estimate.categories, numbers, confidence)
     say(f"{estimate.users:,} users, by {estimate.protocol}. {estimate.error_sentence()}")
     if withheld := estimate.withheld_sentence(confidence):
         say(withheld)

@@ -14,8 +14,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from shuffledp.display import ShownNumber, percent
+
 if TYPE_CHECKING:
     from shuffledp.engines.columns import Progress
+
+MAX_ROWS = 40
+"""Maximum number of categories that are printed."""
 
 _READABLE_NAME, _SHORTEST_NAME = 16, 8
 """Names are shortened to the first before headings are wrapped, and to the second before rows become blocks."""
@@ -166,6 +171,17 @@ def _without_middle(name: str, width: int, console: Console) -> str:
 
 def _ellipsis(console: Console) -> str:
     return "..." if console.options.ascii_only else "…"
+
+
+def print_histogram(heading: str, names: Sequence[str], numbers: Sequence[ShownNumber], confidence: float) -> None:
+    """Print the first ``MAX_ROWS`` counts with their intervals and shares; ``numbers`` has these or all."""
+    rows = [
+        [str(name), number.text, number.interval, number.share]
+        for name, number in zip(names[:MAX_ROWS], numbers[:MAX_ROWS], strict=True)
+    ]
+    print_table([heading, "users", f"{percent(confidence)} interval", "share"], rows)
+    if len(names) > len(rows):
+        say(f"... and {len(names) - len(rows):,} more categories; --json or --out has all.")
 
 
 def print_list(rows: Sequence[tuple[str, str]]) -> None:

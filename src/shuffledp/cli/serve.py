@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,12 +16,7 @@ from shuffledp.extras import check_extra
 
 if TYPE_CHECKING:
     from shuffledp.collection.analyzer.settings import AnalyzerSettings
-    from shuffledp.collection.server.settings import ServerSettings
     from shuffledp.collection.shuffler.settings import ShufflerSettings
-
-__all__ = ["need_packages", "serve_analyzer", "serve_app", "serve_shuffler", "serve_tokens"]
-
-_Settings = TypeVar("_Settings", bound="ServerSettings")
 
 serve_app = typer.Typer(help="The servers of a collection.", no_args_is_help=True)
 
@@ -37,6 +32,22 @@ def need_packages() -> None:
     check_extra("collection", "Serving", "starlette", "uvicorn", "httptools", "jinja2", "prometheus_client")
 
 
+def shuffler_settings(config: Path | None, **options: Any) -> ShufflerSettings:
+    """The settings of the shuffler, from the file, then the environment, then the options."""
+    from shuffledp.collection.server.settings import read_settings
+    from shuffledp.collection.shuffler.settings import ShufflerSettings
+
+    return read_settings(ShufflerSettings, role="shuffler", file=config, environment=os.environ, options=options)
+
+
+def analyzer_settings(config: Path | None, **options: Any) -> AnalyzerSettings:
+    """The settings of the analyzer, from the file, then the environment, then the options."""
+    from shuffledp.collection.analyzer.settings import AnalyzerSettings
+    from shuffledp.collection.server.settings import read_settings
+
+    return read_settings(AnalyzerSettings, role="analyzer", file=config, environment=os.environ, options=options)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions:
     """What both servers take."""
@@ -49,13 +60,6 @@ class ServerOptions:
     check: Annotated[bool, typer.Option("--check", help="Check the configuration and exit.")] = False
     as_json: JsonOption = False
 
-    def settings(self, kind: type[_Settings], role: str) -> _Settings:
-        """From the file, then the environment, then the options."""
-        from shuffledp.collection.server.settings import read_settings
-
-        options = {"host": self.host, "port": self.port}
-        return read_settings(kind, role=role, file=self.config, environment=os.environ, options=options)
-
 
 @serve_app.command("shuffler")
 @takes_groups
@@ -67,9 +71,7 @@ def serve_shuffler(options: ServerOptions) -> None:
 
     Example: shuffledp serve shuffler --config shuffler.toml --check
     """
-    from shuffledp.collection.shuffler.settings import ShufflerSettings
-
-    settings = options.settings(ShufflerSettings, "shuffler")
+    settings = shuffler_settings(options.config, host=options.host, port=options.port)
     if options.check:
         _check_shuffler(settings, options.as_json)
         return
@@ -88,9 +90,7 @@ def serve_analyzer(options: ServerOptions) -> None:
 
     Example: shuffledp serve analyzer --config analyzer.toml --check
     """
-    from shuffledp.collection.analyzer.settings import AnalyzerSettings
-
-    settings = options.settings(AnalyzerSettings, "analyzer")
+    settings = analyzer_settings(options.config, host=options.host, port=options.port)
     if options.check:
         _check_analyzer(settings, options.as_json)
         return

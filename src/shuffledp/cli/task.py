@@ -213,7 +213,7 @@ def _question(name: str, users: int, options: DomainOptions) -> Question:
 
 
 def _choose_task(question: Question, options: ProtocolOptions, **rest: Any) -> Task:
-    """The first task, of those that meet the target, whose reports have at limit ``max_messages`` messages."""
+    """The task with the lowest error among those that meet the target with at most ``max_messages`` per report."""
     from shuffledp.collection.task.task import Task
 
     limit = options.max_messages

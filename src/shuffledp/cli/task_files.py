@@ -1,4 +1,4 @@
-"""Tasks and keys read from files, with errors that name the file."""
+"""Tasks, keys and enrolment tokens read from files, with errors that name the file."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from shuffledp.errors import DataError, ParameterError
 if TYPE_CHECKING:
     from shuffledp.collection.task.task import SignedTask, Task
     from shuffledp.collection.wire.keys import SealingPublicKey, SigningKey, VerifyingKey
+
+_MAX_TOKEN_BYTES = 1 << 30
 
 
 def read_task_bytes(path: Path) -> bytes:
@@ -64,6 +66,26 @@ def read_signing_key(path: Path) -> SigningKey:
 
     with errors_in(path):
         return SigningKey.load(path)
+
+
+def read_tokens(path: Path | None) -> list[str] | None:
+    """Read enrolment tokens, one per line; only the owner may have access to the file."""
+    if path is None:
+        return None
+    try:
+        status = path.stat()
+        if status.st_mode & 0o077:
+            raise DataError(f"{path} can be read by others; tokens need mode 0600: chmod 600 {path}.", path=str(path))
+        if status.st_size > _MAX_TOKEN_BYTES:
+            raise DataError(f"{path} is too large for a file of tokens.", path=str(path))
+        tokens = path.read_text(encoding="ascii").split()
+    except OSError as error:
+        raise DataError(f"Cannot read the tokens {path}: {error.strerror or error}.", path=str(path)) from None
+    except UnicodeError:
+        raise DataError(f"{path} is not a token file: tokens are ASCII.", path=str(path)) from None
+    if not tokens:
+        raise DataError(f"{path} holds no token.", path=str(path))
+    return tokens
 
 
 @contextmanager

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import BIT, Categories, DiscreteDomain, EqualTo, Interval
-from shuffledp.errors import DataError
+from shuffledp.domain import BIT, Categories, DiscreteDomain, Domain, EqualTo, Interval
+from shuffledp.errors import DataError, DomainError
 from shuffledp.extras import extra
 from shuffledp.messages import count_values
 from shuffledp.text_values import canonical_form, looks_missing, parse_number
@@ -116,6 +118,47 @@ def collect_positions(
         "Use `drop_missing=True` to leave missing ones out",
     )
     return np.concatenate(parts)
+
+
+@dataclass
+class ParsedColumn:
+    """The values of a column, one per user, and the values that look like missing ones."""
+
+    values: list[Any]
+    markers: list[str]
+
+
+def parse_values(
+    batches: Iterable[pa.Array], domain: Domain, *, drop_missing: bool = False, limit: int | None = None
+) -> ParsedColumn:
+    """The value of each user, parsed by the domain; a missing value or one outside the domain is an error.
+
+    ``drop_missing`` leaves out rows without a value, ``limit`` the rows after the first so many.
+    """
+    result = ColumnCounts(np.zeros(1, dtype=np.int64))
+    values: list[Any] = []
+    parsed: dict[str, Any] = {}
+    reason = ""
+    strings = (string for batch in batches for string in batch.to_pylist())
+    for string in islice((string for string in strings if string is not None or not drop_missing), limit):
+        if string is None:
+            result.missing += 1
+            continue
+        try:
+            if string not in parsed:
+                value = domain.parse(string)
+                domain.encode(value)
+                if not domain.is_named(string):
+                    result.add_marker(string)
+                parsed[string] = value
+            values.append(parsed[string])
+        except DomainError as error:
+            reason = reason or str(error).rstrip(".")
+            result.add(string, None, 1)
+            result.add_marker(string)
+    result.counts[0] = len(values)
+    _refuse_leftovers(result, reason, "Use `drop_missing=True` to leave missing ones out")
+    return ParsedColumn(values, result.markers)
 
 
 def _as_numbers(text: pa.Array) -> NDArray[np.float64]:

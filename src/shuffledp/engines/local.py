@@ -1,4 +1,4 @@
-"""Columns of data files as counts or positions, read in this process."""
+"""Columns of data files as counts, positions or values, read in this process."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, EqualTo, Interval
+from shuffledp.domain import Categories, Domain, EqualTo, Interval
 from shuffledp.engines.columns import Progress, read_column
-from shuffledp.engines.encoding import collect_positions, count_bits, count_categories, distinct_values
+from shuffledp.engines.encoding import collect_positions, count_bits, count_categories, distinct_values, parse_values
 from shuffledp.text_values import looks_missing
 
 
@@ -48,6 +48,13 @@ class FileColumn:
         """The position of each user's number in the interval, from 0.0 to 1.0."""
         batches = self._batches(numeric=True)
         return collect_positions(batches, domain, clip=clip, drop_missing=self.drop_missing)
+
+    def values(self, domain: Domain, *, limit: int | None = None) -> list[Any]:
+        """The value of each user as the domain parses it; of at most ``limit`` users, the first ones."""
+        domain.check_missing_markers(self.missing)
+        result = parse_values(self._batches(), domain, drop_missing=self.drop_missing, limit=limit)
+        self._remark_on(result.markers)
+        return result.values
 
     def distinct(self) -> Categories:
         """All distinct values; releasing this list is not private."""

@@ -173,8 +173,8 @@ def test_what_an_analyzer_cannot_do(collection, serve, rounds):
         (("close", one), "can abandon a round, not 'close'"),
         (("cancel", one, "--yes"), "can abandon a round, not 'cancel'"),
         (("abandon", one, "--yes"), "There is no batch"),
-        (("abandon", "zz", "--yes"), "no round has such an id on this analyzer"),
-        (("abandon", "", "--yes"), "no round has"),
+        (("abandon", "zz", "--yes"), "no task has such an id on this analyzer"),
+        (("abandon", "", "--yes"), "no task has"),
     ):
         status, out, (line,) = rounds(*words)
         assert status in (1, 2), words
