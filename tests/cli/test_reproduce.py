@@ -68,7 +68,9 @@ def test_a_file_in_the_way(shuffledp, tmp_path):
     assert result.err.startswith("error: Cannot create the directory")
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, *(pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGTERM, signal.SIGKILL))]
+)
 def test_killed_in_the_middle(tmp_path, how):
     command = [sys.executable, "-m", "shuffledp", "reproduce", "theorem11", "--out", str(tmp_path / "out")]
     process = subprocess.Popen(

@@ -307,7 +307,10 @@ def test_estimators_by_name(shuffledp, commute, modes, estimator):
     assert abs(ferry - TRUTH["ferry"]) < 60
 
 
-def test_killed_in_the_middle_nothing_is_left(tmp_path):
+@pytest.mark.parametrize(
+    ("wait", "how"), [(0.6, signal.SIGKILL), pytest.param(1.2, signal.SIGINT, marks=pytest.mark.slow)]
+)
+def test_killed_in_the_middle_nothing_is_left(tmp_path, wait, how):
     rows = 1_000_000
     pa.parquet.write_table(pa.table({"v": np.arange(rows) % 7}), tmp_path / "big.parquet")
     command = [
@@ -332,16 +335,15 @@ def test_killed_in_the_middle_nothing_is_left(tmp_path):
         "--plot",
         "f.png",
     ]
-    for wait, how in ((0.6, signal.SIGKILL), (1.2, signal.SIGINT)):
-        process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        time.sleep(wait)
-        process.send_signal(how)
-        process.communicate(timeout=60)
-        left = {path.name for path in tmp_path.iterdir()} - {"big.parquet"}
-        for name in left:
-            assert name in ("r.json", "f.png")
-            content = (tmp_path / name).read_bytes()
-            assert content.endswith((b"}\n", b"IEND\xaeB`\x82"))
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(wait)
+    process.send_signal(how)
+    process.communicate(timeout=60)
+    left = {path.name for path in tmp_path.iterdir()} - {"big.parquet"}
+    for name in left:
+        assert name in ("r.json", "f.png")
+        content = (tmp_path / name).read_bytes()
+        assert content.endswith((b"}\n", b"IEND\xaeB`\x82"))
 
 
 @pytest.mark.slow

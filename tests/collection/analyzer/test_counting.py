@@ -93,7 +93,7 @@ def test_the_wrong_key_opens_nothing(collection, tmp_path):
 
 def test_cores_pieces_and_progress_make_no_difference(collection, tmp_path, monkeypatch):
     task = collection.task()
-    sealed = [*collection.sealed(task, np.arange(500) % 4), os.urandom(task.sealed_size)]
+    sealed = [*collection.sealed(task, np.arange(200) % 4), os.urandom(task.sealed_size)]
     files = file_of(tmp_path, sealed)
     here = count(collection, task, files)
     monkeypatch.setattr(counting, "_WORTH_PROCESSES", 0)

@@ -72,13 +72,14 @@ class Countdown:
 
 
 @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")  # what a kill leaves open (Python 3.13 warns)
-def test_killed_before_and_after_every_durable_step(collection, batch, deliver, monkeypatch):
-    """Every sync, rename, removal and change of a database, one after the other."""
+@pytest.mark.parametrize("stride", [FEW, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_before_and_after_every_durable_step(collection, batch, deliver, monkeypatch, stride):
+    """Every sync, rename, removal and change of a database, one after the other; or some of them, others each time."""
     monkeypatch.setattr(publishing, "release_page", lambda *_: b"a page")  # its bytes are the other test's
     reference = None
-    steps = 0
+    steps = -random.randrange(stride)
     while True:
-        steps += 1
+        steps += stride
         countdown = Countdown(steps)
         shutil.rmtree(collection.folder / "work")
         initialize(collection.folder / "work")

@@ -30,7 +30,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 RESTRICTED = [sys.executable, "-c", RESTRICT]
 """Runs Python so that no memory can become executable, in its child processes too; Linux 6.3 or newer."""
-MESSAGES = 6000
+MESSAGES = 2400
 
 
 class Process:
@@ -72,7 +72,7 @@ class Process:
 @pytest.fixture
 def large(collection):
     task = collection.task("histogram/k-rr", maximum_users=MESSAGES)
-    return collection.batch(task, collection.sealed(task, np.arange(MESSAGES) % 4), chunk_records=1500)
+    return collection.batch(task, collection.sealed(task, np.arange(MESSAGES) % 4), chunk_records=600)
 
 
 def test_analyzers_of_this_file_run_without_executable_memory():

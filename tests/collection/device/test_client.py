@@ -360,7 +360,7 @@ def test_processes_report_once(start_process, server):
     assert len(server.bodies) == 1
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_at_random_moments(start_process, server, tmp_path, kills):
     """kill -9 while it draws, stores, sends and tidies: whatever leaves the device is one and the same report."""
     server.answers = [503] * 100_000  # never delivered while processes are killed

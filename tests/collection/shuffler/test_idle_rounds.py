@@ -18,7 +18,7 @@ _store_fixtures = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_store_fixtures)
 postgres_server, postgres_location = _store_fixtures.postgres_server, _store_fixtures.postgres_location
 
-ROUNDS, TICKS, MOST_IN_A_TICK = 100, 30, 20
+ROUNDS, TICKS, MOST_IN_A_TICK = 100, 10, 20
 
 
 def transactions(server: str, location: str) -> int:

@@ -122,7 +122,7 @@ main.main()
 """
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(40, marks=pytest.mark.slow)])
 def test_killed_at_any_moment_of_a_release(place, start, until, kills):
     """Killed again and again between start and delivery: one batch arrives, with every message once."""
     form = place.task(users=100, maximum=10**6, size=20, opens=-7200, closes=-1)
@@ -152,7 +152,7 @@ def test_killed_at_any_moment_of_a_release(place, start, until, kills):
 @pytest.mark.parametrize(
     "moment",
     [
-        "PUT manifest",
+        pytest.param("PUT manifest", marks=pytest.mark.slow),
         pytest.param("GET", marks=pytest.mark.slow),
         pytest.param("PUT chunk 0", marks=pytest.mark.slow),
         "PUT chunk 2",
