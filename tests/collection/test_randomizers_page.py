@@ -31,7 +31,7 @@ COLLECTED = [
 TYPES = {
     int: "integer",
     float: "number",
-    str: "text",
+    str: "string",
     bool: "true or false",
     Dyadic: "probability",
     Fraction: "fraction",
@@ -98,8 +98,8 @@ def test_what_a_section_says(name):
     """The form of a message, how many there are, what is left in a collusion, and code in words that are explained."""
     text = section(name)
     assert re.search(r"[Bb]ounds|flags", text)
-    assert re.search(r"[Mm]ost (\d|k|m\b|R|bits|messages)|no most", text)
-    assert ("no most" in text) == (f"`{name}`" in re.search("Three protocols have no most: (.*)", PAGE)[1])
+    assert re.search(r"[Mm]aximum (\d|k|m\b|R|bits|messages)|no maximum", text)
+    assert ("no maximum" in text) == (f"`{name}`" in re.search("Three protocols have no maximum: (.*)", PAGE)[1])
     assert "`local_epsilon`" in text
     assert ("Local: " in text) == (find_qualified(name).trust == "local")
     code = "\n".join(line for line in text.splitlines() if line.startswith("    "))
