@@ -1,4 +1,4 @@
-"""Checks of epsilon, delta, users and confidence: what is no number or out of range is refused in one sentence."""
+"""Checks of epsilon, delta, users, confidence and risk: what is not a number or out of range is refused in one sentence."""
 
 import math
 from fractions import Fraction
@@ -6,7 +6,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from shuffledp.checks import check_claim, check_confidence, check_delta, check_epsilon, check_target, check_users
+from shuffledp.checks import (
+    check_claim,
+    check_confidence,
+    check_delta,
+    check_epsilon,
+    check_local_epsilon,
+    check_number_of_users,
+    check_open_unit,
+    check_target,
+    check_users,
+)
 from shuffledp.errors import ParameterError
 
 WRONG = [math.nan, -math.inf, -1.0]
@@ -51,3 +61,26 @@ def test_what_is_accepted():
         check_target(epsilon, delta)
     check_claim(0, 0)
     check_users(np.int64(2), 1)
+
+
+@pytest.mark.parametrize("wrong", [*WRONG, 0.0, 1.0, math.inf])
+def test_what_must_lie_strictly_between_0_and_1(wrong):
+    with pytest.raises(ParameterError, match="risk must lie strictly between 0 and 1") as refused:
+        check_open_unit("risk", wrong)
+    assert list(refused.value.values) == ["risk"]
+
+
+@pytest.mark.parametrize("wrong", [*WRONG, 0.0, 701.0])
+def test_local_epsilon_out_of_range(wrong):
+    with pytest.raises(ParameterError, match="local epsilon"):
+        check_local_epsilon(wrong)
+
+
+def test_number_of_users():
+    for wrong in (True, 2.0, math.nan, "2", 0, 11):
+        with pytest.raises(ParameterError, match="user"):
+            check_number_of_users(wrong, most=10)
+    for right in (1, 10, np.int64(10)):
+        check_number_of_users(right, most=10)
+    with pytest.raises(ParameterError, match="At least 2 users"):
+        check_number_of_users(1, fewest=2)

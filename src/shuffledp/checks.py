@@ -1,4 +1,4 @@
-"""Checks of epsilon, delta, the number of users and the confidence: the same rules for every caller."""
+"""Checks of epsilon, delta, numbers of users, confidences and risks: the same rules for every caller."""
 
 from __future__ import annotations
 
@@ -70,15 +70,30 @@ def check_claim(epsilon: float, delta: float) -> None:
         )
 
 
+def check_local_epsilon(local_epsilon: float) -> None:
+    """Reject a local epsilon outside (0, 700]."""
+    if not 0 < local_epsilon <= LARGEST_EPSILON:
+        raise ParameterError(
+            f"The local epsilon must lie above 0 and at most at {LARGEST_EPSILON:g}, not {local_epsilon}.",
+            local_epsilon=local_epsilon,
+        )
+
+
+def check_number_of_users(users: int, *, fewest: int = 1, most: int = MOST_USERS) -> None:
+    """Reject what is not an integer from ``fewest`` to ``most``."""
+    if not isinstance(users, (int, np.integer)) or isinstance(users, bool):
+        raise ParameterError(f"The number of users must be an integer, not {users!r}.", users=users)
+    if users < fewest:
+        needed = "At least one user is" if fewest == 1 else f"At least {fewest:,} users are"
+        raise ParameterError(f"{needed} needed, not {users}.", users=users)
+    if users > most:
+        given = f"{users:,}" if users < 1 << 63 else f"a number of {int(users).bit_length():,} bits"
+        raise ParameterError(f"At most {most:,} users are possible here, not {given}.", users=users)
+
+
 def check_users(users: int, honest_fraction: float) -> None:
     """Reject a number of users outside 2 to 10^15, or an honest fraction outside (0, 1]."""
-    if not isinstance(users, (int, np.integer)):
-        raise ParameterError(f"The number of users must be an integer, not {users!r}.", users=users)
-    if users < 2:
-        raise ParameterError(f"At least 2 users are needed, not {users}: one person alone cannot hide.", users=users)
-    if users > MOST_USERS:
-        given = f"{users:,}" if users < 1 << 63 else f"a number of {int(users).bit_length():,} bits"
-        raise ParameterError(f"At most {MOST_USERS:,} users can be counted, not {given}.", users=users)
+    check_number_of_users(users, fewest=2)
     check_real("honest_fraction", honest_fraction)
     if not 0 < honest_fraction <= 1:
         raise ParameterError(
@@ -91,3 +106,9 @@ def check_confidence(confidence: float) -> None:
     """Reject a confidence outside (0, 1)."""
     if not 0 < confidence < 1:
         raise ParameterError(f"The confidence must lie between 0 and 1, not {confidence:g}.", confidence=confidence)
+
+
+def check_open_unit(name: str, value: float) -> None:
+    """Reject a parameter outside (0, 1), such as a risk or a share, and NaN."""
+    if not 0 < value < 1:
+        raise ParameterError(f"The {name} must lie strictly between 0 and 1, not {value}.", **{name: value})

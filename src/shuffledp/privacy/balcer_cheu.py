@@ -12,9 +12,9 @@ from shuffledp.errors import ConditionError, InfeasibleError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.calibration import excess_over
 from shuffledp.privacy.guarantee import PrivacyCurve
-from shuffledp.privacy.search import Bracket, Excess, least_integer, narrow
 from shuffledp.privacy.smoothness import corollary_24_mean, corollary_24_users
 from shuffledp.randomness import Dyadic
+from shuffledp.search import Bracket, Excess, least_integer, narrow
 
 CurveOf = Callable[[Binomial], PrivacyCurve]
 

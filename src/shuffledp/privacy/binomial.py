@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.privacy.incomplete_beta import betainc, betaincc
 from shuffledp.randomness import Dyadic
+from shuffledp.randomness.dyadic import check_uncertain
 
 Floats = NDArray[np.float64]
 
@@ -42,10 +43,7 @@ class Binomial:
                 trials=self.trials,
             )
         numerator, bits = self.probability.numerator, self.probability.bits
-        if not 0 < numerator < 1 << bits:
-            raise ParameterError(
-                f"The probability {self.probability} must lie strictly between 0 and 1.", probability=self.probability
-            )
+        check_uncertain("probability", self.probability)
         rarer = min(numerator, (1 << bits) - numerator)
         if rarer << LEAST_PROBABILITY_BITS < 1 << bits:
             raise ParameterError(

@@ -1,7 +1,7 @@
 """The calibration search: the least noise parameter whose privacy curve meets a target.
 
 Every search works on the excess, ln(delta at the parameter / target delta), which is above 0 where there is too little
-noise. It brackets the crossing from a guess and narrows the bracket by the Illinois method (``privacy.search``). The
+noise. It brackets the crossing from a guess and narrows the bracket by the Illinois method (``shuffledp.search``). The
 result is always a parameter at which the excess was computed and is not above 0.
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from shuffledp.privacy.guarantee import PrivacyCurve
-from shuffledp.privacy.search import Excess, find_bracket, narrow
 from shuffledp.randomness import Dyadic
+from shuffledp.search import Excess, find_bracket, narrow
 
 CALIBRATIONS = ("tight", "paper")
 

@@ -22,13 +22,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.checks import check_target
+from shuffledp.checks import check_open_unit, check_target
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.discrete_laplace import least_ratio
 from shuffledp.privacy.divergence import DiscretePair
 from shuffledp.privacy.negative_binomial import NegativeBinomial
-from shuffledp.privacy.search import Bracket, narrow
 from shuffledp.randomness import Dyadic
+from shuffledp.search import Bracket, narrow
 
 Floats = NDArray[np.float64]
 View = Literal["count", "signed", "histogram"]
@@ -235,8 +235,7 @@ def flooding_of_theorem_13(epsilon: float, delta: float, sensitivity: float = 1.
 
 def _check_split(epsilon: float, delta: float, split: float, view: View) -> None:
     check_target(epsilon, delta)
-    if not 0 < split < 1:
-        raise ParameterError(f"The split must lie strictly between 0 and 1, not {split}.", split=split)
+    check_open_unit("split", split)
     if view not in VIEWS:
         raise ParameterError(f"The view must be one of {', '.join(VIEWS)}, not {view!r}.", view=view)
 

@@ -21,8 +21,8 @@ from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, MOST_RELEASES
 from shuffledp.privacy.divergence import DiscretePair
 from shuffledp.privacy.guarantee import PrivacyCurve
 from shuffledp.privacy.mirrored_composition import MirroredComposition
-from shuffledp.privacy.search import bisect_ratio
 from shuffledp.randomness import Dyadic
+from shuffledp.search import bisect_ratio
 
 _CUT = 1e-17
 

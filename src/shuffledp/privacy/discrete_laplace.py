@@ -9,11 +9,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.checks import check_epsilon
+from shuffledp.checks import check_epsilon, check_positive_epsilon
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.privacy.binomial import LEAST_PROBABILITY_BITS
 from shuffledp.privacy.divergence import DiscretePair, as_delta
 from shuffledp.randomness import Dyadic
+from shuffledp.randomness.dyadic import check_uncertain
 
 MOST_SENSITIVITY = 10**9
 _MOST_OUTCOMES = 1 << 22
@@ -138,8 +139,7 @@ class DiscreteLaplaceCurve:
 
 def least_ratio(epsilon: float, sensitivity: int = 1, coordinates: int = 1) -> Dyadic:
     """The least ratio, hence the least noise, whose pure epsilon is at most ``epsilon``."""
-    if not 0 < epsilon < math.inf:
-        raise ParameterError(f"epsilon must be a positive number, not {epsilon}.", epsilon=epsilon)
+    check_positive_epsilon(epsilon)
     _check_move(sensitivity, coordinates)
     decay = epsilon / (sensitivity * coordinates)
     ratio = Dyadic.at_least(max(math.exp(-decay), 2.0**-64))
@@ -162,8 +162,7 @@ def decay_of(ratio: Dyadic) -> float:
 
 def check_ratio(ratio: Dyadic) -> None:
     """Refuse a ratio outside (0, 1), or so close to an end that a double does not hold it."""
-    if not 0 < ratio.numerator < 1 << ratio.bits:
-        raise ParameterError(f"The ratio {ratio} must lie strictly between 0 and 1.", ratio=ratio)
+    check_uncertain("ratio", ratio)
     if min(ratio.numerator, ratio.complement.numerator) << LEAST_PROBABILITY_BITS < 1 << ratio.bits:
         raise ParameterError(
             f"The ratio must lie between 2^-{LEAST_PROBABILITY_BITS} and 1 - 2^-{LEAST_PROBABILITY_BITS}."

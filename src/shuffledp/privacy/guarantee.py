@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from shuffledp.checks import LARGEST_EPSILON, check_delta
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import DiscretePair, as_delta
-from shuffledp.privacy.search import Bracket, Excess
+from shuffledp.search import Bracket, Excess
 
 REPLACE_ONE = "replace-one"
 _NOTHING = 1e-290

@@ -17,11 +17,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.checks import check_epsilon, check_positive_epsilon
+from shuffledp.checks import check_epsilon, check_number_of_users, check_positive_epsilon
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.privacy.pure import PureCurve, log_ratio_above
-from shuffledp.privacy.search import bisect
 from shuffledp.randomness import Dyadic
+from shuffledp.randomness.dyadic import check_uncertain
+from shuffledp.search import bisect
 
 Extended = NDArray[np.longdouble]
 
@@ -82,8 +83,7 @@ class PureSum:
             raise ParameterError("The weights must be positive, of even number, and sum to 2^64.")
         if self.weights != self.weights[::-1]:
             raise ParameterError("The weights must be symmetric.")
-        if not 0 < self.mix.numerator < 1 << self.mix.bits:
-            raise ParameterError(f"The mix must lie strictly between 0 and 1, not {self.mix}.", mix=self.mix)
+        check_uncertain("mix", self.mix)
         least = self.users * (math.log2(float(self.mix)) + math.log2(min(self.weights)) - _BITS)
         if least < np.finfo(np.longdouble).minexp + 64:
             raise ParameterError(
@@ -169,8 +169,7 @@ def least_error_sum(users: int, epsilon: float) -> PureSum:
     epsilon is about the same; then the distribution of all users is certified, with more noise until it holds.
     """
     check_positive_epsilon(epsilon)
-    if not isinstance(users, (int, np.integer)) or users < 2:
-        raise ParameterError(f"At least 2 users are needed, not {users}.", users=users)
+    check_number_of_users(users, fewest=2)
     if users > MOST_USERS:
         raise InfeasibleError(
             f"Pure privacy is certified for up to {MOST_USERS} users, not {users:,}: the work for the exact table of "

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from shuffledp.checks import check_positive_epsilon
+from shuffledp.checks import check_number_of_users, check_open_unit, check_positive_epsilon
 from shuffledp.errors import ParameterError
 
 _ROUNDED_UP = 1 + 1e-14  # a few operations, each right to 2e-16
@@ -35,7 +35,7 @@ def sum_variance(users: int, gamma: float) -> float:
 
     With gamma of epsilon it is N e^epsilon / (e^epsilon - 1)^2.
     """
-    _check_users(users)
+    check_number_of_users(users)
     gamma = _checked(gamma)
     return users * (0.5 - gamma) * (0.5 + gamma) / (2 * gamma) ** 2 * _ROUNDED_UP
 
@@ -50,7 +50,7 @@ def sum_tail(users: int, gamma: float, error: float) -> float:
 
     Hoeffding: 2 exp(-8 gamma^2 error^2 / N), since the received ones are then off by 2 gamma error.
     """
-    _check_users(users)
+    check_number_of_users(users)
     _check_error(error)
     deviation = 2 * _checked(gamma) * error
     exponent = 2 * deviation * (deviation / users) / _ROUNDED_UP
@@ -62,7 +62,7 @@ def mean_tail(users: int, gamma: float, error: float) -> float:
 
     2 exp(-8 gamma^2 N error^2).
     """
-    _check_users(users)
+    check_number_of_users(users)
     _check_error(error)
     return sum_tail(users, gamma, error * users)
 
@@ -72,9 +72,8 @@ def sum_radius(users: int, gamma: float, beta: float) -> float:
 
     sqrt(N ln(2 / beta) / 2) / (2 gamma), of order sqrt(N) / epsilon.
     """
-    _check_users(users)
-    if not 0 < beta < 1:
-        raise ParameterError(f"beta must lie strictly between 0 and 1, not {beta}.", beta=beta)
+    check_number_of_users(users)
+    check_open_unit("beta", beta)
     return math.sqrt(users * math.log(2 / beta) / 2) / (2 * _checked(gamma)) * _ROUNDED_UP
 
 
@@ -90,11 +89,6 @@ def _checked(gamma: float) -> float:
     if not 0 < gamma < 0.5:
         raise ParameterError(f"gamma must lie strictly between 0 and 1/2, not {gamma}.", gamma=gamma)
     return gamma
-
-
-def _check_users(users: int) -> None:
-    if not users >= 1 or users % 1:
-        raise ParameterError(f"The number of users must be an integer of at least 1, not {users}.", users=users)
 
 
 def _check_error(error: float) -> None:

@@ -20,8 +20,9 @@ from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.binomial import Binomial, binomial_masses
 from shuffledp.privacy.divergence import as_delta, positive_part
 from shuffledp.privacy.incomplete_beta import betainc
-from shuffledp.privacy.search import least_integer
 from shuffledp.randomness import Dyadic
+from shuffledp.randomness.dyadic import check_uncertain
+from shuffledp.search import least_integer
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -49,11 +50,7 @@ class SampleAndThreshold:
     threshold: int
 
     def __post_init__(self) -> None:
-        if not 0 < self.sampling.numerator < 1 << self.sampling.bits:
-            raise ParameterError(
-                f"The sampling probability must lie strictly between 0 and 1, not {self.sampling}.",
-                sampling=self.sampling,
-            )
+        check_uncertain("sampling", self.sampling)
         if not 1 <= self.threshold <= MOST_THRESHOLD:
             raise ParameterError(
                 f"The threshold must lie between 1 and {MOST_THRESHOLD:,}, not {self.threshold:,}.",

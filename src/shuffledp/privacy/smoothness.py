@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from shuffledp.checks import LARGEST_EPSILON, check_target
 from shuffledp.errors import ConditionError, ParameterError
-from shuffledp.privacy.search import bisect
+from shuffledp.search import bisect
 
 LARGEST_EPSILON_OF_COROLLARY_24 = 1.2042
 """Up to here tanh(epsilon / 2) >= epsilon / sqrt(5), which the proof needs; the paper says 1."""

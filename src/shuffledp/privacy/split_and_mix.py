@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-from shuffledp.checks import check_target
+from shuffledp.checks import check_open_unit, check_target
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, decay_of, least_ratio
 from shuffledp.privacy.divergence import DiscretePair, as_delta
@@ -64,7 +64,7 @@ class SplitAndMixCurve:
 
 def mixing_distance(honest_users: int, modulus: int, messages: int) -> float:
     """sqrt(g (e/n)^(m - 2)), rounded up: how far apart the shares of two inputs of the same sum can be, at most 1."""
-    _check_users(honest_users)
+    _check_mixing_users(honest_users)
     _check_modulus(modulus)
     if messages < FEWEST_MESSAGES:
         raise ConditionError(
@@ -86,8 +86,7 @@ def noise_margin(ratio: Dyadic, share: Fraction, risk: float) -> int:
 
     Chernoff's bound at some exponents below -ln(ratio).
     """
-    if not 0 < risk < 1:
-        raise ParameterError(f"The risk must lie strictly between 0 and 1, not {risk}.", risk=risk)
+    check_open_unit("risk", risk)
     decay, rest, a = decay_of(ratio), float(ratio.complement), float(ratio)
     margins = []
     for part in (0.5, 0.8, 0.9, 0.95, 0.98, 0.99):
@@ -119,7 +118,7 @@ def split_and_mix_noise(
     """
     check_target(epsilon, delta)
     honest = users if honest_users is None else honest_users
-    _check_users(honest)
+    _check_mixing_users(honest)
     if honest > users:
         raise ParameterError(f"There cannot be more honest users ({honest:,}) than users ({users:,}).", users=users)
     ratio = least_ratio(epsilon, sensitivity=levels)
@@ -137,7 +136,7 @@ def split_and_mix_noise(
 
 
 def _fewest_messages(honest_users: int, modulus: int, distance: float) -> int:
-    _check_users(honest_users)
+    _check_mixing_users(honest_users)
     _check_modulus(modulus)
     needed = (math.log(modulus) - 2 * math.log(distance)) / (math.log(honest_users) - 1)
     messages = max(FEWEST_MESSAGES, math.ceil(needed) + 1)
@@ -152,7 +151,7 @@ def _fewest_messages(honest_users: int, modulus: int, distance: float) -> int:
     )
 
 
-def _check_users(honest_users: int) -> None:
+def _check_mixing_users(honest_users: int) -> None:
     if honest_users < FEWEST_USERS:
         raise ConditionError(
             f"Mixing is proven for at least {FEWEST_USERS} honest users, not {honest_users}.", honest_users=honest_users

@@ -15,8 +15,8 @@ from shuffledp.checks import check_epsilon, check_target
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.privacy.discrete_laplace import check_ratio
 from shuffledp.privacy.divergence import DiscretePair, as_delta
-from shuffledp.privacy.search import least_integer
 from shuffledp.randomness import Dyadic
+from shuffledp.search import least_integer
 
 _MOST_SEARCHED = 1 << 13
 _ROUNDING = 1e-9

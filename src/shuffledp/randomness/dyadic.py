@@ -65,6 +65,11 @@ class Dyadic:
         return cls(numerator, bits)
 
     @property
+    def is_certain(self) -> bool:
+        """Whether the event never happens or always happens."""
+        return self.numerator in (0, 1 << self.bits)
+
+    @property
     def fraction(self) -> Fraction:
         """The probability as an exact rational."""
         return Fraction(self.numerator, 1 << self.bits)
@@ -79,6 +84,12 @@ class Dyadic:
 
     def __str__(self) -> str:
         return f"{float(self):.6g}"
+
+
+def check_uncertain(name: str, probability: Dyadic) -> None:
+    """Reject the probabilities 0 and 1."""
+    if probability.is_certain:
+        raise ParameterError(f"The {name} must lie strictly between 0 and 1, not {probability}.", **{name: probability})
 
 
 Probability = Dyadic | Fraction | float

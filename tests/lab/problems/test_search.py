@@ -92,7 +92,7 @@ def test_where_a_rising_curve_crosses():
     [
         ({"trials": 500}, "At least 1,232 trials are needed for a confidence of 0.95, not 500"),
         ({"confidence": 1.0}, "confidence must lie between 0 and 1"),
-        ({"precision": 0.0}, "precision must lie between 0 and 1"),
+        ({"precision": 0.0}, "precision must lie strictly between 0 and 1"),
     ],
 )
 def test_bad_input(settings, words):

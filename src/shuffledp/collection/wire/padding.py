@@ -13,6 +13,7 @@ from shuffledp.errors import ParameterError
 from shuffledp.privacy.capping import CappedCurve
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.protocol import Protocol
+from shuffledp.search import least_integer
 
 DELTA_FOR_CAP = 0.01
 """The part of delta that is kept for reports that exceed the cap, where there is one."""
@@ -31,22 +32,13 @@ def least_cap(protocol: Protocol, *, users: int, epsilon: float, delta: float) -
     if most is not None:
         return int(most)
     allowed = delta / ((1 + math.exp(epsilon)) * users)
-    high = 1
-    while protocol.chance_of_more_messages(high) > allowed:
-        high *= 2
-        if high > LARGEST_CAP:
-            raise ParameterError(
-                f"A report of {protocol.name} would have to hold more than {LARGEST_CAP:,} messages, nearly all "
-                "dummies, to hide how many there are; choose a protocol with a largest number of messages."
-            )
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        if protocol.chance_of_more_messages(middle) <= allowed:
-            high = middle
-        else:
-            low = middle
-    return high
+    cap = least_integer(lambda most: protocol.chance_of_more_messages(most) <= allowed, limit=LARGEST_CAP)
+    if cap is None:
+        raise ParameterError(
+            f"A report of {protocol.name} would have to hold more than {LARGEST_CAP:,} messages, nearly all "
+            "dummies, to hide how many there are; choose a protocol with a largest number of messages."
+        )
+    return cap
 
 
 def capped_guarantee(protocol: Protocol, *, cap: int, users: int, epsilon: float, delta: float) -> Guarantee:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from shuffledp.privacy.binomial import Binomial, deviance, stirling_error
 from shuffledp.privacy.discrete_laplace import decay_of
 from shuffledp.randomness import Dyadic, RandomSource, draw_words
+from shuffledp.search import bisect_integers
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -73,11 +74,7 @@ class BinomialTail:
 
     def _last_above(self, level: float) -> int:
         """The largest k with ln Pr[X >= k] > level; 0 if there is none."""
-        low, high = 0, self.distribution.trials + 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.log_upper_tail(middle) > level else (low, middle)
-        return low
+        return bisect_integers(lambda k: not self.log_upper_tail(k) > level, 0, self.distribution.trials + 1) - 1
 
     def _table(self, first: int, last: int) -> Floats:
         """ln Pr[X >= k] for k = first .. last."""

@@ -25,6 +25,7 @@ from shuffledp.privacy.discrete_laplace import DiscreteLaplace
 from shuffledp.protocols.parts.category_noise import LaplaceNoise, MissingTokens, Responses
 from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.randomness import Dyadic, RandomSource
+from shuffledp.search import bisect_integers
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -187,12 +188,12 @@ class LargestScores:
         def risks(score: int) -> tuple[float, float]:
             return size * self.scores.at_most(score, size), math.exp(empties.log_any_at_least(score + 1))
 
-        low, high = -1, self.scores.largest  # the risk of the empty items is larger at ``low``, and not at ``high``
-        while high - low > 1:
-            middle = (low + high) // 2
-            held, others = risks(middle)
-            low, high = (low, middle) if held >= others else (middle, high)
-        failure = min(sum(risks(score)) for score in (low, high))
+        def is_held_risk_larger(score: int) -> bool:
+            held, others = risks(score)
+            return held >= others
+
+        crossing = bisect_integers(is_held_risk_larger, -1, self.scores.largest)
+        failure = min(sum(risks(score)) for score in (crossing - 1, crossing))
         return max(0.0, 1 - failure * (1 + _ROUNDING))
 
 

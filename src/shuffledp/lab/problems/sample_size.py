@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from shuffledp.checks import check_target
+from shuffledp.checks import check_positive_epsilon, check_target
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.lab.problems.exact_zeros import ExactZeros, paper_radius
 from shuffledp.lab.problems.identification import Method
@@ -21,6 +21,7 @@ from shuffledp.lab.problems.pointer_jumping import PointerJumping
 from shuffledp.lab.problems.problem import Problem
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.randomness import Dyadic
+from shuffledp.search import bisect_integers
 
 SUCCESS = 0.99
 """The success probability that is required."""
@@ -124,8 +125,7 @@ def local_rate(problem: Problem, epsilon: float) -> float:
     h^3 / (epsilon^2 ln h) for pointer jumping with s = h^4, even with sequential interaction (Joseph, Mao, Neel and
     Roth 2019).
     """
-    if not epsilon > 0:
-        raise ParameterError(f"epsilon must be a positive number, not {epsilon}.", epsilon=epsilon)
+    check_positive_epsilon(epsilon)
     if isinstance(problem, PointerChasing):
         if problem.steps != 2:
             raise ConditionError(f"The lower bound for pointer chasing needs k = 2; given {problem.steps}.")
@@ -160,10 +160,7 @@ def least_number(enough: Callable[[int], bool], *, start: int, maximum: int = MA
             low, high = high, 2 * high
             if high > maximum:
                 raise InfeasibleError(f"More than {maximum:,} users would be needed.", users=maximum)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return bisect_integers(enough, low, high)
 
 
 def _least_users(problem: Problem, method: Method, enough: Callable[[int], bool]) -> int:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shuffledp.checks import check_confidence
+from shuffledp.checks import check_confidence, check_open_unit
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.lab.problems.identification import Method
 from shuffledp.lab.problems.problem import Problem
@@ -107,8 +107,7 @@ def measure_sample_size(
         raise ParameterError(
             f"At least {least:,} trials are needed for a confidence of {confidence:g}, not {trials:,}.", trials=trials
         )
-    if not 0 < precision < 1:
-        raise ParameterError(f"The precision must lie between 0 and 1, not {precision}.", precision=precision)
+    check_open_unit("precision", precision)
     search = _Search(problem, method, trials, 1 - confidence, precision, source, progress)
     search.bracket(direct_sample_size(problem, method))
     search.narrow()

@@ -15,9 +15,16 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import permutations
 
+from shuffledp.checks import check_number_of_users
 from shuffledp.lab.structure.channels import Channel, Message, Value
 from shuffledp.lab.structure.exact_ratios import Exact, Ratio, check_ratio, epsilon_above, float_above, growth_below
-from shuffledp.privacy.amplification.multisets import Numbering, check_enumerable, check_users, data_set_pmfs, data_sets
+from shuffledp.privacy.amplification.multisets import (
+    MOST_ENUMERATED_USERS,
+    Numbering,
+    check_enumerable,
+    data_set_pmfs,
+    data_sets,
+)
 
 DataSet = tuple[Value, ...]
 Outcome = tuple[Message, ...]
@@ -175,7 +182,7 @@ class ShuffledCurve(EnumeratedCurve):
     users: int
 
     def __post_init__(self) -> None:
-        check_users(self.users)
+        check_number_of_users(self.users, most=MOST_ENUMERATED_USERS)
 
     @cached_property
     def outcomes(self) -> int:

@@ -19,6 +19,7 @@ from shuffledp.errors import ParameterError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace
 from shuffledp.randomness import Dyadic, RandomSource, draw_words
+from shuffledp.search import bisect
 
 Floats = NDArray[np.float64]
 
@@ -105,15 +106,15 @@ def held_quantile(noise: Binomial, counts: Sequence[int], share: float) -> float
 @lru_cache(maxsize=64)
 def _held_quantile(noise: Binomial, counts: tuple[int, ...], share: float) -> float:
     distinct, repeats = np.unique(np.asarray(counts, dtype=np.int64), return_counts=True)
-    low, high = -1.0, float(noise.trials)
-    while high - low > _NEARLY * high:
-        middle = (low + high) / 2
+
+    def is_likely_enough(radius: float) -> bool:
         inside = sum(
-            int(times) * math.log(max(_within(noise, int(count), middle), 1e-300))
+            int(times) * math.log(max(_within(noise, int(count), radius), 1e-300))
             for count, times in zip(distinct, repeats, strict=True)
         )
-        low, high = (low, middle) if inside >= math.log(share) else (middle, high)
-    return high
+        return inside >= math.log(share)
+
+    return bisect(is_likely_enough, -1.0, float(noise.trials), relative=_NEARLY)
 
 
 def _within(noise: Binomial, count: int, radius: float) -> float:

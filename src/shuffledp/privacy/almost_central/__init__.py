@@ -25,7 +25,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.checks import LARGEST_EPSILON, check_epsilon, check_target
+from shuffledp.checks import LARGEST_EPSILON, check_epsilon, check_open_unit, check_target
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.almost_central.atoms import (
     Atom,
@@ -81,8 +81,7 @@ class AlmostCentralCurve:
             raise ParameterError(
                 f"The shape must be an integer between 2 and {_MOST_SHAPE:,}, not {self.shape}.", shape=self.shape
             )
-        if not 0 < self.step < 1:
-            raise ParameterError(f"The step must lie strictly between 0 and 1, not {self.step}.", step=self.step)
+        check_open_unit("step", self.step)
         if not 0 < self.spare <= LARGEST_EPSILON:
             raise ParameterError(
                 f"The spare epsilon must be above 0 and at most {LARGEST_EPSILON:g}, not {self.spare}.",
@@ -221,8 +220,7 @@ def paper_almost_central_noise(
 def _check_split(levels: int, epsilon: float, delta: float, split: float) -> None:
     check_target(epsilon, delta)
     check_levels(levels)
-    if not 0 < split < 1:
-        raise ParameterError(f"The split must lie strictly between 0 and 1, not {split}.", split=split)
+    check_open_unit("split", split)
     if delta < CERTIFIED_DOWN_TO:
         raise InfeasibleError(
             f"Sums by atoms are accounted for down to delta = {CERTIFIED_DOWN_TO:g}, not {delta:g}.", delta=delta

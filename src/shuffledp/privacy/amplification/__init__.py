@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from shuffledp.privacy.amplification.clones import (
     ClonesCurve,
-    check_local_epsilon,
+    check_clones,
     clones_curve,
     clones_delta,
     clones_epsilon_closed_form,
@@ -102,7 +102,7 @@ def _numeric(delta_of: Callable[[float, int, float], float]) -> Method:
 
 
 def _two_response_without_ones(epsilon: float, users: int, local_epsilon: float) -> float:
-    check_local_epsilon(users, local_epsilon)
+    check_clones(users, local_epsilon)
     return two_response_delta(users, 1 / (1 + math.exp(local_epsilon)), epsilon, ones=0)
 
 

@@ -6,7 +6,7 @@ import math
 
 from shuffledp.checks import MOST_USERS
 from shuffledp.errors import ParameterError
-from shuffledp.privacy.search import Excess
+from shuffledp.search import Excess
 
 
 def check_blanket_users(users: int) -> None:

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.checks import LARGEST_EPSILON, check_epsilon, check_target
+from shuffledp.checks import LARGEST_EPSILON, check_epsilon, check_local_epsilon, check_number_of_users, check_target
 from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.privacy.binomial import MOST_TRIALS, Binomial, deviance, stirling_error
 from shuffledp.privacy.divergence import as_delta, positive_part
@@ -243,15 +243,10 @@ def probability_at_most(value: float | Fraction, *, bits: int = 96) -> Dyadic:
     return Dyadic(numerator >> excess << excess, bits)
 
 
-def check_local_epsilon(users: int, local_epsilon: float) -> None:
-    """Refuse a number of users or a local epsilon that means nothing."""
-    if not 1 <= users <= _MOST_CLONES:
-        raise ParameterError(f"users must lie between 1 and 2^50, not {users}.", users=users)
-    if not 0 < local_epsilon <= LARGEST_EPSILON:
-        raise ParameterError(
-            f"The local epsilon must lie above 0 and at most at {LARGEST_EPSILON:g}, not {local_epsilon}.",
-            local_epsilon=local_epsilon,
-        )
+def check_clones(users: int, local_epsilon: float) -> None:
+    """Reject a number of users or a local epsilon outside the valid range."""
+    check_number_of_users(users, most=_MOST_CLONES)
+    check_local_epsilon(local_epsilon)
 
 
 def clones_curve(users: int, local_epsilon: float) -> ClonesCurve:
@@ -260,7 +255,7 @@ def clones_curve(users: int, local_epsilon: float) -> ClonesCurve:
     Feldman, McMillan and Talwar (2021), in its numerical form. Valid for any
     randomizer that is local_epsilon-private on its own.
     """
-    check_local_epsilon(users, local_epsilon)
+    check_clones(users, local_epsilon)
     return fewest_clones(users - 1, math.exp(-local_epsilon) * (1 - 2.0**-50), local_epsilon)
 
 
@@ -284,7 +279,7 @@ def clones_epsilon_closed_form(users: int, local_epsilon: float, delta: float) -
 
     Condition: local_epsilon <= ln(users / (16 ln(2/delta))).
     """
-    check_local_epsilon(users, local_epsilon)
+    check_clones(users, local_epsilon)
     check_target(1.0, delta)
     ratio = math.exp(local_epsilon)
     if ratio > users / (16 * math.log(2 / delta)):
@@ -305,7 +300,7 @@ def revealed_clones_delta(epsilon: float, users: int, local_epsilon: float, dist
     The part common to the two is revealed to be common, and only the rest hides among clones. The
     bound is not monotone in the distance: evaluate it for every pair of values and take the largest.
     """
-    check_local_epsilon(users, local_epsilon)
+    check_clones(users, local_epsilon)
     most = math.tanh(local_epsilon / 2)
     if not 0 <= distance <= most * (1 + 1e-9):
         raise ParameterError(

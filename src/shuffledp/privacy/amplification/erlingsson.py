@@ -6,7 +6,7 @@ import math
 
 from shuffledp.checks import check_target
 from shuffledp.errors import ConditionError
-from shuffledp.privacy.amplification.clones import check_local_epsilon
+from shuffledp.privacy.amplification.clones import check_clones
 
 
 def erlingsson_epsilon(users: int, local_epsilon: float, delta: float) -> float:
@@ -14,7 +14,7 @@ def erlingsson_epsilon(users: int, local_epsilon: float, delta: float) -> float:
 
     Infinite where the bound does not fit a float; it can exceed local_epsilon, which then holds as well.
     """
-    check_local_epsilon(users, local_epsilon)
+    check_clones(users, local_epsilon)
     check_target(1.0, delta)
     each = 2 * math.exp(min(2 * local_epsilon, 700.0)) * math.expm1(min(local_epsilon, 350.0)) / users
     if each > 300:
@@ -27,7 +27,7 @@ def erlingsson_simple_epsilon(users: int, local_epsilon: float, delta: float) ->
 
     Conditions: users >= 1000, local_epsilon < 1/2, delta < 1/100.
     """
-    check_local_epsilon(users, local_epsilon)
+    check_clones(users, local_epsilon)
     check_target(1.0, delta)
     conditions = (
         (users >= 1000, f"users >= 1000; given {users:,}"),

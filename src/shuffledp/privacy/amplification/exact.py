@@ -10,6 +10,7 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from shuffledp.checks import check_number_of_users
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.amplification.multisets import Numbering, check_enumerable, data_set_pmfs, extended
 from shuffledp.privacy.binomial import Binomial
@@ -50,8 +51,7 @@ def two_response_delta(users: int, flip: float | Dyadic, epsilon: float, *, ones
 
     ``ones`` of the others hold a 1; by default the worst number of them is found by trying all.
     """
-    if users < 1:
-        raise ParameterError(f"At least one user is needed, not {users}.", users=users)
+    check_number_of_users(users)
     if not 0 <= float(flip) <= 0.5:
         raise ParameterError(f"The flip probability must lie between 0 and 1/2, not {flip}.", flip=flip)
     if ones is not None and not 0 <= ones < users:
@@ -96,8 +96,7 @@ def exact_delta(channel: ArrayLike, users: int, epsilon: float, *, others: Seque
     The worst over all values of the other users (or with those given) and all replaced values.
     """
     rows = check_channel(channel)
-    if users < 1:
-        raise ParameterError(f"At least one user is needed, not {users}.", users=users)
+    check_number_of_users(users)
     if others is not None and len(others) != users - 1:
         raise ParameterError(
             f"{users} users are the target and {users - 1} others, not {len(others)}.", users=users, others=len(others)

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from shuffledp.errors import ParameterError
 
+MOST_ENUMERATED_USERS = 1_000_000
 MOST_OUTCOMES = 2_000_000
 """How many outcomes are compared at most: about two seconds, and a few hundred megabytes."""
 
@@ -61,19 +62,6 @@ def data_set_pmfs(reports: Sequence[Mapping[int, Weight]], users: int) -> dict[t
     for size in range(1, users + 1):
         pmfs = {data: extended(pmfs[data[:-1]], reports[data[-1]]) for data in data_sets(len(reports), size)}
     return pmfs
-
-
-_MOST_USERS = 1_000_000
-
-
-def check_users(users: int) -> None:
-    """Refuse a number of users below one, or so large that nothing could be enumerated."""
-    if not isinstance(users, int) or isinstance(users, bool):
-        raise ParameterError(f"The number of users must be whole, not {users!r}.", users=users)
-    if users > _MOST_USERS:
-        raise ParameterError(f"{users:,} users are too many to enumerate; at most {_MOST_USERS:,}.", users=users)
-    if users < 1:
-        raise ParameterError(f"At least one user is needed, not {users}.", users=users)
 
 
 def check_enumerable(*, users: int, values: int, outcomes: int, data_sets_compared: int | None = None) -> None:

@@ -18,7 +18,7 @@ from shuffledp.errors import ConditionError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.divergence import positive_part
 from shuffledp.privacy.incomplete_beta import fast_length
-from shuffledp.privacy.search import bisect
+from shuffledp.search import bisect
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -14,9 +14,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shuffledp.checks import LARGEST_EPSILON, check_epsilon
+from shuffledp.checks import LARGEST_EPSILON, check_epsilon, check_number_of_users
 from shuffledp.errors import ParameterError
-from shuffledp.privacy.amplification.clones import check_local_epsilon, fair_mass, probability_at_most
+from shuffledp.privacy.amplification.clones import check_clones, fair_mass, probability_at_most
 from shuffledp.privacy.amplification.exact import check_channel
 from shuffledp.privacy.amplification.positive_part import Draws, ScaledNoise, expected_positive_part, on_grid
 from shuffledp.privacy.binomial import LEAST_PROBABILITY_BITS, Binomial
@@ -104,7 +104,7 @@ def _delta_of_log(logarithm: float) -> float:
 
 
 def _check(epsilon: float, users: int, local_epsilon: float) -> None:
-    check_local_epsilon(users, local_epsilon)
+    check_clones(users, local_epsilon)
     check_epsilon(epsilon)
 
 
@@ -120,8 +120,7 @@ class BlanketCurve:
     values: int
 
     def __post_init__(self) -> None:
-        if self.users < 1:
-            raise ParameterError(f"At least one user is needed, not {self.users}.", users=self.users)
+        check_number_of_users(self.users)
         if self.values < 1:
             raise ParameterError(f"At least one value is needed, not {self.values}.", values=self.values)
         for side in (self.blanket.numerator, self.blanket.complement.numerator):
@@ -320,8 +319,7 @@ def blanket_delta(channel: ArrayLike, users: int, epsilon: float) -> float:
     Outputs that some value cannot produce are no part of the blanket: their mass is added in full.
     """
     rows = check_channel(channel)
-    if users < 1:
-        raise ParameterError(f"At least one user is needed, not {users}.", users=users)
+    check_number_of_users(users)
     check_epsilon(epsilon)
     growth = math.exp(min(epsilon, LARGEST_EPSILON))
     common = rows.min(axis=0)

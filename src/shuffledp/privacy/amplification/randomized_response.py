@@ -16,8 +16,8 @@ from shuffledp.privacy.amplification.blanket_search import check_blanket_users, 
 from shuffledp.privacy.amplification.clones import ClonesCurve, fewest_clones
 from shuffledp.privacy.amplification.exact import two_response_delta
 from shuffledp.privacy.amplification.privacy_blanket import BlanketCurve
-from shuffledp.privacy.search import Excess
 from shuffledp.randomness import Dyadic
+from shuffledp.search import Excess
 
 LARGEST_BLANKET = 0.999
 """A blanket above it leaves nothing to be learnt."""

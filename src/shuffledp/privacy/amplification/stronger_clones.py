@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from shuffledp.checks import check_target
 from shuffledp.errors import ConditionError, ParameterError
-from shuffledp.privacy.amplification.clones import ClonesCurve, check_local_epsilon, fewest_clones
+from shuffledp.privacy.amplification.clones import ClonesCurve, check_clones, fewest_clones
 from shuffledp.privacy.amplification.exact import check_channel, local_epsilon_of
 
 _ROUNDING = 1e-12
@@ -66,7 +66,7 @@ def check_restriction(channel: ArrayLike | RandomizedResponse) -> float:
 def stronger_clones_curve(users: int, channel: ArrayLike | RandomizedResponse) -> ClonesCurve:
     """The distribution in which each other user is a clone with probability 2/(e^local_epsilon + 1)."""
     local_epsilon = check_restriction(channel)
-    check_local_epsilon(users, local_epsilon)
+    check_clones(users, local_epsilon)
     small = math.exp(-local_epsilon)
     return fewest_clones(users - 1, 2 * small / (1 + small) * (1 - 2.0**-50), local_epsilon)
 
@@ -82,7 +82,7 @@ def stronger_clones_epsilon_closed_form(users: int, channel: ArrayLike | Randomi
     Condition: local_epsilon <= ln(users / (8 ln(2/delta)) - 1).
     """
     local_epsilon = check_restriction(channel)
-    check_local_epsilon(users, local_epsilon)
+    check_clones(users, local_epsilon)
     check_target(1.0, delta)
     ratio, most = math.exp(local_epsilon), users / (8 * math.log(2 / delta)) - 1
     if ratio > most:

@@ -13,8 +13,8 @@ from shuffledp.privacy.amplification.blanket_search import check_blanket_users, 
 from shuffledp.privacy.amplification.clones import ClonesCurve, probability_at_most
 from shuffledp.privacy.binomial import MOST_TRIALS, Binomial
 from shuffledp.privacy.guarantee import PrivacyCurve
-from shuffledp.privacy.search import find_bracket, narrow
 from shuffledp.randomness import Dyadic
+from shuffledp.search import find_bracket, narrow
 
 _CLOSE_ENOUGH = 1e-6  # of delta below the target, relative
 _NARROW = 2e-8

@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.checks import check_number_of_users
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.binomial import LEAST_PROBABILITY_BITS
 from shuffledp.privacy.pure import log_ratio_above
@@ -23,8 +24,7 @@ MOST_FLIPPED_BITS = 1 << 50
 
 def check_bits(users: int, flip: Dyadic, bits: int = 1) -> None:
     """Refuse too few users or too many bits, or a flip probability that hides nothing or turns bits around."""
-    if users < 2:
-        raise ParameterError(f"At least 2 users are needed, not {users}.", users=users)
+    check_number_of_users(users, fewest=2)
     if bits < 1:
         raise ParameterError(f"A user holds at least one bit, not {bits}.", bits=bits)
     if users * bits > MOST_FLIPPED_BITS:

@@ -2,6 +2,8 @@
 
 Every user sends one token if their value is 1, and one more as noise with probability p close to 1.
 If nobody holds a 1 there are never more tokens than users, so the estimate of zero is exactly zero.
+
+Accounting: ``shuffledp.privacy.balcer_cheu`` and ``shuffledp.privacy.binomial_noise``.
 """
 
 from __future__ import annotations

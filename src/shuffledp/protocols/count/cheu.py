@@ -2,6 +2,8 @@
 
 Randomized response with much less noise than the local model needs: a user sends a fair coin with probability
 lambda / n, and the bit otherwise. About lambda fair coins among n bits hide each single one.
+
+Accounting: ``shuffledp.privacy.cheu``.
 """
 
 from __future__ import annotations

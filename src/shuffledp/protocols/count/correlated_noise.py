@@ -4,6 +4,8 @@ Ghazi, Kumar, Manurangsi and Pagh (2020), Algorithms 3 and 4; Ghazi, Kumar, Manu
 Lemma 9. In the paper a user with a 1 sends "+1" and one with a 0 nothing, so that whoever sees how
 many messages a user sends learns the bit. Here everybody sends one message, "+1" or "-1", unless the
 paper's ``unary`` encoding is asked for; the error is nearly the same.
+
+Accounting: ``shuffledp.privacy.correlated_noise``.
 """
 
 from __future__ import annotations

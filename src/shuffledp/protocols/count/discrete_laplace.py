@@ -1,6 +1,8 @@
 """The central count: a trusted party adds discrete Laplace noise, the geometric mechanism.
 
 Ghosh, Roughgarden and Sundararajan (2009) show that no other noise serves anybody better.
+
+Accounting: ``shuffledp.privacy.discrete_laplace``.
 """
 
 from __future__ import annotations

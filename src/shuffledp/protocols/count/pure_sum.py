@@ -3,6 +3,8 @@
 Every user sends ``size`` bits, size odd: (size - 1)/2 + x ones, or with probability ``mix`` a number of ones
 from a distribution that falls off on both sides of size/2. A single message could not do better than the local
 model (Balcer and Cheu 2020, Theorem 17); several can.
+
+Accounting: ``shuffledp.privacy.pure_sum``.
 """
 
 from __future__ import annotations

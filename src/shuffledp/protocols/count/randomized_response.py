@@ -3,6 +3,8 @@
 Here a user sends a fair coin with probability ``blanket`` = 1 - 2 gamma, and the truth otherwise. It is private
 for each user alone, epsilon = ln((1/2 + gamma) / (1/2 - gamma)), at the price of an error that grows with
 the square root of the users.
+
+Accounting: ``shuffledp.privacy.pure``.
 """
 
 from __future__ import annotations

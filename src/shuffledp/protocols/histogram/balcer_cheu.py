@@ -2,6 +2,8 @@
 
 P^zsum runs on every category at once: a user sends a token of each category with probability p close
 to 1, and one more of their own. A category that nobody holds is estimated to be exactly zero.
+
+Accounting: ``shuffledp.privacy.balcer_cheu`` and ``shuffledp.privacy.binomial_noise``.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ rows are all 2^m vectors of m bits, and the sign of category x is the parity of 
 over a uniform row the signs of any two categories are independent fair coins, as the paper's are, and any two columns
 are exactly orthogonal. So nothing needs to be stored, estimates have no bias, and their error is exact. A user's row
 is drawn afresh, which also removes what the paper's fixed matrix adds to the error of every round alike.
+
+Accounting: ``shuffledp.privacy.pure``.
 """
 
 from __future__ import annotations

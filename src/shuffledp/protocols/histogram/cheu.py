@@ -4,6 +4,8 @@ A user's category is a row of bits with a single one; each bit is flipped with p
 counted of a category are its ones, so that zeros carry nothing: they are sent in the paper's
 form (``bits``), and left out in the other (``ones``). In either form the number of messages has the same
 distribution whatever the category: it is d, or a sum of one coin of probability 1 - f and d - 1 coins of f.
+
+Accounting: ``shuffledp.privacy.cheu``.
 """
 
 from __future__ import annotations

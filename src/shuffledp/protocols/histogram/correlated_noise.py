@@ -4,6 +4,8 @@ Ghazi, Kumar, Manurangsi and Pagh (2020), Algorithms 3 and 4 and Corollary 2; Gh
 and Sinha (2021), Lemma 9. Users send "+1" for their category, and for every category a share of
 noise: a few "+1" and "-1" of their own, and pairs of both that cancel in the estimate and only flood
 the analyzer. All shares together are geometric, so that the error is exactly discrete Laplace.
+
+Accounting: ``shuffledp.privacy.correlated_noise``.
 """
 
 from __future__ import annotations

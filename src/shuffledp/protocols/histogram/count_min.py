@@ -4,6 +4,8 @@ Public hash functions h_1 .. h_tau send categories to s buckets. A user sends th
 and every cell of all rows once more with probability gamma. A category's count is in one cell of each row,
 with the noise Bin(n, gamma) and with whoever shares the cell. The paper takes the least row, which the
 noise makes too small; the median of the rows has hardly any bias.
+
+Accounting: ``shuffledp.privacy.count_min``.
 """
 
 from __future__ import annotations

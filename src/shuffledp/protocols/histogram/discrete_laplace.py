@@ -2,6 +2,8 @@
 
 Ghosh, Roughgarden and Sundararajan (2009) show that no noise is better for a single count. Replacing one
 user moves two counts by one, so each has noise for half of epsilon. It is the measure of all others.
+
+Accounting: ``shuffledp.privacy.discrete_laplace``.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A user sends their category as a row of bits, all zero but one, and ``fake_rows`` rows of zeros, with every bit of
 every row flipped with a small probability. The flipped bits of the fake rows hide the real ones.
+
+Accounting: ``shuffledp.privacy.fake_users``.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ category is counted in a tuple if all of it are its codewords.
 
 In the paper vectors have one bit more wherever the domain is no power of two; what matters is only that
 the vectors of the categories are different and not zero.
+
+Accounting: ``shuffledp.privacy.amplification.uniform_blanket`` and ``shuffledp.privacy.amplification.clones``.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ a block and has a row r > 0 of the matrix; its set are the columns of its block 
 half of them. Two rows of a block agree in half of the columns, so that all but the own category cancel. The paper's
 e^epsilon times likelier outputs are the same as a uniform one of all outputs with probability ``blanket``, else a
 uniform one of the set.
+
+Accounting: ``shuffledp.privacy.pure``.
 """
 
 from __future__ import annotations

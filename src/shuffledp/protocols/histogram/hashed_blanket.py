@@ -2,6 +2,8 @@
 
 A message is a hash function, drawn afresh, and a bucket: that of the user's value, or in the added
 messages a uniform one. A large domain needs no more messages than there are buckets.
+
+Accounting: ``shuffledp.privacy.amplification.uniform_blanket`` and ``shuffledp.privacy.amplification.clones``.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers
+from shuffledp.search import bisect_integers
 
 _LEAST_DOMAIN = 4
 _MOST_BUCKETS = 1 << 30
@@ -203,10 +206,7 @@ def _most_buckets(target: Target, added: int, largest: int) -> int:
     while high <= largest and enough(high):
         low, high, step = high, high + step, 2 * step
     high = min(high, largest + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if enough(middle) else (low, middle)
-    return low
+    return bisect_integers(lambda buckets: not enough(buckets), low, high) - 1
 
 
 def _too_few(users: int, most_messages: int, needed: int) -> InfeasibleError:

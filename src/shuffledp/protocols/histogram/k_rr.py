@@ -3,6 +3,8 @@
 Kairouz, Bonawitz and Ramage (2016); the local model's simplest histogram. With probability ``blanket`` a
 user sends a uniform category, else their own, so that the likelihood ratio of any two is
 1 + k (1 - blanket) / blanket.
+
+Accounting: ``shuffledp.privacy.pure``.
 """
 
 from __future__ import annotations

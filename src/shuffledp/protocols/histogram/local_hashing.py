@@ -4,6 +4,8 @@ Wang, Blocki, Li and Jha (2017). Each user draws a public hash function, hashes 
 sends the function with a randomized bucket. A report supports every category that hashes to its bucket. The
 optimised number of buckets, e^epsilon + 1, makes the error of rare categories least. The affine family is not ideal:
 two categories collide with a probability near, but not equal to, one over the buckets; the analyzer uses the exact one.
+
+Accounting: ``shuffledp.privacy.pure``.
 """
 
 from __future__ import annotations

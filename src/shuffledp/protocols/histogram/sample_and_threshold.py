@@ -7,6 +7,8 @@ all of them. In return no category is ever shown that nobody holds.
 Bharadwaj and Cormode let users toss the coins. That fails if some of them are dishonest: threshold - 1 users who send
 a category with certainty leave it to a single user's coin whether the category is shown, which is delta = ps. Where the
 counting party tosses all coins, dishonest users are ordinary data, and the guarantee is a maximum over all data.
+
+Accounting: ``shuffledp.privacy.sample_and_threshold``.
 """
 
 from __future__ import annotations

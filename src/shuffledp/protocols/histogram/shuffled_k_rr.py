@@ -3,6 +3,8 @@
 Balle, Bell, Gascon and Nissim (2019), Theorem 3.1. With probability ``blanket`` a user sends a uniform
 category, else their own; the uniform ones hide the others. Among many users far less of them
 is needed than without a shuffler.
+
+Accounting: ``shuffledp.privacy.amplification.randomized_response``.
 """
 
 from __future__ import annotations

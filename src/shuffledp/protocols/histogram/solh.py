@@ -4,6 +4,8 @@ Each user draws a hash function into some hundreds of buckets or more, and answe
 response which bucket their category falls into. The message does not grow with the domain. Of
 two categories that share a bucket nothing can be told apart, so the privacy is at least that of shuffled
 randomized response over the buckets, whatever the family of hash functions.
+
+Accounting: ``shuffledp.privacy.amplification.privacy_blanket``.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from shuffledp.domain import Categories, Numbered, check_index, check_indices
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.amplification import BlanketCurve
+from shuffledp.privacy.amplification.blanket_search import excess_of, typical_mean
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.histogram.shuffled_k_rr import theorem_31_mean
 from shuffledp.protocols.histogram.uniform_blanket import sample_in_parts
@@ -30,6 +33,8 @@ from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.questions import HistogramProtocol, one_message_each
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
+from shuffledp.randomness.dyadic import check_uncertain
+from shuffledp.search import find_bracket, narrow
 
 _LONGEST_LAW = 100_000
 _LARGEST_LOGIT = math.log(999)  # a blanket of 0.999 leaves nothing to be learnt
@@ -56,8 +61,7 @@ class ShuffledLocalHashing(HistogramProtocol):
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.hashes  # refuses what cannot be hashed
-        if not 0 < self.blanket.numerator < 1 << self.blanket.bits:
-            raise ParameterError(f"The blanket must lie strictly between 0 and 1, not {self.blanket}.")
+        check_uncertain("blanket", self.blanket)
 
     @classmethod
     def for_target(cls, target: Target, domain: Categories | Numbered, *, buckets: int | None = None) -> Self:
@@ -196,41 +200,23 @@ def _best_buckets(target: Target, size: int) -> int:
 def _least_blanket(users: int, buckets: int, target: Target, *, precision: float = 1e-6) -> Dyadic | None:
     """The least blanket, by the privacy blanket alone: other proofs for randomized response do not cover hashes.
 
-    A step between a blanket that is enough and one that is not, until delta is within the precision; None if none is.
+    The search ends once delta is within the relative ``precision``; None if no blanket meets the target.
     """
-
-    def excess(logit: float) -> float:
-        delta = BlanketCurve(users, _blanket_at(logit), buckets).delta_at(target.epsilon)
-        difference = math.log(max(delta, 1e-300) / target.delta)
-        return max(difference, 1e-300) if delta > target.delta else min(difference, 0.0)
-
-    each = math.log(1 / target.delta) * (2.2 / target.epsilon**2 + 0.6 / target.epsilon + 0.4) + 1  # a rough start
-    share = min(each * buckets / users, 0.5)
-    x = math.log(share / (1 - share))
-    y, step = excess(x), 0.1
-    while True:
-        if y > 0 and x >= _LARGEST_LOGIT:
-            return None
-        following = min(x + step, _LARGEST_LOGIT) if y > 0 else x - step
-        y_following = excess(following)
-        if (y_following > 0) != (y > 0):
-            break
-        if following < _LEAST_LOGIT:
-            return _blanket_at(following)
-        x, y, step = following, y_following, 2 * step
-    (low, y_low), (high, y_high) = sorted(((x, y), (following, y_following)))
-    last_moved = 0
-    while high - low > 1e-8 and not -precision < y_high <= 0:
-        middle = high - y_high * (high - low) / (y_high - y_low)
-        middle = min(max(middle, low + 0.02 * (high - low)), high - 0.002 * (high - low))
-        y = excess(middle)
-        if y > 0:
-            low, y_low, y_high = middle, y, y_high / 2 if last_moved > 0 else y_high
-            last_moved = 1
-        else:
-            high, y_high, y_low = middle, y, y_low / 2 if last_moved < 0 else y_low
-            last_moved = -1
-    return _blanket_at(high)
+    excess = excess_of(
+        lambda logit: BlanketCurve(users, _blanket_at(logit), buckets).delta_at(target.epsilon), target.delta
+    )
+    share = min(typical_mean(target.epsilon, target.delta) * buckets / users, 0.5)
+    guess = math.log(share / (1 - share))
+    bracket = find_bracket(excess, guess, _LEAST_LOGIT, _LARGEST_LOGIT, step=0.1, growth=2.0)
+    if bracket is None:
+        return None
+    logit = narrow(
+        excess,
+        bracket,
+        next_point=lambda ends: ends.secant_from_high(0.02, 0.002),
+        enough=lambda ends: ends.width <= 1e-8 or -precision < ends.weight_high <= 0,
+    )
+    return _blanket_at(logit)
 
 
 def _blanket_at(logit: float) -> Dyadic:

@@ -3,6 +3,8 @@
 A trusted party adds discrete Laplace noise to every non-empty category and releases what reaches a
 threshold; everything else is released as 0. So the error does not grow with the domain, at the price
 of small counts and of a delta: a category of one user is shown with that probability at most.
+
+Accounting: ``shuffledp.privacy.stability``.
 """
 
 from __future__ import annotations

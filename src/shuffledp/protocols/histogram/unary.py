@@ -4,6 +4,8 @@ Erlingsson, Pihur and Korolova (2014), basic RAPPOR, flip every bit alike: the s
 and Jha (2017) send the own bit as a fair coin, which lets the other bits be quieter: the optimised variant.
 Replacing a value moves two bits, so that the likelihood ratio of any two reports is at most
 (p / q) ((1 - q) / (1 - p)), where a 1 is sent with probability p for the own category and q for others.
+
+Accounting: ``shuffledp.privacy.pure``.
 """
 
 from __future__ import annotations

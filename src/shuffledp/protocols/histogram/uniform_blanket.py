@@ -2,6 +2,8 @@
 
 Each user sends their value, ``whole`` uniform values, and one more with probability ``rest``. How many
 were added in all is public, so that the noise of a count is exactly binomial.
+
+Accounting: ``shuffledp.privacy.amplification.uniform_blanket`` and ``shuffledp.privacy.amplification.clones``.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial, integers, uniform_counts
+from shuffledp.search import bisect
 
 BLANKET_THEOREM = "exact sum over the number of blanket messages that hit either value (Luo, Wang and Yi 2022)"
 
@@ -178,17 +181,18 @@ class _CentredNoise:
         high = 1.0
         while self._risk_of(high, least, most, mass) + missed > risk:
             high *= 2
-        low = 0.0
-        while high - low > 1e-6 * max(1.0, high):
-            middle = (low + high) / 2
-            enough = self._risk_of(middle, least, most, mass) + missed <= risk
-            low, high = (low, middle) if enough else (middle, high)
-        return high
+        return bisect(
+            lambda distance: self._risk_of(distance, least, most, mass) + missed <= risk,
+            0.0,
+            high,
+            relative=1e-6,
+            absolute=1e-6,
+        )
 
     def _blocks(self, risk: float) -> tuple[Floats, Floats, Floats, float]:
         """The least and most uniform messages in each of some blocks, their masses, and the mass beyond."""
         sure = float(self.users * self.blanket.whole)
-        if not 0 < self.blanket.rest.numerator < 1 << self.blanket.rest.bits:
+        if self.blanket.rest.is_certain:
             total = np.array([sure + self.users * float(self.blanket.rest)])
             return total, total, np.ones(1), 0.0
         distribution = Binomial(self.users, self.blanket.rest)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from shuffledp.checks import check_confidence
 from shuffledp.errors import UnknownNameError
 from shuffledp.protocols.protocol import ExpectedError
+from shuffledp.search import bisect, least_integer
 
 __all__ = [
     "LINEAR_ESTIMATORS",
@@ -105,11 +106,8 @@ class FixedNoise:
         """The least distance from the mean that the noise exceeds with at most the risk."""
         least, most = self._likely(risk / 2)
         high = max(most - self.noise.mean, self.noise.mean - least)
-        low = 0.0
-        while high - low > 1e-6 * max(1.0, high):
-            middle = (low + high) / 2
-            low, high = (low, middle) if self._risk_of(middle) <= risk else (middle, high)
-        return self.step * high
+        distance = bisect(lambda distance: self._risk_of(distance) <= risk, 0.0, high, relative=1e-6, absolute=1e-6)
+        return self.step * distance
 
     def _risk_of(self, distance: float) -> float:
         above = float(self.noise.upper_tail(math.floor(self.noise.mean + distance) + 1))
@@ -118,21 +116,9 @@ class FixedNoise:
     def _likely(self, risk: float) -> tuple[int, int]:
         """The noise is below the first, and above the second, with at most the risk each."""
         centre = round(self.noise.mean)
-        most = _first(lambda k: float(self.noise.upper_tail(centre + k + 1)) <= risk)
-        least = _first(lambda k: float(self.noise.lower_tail(centre - k - 1)) <= risk)
+        most = least_integer(lambda k: float(self.noise.upper_tail(centre + k + 1)) <= risk, low=-1)
+        least = least_integer(lambda k: float(self.noise.lower_tail(centre - k - 1)) <= risk, low=-1)
         return centre - least, centre + most
-
-
-def _first(reached: Callable[[int], bool]) -> int:
-    """The least k >= 0 with the property, which all larger ones have too."""
-    high = 1
-    while not reached(high):
-        high *= 2
-    low = high // 2 if high > 1 else -1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    return high
 
 
 @dataclass(frozen=True)

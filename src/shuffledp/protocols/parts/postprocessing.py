@@ -14,9 +14,11 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.errors import ParameterError, UnknownNameError
+from shuffledp.checks import check_confidence, check_open_unit
+from shuffledp.errors import UnknownNameError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.protocols.protocol import ExpectedError
+from shuffledp.search import bisect
 
 _PLAUSIBLY_WITHHELD = 0.025  # as in an interval of 95 % confidence
 _TUNING_RISK = 0.05  # what the last two estimators take to be likely
@@ -50,10 +52,7 @@ class SurplusAnalysis:
                 f"There is no estimator {self.estimator!r}; choose one of {', '.join(ESTIMATORS)}.",
                 estimator=self.estimator,
             )
-        if not 0 < self.risk < 1:
-            raise ParameterError(
-                f"The confidence must lie between 0 and 1, not {1 - self.risk:g}.", confidence=1 - self.risk
-            )
+        check_open_unit("risk", self.risk)
 
     @cached_property
     def _occupied(self) -> int:
@@ -192,12 +191,13 @@ class SurplusAnalysis:
 
     def radius(self) -> float:
         """All counts together are within this of the truth, except with probability ``risk``."""
-        low, high = 0.0, float(self.noise.trials) + self.noise.mean
-        while high - low > 1e-6 * max(1.0, high):
-            middle = (low + high) / 2
-            low, high = (low, middle) if self._risk_of(middle) <= self.risk else (middle, high)
-        whole = float(math.floor(high))
-        return whole if self._risk_of(whole) <= self.risk else high
+
+        def enough(radius: float) -> bool:
+            return self._risk_of(radius) <= self.risk
+
+        radius = bisect(enough, 0.0, float(self.noise.trials) + self.noise.mean, relative=1e-6, absolute=1e-6)
+        rounded_down = float(math.floor(radius))
+        return rounded_down if enough(rounded_down) else radius
 
     def _risk_of(self, radius: float) -> float:
         """Union over the categories, each at its worst count, of the chance to err by more than ``radius``.
@@ -251,6 +251,7 @@ class TokenAnalysis:
 
     def expected_error(self, confidence: float, truth: Counts | None = None) -> ExpectedError:
         """The predicted error: of given true counts, or of a count that stands clear of the noise."""
+        check_confidence(confidence)
         return surplus_analysis(self.noise, self.categories, self.estimator, 1 - confidence).expected_error(truth)
 
     def mean_squared_error(self, count: int) -> float:

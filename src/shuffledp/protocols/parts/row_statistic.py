@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.incomplete_beta import betainc
 from shuffledp.randomness import Dyadic
+from shuffledp.search import bisect_integers
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -108,11 +109,7 @@ class RowStatistic:
         step = max(1, int(noise.deviation))
         while low + step < high and not enough(low + step):
             low, step = low + step, 2 * step
-        high = min(high, low + step)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if enough(middle) else (middle, high)
-        return high
+        return bisect_integers(enough, low, min(high, low + step))
 
 
 @lru_cache(maxsize=16)

@@ -16,6 +16,7 @@ from shuffledp.errors import ParameterError
 from shuffledp.messages import Tally
 from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.protocol import ExpectedError
+from shuffledp.search import bisect_integers
 
 Floats = NDArray[np.float64]
 
@@ -108,10 +109,7 @@ def _most_withheld(withholding: Withholding, risk: float, largest: int) -> int:
     low, high = 0, 1
     while high <= largest and withholding.withheld(high) > risk:
         low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if withholding.withheld(middle) > risk else (low, middle)
-    return min(low, largest)
+    return min(bisect_integers(lambda count: not withholding.withheld(count) > risk, low, high) - 1, largest)
 
 
 @lru_cache(maxsize=256)

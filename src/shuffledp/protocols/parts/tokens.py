@@ -22,6 +22,7 @@ from shuffledp.protocols.parts.postprocessing import ESTIMATORS, TokenAnalysis
 from shuffledp.protocols.protocol import Protocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
+from shuffledp.randomness.dyadic import check_uncertain
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,7 @@ class TokenProtocol(Protocol):
 
     def __post_init__(self) -> None:
         check_users(self.target.users, self.target.honest_fraction)
-        if not 0 < self.absence.numerator < 1 << self.absence.bits:
-            raise ParameterError(f"The absence probability {self.absence} must lie strictly between 0 and 1.")
+        check_uncertain("absence", self.absence)
 
     @classmethod
     @abstractmethod

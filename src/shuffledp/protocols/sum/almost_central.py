@@ -6,6 +6,8 @@ sum, and for each *atom*, a few numbers that add up to 0, negative binomially ma
 sent, and cancel in the sum. Every user draws its share of each, so that the number of a user's messages does not
 depend on the value. The paper leaves out the message of the value 0; here everybody sends one. Patents may
 apply (US 12,072,987 B1).
+
+Accounting: ``shuffledp.privacy.almost_central``.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A number is rounded at random to a level j of r, and written as r bits of which j are ones. Each bit is flipped with
 probability f and sent on its own, without a label, so that the analyzer sees only how many ones there are. More
 bits round less and need more noise each, but less in all.
+
+Accounting: ``shuffledp.privacy.cheu``.
 """
 
 from __future__ import annotations

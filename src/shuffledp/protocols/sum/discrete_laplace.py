@@ -3,6 +3,8 @@
 Ghosh, Roughgarden and Sundararajan (2009) for integers; other numbers are first rounded at random to so many
 levels that the rounding is lost in the noise. The randomness is integers throughout, so
 that nothing can be read from the last digits of a float (Mironov 2012).
+
+Accounting: ``shuffledp.privacy.discrete_laplace``.
 """
 
 from __future__ import annotations

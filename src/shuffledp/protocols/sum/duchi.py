@@ -2,6 +2,8 @@
 
 A number at place t of its interval becomes a coin that shows 1 with probability
 1/2 + (2 t - 1) (1/2 - f), where f is the least probability that any bit has.
+
+Accounting: ``shuffledp.privacy.pure``.
 """
 
 from __future__ import annotations

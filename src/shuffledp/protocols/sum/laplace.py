@@ -4,6 +4,8 @@ Numbers are fixed-point: rounded at random to a multiple of 2^-bits of the inter
 lost. Their sum is an integer, and OpenDP adds Laplace noise on the same grid
 with integers only (Canonne, Kamath and Steinke 2020), so that nothing can be read from the last digits.
 OpenDP's own privacy map is checked before every release. It draws from the operating system and takes no seed.
+
+Accounting: ``shuffledp.privacy.pure``.
 """
 
 from __future__ import annotations

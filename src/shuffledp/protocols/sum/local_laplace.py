@@ -3,6 +3,8 @@
 A number is rounded at random to a level 0 .. k, discrete Laplace noise with ratio e^(-epsilon / k) is added, and
 the result is cut to -M .. k + M so that it fits into a message. Cutting is done to what is private
 already, and M is so large that it never happens in practice.
+
+Accounting: ``shuffledp.privacy.discrete_laplace`` and ``shuffledp.privacy.pure``.
 """
 
 from __future__ import annotations

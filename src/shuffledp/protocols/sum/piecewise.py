@@ -4,6 +4,8 @@ A number at level j is answered by an integer below K = w + k s: with probabilit
 of the w from j s on, its window, else a uniform one of the others. The expected answer is affine in j, so that the
 estimate has no bias at all, and every answer has one of two probabilities, whose ratio is the privacy.
 On a fine grid this is the paper's mechanism, window C - 1 of 2 C with C = (h + 1)/(h - 1) and h = e^(epsilon/2).
+
+Accounting: ``shuffledp.privacy.pure``.
 """
 
 from __future__ import annotations

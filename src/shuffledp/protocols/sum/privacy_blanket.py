@@ -3,6 +3,8 @@
 A number is rounded at random to a level 0 .. k, and sent by randomized response over the k + 1 levels: with probability
 ``blanket`` a uniform one. The uniform messages of all users are the blanket that hides each one's own. Its error
 grows as n^(1/6), the least that one message can have.
+
+Accounting: ``shuffledp.privacy.amplification.randomized_response``.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from shuffledp.protocols.questions import SumProtocol, one_message_each
 from shuffledp.protocols.sum.levels import AffineReports, level_pmf, to_levels
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
+from shuffledp.randomness.dyadic import check_uncertain
 
 _MOST_LEVELS = 1 << 16
 _MOST_LISTED = 512
@@ -47,8 +50,7 @@ class PrivacyBlanketSum(SumProtocol):
 
     def __post_init__(self) -> None:
         _check_levels(self.levels)
-        if not 0 < self.blanket.numerator < 1 << self.blanket.bits:
-            raise ParameterError(f"The blanket {self.blanket} must lie strictly between 0 and 1.")
+        check_uncertain("blanket", self.blanket)
 
     @classmethod
     def for_target(cls, target: Target, domain: Interval, *, levels: int | None = None) -> Self:

@@ -4,6 +4,8 @@ A number is rounded at random to a level 0 .. k. Each user adds a share of discr
 difference of two Polya numbers, so that the shares of all honest users make up the whole noise), and splits the
 result into m messages that add up to it modulo g, all but one of them uniform. Mixed with those of the others, they
 show hardly more than their sum, which has the error of the central model.
+
+Accounting: ``shuffledp.privacy.split_and_mix``.
 """
 
 from __future__ import annotations

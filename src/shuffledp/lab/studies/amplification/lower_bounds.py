@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from shuffledp.privacy.amplification import two_response_delta
 from shuffledp.privacy.amplification.clones import fair_mass, probability_at_most
 from shuffledp.privacy.binomial import Binomial
+from shuffledp.search import bisect_ratio
 
 Floats = NDArray[np.float64]
 DeltaOf = Callable[[float], float]
@@ -37,10 +38,7 @@ def _crossing(delta_of: DeltaOf, delta: float, high: float, tolerance: float) ->
         low, high = low / 4, low
     if low <= 1e-12:
         return 0.0, high
-    while high > low * (1 + tolerance):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if delta_of(middle) <= delta else (middle, high)
-    return low, high
+    return bisect_ratio(lambda epsilon: delta_of(epsilon) <= delta, low, high, ratio=1 + tolerance)
 
 
 def two_answers_lower_bound(users: int, local_epsilon: float, delta: float) -> float:

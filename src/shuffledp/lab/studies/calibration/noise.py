@@ -17,6 +17,7 @@ from shuffledp.protocols.count.balcer_cheu import theorem_11_alpha
 from shuffledp.protocols.histogram.balcer_cheu import theorem_12_alpha
 from shuffledp.protocols.parts.postprocessing import SurplusAnalysis
 from shuffledp.randomness import Dyadic
+from shuffledp.search import bisect
 
 BETA = 0.05
 
@@ -135,7 +136,4 @@ def gaussian_variance(epsilon: float, delta: float) -> float:
     low, high = 1e-3, 1.0
     while excess(high) > 0:
         high *= 2
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if excess(middle) <= 0 else (middle, high)
-    return high**2
+    return bisect(lambda s: excess(s) <= 0, low, high, relative=1e-12) ** 2

@@ -26,6 +26,7 @@ from shuffledp.privacy.binomial import Binomial
 from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
 from shuffledp.protocols.parts.postprocessing import SurplusAnalysis
 from shuffledp.protocols.questions import HistogramProtocol
+from shuffledp.search import bisect
 
 _LARGE_USERS = 1_000_000
 _LARGEST_EXPONENT = 40
@@ -223,14 +224,15 @@ def crossover(users: int = _LARGE_USERS) -> float:
     protocol = calibrated("balcer-cheu", users, 10, "tight")
     assert isinstance(protocol, BalcerCheuHistogram)  # noqa: S101
     noise = Binomial(users, protocol.absence)
-    low, high = math.log10(users), 100.0
-    while high - low > 0.02:
-        middle = (low + high) / 2
-        shown, plain = (
-            SurplusAnalysis(noise, int(10**middle), kind, BETA).radius() for kind in ("threshold", "unbiased")
+
+    def reduces_error(exponent: float) -> bool:
+        thresholded, unbiased = (
+            SurplusAnalysis(noise, int(10**exponent), estimator, BETA).radius()
+            for estimator in ("threshold", "unbiased")
         )
-        low, high = (low, middle) if shown <= plain else (middle, high)
-    return high
+        return thresholded <= unbiased
+
+    return bisect(reduces_error, math.log10(users), 100.0, absolute=0.02)
 
 
 def _words(rows: Rows, large: Rows) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import overload
 
 Excess = Callable[[float], float]
 """From a noise parameter to a number that is above 0 if and only if there is too little noise."""
@@ -22,6 +23,10 @@ def bisect_integers(holds: Callable[[int], bool], low: int, high: int) -> int:
     return high
 
 
+@overload
+def least_integer(holds: Callable[[int], bool], *, low: int = 0, high: int = 1) -> int: ...
+@overload
+def least_integer(holds: Callable[[int], bool], *, low: int = 0, high: int = 1, limit: int) -> int | None: ...
 def least_integer(holds: Callable[[int], bool], *, low: int = 0, high: int = 1, limit: int | None = None) -> int | None:
     """The least integer above ``low`` at which the condition holds, by doubling ``high``; None if above the limit."""
     while not holds(high):

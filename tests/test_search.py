@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from shuffledp.privacy.search import (
+from shuffledp.search import (
     Bracket,
     bisect,
     bisect_integers,
