@@ -1,4 +1,4 @@
-"""Checks of epsilon, delta, users, confidence and risk: what is not a number or out of range is refused in one sentence."""
+"""Checks of epsilon, delta, users, confidence and risk: what is out of range is refused in one sentence."""
 
 import math
 from fractions import Fraction
