@@ -28,15 +28,15 @@ ENTRIES = [(question, name) for question, named in PROTOCOLS.items() for name in
 
 @cache
 def computed(question, name):
-    """Trust, messages and bits per message, typical error, and what is left under collusion."""
+    """Trust, messages and bits per message, typical error, and local epsilon."""
     protocol = PROTOCOLS[question][name].calibrate(**TARGET, **SETTINGS[question])
-    left = protocol.guarantee.local_epsilon
+    local_epsilon = protocol.guarantee.local_epsilon
     return {
         "trust": "counting shuffler" if protocol.trusts_shuffler else protocol.trust,
         "messages": f"{protocol.cost.messages_per_user:,.4g}",
         "bits": f"{protocol.cost.bits_per_message:,}",
         "error": _amount(protocol.expected_error().rmse),
-        "left": "nothing" if math.isinf(left) else f"epsilon {left:,.4g}",
+        "local epsilon": "infinite" if math.isinf(local_epsilon) else f"{local_epsilon:,.4g}",
     }
 
 
@@ -44,7 +44,7 @@ def _amount(error):
     return f"{error:,.0f}" if error >= 1_000 else f"{error:.3g}"
 
 
-COLUMNS = ["trust", "paper", "messages", "bits", "error", "left", "proof"]
+COLUMNS = ["trust", "paper", "messages", "bits", "error", "local epsilon", "proof"]
 
 
 def section(text, question):

@@ -42,7 +42,7 @@ from shuffledp.planning import (
 from shuffledp.planning.planner import trust_asked
 from shuffledp.protocols.protocol import Protocol
 
-_UNKNOWN_USERS = 2
+_PLACEHOLDER_USERS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +84,8 @@ class PlanOptions:
 
     @property
     def planned_users(self) -> int:
-        """The number of users, or a stand-in where it is to be found."""
-        return _UNKNOWN_USERS if self.users is None else self.users
+        """The number of users, or a placeholder if it is to be computed."""
+        return _PLACEHOLDER_USERS if self.users is None else self.users
 
 
 @takes_groups
@@ -184,7 +184,7 @@ def _show(plans: Plans, accuracy: float | None, confidence: float) -> None:
     for option in cheaper[:-4:-1]:
         say(f"Cheaper: {option.protocol.name} ({option.variant}): {option.why}.")
     if references:
-        _table(references, "For comparison, with other trust:", model=True)
+        _table(references, "For comparison, with other trust:", trust=True)
     for reference in references:
         if reference.protocol.trusts_shuffler:
             say(f"With {reference.protocol.name}, {trust_asked(reference.protocol)}.")
@@ -194,13 +194,13 @@ def _show(plans: Plans, accuracy: float | None, confidence: float) -> None:
     note_warnings(warning for warning in plans.warnings if warning not in best.protocol.guarantee.warnings)
 
 
-def _table(plans: list[Plan], title: str, *, model: bool = False) -> None:
+def _table(plans: list[Plan], title: str, *, trust: bool = False) -> None:
     print_table(
-        ["protocol", "model" if model else "noise", "error", "largest", "messages", "bytes"],
+        ["protocol", "trust" if trust else "noise", "error", "largest", "messages", "bytes"],
         [
             [
                 candidate.protocol.name,
-                candidate.protocol.trust if model else candidate.variant,
+                _trust(candidate.protocol) if trust else candidate.variant,
                 _amount(candidate.expected.rmse),
                 _amount(candidate.expected.max_error),
                 f"{candidate.cost.messages_per_user:,.4g}",
@@ -236,18 +236,20 @@ def _figure(plans: Plans, suffix: str) -> bytes:
             for candidate in plans.plans
         ],
         edge=[(candidate.cost.bytes_per_user, candidate.expected.rmse) for candidate in plans.frontier],
-        title=f"What a {question.name} costs and how well it is known",
+        title=f"Error and communication of a {question.name}",
         x_title="bytes per user",
         y_title=f"typical error ({question.unit})",
         caption=[
             f"{question.users:,} users, epsilon = {plans.epsilon:.4g}, delta = {plans.delta:g}. "
             "Lower and further left is better.",
-            f"The line joins the plans that nothing beats; best: {plans.plans[0].protocol.name}.",
+            f"The line joins the plans on the frontier; best: {plans.plans[0].protocol.name}.",
         ],
     )
 
 
-plan_app = typer.Typer(help="Which protocol, at which cost and error, for a target?", no_args_is_help=True)
+plan_app = typer.Typer(
+    help="Rank the protocols that meet a privacy target by error, with their costs.", no_args_is_help=True
+)
 plan_app.command("count")(plan_count)
 plan_app.command("histogram")(plan_histogram)
 plan_app.command("sum")(plan_sum)
