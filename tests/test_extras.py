@@ -7,9 +7,12 @@ import json
 import re
 import subprocess
 import sys
+import threading
 import tomllib
 import venv
+from contextlib import contextmanager
 from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import metadata
 from pathlib import Path
 
@@ -21,6 +24,7 @@ import shuffledp as sdp
 from shuffledp.cli import doctor
 from shuffledp.collection.rehearsal import Rehearsal
 from shuffledp.collection.task.task import SignedTask
+from shuffledp.collection.wire.formats import ReportFormat
 from shuffledp.protocols.count.cheu import CheuCount
 
 ROOT = Path(__file__).parents[1]
@@ -83,6 +87,30 @@ def command(*arguments, extras=()):
     return run("from shuffledp.__main__ import main; main()", *arguments, extras=extras)
 
 
+SEVERAL = """
+import contextlib, io, json, sys
+from shuffledp.cli import main
+results = []
+for words in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main._run(words)
+    results.append([status, out.getvalue(), err.getvalue()])
+print(json.dumps(results))
+"""
+
+
+def results_of(done):
+    """Exit status, output and errors of each command that ``SEVERAL`` was given."""
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def several(*lines):
+    """Several commands one after the other in one process, whose imports take longest."""
+    return results_of(run(SEVERAL, json.dumps([[str(word) for word in line] for line in lines])))
+
+
 def test_the_simulated_installation_lacks_the_extras_and_has_the_rest():
     lacking, _ = json.loads(blocked())
     assert {"pyarrow", "altair", "vl_convert", "pandas", "starlette", "uvicorn", "psycopg", "opendp"} <= set(lacking)
@@ -92,13 +120,13 @@ def test_the_simulated_installation_lacks_the_extras_and_has_the_rest():
 
 
 def test_the_base_installation_plans_and_accounts():
+    """A count; that histograms are planned without the extras, the next test shows."""
     asked = ("--users", 1000, "--epsilon", 1, "--delta", 1e-6, "--json")
-    planned = command("plan", "histogram", "--domain-size", 5, *asked)
-    assert planned.returncode == 0, planned.stderr
-    assert json.loads(planned.stdout)["plans"][0]["reference"] is False
-    accounted = command("account", "count/balcer-cheu", *asked)
-    assert accounted.returncode == 0, accounted.stderr
-    assert json.loads(accounted.stdout)["protocol"] == "balcer-cheu"
+    planned, accounted = several(("plan", "count", *asked), ("account", "count/balcer-cheu", *asked))
+    assert planned[0] == 0, planned
+    assert json.loads(planned[1])["plans"][0]["reference"] is False
+    assert accounted[0] == 0, accounted
+    assert json.loads(accounted[1])["protocol"] == "balcer-cheu"
 
 
 def test_the_base_installation_runs_on_arrays():
@@ -131,28 +159,58 @@ def test_a_virtual_environment_with_the_base_packages_alone(tmp_path):
 
     def base(*arguments):
         python = tmp_path / "base" / "bin" / "python"
-        return subprocess.run([python, "-m", "shuffledp", *arguments], capture_output=True, text=True, timeout=300)
+        return subprocess.run([python, *arguments], capture_output=True, text=True, timeout=300)
 
-    planned = base("plan", "count", "--users", "1000", "--epsilon", "1", "--delta", "1e-6", "--json")
-    assert planned.returncode == 0, planned.stderr
-    assert json.loads(planned.stdout)["plans"]
-    examined = json.loads(base("doctor", "--json").stdout)
+    examined = json.loads(base("-m", "shuffledp", "doctor", "--json").stdout)
     assert all(extra["missing"] for extra in examined["extras"])
-    failed = base("plan", "count", "--users", "1000", "--epsilon", "1", "--delta", "1e-6", "--plot", "figure.svg")
-    assert failed.stderr == "error: Drawing a figure needs altair: pip install 'shuffledp[plot]'.\n"
+    asked = ("plan", "count", "--users", "1000", "--epsilon", "1", "--delta", "1e-6")
+    lines = [(*asked, "--json"), (*asked, "--plot", "figure.svg")]
+    planned, failed = results_of(base("-c", SEVERAL, json.dumps(lines)))
+    assert planned[0] == 0, planned
+    assert json.loads(planned[1])["plans"]
+    assert failed[2] == "error: Drawing a figure needs altair: pip install 'shuffledp[plot]'.\n"
 
 
-def test_the_base_installation_verifies_a_task_and_reports(tmp_path):
-    """The servers have all packages; the device is a base installation."""
+@contextmanager
+def any_report_is_accepted(bodies):
+    """A server that answers every report with 201, and keeps it."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(201)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_base_installation_verifies_a_task_and_reports(tmp_path, real):
+    """The servers have all packages, or are replaced by a simple one; the device is a base installation."""
     rehearsal = Rehearsal.prepare(tmp_path, kind=CheuCount, settings={"users": 1000}, epsilon=1.0, delta=1e-6)
     task, author = tmp_path / "tasks" / "task.json", tmp_path / "author.pub"
-    verified = command("task", "verify", task, "--author", author, "--json")
-    assert verified.returncode == 0, verified.stderr
-    assert json.loads(verified.stdout)["id"] == SignedTask.load(task).task.id.hex()
-    with rehearsal.servers():
-        options = ("--task", task, "--author", author, "--server", rehearsal.shuffler_url)
-        reported = command("report", *options, "--state", tmp_path / "state", "--value", "yes", "--json")
-        assert reported.returncode == 0, reported.stderr
+    bodies = []
+    with rehearsal.servers() if real else any_report_is_accepted(bodies) as url:
+        options = ("--task", task, "--author", author, "--server", rehearsal.shuffler_url if real else url)
+        verified, reported = several(
+            ("task", "verify", task, "--author", author, "--json"),
+            ("report", *options, "--state", tmp_path / "state", "--value", "yes", "--json"),
+        )
+    assert verified[0] == 0, verified
+    assert json.loads(verified[1])["id"] == SignedTask.load(task).task.id.hex()
+    assert reported[0] == 0, reported
+    assert json.loads(reported[1])["state"] == "delivered"
+    if not real:
+        assert [len(each) for each in bodies] == [ReportFormat.of(rehearsal.task.task).size]
 
 
 NEEDS = {
@@ -176,16 +234,25 @@ NEEDS = {
 }
 
 
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory):
+    """The commands, each with a directory of its own that has a data file."""
+    directories = {case: tmp_path_factory.mktemp("needs") for case in NEEDS}
+    lines = []
+    for case, (arguments, _, _) in NEEDS.items():
+        data = directories[case] / "data.csv"
+        data.write_text("c\nyes\nno\n")
+        lines.append([each.replace("DATA", str(data)).replace("DIRECTORY", str(data.parent)) for each in arguments])
+    return {case: (directories[case], *result) for case, result in zip(NEEDS, several(*lines), strict=True)}
+
+
 @pytest.mark.parametrize("case", NEEDS)
-def test_what_needs_an_extra_says_so_in_one_line(tmp_path, case):
-    arguments, package, extra = NEEDS[case]
-    data = tmp_path / "data.csv"
-    data.write_text("c\nyes\nno\n")
-    given = [each.replace("DATA", str(data)).replace("DIRECTORY", str(tmp_path)) for each in arguments]
-    failed = command(*given)
-    assert failed.returncode == 1
-    assert re.fullmatch(rf"error: [^\n]+ needs {package}: pip install 'shuffledp\[{extra}\]'\.\n", failed.stderr)
-    assert list(tmp_path.iterdir()) == [data]
+def test_what_needs_an_extra_says_so_in_one_line(failed, case):
+    _, package, extra = NEEDS[case]
+    directory, status, out, err = failed[case]
+    assert (status, out) == (1, "")
+    assert re.fullmatch(rf"error: [^\n]+ needs {package}: pip install 'shuffledp\[{extra}\]'\.\n", err)
+    assert list(directory.iterdir()) == [directory / "data.csv"]
 
 
 CALLS = {
@@ -222,10 +289,10 @@ for call in sys.argv[1:]:
         assert re.fullmatch(rf"MissingPackageError: .+ needs {package}: pip install 'shuffledp\[{extra}\]'.*", line)
 
 
-@pytest.mark.parametrize("role", ["shuffler", "analyzer"])
-def test_servers_load_neither_plots_nor_arrow(role):
+def test_servers_load_neither_plots_nor_arrow():
     """With the packages that the extra collection names itself."""
-    done = run(f"import shuffledp.collection.{role}.server", extras=("collection",))
+    servers = "import shuffledp.collection.shuffler.server, shuffledp.collection.analyzer.server"
+    done = run(servers, extras=("collection",))
     assert done.returncode == 0, done.stderr
 
 

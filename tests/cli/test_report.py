@@ -305,7 +305,7 @@ def test_missing_values(report, place):
 
 
 def test_the_same_rules_as_run(report, place, server):
-    place.task("sum/cheu")
+    place.task("sum/duchi")
     for text in ("1_0", "\uff11\uff10", "inf", "nan", "0x10"):
         place.csv("5", text)
         assert "A sum needs a number" in report(*MANY).error

@@ -11,7 +11,8 @@ from importlib import import_module
 import pytest
 
 
-def test_one_study(shuffledp, tmp_path):
+def test_one_study(shuffledp, tmp_path, monkeypatch):
+    monkeypatch.setattr(import_module("shuffledp.lab.studies.theorem11"), "_DELTAS", (1e-6,))  # half of the study
     result = shuffledp("reproduce", "theorem11", "--quick", "--out", tmp_path / "studies")
     assert result.status == 0
     assert "theorem11.html" in result.out.replace("\n", "")
