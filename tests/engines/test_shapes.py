@@ -144,7 +144,7 @@ def test_empty_lines_survive_the_ends_of_blocks(tmp_path, monkeypatch, block, en
     """Arrow parses a file in blocks: a line break, or an empty line, may lie across two of them."""
     monkeypatch.setattr(columns, "_CSV_BLOCK_BYTES", block)
     draw = random.Random(block)
-    for number in range(40):
+    for number in range(18):
         values = [draw.choice([None, None, "a", "bb", "x y"]) for _ in range(draw.randrange(40))]
         for blank, many in ((False, 1), (False, 2), (True, 3)):
             content = as_csv(values, end=end, columns=many, blank=blank, before=end * (number % 3))

@@ -71,7 +71,7 @@ def test_words_that_would_favour_a_place_are_rejected():
 
 
 @given(st.data(), st.sampled_from([1, 2, 4, 8, 3, 20]), st.sampled_from([1, 2, 4]), st.integers(1, 3))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_items_go_to_the_groups_of_their_labels(data, size, labels, parts):
     """Scattering in several parts, then settling: the groups are together, with as many items as there were labels."""
     count = data.draw(st.integers(0, 40))

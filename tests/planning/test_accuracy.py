@@ -21,13 +21,16 @@ def test_least_epsilon(question, accuracy):
     assert less.plans[0].expected.rmse > accuracy
 
 
-def test_fewest_users_for_a_mean():
+@pytest.mark.parametrize(
+    ("trust", "most"), [pytest.param("shuffled", 10_000, marks=pytest.mark.slow), ("local", 200_000)]
+)
+def test_fewest_users_for_a_mean(trust, most):
     question = sdp.Mean(users=2, lower=0, upper=100)
-    found = fewest_users_for(question, accuracy=0.5, epsilon=1, delta=1e-6)
+    found = fewest_users_for(question, accuracy=0.5, epsilon=1, delta=1e-6, trust=trust)
     assert found.plans[0].expected.rmse <= 0.5
-    assert found.question.users < 10_000
+    assert found.question.users < most
     fewer = sdp.Mean(users=int(found.question.users * 0.98), lower=0, upper=100)
-    assert plan(fewer, epsilon=1, delta=1e-6).plans[0].expected.rmse > 0.5
+    assert plan(fewer, epsilon=1, delta=1e-6, trust=trust).plans[0].expected.rmse > 0.5
 
 
 def test_limits_hold():

@@ -217,7 +217,7 @@ def losses_from_below(
     return total, first, 1 - finite
 
 
-@pytest.mark.parametrize("levels", [1, 2, 3, 6])
+@pytest.mark.parametrize("levels", [1, 2, 3, pytest.param(6, marks=pytest.mark.slow)])
 def test_calibrated_noise_against_the_exact_loss(levels):
     """At parameters as they are used: never below the loss of any replacement, and not far above the worst."""
     curve = almost_central_noise(levels, 1.0, 1e-4, 0.8)
@@ -246,7 +246,10 @@ def test_a_forgotten_infinite_loss_would_be_caught():
         DiscretePair(pair.p, pair.q)
 
 
-@pytest.mark.parametrize(("levels", "users", "most"), [(1, 10**4, 0.3), (100, 10**6, 1.1), (1000, 10**8, 0.2)])
+@pytest.mark.parametrize(
+    ("levels", "users", "most"),
+    [(1, 10**4, 0.3), (100, 10**6, 1.1), pytest.param(1000, 10**8, 0.2, marks=pytest.mark.slow)],
+)
 def test_calibrated_noise_meets_the_target_with_few_messages(levels, users, most):
     curve = almost_central_noise(levels, 1.0, 1e-6, 0.9)
     assert 0.8e-6 < curve.delta_at(1.0) <= 1e-6

@@ -33,7 +33,7 @@ def test_it_bounds_the_exact_divergence(first, second, epsilon):
     assert bound <= float(exact) * (1 + 1e-8) + 1e-12
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(first=curves, second=curves, epsilon=st.floats(0, 3))
 def test_the_twin_is_the_product(first, second, epsilon):
     size = min(len(first), len(second))

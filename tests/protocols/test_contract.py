@@ -1,17 +1,21 @@
 """Protocols are typed everywhere, and facts about them live in their classes: nothing else looks at their names."""
 
 import ast
+import re
 from pathlib import Path
 
 import shuffledp
 
 SOURCE = Path(shuffledp.__file__).parent
 NAMES = {"protocol", "kind", "chosen", "original"}
+SUSPECT = re.compile(rf"\b({'|'.join(sorted(NAMES))})\s*(\.\s*(name|question)\b|:\s*Any\b)")
 
 
 def offences(code: str) -> list[int]:
     """Lines with an untyped protocol, or a decision by the name or question of one."""
-    lines = []
+    lines: list[int] = []
+    if not SUSPECT.search(code):  # parsing takes long
+        return lines
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.arg | ast.AnnAssign) and isinstance(node.annotation, ast.Name):
             named = node.arg if isinstance(node, ast.arg) else getattr(node.target, "id", "")

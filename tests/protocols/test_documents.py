@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shuffledp.domain import Interval
@@ -185,6 +185,7 @@ def test_an_interval_is_checked_again():
         from_document(document)
 
 
+@settings(max_examples=50)
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=4))
 def test_any_value_in_place_of_a_shape(value):
     document = correlated()

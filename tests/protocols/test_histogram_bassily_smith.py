@@ -98,7 +98,7 @@ def test_routes_agree_and_other_counts_do_not():
     values = np.repeat([0, 1], [40, 20])
     tables = np.zeros((3, 8, 61))
     outputs = np.arange(8)
-    for _ in range(1_500):
+    for _ in range(700):
         tables[0, outputs, protocol.tally(protocol.randomize_all(values)).counts] += 1
         tables[1, outputs, protocol.sample_tally(np.array([40, 20])).counts] += 1
         tables[2, outputs, protocol.sample_tally(np.array([20, 40])).counts] += 1

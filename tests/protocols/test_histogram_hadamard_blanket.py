@@ -94,7 +94,7 @@ def test_both_routes_have_the_same_joint_distribution(size, hashes):
     protocol = HadamardBlanketHistogram(Target(2, 1.0, 0.999), Slots(0, Dyadic(1, 1)), hashes, size)
     true = np.bincount([0, size - 1], minlength=size)
     literal, fast, faulty = Counter(), Counter(), Counter()
-    for _ in range(4_000):
+    for _ in range(1_500):
         literal[tuple(protocol.tally(protocol.randomize_all(np.array([0, size - 1]))).counts.tolist())] += 1
         drawn = tuple(protocol.sample_tally(true).counts.tolist())
         fast[drawn] += 1

@@ -79,7 +79,7 @@ def test_binomial_has_its_distribution(trials, probability):
 
 def test_many_trials_are_drawn_in_parts():
     """A variance beyond one table: mean and spread of the sum; a part too few must be rejected."""
-    trials, size = 10**12, 300
+    trials, size = 10**12, 100
     drawn = binomial(trials, Dyadic(1, 1), size)
     z = (drawn - trials / 2) / np.sqrt(trials / 4)
     assert abs(z.mean()) * np.sqrt(size) < 5.5

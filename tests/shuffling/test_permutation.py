@@ -30,7 +30,7 @@ def stuck_last(items) -> None:
 
 
 @pytest.mark.usefixtures("path")
-@pytest.mark.parametrize(("size", "trials"), [(1, 10), (2, 10_000), (3, 10_000), (4, 20_000), (5, 30_000)])
+@pytest.mark.parametrize(("size", "trials"), [(1, 10), (2, 5_000), (3, 5_000), (4, 10_000), (5, 15_000)])
 def test_all_permutations_are_equally_likely(uniformity, size, trials):
     assert uniformity(permute, size, trials) > ALPHA
 
@@ -38,7 +38,7 @@ def test_all_permutations_are_equally_likely(uniformity, size, trials):
 @pytest.mark.parametrize("fault", [naive_swaps, stuck_last])
 @pytest.mark.parametrize("size", [3, 4])
 def test_a_biased_shuffle_is_rejected(uniformity, fault, size):
-    assert uniformity(fault, size, 20_000) < ALPHA
+    assert uniformity(fault, size, 12_000) < ALPHA
 
 
 @pytest.mark.usefixtures("path")
@@ -106,7 +106,7 @@ def test_a_hundred_million_messages_in_place_with_bounded_scratch():
 
 
 @pytest.mark.parametrize(
-    ("size", "width"), [(200_000, 1024), pytest.param(66_000, 4096, marks=pytest.mark.slow), (40_000, 8192)]
+    ("size", "width"), [(140_000, 1024), pytest.param(66_000, 4096, marks=pytest.mark.slow), (20_000, 8192)]
 )
 def test_scratch_memory_is_bounded_for_wide_items(size, width, path):
     items = np.zeros(size, dtype=f"V{width}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
@@ -78,6 +79,7 @@ def paper_noise(users: int, epsilon: float, delta: float, *, coordinates: int) -
     return min(Dyadic.at_least(corollary_24_mean(users, *each) / users), _HALF, key=float)
 
 
+@lru_cache(maxsize=1024)
 def least_users(epsilon: float, delta: float, curve_of: CurveOf) -> int:
     """The fewest users for which some noise rate up to 1/2 meets the target."""
     check_target(epsilon, delta)

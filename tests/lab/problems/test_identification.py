@@ -19,7 +19,7 @@ from shuffledp.protocols.registry import PROTOCOLS, find
 from shuffledp.randomness import SYSTEM, Dyadic, InsecureSeededRandomness
 from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
 
-ROUNDS = 1200
+ROUNDS = 700
 EXACT_ZEROS = ("balcer-cheu", "stability", "sample-and-threshold")
 INDEPENDENT = ("balcer-cheu", "unary", "cheu", "discrete-laplace", "correlated-noise")
 
@@ -56,7 +56,7 @@ def whole_domain(protocol, counts, *, rounds=ROUNDS, shown=None):
 
 @pytest.mark.parametrize(("name", "users"), [("balcer-cheu", 60), ("stability", 24), ("sample-and-threshold", 80)])
 def test_exact_zeros_have_the_distribution_of_the_whole_domain(name, users):
-    """1,200 rounds each over two items and over six. The fault: noise, or a sample, for a third fewer users."""
+    """700 rounds each over two items and over six. The fault: noise, or a sample, for a third fewer users."""
     problem = SupportIdentification(2, 6)
     instance, counts = SupportInstance(problem, (1, 4)), np.array([users // 3, users - users // 3])
     over_support, over_domain = (calibrated(name, users, size) for size in (2, 6))
@@ -76,7 +76,7 @@ def test_exact_zeros_have_the_distribution_of_the_whole_domain(name, users):
     ],
 )
 def test_largest_scores_have_the_distribution_of_the_whole_domain(name, users):
-    """1,200 rounds each over two items with the largest of the others drawn, and over six.
+    """700 rounds each over two items with the largest of the others drawn, and over six.
 
     The fault: four items outside the support are taken for four hundred.
     """
@@ -95,7 +95,7 @@ def test_largest_scores_have_the_distribution_of_the_whole_domain(name, users):
 
 
 def test_a_listed_domain_is_just_the_protocol():
-    """1,200 rounds each. The fault: other holders."""
+    """700 rounds each. The fault: other holders."""
     problem = SupportIdentification(2, 6)
     protocol, counts = calibrated("uniform-blanket", 60, 6), np.array([10, 50])
     route = reported_sets(ListedDomain(protocol, problem), SupportInstance(problem, (1, 4)), counts)
@@ -104,12 +104,12 @@ def test_a_listed_domain_is_just_the_protocol():
 
 
 def test_messages_and_the_fast_route_report_alike():
-    """The literal protocol, message by message, over six items: 1,500 rounds. The fault: half of the noise."""
+    """The literal protocol, message by message, over six items: 800 rounds. The fault: half of the noise."""
     problem, users = SupportIdentification(2, 6), 60
     protocol = calibrated("balcer-cheu", users, 6)
     values = np.repeat([1, 4], [8, 52])
     literal = np.zeros(64)
-    for _ in range(1500):
+    for _ in range(800):
         estimates = protocol.run(values, route="messages").counts
         literal[sum(1 << int(item) for item in np.flatnonzero(estimates > 0))] += 1
     instance, counts = SupportInstance(problem, (1, 4)), np.array([8, 52])

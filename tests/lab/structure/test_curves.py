@@ -79,7 +79,7 @@ def test_single_messages_against_every_order(channel, users):
         assert curve.delta_at_ratio(ratio) == brute_delta(channel, users, ratio)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(channels(SEVERAL_MESSAGES, 2), st.integers(1, 3))
 def test_several_messages_against_every_order(channel, users):
     curve = ShuffledCurve(channel, users)

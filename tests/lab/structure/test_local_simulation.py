@@ -96,8 +96,8 @@ def test_the_permutation_is_needed():
 
 
 def test_both_run_with_their_distribution():
-    """Every output of three users, 12,000 runs, alpha 1e-7; the analyzer that does not permute is rejected."""
-    protocol, data, times = ShuffledProtocol(THREE, as_received), (0, 1, 1), 12_000
+    """Every output of three users, 6,000 runs, alpha 1e-7; the analyzer that does not permute is rejected."""
+    protocol, data, times = ShuffledProtocol(THREE, as_received), (0, 1, 1), 6_000
     pmf = protocol.output_pmf(data)
     outputs = sorted(pmf)
     shares = [float(pmf[output]) for output in outputs]
@@ -113,11 +113,11 @@ def test_both_run_with_their_distribution():
 
 
 def test_a_random_analyzer_runs_with_its_distribution():
-    """Three outputs, 12,000 runs, alpha 1e-7; the distribution of another data set is rejected."""
+    """Three outputs, 6,000 runs, alpha 1e-7; the distribution of another data set is rejected."""
     protocol = ShuffledProtocol(THREE, mixed)
     pmf, other = (protocol.output_pmf(data) for data in ((0, 0, 1), (1, 1, 1)))
     for runnable in (protocol, to_local(protocol)):
-        seen = Counter(runnable.run((0, 0, 1)) for _ in range(12_000))
+        seen = Counter(runnable.run((0, 0, 1)) for _ in range(6_000))
         counts = [seen[output] for output in range(3)]
         assert p_value(counts, [float(pmf[output]) for output in range(3)]) > ALPHA
         assert p_value(counts, [float(other[output]) for output in range(3)]) < ALPHA
