@@ -121,9 +121,10 @@ def _search(
         point = _crossing(excess, point, low, high)
         result = plans(point)
         best = min((plan for plan in result.plans if not plan.reference), key=lambda plan: plan.expected.rmse)
-        if best.protocol.name in contenders:
+        most_accurate = best.protocol.name
+        if most_accurate in contenders:
             break
-        contenders.add(best.protocol.name)
+        contenders.add(most_accurate)
     return result
 
 
