@@ -13,7 +13,7 @@ from shuffledp.cli import main
 from shuffledp.collection.server.settings import read_settings
 from shuffledp.collection.shuffler import enrolment
 from shuffledp.collection.shuffler.enrolment import TokenDirectory, create_tokens, token_hash
-from shuffledp.collection.shuffler.rate import RateLimit
+from shuffledp.collection.shuffler.intake import RateLimit
 from shuffledp.collection.shuffler.settings import ShufflerSettings
 from shuffledp.errors import DataError, OutputError, ParameterError
 

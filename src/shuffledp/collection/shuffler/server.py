@@ -18,8 +18,8 @@ from shuffledp.collection.shuffler.clock import RoundClock
 from shuffledp.collection.shuffler.delivery import Delivery
 from shuffledp.collection.shuffler.enrolment import TokenDirectory
 from shuffledp.collection.shuffler.ingest import Ingest
+from shuffledp.collection.shuffler.intake import RateLimit
 from shuffledp.collection.shuffler.mixing import Mixer
-from shuffledp.collection.shuffler.rate import RateLimit
 from shuffledp.collection.shuffler.rounds import RoundScheduler
 from shuffledp.collection.shuffler.settings import ShufflerSettings
 from shuffledp.collection.shuffler.store.interface import Store, UnreachableStoreError
