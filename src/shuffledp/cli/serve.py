@@ -100,7 +100,7 @@ def serve_analyzer(options: ServerOptions) -> None:
 
 
 def _check_shuffler(settings: ShufflerSettings, as_json: bool) -> None:
-    from shuffledp.collection.server.descriptors import possible_connections
+    from shuffledp.collection.server.running import possible_connections
     from shuffledp.collection.shuffler.server import check_shuffler, check_store_of
 
     key, served_tasks = check_shuffler(settings)
@@ -125,7 +125,7 @@ def _check_shuffler(settings: ShufflerSettings, as_json: bool) -> None:
 
 def _check_analyzer(settings: AnalyzerSettings, as_json: bool) -> None:
     from shuffledp.collection.analyzer.overview import overview
-    from shuffledp.collection.server.descriptors import possible_connections
+    from shuffledp.collection.server.running import possible_connections
 
     state = overview(settings) | {"connections": possible_connections(settings.connections)}
     if as_json:

@@ -9,7 +9,7 @@ import pytest
 
 CODE = """
 import json, resource
-from shuffledp.collection.server.descriptors import possible_connections, reserve_connections
+from shuffledp.collection.server.running import possible_connections, reserve_connections
 from shuffledp.collection.server.logs import configure_logs
 configure_logs()
 try:

@@ -1,9 +1,11 @@
-"""Running a server: uvicorn with limits and TLS, without access log and server header; stops gracefully."""
+"""Running a server: uvicorn with TLS and limits, also on open files (RLIMIT_NOFILE), and graceful shutdown."""
 
 from __future__ import annotations
 
 import gc
+import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -17,11 +19,10 @@ import uvicorn
 
 from shuffledp.collection.server.application import Server
 from shuffledp.collection.server.connections import SPARE_CONNECTIONS, guarded_connections
-from shuffledp.collection.server.descriptors import reserve_connections
 from shuffledp.collection.server.logs import configure_logs, event
 from shuffledp.collection.server.settings import ServerSettings
 from shuffledp.collection.server.tls import server_context
-from shuffledp.errors import OutputError
+from shuffledp.errors import DataError, OutputError
 
 _BACKLOG = 2048
 _SEND_BYTES = 1 << 17
@@ -29,6 +30,9 @@ _SEND_BYTES = 1 << 17
 
 _SWITCH_SECONDS = 0.0005
 _OBJECTS = 20_000
+_OTHER_FILES = 256
+"""Descriptors for everything but connections of the server: stores, batches, logs, its own connections to others."""
+_FEWEST = 16
 
 
 @contextmanager
@@ -63,6 +67,36 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise OutputError(f"Cannot listen on {host} port {port}: {error.strerror or error}.") from None
     return listener
+
+
+def possible_connections(wanted: int) -> int:
+    """As many of the wanted connections as the hard limit on open files allows; DataError if that is next to none."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        return wanted
+    possible = hard - SPARE_CONNECTIONS - _OTHER_FILES
+    if possible < min(wanted, _FEWEST):
+        needed = wanted + SPARE_CONNECTIONS + _OTHER_FILES
+        raise DataError(
+            f"This process may have {hard:,} open files, and {wanted:,} connections need {needed:,}: raise the hard "
+            "limit (ulimit -Hn, LimitNOFILE= of systemd)."
+        )
+    return min(wanted, possible)
+
+
+def reserve_connections(wanted: int) -> int:
+    """Raise this process's limit on open files for so many connections; how many there can be, if that is fewer.
+
+    Without descriptors a server can neither take a connection nor open a file of its store.
+    """
+    possible = possible_connections(wanted)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = possible + SPARE_CONNECTIONS + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+    if possible < wanted:
+        event("connections-limited", level=logging.WARNING, wanted=wanted, possible=possible, open_files=hard)
+    return possible
 
 
 def tune_process() -> None:
