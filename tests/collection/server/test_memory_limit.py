@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from shuffledp.collection.server import memory_limit
-from shuffledp.collection.server.bodies import TooLongError
-from shuffledp.collection.server.memory_limit import MemoryLimit, MemoryLimitError
+from shuffledp.collection.server import bodies
+from shuffledp.collection.server.bodies import MemoryLimit, MemoryLimitError, TooLongError
 
 
 class Sender:
@@ -70,7 +69,7 @@ def test_who_is_slow_is_evicted_when_memory_runs_short(monkeypatch):
         quick.send(b"y" * 50, more=False)
         with pytest.raises(MemoryLimitError):  # nobody is slow yet
             await take(limit, quick)
-        monkeypatch.setattr(memory_limit, "_SLOW_SECONDS", 0.0)
+        monkeypatch.setattr(bodies, "_SLOW_SECONDS", 0.0)
         quick.send(b"y" * 60, more=False)
         assert await take(limit, quick) == b"y" * 60
         outcomes = await asyncio.gather(*slow[:2], return_exceptions=True)  # the first that began

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from shuffledp.collection.server import memory_limit
+from shuffledp.collection.server import bodies
 from shuffledp.collection.shuffler.store.interface import StoreError
 
 BINARY = "Host: x\r\nContent-Type: application/octet-stream\r\n"
@@ -158,7 +158,7 @@ def test_slow_senders_take_no_room_from_quick_ones(place, serve, until):
 
 
 def test_slow_senders_are_sent_away_when_memory_is_short(place, serve, until, monkeypatch):
-    monkeypatch.setattr(memory_limit, "_SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(bodies, "_SLOW_SECONDS", 0.0)
     form = place.task(size=10)
     here = serve()
     here.shuffler.memory._most_bytes = form.size * 3 // 2

@@ -14,11 +14,17 @@ from starlette.requests import Request
 
 from shuffledp.collection.analyzer.batches import Batches, BatchOutcome, most_manifest_bytes, read_manifest
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
-from shuffledp.collection.server.bodies import DisconnectedError, TooLongError, declared_length
+from shuffledp.collection.server.bodies import (
+    WRONG_TYPE,
+    DisconnectedError,
+    MemoryLimit,
+    MemoryLimitError,
+    TooLongError,
+    declared_length,
+    has_type,
+)
 from shuffledp.collection.server.logs import event
-from shuffledp.collection.server.memory_limit import MemoryLimit, MemoryLimitError
 from shuffledp.collection.server.metrics import Metrics
-from shuffledp.collection.server.origins import WRONG_TYPE, has_type
 from shuffledp.collection.server.responses import PreparedResponse, json_response, problem
 from shuffledp.errors import ParameterError
 

@@ -2,7 +2,7 @@
 
 Every byte that arrives is counted, as one of two kinds:
 
-- A byte of a body. The application takes these and counts them (``server.memory_limit``).
+- A byte of a body. The application takes these and counts them (``server.bodies``).
 - Any other byte: request line, headers, chunk sizes and their extensions, empty lines between requests. A request has
   one small budget for all of them. Trailers are refused.
 

@@ -18,7 +18,6 @@ from shuffledp.collection.server.responses import PreparedResponse, problem
 _NOT_ALLOWED = problem(
     403, "origin-not-allowed", "Web pages of this origin may not send requests to this server.", close=True
 )
-WRONG_TYPE = problem(415, "wrong-type", "The Content-Type of the request is not the one that is accepted here.")
 _REPORTS = re.compile(r"/v1/tasks/[^/]+/reports")
 _PREFLIGHT = (
     (b"access-control-allow-methods", b"POST"),
@@ -28,12 +27,6 @@ _PREFLIGHT = (
 _EXPOSED = (b"access-control-expose-headers", b"Retry-After")
 _VARY = (b"vary", b"Origin")
 _ANYBODY = (b"access-control-allow-origin", b"*")
-
-
-def has_type(scope: Scope, wanted: bytes) -> bool:
-    """Whether a request has one Content-Type, and it is this one, whatever its parameters."""
-    types = [value for name, value in scope["headers"] if name == b"content-type"]
-    return len(types) == 1 and bytes(types[0]).partition(b";")[0].strip().lower() == wanted
 
 
 def guard_origins(app: Starlette, *, origins: Collection[str] = (), public: str | None = None) -> None:

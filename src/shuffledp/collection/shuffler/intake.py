@@ -8,10 +8,17 @@ from collections.abc import Callable
 
 from starlette.types import Receive, Scope, Send
 
-from shuffledp.collection.server.bodies import DisconnectedError, TooLongError, declared_length, header
-from shuffledp.collection.server.memory_limit import MemoryLimit, MemoryLimitError
+from shuffledp.collection.server.bodies import (
+    WRONG_TYPE,
+    DisconnectedError,
+    MemoryLimit,
+    MemoryLimitError,
+    TooLongError,
+    declared_length,
+    has_type,
+    header,
+)
 from shuffledp.collection.server.metrics import Metrics
-from shuffledp.collection.server.origins import WRONG_TYPE, has_type
 from shuffledp.collection.server.responses import PreparedResponse, problem
 from shuffledp.collection.shuffler.enrolment import TokenDirectory, bearer_token, token_hash
 from shuffledp.collection.shuffler.ingest import Ingest

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shuffledp.collection.server.application import Server
+from shuffledp.collection.server.bodies import MemoryLimit
 from shuffledp.collection.server.directories import check_directory, lock_directory
 from shuffledp.collection.server.logs import event
-from shuffledp.collection.server.memory_limit import MemoryLimit
 from shuffledp.collection.server.settings import read_secret
 from shuffledp.collection.server.task_directory import log_refused
 from shuffledp.collection.server.tls import check_certificate
