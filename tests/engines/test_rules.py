@@ -11,7 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from shuffledp.collection.device.report import encoded
+from shuffledp.collection.device.client import encoded
 from shuffledp.domain import BIT, Categories, EqualTo, Interval, Numbered
 from shuffledp.engines.columns import _as_strings, read_column
 from shuffledp.engines.encoding import _count, collect_positions

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from shuffledp.collection.server.scheduling import Retries, ShutdownError, repeat
-from shuffledp.collection.transport.backoff import backoff_seconds
+from shuffledp.collection.transport.connection import backoff_seconds
 
 
 @pytest.mark.parametrize(("failures", "limit"), [(0, 0.25), (1, 0.5), (4, 4.0), (5, 5.0), (10_000, 5.0)])

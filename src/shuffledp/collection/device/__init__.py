@@ -1,9 +1,8 @@
 """The device's side of a collection: check a task, report once, deliver."""
 
-from shuffledp.collection.device.client import Client
+from shuffledp.collection.device.client import Client, sealed_report
 from shuffledp.collection.device.outbox import State
 from shuffledp.collection.device.policy import Policy
-from shuffledp.collection.device.report import sealed_report
 from shuffledp.collection.device.sending import Patience
 from shuffledp.collection.device.simulation import Devices, Summary
 from shuffledp.collection.task.authentic import authentic_task

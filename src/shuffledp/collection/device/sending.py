@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shuffledp.collection.transport.backoff import backoff_seconds
-from shuffledp.collection.transport.connection import Answer, Connection, failure_reason
+from shuffledp.collection.transport.connection import Answer, Connection, backoff_seconds, failure_reason
 from shuffledp.errors import ParameterError, RefusedError, UnreachableError
 
 _AGAIN = (408, 425, 429, 500, 502, 503, 504)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shuffledp.collection.device.report import sealed_report
+from shuffledp.collection.device.client import sealed_report
 from shuffledp.collection.device.sending import Patience, deliver, reports_path
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.transport.connection import Connection

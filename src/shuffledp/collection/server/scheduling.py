@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from shuffledp.collection.transport.backoff import backoff_seconds
+from shuffledp.collection.transport.connection import backoff_seconds
 
 
 class ShutdownError(Exception):

@@ -34,7 +34,7 @@ from shuffledp.collection.shuffler.store.interface import (
 )
 from shuffledp.collection.shuffler.store.rules import check_give_up
 from shuffledp.collection.shuffler.tasks import ServedTask, ShufflerTasks
-from shuffledp.collection.transport.backoff import backoff_seconds
+from shuffledp.collection.transport.connection import backoff_seconds
 from shuffledp.errors import DataError, ShuffledpError
 
 _LONGEST_WAIT = 300.0

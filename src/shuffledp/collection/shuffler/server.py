@@ -25,8 +25,7 @@ from shuffledp.collection.shuffler.settings import ShufflerSettings
 from shuffledp.collection.shuffler.store.interface import Store, UnreachableStoreError
 from shuffledp.collection.shuffler.store.location import check_store, is_shared, open_store
 from shuffledp.collection.shuffler.tasks import ShufflerTasks
-from shuffledp.collection.transport.backoff import backoff_seconds
-from shuffledp.collection.transport.connection import tls_context
+from shuffledp.collection.transport.connection import backoff_seconds, tls_context
 from shuffledp.collection.wire.keys import SigningKey, VerifyingKey
 from shuffledp.errors import DataError
 

@@ -1,4 +1,4 @@
-"""The HTTP client of devices, servers and operators, built on the standard library alone."""
+"""The HTTP client of devices, servers and operators, on the standard library alone, and backoff between attempts."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from random import SystemRandom
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -29,6 +30,8 @@ _PATH = re.compile("[A-Za-z0-9._~/%-]*")
 _MAX_TIMEOUTS = 10  # a request takes at most this many times the timeout
 _LONGEST_RETRY = 86_400.0
 _LONGEST_DATE = 64
+_MAX_EXPONENT = 1000
+_RANDOM = SystemRandom()
 
 
 @dataclass(frozen=True)
@@ -329,3 +332,11 @@ def _http_date(text: str | None) -> float | None:
         return (date if date.tzinfo is not None else date.replace(tzinfo=UTC)).timestamp()
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
+
+
+def backoff_seconds(failures: int, *, first: float, longest: float) -> float:
+    """Seconds to wait after so many failures: up to ``first`` after none, doubled with each, at most ``longest``.
+
+    The pause is uniform between half of that and all of it, so that those who failed together do not retry together.
+    """
+    return min(longest, first * 2.0 ** min(failures, _MAX_EXPONENT)) * _RANDOM.uniform(0.5, 1.0)
