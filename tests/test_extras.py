@@ -261,7 +261,7 @@ CALLS = {
     "estimate.plot('figure.svg')": ("altair", "plot"),
     "estimate.figure('.png')": ("altair", "plot"),
     "from shuffledp.engines.local import FileColumn": ("pyarrow", "files"),
-    "from shuffledp.collection.shuffler.store.location import open_store; open_store('postgresql://host')": (
+    "from shuffledp.collection.shuffler.store import open_store; open_store('postgresql://host')": (
         "psycopg",
         "postgres",
     ),

@@ -11,14 +11,14 @@ import pytest
 
 NORMAL, MANY = 1, 108
 SPENT_FIRST = """
-from shuffledp.collection.shuffler.store import sqlite
-store, stored = sqlite._store, 0
+from shuffledp.collection.shuffler.store import sqlite_round
+store, stored = sqlite_round._store, 0
 
 def store_in_two_steps(connection, reports, tokens):
     global stored
     hashes = [each.token_hash for each in reports]
-    if connection.execute(sqlite._SPEND_TOKENS, sqlite._joined(hashes)).rowcount != len(reports):
-        raise sqlite.sqlite3.IntegrityError
+    if connection.execute(sqlite_round._SPEND_TOKENS, sqlite_round._joined(hashes)).rowcount != len(reports):
+        raise sqlite_round.sqlite3.IntegrityError
     connection.execute("COMMIT")
     stored += len(reports)
     if stored > 50:
@@ -26,11 +26,11 @@ def store_in_two_steps(connection, reports, tokens):
     connection.execute("BEGIN IMMEDIATE")
     store(connection, reports, False)
 
-sqlite._store = store_in_two_steps
+sqlite_round._store = store_in_two_steps
 """
 NEVER_SPENT = """
-from shuffledp.collection.shuffler.store import sqlite
-sqlite._SPEND_TOKENS = sqlite._SPEND_TOKENS.replace("SET spent = 1", "SET spent = 0")
+from shuffledp.collection.shuffler.store import sqlite_round
+sqlite_round._SPEND_TOKENS = sqlite_round._SPEND_TOKENS.replace("SET spent = 1", "SET spent = 0")
 """
 
 

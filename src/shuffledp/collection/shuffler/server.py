@@ -22,8 +22,8 @@ from shuffledp.collection.shuffler.intake import RateLimit
 from shuffledp.collection.shuffler.mixing import Mixer
 from shuffledp.collection.shuffler.rounds import RoundScheduler
 from shuffledp.collection.shuffler.settings import ShufflerSettings
+from shuffledp.collection.shuffler.store import check_store, is_shared, open_store
 from shuffledp.collection.shuffler.store.interface import Store, UnreachableStoreError
-from shuffledp.collection.shuffler.store.location import check_store, is_shared, open_store
 from shuffledp.collection.shuffler.tasks import ShufflerTasks
 from shuffledp.collection.transport.connection import backoff_seconds, tls_context
 from shuffledp.collection.wire.keys import SigningKey, VerifyingKey

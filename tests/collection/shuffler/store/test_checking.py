@@ -6,8 +6,7 @@ import psycopg
 import pytest
 
 from shuffledp.cli import main
-from shuffledp.collection.shuffler.store import StoreError, open_store
-from shuffledp.collection.shuffler.store.location import check_store
+from shuffledp.collection.shuffler.store import StoreError, check_store, open_store
 from shuffledp.collection.wire.keys import SigningKey
 
 USER, PASSWORD = "guarded", "the-right-secret"

@@ -79,7 +79,7 @@ def test_reports_are_taken_again_once_there_is_space(disk):
     fill(disk)
     store.close_round(tasks[0])  # with the space that was reserved
     for refused in (lambda: store.accept(reports_of(tasks[1], 1)), store.check):
-        with pytest.raises(StoreError, match=r"full: what is left of it is for closing rounds. Free 8 MiB"):
+        with pytest.raises(StoreError, match=r"full: the remaining space is reserved for closing rounds. Free 8 MiB"):
             refused()
     fill(disk)  # what the round left
     store.survey()

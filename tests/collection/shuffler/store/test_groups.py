@@ -5,8 +5,8 @@ import sqlite3
 
 import pytest
 
-from shuffledp.collection.shuffler.store import Incoming, ReportOutcome, open_store, sqlite
-from shuffledp.collection.shuffler.store.migrations import SQLITE_ROUND
+from shuffledp.collection.shuffler.store import Incoming, ReportOutcome, open_store, sqlite_round
+from shuffledp.collection.shuffler.store.sqlite_round import SQLITE_ROUND
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_rows_are_found_by_an_index():
     connection = sqlite3.connect(":memory:")
     for statement in SQLITE_ROUND[0]:
         connection.execute(statement)
-    for statement in (sqlite._SELECT_REPORTS, sqlite._SELECT_TOKENS, sqlite._SPEND_TOKENS):
+    for statement in (sqlite_round._SELECT_REPORTS, sqlite_round._SELECT_TOKENS, sqlite_round._SPEND_TOKENS):
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", (b"", 1))]
         assert any(each.startswith("SEARCH ") for each in plan)
         assert not [each for each in plan if each.startswith("SCAN ") and each.split()[1] in ("reports", "tokens")]

@@ -7,14 +7,15 @@ from contextlib import closing
 import psycopg
 import pytest
 
+from shuffledp.collection.server.databases import pending_migrations
 from shuffledp.collection.shuffler.store import (
     Incoming,
     ReportOutcome,
     StoreError,
-    migrations,
     open_store,
-    postgres,
+    postgres_schema,
     sqlite,
+    sqlite_round,
 )
 from shuffledp.collection.shuffler.store.interface import RoundState
 
@@ -43,13 +44,13 @@ def check(location: str, tasks: list[bytes]) -> None:
     store.close()
 
 
-def test_missing_steps():
+def test_pending_migrations():
     steps = [("one",), ("two",), ("three",)]
-    assert migrations.missing_steps(0, steps, "here") == [(1, ("one",)), (2, ("two",)), (3, ("three",))]
-    assert migrations.missing_steps(2, steps, "here") == [(3, ("three",))]
-    assert migrations.missing_steps(3, steps, "here") == []
+    assert pending_migrations(0, steps, "here", error=StoreError) == [(1, ("one",)), (2, ("two",)), (3, ("three",))]
+    assert pending_migrations(2, steps, "here", error=StoreError) == [(3, ("three",))]
+    assert pending_migrations(3, steps, "here", error=StoreError) == []
     with pytest.raises(StoreError, match=r"version 4 .* up to 3"):
-        migrations.missing_steps(4, steps, "here")
+        pending_migrations(4, steps, "here", error=StoreError)
 
 
 def versions(folder) -> dict[str, int]:
@@ -63,10 +64,10 @@ def versions(folder) -> dict[str, int]:
 def test_an_older_sqlite_store_is_migrated(tmp_path, monkeypatch):
     """This version plays the old one; a made-up next version adds a column to each kind of file."""
     tasks = fill(str(tmp_path))
-    index, round_ = len(migrations.SQLITE_INDEX), len(migrations.SQLITE_ROUND)
+    index, round_ = len(sqlite.SQLITE_INDEX), len(sqlite_round.SQLITE_ROUND)
     assert versions(tmp_path) == {"index": index, "round": round_}
-    monkeypatch.setattr(sqlite, "SQLITE_INDEX", (*migrations.SQLITE_INDEX, INDEX_STEP))
-    monkeypatch.setattr(sqlite, "SQLITE_ROUND", (*migrations.SQLITE_ROUND, ROUND_STEP))
+    monkeypatch.setattr(sqlite, "SQLITE_INDEX", (*sqlite.SQLITE_INDEX, INDEX_STEP))
+    monkeypatch.setattr(sqlite_round, "SQLITE_ROUND", (*sqlite_round.SQLITE_ROUND, ROUND_STEP))
     store = open_store(str(tmp_path))
     assert list(store.reports(tasks[1])) == [b"an old report"]
     store.close()
@@ -78,12 +79,12 @@ def test_an_older_sqlite_store_is_migrated(tmp_path, monkeypatch):
 
 def test_a_step_that_fails_leaves_the_old_version(tmp_path, monkeypatch):
     tasks = fill(str(tmp_path))
-    broken = (*migrations.SQLITE_INDEX, (*INDEX_STEP, "ALTER TABLE missing ADD COLUMN colour"))
+    broken = (*sqlite.SQLITE_INDEX, (*INDEX_STEP, "ALTER TABLE missing ADD COLUMN colour"))
     monkeypatch.setattr(sqlite, "SQLITE_INDEX", broken)
     with pytest.raises(StoreError, match="no such table"):
         open_store(str(tmp_path))
     monkeypatch.undo()
-    assert versions(tmp_path)["index"] == len(migrations.SQLITE_INDEX)
+    assert versions(tmp_path)["index"] == len(sqlite.SQLITE_INDEX)
     check(str(tmp_path), tasks)
 
 
@@ -109,14 +110,12 @@ def test_version_zero_is_an_empty_store(tmp_path, postgres_location):
 
 def test_an_older_database_is_migrated_and_a_newer_one_refused(postgres_location, monkeypatch):
     tasks = fill(postgres_location)
-    newest = len(migrations.POSTGRES)
-    monkeypatch.setattr(postgres, "POSTGRES", (*migrations.POSTGRES, POSTGRES_STEP))
+    newest = len(postgres_schema.POSTGRES)
+    monkeypatch.setattr(postgres_schema, "POSTGRES", (*postgres_schema.POSTGRES, POSTGRES_STEP))
     check(postgres_location, tasks)
     with psycopg.connect(postgres_location) as connection:
         assert connection.execute("SELECT DISTINCT colour FROM shuffledp.rounds").fetchall() == [("green",)]
-        assert connection.execute("SELECT version FROM shuffledp.layout").fetchall() == [
-            (len(migrations.POSTGRES) + 1,)
-        ]
+        assert connection.execute("SELECT version FROM shuffledp.layout").fetchall() == [(newest + 1,)]
     monkeypatch.undo()
     with pytest.raises(StoreError, match=rf"version {newest + 1} .* up to {newest}"):
         open_store(postgres_location)
@@ -124,8 +123,8 @@ def test_an_older_database_is_migrated_and_a_newer_one_refused(postgres_location
 
 def test_a_step_that_fails_leaves_the_database_as_it_was(postgres_location, monkeypatch):
     tasks = fill(postgres_location)
-    broken = (*migrations.POSTGRES, (*POSTGRES_STEP, "ALTER TABLE shuffledp.nothing ADD COLUMN colour text"))
-    monkeypatch.setattr(postgres, "POSTGRES", broken)
+    broken = (*postgres_schema.POSTGRES, (*POSTGRES_STEP, "ALTER TABLE shuffledp.nothing ADD COLUMN colour text"))
+    monkeypatch.setattr(postgres_schema, "POSTGRES", broken)
     with pytest.raises(StoreError, match="does not exist"):
         open_store(postgres_location)
     monkeypatch.undo()
@@ -139,7 +138,7 @@ def test_a_database_of_version_1_whose_sequence_is_used_up(postgres_location):
         connection.execute("CREATE SCHEMA shuffledp")
         connection.execute("CREATE TABLE shuffledp.layout (version integer NOT NULL)")
         connection.execute("INSERT INTO shuffledp.layout VALUES (1)")
-        for statement in migrations.POSTGRES[0]:
+        for statement in postgres_schema.POSTGRES[0]:
             connection.execute(statement)
         connection.execute("SELECT setval('shuffledp.rounds_number_seq', 2147483645)")
         for task, state in zip(tasks, ("collecting", "closed"), strict=True):
@@ -166,7 +165,7 @@ def test_a_directory_of_version_1(tmp_path):
     tasks = [os.urandom(32), os.urandom(32), os.urandom(32)]
     states = ("collecting", "closed", "shuffled")
     with closing(sqlite3.connect(tmp_path / "index.db")) as connection:
-        for statement in migrations.SQLITE_INDEX[0]:
+        for statement in sqlite.SQLITE_INDEX[0]:
             connection.execute(statement)
         connection.execute("PRAGMA user_version = 1")
         for task, state in zip(tasks, states, strict=True):
@@ -177,7 +176,7 @@ def test_a_directory_of_version_1(tmp_path):
         connection.commit()
     for task in tasks:
         with closing(sqlite3.connect(tmp_path / f"round-{task.hex()}.db")) as connection:
-            for statement in migrations.SQLITE_ROUND[0]:
+            for statement in sqlite_round.SQLITE_ROUND[0]:
                 connection.execute(statement)
             connection.execute("PRAGMA user_version = 1")
             connection.execute("INSERT INTO reports VALUES (?, ?)", (bytes(16), b"an old report"))

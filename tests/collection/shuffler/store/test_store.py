@@ -12,8 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shuffledp.collection.shuffler.store import Incoming, ReportOutcome, RoundState, StoreError, open_store, sqlite
-from shuffledp.collection.shuffler.store.postgres import _check_durable
+from shuffledp.collection.shuffler.store import (
+    Incoming,
+    ReportOutcome,
+    RoundState,
+    StoreError,
+    open_store,
+    sqlite_round,
+)
+from shuffledp.collection.shuffler.store.postgres_schema import check_durable
 from shuffledp.collection.shuffler.store.sqlite import SqliteStore
 
 NEW, SAME, CONFLICT, CLOSED, FULL = (
@@ -181,11 +188,11 @@ def test_what_makes_no_sense_is_refused(store, task):
             call(unknown)
     with pytest.raises(StoreError, match="without tokens"):
         store.open_round(task, maximum=100, tokens=True)
-    with pytest.raises(StoreError, match="wants them"):
+    with pytest.raises(StoreError, match="requires them"):
         store.add_tokens(task, [token_hash(1)])
     store.open_round(unknown, maximum=1, tokens=True)
     store.close_round(unknown)
-    with pytest.raises(StoreError, match="wants them"):
+    with pytest.raises(StoreError, match="requires them"):
         store.add_tokens(unknown, [token_hash(1)])
     store.open_round(unknown, maximum=1, tokens=False)  # it collects no more: whether tokens are wanted is the same
 
@@ -312,7 +319,7 @@ def test_a_server_that_forgets_is_refused():
             return ("off",)
 
     with pytest.raises(StoreError, match="fsync"):
-        _check_durable(Forgetful())
+        check_durable(Forgetful())
 
 
 def test_a_server_that_is_not_there_is_one_readable_line(tmp_path):
@@ -456,7 +463,7 @@ def test_an_error_of_the_disk_is_tried_again(tmp_path, monkeypatch, later):
     if later == "accept":
         assert store.accept([report(task, 1) for task in tasks]) == [NEW, NEW]
     else:
-        monkeypatch.setattr(sqlite, "_RETRY_SECONDS", 0.0)
+        monkeypatch.setattr(sqlite_round, "_RETRY_SECONDS", 0.0)
     assert store.survey().rounds[tasks[0]].error is None
     assert store.close_round(tasks[0]) == (1 if later == "accept" else 0)
     store.close()

@@ -1,15 +1,15 @@
 """A store in a PostgreSQL database, for several shuffler processes at once, also on several machines.
 
-Every round has tables of its own, so that destroying it drops them. Whoever accepts reports of a round or closes it
-holds the lock of its row until the commit: a report is accepted once across all processes, and none after the close.
-The server's write-ahead log holds what was dropped until it is recycled; so do archives and backups of it.
+Every round has its own tables, which are dropped when it is destroyed. Accepting reports of a round and closing it
+hold the lock on its row until the commit: a report is accepted once across all processes, and none after the close. The
+server's write-ahead log contains dropped reports until it is recycled; so do archives and backups of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from psycopg import Connection, Error, OperationalError, connect, errors, sql
 from psycopg_pool import ConnectionPool
@@ -22,24 +22,21 @@ from shuffledp.collection.shuffler.store.interface import (
     StoreError,
     Survey,
 )
-from shuffledp.collection.shuffler.store.migrations import POSTGRES, missing_steps
 from shuffledp.collection.shuffler.store.postgres_errors import log_pool, postgres_failures
+from shuffledp.collection.shuffler.store.postgres_schema import WAIT_SECONDS, Row, check_durable, migrate
 from shuffledp.collection.shuffler.store.rules import (
     check_advance,
     check_destroy,
     check_give_up,
     check_tokens,
     decide,
-    places_of_rounds,
+    indices_by_round,
 )
 
 _CONNECTIONS = 4
-_WAIT_SECONDS = 10.0
 _READ_BYTES = 1 << 22
-_MIGRATING = 0x5DF1  # the advisory lock of changing the layout; those of rounds are longer numbers
 
 Result = TypeVar("Result")
-Row = tuple[Any, ...]
 
 
 class _Round(NamedTuple):
@@ -64,23 +61,23 @@ class _Round(NamedTuple):
 class PostgresStore:
     """The store of the interface, in the schema ``shuffledp`` of a database.
 
-    ``address`` is a connection string or URL of PostgreSQL. It must lead to the server itself or to a pool of sessions,
-    since claims belong to sessions.
+    ``address`` is a connection string or URL of PostgreSQL. It must lead to the server itself or to a pool in session
+    mode, since claims are advisory locks of sessions.
     """
 
     def __init__(self, address: str) -> None:
         self._address = address
         log_pool()
         with postgres_failures():
-            with connect(address, autocommit=True, connect_timeout=int(_WAIT_SECONDS)) as connection:
-                _check_durable(connection)
-                _migrate(connection)
+            with connect(address, autocommit=True, connect_timeout=int(WAIT_SECONDS)) as connection:
+                check_durable(connection)
+                migrate(connection)
             self._pool: ConnectionPool[Connection[Row]] = ConnectionPool(
                 address,
                 min_size=1,
                 max_size=_CONNECTIONS,
-                timeout=_WAIT_SECONDS,
-                reconnect_timeout=_WAIT_SECONDS,  # pauses between attempts double: whoever waits next begins anew
+                timeout=WAIT_SECONDS,
+                reconnect_timeout=WAIT_SECONDS,  # pauses between attempts double; the next caller starts over
                 configure=_configure,
                 open=True,
             )
@@ -89,33 +86,33 @@ class PostgresStore:
         """See the interface."""
 
         def work(connection: Connection[Row]) -> None:
-            here = _find_round(connection, task_id)  # an INSERT would take a number of the sequence even in vain
-            made = 0
+            here = _find_round(connection, task_id)  # even a failed INSERT would use up a number of the sequence
+            inserted = 0
             if here is None:
                 insert = (
                     "INSERT INTO shuffledp.rounds (task_id, maximum, tokens) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
                 )
-                made = connection.execute(insert, (task_id, maximum, tokens)).rowcount
+                inserted = connection.execute(insert, (task_id, maximum, tokens)).rowcount
                 here = _lock_round(connection, task_id)
             check_tokens(RoundState(here.state), here.tokens, tokens)
-            if made:
+            if inserted:
                 _make_tables(connection, here)
 
         self._run(work)
 
     def accept(self, batch: Sequence[Incoming]) -> list[ReportOutcome]:
         """See the interface."""
-        places = places_of_rounds(batch)
+        indices_of = indices_by_round(batch)
         outcomes = [ReportOutcome.CLOSED] * len(batch)
         try:
-            decided = self._run(lambda connection: _accept_rounds(connection, batch, places))
+            decided = self._run(lambda connection: _accept_rounds(connection, batch, indices_of))
         except _TableError:
             decided = {}
-            for task_id, indices in places.items():  # each by itself, so that those in order are stored
+            for task_id, indices in indices_of.items():  # one by one, so that reports of intact rounds are stored
                 decided |= self._accept_alone(batch, task_id, indices)
-        for indices, results in ((places[task_id], results) for task_id, results in decided.items()):
-            for place, outcome in zip(indices, results, strict=True):
-                outcomes[place] = outcome
+        for task_id, results in decided.items():
+            for index, outcome in zip(indices_of[task_id], results, strict=True):
+                outcomes[index] = outcome
         return outcomes
 
     def _accept_alone(
@@ -172,24 +169,24 @@ class PostgresStore:
 
     @contextmanager
     def claim(self, task_id: bytes) -> Iterator[bool]:
-        """See the interface; the claim ends with the session, so also with the process.
+        """See the interface; the claim ends with the session, and therefore with the process.
 
-        Nobody has it while a change of the round is under way: one whose connection was lost may still be committed.
+        It is denied while a transaction on the round is in progress: one whose connection was lost may still commit.
         """
         key = int.from_bytes(task_id[:8], "big", signed=True)
         with postgres_failures():
-            connection = connect(self._address, autocommit=True, connect_timeout=int(_WAIT_SECONDS))
+            connection = connect(self._address, autocommit=True, connect_timeout=int(WAIT_SECONDS))
         mine = False
         try:
             with postgres_failures():
                 row = connection.execute("SELECT pg_try_advisory_lock(%s)", (key,)).fetchone()
                 mine = bool(row and row[0])
                 query = "SELECT 1 FROM shuffledp.rounds WHERE task_id = %s FOR UPDATE SKIP LOCKED"
-                settled = connection.execute(query, (task_id,)).fetchone() is not None
-            yield mine and settled
+                unlocked = connection.execute(query, (task_id,)).fetchone() is not None
+            yield mine and unlocked
         finally:
             if mine:
-                with suppress(Error):  # the server notices a session that has ended only after a while
+                with suppress(Error):  # otherwise the server releases it only when it notices the end of the session
                     connection.execute("SELECT pg_advisory_unlock(%s)", (key,))
             connection.close()
 
@@ -223,12 +220,12 @@ class PostgresStore:
         ):
             cursor.execute(query)
             rows = cursor.fetchmany(1)
-            at_once = max(1, _READ_BYTES // max(1, len(rows[0][0]))) if rows else 1  # all have one size
+            group = max(1, _READ_BYTES // max(1, len(rows[0][0]))) if rows else 1  # all have one size
             while rows:
                 number += len(rows)
                 for (body,) in rows:
                     yield body
-                rows = cursor.fetchmany(at_once)
+                rows = cursor.fetchmany(group)
         if number != here.reports:
             raise StoreError(f"The table reports_{here.number} holds {number:,} of {here.reports:,} reports.")
 
@@ -264,7 +261,7 @@ class PostgresStore:
         def work(connection: Connection[Row]) -> None:
             here = _lock_round(connection, task_id)
             if here.state != RoundState.COLLECTING.value or not here.tokens:
-                raise StoreError("Tokens can be added only to a round that collects and wants them.")
+                raise StoreError("Tokens can be added only to a round that collects and requires them.")
             insert = sql.SQL("INSERT INTO {} (hash) SELECT unnest(%b::bytea[]) ON CONFLICT DO NOTHING")
             connection.execute(insert.format(here.tokens_table), (wanted,))
 
@@ -279,15 +276,15 @@ class PostgresStore:
         self._pool.close()
 
     def _read(self, task_id: bytes) -> _Round:
-        return self._run(lambda connection: _known(_find_round(connection, task_id), task_id))
+        return self._run(lambda connection: _require(_find_round(connection, task_id), task_id))
 
     def _run(self, work: Callable[[Connection[Row]], Result]) -> Result:
-        """Do it in one transaction; once more if the connection was lost, since every step may be repeated."""
+        """Run ``work`` in one transaction; again if the connection was lost, since every operation is idempotent."""
         with postgres_failures():
             try:
                 return self._once(work)
             except OperationalError:
-                self._pool.check()  # a server that was restarted has ended all of them
+                self._pool.check()  # a restarted server has closed all of them
                 return self._once(work)
 
     def _once(self, work: Callable[[Connection[Row]], Result]) -> Result:
@@ -296,20 +293,20 @@ class PostgresStore:
 
 
 class _TableError(Exception):
-    """The tables of a round cannot be used, while those of others may be in order."""
+    """The tables of one round cannot be used; those of other rounds may be intact."""
 
 
 def _accept_rounds(
-    connection: Connection[Row], batch: Sequence[Incoming], places: Mapping[bytes, list[int]]
+    connection: Connection[Row], batch: Sequence[Incoming], indices_of: Mapping[bytes, list[int]]
 ) -> dict[bytes, list[ReportOutcome]]:
     """Accept the reports of several rounds within one transaction."""
     decided = {}
-    for task_id, indices in places.items():
+    for task_id, indices in indices_of.items():
         here = _find_round(connection, task_id, lock=True)
         if here is None or here.state != RoundState.COLLECTING.value:
             continue
         try:
-            decided[task_id] = _accept(connection, here, task_id, [batch[place] for place in indices])
+            decided[task_id] = _accept(connection, here, task_id, [batch[index] for index in indices])
         except (errors.UndefinedTable, errors.DataCorrupted, errors.IndexCorrupted) as error:
             raise _TableError from error
     return decided
@@ -329,17 +326,18 @@ def _drop_tables(connection: Connection[Row], here: _Round) -> None:
 def _accept(
     connection: Connection[Row], here: _Round, task_id: bytes, reports: Sequence[Incoming]
 ) -> list[ReportOutcome]:
-    """Decide and store, within the transaction that holds the round."""
+    """Decide and store, within the transaction that holds the lock of the round."""
     select = sql.SQL("SELECT report_id, body FROM {} WHERE report_id = ANY(%b::bytea[])").format(here.reports_table)
-    ids = [each.report_id for each in reports]
-    known: dict[bytes, bytes] = dict(connection.execute(select, (ids,), binary=True).fetchall())
+    ids = [report.report_id for report in reports]
+    stored_bodies: dict[bytes, bytes] = dict(connection.execute(select, (ids,), binary=True).fetchall())
     spent: dict[bytes, bool] | None = None
     if here.tokens:
         select = sql.SQL("SELECT hash, spent FROM {} WHERE hash = ANY(%b::bytea[])").format(here.tokens_table)
-        hashes = [each.token_hash for each in reports if each.token_hash is not None]
+        hashes = [report.token_hash for report in reports if report.token_hash is not None]
         spent = dict(connection.execute(select, (hashes,), binary=True).fetchall())
-    outcomes = decide(reports, known=known, spent=spent, room=here.maximum - here.reports)
-    new = [each for each, outcome in zip(reports, outcomes, strict=True) if outcome is ReportOutcome.NEW]
+    free_slots = here.maximum - here.reports
+    outcomes = decide(reports, stored_bodies=stored_bodies, spent=spent, free_slots=free_slots)
+    new = [report for report, outcome in zip(reports, outcomes, strict=True) if outcome is ReportOutcome.NEW]
     if new:
         _insert(connection, here, task_id, new)
     return outcomes
@@ -348,12 +346,14 @@ def _accept(
 def _insert(connection: Connection[Row], here: _Round, task_id: bytes, new: Sequence[Incoming]) -> None:
     if here.tokens:
         spend = sql.SQL("UPDATE {} SET spent = true WHERE hash = ANY(%b::bytea[])").format(here.tokens_table)
-        connection.execute(spend, ([each.token_hash for each in new],))
+        connection.execute(spend, ([report.token_hash for report in new],))
     insert = sql.SQL(  # one statement, for one round trip
         "WITH stored AS (INSERT INTO {} SELECT * FROM unnest(%b::bytea[], %b::bytea[])) "
         "UPDATE shuffledp.rounds SET reports = reports + %s WHERE task_id = %s"
     ).format(here.reports_table)
-    connection.execute(insert, ([each.report_id for each in new], [each.body for each in new], len(new), task_id))
+    connection.execute(
+        insert, ([report.report_id for report in new], [report.body for report in new], len(new), task_id)
+    )
 
 
 def _find_round(connection: Connection[Row], task_id: bytes, *, lock: bool = False) -> _Round | None:
@@ -363,10 +363,10 @@ def _find_round(connection: Connection[Row], task_id: bytes, *, lock: bool = Fal
 
 
 def _lock_round(connection: Connection[Row], task_id: bytes) -> _Round:
-    return _known(_find_round(connection, task_id, lock=True), task_id)
+    return _require(_find_round(connection, task_id, lock=True), task_id)
 
 
-def _known(here: _Round | None, task_id: bytes) -> _Round:
+def _require(here: _Round | None, task_id: bytes) -> _Round:
     if here is None:
         raise StoreError(f"The round {task_id.hex()} was never opened in this store.")
     return here
@@ -392,54 +392,9 @@ def _make_tables(connection: Connection[Row], here: _Round) -> None:
     connection.execute(make.format(here.tokens_table))
 
 
-def _check_durable(connection: Connection[Row]) -> None:
-    """Refuse a server that forgets what it committed."""
-    row = connection.execute("SHOW fsync").fetchone()
-    if row is None or row[0] != "on":
-        raise StoreError("This PostgreSQL server runs with fsync = off and may lose accepted reports; turn it on.")
-
-
-def check_database(address: str) -> None:
-    """A StoreError if a store could not be opened in a database, as far as that shows; nothing is made or changed."""
-    with postgres_failures(), connect(address, connect_timeout=int(_WAIT_SECONDS)) as connection:
-        connection.read_only = True
-        _check_durable(connection)
-        if _value(connection, "SELECT to_regnamespace('shuffledp')") is None:
-            if not _value(connection, "SELECT has_database_privilege(current_database(), 'CREATE')"):
-                raise StoreError("The user of the PostgreSQL database may not create the schema shuffledp.")
-            return
-        for right in ("USAGE", "CREATE"):
-            if not _value(connection, f"SELECT has_schema_privilege('shuffledp', '{right}')"):
-                raise StoreError("The user of the PostgreSQL database may not create tables in the schema shuffledp.")
-        if _value(connection, "SELECT to_regclass('shuffledp.layout')") is not None:
-            found = _value(connection, "SELECT version FROM shuffledp.layout")
-            missing_steps(found or 0, POSTGRES, "The database")
-
-
-def _value(connection: Connection[Row], query: str) -> Any:
-    row = connection.execute(query.encode()).fetchone()
-    return None if row is None else row[0]
-
-
 def _configure(connection: Connection[Row]) -> None:
     row = connection.execute("SHOW synchronous_commit").fetchone()
     if row is not None and row[0] == "off":
         connection.execute("SET synchronous_commit = on")
-    connection.execute(f"SET lock_timeout = '{int(_WAIT_SECONDS)}s'")
+    connection.execute(f"SET lock_timeout = '{int(WAIT_SECONDS)}s'")
     connection.commit()
-
-
-def _migrate(connection: Connection[Row]) -> None:
-    """Bring the layout up to date in one transaction, while other processes that start wait."""
-    with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
-        if connection.execute("SELECT to_regclass('shuffledp.layout')").fetchone() == (None,):
-            if connection.execute("SELECT to_regnamespace('shuffledp')").fetchone() == (None,):
-                connection.execute("CREATE SCHEMA shuffledp")
-            connection.execute("CREATE TABLE shuffledp.layout (version integer NOT NULL)")
-            connection.execute("INSERT INTO shuffledp.layout VALUES (0)")
-        row = connection.execute("SELECT version FROM shuffledp.layout").fetchone()
-        for version, statements in missing_steps(row[0] if row else 0, POSTGRES, "The database"):
-            for statement in statements:
-                connection.execute(statement.encode())
-            connection.execute("UPDATE shuffledp.layout SET version = %s", (version,))

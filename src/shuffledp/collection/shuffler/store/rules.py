@@ -1,4 +1,4 @@
-"""Rules of every store: the outcome of each report, and the steps that a round may take."""
+"""Rules that every store follows: the outcome of each report, and the state transitions of a round."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _BEFORE = {RoundState.SHUFFLED: RoundState.CLOSED, RoundState.DELIVERED: RoundSt
 
 
 def check_advance(state: RoundState, to: RoundState, old_note: bytes, note: bytes) -> bool:
-    """Whether there is a step to take; False if it was taken already just so. Any other step is refused."""
+    """Whether the state has to change; False if the same transition was made before. Any other one is refused."""
     if to is RoundState.SHUFFLED and not note:
-        raise StoreError("A round becomes shuffled together with its manifest; none was given.")
+        raise StoreError("A round becomes shuffled only together with its manifest; no manifest was given.")
     if state is to and to in _BEFORE and note in (b"", old_note):
         return False
     if state is to:
@@ -23,14 +23,14 @@ def check_advance(state: RoundState, to: RoundState, old_note: bytes, note: byte
 
 
 def check_destroy(state: RoundState) -> RoundState:
-    """The state after the reports are destroyed; those of a round that collects are refused."""
+    """The state after the reports are destroyed; a collecting round is refused."""
     if state is RoundState.COLLECTING:
         raise StoreError("A round that is collecting cannot be destroyed; close it first.")
     return RoundState.DESTROYED if state is RoundState.CLOSED else state
 
 
 def check_give_up(state: RoundState, to: RoundState) -> bool:
-    """Whether the round has to be ended; False if it was ended this way already. Any other step is refused."""
+    """Whether the state has to change; False if the round is in that state. Any other transition is refused."""
     if state is to:
         return False
     if state in FINISHED or to not in (RoundState.CANCELLED, RoundState.ABANDONED):
@@ -41,49 +41,54 @@ def check_give_up(state: RoundState, to: RoundState) -> bool:
 
 
 def check_tokens(state: RoundState, before: bool, now: bool) -> None:
-    """Refuse to collect for a round once with and once without tokens; for one that collects no more it is the same."""
+    """Refuse to change whether a collecting round requires tokens; afterwards it does not matter."""
     if state is RoundState.COLLECTING and before != now:
         kind = "with" if before else "without"
-        raise StoreError(f"This round was opened {kind} tokens; that cannot change.")
+        raise StoreError(f"This round was opened {kind} tokens; this cannot be changed.")
 
 
-def places_of_rounds(batch: Sequence[Incoming]) -> dict[bytes, list[int]]:
-    """Where the reports of each round are in the batch, the rounds in one order for all processes."""
-    places: dict[bytes, list[int]] = {}
-    for place, each in enumerate(batch):
-        places.setdefault(each.task_id, []).append(place)
-    return dict(sorted(places.items()))  # locks taken in one order never wait for each other in a circle
+def indices_by_round(batch: Sequence[Incoming]) -> dict[bytes, list[int]]:
+    """The indices of each round's reports in the batch; the rounds in the same order in every process."""
+    indices: dict[bytes, list[int]] = {}
+    for index, report in enumerate(batch):
+        indices.setdefault(report.task_id, []).append(index)
+    return dict(sorted(indices.items()))  # locks that are always taken in one order cannot deadlock
 
 
 def decide(
-    reports: Sequence[Incoming], *, known: dict[bytes, bytes], spent: dict[bytes, bool] | None, room: int
+    reports: Sequence[Incoming],
+    *,
+    stored_bodies: dict[bytes, bytes],
+    spent: dict[bytes, bool] | None,
+    free_slots: int,
 ) -> list[ReportOutcome]:
-    """The outcomes of these reports of one open round, as if each came alone, one after the other.
+    """The outcomes of reports of one open round, as if they arrived one after the other.
 
-    ``known`` has the bodies of those that are here already, by id; ``spent`` says of each token of the round whether
-    it is spent, and is None where no token is wanted. Both are brought up to date.
+    ``stored_bodies`` has the bodies of stored reports by report id; ``spent`` tells of each token of the round whether
+    it is spent, and is None if the round requires no tokens; both are updated. ``free_slots`` is the number of further
+    reports that the round may accept.
     """
     outcomes = []
-    for each in reports:
-        outcome = _decide_one(each, known, spent, room)
+    for report in reports:
+        outcome = _decide_one(report, stored_bodies, spent, free_slots)
         if outcome is ReportOutcome.NEW:
-            known[each.report_id] = each.body
-            room -= 1
-            if spent is not None and each.token_hash is not None:
-                spent[each.token_hash] = True
+            stored_bodies[report.report_id] = report.body
+            free_slots -= 1
+            if spent is not None and report.token_hash is not None:
+                spent[report.token_hash] = True
         outcomes.append(outcome)
     return outcomes
 
 
 def _decide_one(
-    report: Incoming, known: dict[bytes, bytes], spent: dict[bytes, bool] | None, room: int
+    report: Incoming, stored_bodies: dict[bytes, bytes], spent: dict[bytes, bool] | None, free_slots: int
 ) -> ReportOutcome:
-    body = known.get(report.report_id)
-    if body is not None:  # before its token, which the first copy has spent
+    body = stored_bodies.get(report.report_id)
+    if body is not None:  # checked before the token, which the first copy has spent
         return ReportOutcome.SAME if body == report.body else ReportOutcome.CONFLICT
     if spent is not None:
         if report.token_hash is None or report.token_hash not in spent:
             return ReportOutcome.TOKEN_UNKNOWN
         if spent[report.token_hash]:
             return ReportOutcome.TOKEN_SPENT
-    return ReportOutcome.NEW if room > 0 else ReportOutcome.FULL
+    return ReportOutcome.NEW if free_slots > 0 else ReportOutcome.FULL
