@@ -32,7 +32,7 @@ def file_of(place, form):
 
 
 def status(here, form):
-    (found,) = [each for each in here.shuffler.scheduler.overview() if each.task == form.task_id.hex()]
+    (found,) = [each for each in here.shuffler.operator.rounds() if each.task == form.task_id.hex()]
     return found
 
 
@@ -92,7 +92,7 @@ def test_a_damaged_round_harms_no_other(place, serve, until, logged, harm, close
     assert bad.task_id.hex() not in place.analyzer.manifests
     if harm in (empty, delete):
         assert (file_of(place, bad).read_bytes() if file_of(place, bad).exists() else None) == content
-    here.shuffler.scheduler.abandon(bad.task_id.hex())
+    here.shuffler.operator.abandon(bad.task_id.hex())
     until(lambda: "shuffledp_shuffler_damaged_rounds 0.0" in here.get("/metrics").text)
     assert not file_of(place, bad).exists()
     assert here.post(bad, place.report(bad)).status_code == 410
@@ -103,7 +103,7 @@ def test_it_is_known_again_after_a_restart(place, serve):
     fill(place, form, 5)
     empty(file_of(place, form))
     here = serve()
-    here.shuffler.scheduler.abandon(form.task_id.hex())
+    here.shuffler.operator.abandon(form.task_id.hex())
     here.close()
     here.close = lambda: None
     again = serve()
@@ -159,9 +159,9 @@ def test_a_round_that_cannot_be_deleted_harms_no_other(place, serve):
     (file_of(place, bad) / "directory").mkdir(parents=True)
     here = serve()
     with pytest.raises(StoreError, match="Is a directory"):
-        here.shuffler.scheduler.abandon(bad.task_id.hex())
+        here.shuffler.operator.abandon(bad.task_id.hex())
     with pytest.raises(StoreError, match="Is a directory"):  # it is not said to be done
-        here.shuffler.scheduler.abandon(bad.task_id.hex())
+        here.shuffler.operator.abandon(bad.task_id.hex())
     here.close()
     here.close = lambda: None
     again = serve()
@@ -171,7 +171,7 @@ def test_a_round_that_cannot_be_deleted_harms_no_other(place, serve):
     assert str(file_of(place, bad)) in record.error
     (file_of(place, bad) / "directory").rmdir()
     file_of(place, bad).rmdir()
-    again.shuffler.scheduler.abandon(bad.task_id.hex())
+    again.shuffler.operator.abandon(bad.task_id.hex())
     assert again.shuffler.store.survey().rounds[bad.task_id].error is None
 
 
@@ -213,7 +213,7 @@ class TestOperator:
             3,
             50,
         )
-        assert told.report_bytes == form.size
+        assert told.record_size == form.sealed_size
         assert told.opens < told.closes
         assert (told.failures, told.error) == (0, None)
 
@@ -224,28 +224,28 @@ class TestOperator:
         name = form.task_id.hex()
         assert here.post(form, reports[0]).status_code == 201
         with pytest.raises(StoreError, match=r"has 1 reports; the guarantee requires 3\. Wait for 2 more"):
-            here.shuffler.scheduler.close_now(name)
+            here.shuffler.operator.close(name)
         assert {here.post(form, each).status_code for each in reports[1:]} == {201}
-        assert here.shuffler.scheduler.close_now(name) == 3
+        assert here.shuffler.operator.close(name) == 3
         until(lambda: here.shuffler.store.state(form.task_id) is RoundState.DELIVERED)
         assert sorted(place.analyzer.messages(name)) == sorted(place.messages_of(form, reports))
         with pytest.raises(StoreError, match="is delivered"):
-            here.shuffler.scheduler.close_now(name)
+            here.shuffler.operator.close(name)
 
     def test_cancelling(self, place, serve, until, logged):
         form = place.task(users=3)
         here = serve()
         assert {here.post(form, place.report(form)).status_code for _ in range(5)} == {201}
         name = form.task_id.hex()
-        with pytest.raises(StoreError, match="in order; to end it, cancel it"):
-            here.shuffler.scheduler.abandon(name)
-        here.shuffler.scheduler.cancel(name)
-        here.shuffler.scheduler.cancel(name)
+        with pytest.raises(StoreError, match="and works; cancel it to end it"):
+            here.shuffler.operator.abandon(name)
+        here.shuffler.operator.cancel(name)
+        here.shuffler.operator.cancel(name)
         assert here.post(form, place.report(form)).status_code == 410
         assert status(here, form).state == "cancelled"
         assert place.files() == set()
         assert logged("cancelled")[0]["task"] == name
-        for step in (here.shuffler.scheduler.close_now, here.shuffler.scheduler.abandon):
+        for step in (here.shuffler.operator.close, here.shuffler.operator.abandon):
             with pytest.raises(StoreError, match="cancelled"):
                 step(name)
         assert name not in place.analyzer.manifests
@@ -258,8 +258,8 @@ class TestOperator:
         until(lambda: "refused_batches 1.0" in here.get("/metrics").text)
         name = form.task_id.hex()
         with pytest.raises(StoreError, match="can be abandoned"):
-            here.shuffler.scheduler.cancel(name)
-        here.shuffler.scheduler.abandon(name)
+            here.shuffler.operator.cancel(name)
+        here.shuffler.operator.abandon(name)
         until(lambda: "refused_batches 0.0" in here.get("/metrics").text)
         assert place.files() == set()
         assert status(here, form).state == "abandoned"
@@ -273,12 +273,12 @@ class TestOperator:
         told = status(here, form)
         assert told.name is None
         assert "missing or refused" in told.error
-        here.shuffler.scheduler.cancel(told.task)
+        here.shuffler.operator.cancel(told.task)
         assert place.files() == set()
 
     @pytest.mark.parametrize("task", ["", "ab" * 32, "no hexadecimal", "ab"])
     def test_what_is_no_round(self, place, serve, task):
-        scheduler = serve().shuffler.scheduler
-        for step in (scheduler.close_now, scheduler.cancel, scheduler.abandon):
+        operator = serve().shuffler.operator
+        for step in (operator.close, operator.cancel, operator.abandon):
             with pytest.raises(StoreError, match="There is no round"):
                 step(task)

@@ -10,7 +10,6 @@ from shuffledp.collection.server.application import OperatorInterface, Server, c
 from shuffledp.collection.server.responses import PreparedResponse
 from shuffledp.collection.server.running import run_server, tune_process
 from shuffledp.collection.shuffler.intake import UNKNOWN_TASK, ReportEndpoint
-from shuffledp.collection.shuffler.overview import actions_of, overview_of
 from shuffledp.collection.shuffler.server import Shuffler
 from shuffledp.collection.shuffler.settings import ShufflerSettings
 
@@ -46,9 +45,7 @@ def create_app(shuffler: Shuffler) -> Starlette:
             Route("/v1/tasks/{task}/reports", reports, methods=["POST"]),
             Route("/v1/tasks/{task}", show_task),
         ],
-        OperatorInterface(
-            shuffler.settings.work, lambda exact: overview_of(shuffler, exact), actions_of(shuffler.scheduler)
-        ),
+        OperatorInterface(shuffler.settings.work, shuffler.operator.overview, shuffler.operator.actions),
         is_ready=is_ready,
         start=shuffler.scheduler.start,
         finish=finish,

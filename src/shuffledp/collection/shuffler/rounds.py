@@ -1,8 +1,7 @@
 """Scheduling of rounds: open, collect, close at the deadline or when full, mix, deliver, delete.
 
-For each round there is one coroutine, which looks where the round is and takes it one step further. It starts the same
-way whether the server has just been started or was killed in the middle of something. The states of all rounds are
-read at once, every tick: a round that waits costs no statement of its own.
+One coroutine per round reads the state of the round and makes the next step; after a crash it continues in the same
+way. The states of all rounds are read together at every tick, so a waiting round needs no statement of its own.
 """
 
 from __future__ import annotations
@@ -29,10 +28,8 @@ from shuffledp.collection.shuffler.store.interface import (
     RoundRecord,
     RoundState,
     Store,
-    StoreError,
     Survey,
 )
-from shuffledp.collection.shuffler.store.rules import check_give_up
 from shuffledp.collection.shuffler.tasks import ServedTask, ShufflerTasks
 from shuffledp.collection.transport.connection import backoff_seconds
 from shuffledp.errors import DataError, ShuffledpError
@@ -41,68 +38,42 @@ _LONGEST_WAIT = 300.0
 _LONGEST_WAIT_REFUSED = 3600.0
 _LONGEST_WAIT_ELSEWHERE = 60.0
 _FAILURES_UNTIL_NOT_READY = 3
-_CLAIM_SECONDS, _CLAIM_PAUSE_SECONDS = 5.0, 0.05
 _THREADS, _DELIVERIES = 4, 2
 
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True, kw_only=True)
-class RoundStatus:
-    """What an operator sees of a round."""
-
-    task: str
-    """The task's id in hexadecimal."""
-    name: str | None
-    """The task's name; None, like the other fields of the task, if its file is missing or refused."""
-    state: str
-    reports: int
-    opens: float | None = None
-    closes: float | None = None
-    """Seconds since 1970."""
-    minimum: int | None = None
-    maximum: int | None = None
-    report_bytes: int | None = None
-    """Size of one report."""
-    failures: int = 0
-    """Attempts of the present step that failed."""
-    error: str | None = None
-    """Why the round does not go on."""
-    refused: bool = False
-    """Whether the analyzer does not want its batch."""
-
-
 @dataclass
-class _ScheduledRound:
-    """The state of a round that is not in the store."""
+class ScheduledRound:
+    """The part of a round's state that is in memory only."""
 
     served: ServedTask
     record: RoundRecord | None = None
-    """From the last survey; None if the store did not have the round."""
+    """From the last survey; None if the round was not in the store."""
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     full: bool = False
     retries: Retries = field(default_factory=Retries)
-    """Of the step that it is at."""
+    """Of the current step."""
     refused: bool = False
-    """Whether the analyzer does not want its batch; somebody has to act."""
+    """Whether the analyzer refuses its batch; an operator has to act."""
     confined: bool = False
-    """Whether the last failure says nothing about this server: a delivery, a damaged round, a list of tokens."""
+    """Whether the last failure does not concern the whole server: a delivery, a damaged round, a token file."""
     refreshed_at: float = 0.0
-    """When the record was last read by itself; a survey that began before is older."""
+    """When the record was last read individually; a survey that began earlier is outdated."""
     below_since: float | None = None
-    """When its time was first seen to be over with too few reports; it is destroyed after the grace period."""
-    elsewhere: int = 0
-    """How often its batch was looked for in vain."""
+    """When it was first past its closing time with too few reports; it is destroyed after the grace period."""
+    missing_batch: int = 0
+    """How often its batch was not in the work directory of this process."""
 
     @property
     def stuck(self) -> bool:
-        """Whether this server keeps failing to take the round further."""
+        """Whether this server repeatedly fails to advance the round."""
         damaged = self.record is not None and self.record.error is not None
         return self.retries.failures >= _FAILURES_UNTIL_NOT_READY and not self.confined and not damaged
 
 
 class RoundScheduler:
-    """Takes the rounds of all tasks through their states."""
+    """Advances the rounds of all tasks through their states."""
 
     def __init__(
         self,
@@ -121,9 +92,11 @@ class RoundScheduler:
         self._tokens, self._grace_seconds, self._tick, self._clock = tokens, grace_seconds, tick, clock
         self._steady = clock.steady if isinstance(clock, RoundClock) else clock
         self._threads = ThreadPoolExecutor(_THREADS, "rounds")
-        self._deliveries = ThreadPoolExecutor(_DELIVERIES, "deliveries")  # an analyzer that hangs stops nothing else
-        self._one_permutation = asyncio.Semaphore(1)  # its memory is what was allowed for
-        self._scheduled: dict[bytes, _ScheduledRound] = {}
+        self._deliveries = ThreadPoolExecutor(
+            _DELIVERIES, "deliveries"
+        )  # a hanging analyzer blocks no other step
+        self._one_permutation = asyncio.Semaphore(1)  # one at a time: the memory setting is for one
+        self._scheduled: dict[bytes, ScheduledRound] = {}
         self._orphans: set[bytes] = set()
         self._damaged: dict[bytes, str] = {}
         self._workers: set[asyncio.Task[None]] = set()
@@ -132,129 +105,40 @@ class RoundScheduler:
         self._states = metrics.gauge("rounds", "Rounds by state", ["state"])
         self._reports = metrics.gauge("round_reports", "Reports that a round accepted", ["task"])
         self._failed = metrics.counter("round_failures", "Steps of rounds that have to be tried again")
-        refused = metrics.gauge("refused_batches", "Batches that the analyzer does not want; they are scheduled")
-        refused.set_function(lambda: sum(each.refused for each in list(self._scheduled.values())))
+        refused = metrics.gauge("refused_batches", "Batches that the analyzer refuses; delivery is retried")
+        refused.set_function(lambda: sum(scheduled.refused for scheduled in list(self._scheduled.values())))
         below = metrics.gauge("rounds_below_minimum", "Rounds past their closing time that are to be destroyed")
-        below.set_function(lambda: sum(each.below_since is not None for each in list(self._scheduled.values())))
+        below.set_function(
+            lambda: sum(scheduled.below_since is not None for scheduled in list(self._scheduled.values()))
+        )
         self._destroyed = metrics.counter("destroyed_rounds", "Rounds destroyed with fewer reports than their minimum")
         damaged = metrics.gauge("damaged_rounds", "Rounds whose stored reports cannot be used")
         damaged.set_function(lambda: len(self._damaged))
 
-    def overview(self) -> list[RoundStatus]:
-        """Every round of the store, in the order of closing; may be called from any thread."""
-        survey = self._store.survey()
-        rounds = [self._status(task_id, record) for task_id, record in survey.rounds.items()]
-        return sorted(rounds, key=lambda each: (each.closes or 0.0, each.task))
-
-    def _status(self, task_id: bytes, record: RoundRecord) -> RoundStatus:
-        served, scheduled = self._tasks.get(task_id.hex()), self._scheduled.get(task_id)
-        error = record.error or (scheduled.retries.last_error or None if scheduled is not None else None)
-        if record.state in FINISHED:
-            error = None
-        elif served is None:
-            error = error or "The task of this round is missing or refused, so that nobody looks after it."
-        return RoundStatus(
-            task=task_id.hex(),
-            name=served.task.name if served else None,
-            state=record.state.value,
-            reports=record.reports,
-            opens=served.opens if served else None,
-            closes=served.closes if served else None,
-            minimum=served.task.minimum_users if served else None,
-            maximum=served.task.maximum_users if served else None,
-            report_bytes=served.size if served else None,
-            failures=scheduled.retries.failures if scheduled else 0,
-            error=error,
-            refused=scheduled.refused if scheduled else False,
-        )
-
-    def close_now(self, task: str) -> int:
-        """Close a round before its time, and return its number of reports; may be called from any thread.
-
-        A round below its minimum is refused, since closing it would destroy its reports.
-        """
-        task_id, record = self._find(task)
-        served = self._tasks.get(task_id.hex())
-        if served is None:
-            raise StoreError(f"The task of round {task} is missing or refused; put its file back to close the round.")
-        if record.state is not RoundState.COLLECTING:
-            raise StoreError(f"Round {task} is {record.state.value}; only a collecting round can be closed.")
-        if record.error is not None:
-            raise StoreError(record.error)
-        missing = served.task.minimum_users - record.reports
-        if missing > 0:
-            raise StoreError(
-                f"Round {task} has {record.reports:,} reports; the guarantee requires {served.task.minimum_users:,}. "
-                f"Wait for {missing:,} more, or cancel the round."
-            )
-        reports = self._store.close_round(task_id)
-        event("closed", task=task, reports=reports, operator=True)
-        return reports
-
-    def cancel(self, task: str) -> None:
-        """End a round that is not yet mixed: its reports are destroyed; may be called from any thread."""
-        task_id, record = self._find(task)
-        self._give_up(task_id, record, RoundState.CANCELLED)
-
-    def abandon(self, task: str) -> None:
-        """Give up a round that is damaged or keeps failing, or a batch that cannot be delivered any more.
-
-        What is left of it is destroyed. May be called from any thread.
-        """
-        task_id, record = self._find(task)
-        scheduled = self._scheduled.get(task_id)
-        in_order = record.error is None and (scheduled is not None and not scheduled.retries.failures)
-        if record.state in (RoundState.COLLECTING, RoundState.CLOSED) and in_order:
-            raise StoreError(f"Round {task} is {record.state.value} and in order; to end it, cancel it.")
-        self._give_up(task_id, record, RoundState.ABANDONED)
-
-    def _find(self, task: str) -> tuple[bytes, RoundRecord]:
-        with suppress(ValueError):
-            task_id = bytes.fromhex(task)
-            record = self._store.survey().rounds.get(task_id)
-            if record is not None:
-                return task_id, record
-        raise StoreError(f"There is no round {task!r} in this store; a round is named by its task's id in hexadecimal.")
-
-    def _give_up(self, task_id: bytes, record: RoundRecord, to: RoundState) -> None:
-        is_new = check_give_up(record.state, to)
-        deadline = time.monotonic() + _CLAIM_SECONDS
-        while True:
-            with self._store.claim(task_id) as mine:
-                if mine:
-                    self._store.give_up(task_id, to)
-                    self._mixer.clean(task_id.hex())
-                    if not is_new:
-                        return
-                    if to is RoundState.CANCELLED:
-                        event("cancelled", level=logging.WARNING, task=task_id.hex(), reports=record.reports)
-                    else:
-                        event("abandoned", level=logging.WARNING, task=task_id.hex(), reports=record.reports)
-                    return
-            if time.monotonic() > deadline:
-                raise StoreError(f"Round {task_id.hex()} is being mixed or delivered at the moment; try again later.")
-            time.sleep(_CLAIM_PAUSE_SECONDS)
+    def get(self, task_id: bytes) -> ScheduledRound | None:
+        """The round of a task, if it is scheduled; for reading, from any thread."""
+        return self._scheduled.get(task_id)
 
     @property
     def failing(self) -> bool:
-        """Whether rounds cannot be looked after: the store cannot be read, or steps of rounds keep failing."""
-        stuck = any(each.stuck for each in list(self._scheduled.values()))
+        """Whether rounds cannot advance: the store cannot be read, or steps of rounds keep failing."""
+        stuck = any(scheduled.stuck for scheduled in list(self._scheduled.values()))
         return stuck or self._failed_surveys >= _FAILURES_UNTIL_NOT_READY
 
     def open_rounds(self) -> None:
-        """Open the rounds of all tasks that are served; for the start, before requests come."""
+        """Open the rounds of all served tasks; at the start, before requests arrive."""
         for served in self._tasks:
             try:
                 self._open(served)
-            except DamagedRoundError as error:  # the others go on
+            except DamagedRoundError as error:  # the other rounds continue
                 self._tasks.postpone(served.name, str(error))
 
     def start(self) -> None:
-        """Begin to look after rounds, in the running event loop."""
+        """Start scheduling, in the running event loop."""
         self._watcher = asyncio.create_task(self._watch())
 
     async def stop(self) -> None:
-        """Leave every round where it is; steps that cannot be broken off are waited for."""
+        """Stop after the steps that cannot be interrupted; every round keeps its state."""
         if self._watcher is not None:
             self._watcher.cancel()
         for worker in self._workers:
@@ -265,7 +149,7 @@ class RoundScheduler:
             await asyncio.to_thread(threads.shutdown, wait=True, cancel_futures=True)
 
     def full(self, served: ServedTask) -> None:
-        """The round is full: close it now."""
+        """Close a round now, since it is full."""
         scheduled = self._scheduled.get(served.id)
         if scheduled is not None:
             scheduled.full = True
@@ -274,7 +158,7 @@ class RoundScheduler:
     def _open(self, served: ServedTask) -> None:
         self._store.open_round(served.id, maximum=served.task.maximum_users, tokens=self._tokens is not None)
         if self._tokens is not None and self._store.state(served.id) is RoundState.COLLECTING:
-            with suppress(DamagedRoundError):  # one damaged round must not keep the server from starting
+            with suppress(DamagedRoundError):  # one damaged round must not prevent the start
                 self._bring_tokens(served)
 
     def _bring_tokens(self, served: ServedTask) -> None:
@@ -282,12 +166,12 @@ class RoundScheduler:
             self._tokens.bring(served.name, lambda hashes: self._store.add_tokens(served.id, hashes))
 
     async def _watch(self) -> None:
-        """Notice new tasks and how far all rounds are, for ever."""
+        """Read new tasks and the states of all rounds at every tick, until cancelled."""
         while True:
             started = time.monotonic()
             try:
                 survey = await self._call(self._survey)
-            except Exception as error:  # noqa: BLE001  # it is tried again with the next tick
+            except Exception as error:  # noqa: BLE001  # the next tick tries again
                 self._failed_surveys += 1
                 if self._failed_surveys == 1:
                     event("rounds-unavailable", level=logging.ERROR, reason=_reason(error))
@@ -305,14 +189,14 @@ class RoundScheduler:
         return survey
 
     def _apply(self, survey: Survey, started: float) -> None:
-        """Tell the rounds what is new about them; ``started`` is when the survey began."""
-        self._clock()  # a jump is noticed also if no round needs the time
+        """Update the scheduled rounds from a survey that began at ``started``, and wake those that changed."""
+        self._clock()  # detect a jump of the clock even if no round needs the time
         recovered, self._failed_surveys = self._failed_surveys > 0, 0
         if recovered:
             event("rounds-available-again")
         for served in self._tasks:
             if served.id not in self._scheduled:
-                self._scheduled[served.id] = _ScheduledRound(served, survey.rounds.get(served.id))
+                self._scheduled[served.id] = ScheduledRound(served, survey.rounds.get(served.id))
                 worker = asyncio.create_task(self._run(self._scheduled[served.id]))
                 self._workers.add(worker)
                 worker.add_done_callback(self._workers.discard)
@@ -326,7 +210,7 @@ class RoundScheduler:
 
     def _count(self, survey: Survey) -> None:
         for state in RoundState:
-            self._states.labels(state.value).set(sum(each.state is state for each in survey.rounds.values()))
+            self._states.labels(state.value).set(sum(record.state is state for record in survey.rounds.values()))
         damaged = {task_id: record.error for task_id, record in survey.rounds.items() if record.error is not None}
         for task_id, error in damaged.items():
             if self._damaged.get(task_id) != error:
@@ -337,8 +221,8 @@ class RoundScheduler:
                 self._orphans.add(task_id)
                 event("round-without-task", level=logging.ERROR, task=task_id.hex(), state=record.state.value)
 
-    async def _run(self, scheduled: _ScheduledRound) -> None:
-        """Take a round through its states to the end, whatever fails on the way."""
+    async def _run(self, scheduled: ScheduledRound) -> None:
+        """Advance a round to its final state, and retry failed steps."""
         while True:
             try:
                 if await self._step(scheduled):
@@ -348,14 +232,14 @@ class RoundScheduler:
                     scheduled.refused = False
             except ShutdownError:
                 return
-            except Exception as error:  # noqa: BLE001  # the scheduler of a round must not die
+            except Exception as error:  # noqa: BLE001  # the worker of a round must not die
                 self._record_failure(scheduled, error)
                 await self._wait(scheduled, self._pause_seconds(scheduled))
 
-    async def _step(self, scheduled: _ScheduledRound) -> bool:
-        """One step; whether the round has come to its end."""
+    async def _step(self, scheduled: ScheduledRound) -> bool:
+        """One step; whether the round has reached a final state."""
         served, record = scheduled.served, scheduled.record
-        if record is None:  # of a database that was emptied, say
+        if record is None:  # for example after the database was emptied
             await self._call(self._open, served)
             await self._wait(scheduled, self._tick)
             return False
@@ -379,11 +263,11 @@ class RoundScheduler:
                     self._destroyed.inc()
             await self._refresh(scheduled)
             if scheduled.record is not None and scheduled.record.state is RoundState.CLOSED:
-                await self._wait(scheduled, self._tick)  # another process is at it
+                await self._wait(scheduled, self._tick)  # another process is mixing it
         return False
 
-    async def _collect(self, scheduled: _ScheduledRound, record: RoundRecord) -> None:
-        """Close the round if it is time or full, else wait a little."""
+    async def _collect(self, scheduled: ScheduledRound, record: RoundRecord) -> None:
+        """Close the round if it is full or past its closing time, else wait a little."""
         served = scheduled.served
         left = served.closes - self._clock()
         if left > 0:
@@ -398,17 +282,17 @@ class RoundScheduler:
         if self._tokens is not None:
             try:
                 await self._call(self._bring_tokens, served)
-            except DataError as error:  # the round goes on with the tokens that it has
+            except DataError as error:  # the round continues with the tokens that it has
                 self._failed.inc()
                 self._log_once(scheduled, str(error))
             else:
                 scheduled.retries.note("")
         await self._wait(scheduled, min(left, self._tick))
 
-    async def _grace_left(self, scheduled: _ScheduledRound) -> float:
-        """How long a round is still scheduled whose time is over: 0 unless it has too few reports.
+    async def _grace_left(self, scheduled: ScheduledRound) -> float:
+        """Seconds until a round past its closing time is closed: 0 unless it has too few reports.
 
-        It counts from when that was noticed: a machine that starts with a wrong clock can be set right.
+        The grace period begins when the server notices: the clock of a machine that starts wrong can be corrected.
         """
         served, now = scheduled.served, self._steady()
         if scheduled.below_since is None:
@@ -427,18 +311,18 @@ class RoundScheduler:
             )
         return self._grace_seconds - (now - scheduled.below_since)
 
-    async def _hand_over(self, scheduled: _ScheduledRound) -> None:
-        """Deliver the batch; if another process has it, look again later, and ever less often."""
+    async def _hand_over(self, scheduled: ScheduledRound) -> None:
+        """Deliver the batch; if another process has it, check again with growing pauses."""
         loop = asyncio.get_running_loop()
         delivered = await loop.run_in_executor(self._deliveries, self._deliver, scheduled)
         await self._refresh(scheduled)
         if delivered:
             return
-        pause = backoff_seconds(scheduled.elsewhere, first=self._tick, longest=_LONGEST_WAIT_ELSEWHERE)
+        pause = backoff_seconds(scheduled.missing_batch, first=self._tick, longest=_LONGEST_WAIT_ELSEWHERE)
         await self._wait(scheduled, pause)
 
-    async def _refresh(self, scheduled: _ScheduledRound) -> None:
-        """Read how far the round is, after a step."""
+    async def _refresh(self, scheduled: ScheduledRound) -> None:
+        """Read the state of the round after a step."""
 
         def read() -> RoundRecord:
             return RoundRecord(self._store.state(scheduled.served.id), self._store.count(scheduled.served.id))
@@ -447,13 +331,13 @@ class RoundScheduler:
         scheduled.record = await self._call(read)
         scheduled.refreshed_at = now
 
-    async def _wait(self, scheduled: _ScheduledRound, seconds: float) -> None:
-        """Wait until the round is woken, or so long."""
+    async def _wait(self, scheduled: ScheduledRound, seconds: float) -> None:
+        """Wait until the round is woken, at most so many seconds."""
         await wait_for(scheduled.wake, seconds)
         scheduled.wake.clear()
 
-    def _deliver(self, scheduled: _ScheduledRound) -> bool:
-        """Forget the reports, hand over the batch, forget it too; False if another process has it."""
+    def _deliver(self, scheduled: ScheduledRound) -> bool:
+        """Destroy the reports, deliver the batch, delete it; False if another process has it."""
         served = scheduled.served
         with self._store.claim(served.id) as mine:
             if not mine or self._store.state(served.id) is not RoundState.SHUFFLED:
@@ -461,7 +345,7 @@ class RoundScheduler:
             self._store.destroy(served.id)
             batch = self._mixer.batch(served)
             if batch is None:
-                scheduled.elsewhere += 1
+                scheduled.missing_batch += 1
                 self._log_once(
                     scheduled, "The batch is not in this work directory; the process that has it must deliver it."
                 )
@@ -473,14 +357,14 @@ class RoundScheduler:
         event("delivered", task=served.name, reports=batch.manifest.reports, analyzer=answer)
         return True
 
-    def _record_failure(self, scheduled: _ScheduledRound, error: Exception) -> None:
+    def _record_failure(self, scheduled: ScheduledRound, error: Exception) -> None:
         scheduled.refused = isinstance(error, DeliveryRefusedError)
         scheduled.confined = isinstance(error, DeliveryError | DamagedRoundError)
         scheduled.retries.failures += 1
         self._failed.inc()
         self._log_once(scheduled, _reason(error))
 
-    def _log_once(self, scheduled: _ScheduledRound, reason: str) -> None:
+    def _log_once(self, scheduled: ScheduledRound, reason: str) -> None:
         if not scheduled.retries.note(reason):
             return
         if scheduled.refused:
@@ -488,8 +372,8 @@ class RoundScheduler:
         else:
             event("round-fails", level=logging.ERROR, task=scheduled.served.name, reason=reason)
 
-    def _pause_seconds(self, scheduled: _ScheduledRound) -> float:
-        """Longer with every failure, and not the same for all rounds."""
+    def _pause_seconds(self, scheduled: ScheduledRound) -> float:
+        """Grows with every failure, with jitter."""
         longest = _LONGEST_WAIT_REFUSED if scheduled.refused else _LONGEST_WAIT
         return scheduled.retries.pause_seconds(first=self._tick, longest=longest)
 

@@ -20,6 +20,7 @@ from shuffledp.collection.shuffler.enrolment import TokenDirectory
 from shuffledp.collection.shuffler.ingest import Ingest
 from shuffledp.collection.shuffler.intake import RateLimit
 from shuffledp.collection.shuffler.mixing import Mixer
+from shuffledp.collection.shuffler.operator import ShufflerOperator
 from shuffledp.collection.shuffler.rounds import RoundScheduler
 from shuffledp.collection.shuffler.settings import ShufflerSettings
 from shuffledp.collection.shuffler.store import check_store, is_shared, open_store
@@ -48,7 +49,7 @@ class Shuffler(Server):
         super().__init__("shuffler")
         key, self.tasks = check_shuffler(settings)
         log_refused(self.tasks.refused)
-        self.settings, self.key_id = settings, key.public.id
+        self.settings = settings
         self._lock = lock_directory(settings.work)
         self.clock = clock or RoundClock(settings.work / ".clock")
         if isinstance(self.clock, RoundClock):
@@ -78,6 +79,7 @@ class Shuffler(Server):
             clock=self.clock,
             tick=tick,
         )
+        self.operator = ShufflerOperator(settings, key.public.id, self.tasks, self.store, mixer, self.scheduler)
         self.scheduler.open_rounds()
 
     def close(self) -> None:
