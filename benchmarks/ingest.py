@@ -247,7 +247,7 @@ def _port(process: subprocess.Popen[bytes], log: Path) -> int:
 def serve(mode: str, config: str) -> None:
     """A shuffler; without a store every report is answered at once, after all checks."""
     from shuffledp.cli.main import command_line
-    from shuffledp.collection.shuffler import ingest
+    from shuffledp.collection.shuffler import commit_queue
     from shuffledp.collection.shuffler.store.interface import ReportOutcome
 
     def answer_at_once(_: object, __: object) -> asyncio.Future[ReportOutcome]:
@@ -256,9 +256,9 @@ def serve(mode: str, config: str) -> None:
         return future
 
     if mode == "no store":
-        setattr(ingest.Ingest, "submit", answer_at_once)  # noqa: B010  (types forbid the plain form)
+        setattr(commit_queue.CommitQueue, "submit", answer_at_once)  # noqa: B010  (types forbid the plain form)
     elif mode == "one commit each":
-        ingest._MOST_IN_A_GROUP = 1
+        commit_queue._MOST_IN_A_GROUP = 1
     command_line("serve")(["serve", "shuffler", "--config", config], standalone_mode=False)
 
 

@@ -18,9 +18,9 @@ MOST_KILLS = 4  # of each server, in a round
 PAUSES = [0.0, 0.01, 0.03, 0.06]
 UNREACHABLE = "The PostgreSQL server cannot be"
 EARLY_ANSWERS = """
-from shuffledp.collection.shuffler.ingest import Ingest
+from shuffledp.collection.shuffler.commit_queue import CommitQueue
 from shuffledp.collection.shuffler.store.interface import ReportOutcome
-submit, submitted = Ingest.submit, 0
+submit, submitted = CommitQueue.submit, 0
 
 def answer_early(self, incoming):
     import asyncio
@@ -36,7 +36,7 @@ def answer_early(self, incoming):
     future.set_result(ReportOutcome.NEW)
     return future
 
-Ingest.submit = answer_early
+CommitQueue.submit = answer_early
 """
 """A fault of the shuffler: to ten reports it says 201, stores them a little later, and is killed in between.
 

@@ -19,7 +19,7 @@ def create_app(shuffler: Shuffler) -> Starlette:
     reports = ReportEndpoint(
         shuffler.tasks,
         shuffler.memory,
-        shuffler.ingest,
+        shuffler.commit_queue,
         shuffler.rate,
         shuffler.metrics,
         tokens=shuffler.tokens,
@@ -33,10 +33,10 @@ def create_app(shuffler: Shuffler) -> Starlette:
         return UNKNOWN_TASK if served is None else served.answer
 
     async def is_ready() -> bool:
-        return not reports.stopping and not shuffler.scheduler.failing and await shuffler.ingest.is_writable()
+        return not reports.stopping and not shuffler.scheduler.failing and await shuffler.commit_queue.is_writable()
 
     async def finish() -> None:
-        await shuffler.ingest.finish()
+        await shuffler.commit_queue.finish()
         await shuffler.scheduler.stop()
 
     return create_server_app(

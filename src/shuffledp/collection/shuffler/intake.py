@@ -20,8 +20,8 @@ from shuffledp.collection.server.bodies import (
 )
 from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.server.responses import PreparedResponse, problem
+from shuffledp.collection.shuffler.commit_queue import CommitQueue
 from shuffledp.collection.shuffler.enrolment import TokenDirectory, bearer_token, token_hash
-from shuffledp.collection.shuffler.ingest import Ingest
 from shuffledp.collection.shuffler.store.interface import Incoming, ReportOutcome, StoreError
 from shuffledp.collection.shuffler.tasks import ServedTask, ShufflerTasks
 from shuffledp.errors import ParameterError
@@ -96,7 +96,7 @@ class ReportEndpoint:
         self,
         tasks: ShufflerTasks,
         memory: MemoryLimit,
-        ingest: Ingest,
+        commit_queue: CommitQueue,
         rate: RateLimit,
         metrics: Metrics,
         *,
@@ -104,7 +104,13 @@ class ReportEndpoint:
         full: Callable[[ServedTask], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._tasks, self._memory, self._ingest, self._tokens, self._clock = tasks, memory, ingest, tokens, clock
+        self._tasks, self._memory, self._commit_queue, self._tokens, self._clock = (
+            tasks,
+            memory,
+            commit_queue,
+            tokens,
+            clock,
+        )
         self._with_token, self._without = _Limit(rate), _Limit(rate.tenth())
         """Whoever shows a token that is not served here takes nothing from those who have one."""
         self._full = full
@@ -167,7 +173,7 @@ class ReportEndpoint:
                 body = await upload.read(receive, served.size)
                 report_id = served.format.report_id(body)
                 await upload.enter()
-                outcome = await self._ingest.submit(Incoming(served.id, report_id, body, token))
+                outcome = await self._commit_queue.submit(Incoming(served.id, report_id, body, token))
             except MemoryLimitError:
                 return _OVERLOADED if upload.is_complete else _NO_MEMORY
             except TooLongError:

@@ -92,9 +92,7 @@ class RoundScheduler:
         self._tokens, self._grace_seconds, self._tick, self._clock = tokens, grace_seconds, tick, clock
         self._steady = clock.steady if isinstance(clock, RoundClock) else clock
         self._threads = ThreadPoolExecutor(_THREADS, "rounds")
-        self._deliveries = ThreadPoolExecutor(
-            _DELIVERIES, "deliveries"
-        )  # a hanging analyzer blocks no other step
+        self._deliveries = ThreadPoolExecutor(_DELIVERIES, "deliveries")  # a hanging analyzer blocks no other step
         self._one_permutation = asyncio.Semaphore(1)  # one at a time: the memory setting is for one
         self._scheduled: dict[bytes, ScheduledRound] = {}
         self._orphans: set[bytes] = set()

@@ -15,9 +15,9 @@ from shuffledp.collection.server.settings import read_secret
 from shuffledp.collection.server.task_directory import log_refused
 from shuffledp.collection.server.tls import check_certificate
 from shuffledp.collection.shuffler.clock import RoundClock
+from shuffledp.collection.shuffler.commit_queue import CommitQueue
 from shuffledp.collection.shuffler.delivery import Delivery
 from shuffledp.collection.shuffler.enrolment import TokenDirectory
-from shuffledp.collection.shuffler.ingest import Ingest
 from shuffledp.collection.shuffler.intake import RateLimit
 from shuffledp.collection.shuffler.mixing import Mixer
 from shuffledp.collection.shuffler.operator import ShufflerOperator
@@ -65,7 +65,7 @@ class Shuffler(Server):
             most_bytes=settings.waiting_megabytes * _MEGABYTE,
             wait_seconds=settings.waiting_seconds,
         )
-        self.ingest = Ingest(self.store, self.metrics)
+        self.commit_queue = CommitQueue(self.store, self.metrics)
         mixer = Mixer(self.store, key, settings.work, settings.permutation_megabytes * _MEGABYTE, lambda: self.stopping)
         delivery = Delivery(settings.analyzer, settings.analyzer_ca, settings.delivery_seconds, lambda: self.stopping)
         self.scheduler = RoundScheduler(

@@ -24,7 +24,7 @@ _STUCK_SECONDS = 10.0  # a group that takes longer is a sign that the store hang
 _Waiting = tuple[Incoming, "asyncio.Future[ReportOutcome]"]
 
 
-class Ingest:
+class CommitQueue:
     """The queue between requests and the store. All methods are called in the event loop's thread."""
 
     def __init__(self, store: Store, metrics: Metrics) -> None:

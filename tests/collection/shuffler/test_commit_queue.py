@@ -7,8 +7,8 @@ import time
 import pytest
 
 from shuffledp.collection.server.metrics import Metrics
-from shuffledp.collection.shuffler import ingest as ingest_module
-from shuffledp.collection.shuffler.ingest import Ingest
+from shuffledp.collection.shuffler import commit_queue
+from shuffledp.collection.shuffler.commit_queue import CommitQueue
 from shuffledp.collection.shuffler.store.interface import Incoming, ReportOutcome, StoreError
 
 
@@ -35,10 +35,10 @@ class FakeStore:
 def run(work) -> None:
     async def main():
         store = FakeStore()
-        ingest = Ingest(store, Metrics("test"))
-        await work(store, ingest)
+        queue = CommitQueue(store, Metrics("test"))
+        await work(store, queue)
         store.go_on.set()
-        await asyncio.wait_for(ingest.finish(), 30)
+        await asyncio.wait_for(queue.finish(), 30)
 
     asyncio.run(main())
 
@@ -56,10 +56,10 @@ async def until(condition) -> None:
 
 
 def test_the_next_group_does_not_wait_for_the_event_loop():
-    async def work(store, ingest):
-        futures = [ingest.submit(report()) for _ in range(3)]
+    async def work(store, queue):
+        futures = [queue.submit(report()) for _ in range(3)]
         await until(lambda: store.groups == [3])
-        futures += [ingest.submit(report()) for _ in range(5)]
+        futures += [queue.submit(report()) for _ in range(5)]
         store.go_on.set()
         end = time.monotonic() + 30
         while store.groups != [3, 5] and time.monotonic() < end:
@@ -72,20 +72,20 @@ def test_the_next_group_does_not_wait_for_the_event_loop():
 
 
 def test_the_writer_begins_when_a_third_of_the_last_group_waits():
-    async def work(store, ingest):
+    async def work(store, queue):
         store.go_on.set()
-        await asyncio.gather(*[ingest.submit(report()) for _ in range(9)])
-        await until(lambda: not ingest._writing)
+        await asyncio.gather(*[queue.submit(report()) for _ in range(9)])
+        await until(lambda: not queue._writing)
         store.go_on.clear()
-        futures = [ingest.submit(report()) for _ in range(2)]
+        futures = [queue.submit(report()) for _ in range(2)]
         time.sleep(0.1)
         assert store.groups == [9]  # two are not enough before all that arrived were read
-        futures.append(ingest.submit(report()))
+        futures.append(queue.submit(report()))
         end = time.monotonic() + 30
         while len(store.groups) < 2 and time.monotonic() < end:
             time.sleep(0.001)  # the loop is still at reading
         assert store.groups == [9, 3]
-        futures += [ingest.submit(report()) for _ in range(6)]
+        futures += [queue.submit(report()) for _ in range(6)]
         store.go_on.set()
         assert await asyncio.gather(*futures) == [ReportOutcome.NEW] * 9
         assert store.groups == [9, 3, 6]
@@ -94,19 +94,19 @@ def test_the_writer_begins_when_a_third_of_the_last_group_waits():
 
 
 def test_fewer_than_a_third_need_not_wait_for_more():
-    async def work(store, ingest):
+    async def work(store, queue):
         store.go_on.set()
-        await asyncio.gather(*[ingest.submit(report()) for _ in range(9)])
-        assert await asyncio.wait_for(ingest.submit(report()), 30) is ReportOutcome.NEW
+        await asyncio.gather(*[queue.submit(report()) for _ in range(9)])
+        assert await asyncio.wait_for(queue.submit(report()), 30) is ReportOutcome.NEW
         assert store.groups == [9, 1]
 
     run(work)
 
 
 def test_finish_waits_for_what_was_submitted():
-    async def work(store, ingest):
-        future = ingest.submit(report())
-        finishing = asyncio.create_task(ingest.finish())
+    async def work(store, queue):
+        future = queue.submit(report())
+        finishing = asyncio.create_task(queue.finish())
         await until(lambda: store.groups == [1])
         assert not finishing.done()
         store.go_on.set()
@@ -118,32 +118,32 @@ def test_finish_waits_for_what_was_submitted():
 
 @pytest.mark.parametrize("error", [StoreError("no room left"), ZeroDivisionError()])
 def test_a_failure_is_told_to_the_whole_group(error):
-    async def work(store, ingest):
+    async def work(store, queue):
         store.error = error
         store.go_on.set()
-        futures = [ingest.submit(report()) for _ in range(3)]
+        futures = [queue.submit(report()) for _ in range(3)]
         outcomes = await asyncio.gather(*futures, return_exceptions=True)
         assert [type(each) for each in outcomes] == [StoreError] * 3
-        assert ingest.failing
+        assert queue.failing
         store.error = None
-        assert await ingest.submit(report()) is ReportOutcome.NEW
-        assert not ingest.failing
+        assert await queue.submit(report()) is ReportOutcome.NEW
+        assert not queue.failing
 
     run(work)
 
 
 def test_a_store_that_hangs_is_not_ready(monkeypatch):
-    async def work(store, ingest):
-        assert await ingest.is_writable()
+    async def work(store, queue):
+        assert await queue.is_writable()
         assert store.checks == 1
-        ingest.submit(report())
+        queue.submit(report())
         await until(lambda: store.groups == [1])
-        assert await ingest.is_writable()  # and is not asked, since that would wait as well
-        monkeypatch.setattr(ingest_module, "_STUCK_SECONDS", 0.0)
-        assert not await ingest.is_writable()
+        assert await queue.is_writable()  # and is not asked, since that would wait as well
+        monkeypatch.setattr(commit_queue, "_STUCK_SECONDS", 0.0)
+        assert not await queue.is_writable()
         store.go_on.set()
-        await until(lambda: not ingest._writing)
-        assert await ingest.is_writable()
+        await until(lambda: not queue._writing)
+        assert await queue.is_writable()
         assert store.checks == 1
 
     run(work)
