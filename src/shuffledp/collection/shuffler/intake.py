@@ -104,13 +104,8 @@ class ReportEndpoint:
         full: Callable[[ServedTask], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._tasks, self._memory, self._commit_queue, self._tokens, self._clock = (
-            tasks,
-            memory,
-            commit_queue,
-            tokens,
-            clock,
-        )
+        self._tasks, self._memory, self._commit_queue = tasks, memory, commit_queue
+        self._tokens, self._clock = tokens, clock
         self._with_token, self._without = _Limit(rate), _Limit(rate.tenth())
         """Whoever shows a token that is not served here takes nothing from those who have one."""
         self._full = full
