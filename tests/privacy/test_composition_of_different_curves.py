@@ -18,6 +18,7 @@ from shuffledp.privacy.capping import CappedCurve
 from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, MOST_RELEASES, compose, compose_all, followed_by
 from shuffledp.privacy.divergence import DiscretePair, hockey_stick
 from shuffledp.privacy.guarantee import least_epsilon
+from shuffledp.privacy.loss_grid import on_grid
 from shuffledp.privacy.pure import PureCurve
 from shuffledp.randomness import Dyadic
 
@@ -327,9 +328,9 @@ def test_what_is_convolved_already_is_not_convolved_again(monkeypatch):
 def test_divergences_on_the_grid_are_those_of_the_library(reach):
     (direction, *_) = BinomialHistogram(Binomial(300, Dyadic.of(0.2))).directions(1e-16)
     width = 1e-3
-    masses = composition._on_grid(direction[0], width)
+    masses = on_grid(direction[0], width)
     for pair in direction[1:]:
-        masses = masses.compose(composition._on_grid(pair, width))
+        masses = masses.compose(on_grid(pair, width))
     expected = masses.distribution().get_delta_for_epsilon([step * width for step in range(-reach, reach + 1)])
     assert masses.deltas(reach) == pytest.approx(expected, rel=1e-9, abs=1e-13)
 

@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 
 from shuffledp.checks import LARGEST_EPSILON, check_epsilon
 from shuffledp.errors import ParameterError
-from shuffledp.privacy.divergence import DiscretePair, as_delta, positive_part
-from shuffledp.privacy.guarantee import ComposableCurve, PrivacyCurve
+from shuffledp.privacy.adaptive_composition import MOST_ADAPTIVE_RELEASES, AdaptiveComposition
+from shuffledp.privacy.divergence import DiscretePair, as_delta
+from shuffledp.privacy.guarantee import AlternativesCurve, ComposableCurve, PrivacyCurve
+from shuffledp.privacy.loss_grid import GridLosses, grid_width, largest_loss, on_grid
 from shuffledp.privacy.pure import PureCurve
 
 CERTIFIED_DOWN_TO = 1e-12
@@ -32,8 +34,6 @@ MOST_RELEASES = 10_000
 _CUT = 1e-16
 _HIDES_NOTHING = 1 - 1e-9  # a delta above it at the largest epsilon
 _ROUNDING_PER_RELEASE = 1e-14  # of the Fourier transforms, added to delta
-_CELLS_PER_DEVIATION = 250
-_MOST_CELLS = 200_000
 _MOST_CELLS_OF_ALL = 30_000  # where pairs differ much in how far their losses spread
 _CURVE_REACH = 60.0
 _CURVE_POINTS = 1000
@@ -133,6 +133,12 @@ class ComposedCurve:
         return losses.on_grid(losses.width).self_compose(self.releases)
 
     @cached_property
+    def _adaptive(self) -> AdaptiveComposition | None:
+        if self.releases > MOST_ADAPTIVE_RELEASES or not isinstance(self.curve, AlternativesCurve):
+            return None
+        return AdaptiveComposition(self.curve.alternatives(), self.releases)
+
+    @cached_property
     def _added(self) -> _AddedPairs:
         return _AddedPairs(((self.curve, self.releases),))
 
@@ -141,6 +147,8 @@ class ComposedCurve:
         check_epsilon(epsilon)
         if epsilon >= _added_epsilon([(self.curve, self.releases)]):
             return 0.0
+        if self._adaptive is not None:
+            return max(self._adaptive.delta_at(epsilon), CERTIFIED_DOWN_TO / 10)
         convolved = _delta_of(self._distribution, self.releases, epsilon)
         return _least_bound(convolved, self._added, epsilon)
 
@@ -321,17 +329,17 @@ class _Pairs:
     @cached_property
     def largest(self) -> float:
         """The largest finite loss of a pair."""
-        return max(map(_largest_loss, self._every))
+        return max(map(largest_loss, self._every))
 
     @cached_property
     def width(self) -> float:
         """A grid that shows the finest of them, though of a bounded number of cells."""
-        return max(min(map(_grid_width, self._every)), self.largest / _MOST_CELLS_OF_ALL)
+        return max(min(map(grid_width, self._every)), self.largest / _MOST_CELLS_OF_ALL)
 
     def on_grid(self, width: float) -> Any:
         """A loss distribution on multiples of the width that dominates, whatever the direction."""
         once = [
-            reduce(lambda a, b: a.compose(b), [_on_grid(pair, width) for pair in pairs]) for pairs in self.directions
+            reduce(lambda a, b: a.compose(b), [on_grid(pair, width) for pair in pairs]) for pairs in self.directions
         ]
         if len(once) == 1:
             return once[0].distribution()
@@ -339,57 +347,13 @@ class _Pairs:
 
     def points(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """About the deltas of one release, at increasing e^epsilon from 1 on: not above them by what the grid adds."""
-        reach = max(math.fsum(map(_largest_loss, pairs)) for pairs in self.directions) + self.width
+        reach = max(math.fsum(map(largest_loss, pairs)) for pairs in self.directions) + self.width
         epsilons = np.linspace(0.0, min(reach, LARGEST_EPSILON), _CURVE_POINTS)
         deltas = self.on_grid(self.width).get_delta_for_epsilon(epsilons + 2 * self.width)
         return np.exp(epsilons), np.asarray(deltas, dtype=np.float64)
 
 
-@dataclass(frozen=True, eq=False)
-class _Masses:
-    """The masses of losses on a grid: the first at ``first`` widths."""
-
-    first: int
-    masses: NDArray[np.float64]
-    infinite: float
-    width: float
-
-    def compose(self, other: _Masses) -> _Masses:
-        """The losses of two independent outcomes, added."""
-        from scipy.signal import fftconvolve
-
-        masses = positive_part(fftconvolve(self.masses, other.masses))
-        infinite = self.infinite + other.infinite * (1 - self.infinite)
-        return _Masses(self.first + other.first, masses, infinite, self.width)
-
-    def deltas(self, reach: int) -> NDArray[np.float64]:
-        """The divergence at all multiples of the width from -reach to reach.
-
-        With T(i) the mass above cell i, the divergence D is infinite + d with d(i) = r d(i + 1) + (1 - r) T(i) for
-        r = e^-width: a sum of positive numbers, so that nothing cancels.
-        """
-        from scipy.signal import lfilter
-
-        above = np.cumsum(self.masses[::-1])[::-1]
-        first, last = min(self.first, -reach), max(self.first + len(above), reach) + 1
-        over = np.zeros(last - first)  # T of first .. last - 1
-        over[: self.first - first] = above[0]
-        over[self.first - first : self.first - first + len(above) - 1] = above[1:]
-        keep = math.exp(-self.width)
-        found = lfilter([-math.expm1(-self.width)], [1.0, -keep], over[::-1])[::-1]
-        return self.infinite + np.asarray(found[-reach - first : reach - first + 1], dtype=np.float64)
-
-    def distribution(self) -> Any:
-        """The same for dp-accounting."""
-        from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
-        grid = {self.first + int(i): float(self.masses[i]) for i in np.flatnonzero(self.masses)}
-        return PrivacyLossDistribution.create_from_rounded_probability(
-            grid, self.infinite, self.width, pessimistic_estimate=True
-        )
-
-
-def _worst_of(every: list[_Masses], reach: int, width: float, alone: _Curve | None) -> Any:
+def _worst_of(every: list[GridLosses], reach: int, width: float, alone: _Curve | None) -> Any:
     """One loss distribution whose every delta is the largest of the given ones.
 
     A person may be replaced in one direction in one release and in the other in the next, so the
@@ -516,40 +480,5 @@ def _is_above_chord(left: tuple[float, float], middle: tuple[float, float], righ
 
 def _reach(directions: tuple[tuple[DiscretePair, ...], ...], width: float) -> int:
     """How many grid cells the largest finite loss lies from 0, in any direction."""
-    largest = max(sum(_largest_loss(pair) for pair in pairs) for pairs in directions)
+    largest = max(sum(largest_loss(pair) for pair in pairs) for pairs in directions)
     return math.ceil(largest / width) + 1
-
-
-def _largest_loss(pair: DiscretePair) -> float:
-    loss = pair.loss
-    return float(np.abs(loss[np.isfinite(loss)]).max(initial=0.0))
-
-
-def _grid_width(pair: DiscretePair) -> float:
-    """A grid much finer than the spread of the loss, though of a bounded number of cells."""
-    loss = pair.loss
-    finite = np.isfinite(loss)
-    weight = pair.p[finite] + pair.q[finite]
-    if not weight.sum() > 0:  # every outcome gives one of the two away
-        return 1.0
-    mean = float(np.average(loss[finite], weights=weight))
-    deviation = math.sqrt(float(np.average((loss[finite] - mean) ** 2, weights=weight)))
-    return max(deviation / _CELLS_PER_DEVIATION, _largest_loss(pair) / _MOST_CELLS, 1e-9)
-
-
-def _on_grid(pair: DiscretePair, width: float) -> _Masses:
-    """Move each outcome to the two grid points around its loss, keeping its mass under both distributions.
-
-    That spreads the likelihood ratio, so every divergence becomes an upper bound (Doroshenko et al.
-    2022, "Connect the dots"), with an error of second order in the width.
-    """
-    loss = pair.loss
-    finite = np.isfinite(loss)
-    p, loss = pair.p[finite], loss[finite]
-    infinite_mass = float(pair.p[pair.q == 0].sum()) + pair.cut
-    cell = np.floor(loss / width).astype(np.int64)
-    share_up = np.clip(np.expm1(cell * width - loss) / math.expm1(-width), 0.0, 1.0)
-    first = int(cell.min(initial=0))
-    masses = np.bincount(cell - first, weights=p * (1 - share_up), minlength=int(cell.max(initial=0)) - first + 2)
-    masses += np.bincount(cell + 1 - first, weights=p * share_up, minlength=len(masses))
-    return _Masses(first, masses.astype(np.float64, copy=False), infinite_mass, width)

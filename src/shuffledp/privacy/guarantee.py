@@ -34,6 +34,14 @@ class ComposableCurve(PrivacyCurve, Protocol):
         """Per direction of the replacement, the independent pairs of distributions whose product is seen."""
 
 
+@runtime_checkable
+class AlternativesCurve(PrivacyCurve, Protocol):
+    """The same of one release whose worst data depend on epsilon."""
+
+    def alternatives(self) -> tuple[tuple[DiscretePair, ...], ...]:
+        """Per independent part of what is seen, pairs of distributions: for any data one of them dominates."""
+
+
 @dataclass(frozen=True)
 class Guarantee:
     """(epsilon, delta)-differential privacy of one release, with everything it depends on."""

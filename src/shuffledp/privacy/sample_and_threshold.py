@@ -6,6 +6,7 @@ threshold (Bharadwaj and Cormode 2022). If users sampled themselves, dishonest o
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from shuffledp.checks import check_epsilon, check_target
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.binomial import Binomial, binomial_masses
-from shuffledp.privacy.divergence import as_delta, positive_part
+from shuffledp.privacy.divergence import DiscretePair, as_delta, positive_part
 from shuffledp.privacy.incomplete_beta import betainc
 from shuffledp.randomness import Dyadic
 from shuffledp.randomness.dyadic import check_uncertain
@@ -38,6 +39,8 @@ _CUT = 1e-25  # mass of outcomes that are not looked at, added to delta
 _LOG_CUT = math.log(2 / _CUT)
 _FAR = 20  # times the threshold: larger counts are hardly told apart
 _CELL_WIDTH = 0.03
+_FINE_CELL_WIDTH = 0.015
+_MOST_CELLS = 150
 _NODES = 60
 _SHARES = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.005)  # of 1 - e^-epsilon
 
@@ -89,6 +92,11 @@ class SampleAndThreshold:
         removed = float(_first_bin(self, np.array([epsilon]))[0])
         added = 0.0 if epsilon >= self.shrinkage else -math.expm1(epsilon - self.shrinkage)
         return as_delta(max(removed, added) * (1 + _ROUNDING))
+
+    def alternatives(self) -> tuple[tuple[DiscretePair, ...], ...]:
+        """The category that the user leaves and the one that the user enters, each of any size."""
+        left = _pairs_of_any_size(self)
+        return tuple(pair.reversed for pair in left), left
 
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
@@ -166,14 +174,41 @@ def _second_bin(curve: SampleAndThreshold, epsilon: float) -> float:
     return worst * (1 + _ROUNDING) + 3 * _CUT + 1e-28
 
 
-def _starts(tau: int, p: float) -> Whole:
+def _pairs_of_any_size(curve: SampleAndThreshold) -> tuple[DiscretePair, ...]:
+    """k + 1 holders against k of one category, for ranges of k that cover all: see ``_second_bin``."""
+    p, tau = float(curve.sampling), curve.threshold
+    cell_width = _FINE_CELL_WIDTH
+    while len(starts := _starts(tau, p, cell_width)) > _MOST_CELLS:
+        cell_width *= 1.5
+    pairs = []
+    for k, following in itertools.zip_longest(starts.tolist(), starts[1:].tolist()):
+        reach = float(_reach(k, p)) + 1
+        v = np.arange(max(0, math.floor(k * p - reach)), min(k + 1, math.ceil(k * p + reach)) + 1, dtype=np.int64)
+        more = binomial_masses(v, np.full_like(v, k + 1), p)
+        fewer = more * (k + 1 - v) / ((k + 1) * (1 - p))
+        if following is None:  # no threshold is left
+            pairs.append(DiscretePair(more, fewer, cut=2 * _CUT))
+            continue
+        width = following - 1 - k
+        coins = Binomial(width, curve.sampling).pmf(np.arange(width + 1)) if width else np.ones(1)
+        thresholds = tau - np.arange(width + 1)  # of the k holders, given the coins of the others
+        at = np.clip(thresholds - int(v[0]), 0, len(v))
+        shown = np.append(np.cumsum(coins[::-1])[::-1], 0.0)[np.clip(tau - v, 0, width + 1)]
+        hidden = [coins * np.append(0.0, np.cumsum(masses))[at] for masses in (more, fewer)]
+        pairs.append(
+            DiscretePair(np.append(more * shown, hidden[0]), np.append(fewer * shown, hidden[1]), cut=2 * _CUT)
+        )
+    return tuple(pairs)
+
+
+def _starts(tau: int, p: float, cell_width: float = _CELL_WIDTH) -> Whole:
     """The numbers k' of other holders that stand for all: below tau - 1 nothing is ever shown.
 
     The last is one whose counts all reach the threshold, which then makes no difference: more holders hide better.
     """
     starts = [tau - 1]
     while starts[-1] < _FAR * tau / p and starts[-1] * p - _reach(starts[-1], p) <= tau:
-        starts.append(starts[-1] + 1 + int(_CELL_WIDTH * starts[-1]))
+        starts.append(starts[-1] + 1 + int(cell_width * starts[-1]))
     return np.array(starts, dtype=np.int64)
 
 

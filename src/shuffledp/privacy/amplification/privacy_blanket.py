@@ -8,6 +8,7 @@ more.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -18,7 +19,14 @@ from shuffledp.checks import LARGEST_EPSILON, check_epsilon, check_number_of_use
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.amplification.clones import check_clones, fair_mass, probability_at_most
 from shuffledp.privacy.amplification.exact import check_channel
-from shuffledp.privacy.amplification.positive_part import Draws, ScaledNoise, expected_positive_part, on_grid
+from shuffledp.privacy.amplification.positive_part import (
+    MOST_POINTS,
+    Draws,
+    ScaledNoise,
+    TooManyPointsError,
+    expected_positive_part,
+    on_grid,
+)
 from shuffledp.privacy.binomial import LEAST_PROBABILITY_BITS, Binomial
 from shuffledp.privacy.divergence import as_delta
 from shuffledp.privacy.incomplete_beta import betaincc
@@ -32,6 +40,7 @@ _DIRECT_POINTS = 10_000
 _GRID = 1 << 16
 _COARSE_GRID = 1 << 13
 _FINER = 4
+_MOST_COARSER = 8
 _WIDEST_NOISE = 5_000  # deviation of the number of other reports that is still listed
 _TINIEST = 1e-305
 
@@ -268,10 +277,22 @@ class _ResponseSums:
         rate = float(self.third)
         untied += self.gap**2 * rate * (1 - rate) * (mean - fewest) / (self.users * variance)
         if tied <= untied or self.third == 0:
-            return self._tied(tied_width if tied < math.inf else finest)
+            return self._coarsened(self._tied, tied_width if tied < math.inf else finest)
         if math.sqrt(self.users * rate * (1 - rate)) > _WIDEST_NOISE:
-            return self._tied(finest)
-        return self._untied(shifted, untied_width)
+            return self._coarsened(self._tied, finest)
+        return self._coarsened(lambda width: self._untied(shifted, width), untied_width)
+
+    def _coarsened(self, sum_of: Callable[[float], float], width: float) -> float:
+        """The sum on a grid of this width, or of a wider one if that has too many points; at most the trivial bound.
+
+        Where steps are smaller than the grid, the number of points falls with the square root of the width only.
+        """
+        for _ in range(_MOST_COARSER):
+            try:
+                return sum_of(width)
+            except TooManyPointsError as error:
+                width *= max(2.0, min(error.points / MOST_POINTS, 1e6) ** 2)
+        return float(self.users)
 
     def _tied(self, width: float) -> float:
         """All reports on the grid; the commoner of those on other values and true ones stands still."""
