@@ -276,7 +276,7 @@ def look():
 atexit.register(look)
 main.main()
 """
-    process = start(code=look)
+    process = start(code=look, apart=True)
     for _ in range(5):
         assert process.post(form, place.report(form)) == 201
     until(lambda: process.event("delivered"))
