@@ -206,11 +206,11 @@ def test_a_fault_of_ours_is_one_line_too(shuffledp, data, monkeypatch):
         shuffledp("run", "count", "bits.csv", "--column", "c", *TARGET, "--protocol", "cheu")
 
 
-def test_a_process_of_its_own_says_the_same(shuffledp_process):
+def test_a_process_of_its_own_says_the_same(shuffledp_process, shuffledp):
     done = shuffledp_process("run", "count", "none.csv", "--column", "c", *TARGET)
     assert done.status == 1
     assert "no such file" in done.error
-    assert shuffledp_process().status == 2
+    assert shuffledp().status == 2
 
 
 def test_a_reader_that_goes_away_is_no_error_text(tmp_path):

@@ -41,7 +41,9 @@ def test_plan_for_people(shuffledp):
         assert words in flat
 
 
+@pytest.mark.slow
 def test_plan_limits(shuffledp):
+    """The limits of a count are among the fast tests, in another file."""
     done = shuffledp(
         "plan",
         "histogram",

@@ -179,6 +179,7 @@ def test_values_outside_the_domain(shuffledp, commute):
 def test_missing_values(shuffledp, tmp_path):
     (tmp_path / "holes.csv").write_text("a\n" + "x\n" * 300 + '""\n' * 7)
     few = ("run", "histogram", "holes.csv", "--column", "a", "--epsilon", 1, "--delta", 1e-4, "--domain", "x,y")
+    few += ("--protocol", "k-rr")
     done = shuffledp(*few)
     assert done.status == 1
     assert "7 values are missing" in done.error

@@ -57,7 +57,7 @@ def test_json(shuffledp, file, statistic):
 
 @pytest.mark.usefixtures("data")
 def test_a_person_reads_it(shuffledp):
-    done = shuffledp("run", "mean", "n.csv", "--column", "v", *BOUNDS, *TARGET)
+    done = shuffledp("run", "mean", "n.csv", "--column", "v", *BOUNDS, *TARGET, "--protocol", "split-and-mix")
     flat = " ".join(done.out.split())
     assert done.status == 0
     for words in ("The mean of v over 2,000 users is -1", "with 95% confidence", "epsilon = 1", "follow the protocol"):

@@ -99,11 +99,11 @@ def test_output_that_cannot_hold_the_characters_shows_question_marks(shuffledp_p
     assert "???" in done.out
 
 
-def test_a_piped_histogram_keeps_its_numbers(shuffledp_process, tmp_path):
-    """The terminal table of a run with long names, through a pipe as a newcomer would."""
+def test_a_piped_histogram_keeps_its_numbers(shuffledp, tmp_path):
+    """The terminal table of a run with long names, to something that is no terminal."""
     names = [f"{LONG.replace(',', ';')}{end}" for end in ("north", "south")]
     _survey(tmp_path / "survey.csv", names)
-    done = shuffledp_process(*_histogram(*names))
+    done = shuffledp(*_histogram(*names))
     assert done.status == 0, done.err
     rows = [line for line in done.out.splitlines() if "a name" in line]
     assert len(rows) == 2

@@ -17,7 +17,7 @@ COMMANDS = {
     "plan mean": "plan mean --users 500 --lower 0 --upper 1",
     "run count": "run count data.csv --column x --protocol cheu",
     "run histogram": "run histogram data.csv --column x --domain 0,1 --protocol cheu",
-    "run sum": "run sum data.csv --column x --lower 0 --upper 1 --protocol cheu",
+    "run sum": "run sum data.csv --column x --lower 0 --upper 1 --protocol split-and-mix",
     "account": "account count/balcer-cheu --users 500",
     "task create": TASK,
 }

@@ -23,7 +23,8 @@ from shuffledp.collection.analyzer.batches import BatchState
 from shuffledp.collection.analyzer.directory import initialize
 
 FORMS = ("json", "csv", "html")
-FEW, MANY = 4, 40
+FEW, MANY = 2, 40
+STRIDE = 4
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ class Countdown:
 
 
 @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")  # what a kill leaves open (Python 3.13 warns)
-@pytest.mark.parametrize("stride", [FEW, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stride", [STRIDE, pytest.param(1, marks=pytest.mark.slow)])
 def test_killed_before_and_after_every_durable_step(collection, batch, deliver, monkeypatch, stride):
     """Every sync, rename, removal and change of a database, one after the other; or some of them, others each time."""
     monkeypatch.setattr(publishing, "release_page", lambda *_: b"a page")  # its bytes are the other test's

@@ -173,21 +173,35 @@ def test_of_two_releases_at_the_same_time_only_one_passes_a_budget_for_one(
         each.close()
 
 
-_PROCESS = """
-import json, random, sys
+_PROCESSES = """
+import json, os, random, sys
 from pathlib import Path
+import dp_accounting.pld.privacy_loss_distribution  # what takes long to load is loaded once, then the processes part
 from shuffledp.collection.analyzer.ledger import Ledger
 from shuffledp.collection.analyzer.settings import Budget
-from shuffledp.collection.task.canonical import canonical
 from shuffledp.collection.task.task import SignedTask
-tasks = [SignedTask.load(path).task for path in sys.argv[2:]]
-random.shuffle(tasks)
-ledger = Ledger(Path(sys.argv[1]))
-sys.stdout.write("ready\\n")
-sys.stdout.flush()
-sys.stdin.readline()
-entries = {task.id.hex(): ledger.reserve(task, Budget(1.5, 1e-6), bytes(32)) for task in tasks}
-sys.stdout.write(json.dumps({task: entry.granted for task, entry in entries.items()}))
+path, processes = sys.argv[1], int(sys.argv[2])
+tasks = [SignedTask.load(each).task for each in sys.argv[3:]]
+(are_ready, ready), (may_begin, begin) = os.pipe(), os.pipe()
+for number in range(processes):
+    if os.fork() == 0:
+        os.close(begin)
+        random.seed()
+        random.shuffle(tasks)
+        ledger = Ledger(Path(path))
+        os.write(ready, b".")
+        os.read(may_begin, 1)  # until all have closed the other end
+        entries = {task.id.hex(): ledger.reserve(task, Budget(1.5, 1e-6), bytes(32)) for task in tasks}
+        told = json.dumps({task: entry.granted for task, entry in entries.items()})
+        Path(f"{path}.{number}.json").write_text(told)
+        os._exit(0)
+os.close(ready)
+heard = 0
+while heard < processes and (some := os.read(are_ready, processes)):
+    heard += len(some)
+os.close(begin)
+for _ in range(processes):
+    assert os.wait()[1] == 0
 """
 
 
@@ -201,16 +215,10 @@ def test_processes_that_ask_at_the_same_time_agree_and_keep_the_budget(
         files.append(tmp_path / f"{task.id.hex()}.json")
         files[-1].write_bytes(task.signed(shared_collection.author).to_bytes())
     Ledger(tmp_path / "ledger.db").close()
-    command = [sys.executable, "-c", _PROCESS, tmp_path / "ledger.db", *files]
-    running = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(processes)
-    ]
-    for process in running:
-        assert process.stdout.readline() == "ready\n"
-    for process in running:
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    told = [json.loads(process.communicate(timeout=120)[0]) for process in running]
+    command = [sys.executable, "-c", _PROCESSES, tmp_path / "ledger.db", str(processes), *files]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    told = [json.loads((tmp_path / f"ledger.db.{number}.json").read_text()) for number in range(processes)]
     assert all(each == told[0] for each in told)
     granted = [task for task in tasks if told[0][task.id.hex()]]
     assert 1 < len(granted) < len(tasks)
