@@ -48,11 +48,12 @@ def librarys(content):
 
 def different(reader):
     """The cases that a reader accepts and should not, or the other way round."""
-    return [
-        case["name"]
-        for case in CASES
-        if (reader.verdict(case["content"].encode())[0] is None) != (case["verdict"] == "good")
-    ] + [case["name"] for case in TASKS["documents"] if foreigns(case, reader) != (case["verdict"] == "good")]
+    for case in CASES:
+        if (reader.verdict(case["content"].encode())[0] is None) != (case["verdict"] == "good"):
+            yield case["name"]
+    for case in TASKS["documents"]:
+        if foreigns(case, reader) != (case["verdict"] == "good"):
+            yield case["name"]
 
 
 def foreigns(case, reader):
@@ -185,16 +186,16 @@ FAULTS = {
 
 
 def test_the_reader_without_a_fault():
-    assert different(FaultyReader({})) == []
+    assert list(different(FaultyReader({}))) == []
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_seen(fault):
     """Each is accepted or refused wrongly by a reader with this fault in at least one case."""
     try:
-        seen = different(FaultyReader(FAULTS[fault]))
+        seen = next(different(FaultyReader(FAULTS[fault])), None)
     except (ArithmeticError, TypeError, ValueError) as error:  # it falls over
-        seen = [error]
+        seen = error
     assert seen
 
 
