@@ -64,8 +64,9 @@ def run(step, folder):
 
 
 def _kind(step):
-    """The command, its question or protocol, and how it ends."""
-    return (*shlex.split(step.command)[:3], step.status)
+    """The command, its question or protocol, and how it ends; sums and means are planned and shown alike."""
+    program, command, question, *_ = shlex.split(step.command)
+    return program, command, "mean" if question == "sum" else question, step.status
 
 
 def lines(output):

@@ -1,5 +1,6 @@
 """The command line, called as a user would."""
 
+import functools
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 import typer
 
 from shuffledp.datasets import COMMUTE_MODES, commute_path
+from shuffledp.protocols.protocol import Protocol
 
 
 class ReportOutcome:
@@ -28,6 +30,25 @@ class ReportOutcome:
         assert len(lines) == 1, self.err
         assert lines[0].startswith("error: ")
         return lines[0]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def calibrated_once():
+    """Protocols cannot be changed, and tests of one file ask for the same ones: each is calibrated once."""
+    calibrate = Protocol.__dict__["calibrate"].__func__
+    kept = functools.lru_cache(maxsize=None, typed=True)(calibrate)
+
+    @functools.wraps(calibrate)
+    def calibrate_once(cls, **options):
+        try:
+            hash(tuple(options.values()))
+        except TypeError:
+            return calibrate(cls, **options)
+        return kept(cls, **options)
+
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(Protocol, "calibrate", classmethod(calibrate_once))
+        yield
 
 
 @pytest.fixture(scope="session")
