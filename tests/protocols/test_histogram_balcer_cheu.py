@@ -39,15 +39,15 @@ def copies_of(messages: np.ndarray, size: int) -> tuple[int, ...]:
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_the_whole_table_of_the_randomizer(size, padded):
-    """Every input, every output, by 4,000 and 15,000 reports; a last category left unrandomized must be rejected."""
+    """Every input, every output, by 2,000 and 8,000 reports; a last category left unrandomized must be rejected."""
     protocol = noisy(size, padded=padded)
     for index in range(size):
         pmf = report_pmf(index, size, 0.25)
         places = {report: place for place, report in enumerate(pmf)}
         literal, vectorised, faulty = (np.zeros(len(pmf)) for _ in range(3))
-        for _ in range(4_000):
+        for _ in range(2_000):
             literal[places[copies_of(protocol.randomize(index), size)]] += 1
-        messages = protocol.randomize_all(np.full(15_000, index))
+        messages = protocol.randomize_all(np.full(8_000, index))
         assert messages.offsets is not None
         for start, stop in zip(messages.offsets[:-1], messages.offsets[1:], strict=True):
             report = copies_of(messages.values[start:stop], size)
@@ -76,11 +76,11 @@ def test_the_number_of_messages_says_nothing_of_the_value():
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_both_routes_have_the_closed_distribution(padded):
-    """Each category's tally is its count plus users less Bin(users, absence), independently: 5,000 rounds each way."""
+    """Each category's tally is its count plus users less Bin(users, absence), independently: 2,500 rounds each way."""
     protocol = noisy(2, users=3, padded=padded)
     values = np.array([0, 0, 1])
     by_messages, by_counts = np.zeros((8, 8)), np.zeros((8, 8))
-    for _ in range(5_000):
+    for _ in range(2_500):
         by_messages[tuple(protocol.tally(protocol.randomize_all(values).mixed(permute)).counts)] += 1
         by_counts[tuple(protocol.sample_tally(np.array([2, 1])).counts)] += 1
     noise = [stats.binom.pmf(count + 3 - np.arange(8), 3, 0.25) for count in (2, 1)]

@@ -84,7 +84,7 @@ def test_a_single_category_conforms():
 def test_routes_agree_and_swapped_probabilities_do_not():
     protocol = noisy(2)
     tables = np.zeros((3, 4, 4))
-    for _ in range(2_000):
+    for _ in range(1_200):
         tables[0][tuple(protocol.tally(protocol.randomize_all(np.array([0, 0, 1]))).counts)] += 1
         tables[1][tuple(protocol.sample_tally(np.array([2, 1])).counts)] += 1
         tables[2][tuple(protocol.sample_tally(np.array([0, 3])).counts)] += 1

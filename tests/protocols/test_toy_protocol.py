@@ -130,7 +130,7 @@ def test_its_document(toy):
 
 
 def test_it_conforms(toy, small):
-    check_protocol(small)
+    check_protocol(small, samples=8_000)
     for fault, broken in planted_faults(small).items():
         with pytest.raises(ConformanceError):
             check_protocol(broken, only=[CAUGHT_BY[fault]])

@@ -19,7 +19,7 @@ from shuffledp.protocols.registry import PROTOCOLS, find
 from shuffledp.randomness import SYSTEM, Dyadic, InsecureSeededRandomness
 from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
 
-ROUNDS = 700
+ROUNDS = 900
 EXACT_ZEROS = ("balcer-cheu", "stability", "sample-and-threshold")
 INDEPENDENT = ("balcer-cheu", "unary", "cheu", "discrete-laplace", "correlated-noise")
 
@@ -56,7 +56,7 @@ def whole_domain(protocol, counts, *, rounds=ROUNDS, shown=None):
 
 @pytest.mark.parametrize(("name", "users"), [("balcer-cheu", 60), ("stability", 24), ("sample-and-threshold", 80)])
 def test_exact_zeros_have_the_distribution_of_the_whole_domain(name, users):
-    """700 rounds each over two items and over six. The fault: noise, or a sample, for a third fewer users."""
+    """900 rounds each over two items and over six. The fault: noise, or a sample, for a third fewer users."""
     problem = SupportIdentification(2, 6)
     instance, counts = SupportInstance(problem, (1, 4)), np.array([users // 3, users - users // 3])
     over_support, over_domain = (calibrated(name, users, size) for size in (2, 6))
@@ -76,7 +76,7 @@ def test_exact_zeros_have_the_distribution_of_the_whole_domain(name, users):
     ],
 )
 def test_largest_scores_have_the_distribution_of_the_whole_domain(name, users):
-    """700 rounds each over two items with the largest of the others drawn, and over six.
+    """900 rounds each over two items with the largest of the others drawn, and over six.
 
     The fault: four items outside the support are taken for four hundred.
     """
@@ -95,7 +95,7 @@ def test_largest_scores_have_the_distribution_of_the_whole_domain(name, users):
 
 
 def test_a_listed_domain_is_just_the_protocol():
-    """700 rounds each. The fault: other holders."""
+    """900 rounds each. The fault: other holders."""
     problem = SupportIdentification(2, 6)
     protocol, counts = calibrated("uniform-blanket", 60, 6), np.array([10, 50])
     route = reported_sets(ListedDomain(protocol, problem), SupportInstance(problem, (1, 4)), counts)
@@ -124,21 +124,20 @@ def test_messages_and_the_fast_route_report_alike():
 
 @pytest.mark.parametrize("rule", ["shown", "paper", "largest"])
 def test_simulated_and_solved_rounds_succeed_alike(rule):
-    """1,500 rounds of ``solve`` against 20,000 simulated ones, 99 of 100 not yet reached. The fault: more users."""
+    """700 rounds of ``solve`` against 20,000 simulated ones, 99 of 100 not yet reached. The fault: more users."""
     problem = PointerChasing(2, 30)
     users = {"shown": 152, "paper": 200, "largest": 152}[rule]
     solved = [
-        solve(problem, epsilon=1.0, delta=1e-6, users=users, rule=rule, anyway=True).identified for _ in range(1500)
+        solve(problem, epsilon=1.0, delta=1e-6, users=users, rule=rule, anyway=True).identified for _ in range(700)
     ]
     method = Method(epsilon=1.0, delta=1e-6, rule=rule)
     simulated = measure_success(problem, method, users, trials=20_000)
     assert 0.3 < simulated.successes / 20_000 < 0.97
     assert (
-        same_distribution([sum(solved), 1500 - sum(solved)], [simulated.successes, 20_000 - simulated.successes])
-        > ALPHA
+        same_distribution([sum(solved), 700 - sum(solved)], [simulated.successes, 20_000 - simulated.successes]) > ALPHA
     )
     more = measure_success(problem, method, users + 15, trials=20_000)
-    assert same_distribution([sum(solved), 1500 - sum(solved)], [more.successes, 20_000 - more.successes]) < ALPHA
+    assert same_distribution([sum(solved), 700 - sum(solved)], [more.successes, 20_000 - more.successes]) < ALPHA
 
 
 @pytest.mark.parametrize(
@@ -154,17 +153,17 @@ def test_simulated_and_solved_rounds_succeed_alike(rule):
     ],
 )
 def test_other_protocols_are_simulated_as_they_are_solved(protocol, users, more):
-    """600 rounds of ``solve`` against 20,000 simulated ones. The fault: more users."""
+    """400 rounds of ``solve`` against 20,000 simulated ones. The fault: more users."""
     problem = SupportIdentification(2, 8) if protocol == "k-rr" else PointerChasing(2, 12)
     settings = {"epsilon": 1.0, "delta": 1e-6, "protocol": protocol}
-    solved = sum(solve(problem, users=users, anyway=True, **settings).identified for _ in range(600))
-    trials = 2000 if protocol == "k-rr" else 20_000
+    solved = sum(solve(problem, users=users, anyway=True, **settings).identified for _ in range(400))
+    trials = 1000 if protocol == "k-rr" else 20_000
     simulated, planted = (
         measure_success(problem, Method(**settings), number, trials=trials).successes for number in (users, more)
     )
     assert 0.2 < simulated / trials < 0.97
-    assert same_distribution([solved, 600 - solved], [simulated, trials - simulated]) > ALPHA
-    assert same_distribution([solved, 600 - solved], [planted, trials - planted]) < ALPHA
+    assert same_distribution([solved, 400 - solved], [simulated, trials - simulated]) > ALPHA
+    assert same_distribution([solved, 400 - solved], [planted, trials - planted]) < ALPHA
 
 
 def brute_force(users, size, needed, shown):
