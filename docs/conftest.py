@@ -28,7 +28,7 @@ def commands():
 
 @pytest.fixture
 def shuffledp(tmp_path, tmp_path_factory, monkeypatch, commands):
-    """Run a command line in an empty folder, from ``main`` to the exit status.
+    """Run a command line in an empty directory, from ``main`` to the exit status.
 
     Its output goes to files, buffered as a program does; ``together`` sends both streams to one, as ``2>&1`` would.
     """

@@ -49,11 +49,11 @@ def steps(text):
     return [step for step in found if step.command.split()[0] in PROGRAMS]
 
 
-def run(step, folder):
+def run(step, directory):
     program, *arguments = shlex.split(step.command)
     return subprocess.run(
         [*PROGRAMS[program], *arguments],
-        cwd=folder,
+        cwd=directory,
         env=os.environ | {"COLUMNS": "80", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -100,7 +100,7 @@ SHOWN_FIRST = {_kind(STEPS[name]): name for name in reversed(IN_ORDER)}
 
 
 @pytest.fixture
-def folder(tmp_path):
+def directory(tmp_path):
     """What the commands read is where a reader of the repository has it."""
     for each in ("src", "examples"):
         (tmp_path / each).symlink_to(ROOT / each)
@@ -124,10 +124,10 @@ NAMES = [
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", NAMES)
-def test_command_prints_what_is_shown(name, folder, shuffledp):
+def test_command_prints_what_is_shown(name, directory, shuffledp):
     step = STEPS[name]
     if name in APART:
-        result = run(step, folder)
+        result = run(step, directory)
         status, printed = result.returncode, result.stdout
     else:
         here = shuffledp(*shlex.split(step.command)[1:], together=True)

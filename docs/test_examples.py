@@ -35,9 +35,9 @@ def test_example_runs_here(example, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [str(example)])
     runpy.run_path(str(example), run_name="__main__")
-    told = capsys.readouterr()
-    assert told.err == ""
-    assert len(told.out.splitlines()) >= 3
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert len(captured.out.splitlines()) >= 3
 
 
 def test_there_are_examples():

@@ -1,4 +1,4 @@
-"""A private mean of numbers between two public bounds, in every trust model, compared with the true mean."""
+"""A private mean of numbers between two public bounds, for every trust, compared with the true mean."""
 
 import numpy as np
 from pyarrow import csv

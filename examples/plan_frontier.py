@@ -1,4 +1,4 @@
-"""Plan the same histogram in every trust model, and list the plans that no other beats in error and bytes."""
+"""Plan the same histogram for every trust, and list the plans that no other beats in error and bytes."""
 
 import shuffledp as sdp
 

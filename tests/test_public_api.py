@@ -81,6 +81,42 @@ def test_help_is_useful(name):
     assert runner.failures == 0
 
 
+def is_documented(name, doc):
+    return re.search(rf"``[^`]*\b{name}\b[^`]*``", doc) or re.search(rf"\b{name}\b", doc.split(">>>")[0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_names_every_argument(name):
+    value = getattr(shuffledp, name)
+    if name == "PROTOCOLS" or isinstance(value, types.ModuleType) or inspect.isabstract(value):
+        return
+    if isinstance(value, type) and issubclass(value, (Exception, shuffledp.Protocol)):
+        return
+    inherited = [base.__doc__ or "" for base in getattr(value, "__mro__", ()) if base is not object]
+    doc = " ".join([value.__doc__, *inherited])
+    missing = [argument for argument in inspect.signature(value).parameters if not is_documented(argument, doc)]
+    assert not missing, f"help({name}) does not mention {', '.join(missing)}"
+
+
+@pytest.mark.parametrize(("question", "name"), ENTRIES)
+def test_help_of_protocols_names_trust_and_options(question, name):
+    """The first line says what the protocol is; options of ``calibrate`` are listed."""
+    kind = PROTOCOLS[question][name]
+    summary = kind.__doc__.splitlines()[0]
+    assert summary.startswith(f"A {question} ")
+    assert kind.trusts_shuffler or kind.trust in summary
+    parameters = inspect.signature(kind.for_target).parameters.values()
+    options = [parameter.name for parameter in parameters if parameter.kind == parameter.KEYWORD_ONLY]
+    assert all(f"``{option}``" in kind.__doc__ for option in options)
+
+
+def test_calibrate_has_examples_that_run():
+    calibrate = shuffledp.BalcerCheuCount.calibrate
+    (example,) = doctest.DocTestFinder(recurse=False).find(calibrate, "calibrate", globs={"sdp": shuffledp})
+    assert example.examples
+    assert doctest.DocTestRunner().run(example).failed == 0
+
+
 def test_names_that_people_begin_with_have_examples():
     beginners = [
         "plan",

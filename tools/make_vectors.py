@@ -36,11 +36,11 @@ def vectors() -> dict[str, bytes]:
     }
 
 
-def main(folder: Path) -> None:
+def main(directory: Path) -> None:
     """Write the files."""
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     for name, content in vectors().items():
-        (folder / name).write_bytes(content)
+        (directory / name).write_bytes(content)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python tools/refresh_docs.py [PAGE ...]
 
-Where noise is drawn, a block is kept as long as its shape agrees. A command with an unexpected exit status
+Where noise is drawn, a block stays unchanged if its shape agrees. A command with an unexpected exit status
 is reported and left as it is. Run it from the environment that has shuffledp installed.
 """
 
@@ -65,10 +65,10 @@ class Pages:
         expected = int(following.partition("\n")[2]) if following.startswith("echo $?\n") else 0
         step = self.console.Step(joined, shown.strip(), expected)
         print(f"{page.name}: {' '.join(joined.split())}", flush=True)
-        with TemporaryDirectory() as folder:
+        with TemporaryDirectory() as directory:
             for each in ("src", "examples"):
-                (Path(folder) / each).symlink_to(ROOT / each)
-            result = self.console.run(step, folder)
+                (Path(directory) / each).symlink_to(ROOT / each)
+            result = self.console.run(step, directory)
         if result.returncode != expected:
             self.failures.append(f"{page.name}: {joined}\n  exit status {result.returncode}: {result.stdout.strip()}")
             return part

@@ -45,9 +45,9 @@ def section(name, heading):
     return found[1]
 
 
-def source(*folders):
-    files = [file for folder in folders for file in (SOURCE / folder).glob("*.py")]
-    assert files, folders
+def source(*directories):
+    files = [file for directory in directories for file in (SOURCE / directory).glob("*.py")]
+    assert files, directories
     return "\n".join(file.read_text(encoding="utf-8") for file in files)
 
 
@@ -72,24 +72,24 @@ def _shown(default):
 
 def test_problems():
     rows = re.findall(r"^\| (\d+) \| `([\w-]+)` \| (\w+) \|", section("wire-format", "HTTP"), re.MULTILINE)
-    told = {"shuffler": set(), "analyzer": set()}
+    documented = {"shuffler": set(), "analyzer": set()}
     for status, name, of in rows:
-        for role in told if of == "both" else [of]:
-            told[role].add((status, name))
-    for role, found in told.items():
+        for role in documented if of == "both" else [of]:
+            documented[role].add((status, name))
+    for role, found in documented.items():
         real = set(re.findall(r'problem\(\s*(\d+),\s*"([\w-]+)"', source(role, "server")))
         assert found == real, role
 
 
 def test_events():
     rows = re.findall(r"^\| (`.+?`) \| (\w+) \|", section("operations", "Logs"), re.MULTILINE)
-    told = {"shuffler": {"library"}, "analyzer": {"library"}}
+    documented = {"shuffler": {"library"}, "analyzer": {"library"}}
     for names, of in rows:
-        for role in told if of == "both" else [of]:
-            told[role] |= set(re.findall(r"`([\w-]+)`", names))
-    for role, found in told.items():
-        folders = (role, "server", "shuffler/store") if role == "shuffler" else (role, "server")
-        real = set(re.findall(r'event\(\s*"([\w-]+)"', source(*folders)))
+        for role in documented if of == "both" else [of]:
+            documented[role] |= set(re.findall(r"`([\w-]+)`", names))
+    for role, found in documented.items():
+        directories = (role, "server", "shuffler/store") if role == "shuffler" else (role, "server")
+        real = set(re.findall(r'event\(\s*"([\w-]+)"', source(*directories)))
         assert found == real | {"library"}, role
 
 
@@ -115,17 +115,17 @@ def test_policy():
 
 
 def test_patience():
-    told = " ".join(section("client", "How it is sent").split())
+    documented = " ".join(section("client", "How it is sent").split())
     patience = Patience()
-    assert f"({patience.first_pause} s, doubling up to a minute" in told
+    assert f"({patience.first_pause} s, doubling up to a minute" in documented
     assert patience.longest_pause == 60
-    assert f"{patience.attempts} times" in told
+    assert f"{patience.attempts} times" in documented
 
 
 def test_keys_of_a_task():
     rows = re.findall(r"^\| (`.+?`) \|", section("task", "What a task says"), re.MULTILINE)
-    told = {key for row in rows for key in re.findall(r"`(\w+)`", row)}
-    assert told == set(_task("count", "cheu").to_document())
+    documented = {key for row in rows for key in re.findall(r"`(\w+)`", row)}
+    assert documented == set(_task("count", "cheu").to_document())
 
 
 QUESTIONS = {"count": Count(10_000), "histogram": Histogram(10_000, 16), "sum": Sum(10_000, 0.0, 100.0, False)}
@@ -241,8 +241,8 @@ def leaves(value, path=""):
 
 def test_json_of_the_commands(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for folder in ("tasks", "work"):
-        Path(folder).mkdir()
+    for directory in ("tasks", "work"):
+        Path(directory).mkdir()
     Path("budgets.toml").write_text("[NAME]\nepsilon = 3\ndelta = 1e-5\n")
     Path("servers.toml").write_text(
         '[shuffler]\ntasks = "tasks"\nauthors = ["author.pub"]\nsigning_key = "shuffler"\nwork = "work"\n'
@@ -251,31 +251,31 @@ def test_json_of_the_commands(tmp_path, monkeypatch):
         'budgets = "budgets.toml"\n'
     )
 
-    def told(command):
+    def keys_printed(command):
         words = command.split()
         result = CliRunner().invoke(command_line(words[0]), [*words, "--json"], catch_exceptions=False)
         assert result.exit_code == 0, result.output
         return leaves(json.loads(result.stdout))
 
     for role in ("author", "shuffler", "analyzer"):
-        assert told(f"keys create {role} --out {role}") == documented_json("keys create")
-    assert told("keys show author") == documented_json("keys show")
+        assert keys_printed(f"keys create {role} --out {role}") == documented_json("keys create")
+    assert keys_printed("keys show author") == documented_json("keys show")
     keys = "--author author --analyzer analyzer.pub --shuffler shuffler.pub"
     task = "--name a --population NAME --epsilon 1 --delta 1e-6 --users 500 --closes 1h --protocol balcer-cheu"
     shown = documented_json("task create` and `task show")
-    assert told(f"task create count {task} {keys} --out tasks/a.json") == shown
-    assert told("task show tasks/a.json") == shown
-    assert told("task verify tasks/a.json --author author.pub") == documented_json("task verify")
-    assert told("init analyzer --config servers.toml") == documented_json("init analyzer")
-    assert told("backup analyzer --config servers.toml --out backup") == documented_json("backup analyzer")
+    assert keys_printed(f"task create count {task} {keys} --out tasks/a.json") == shown
+    assert keys_printed("task show tasks/a.json") == shown
+    assert keys_printed("task verify tasks/a.json --author author.pub") == documented_json("task verify")
+    assert keys_printed("init analyzer --config servers.toml") == documented_json("init analyzer")
+    assert keys_printed("backup analyzer --config servers.toml --out backup") == documented_json("backup analyzer")
     shutil.rmtree("work")
     restoring = (
         "restore analyzer --config servers.toml --from backup --released "
         + SignedTask.load(Path("tasks/a.json")).task.id.hex()
     )
-    assert told(restoring) == documented_json("restore analyzer")
+    assert keys_printed(restoring) == documented_json("restore analyzer")
     for role in ("shuffler", "analyzer"):
-        assert told(f"serve {role} --config servers.toml --check") == documented_json(f"serve {role} --check")
+        assert keys_printed(f"serve {role} --config servers.toml --check") == documented_json(f"serve {role} --check")
 
 
 _TRIAL_SECONDS = 240
@@ -291,12 +291,12 @@ def _free_port():
 @pytest.fixture
 def program(tmp_path, monkeypatch):
     """A ``shuffledp`` on the path that is this one."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    script = folder / "shuffledp"
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    script = directory / "shuffledp"
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m shuffledp "$@"\n')
     script.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{directory}{os.pathsep}{os.environ['PATH']}")
     for name in [each for each in os.environ if each.startswith("SHUFFLEDP_")]:
         monkeypatch.delenv(name)
 
@@ -312,15 +312,15 @@ def test_the_trial_until_servers_start(tmp_path, shuffledp):
     The slow test runs each command in a process of its own; here they run in this one.
     """
     before = _trial().partition("shuffledp serve analyzer --config analyzer.toml 2>")[0].replace("\\\n", "")
-    told = ""
+    documented = ""
     for part in re.split(r"^(shuffledp .*\n)", before, flags=re.MULTILINE):
         if part.startswith("shuffledp "):
             done = shuffledp(*shlex.split(part)[1:])
             assert done.status == 0, part + done.err
-            told += done.out
+            documented += done.out
         else:
             subprocess.run(["bash", "-c", f"set -e\n{part}"], cwd=tmp_path, timeout=_TRIAL_SECONDS, check=True)
-    assert told.count("Commuting") >= 2  # in the checks of both
+    assert documented.count("Commuting") >= 2  # in the checks of both
 
 
 @pytest.mark.slow
@@ -334,12 +334,12 @@ def test_the_trial_on_one_machine(tmp_path):
     for role, shown in (("shuffler", "8080"), ("analyzer", "8081")):
         script = script.replace(f"--config {role}.toml 2>", f"--config {role}.toml --port {ports[shown]} 2>")
     script = script.replace("sleep 5\n", f'"{sys.executable}" {_waiting(tmp_path, ports.values())}\n')
-    folder = tmp_path / "trial"
-    folder.mkdir()
+    directory = tmp_path / "trial"
+    directory.mkdir()
     careful = "set -e\ntrap 'kill $(jobs -p); wait' EXIT\n"
     result = subprocess.run(
         ["bash", "-c", careful + script],
-        cwd=folder,
+        cwd=directory,
         capture_output=True,
         text=True,
         timeout=_TRIAL_SECONDS,
@@ -349,16 +349,16 @@ def test_the_trial_on_one_machine(tmp_path):
     assert "499 of 499 reports were delivered" in result.stdout
     assert "Commuting: released." in result.stdout
     assert "1 releases" in result.stdout
-    (table,) = (folder / "analyzer-work" / "releases").glob("*.csv")
+    (table,) = (directory / "analyzer-work" / "releases").glob("*.csv")
     assert table.read_text(encoding="utf-8") in result.stdout
-    assert not list((folder / "shuffler-store").glob("round-*"))
+    assert not list((directory / "shuffler-store").glob("round-*"))
     for log in ("shuffler.log", "analyzer.log"):
-        assert '"level": "error"' not in (folder / log).read_text(encoding="utf-8")
+        assert '"level": "error"' not in (directory / log).read_text(encoding="utf-8")
 
 
-def _waiting(folder, ports):
+def _waiting(directory, ports):
     """A program that waits until servers answer at the ports."""
-    program = folder / "waiting.py"
+    program = directory / "waiting.py"
     program.write_text(
         "import time, urllib.request\n"
         f"for port in {list(ports)}:\n"

@@ -98,7 +98,7 @@ def withheld_sentence(withheld_below: int | None, confidence: float) -> str:
     if withheld_below is None:
         return ""
     return (
-        f'Counts too small to be told from the noise are withheld and shown as "< {withheld_below:,}": one of '
+        f'Counts that cannot be distinguished from noise are withheld and shown as "< {withheld_below:,}": one of '
         f"{withheld_below:,} or more is withheld with a probability of at most {percent((1 - confidence) / 2)}."
     )
 

@@ -141,7 +141,7 @@ class _CategoricalDomain(DiscreteDomain):
 
 @dataclass(frozen=True)
 class Categories(_CategoricalDomain):
-    """Named categories in a fixed public order.
+    """Categories with ``names`` in a fixed public order.
 
     >>> modes = sdp.Categories.of(["bus", "bike", "car"])
     >>> modes.encode("bike")
@@ -209,7 +209,7 @@ class Categories(_CategoricalDomain):
 
 @dataclass(frozen=True)
 class Numbered(_CategoricalDomain):
-    """Categories 0, 1, ... without names; there may be a billion.
+    """Categories 0 to ``size`` - 1 without names; there may be a billion.
 
     >>> sdp.Numbered(1000).encode("7")
     7

@@ -34,7 +34,12 @@ Thresholds = Callable[[float], int | None]
 
 @dataclass(frozen=True, eq=False)
 class Estimate(ABC):
-    """Base of all estimates: the released numbers with their errors, and the guarantee of the release."""
+    """Base class of estimates: the released numbers with their errors, and the guarantee of the release.
+
+    ``protocol``, ``estimator`` and ``users`` say how it was made, ``secure`` is False if the noise came from a seed,
+    and ``caveats`` are sentences about what the ``guarantee`` does not cover. ``intervals`` and ``threshold_at`` are
+    functions of the confidence; use ``interval()`` and ``withheld_below()``.
+    """
 
     protocol: str
     estimator: str
@@ -210,6 +215,8 @@ class _NumberEstimate(Estimate):
 class CountEstimate(_NumberEstimate):
     """An estimated number of users who hold a 1: ``value``, ``standard_error``, ``interval()``, ``fraction``.
 
+    Its ``statistic`` is "count".
+
     >>> protocol = sdp.BalcerCheuCount.calibrate(users=1_000, epsilon=1.0, delta=1e-6)
     >>> estimate = protocol.run([True] * 400 + [False] * 600)
     >>> low, high = estimate.interval(0.95)
@@ -252,6 +259,8 @@ class CountEstimate(_NumberEstimate):
 @dataclass(frozen=True, eq=False, repr=False)
 class SumEstimate(_NumberEstimate):
     """An estimated sum of the users' numbers, or its mean: ``value``, ``standard_error``, ``interval()``.
+
+    ``statistic`` is "sum" or "mean"; ``bounds`` are those that follow from the public bounds of the values.
 
     >>> plans = sdp.plan(sdp.Mean(users=1_000, lower=0, upper=10), epsilon=1.0, delta=1e-6)
     >>> estimate = plans.best.run([2.5] * 1_000)

@@ -28,7 +28,16 @@ Tables = list[NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Messages:
-    """Messages in one flat array; as long as there are offsets, these say who sent which."""
+    """The messages of a round in one flat array: ``values``, of ``users`` users.
+
+    User i sent ``values[offsets[i]:offsets[i + 1]]``; ``offsets`` is None once the messages are shuffled. ``secure`` is
+    False if the noise came from a seed.
+
+    >>> protocol = sdp.BalcerCheuCount.calibrate(users=100, epsilon=1.0, delta=1e-3)
+    >>> messages = protocol.randomize_all(protocol.domain.encode_all([0, 1] * 50))
+    >>> len(messages), messages.mixed(sdp.permute).offsets
+    (200, None)
+    """
 
     values: NDArray[Any]
     """One entry per message; a row per message where a message has several parts."""
@@ -174,9 +183,15 @@ class MessageFormat:
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """What the analyzer counts: how often each message value occurred, and from how many users.
+    """The analyzer's ``counts`` of each message value, and the number of ``users`` who sent them.
 
-    Tallies of parts of a round add up.
+    Tallies of parts of a round add up. ``secure`` is False if noise came from a seed; ``released`` is True once a
+    trusted party has added its noise.
+
+    >>> protocol = sdp.BalcerCheuCount.calibrate(users=100, epsilon=1.0, delta=1e-3)
+    >>> tally = protocol.tally(protocol.randomize_all(protocol.domain.encode_all([0, 1] * 50)))
+    >>> tally.users, tally.counts.sum().item()
+    (100, 200)
     """
 
     counts: NDArray[np.int64]

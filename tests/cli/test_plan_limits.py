@@ -29,7 +29,7 @@ SUM = ("--lower", 0, "--upper", 10)
         ((*TARGET, "--max-local-epsilon", "nan"), "above 0, not nan"),
         ((*TARGET, "--max-messages", -1), "above 0, not -1"),
         ((*TARGET, "--max-bytes", 0), "above 0, not 0"),
-        ((*TARGET, "--trust", "nobody"), "no trust model 'nobody'"),
+        ((*TARGET, "--trust", "nobody"), "no trust 'nobody'"),
         ((*TARGET, "--confidence", 0), "confidence"),
         ((*TARGET, "--honest-fraction", 2), "honest fraction"),
     ],

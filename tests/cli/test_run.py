@@ -86,7 +86,7 @@ def test_a_withheld_count(shuffledp, commute):
     told = " ".join(done.out.split())
     assert told.startswith("< ")
     assert "of 25,000 users (standard error 3" in told or "of 25,000 users (standard error 4" in told
-    assert "Counts too small to be told from the noise are withheld" in told
+    assert "Counts that cannot be distinguished from noise are withheld" in told
 
 
 def test_no_negative_counts_on_the_screen_but_in_the_json(shuffledp, tmp_path):

@@ -157,7 +157,7 @@ def test_data_sets_can_be_chosen():
     assert result.finding.data_sets.startswith("others as given")
     with pytest.raises(ParameterError, match="differ in exactly one user"):
         audit(protocol("count/cheu"), trials=100, data=(np.zeros(30), np.ones(30)))
-    with pytest.raises(ParameterError, match="rests on 30 users"):
+    with pytest.raises(ParameterError, match="requires 30 users"):
         audit(protocol("count/cheu"), trials=100, data=([0, 0], [0, 1]))
 
 

@@ -94,7 +94,7 @@ def _report(case: Case, protocol: Any, value: int | str, parts: tuple[Part, ...]
 def _counted(pmf: Mapping[tuple[int, ...], Any]) -> Pmf:
     """The protocol's own distribution, which has copies of each code."""
     if not all(isinstance(mass, (int, Fraction)) for mass in pmf.values()):
-        raise TypeError("This law is not exact.")
+        raise TypeError("This distribution is not exact.")
     found: Pmf = {}
     for copies, mass in pmf.items():
         codes = tuple(code for code, count in enumerate(copies) for _ in range(count))
@@ -177,8 +177,8 @@ def _capped(own: Pmf, parts: Iterable[Part], most: int) -> tuple[Pmf, Fraction]:
                 both = tuple(sorted(before + copies * codes))
                 longer[both] = longer.get(both, Fraction(0)) + chance * mass
         pmf = longer
-    kept = sum(pmf.values(), start=Fraction(0))
-    return {codes: mass / kept for codes, mass in pmf.items()}, 1 - kept
+    total = sum(pmf.values(), start=Fraction(0))
+    return {codes: mass / total for codes, mass in pmf.items()}, 1 - total
 
 
 def _split(protocol: Any, place: float) -> Pmf:

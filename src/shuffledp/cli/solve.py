@@ -57,7 +57,7 @@ class SolveOptions:
         ),
     ] = None
     protocol: Annotated[
-        str, typer.Option("--protocol", metavar="NAME", help="A histogram protocol of any trust model, by name.")
+        str, typer.Option("--protocol", metavar="NAME", help="A histogram protocol of any trust, by name.")
     ] = "balcer-cheu"
     calibration: CalibrationOption = Calibration.tight
     rule: Annotated[
@@ -69,7 +69,7 @@ class SolveOptions:
         ),
     ] = None
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Run with fewer users than success in 99 of 100 rounds is proven for.")
+        bool, typer.Option("--anyway", help="Run even if success in 99 of 100 rounds is not proven for so few users.")
     ] = False
     search: Annotated[
         bool, typer.Option("--search", help="Also measure the fewest users who succeed in 99 of 100 rounds.")

@@ -1,4 +1,4 @@
-"""Colours of curves: a protocol or a trust model has the same colour in every figure."""
+"""Colours of curves: a protocol or a trust has the same colour in every figure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SLOTS = {
     "bassily-smith": 10,
     "hadamard-response": 11,
     "unary": 8,
-    # trust models
+    # trusts
     "shuffled": 0,
     "local": 10,
     "central": 7,
@@ -35,7 +35,7 @@ _SLOTS = {
 
 
 def curve_colours(names: Iterable[str], theme: Theme) -> dict[str, str]:
-    """A colour for each name: its own if it is a protocol or a trust model, else the next that is free."""
+    """A colour for each name: its own if it is a protocol or a trust, else the next that is free."""
     distinct = list(dict.fromkeys(names))
     chosen: dict[str, int] = {}
     for name in distinct:

@@ -24,9 +24,9 @@ def frontier(
     caption: list[str],
     theme: Theme = LIGHT,
 ) -> bytes:
-    """Draw candidates as points (name, model, calibration, x, y) on logarithmic axes, and the frontier ``edge``.
+    """Draw candidates as points (name, trust, calibration, x, y) on logarithmic axes, and the frontier ``edge``.
 
-    Of points that share a name and a model, only the first is labelled. Points with a paper's constants that lie
+    Of points that share a name and a trust, only the first is labelled. Points with a paper's constants that lie
     beyond all others are left out; the caption says how many.
     """
     alt = load_altair()
@@ -34,27 +34,27 @@ def frontier(
     points, left_out = _within_tight(points)
     if left_out:
         caption = [*caption, f"Not drawn: {left_out} with a paper's constants, which lie far outside."]
-    models = curve_colours((model for _, model, _, _, _ in points), theme)
+    trusts = curve_colours((trust for _, trust, _, _, _ in points), theme)
     across = Axis.over([x for *_, x, _ in points], _WIDTH)
     upward = Axis.over([y for *_, y in points], _HEIGHT)
-    rows = [{"model": model, "calibration": kind, "x": x, "y": y} for _, model, kind, x, y in points]
-    first = {(name, model): (x, y) for name, model, _, x, y in reversed(points)}
+    rows = [{"trust": trust, "calibration": kind, "x": x, "y": y} for _, trust, kind, x, y in points]
+    first = {(name, trust): (x, y) for name, trust, _, x, y in reversed(points)}
     texts, leaders = [], []
     pixels = {key: (across.pixel(x), upward.pixel(y)) for key, (x, y) in first.items()}
     dots_at = [(across.pixel(x), upward.pixel(y)) for *_, x, y in points]
     dots_at += _along([(across.pixel(x), upward.pixel(y)) for x, y in edge])
-    for (name, model), (left, low) in place_labels(pixels, dots_at, _WIDTH, _HEIGHT).items():
-        texts.append({"x": across.value(left), "y": upward.value(low), "name": name, "model": model})
-        x, y = first[name, model]
+    for (name, trust), (left, low) in place_labels(pixels, dots_at, _WIDTH, _HEIGHT).items():
+        texts.append({"x": across.value(left), "y": upward.value(low), "name": name, "trust": trust})
+        x, y = first[name, trust]
         end = left if left > across.pixel(x) else left + LETTER_WIDTH * len(name)
         if abs(low - upward.pixel(y)) > LABEL_HEIGHT or abs(end - across.pixel(x)) > 12:
-            leaders.append({"x": across.value(end), "y": upward.value(low), "x2": x, "y2": y, "model": model})
+            leaders.append({"x": across.value(end), "y": upward.value(low), "x2": x, "y2": y, "trust": trust})
     x_axis = alt.X("x:Q", title=x_title, scale=across.scale(), axis=across.ticks(6))
     y_axis = alt.Y("y:Q", title=y_title, scale=upward.scale(), axis=upward.ticks(6))
     colour = alt.Color(
-        "model:N",
-        title="model",
-        scale=alt.Scale(domain=list(models), range=list(models.values())),
+        "trust:N",
+        title="trust",
+        scale=alt.Scale(domain=list(trusts), range=list(trusts.values())),
         legend=alt.Legend(orient="right", offset=_LEGEND_OFFSET, symbolOpacity=1),
     )
     shape = alt.Shape(

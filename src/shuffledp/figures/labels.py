@@ -21,7 +21,7 @@ def place_labels(labels: dict[Label, Spot], dots: list[Spot], width: int, height
     """The left end of each label, near its point and, if possible, clear of points and other labels."""
     taken: list[Box] = [(x - 5, y - 5, x + 5, y + 5) for x, y in dots]
     placed: dict[Label, Spot] = {}
-    for (name, model), (x, y) in sorted(labels.items(), key=lambda item: -item[1][1]):
+    for (name, trust), (x, y) in sorted(labels.items(), key=lambda item: -item[1][1]):
         wide = LETTER_WIDTH * len(name)
         spots = [
             (x + aside, y + rise * LABEL_HEIGHT)
@@ -38,7 +38,7 @@ def place_labels(labels: dict[Label, Spot], dots: list[Spot], width: int, height
         ]
         free = (spot for spot in inside if _is_free(spot, wide, taken))
         choice = next(free, None) or min(inside, key=lambda spot: _overlap(spot, wide, taken), default=(x + 9, y))
-        placed[name, model] = choice
+        placed[name, trust] = choice
         taken.append(_box(choice, wide))
     return placed
 

@@ -23,9 +23,14 @@ Candidates = Callable[[float, "set[str] | None"], list[Plan]]
 
 
 def least_epsilon_for(question: Question, *, accuracy: float, delta: float, **limits: Any) -> Plans:
-    """The plans at the least epsilon (to 0.4 per cent) at which the best one's error is at most ``accuracy``.
+    """The plans for a question at the least epsilon at which the error of the best is at most ``accuracy``.
 
-    ``limits`` are those of ``plan``: trust, honest_fraction, max_messages, max_bytes, max_local_epsilon, confidence.
+    Epsilon is accurate to 0.4 per cent; ``delta`` is given. ``limits`` are those of ``plan``: trust, honest_fraction,
+    max_messages, max_bytes, max_local_epsilon, confidence.
+
+    >>> plans = sdp.least_epsilon_for(sdp.Count(users=10_000), accuracy=20.0, delta=1e-6, trust="central")
+    >>> plans.plans[0].expected.rmse <= 20.0
+    True
     """
     check_target(1.0, delta)
     _check(accuracy)
@@ -48,10 +53,16 @@ def least_epsilon_for(question: Question, *, accuracy: float, delta: float, **li
 
 
 def fewest_users_for(question: Question, *, accuracy: float, epsilon: float, delta: float, **limits: Any) -> Plans:
-    """The plans for the fewest users (to 0.4 per cent) with whom the best one's error is at most ``accuracy``.
+    """The plans for a question with the fewest users with whom the error of the best is at most ``accuracy``.
 
-    The number of users in the question is ignored; ``limits`` are those of ``plan``. For counts, there are at least
-    ten times as many users as the target error.
+    The number is accurate to 0.4 per cent; ``epsilon`` and ``delta`` are given. The number of users in the question is
+    ignored; ``limits`` are those of ``plan``. For counts, there are at least ten times as many users as the target
+    error.
+
+    >>> mean = sdp.Mean(users=1, lower=0, upper=120)
+    >>> plans = sdp.fewest_users_for(mean, accuracy=0.5, epsilon=1.0, delta=1e-6, trust="central")
+    >>> plans.plans[0].expected.rmse <= 0.5
+    True
     """
     check_target(epsilon, delta)
     _check(accuracy)

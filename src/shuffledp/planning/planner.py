@@ -23,7 +23,12 @@ _CACHED_RESULTS = 16
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a plan beside its target; None is no limit."""
+    """Limits on the plans of a question, beside the target; None is no limit.
+
+    ``trust`` is ``shuffled``, ``local`` or ``central``; ``honest_fraction`` is the fraction of users who follow the
+    protocol. ``max_messages`` and ``max_bytes`` bound the expected number per user, ``max_local_epsilon`` the epsilon
+    that remains if the shuffler and the analyzer collude.
+    """
 
     trust: str = "shuffled"
     honest_fraction: float = 1.0
@@ -35,7 +40,7 @@ class Limits:
     def __post_init__(self) -> None:
         if self.trust not in TRUSTS:
             raise ParameterError(
-                f"There is no trust model {self.trust!r}; choose one of {', '.join(TRUSTS)}.", trust=self.trust
+                f"There is no trust {self.trust!r}; choose one of {', '.join(TRUSTS)}.", trust=self.trust
             )
         for limit in (self.max_messages, self.max_bytes, self.max_local_epsilon):
             if limit is not None and not limit > 0:
@@ -61,7 +66,12 @@ class Limits:
 
 @dataclass(frozen=True)
 class Plan:
-    """A calibrated protocol that meets the target, with its predicted error and its cost."""
+    """A calibrated protocol that meets the target, with its predicted error and its cost.
+
+    ``protocol`` is ready to run, ``calibration`` is ``tight`` or ``paper``, ``setting`` has the options of
+    ``calibrate`` that differ from the default, ``expected`` is the predicted error. ``why`` compares it with the best
+    plan. ``reference`` is True if it needs other trust than was asked for.
+    """
 
     protocol: Protocol
     calibration: str
@@ -100,7 +110,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Rejection:
-    """A protocol that does not meet the target or the limits, and why."""
+    """A protocol that does not meet the target or the limits: ``protocol``, its ``calibration`` and the ``reason``."""
 
     protocol: str
     calibration: str
@@ -113,9 +123,15 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Plans:
-    """The result of ``plan``: feasible plans, the best first, then references that ask for other trust, and rejections.
+    """The result of ``plan``: the plans for a question, best first, and the rejected protocols.
 
-    ``best`` is the protocol of the best plan, ready to run.
+    ``best`` is the protocol of the best plan, ready to run. ``plans`` has the feasible plans in the order of their
+    error, then references that need other trust; ``rejected`` has the other protocols with the reasons; ``question``,
+    ``epsilon`` and ``delta`` repeat what was asked for.
+
+    >>> plans = sdp.plan(sdp.Count(users=10_000), epsilon=1.0, delta=1e-6)
+    >>> plans.best is plans.plans[0].protocol, plans.plans[-1].reference
+    (True, True)
     """
 
     question: Question
@@ -167,10 +183,13 @@ def plan(
     max_local_epsilon: float | None = None,
     confidence: float = 0.95,
 ) -> Plans:
-    """Rank the protocols that answer ``question`` within (epsilon, delta) and the limits.
+    """Rank the protocols that answer ``question`` with at most ``epsilon`` and ``delta``, within the limits.
 
-    Raises InfeasibleError with the reason of every protocol if there is none, so that the result
-    always holds a plan that can be run.
+    ``trust`` is ``shuffled``, ``local`` or ``central``; ``honest_fraction`` is the fraction of users who follow the
+    protocol; ``max_messages`` and ``max_bytes`` bound the expected number per user, ``max_local_epsilon`` the epsilon
+    that remains if the shuffler and the analyzer collude. ``confidence`` is that of the predicted maximum errors.
+
+    The result always has a plan that can be run: if there is none, InfeasibleError has the reason of every protocol.
 
     >>> question = sdp.Count(users=10_000)
     >>> plans = sdp.plan(question, epsilon=1.0, delta=1e-6)
@@ -257,7 +276,7 @@ def _why_not_private(protocol: Protocol) -> str:
 
 
 def _main_reasons(question: Question, limits: Limits, rejected: tuple[Rejection, ...]) -> str:
-    """The reasons for rejecting the first few protocols of the trust model, a sentence each."""
+    """The reasons for rejecting the first few protocols of the requested trust, a sentence each."""
     protocols = PROTOCOLS[question.question]
     first: dict[str, str] = {}
     for rejection in rejected:

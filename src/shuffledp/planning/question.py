@@ -17,7 +17,7 @@ MAX_CATEGORIES = 1 << 31
 
 @dataclass(frozen=True)
 class Count:
-    """How many of the users hold a 1?
+    """The question how many of ``users`` users hold a 1.
 
     >>> sdp.Count(users=10_000).users
     10000
@@ -44,7 +44,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many of the users hold each category?
+    """The question how many of ``users`` users hold each category.
 
     The domain is public: give the ``categories``, or ``domain_size`` for categories that are numbered from 0.
 
@@ -91,7 +91,9 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Sum:
-    """What do the users' numbers, each between two public bounds, add up to?
+    """The question what the numbers of ``users`` users add up to, each from ``lower`` to ``upper``.
+
+    The bounds are public; ``whole`` says that all numbers are integers.
 
     >>> sdp.Sum(users=10_000, lower=0, upper=120).domain.width
     120.0
@@ -129,7 +131,9 @@ class Sum:
 
 @dataclass(frozen=True)
 class Mean(Sum):
-    """What is the mean of the users' numbers? The sum, divided by the public number of users.
+    """The question for the mean of the numbers of ``users`` users, each from ``lower`` to ``upper``.
+
+    It is the sum divided by the public number of users; ``whole`` says that all numbers are integers.
 
     >>> sdp.Mean(users=10_000, lower=0, upper=120).name
     'mean'

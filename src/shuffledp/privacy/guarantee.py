@@ -44,7 +44,16 @@ class AlternativesCurve(PrivacyCurve, Protocol):
 
 @dataclass(frozen=True)
 class Guarantee:
-    """(epsilon, delta)-differential privacy of one release, with everything it depends on."""
+    """(epsilon, delta)-differential privacy of a release, with everything it depends on.
+
+    ``users`` is the number of reports that the round needs, ``honest_users`` of whom follow the protocol. ``curve``
+    gives delta at every epsilon, ``theorem`` names the proof, ``trust`` who is trusted, ``neighbours`` which data sets
+    are compared, ``releases`` how many are covered. ``local_epsilon`` remains if the shuffler and the analyzer collude.
+
+    >>> guarantee = sdp.BalcerCheuCount.calibrate(users=10_000, epsilon=1.0, delta=1e-6).guarantee
+    >>> guarantee.delta_at(1.0) <= 1e-6 and guarantee.after(12).epsilon < 12
+    True
+    """
 
     epsilon: float
     delta: float

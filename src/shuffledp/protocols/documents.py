@@ -48,7 +48,7 @@ def to_document(protocol: Protocol) -> dict[str, Any]:
 
 
 def from_document(document: Mapping[str, Any]) -> Protocol:
-    """The protocol that ``to_document`` wrote; anything missing, unknown or out of range is refused."""
+    """The protocol of a ``document`` made by ``to_document``; anything missing, unknown or out of range is refused."""
     from shuffledp.protocols.registry import find_qualified
 
     if not isinstance(document, Mapping) or set(document) != {"version", "protocol", "parameters"}:

@@ -35,7 +35,10 @@ _CHUNK_MESSAGES = 1 << 20
 
 @dataclass(frozen=True)
 class Cost:
-    """What one user sends, before sealing."""
+    """The communication of one user: ``messages_per_user``, ``max_messages_per_user`` and ``bits_per_message``.
+
+    The first is expected; the maximum is None if the noise is unbounded. Sealing is not included.
+    """
 
     messages_per_user: float
     """Expected; the same whatever the value, where the protocol allows."""
@@ -60,7 +63,10 @@ class Cost:
 
 @dataclass(frozen=True)
 class ExpectedError:
-    """How far off a released number will be, predicted from the exact distribution of the noise."""
+    """The predicted error of the released numbers: ``rmse`` of a typical one, and ``max_error`` of all together.
+
+    No released number is further off than ``max_error`` with probability ``confidence``.
+    """
 
     rmse: float
     """Root mean squared error of one number that stands clear of the noise."""
@@ -118,11 +124,18 @@ class Protocol(ABC):
         calibration: str | None = None,
         **options: Any,
     ) -> Self:
-        """The protocol with the least noise for a target: a ``Target``, or its users, epsilon and delta.
+        """Make the protocol with the least noise that meets a target: a ``Target``, or its users, epsilon and delta.
 
-        ``calibration`` is ``tight`` (by exact numbers, the default) or ``paper`` (by the theorem's constants). A
-        histogram's domain is given as ``domain_size``, ``categories`` or ``domain``; a sum's as ``lower`` and
-        ``upper`` or ``domain``. Further options are those of the protocol's ``for_target``.
+        ``calibration`` is ``tight`` (by exact numerics, the default) or ``paper`` (by the theorem's constants);
+        ``honest_fraction`` is the fraction of users who follow the protocol. A histogram's domain is given as
+        ``domain_size``, ``categories`` or ``domain``; a sum's as ``lower`` and ``upper`` or ``domain``. The docstring
+        of each protocol lists its further options.
+
+        >>> sdp.BalcerCheuCount.calibrate(users=10_000, epsilon=1.0, delta=1e-6, padded=False).guarantee.epsilon
+        1.0
+        >>> protocol = sdp.protocols.CheuSum.calibrate(users=10_000, epsilon=1.0, delta=1e-6, lower=0, upper=120)
+        >>> protocol.domain.width
+        120.0
         """
         wanted = _checked_target(target, users, epsilon, delta, honest_fraction, calibration)
         domain = cls.domain_arguments(**{name: options.pop(name) for name in cls.domain_options if name in options})

@@ -15,7 +15,9 @@ from shuffledp.privacy.pure import PureCurve
 
 @dataclass(frozen=True)
 class Target:
-    """What a protocol is calibrated for; delta is 0 where none is needed.
+    """What a protocol is calibrated for: ``users``, ``epsilon``, ``delta``, ``honest_fraction``, ``calibration``.
+
+    Only the fraction of honest users adds noise. Delta is 0 where none is needed.
 
     >>> target = sdp.Target(users=10_000, epsilon=1.0, delta=1e-6)
     >>> sdp.BalcerCheuHistogram.calibrate(target=target, domain=sdp.Categories(("bus", "bike", "car"))).users

@@ -1,4 +1,4 @@
-"""The public conformance kit: is a protocol what it says it is?"""
+"""The public conformance kit: checks for any protocol, and planted faults that the checks must catch."""
 
 from shuffledp.testing.conformance import Check, ConformanceError, check_protocol
 from shuffledp.testing.faults import planted_faults

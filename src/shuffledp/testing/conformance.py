@@ -1,7 +1,7 @@
 """Checks that any protocol must pass, on an instance of few users and a small domain.
 
-Distributions are enumerated from the protocol's own table of reports; the samplers are held against them
-statistically, the guarantee and the predicted error without any sampling.
+Distributions are enumerated from the protocol's own table of reports. The samplers are compared with them
+statistically; the guarantee and the predicted error are computed without sampling.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from shuffledp.testing.subject import Subject
 _EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0, 5.0)
 _LARGEST_MISSING = 1e-4
 
-Found = tuple[bool, str]
+CheckResult = tuple[bool, str]
+"""Whether a check passed, and details."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One property, whether it holds, and what was found."""
+    """The result of one check: its ``name``, whether it ``passed``, and a ``detail`` for people."""
 
     name: str
     passed: bool
@@ -41,7 +42,7 @@ class Check:
 
 
 class ConformanceError(ShuffledpError):
-    """A protocol is not what it says; the failed checks are in ``checks``."""
+    """A protocol failed a check of the conformance kit; ``checks`` has the results of all checks."""
 
     def __init__(self, checks: list[Check]) -> None:
         failed = [check for check in checks if not check.passed]
@@ -57,12 +58,12 @@ def check_protocol(
     alpha: float = ALPHA,
     only: Collection[str] | None = None,
 ) -> list[Check]:
-    """Run every check; raises ConformanceError with all that fail, else returns what was found.
+    """Run every check of the conformance kit on a small protocol; raises ConformanceError if any fails.
 
-    The protocol should have two to four users, two or three values and so much noise that every
-    outcome occurs: ``BalcerCheuCount.with_noise(users=3, absence=0.3, delta=0.9)``. ``values`` are the values
-    to try, by default all of a small domain, or three places of an interval. ``only`` names the checks
-    to run.
+    The protocol should have two to four users, two or three values, and so much noise that every
+    outcome occurs: ``BalcerCheuCount.with_noise(users=3, absence=0.3, delta=0.9)``. ``values`` are the inputs
+    to try, by default all of a small domain, or three positions of an interval. ``samples`` is the number of reports
+    drawn for statistical tests, whose level is ``alpha``. ``only`` names the checks to run.
 
     >>> protocol = sdp.BalcerCheuCount.with_noise(users=3, absence=0.3, delta=0.9)
     >>> [check.passed for check in sdp.check_protocol(protocol, only=["tallies add up in any order"])]
@@ -79,20 +80,20 @@ def check_protocol(
     return checks
 
 
-def _checked(name: str, found: Found) -> Check:
-    passed, detail = found
+def _checked(name: str, result: CheckResult) -> Check:
+    passed, detail = result
     return Check(name, bool(passed), detail)
 
 
-def _tables_are_distributions(subject: Subject) -> Found:
+def _tables_are_distributions(subject: Subject) -> CheckResult:
     sums = [float(sum(pmf.values())) for pmf in subject.report_pmfs]
     widths = {len(copies) for pmf in subject.report_pmfs for copies in pmf}
     good = all(1 - _LARGEST_MISSING <= total <= 1 + 1e-9 for total in sums)
     return good and widths == {subject.protocol.message_format.codes}, f"probabilities sum to {sums}"
 
 
-def _one_by_one(subject: Subject) -> Found:
-    """The randomizer as a device calls it."""
+def _randomize_matches(subject: Subject) -> CheckResult:
+    """``randomize``, one report at a time."""
     p_values = []
     for value in subject.values:
         reports = [subject.protocol.randomize(value) for _ in range(subject.samples // 20)]
@@ -101,32 +102,32 @@ def _one_by_one(subject: Subject) -> Found:
     return min(p_values) > subject.alpha, f"least p-value {min(p_values):.2g} of {len(p_values)} values"
 
 
-def _all_at_once(subject: Subject) -> Found:
-    """The vectorised randomizer, report by report."""
+def _randomize_all_matches(subject: Subject) -> CheckResult:
+    """``randomize_all``, report by report."""
     p_values = []
     for value in subject.values:
         messages = subject.protocol.randomize_all(np.array([value] * subject.samples))
         if messages.offsets is None or len(messages.offsets) != subject.samples + 1:
-            return False, "the messages do not say which user sent which"
+            return False, "the messages have no offsets per user"
         p_values.append(_p(_multisets(subject, messages.values, messages.offsets), subject.reports[value]))
     return min(p_values) > subject.alpha, f"least p-value {min(p_values):.2g} of {len(p_values)} values"
 
 
 def _multisets(subject: Subject, messages: NDArray[Any], offsets: NDArray[Any]) -> NDArray[np.int64]:
-    """The number of each report as a multiset of messages, from all messages and where each report begins."""
+    """The number of each report as a multiset of messages; ``offsets`` are the positions where reports begin."""
     checked = subject.protocol.message_format.check(messages)
     weights = subject.alphabet.weights[subject.protocol.message_format.code(checked)]
     sums = np.concatenate(([0], np.cumsum(weights)))
     return np.asarray(sums[offsets[1:]] - sums[offsets[:-1]], dtype=np.int64)
 
 
-def _by_messages(subject: Subject) -> Found:
-    """The whole table of what is released, through messages."""
+def _messages_match(subject: Subject) -> CheckResult:
+    """The distribution of the released tally, drawn message by message."""
 
     def draw(data: tuple[Any, ...], rounds: int) -> list[tuple[int, ...]]:
         messages = subject.protocol.randomize_all(np.array(data * rounds))
         borders = _offsets(messages)[:: subject.users]
-        tallies: dict[bytes, Tally] = {}  # the very same messages in the same order are counted once
+        tallies: dict[bytes, Tally] = {}  # equal sequences of messages are tallied once
         seen = []
         for start, end in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True):
             sent = messages.values[start:end]
@@ -141,12 +142,12 @@ def _by_messages(subject: Subject) -> Found:
 
 def _offsets(messages: Messages) -> NDArray[np.int64]:
     if messages.offsets is None:
-        raise ParameterError("The randomizer does not say which user sent which message.")
+        raise ParameterError("randomize_all must return messages with offsets per user.")
     return messages.offsets
 
 
-def _by_counts(subject: Subject) -> Found:
-    """The whole table of what is released, by the fast route."""
+def _sample_tally_matches(subject: Subject) -> CheckResult:
+    """The distribution of the released tally, drawn by ``sample_tally``."""
 
     def draw(data: tuple[Any, ...], rounds: int) -> list[tuple[int, ...]]:
         summary = subject.summary(data)
@@ -155,7 +156,7 @@ def _by_counts(subject: Subject) -> Found:
     return _rounds(subject, draw)
 
 
-def _rounds(subject: Subject, draw: Callable[[tuple[Any, ...], int], list[tuple[int, ...]]]) -> Found:
+def _rounds(subject: Subject, draw: Callable[[tuple[Any, ...], int], list[tuple[int, ...]]]) -> CheckResult:
     p_values = []
     for data in subject.data_sets[:2]:
         pmf = subject.released_pmf(data)
@@ -166,34 +167,34 @@ def _rounds(subject: Subject, draw: Callable[[tuple[Any, ...], int], list[tuple[
     return min(p_values) > subject.alpha, f"least p-value {min(p_values):.2g}"
 
 
-def _lengths_say_nothing(subject: Subject) -> Found:
+def _lengths_are_independent_of_values(subject: Subject) -> CheckResult:
     """The number of messages has the same distribution whatever the value."""
     lengths = []
     for value in subject.values:
         table = subject.reports[value]
         lengths.append(np.bincount(subject.alphabet.size(table.outcomes), weights=table.masses))
-    same = all(len(each) == len(lengths[0]) and np.allclose(each, lengths[0], atol=1e-9) for each in lengths)
+    same = all(len(other) == len(lengths[0]) and np.allclose(other, lengths[0], atol=1e-9) for other in lengths)
     return same, f"lengths {np.flatnonzero(lengths[0]).tolist()}"
 
 
-def _cost_is_kept(subject: Subject) -> Found:
+def _cost_is_exact(subject: Subject) -> CheckResult:
     tables = subject.reports.values()
     sizes = [subject.alphabet.size(table.outcomes) for table in tables]
     expected = max(float(size @ table.masses) for size, table in zip(sizes, tables, strict=True))
     largest = max(int(size.max()) for size in sizes)
     fewest = min(int(size.min()) for size in sizes)
-    cost, most = subject.protocol.cost, subject.protocol.cost.max_messages_per_user
+    cost, maximum = subject.protocol.cost, subject.protocol.cost.max_messages_per_user
     good = (
         subject.protocol.min_messages_per_user <= fewest
         and abs(expected - cost.messages_per_user) <= 0.01 * cost.messages_per_user
-        and (most is None or largest <= most)
+        and (maximum is None or largest <= maximum)
         and subject.protocol.message_format.bits == cost.bits_per_message
     )
     return good, f"{expected:.4g} messages expected, {fewest} at least, {largest} at most"
 
 
-def _guarantee_holds(subject: Subject) -> Found:
-    """No two neighbouring data sets are told apart better than the guarantee allows, by whoever sees what."""
+def _guarantee_holds(subject: Subject) -> CheckResult:
+    """The divergence of all neighbouring data sets is at most what the guarantee claims."""
     guarantee = subject.protocol.guarantee
     claimed = {epsilon: guarantee.delta_at(epsilon) for epsilon in (*_EPSILONS, guarantee.epsilon)}
     worst, where = -1.0, ""
@@ -213,10 +214,10 @@ def _guarantee_holds(subject: Subject) -> Found:
 
 
 def _views(subject: Subject) -> Any:
-    """Pairs of neighbours with the distributions of what the least trusted party sees.
+    """Pairs of neighbouring data sets with the distributions of the view of the least trusted party.
 
-    Dishonest users, as many as the guarantee allows, send any reports they like. Whoever sees all messages can take
-    theirs away, so that those of honest users are left; of what is released, every choice of theirs is tried.
+    Dishonest users, as many as the guarantee allows, send arbitrary reports. A party that sees all messages can remove
+    theirs, so only the messages of honest users count; for released tallies, every choice of reports is tried.
     """
     if subject.protocol.trust == "local":
         for first in subject.values:
@@ -230,20 +231,20 @@ def _views(subject: Subject) -> Any:
             for sent in dishonest:
                 yield *pair, tuple(subject.released_pmf(data, sent) for data in pair)
         return
-    known: dict[tuple[Any, ...], Any] = {}
+    distributions: dict[tuple[Any, ...], Any] = {}
     for pair in neighbours(subject.values, honest):
         keys = [tuple(sorted(data)) for data in pair]
         for key in keys:
-            if key not in known:
-                known[key] = _as_mapping(subject.messages_pmf(key))
-        yield *pair, tuple(known[key] for key in keys)
+            if key not in distributions:
+                distributions[key] = _as_mapping(subject.messages_pmf(key))
+        yield *pair, tuple(distributions[key] for key in keys)
 
 
 def _as_mapping(table: Table) -> dict[int, float]:
     return dict(zip(table.outcomes.tolist(), table.masses.tolist(), strict=True))
 
 
-def _is_unbiased(subject: Subject) -> Found:
+def _is_unbiased(subject: Subject) -> CheckResult:
     worst, where = 0.0, "every data set"
     for data in subject.data_sets:
         numbers, masses = _estimates(subject, data)
@@ -253,7 +254,7 @@ def _is_unbiased(subject: Subject) -> Found:
     return worst < 1e-6 * subject.protocol.unit or worst < _tolerance(subject), where
 
 
-def _error_is_predicted(subject: Subject) -> Found:
+def _error_is_predicted(subject: Subject) -> CheckResult:
     """The exact mean squared error of every data set equals the predicted one."""
     worst, where = 0.0, "every data set"
     for data in subject.data_sets:
@@ -267,46 +268,46 @@ def _error_is_predicted(subject: Subject) -> Found:
 
 
 def _tolerance(subject: Subject) -> float:
-    """Where tails were left out of the tables, moments miss them."""
+    """The relative tolerance of moments, which is larger if tails were left out of the tables."""
     cut = any(table.missing > 1e-12 for table in subject.reports.values())
     return 0.02 if cut else 1e-6
 
 
 def _estimates(subject: Subject, data: tuple[Any, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Every estimate that a round over this data can end with, and how likely it is."""
+    """All possible estimates of a round over this data, and their probabilities."""
     pmf = {seen: mass for seen, mass in subject.released_pmf(data).items() if mass > 1e-12}
     return np.array([subject.estimate_of(seen) for seen in pmf]), np.array(list(pmf.values()))
 
 
-def _tallies_add(subject: Subject) -> Found:
-    """A tally is a matter of which messages there are: parts add up, and their order says nothing."""
+def _tallies_add(subject: Subject) -> CheckResult:
+    """A tally depends only on the multiset of messages: parts add up, and the order has no effect."""
     protocol = subject.protocol
     messages = [protocol.randomize_all(np.array([value] * subject.users)) for value in subject.values]
     total = protocol.tally(messages[0])
-    for each in messages[1:]:
-        total = total + protocol.tally(each)
-    joined = np.concatenate([each.values for each in messages])
+    for part in messages[1:]:
+        total = total + protocol.tally(part)
+    joined = np.concatenate([part.values for part in messages])
     permute(joined)
     together = protocol.tally(Messages(joined, subject.users * len(subject.values)))
     return total == together, f"{total.counts.tolist()[:20]}"
 
 
-def _users_are_found(subject: Subject) -> Found:
-    """Messages of users who follow the protocol are never taken for those of fewer."""
+def _honest_users_are_counted(subject: Subject) -> CheckResult:
+    """The messages of honest users never look like those of fewer users."""
     for data in subject.data_sets:
         messages = subject.protocol.randomize_all(np.array(data * 20))
         tally = subject.protocol.tally(messages)
-        most = subject.protocol.most_users(tally, len(messages))
-        if most is not None and most < len(data) * 20:
-            return False, f"at most {most:,} of {len(data) * 20:,} users for {data}"
+        limit = subject.protocol.most_users(tally, len(messages))
+        if limit is not None and limit < len(data) * 20:
+            return False, f"at most {limit:,} of {len(data) * 20:,} users for {data}"
         plausible = subject.protocol.without_excess(tally)
         if plausible != tally:
             return False, f"honest messages of {data} are dropped"
     return True, f"{len(subject.data_sets)} data sets"
 
 
-def _messages_survive(subject: Subject) -> Found:
-    """Packed into bytes and back they are the same."""
+def _packing_round_trips(subject: Subject) -> CheckResult:
+    """Packing into bytes and unpacking returns the same messages."""
     form = subject.protocol.message_format
     sent = subject.protocol.randomize_all(np.array(subject.values * 20)).values
     packed = form.pack(sent)
@@ -314,8 +315,8 @@ def _messages_survive(subject: Subject) -> Found:
     return packed.shape == (len(sent), form.size) and np.array_equal(back, sent), f"{form.size} bytes each"
 
 
-def _document_survives(subject: Subject) -> Found:
-    """Written as JSON and read again it is the same protocol with the same guarantee."""
+def _document_round_trips(subject: Subject) -> CheckResult:
+    """Writing to JSON and reading returns the same protocol with the same guarantee."""
     original = subject.protocol
     document = json.loads(json.dumps(to_document(original), allow_nan=False))
     copy = from_document(document)
@@ -326,14 +327,16 @@ def _document_survives(subject: Subject) -> Found:
 
 def _p(codes: NDArray[np.int64], distribution: Table) -> float:
     seen, counts = np.unique(codes, return_counts=True)
-    found = dict(zip(seen.tolist(), counts.tolist(), strict=True))
+    observed = dict(zip(seen.tolist(), counts.tolist(), strict=True))
     return _p_of_counts(
-        [found.get(each, 0) for each in distribution.outcomes.tolist()], distribution.masses.tolist(), len(codes)
+        [observed.get(outcome, 0) for outcome in distribution.outcomes.tolist()],
+        distribution.masses.tolist(),
+        len(codes),
     )
 
 
 def _p_of_counts(counts: Sequence[int], masses: Sequence[float], total: int) -> float:
-    """The p-value; what lies outside the table counts against the tail that was left out of it."""
+    """The p-value; outcomes outside the table count towards the tail that was left out of it."""
     outside, missing = total - sum(counts), max(0.0, 1 - sum(masses))
     if missing < 1e-12:
         return 0.0 if outside else p_value(counts, masses)
@@ -342,20 +345,20 @@ def _p_of_counts(counts: Sequence[int], masses: Sequence[float], total: int) -> 
 
 _UNBIASED = "estimates are right on average"
 
-CHECKS: Mapping[str, Callable[[Subject], Found]] = {
+CHECKS: Mapping[str, Callable[[Subject], CheckResult]] = {
     "report_pmf is a distribution": _tables_are_distributions,
-    "randomize has its distribution": _one_by_one,
-    "randomize_all has its distribution": _all_at_once,
-    "messages have the distribution of the round": _by_messages,
-    "sample_tally has the distribution of the round": _by_counts,
-    "the number of messages says nothing of the value": _lengths_say_nothing,
-    "the cost is as promised": _cost_is_kept,
+    "randomize has its distribution": _randomize_matches,
+    "randomize_all has its distribution": _randomize_all_matches,
+    "messages have the distribution of the round": _messages_match,
+    "sample_tally has the distribution of the round": _sample_tally_matches,
+    "the number of messages says nothing of the value": _lengths_are_independent_of_values,
+    "the cost is as promised": _cost_is_exact,
     "the guarantee holds exactly": _guarantee_holds,
     _UNBIASED: _is_unbiased,
     "the predicted error is the exact one": _error_is_predicted,
     "tallies add up in any order": _tallies_add,
-    "honest users are counted": _users_are_found,
-    "messages survive packing": _messages_survive,
-    "the protocol survives its document": _document_survives,
+    "honest users are counted": _honest_users_are_counted,
+    "messages survive packing": _packing_round_trips,
+    "the protocol survives its document": _document_round_trips,
 }
 """Every check by name."""

@@ -1,4 +1,4 @@
-"""Exact distributions of small rounds, by enumeration: the oracle that a protocol is held against."""
+"""Exact distributions of small rounds by enumeration, with which protocols are compared."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _LARGEST_TABLE = 3_000_000
 
 @dataclass(frozen=True)
 class Alphabet:
-    """Numbers multisets of messages, so that adding numbers joins multisets.
+    """An encoding of multisets of messages as integers, in which addition is union.
 
-    A multiset has one digit per kind of message: how often it occurs, below ``base``.
+    A multiset has one digit in ``base`` per message value: its number of copies.
     """
 
     kinds: int
@@ -37,20 +37,20 @@ class Alphabet:
 
     @property
     def weights(self) -> NDArray[np.int64]:
-        """The number of one copy of each kind."""
+        """The integer of one copy of each message value."""
         return self.base ** np.arange(self.kinds, dtype=np.int64)
 
     def number(self, copies: Sequence[int]) -> int:
-        """The number of a multiset given as copies of each kind."""
+        """The integer of a multiset given as copies of each message value."""
         return sum(int(count) * self.base**kind for kind, count in enumerate(copies))
 
     def kinds_of(self, number: int) -> NDArray[np.int64]:
-        """The messages of a multiset, by kind, in order."""
+        """The message values of a multiset, in order."""
         copies = (number // self.weights) % self.base
         return np.repeat(np.arange(self.kinds), copies)
 
     def size(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many messages each multiset has."""
+        """The number of messages of each multiset."""
         sizes: NDArray[np.int64] = ((numbers[:, None] // self.weights) % self.base).sum(axis=1)
         return sizes
 
@@ -64,19 +64,19 @@ class Table:
 
     @classmethod
     def of(cls, pmf: Pmf, alphabet: Alphabet) -> Table:
-        """A protocol's table of reports."""
+        """The table of a protocol's pmf of reports."""
         outcomes = np.array([alphabet.number(copies) for copies in pmf], dtype=np.int64)
         return cls._collected(outcomes, np.array([float(share) for share in pmf.values()]))
 
     @classmethod
     def _collected(cls, outcomes: NDArray[np.int64], masses: NDArray[np.float64]) -> Table:
-        distinct, place = np.unique(outcomes, return_inverse=True)
-        total: NDArray[np.float64] = np.bincount(place, weights=masses, minlength=len(distinct)).astype(np.float64)
+        distinct, positions = np.unique(outcomes, return_inverse=True)
+        total: NDArray[np.float64] = np.bincount(positions, weights=masses, minlength=len(distinct)).astype(np.float64)
         return cls(distinct[total > 0], total[total > 0])
 
     @property
     def missing(self) -> float:
-        """What the masses lack to one."""
+        """One minus the sum of the masses."""
         return max(0.0, 1 - math.fsum(self.masses))
 
     def plus(self, other: Table) -> Table:
@@ -96,19 +96,19 @@ class Table:
 
 
 def divergence(first: Mapping[Any, Any], second: Mapping[Any, Any], epsilon: float) -> float:
-    """The hockey-stick divergence of the first distribution from the second, from below.
+    """A lower bound on the hockey-stick divergence of the first distribution from the second.
 
-    Outcomes that only the cut-off tail of the second may hold are left out.
+    If tails of the second were left out, outcomes that it lacks are ignored.
     """
     return divergences(first, second, [epsilon])[0]
 
 
 def divergences(first: Mapping[Any, Any], second: Mapping[Any, Any], epsilons: Sequence[float]) -> list[float]:
-    """The divergence at each epsilon; the two distributions are laid side by side once."""
+    """The divergence at each epsilon."""
     complete = math.fsum(float(share) for share in second.values()) > 1 - 1e-13
-    kept = [seen for seen in first if complete or seen in second]
-    shares = np.array([float(first[seen]) for seen in kept])
-    others = np.array([float(second.get(seen, 0.0)) for seen in kept])
+    outcomes = [outcome for outcome in first if complete or outcome in second]
+    shares = np.array([float(first[outcome]) for outcome in outcomes])
+    others = np.array([float(second.get(outcome, 0.0)) for outcome in outcomes])
     return [math.fsum(_excess(shares, others, epsilon).tolist()) for epsilon in epsilons]
 
 

@@ -1,4 +1,4 @@
-"""Protocols that are broken on purpose: each must be caught by the conformance kit."""
+"""Planted faults: deliberately broken copies of a protocol that the conformance kit must catch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CAUGHT_BY = {
     "a release without noise": "messages have the distribution of the round",
     "a tally with one too many": "tallies add up in any order",
 }
-"""From each fault to the check that must find it."""
+"""The check that must catch each fault."""
 
 
 def broken(protocol: Protocol, **methods: Callable[..., Any]) -> Protocol:
@@ -36,14 +36,17 @@ def broken(protocol: Protocol, **methods: Callable[..., Any]) -> Protocol:
 
 
 def planted_faults(protocol: Protocol) -> dict[str, Protocol]:
-    """The protocol with a fault each: in its randomizer, its fast route, its estimator, its tally or its release."""
+    """Broken copies of ``protocol`` by the name of their fault, which ``check_protocol`` must catch.
+
+    Each has one fault: in its randomizer, sampler of tallies, estimator, tally or release.
+    """
     faults = {
         "a probability off by five per cent": broken(protocol, randomize_all=_sometimes_another_value(protocol)),
         "a sign error in the estimator": broken(protocol, estimate=_mirrored_estimate(protocol)),
         "a fast route without noise": broken(protocol, sample_tally=_noiseless(protocol)),
         "a tally with one too many": broken(protocol, tally=_one_too_many(protocol)),
     }
-    if protocol.released_only:  # users send what they hold; noise comes with the release
+    if protocol.released_only:  # users send their values in clear; the release adds the noise
         faults["a release without noise"] = broken(
             protocol, release=lambda tally, **_: Tally(tally.counts, tally.users, released=True)
         )
@@ -93,7 +96,7 @@ def _last_value_in_clear(protocol: Protocol) -> Callable[..., Messages]:
 
     def randomize_all(values: NDArray[Any], **options: Any) -> Messages:
         messages = protocol.randomize_all(values, **options)
-        reports = [clear if held else each for held, each in zip(values == last, reports_of(messages), strict=True)]
+        reports = [clear if held else sent for held, sent in zip(values == last, reports_of(messages), strict=True)]
         return _joined(reports, messages)
 
     return randomize_all
@@ -123,7 +126,7 @@ def _same_report_for_all(protocol: Protocol) -> Callable[..., Messages]:
     def randomize_all(values: NDArray[Any], **options: Any) -> Messages:
         messages = protocol.randomize_all(values, **options)
         reports = reports_of(messages)
-        first = {float(value): reports[place] for place, value in reversed(list(enumerate(values)))}
+        first = {float(value): reports[user] for user, value in reversed(list(enumerate(values)))}
         return _joined([first[float(value)] for value in values], messages)
 
     return randomize_all
@@ -142,7 +145,7 @@ def _mirrored_estimate(protocol: Protocol) -> Callable[..., Estimate]:
 
 
 def _noiseless(protocol: Protocol) -> Callable[..., Tally]:
-    """The fast route that nearly always draws the middle of its tally."""
+    """A ``sample_tally`` with less noise: the median of three draws."""
 
     def sample_tally(summary: NDArray[Any], **options: Any) -> Tally:
         tallies = [protocol.sample_tally(summary, **options) for _ in range(3)]

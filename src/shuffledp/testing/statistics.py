@@ -1,4 +1,4 @@
-"""Chi-square tests of whole output tables."""
+"""Chi-square tests of complete distributions."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 ALPHA = 1e-7
-"""The level of every statistical test: small enough to run unseeded, hundreds of times."""
+"""The level of every statistical test: small enough for hundreds of unseeded tests."""
 
 
 def p_value(observed: ArrayLike, probabilities: ArrayLike) -> float:
     """The p-value of observed counts against a distribution over the same outcomes.
 
-    An outcome of probability zero that was seen gives 0. Outcomes that are expected fewer than ten
-    times are pooled; what remains too rare after that counts by its exact binomial tail.
+    It is 0 if an outcome of probability zero was observed. Outcomes that are expected fewer than ten
+    times are pooled; if the pool is expected fewer than ten times, its exact binomial tail is used.
     """
     from scipy import stats
 

@@ -1,4 +1,4 @@
-"""A small protocol under test, with the distributions that follow from its own table of reports."""
+"""A small protocol under test, with the distributions derived from its own pmf of reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TallyPmf = Mapping[tuple[int, ...], float]
 
 @dataclass(frozen=True)
 class Subject:
-    """The protocol under test with its tables, made once."""
+    """The protocol under test, with cached tables."""
 
     protocol: Protocol
     values: tuple[Any, ...]
@@ -30,23 +30,23 @@ class Subject:
 
     @property
     def users(self) -> int:
-        """As many as the protocol needs."""
+        """The number of users that the protocol is calibrated for."""
         return self.protocol.users
 
     @property
     def estimator(self) -> str:
-        """The default one."""
+        """The default estimator."""
         return self.protocol.estimators[0]
 
     @cached_property
     def alphabet(self) -> Alphabet:
-        """Numbers for all multisets of messages of a round."""
+        """The encoding of all multisets of messages of a round."""
         longest = max(sum(copies) for pmf in self.report_pmfs for copies in pmf)
         return Alphabet(self.protocol.message_format.codes, self.users * longest + 1)
 
     @cached_property
     def report_pmfs(self) -> list[Mapping[tuple[int, ...], Any]]:
-        """The protocol's own tables."""
+        """The pmf of a report for each value."""
         return [self.protocol.report_pmf(value) for value in self.values]
 
     @cached_property
@@ -57,18 +57,18 @@ class Subject:
 
     @cached_property
     def data_sets(self) -> list[tuple[Any, ...]]:
-        """A mixed one, and all users with the first or the last value."""
+        """Three data sets: mixed values, all users with the first value, all with the last."""
         mixed = tuple(self.values[user % len(self.values)] for user in range(self.users))
         return [mixed, (self.values[0],) * self.users, (self.values[-1],) * self.users]
 
     @property
     def released_only(self) -> bool:
-        """Whether a trusted party releases, and nobody else sees messages."""
+        """Whether only the release of a trusted party is seen, not the messages."""
         return self.protocol.released_only
 
     @cached_property
     def possible_reports(self) -> list[int]:
-        """The numbers of all reports that some value may have: what a dishonest user can send unnoticed."""
+        """All reports that some value may have, encoded: those that a dishonest user can send undetected."""
         return sorted({outcome for table in self.reports.values() for outcome in table.outcomes.tolist()})
 
     def messages_pmf(self, data: tuple[Any, ...]) -> Table:
@@ -76,9 +76,9 @@ class Subject:
         return Table.joined([self.reports[value] for value in data])
 
     def released_pmf(self, data: tuple[Any, ...], sent: tuple[int, ...] = ()) -> TallyPmf:
-        """The distribution of what is released of a round over this data, whose order says nothing.
+        """The distribution of the released tally of a round over this data; the order has no effect.
 
-        ``sent`` are the numbers of further reports, which dishonest users chose.
+        ``sent`` are further encoded reports, chosen by dishonest users.
         """
         key = tuple(sorted(data)), tuple(sorted(sent))
         if key not in self._released_pmfs:
@@ -91,7 +91,7 @@ class Subject:
 
     @cached_property
     def _releases(self) -> dict[int, list[tuple[tuple[int, ...], float]]]:
-        """What is released of each multiset met so far: other data meets it again."""
+        """The distribution of the release of each multiset, cached for other data."""
         return {}
 
     def _enumerated(self, data: tuple[Any, ...], sent: tuple[int, ...]) -> TallyPmf:
@@ -117,16 +117,16 @@ class Subject:
         return {}
 
     def tally_of(self, outcome: int) -> Tally:
-        """The tally of a numbered multiset of messages."""
+        """The tally of an encoded multiset of messages."""
         messages = self.protocol.message_format.message(self.alphabet.kinds_of(outcome))
         return self.protocol.tally(Messages(messages, self.users))
 
     def summary(self, data: tuple[Any, ...]) -> NDArray[Any]:
-        """What the fast route starts from."""
+        """The summary of the data that ``sample_tally`` takes."""
         return self.protocol.summary(np.array(data))
 
     def truth(self, data: tuple[Any, ...]) -> NDArray[np.float64]:
-        """What is estimated: every count, the count of ones, the sum or the mean."""
+        """The true value of what is estimated: all counts, the count of ones, the sum or the mean."""
         return self.protocol.truth(np.array(data))
 
 

@@ -33,7 +33,12 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomi
 
 @dataclass(frozen=True)
 class BalcerCheuCount(TokenProtocol, CountProtocol):
-    """The protocol with its public parameters."""
+    """A count with exact zeros, from two messages per user (Balcer and Cheu 2020, Theorem 11); shuffled.
+
+    Options of ``calibrate``:
+
+    - ``padded``: send zeros in place of tokens that are left out, so that the number of messages is always two.
+    """
 
     name: ClassVar[str] = "balcer-cheu"
     theorem: ClassVar[str] = "Theorem 11"

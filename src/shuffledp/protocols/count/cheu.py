@@ -23,7 +23,7 @@ from shuffledp.randomness import Dyadic
 
 @dataclass(frozen=True)
 class CheuCount(AnswerCount):
-    """The protocol with its public parameters."""
+    """A count from one bit per user, flipped with a small probability (Cheu and others 2019); shuffled."""
 
     name: ClassVar[str] = "cheu"
 

@@ -39,7 +39,13 @@ _LEFT_OUT = 1e-5
 
 @dataclass(frozen=True)
 class CorrelatedNoiseCount(CountProtocol):
-    """The protocol with its public parameters."""
+    """A count with nearly the central error, from about one message per user (Ghazi and others 2020); shuffled.
+
+    Options of ``calibrate``:
+
+    - ``split``: part of epsilon for the noise that changes the count; the rest is for the pairs that cancel.
+    - ``encoding``: ``signed``, or ``unary`` as in the paper.
+    """
 
     name: ClassVar[str] = "correlated-noise"
 

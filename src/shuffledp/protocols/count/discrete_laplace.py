@@ -29,7 +29,7 @@ _LEFT_OUT = 1e-14
 
 @dataclass(frozen=True)
 class DiscreteLaplaceCount(CountProtocol):
-    """The protocol with its public parameters."""
+    """A count with discrete Laplace noise (Ghosh and others 2009); central, delta 0."""
 
     name: ClassVar[str] = "discrete-laplace"
     trust: ClassVar[str] = "central"

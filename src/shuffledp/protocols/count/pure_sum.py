@@ -34,7 +34,7 @@ _ONE = 1 << 64
 
 @dataclass(frozen=True)
 class PureSumCount(CountProtocol):
-    """The protocol with its public parameters."""
+    """A count with delta 0, from several bits per user (Ghazi, Golowich and others 2020); shuffled."""
 
     name: ClassVar[str] = "pure-sum"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)

@@ -25,7 +25,7 @@ from shuffledp.randomness import Dyadic
 
 @dataclass(frozen=True)
 class RandomizedResponse(AnswerCount):
-    """The protocol with its public parameters."""
+    """A count by randomized response, one bit per user (Warner 1965); local, delta 0."""
 
     name: ClassVar[str] = "randomized-response"
     trust: ClassVar[str] = "local"

@@ -41,7 +41,12 @@ _CHUNK_CELLS = 1 << 22
 
 @dataclass(frozen=True)
 class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
-    """The protocol with its public parameters."""
+    """A histogram with exact zeros, about one message per category (Balcer and Cheu 2020, Theorem 12); shuffled.
+
+    Options of ``calibrate``:
+
+    - ``padded``: send dummies in place of tokens that are left out.
+    """
 
     name: ClassVar[str] = "balcer-cheu"
     theorem: ClassVar[str] = "Theorem 12"

@@ -35,7 +35,7 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers
 
 @dataclass(frozen=True)
 class BassilySmith(HistogramProtocol):
-    """The protocol with its public parameters."""
+    """A histogram from one randomized sign per user (Bassily and Smith 2015); local, delta 0."""
 
     name: ClassVar[str] = "bassily-smith"
     trust: ClassVar[str] = "local"

@@ -39,7 +39,12 @@ _LARGEST_LISTED = 12
 
 @dataclass(frozen=True)
 class CheuHistogram(HistogramProtocol):
-    """The protocol with its public parameters."""
+    """A histogram from one flipped bit per category (Cheu and others 2019); shuffled.
+
+    Options of ``calibrate``:
+
+    - ``form``: ``ones`` sends only the bits that are 1, ``bits`` sends all of them, as in the paper.
+    """
 
     name: ClassVar[str] = "cheu"
     independent_categories: ClassVar[bool] = True

@@ -41,7 +41,12 @@ _LARGEST_LISTED = 2_000_000
 
 @dataclass(frozen=True)
 class CorrelatedNoiseHistogram(HistogramProtocol):
-    """The protocol with its public parameters."""
+    """A histogram with nearly the central error, from few messages per user (Ghazi and others 2020); shuffled.
+
+    Options of ``calibrate``:
+
+    - ``split``: part of epsilon for the noise that changes the counts; the rest is for the pairs that cancel.
+    """
 
     name: ClassVar[str] = "correlated-noise"
     independent_categories: ClassVar[bool] = True

@@ -54,7 +54,13 @@ _CUT = 1e-14
 
 @dataclass(frozen=True)
 class CountMinHistogram(HistogramProtocol):
-    """The protocol with its public parameters."""
+    """A histogram by a noisy Count-Min sketch (Ghazi, Golowich and others 2019); shuffled.
+
+    Options of ``calibrate``:
+
+    - ``rows``, ``buckets``: the size of the sketch.
+    - ``hashes``: the public hash functions, one pair per row; drawn unless given.
+    """
 
     name: ClassVar[str] = "count-min"
     estimators: ClassVar[tuple[str, ...]] = ("median", "minimum")

@@ -36,7 +36,7 @@ _LARGEST_LISTED = 100_000
 
 @dataclass(frozen=True)
 class DiscreteLaplaceHistogram(ClearHistogram):
-    """The protocol with its public parameters."""
+    """A histogram with discrete Laplace noise (Ghosh and others 2009); central, delta 0."""
 
     name: ClassVar[str] = "discrete-laplace"
     independent_categories: ClassVar[bool] = True

@@ -37,7 +37,12 @@ _LONGEST_LAW = 100_000
 
 @dataclass(frozen=True)
 class FakeUsersHistogram(HistogramProtocol):
-    """The protocol with its public parameters."""
+    """A histogram from flipped rows of bits, with rows of fake users (Cheu and Zhilyaev 2022); shuffled.
+
+    Options of ``calibrate``:
+
+    - ``fake_rows``: number of fake users that each user adds.
+    """
 
     name: ClassVar[str] = "fake-users"
     trust: ClassVar[str] = "shuffled"

@@ -54,7 +54,12 @@ Vectors = NDArray[np.uint32]
 
 @dataclass(frozen=True)
 class HadamardBlanketHistogram(HistogramProtocol):
-    """The protocol with its public parameters."""
+    """A histogram from tuples of parity vectors, for very large domains (Ghazi, Golowich and others 2019); shuffled.
+
+    Options of ``calibrate``:
+
+    - ``hashes``: the number of vectors in a message; log2(users) unless given.
+    """
 
     name: ClassVar[str] = "hadamard-blanket"
     trust: ClassVar[str] = "shuffled"

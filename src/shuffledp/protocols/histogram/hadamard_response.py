@@ -42,7 +42,12 @@ _BLOCK_SHARE = 0.1  # of the risk of an interval: that a block holds more users 
 
 @dataclass(frozen=True)
 class HadamardResponse(HistogramProtocol):
-    """The protocol with its public parameters."""
+    """A histogram from columns of a Hadamard matrix (Acharya, Sun and Zhang 2019); local, delta 0.
+
+    Options of ``calibrate``:
+
+    - ``blocks``: number of blocks of the matrix, a power of two; the paper's unless given.
+    """
 
     name: ClassVar[str] = "hadamard-response"
     trust: ClassVar[str] = "local"

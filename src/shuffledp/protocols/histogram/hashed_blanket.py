@@ -49,7 +49,13 @@ _OFTEN_NEEDED = 50  # messages in each bucket; only a start for a search
 
 @dataclass(frozen=True)
 class HashedBlanketHistogram(HistogramProtocol):
-    """The protocol with its public parameters."""
+    """A histogram of hashed values among uniform ones, for large domains (Luo, Wang and Yi 2022, FE1); shuffled.
+
+    Options of ``calibrate``:
+
+    - ``most_messages``: maximum number of messages per user.
+    - ``buckets``: the range of the hash functions; chosen from ``most_messages`` unless given.
+    """
 
     name: ClassVar[str] = "hashed-blanket"
     trust: ClassVar[str] = "shuffled"

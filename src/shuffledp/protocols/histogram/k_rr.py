@@ -26,7 +26,7 @@ from shuffledp.randomness import Dyadic
 
 @dataclass(frozen=True)
 class KRandomizedResponse(AnswerHistogram):
-    """The protocol with its public parameters."""
+    """A histogram by randomized response on all categories (Kairouz and others 2016); local, delta 0."""
 
     name: ClassVar[str] = "k-rr"
     trust: ClassVar[str] = "local"

@@ -42,7 +42,12 @@ _CHUNK_MESSAGES = 1 << 20
 
 @dataclass(frozen=True)
 class LocalHashing(HistogramProtocol):
-    """The protocol with its public parameters."""
+    """A histogram by randomized response on a hash (Wang and others 2017, OLH); local, delta 0.
+
+    Options of ``calibrate``:
+
+    - ``buckets``: the range of the hash functions; that of the least error unless given.
+    """
 
     name: ClassVar[str] = "local-hashing"
     trust: ClassVar[str] = "local"

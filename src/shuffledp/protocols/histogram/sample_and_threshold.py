@@ -52,7 +52,12 @@ _LARGEST_LISTED = 100_000
 
 @dataclass(frozen=True)
 class SampleAndThresholdHistogram(ClearHistogram):
-    """The protocol with its public parameters."""
+    """A histogram by sampling and a threshold (Bharadwaj and Cormode 2022); the shuffler counts in clear.
+
+    Options of ``calibrate``:
+
+    - ``sampling``: probability that a message is kept; chosen for a category of average size unless given.
+    """
 
     name: ClassVar[str] = "sample-and-threshold"
     trust: ClassVar[str] = "shuffled"

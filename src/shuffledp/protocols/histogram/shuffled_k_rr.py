@@ -28,7 +28,7 @@ from shuffledp.randomness import Dyadic
 
 @dataclass(frozen=True)
 class ShuffledKRandomizedResponse(AnswerHistogram):
-    """The protocol with its public parameters."""
+    """A histogram by randomized response, one message per user (Balle and others 2019); shuffled."""
 
     name: ClassVar[str] = "shuffled-k-rr"
     trust: ClassVar[str] = "shuffled"

@@ -47,7 +47,12 @@ _FIRST_TRIAL = 0.05  # buckets per user
 
 @dataclass(frozen=True)
 class ShuffledLocalHashing(HistogramProtocol):
-    """The protocol with its public parameters."""
+    """A histogram by randomized response on a hash, one message per user (Wang and others 2020); shuffled.
+
+    Options of ``calibrate``:
+
+    - ``buckets``: the range of the hash functions; that of the least error unless given.
+    """
 
     name: ClassVar[str] = "solh"
     trust: ClassVar[str] = "shuffled"

@@ -43,7 +43,7 @@ _LARGEST_LISTED = 100_000
 
 @dataclass(frozen=True)
 class StabilityHistogram(ClearHistogram):
-    """The protocol with its public parameters."""
+    """A histogram with noise on non-empty categories and a threshold (Bun, Nissim and Stemmer 2016); central."""
 
     name: ClassVar[str] = "stability"
     estimators: ClassVar[tuple[str, ...]] = THRESHOLD_ESTIMATORS

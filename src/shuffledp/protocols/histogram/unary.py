@@ -40,7 +40,12 @@ _LARGEST_TABLE = 1 << 10
 
 @dataclass(frozen=True)
 class UnaryEncoding(HistogramProtocol):
-    """The protocol with its public parameters."""
+    """A histogram from one flipped bit per category (Wang and others 2017; RAPPOR); local, delta 0.
+
+    Options of ``calibrate``:
+
+    - ``variant``: ``optimised``, or ``symmetric`` as in basic RAPPOR.
+    """
 
     name: ClassVar[str] = "unary"
     trust: ClassVar[str] = "local"

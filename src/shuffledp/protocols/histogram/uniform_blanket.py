@@ -45,7 +45,7 @@ _BLOCKS = 128
 
 @dataclass(frozen=True)
 class UniformBlanketHistogram(HistogramProtocol):
-    """The protocol with its public parameters."""
+    """A histogram of values in clear among uniform ones (Luo, Wang and Yi 2022, FE0); shuffled."""
 
     name: ClassVar[str] = "uniform-blanket"
     trust: ClassVar[str] = "shuffled"

@@ -57,7 +57,13 @@ Part = tuple[tuple[int, ...], Fraction, Dyadic]
 
 @dataclass(frozen=True)
 class AlmostCentralSum(SumProtocol):
-    """The protocol with its public parameters."""
+    """A sum with nearly the central error, for very many users (Ghazi and others 2021); shuffled.
+
+    Options of ``calibrate``:
+
+    - ``levels``: number of steps to which a number is rounded; epsilon sqrt(users), at most 1000, unless given.
+    - ``split``: part of epsilon for the noise of the sum; the rest is for the atoms that cancel.
+    """
 
     name: ClassVar[str] = "almost-central"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)

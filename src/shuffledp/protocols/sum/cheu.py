@@ -38,7 +38,12 @@ _MOST_BITS = 1 << 20
 
 @dataclass(frozen=True)
 class CheuSum(SumProtocol):
-    """The protocol with its public parameters."""
+    """A sum from flipped bits without labels (Cheu and others 2019); shuffled.
+
+    Options of ``calibrate``:
+
+    - ``bits``: number of bits per user; epsilon times the square root of the number of users unless given.
+    """
 
     name: ClassVar[str] = "cheu"
 

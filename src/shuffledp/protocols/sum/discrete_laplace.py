@@ -29,7 +29,12 @@ _LEAST_DECAY = 1e-6  # nearer to 1 than this the noise takes long to draw
 
 @dataclass(frozen=True)
 class DiscreteLaplaceSum(CentralLevels):
-    """The protocol with its public parameters."""
+    """A sum with discrete Laplace noise on integers (Ghosh and others 2009); central, delta 0.
+
+    Options of ``calibrate``:
+
+    - ``levels``: number of steps to which a number is rounded.
+    """
 
     name: ClassVar[str] = "discrete-laplace"
     trust: ClassVar[str] = "central"

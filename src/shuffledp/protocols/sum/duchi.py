@@ -29,7 +29,7 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, round_
 
 @dataclass(frozen=True)
 class DuchiSum(SumProtocol):
-    """The protocol with its public parameters."""
+    """A sum from one randomized bit per user (Duchi, Jordan and Wainwright 2018); local, delta 0."""
 
     name: ClassVar[str] = "duchi"
     trust: ClassVar[str] = "local"

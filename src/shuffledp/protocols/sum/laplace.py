@@ -34,7 +34,12 @@ _NOISE_BITS = 55  # noise beyond 2^62, where OpenDP would cut it, has a probabil
 
 @dataclass(frozen=True)
 class LaplaceSum(CentralLevels):
-    """The protocol with its public parameters."""
+    """A sum with Laplace noise drawn by OpenDP (Dwork and others 2006); central, delta 0.
+
+    Options of ``calibrate``:
+
+    - ``levels``: number of steps to which a number is rounded.
+    """
 
     name: ClassVar[str] = "laplace"
     trust: ClassVar[str] = "central"

@@ -46,7 +46,12 @@ _CUT_EXPONENT = 36  # e^-36 < 1e-15
 
 @dataclass(frozen=True)
 class LocalLaplaceSum(SumProtocol):
-    """The protocol with its public parameters."""
+    """A sum with discrete Laplace noise on each number (Dwork and others 2006); local, delta 0.
+
+    Options of ``calibrate``:
+
+    - ``levels``: number of steps to which a number is rounded.
+    """
 
     name: ClassVar[str] = "local-laplace"
     trust: ClassVar[str] = "local"

@@ -45,7 +45,12 @@ _FINE_WINDOW = 64  # a window of fewer points is coarse
 
 @dataclass(frozen=True)
 class PiecewiseSum(SumProtocol):
-    """The protocol with its public parameters."""
+    """A sum by the piecewise mechanism on a grid (Wang and others 2019); local, delta 0.
+
+    Options of ``calibrate``:
+
+    - ``answers``: the size of the grid; unless given, so large that a window has 64 points or more.
+    """
 
     name: ClassVar[str] = "piecewise"
     trust: ClassVar[str] = "local"

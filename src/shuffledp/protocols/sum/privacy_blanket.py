@@ -38,7 +38,12 @@ _MOST_LISTED = 512
 
 @dataclass(frozen=True)
 class PrivacyBlanketSum(SumProtocol):
-    """The protocol with its public parameters."""
+    """A sum by randomized response on levels, one message per user (Balle and others 2019); shuffled.
+
+    Options of ``calibrate``:
+
+    - ``levels``: number of steps to which a number is rounded; that of the least error unless given.
+    """
 
     name: ClassVar[str] = "privacy-blanket"
 

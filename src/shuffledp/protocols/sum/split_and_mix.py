@@ -52,7 +52,12 @@ _MOST_LISTED = 200_000
 
 @dataclass(frozen=True)
 class SplitAndMixSum(SumProtocol):
-    """The protocol with its public parameters."""
+    """A sum with nearly the central error, from a few messages per user (Balle and others 2020); shuffled.
+
+    Options of ``calibrate``:
+
+    - ``levels``: number of steps to which a number is rounded; max(1, epsilon) sqrt(users) unless given.
+    """
 
     name: ClassVar[str] = "split-and-mix"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)

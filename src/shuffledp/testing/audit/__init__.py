@@ -1,4 +1,4 @@
-"""An audit: what an adversary can tell from rounds that are really run, against the claim."""
+"""Audits: lower bounds on epsilon from simulated rounds, compared with the claimed guarantee."""
 
 from shuffledp.testing.audit.faults import FAULTS, Fault, plant
 from shuffledp.testing.audit.result import AuditPoint, AuditResult, Finding

@@ -1,4 +1,4 @@
-"""Protocols that are broken on purpose while their claim stays: an audit must expose each."""
+"""Planted faults: broken protocols with an unchanged claim, which an audit must expose."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from shuffledp.errors import ParameterError, UnknownNameError
 from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.protocol import Protocol
+from shuffledp.testing.audit.experiment import Permute
 from shuffledp.testing.audit.result import AuditResult
-from shuffledp.testing.audit.scene import Permute
 from shuffledp.testing.audit.search import audit
 from shuffledp.testing.faults import broken, reports_of
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A protocol, or a shuffler, that is broken on purpose; the claim stays as it was."""
+    """A deliberately broken protocol or shuffler, with an unchanged claim."""
 
     name: str
     words: str
@@ -77,13 +77,13 @@ def _clear_release(tally: Tally, **_: Any) -> Tally:
 
 
 def _claiming(weaker: Protocol, claimed: Protocol) -> Protocol:
-    """The weaker protocol with the users and the guarantee of another, which its noise does not give."""
+    """The weaker protocol with the users and the guarantee of another, which it does not meet."""
     kind = type(weaker)
-    liar = copy.copy(weaker)
-    liar.__dict__.pop("guarantee", None)
+    impostor = copy.copy(weaker)
+    impostor.__dict__.pop("guarantee", None)
     claims = {"users": claimed.users, "guarantee": claimed.guarantee}
-    object.__setattr__(liar, "__class__", type(kind.__name__, (kind,), claims))
-    return liar
+    object.__setattr__(impostor, "__class__", type(kind.__name__, (kind,), claims))
+    return impostor
 
 
 def _for_more_users(protocol: Protocol) -> Protocol:
@@ -96,7 +96,7 @@ def _with_little_noise(protocol: Protocol) -> Protocol:
 
 
 def _recalibrated(protocol: Protocol, **changes: Any) -> Protocol:
-    """The same protocol for other users, or another target."""
+    """The same protocol calibrated for another target."""
     guarantee = protocol.guarantee
     settings: dict[str, Any] = {
         "users": protocol.users,

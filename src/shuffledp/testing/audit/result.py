@@ -1,4 +1,4 @@
-"""What an audit found: lower bounds on epsilon against the claim, in words, JSON and a figure."""
+"""The result of an audit: lower bounds on epsilon and the claim, as a sentence, JSON and a figure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OTHER_DELTAS = (0.001, 0.01, 0.1)
 
 @dataclass(frozen=True)
 class Finding:
-    """One event, of which data sets, and how often it was seen."""
+    """One event, the data sets, and how often it occurred under each."""
 
     event: str
     data_sets: str
@@ -25,7 +25,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class AuditPoint:
-    """At this delta, epsilon is at least the one and claimed to be at most the other."""
+    """The lower bound on epsilon and the claimed epsilon at one delta."""
 
     delta: float
     epsilon_at_least: float
@@ -33,7 +33,7 @@ class AuditPoint:
 
     @property
     def exposed(self) -> bool:
-        """Both cannot be true."""
+        """Whether the lower bound exceeds the claim."""
         return self.epsilon_at_least > self.epsilon_claimed
 
     def to_json(self) -> dict[str, Any]:
@@ -44,7 +44,13 @@ class AuditPoint:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """The result of ``audit``: the claimed guarantee, and lower bounds on epsilon that were measured."""
+    """The result of ``audit``: lower bounds on epsilon that were measured, and the claimed guarantee.
+
+    ``exposed`` says whether a bound exceeds the claim; ``sentence()`` is the result in words. ``protocol``,
+    ``question`` and ``model`` name what was audited, ``guarantee`` is its claim at ``delta``, ``findings`` are the
+    events with their bounds, from ``trials`` rounds under each data set, which hold together with probability
+    ``confidence``. ``planted`` describes a planted fault.
+    """
 
     protocol: str
     question: str
@@ -52,12 +58,12 @@ class AuditResult:
     guarantee: Guarantee
     delta: float
     confidence: float
-    """That all findings are right, together."""
+    """The probability that all bounds hold simultaneously."""
     trials: int
-    """Rounds under each of both data sets, besides those that the events were learned from."""
+    """Rounds under each of the two data sets, not counting training rounds."""
     findings: tuple[Finding, ...]
     planted: str = ""
-    """The fault that was planted, in words."""
+    """A description of the planted fault."""
 
     @property
     def epsilon_at_least(self) -> float:
@@ -66,7 +72,7 @@ class AuditResult:
 
     @property
     def epsilon_claimed(self) -> float:
-        """What the guarantee says at the audited delta."""
+        """The claimed epsilon at the audited delta."""
         return self.points[0].epsilon_claimed
 
     @property
@@ -85,15 +91,15 @@ class AuditResult:
 
     @property
     def finding(self) -> Finding:
-        """What shows the most at the audited delta; or, if the claim fails only elsewhere, there."""
+        """The event with the largest bound at the audited delta, or at the delta at which the claim fails."""
         return self._best(self._worst.delta)
 
     def delta_at(self, epsilon: float) -> float:
-        """Delta is at least this, at this epsilon."""
+        """The lower bound on delta at this epsilon."""
         return max(finding.evidence.delta_at(epsilon) for finding in self.findings)
 
     def sentence(self) -> str:
-        """The verdict in plain words."""
+        """The result as a sentence."""
         worst = self._worst
         at = f" at delta = {worst.delta:.3g}" if worst.delta > 0 else ""
         sure = f"{100 * self.confidence:.10g}% confidence"
@@ -127,7 +133,7 @@ class AuditResult:
         }
 
     def figure(self, suffix: str) -> bytes:
-        """The claimed curve and the audited one, as .png, .svg or .html: the second may not rise above the first."""
+        """A figure of the claimed and the audited curve, as .png, .svg or .html."""
         widest = 1.15 * max([1e-3, self._plain_claim(), *(point.epsilon_at_least for point in self.points)])
         grid = [widest * step / 120 for step in range(121)]
         lowest = min([1e-5, *([self.delta / 10] if self.delta > 0 else [])])
@@ -152,7 +158,7 @@ class AuditResult:
 
     @property
     def _worst(self) -> AuditPoint:
-        """The audited delta, unless the claim fails only at another."""
+        """The point at the first delta at which the claim fails, else at the audited delta."""
         return next((point for point in self.points if point.exposed), self.points[0])
 
     def _plain_claim(self) -> float:

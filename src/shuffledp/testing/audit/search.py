@@ -1,11 +1,11 @@
-"""An audit: run the real randomizer and the real shuffler many times, and see what an adversary can tell.
+"""The audit: simulate rounds with the real randomizer and shuffler, and bound epsilon from below.
 
-The result is a lower bound on epsilon that holds with a stated confidence, whatever the theory says. If it
-exceeds the claim, the claim is wrong. If it does not, that proves nothing: an audit finds gross faults,
-in code as well as in proofs, and cannot replace either.
+The lower bound holds with a stated confidence, independent of the theory. If it
+exceeds the claim, the claim is false. If it does not, that proves nothing: an audit detects gross faults
+in code and proofs, and replaces neither tests nor proofs.
 
-One user is replaced in a few data sets that are bad for them. What the adversary sees of a round is summed up
-in a few numbers. An event of these numbers is learned from training rounds and counted in fresh ones.
+One user is replaced in a few data sets that are likely to be the worst. The adversary's view of a round is reduced
+to a few numbers. An event of these numbers is learned from training rounds and counted in fresh ones.
 """
 
 from __future__ import annotations
@@ -22,15 +22,24 @@ from shuffledp.errors import ParameterError
 from shuffledp.privacy.audit import Event, Evidence, learn_event
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.protocol import Protocol
+from shuffledp.testing.audit.experiment import (
+    Experiment,
+    Permute,
+    Progress,
+    Rows,
+    Ticker,
+    in_steps,
+    neighbouring_pairs,
+    shown,
+)
 from shuffledp.testing.audit.result import AuditResult, Finding
-from shuffledp.testing.audit.scene import Permute, Progress, Rows, Scene, Ticker, in_steps, neighbouring_pairs, shown
 
 _SECONDS = 5.0
-_PATIENCE = 120.0
+_MAX_SECONDS = 120.0
 _FEWEST_TRIALS, _MOST_TRIALS = 400, 100_000
 _MOST_TRAINING = 6_000
 _NUMBERS_AT_A_TIME = 1 << 21
-_MOST_NUMBERS_A_ROUND = 20_000_000
+_MAX_NUMBERS_PER_ROUND = 20_000_000
 _PILOT_ROUNDS = 300
 _LEARNED_DELTAS = (0.01, 0.1)
 
@@ -46,11 +55,13 @@ def audit(
     progress: Progress | None = None,
     planted: str = "",
 ) -> AuditResult:
-    """A lower bound on the epsilon of a protocol from rounds that are really run, against what it claims.
+    """Run a protocol many times, and compare a lower bound on its epsilon with its guarantee.
 
-    ``trials`` is the number of rounds under each of two neighbouring data sets, by default as many as take some
-    seconds. ``data`` are the two data sets if you want to choose them: values (as randomizers take them) that differ in
-    one user. ``permute`` replaces the shuffler.
+    ``trials`` is the number of rounds under each of two neighbouring data sets, by default as many as take a few
+    seconds. ``delta`` is that of the bound, by default the guarantee's, and ``confidence`` its confidence level.
+    ``data`` are the two data sets, by default several that are likely to be bad: values, as randomizers take them, that
+    differ in one user. ``permute`` replaces the shuffler, ``progress`` is called with the fraction that is done, and
+    ``planted`` describes a planted fault.
 
     A round has as many users as the guarantee needs honest ones: an adversary can subtract what others sent.
 
@@ -66,12 +77,12 @@ def audit(
     if trials is not None and trials < 10:
         raise ParameterError(f"An audit needs at least 10 trials, not {trials}.", trials=trials)
     _check_size(protocol, guarantee.honest_users)
-    scenes = [Scene(protocol, pair, permute) for pair in neighbouring_pairs(protocol, data)]
-    plan = _Plan.affordable(scenes) if trials is None else _Plan.given(trials)
-    learned_deltas = [audited, *(each for each in _LEARNED_DELTAS if each > audited)]
+    experiments = [Experiment(protocol, pair, permute) for pair in neighbouring_pairs(protocol, data)]
+    plan = _Plan.affordable(experiments) if trials is None else _Plan.given(trials)
+    learned_deltas = [audited, *(larger for larger in _LEARNED_DELTAS if larger > audited)]
     risk = (1 - confidence) / len(learned_deltas)
-    tick = Ticker(progress, 2 * (plan.trials + len(scenes) * plan.training))
-    scene, choices = _learn(scenes, learned_deltas, risk, plan, tick)
+    tick = Ticker(progress, 2 * (plan.trials + len(experiments) * plan.training))
+    experiment, choices = _learn(experiments, learned_deltas, risk, plan, tick)
     return AuditResult(
         protocol=protocol.name,
         question=protocol.question,
@@ -80,7 +91,7 @@ def audit(
         delta=audited,
         confidence=confidence,
         trials=plan.trials,
-        findings=tuple(_count(scene, choices, plan.trials, risk, tick)),
+        findings=tuple(_count(experiment, choices, plan.trials, risk, tick)),
         planted=planted,
     )
 
@@ -88,7 +99,7 @@ def audit(
 def _check_size(protocol: Protocol, users: int) -> None:
     """Refuse rounds that are too large to be run hundreds of times."""
     numbers = users * max(1.0, protocol.cost.messages_per_user) * protocol.message_format.columns
-    if numbers > _MOST_NUMBERS_A_ROUND:
+    if numbers > _MAX_NUMBERS_PER_ROUND:
         raise ParameterError(
             f"A round of {users:,} users has about {numbers:,.0f} numbers, too many to run it hundreds of times. "
             "Audit the same protocol with fewer users.",
@@ -98,37 +109,38 @@ def _check_size(protocol: Protocol, users: int) -> None:
 
 @dataclass(frozen=True)
 class _Plan:
-    """Rounds under each data set: to learn from, for every pair of data sets, and to count events in, for one."""
+    """Numbers of rounds under each data set: for training, with every pair, and for counting, with the chosen pair."""
 
     training: int
     trials: int
 
     @classmethod
     def given(cls, trials: int) -> _Plan:
-        """A third as many to learn from, within limits."""
+        """A third as many training rounds, within limits."""
         return cls(min(_MOST_TRAINING, max(200, trials // 3)), trials)
 
     @classmethod
-    def affordable(cls, scenes: list[Scene]) -> _Plan:
-        """What takes a few seconds on this machine."""
-        scene = scenes[0]
-        views = scene.sample(scene.pair.first, 2)  # whatever is made once is made now
-        learning = _seconds_a_round(lambda rounds: scene.sample(scene.pair.first, rounds))
-        counting = _seconds_a_round(lambda rounds: scene.sample(scene.pair.first, rounds, only={next(iter(views))}))
-        if 2 * _FEWEST_TRIALS * counting > _PATIENCE:
+    def affordable(cls, experiments: list[Experiment]) -> _Plan:
+        """As many rounds as take a few seconds on this machine."""
+        experiment = experiments[0]
+        views = experiment.sample(experiment.pair.first, 2)  # fills caches before timing
+        view = next(iter(views))
+        learning = _seconds_per_round(lambda rounds: experiment.sample(experiment.pair.first, rounds))
+        counting = _seconds_per_round(lambda rounds: experiment.sample(experiment.pair.first, rounds, only={view}))
+        if 2 * _FEWEST_TRIALS * counting > _MAX_SECONDS:
             raise ParameterError(
                 f"A round takes {counting:.2g} s here, too long for an audit of at least {2 * _FEWEST_TRIALS} rounds. "
-                "Audit the same protocol with fewer users, or say how many trials you have the time for.",
+                "Audit the same protocol with fewer users, or set the number of trials.",
                 seconds_per_round=counting,
             )
-        training = int(0.4 * _SECONDS / (2 * len(scenes) * learning))
+        training = int(0.4 * _SECONDS / (2 * len(experiments) * learning))
         trials = int(0.6 * _SECONDS / (2 * counting))
         return cls(
             min(max(training, _FEWEST_TRIALS // 2), _MOST_TRAINING), min(max(trials, _FEWEST_TRIALS), _MOST_TRIALS)
         )
 
 
-def _seconds_a_round(run: Callable[[int], Any]) -> float:
+def _seconds_per_round(run: Callable[[int], Any]) -> float:
     rounds, seconds = 1, 0.0
     while seconds < 0.05:
         rounds *= 4
@@ -140,7 +152,7 @@ def _seconds_a_round(run: Callable[[int], Any]) -> float:
 
 @dataclass(frozen=True)
 class _Choice:
-    """An event of what is seen, likelier under the second data set if ``swapped``, and what it promises."""
+    """An event of a view, likelier under the second data set if ``swapped``, and the bound that it promises."""
 
     view: str
     event: Event
@@ -149,18 +161,19 @@ class _Choice:
 
 
 def _learn(
-    scenes: list[Scene], deltas: list[float], risk: float, plan: _Plan, tick: Ticker
-) -> tuple[Scene, list[_Choice]]:
+    experiments: list[Experiment], deltas: list[float], risk: float, plan: _Plan, tick: Ticker
+) -> tuple[Experiment, list[_Choice]]:
     """The pair of data sets that promises the most at the first delta, and its best event for each delta."""
-    found = []
-    for scene in scenes:
-        samples = [scene.sample(data, plan.training, tick=tick) for data in (scene.pair.first, scene.pair.second)]
-        found.append((scene, [_best_event(samples, delta, risk, plan.trials) for delta in deltas]))
-    return max(found, key=lambda each: [choice.promise for choice in each[1]])
+    candidates = []
+    for experiment in experiments:
+        pair = experiment.pair
+        samples = [experiment.sample(data, plan.training, tick=tick) for data in (pair.first, pair.second)]
+        candidates.append((experiment, [_best_event(samples, delta, risk, plan.trials) for delta in deltas]))
+    return max(candidates, key=lambda candidate: [choice.promise for choice in candidate[1]])
 
 
 def _best_event(samples: list[dict[str, Rows]], delta: float, risk: float, trials: int) -> _Choice:
-    """Of all views, in both directions."""
+    """The event with the largest promised bound, of all views, in both directions."""
     choices = []
     for view in samples[0]:
         for swapped in (False, True):
@@ -170,21 +183,21 @@ def _best_event(samples: list[dict[str, Rows]], delta: float, risk: float, trial
     return max(choices, key=lambda choice: choice.promise)
 
 
-def _count(scene: Scene, choices: list[_Choice], trials: int, risk: float, tick: Ticker) -> Iterator[Finding]:
+def _count(experiment: Experiment, choices: list[_Choice], trials: int, risk: float, tick: Ticker) -> Iterator[Finding]:
     """Count each event in the same fresh rounds."""
     seen = np.zeros((len(choices), 2), dtype=np.int64)
     columns: dict[str, int] = {}
-    for side, data in enumerate((scene.pair.first, scene.pair.second)):
-        for rounds in in_steps(trials, scene.chunk):
-            views = scene.sample(data, rounds, only={choice.view for choice in choices}, tick=tick)
+    for side, data in enumerate((experiment.pair.first, experiment.pair.second)):
+        for rounds in in_steps(trials, experiment.chunk):
+            views = experiment.sample(data, rounds, only={choice.view for choice in choices}, tick=tick)
             columns = {view: rows.shape[1] for view, rows in views.items()}
-            for place, choice in enumerate(choices):
-                seen[place, side] += np.count_nonzero(choice.event.occurred(views[choice.view]))
+            for index, choice in enumerate(choices):
+                seen[index, side] += np.count_nonzero(choice.event.occurred(views[choice.view]))
     for choice, hits in zip(choices, seen.tolist(), strict=True):
         likely, other = hits[::-1] if choice.swapped else hits
-        held, not_held = map(shown, scene.pair.values[::-1] if choice.swapped else scene.pair.values)
+        held, not_held = map(shown, experiment.pair.values[::-1] if choice.swapped else experiment.pair.values)
         yield Finding(
-            choice.event.words(scene.labels(choice.view, columns[choice.view])),
-            f"{scene.pair.others}; the event is likelier if one user holds {held} than {not_held}",
+            choice.event.words(experiment.labels(choice.view, columns[choice.view])),
+            f"{experiment.pair.others}; the event is likelier if one user holds {held} than {not_held}",
             Evidence(likely, trials, other, trials, risk),
         )

@@ -1,4 +1,4 @@
-"""Two neighbouring data sets and what an adversary sees of rounds over them, summed up in a few numbers."""
+"""Rounds over two neighbouring data sets, and the numbers that an adversary computes from its view of them."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ _SCORE = "the messages' sum of learned scores"
 _NUMBERS = "what the analyzer counts"
 _RELEASED = "what is released"
 _LENGTH = "the number of messages in the round"
-_PLACE = " at the user's place"
+_POSITION = " at the user's position"
 
 
 @dataclass
 class Ticker:
-    """Rounds done, as a fraction."""
+    """Reports the fraction of rounds that are done."""
 
     report: Progress | None
     total: int
     done: int = 0
 
     def __call__(self, rounds: int) -> None:
-        """So many more rounds are done."""
+        """Add rounds that are done."""
         self.done += rounds
         if self.report is not None:
             self.report(min(1.0, self.done / self.total))
 
 
 def shown(value: Any) -> str:
-    """A value for a sentence."""
+    """A value as a string for messages."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def in_steps(total: int, step: int) -> Iterator[int]:
-    """The total in parts of at most the step."""
+    """Split the total into parts of at most ``step``."""
     for start in range(0, total, step):
         yield min(step, total - start)
 
@@ -75,7 +75,7 @@ class Pair:
 
 
 def neighbouring_pairs(protocol: Protocol, data: tuple[Sequence[Any], Sequence[Any]] | None) -> list[Pair]:
-    """The data sets to try: those given, or some that are bad for the user who is replaced."""
+    """The pairs of data sets to try: the given one, or several that are likely to be the worst."""
     if data is not None:
         return [_given(protocol, *data)]
     values = protocol.inputs()
@@ -88,7 +88,7 @@ def neighbouring_pairs(protocol: Protocol, data: tuple[Sequence[Any], Sequence[A
     rest = (protocol.users if protocol.released_only else protocol.guarantee.honest_users) - 1
     configurations = {f"all others hold {shown(value)}": [value] * rest for value in (first, last, values[1])}
     if rest > 1:
-        configurations["others hold all values in turn"] = [values[place % len(values)] for place in range(rest)]
+        configurations["others hold all values in turn"] = [values[user % len(values)] for user in range(rest)]
     return [
         Pair(np.array([first, *others]), np.array([last, *others]), 0, words)
         for words, others in configurations.items()
@@ -104,16 +104,16 @@ def _given(protocol: Protocol, first: Sequence[Any], second: Sequence[Any]) -> P
         return Pair(one[[target]], other[[target]], 0, "a single report")
     if len(one) < protocol.guarantee.honest_users:
         raise ParameterError(
-            f"The guarantee rests on {protocol.guarantee.honest_users:,} users; the data sets have {len(one):,}."
+            f"The guarantee requires {protocol.guarantee.honest_users:,} users; the data sets have {len(one):,}."
         )
     return Pair(one, other, target, "others as given")
 
 
 @dataclass(eq=False)
-class Scene:
-    """Rounds over two neighbouring data sets, and what the adversary sees of them.
+class Experiment:
+    """Rounds over two neighbouring data sets, and functions of the adversary's view of them.
 
-    Any function of what is seen is fair; which ones are looked at only decides how much is found.
+    A lower bound is valid for any functions of the view; better ones give larger bounds.
     """
 
     protocol: Protocol
@@ -123,7 +123,7 @@ class Scene:
 
     @property
     def users(self) -> int:
-        """How many users a round has."""
+        """The number of users of a round."""
         return len(self.pair.first)
 
     @property
@@ -133,51 +133,51 @@ class Scene:
 
     @property
     def chunk(self) -> int:
-        """Rounds at a time that fit the memory."""
+        """The number of rounds that are simulated at a time, to bound the memory."""
         return max(1, int(_NUMBERS_AT_A_TIME / self._numbers_a_round))
 
     @property
     def released_only(self) -> bool:
-        """Whether the adversary sees no messages, but what a trusted party releases."""
+        """Whether the adversary sees only the release of a trusted party, not the messages."""
         return self.protocol.released_only
 
     def labels(self, view: str, columns: int) -> list[str]:
         """A name for each number of a view."""
-        place = _PLACE if view.endswith(_PLACE) else ""
-        plain = view.removesuffix(_PLACE)
+        position = _POSITION if view.endswith(_POSITION) else ""
+        plain = view.removesuffix(_POSITION)
         if plain == _KINDS:
-            return [f"messages typical of value {shown(value)}{place}" for value in self.pair.values]
+            return [f"messages typical of value {shown(value)}{position}" for value in self.pair.values]
         if columns == 1:
             return [view]
         if self._entries_of_values is not None:
-            return [f"count of value {value}{place}" for value in self.pair.values]
+            return [f"count of value {value}{position}" for value in self.pair.values]
         return [f"number {entry + 1} of {view}" for entry in self._entries]
 
     def sample(
         self, data: NDArray[Any], rounds: int, *, only: set[str] | None = None, tick: Ticker | None = None
     ) -> dict[str, Rows]:
-        """What is seen of so many rounds: per view a row of numbers each."""
+        """Simulate rounds; for each view, one row of numbers per round."""
         parts = []
-        for some in in_steps(rounds, self.chunk):
-            parts.append(self._seen(data, some, only))
+        for step in in_steps(rounds, self.chunk):
+            parts.append(self._observed(data, step, only))
             if tick is not None:
-                tick(some)
+                tick(step)
         return {view: np.concatenate([part[view] for part in parts]) for view in parts[0]}
 
-    def _seen(self, data: NDArray[Any], rounds: int, only: set[str] | None) -> dict[str, Rows]:
+    def _observed(self, data: NDArray[Any], rounds: int, only: set[str] | None) -> dict[str, Rows]:
         messages = self.protocol.randomize_all(np.tile(data, rounds))
         if messages.offsets is None:
-            raise ParameterError("The randomizer does not say which user sent which message; it cannot be audited.")
+            raise ParameterError("randomize_all must return messages with offsets per user; else it cannot be audited.")
         borders = messages.offsets[:: self.users]
-        # a permutation does not change what is counted, so fresh rounds are shuffled where their order is looked at
-        if self.permute is not None or only is None or any(view.endswith(_PLACE) for view in only):
+        # a permutation does not change counts, so fresh rounds are shuffled only if a view depends on the order
+        if self.permute is not None or only is None or any(view.endswith(_POSITION) for view in only):
             self._shuffle(messages, borders)
         if self.released_only:
             return {_RELEASED: self._numbers(messages, borders[:-1], borders[1:])}
         return self._views(messages, borders, only)
 
     def _shuffle(self, messages: Messages, borders: NDArray[np.int64]) -> None:
-        """Each round on its own, in place."""
+        """Shuffle each round separately, in place."""
         if self.protocol.trust != "shuffled":
             return
         permute = self.permute or permute_uniformly
@@ -185,17 +185,17 @@ class Scene:
             Messages(messages.values[start:end], self.users).mixed(permute)
 
     def _views(self, messages: Messages, borders: NDArray[np.int64], only: set[str] | None) -> dict[str, Rows]:
-        """Numbers of messages that tell the two values apart, what the analyzer counts, and the length of the round."""
+        """Numbers of messages that distinguish the two values, the analyzer's counts, and the length of the round."""
         if self._tables is None:
             self._tables = self._learn_tables()
         views: dict[str, Rows] = {}
         codes = self.protocol.message_format.code(messages.values) if self._tables else None
         for name in (_KINDS, _SCORE, _NUMBERS):
             table = self._tables.get(name)
-            places = {name: (borders[:-1], borders[1:])}
+            ranges = {name: (borders[:-1], borders[1:])}
             if self.protocol.trust == "shuffled" and name != _KINDS:
-                places[name + _PLACE] = self._place(borders)
-            for view, (starts, ends) in places.items():
+                ranges[name + _POSITION] = self._user_range(borders)
+            for view, (starts, ends) in ranges.items():
                 if only is not None and view not in only:
                     continue
                 if table is not None:
@@ -206,14 +206,14 @@ class Scene:
             views[_LENGTH] = np.diff(borders)[:, np.newaxis]
         return views
 
-    def _place(self, borders: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """From where to where the target's messages stand, if nothing is shuffled and nobody sends many."""
-        each = self.protocol.cost.messages_per_user
-        start = np.minimum(borders[:-1] + round(self.pair.target * each), borders[1:])
-        return start, np.minimum(start + max(1, round(each)), borders[1:])
+    def _user_range(self, borders: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Start and end of the target's messages in each round, if it were not shuffled."""
+        expected = self.protocol.cost.messages_per_user
+        start = np.minimum(borders[:-1] + round(self.pair.target * expected), borders[1:])
+        return start, np.minimum(start + max(1, round(expected)), borders[1:])
 
     def _learn_tables(self) -> dict[str, NDArray[np.int64]]:
-        """Per view what each message adds to it, by the message's code; none where there are too many codes."""
+        """For each view the contribution of each message, by its code; empty if there are too many codes."""
         codes = self.protocol.message_format.codes
         if codes > _MOST_CODES:
             return {}
@@ -228,27 +228,27 @@ class Scene:
         return tables if counted is None else tables | {_NUMBERS: counted}
 
     def _copies(self, data: NDArray[Any], reports: int) -> NDArray[np.int64]:
-        """How often each message occurs in so many reports of the target's value."""
+        """The number of copies of each message in simulated reports of the target's value."""
         sent = self.protocol.randomize_all(np.repeat(data[self.pair.target], reports))
         format_ = self.protocol.message_format
         return np.bincount(format_.code(sent.values), minlength=format_.codes)
 
     def _tallied_table(self, codes: int) -> NDArray[np.int64] | None:
-        """What the analyzer counts of each single message, if that adds up to what it counts of a round."""
+        """The analyzer's counts of each single message, if these add up to the counts of a round; else None."""
         if codes > _MOST_CODES_TALLIED:
             return None
         every = Messages(self.protocol.message_format.message(np.arange(codes)), codes)
         try:
             table = self._numbers(every, np.arange(codes), np.arange(1, codes + 1))
-            some = self.protocol.randomize_all(self.pair.first)
-            whole = self._numbers(some, np.array([0]), np.array([len(some)]))
+            sample = self.protocol.randomize_all(self.pair.first)
+            total = self._numbers(sample, np.array([0]), np.array([len(sample)]))
         except ShuffledpError:
             return None
-        added = table[self.protocol.message_format.code(some.values)].sum(axis=0)
-        return table if np.array_equal(added, whole[0]) else None
+        added = table[self.protocol.message_format.code(sample.values)].sum(axis=0)
+        return table if np.array_equal(added, total[0]) else None
 
     def _numbers(self, messages: Messages, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Rows:
-        """What the analyzer counts, or the trusted party releases, of the messages from .. to: entries that matter."""
+        """The selected entries of the analyzer's counts, or of the release, for each range of messages."""
         rows = [
             self._counted(messages.values[start:end])[self._entries]
             for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
@@ -261,17 +261,17 @@ class Scene:
 
     @cached_property
     def _length(self) -> int:
-        """How many numbers the analyzer counts."""
+        """The number of entries that the analyzer counts."""
         return len(self._counted(self.protocol.randomize_all(self.pair.first).values))
 
     @cached_property
     def _entries_of_values(self) -> NDArray[np.int64] | None:
-        """The two values' own numbers, where every value has one."""
+        """The entries of the two values, if every value has an entry of its own."""
         return self.protocol.entries_of(self.pair.values, self._length)
 
     @cached_property
     def _entries(self) -> NDArray[np.int64]:
-        """The two values' of a histogram; all of few entries; else those that differ most in a few rounds."""
+        """Those of the two values; all, if they are few; else those that differ most in a few rounds."""
         if self._entries_of_values is not None:
             return self._entries_of_values
         length = self._length
@@ -287,7 +287,7 @@ class Scene:
 
 
 def _sums(numbers: Rows, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Rows:
-    """The sums of rows from .. to."""
+    """The sum of the rows of each range."""
     totals = np.zeros((len(numbers) + 1, numbers.shape[1]), dtype=np.int64)
     np.cumsum(numbers, axis=0, out=totals[1:])
     summed: Rows = totals[ends] - totals[starts]
