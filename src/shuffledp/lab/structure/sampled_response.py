@@ -1,0 +1,110 @@
+"""Randomized response and sample-and-threshold on a binary sum, by exact distributions.
+
+Randomized response with parameter lambda (Cheu and others 2019): a user sends a fair coin with probability
+share = lambda / n, else the bit. Sample-and-threshold (Bharadwaj and Cormode 2022): every user is sampled with some
+probability, and the number of sampled ones is released if it reaches a threshold, else 0.
+
+What they have in common is the first step. Randomized response *is* a sample at rate 1 - share in which every bit that
+is left out is replaced by a fair coin (``filled_sample_pmf``): the two distributions are equal. The second step differs:
+coins of the users here, a counting party that removes small numbers there. Neither is a post-processing of the other:
+
+- Randomized response is purely private, e^epsilon = (2 - share) / share for every number of users. Post-processing
+  keeps that. Sample-and-threshold is not: as many sampled ones as there are cannot occur with one holder fewer.
+- From a threshold of 2 on, sample-and-threshold releases 0 both if nobody and if one user holds a 1. Any
+  post-processing has one distribution for both; randomized response has two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from numbers import Rational
+
+from shuffledp.errors import ParameterError
+from shuffledp.lab.structure.exact_ratios import Exact, Ratio
+
+Pmf = tuple[Fraction, ...]
+"""The probabilities of 0, 1, 2, ..."""
+
+
+def response_pmf(users: int, ones: int, share: Exact) -> Pmf:
+    """The number of ones received by randomized response, where a coin is sent with probability ``share``."""
+    flip = _checked(users, ones, share) / 2
+    return convolved(binomial_pmf(ones, 1 - flip), binomial_pmf(users - ones, flip))
+
+
+def filled_sample_pmf(users: int, ones: int, share: Exact) -> Pmf:
+    """The number of ones in a sample at rate 1 - ``share``, with a fair coin for everybody who was not sampled.
+
+    Summed over the numbers of sampled ones and zeros, without reference to randomized response.
+    """
+    rate = 1 - _checked(users, ones, share)
+    total = [Fraction(0)] * (users + 1)
+    for sampled_ones, mass in enumerate(binomial_pmf(ones, rate)):
+        for sampled_zeros, other in enumerate(binomial_pmf(users - ones, rate)):
+            for coins, tossed in enumerate(binomial_pmf(users - sampled_ones - sampled_zeros, Fraction(1, 2))):
+                total[sampled_ones + coins] += mass * other * tossed
+    return tuple(total)
+
+
+def thresholded_sample_pmf(users: int, ones: int, rate: Exact, threshold: int) -> Pmf:
+    """The released number: of the sampled ones if it is at least ``threshold``, else 0."""
+    sampled = binomial_pmf(ones, _checked(users, ones, rate))
+    total = [Fraction(0)] * (users + 1)
+    for number, mass in enumerate(sampled):
+        total[number if number >= threshold else 0] += mass
+    return tuple(total)
+
+
+def pure_ratio(pmfs: Sequence[Pmf]) -> Ratio:
+    """e^epsilon over neighbouring counts, ``pmfs[c]`` being the distribution with c ones; infinite if there is none."""
+    largest: Ratio = Fraction(1)
+    for first, second in [*zip(pmfs, pmfs[1:], strict=False), *zip(pmfs[1:], pmfs, strict=False)]:
+        for mass, other in zip(first, second, strict=True):
+            if mass and not other:
+                return math.inf
+            if mass:
+                largest = max(largest, mass / other)
+    return largest
+
+
+def response_variance(users: int, share: Exact) -> Fraction:
+    """The variance of the unbiased estimate by randomized response, the same for every number of ones."""
+    flip = _checked(users, 0, share) / 2
+    return users * flip * (1 - flip) / (1 - 2 * flip) ** 2
+
+
+def sample_variance(ones: int, rate: Exact) -> Fraction:
+    """The variance of the unbiased estimate from a sample without threshold: ones (1 - rate) / rate."""
+    return ones * (1 - Fraction(rate)) / Fraction(rate)
+
+
+def equal_variance_count(users: int, share: Exact) -> Fraction:
+    """The number of ones at which both have the same variance, at the rate 1 - ``share``: above users / 2."""
+    part = Fraction(share)
+    return users * (2 - part) / (4 * (1 - part))
+
+
+def binomial_pmf(trials: int, chance: Fraction) -> Pmf:
+    """The exact binomial distribution."""
+    return tuple(
+        math.comb(trials, hits) * chance**hits * (1 - chance) ** (trials - hits) for hits in range(trials + 1)
+    )
+
+
+def convolved(first: Pmf, second: Pmf) -> Pmf:
+    """The distribution of the sum of two independent numbers."""
+    total = [Fraction(0)] * (len(first) + len(second) - 1)
+    for number, mass in enumerate(first):
+        for more, other in enumerate(second):
+            total[number + more] += mass * other
+    return tuple(total)
+
+
+def _checked(users: int, ones: int, share: Exact) -> Fraction:
+    if not isinstance(share, Rational) or not 0 < share < 1:
+        raise ParameterError(f"The probability must be an exact number in (0, 1), not {share!r}.", share=share)
+    if not 0 <= ones <= users:
+        raise ParameterError(f"ones must lie between 0 and users; got {ones} of {users}.", ones=ones, users=users)
+    return Fraction(share)
