@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from shuffledp.checks import check_target
 from shuffledp.errors import ConditionError, InfeasibleError, MissingPackageError, ParameterError
 from shuffledp.planning.planner import Limits
+from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
 from shuffledp.protocols.protocol import Protocol
+from shuffledp.protocols.questions import CountProtocol
 from shuffledp.protocols.registry import PROTOCOLS
+from shuffledp.search import bisect
 
 _SPLITS = (0.02, 0.1, 0.3)
 """The shares of the failure probability that the protocol's own error gets."""
 _MAX_USERS = 10**9
+_NOISE_STEPS = 64
 
 
 @dataclass(frozen=True)
@@ -75,8 +80,9 @@ def users_for_share(
 def share_radius(protocol: Protocol, failure: float) -> float:
     """The error of the population's share that is exceeded with probability at most ``failure``, whatever the share.
 
-    Hoeffding's inequality for the sample, plus the largest error of the protocol at the remaining probability. If
-    every user sends one bit, the messages themselves are independent, and Hoeffding's inequality covers both at once.
+    Hoeffding's inequality for the sample, plus the largest error of the protocol at the remaining probability. Where
+    the protocol adds noise that does not depend on the data, the inequality is averaged over that noise. If every user
+    sends one bit, the messages themselves are independent, and the inequality covers both errors at once.
     """
     users = protocol.users
     radii = [
@@ -84,10 +90,36 @@ def share_radius(protocol: Protocol, failure: float) -> float:
         + protocol.expected_error(confidence=1 - split * failure).max_error / users
         for split in _SPLITS
     ]
-    if protocol.trust != "central" and protocol.cost.max_messages == 1 and protocol.message_format.bits == 1:
-        slope = float(protocol.analysis(users).slope)
-        radii.append(_hoeffding(users, failure) / slope)
+    analysis = protocol.analysis(users) if isinstance(protocol, CountProtocol) else None
+    if isinstance(analysis, LinearAnalysis):
+        cost, error = protocol.cost, analysis.error
+        if protocol.trust != "central" and cost.max_messages_per_user == 1 and cost.bits_per_message == 1:
+            radii.append(_hoeffding(users, failure) / analysis.slope)
+        if isinstance(error, FixedNoise):
+            radii.append(_radius_with_noise(error, users, failure, low=_hoeffding(users, failure), high=min(radii)))
     return min(radii)
+
+
+def _radius_with_noise(error: FixedNoise, users: int, failure: float, *, low: float, high: float) -> float:
+    noise = error.noise
+
+    def beyond(distance: float) -> float:
+        """The probability that the noise is further from its mean than ``distance`` users."""
+        reach = distance / error.step
+        above = float(noise.upper_tail(math.floor(noise.mean + reach) + 1))
+        return above + float(noise.lower_tail(math.ceil(noise.mean - reach) - 1))
+
+    def fails(radius: float) -> float:
+        """Upper bound on the probability that sample and noise together exceed ``radius``: noise is rounded up."""
+        steps = [radius * users * number / _NOISE_STEPS for number in range(_NOISE_STEPS + 1)]
+        tails = [1.0, *map(beyond, steps)]
+        masses = [max(0.0, first - second) for first, second in pairwise(tails)]
+        left = [radius - step / users for step in steps]
+        return tails[-1] + sum(
+            mass * min(1.0, 2 * math.exp(-2 * users * rest**2)) for mass, rest in zip(masses, left, strict=True)
+        )
+
+    return bisect(lambda radius: fails(radius) <= failure, low, high, relative=1e-4)
 
 
 def _hoeffding(users: int, failure: float) -> float:
@@ -99,28 +131,26 @@ def _fewest(
 ) -> ShareSampleSize | None:
     """The fewest users of one protocol, up to ``most``; None if they are not enough."""
     epsilon, delta = target
-    sizes: dict[int, ShareSampleSize] = {}
 
-    def enough(users: int) -> bool:
+    def size_of(users: int) -> ShareSampleSize | None:
         try:
             protocol = kind.calibrate(users=users, epsilon=epsilon, delta=delta)
         except (InfeasibleError, ConditionError, MissingPackageError):
-            return False
-        radius = share_radius(protocol, failure)
-        if radius <= within:
-            sizes[users] = ShareSampleSize(users, protocol, radius)
-        return radius <= within
+            return None
+        return ShareSampleSize(users, protocol, share_radius(protocol, failure))
 
     # no protocol has a smaller proven radius than a sample without privacy
-    low = max(2, math.floor(math.log(2 / failure) / (2 * within**2)))
-    if low > most:
-        return None
-    high = low
-    while not enough(high):
-        if high >= most:
-            return None
-        low, high = high, min(2 * high, most)
-    while high - low > max(1, high // 1000):
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return sizes[high]
+    low = max(1, math.ceil(math.log(2 / failure) / (2 * within**2)) - 1)
+    best: ShareSampleSize | None = None
+    point = low + 1
+    while low < most and (best is None or best.users - low > max(1, best.users // 1000)):
+        size = size_of(point)
+        if size is not None and size.radius <= within:
+            best = size
+        else:
+            low = point
+        # radii shrink like the square root of the users, or a little faster
+        guess = 2 * point if size is None else math.ceil(1.0003 * point * (size.radius / within) ** 2)
+        high = most + 1 if best is None else best.users
+        point = guess if low < guess < high else (low + high) // 2 if best else min(2 * point, most)
+    return best

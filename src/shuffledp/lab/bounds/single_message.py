@@ -150,7 +150,7 @@ def _largest_probability(trials: int, chance: float) -> float:
     from scipy import stats
 
     mode = math.floor((trials + 1) * chance)
-    return float(max(stats.binom.pmf([mode - 1, mode], trials, chance)))
+    return max(float(stats.binom.pmf(number, trials, chance)) for number in (mode - 1, mode))
 
 
 def _check(users: int, epsilon: float, delta: float, failure: float) -> None:

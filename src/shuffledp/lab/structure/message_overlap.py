@@ -47,9 +47,9 @@ def tilted_ratio(channel: Channel, first: Value, second: Value, weights: Mapping
     It is at most e^epsilon if the shuffled protocol is epsilon-private for some number of users. Where users send
     different numbers of messages, absent ones have the weight 1.
     """
-    missing = [message for message in channel.messages if not weights.get(message, 0) > 0]
+    missing = [message for message in channel.messages if not Fraction(weights.get(message, 0)) > 0]
     if missing:
-        raise ParameterError(f"Every message needs a positive weight; {missing[0]!r} has none.", message=missing[0])
+        raise ParameterError(f"Every message needs a positive weight; {missing[0]!r} has none.")
 
     def expected(value: Value) -> Fraction:
         return sum(
@@ -120,7 +120,7 @@ def least_overlap(messages: int, ratio: float) -> LeastOverlap:
             b_eq=np.ones(2),
             bounds=(0, 1),
         )
-        if solved.status == 0 and (best is None or solved.fun < best.overlap):
+        if solved.fun is not None and solved.x is not None and (best is None or solved.fun < best.overlap):
             pmf = tuple(float(share) for share in solved.x)
             best = LeastOverlap(float(solved.fun), pmf[:kinds], pmf[kinds:])
     if best is None:

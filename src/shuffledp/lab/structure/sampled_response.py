@@ -5,8 +5,9 @@ share = lambda / n, else the bit. Sample-and-threshold (Bharadwaj and Cormode 20
 probability, and the number of sampled ones is released if it reaches a threshold, else 0.
 
 What they have in common is the first step. Randomized response *is* a sample at rate 1 - share in which every bit that
-is left out is replaced by a fair coin (``filled_sample_pmf``): the two distributions are equal. The second step differs:
-coins of the users here, a counting party that removes small numbers there. Neither is a post-processing of the other:
+is left out is replaced by a fair coin (``filled_sample_pmf``): the two distributions are equal. The second step
+differs: coins of the users here, a counting party that removes small numbers there. Neither is a post-processing of
+the other:
 
 - Randomized response is purely private, e^epsilon = (2 - share) / share for every number of users. Post-processing
   keeps that. Sample-and-threshold is not: as many sampled ones as there are cannot occur with one holder fewer.
@@ -19,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 from numbers import Rational
 
 from shuffledp.errors import ParameterError
@@ -60,7 +62,7 @@ def thresholded_sample_pmf(users: int, ones: int, rate: Exact, threshold: int) -
 def pure_ratio(pmfs: Sequence[Pmf]) -> Ratio:
     """e^epsilon over neighbouring counts, ``pmfs[c]`` being the distribution with c ones; infinite if there is none."""
     largest: Ratio = Fraction(1)
-    for first, second in [*zip(pmfs, pmfs[1:], strict=False), *zip(pmfs[1:], pmfs, strict=False)]:
+    for first, second in [*pairwise(pmfs), *pairwise(pmfs[::-1])]:
         for mass, other in zip(first, second, strict=True):
             if mass and not other:
                 return math.inf
@@ -88,9 +90,7 @@ def equal_variance_count(users: int, share: Exact) -> Fraction:
 
 def binomial_pmf(trials: int, chance: Fraction) -> Pmf:
     """The exact binomial distribution."""
-    return tuple(
-        math.comb(trials, hits) * chance**hits * (1 - chance) ** (trials - hits) for hits in range(trials + 1)
-    )
+    return tuple(math.comb(trials, hits) * chance**hits * (1 - chance) ** (trials - hits) for hits in range(trials + 1))
 
 
 def convolved(first: Pmf, second: Pmf) -> Pmf:
@@ -103,7 +103,7 @@ def convolved(first: Pmf, second: Pmf) -> Pmf:
 
 
 def _checked(users: int, ones: int, share: Exact) -> Fraction:
-    if not isinstance(share, Rational) or not 0 < share < 1:
+    if not isinstance(share, Rational) or not 0 < Fraction(share) < 1:
         raise ParameterError(f"The probability must be an exact number in (0, 1), not {share!r}.", share=share)
     if not 0 <= ones <= users:
         raise ParameterError(f"ones must lie between 0 and users; got {ones} of {users}.", ones=ones, users=users)

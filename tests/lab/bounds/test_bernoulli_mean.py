@@ -1,0 +1,92 @@
+"""The lower bounds on users for a Bernoulli mean hold for every channel tried, and randomized response is close."""
+
+import itertools
+import math
+import random
+
+import pytest
+
+from shuffledp.errors import ParameterError
+from shuffledp.lab.bounds.bernoulli_mean import (
+    alpha_lower,
+    local_users_lower,
+    randomized_bits_success,
+    users_lower,
+)
+
+
+def best_success(rows, users, alpha):
+    """The largest probability p with which some test tells 1/2 - alpha from 1/2 + alpha, by enumeration."""
+    low, high = (
+        [(1 - mean) * zero + mean * one for zero, one in zip(*rows, strict=True)] for mean in (0.5 - alpha, 0.5 + alpha)
+    )
+    distance = 0.0
+    for messages in itertools.product(range(len(rows[0])), repeat=users):
+        first, second = (math.prod(pmf[message] for message in messages) for pmf in (low, high))
+        distance += abs(first - second) / 2
+    return (1 + distance) / 2
+
+
+def random_channel(epsilon, outputs, rng):
+    """Two distributions whose ratio lies in [e^-epsilon, e^epsilon]."""
+    while True:
+        zero = [rng.random() for _ in range(outputs)]
+        one = [share * math.exp(epsilon * rng.uniform(-1, 1)) for share in zero]
+        rows = [[share / sum(row) for share in row] for row in (zero, one)]
+        if all(math.exp(-epsilon) <= a / b <= math.exp(epsilon) for a, b in zip(*rows, strict=True)):
+            return rows
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 4.0])
+def test_no_channel_needs_fewer_users_than_the_bound(epsilon):
+    rng = random.Random(round(10 * epsilon))
+    flip = 1 / (1 + math.exp(epsilon))
+    channels = [random_channel(epsilon, rng.choice((2, 3)), rng) for _ in range(12)]
+    channels.append([[1 - flip, flip], [flip, 1 - flip]])
+    for rows, users, alpha in itertools.product(channels, (1, 2, 5), (0.05, 0.3, 0.45)):
+        probability = best_success(rows, users, alpha)
+        if probability > 0.5 + 1e-9:
+            assert local_users_lower(alpha, probability - 1e-9, epsilon) <= users
+
+
+def test_a_bound_that_is_stronger_by_a_tenth_would_be_false():
+    """One user, randomized response: affinity and distance are exact, so the bound is nearly attained."""
+    epsilon, alpha = 4.0, 0.49
+    flip = 1 / (1 + math.exp(epsilon))
+    probability = best_success([[1 - flip, flip], [flip, 1 - flip]], 1, alpha)
+    bound = -math.log(4 * probability * (1 - probability)) / -math.log1p(-((2 * alpha * math.tanh(epsilon / 2)) ** 2))
+    assert 0.9 < bound <= 1 + 1e-9
+
+
+def test_the_rate_is_that_of_the_paper():
+    """Omega(1 / (alpha epsilon)^2): the constant tends to ln(1 / (4 p (1 - p)))."""
+    users = local_users_lower(0.001, 0.95, 0.01)
+    assert users * (0.001 * 0.01) ** 2 == pytest.approx(math.log(1 / 0.19), rel=1e-3)
+    assert users_lower(0.01, 0.95) == 4151
+    assert alpha_lower(local_users_lower(0.01, 0.95, 1.0), 0.95, 1.0) == pytest.approx(0.01, rel=1e-4)
+
+
+def test_randomized_response_needs_about_twice_the_bound():
+    flip = 1 / (1 + math.e)
+    least = local_users_lower(0.01, 0.95, 1.0)
+    assert randomized_bits_success(least, flip, 0.5, 0.01) < 0.95
+    assert randomized_bits_success(round(2.35 * least), flip, 0.5, 0.01) > 0.95
+
+
+def test_exact_success_by_enumeration():
+    users, flip, mean, alpha = 7, 0.3, 0.4, 0.25
+    share = flip + (1 - 2 * flip) * mean
+    expected = sum(
+        math.comb(users, ones) * share**ones * (1 - share) ** (users - ones)
+        for ones in range(users + 1)
+        if abs((ones / users - flip) / (1 - 2 * flip) - mean) <= alpha
+    )
+    assert randomized_bits_success(users, flip, mean, alpha) == pytest.approx(expected)
+
+
+def test_targets_that_mean_nothing_are_rejected():
+    for alpha, probability in ((0.0, 0.9), (0.5, 0.9), (0.1, 0.5), (0.1, 1.0), (float("nan"), 0.9)):
+        with pytest.raises(ParameterError):
+            users_lower(alpha, probability)
+    with pytest.raises(ParameterError):
+        alpha_lower(0, 0.9)
