@@ -13,6 +13,8 @@ STUDIES: dict[str, str] = {
     "survey": "survey",
     "theorem11": "theorem11",
     "theorem12": "theorem12",
+    "structure": "structure",
+    "bounds": "bounds",
     "calibration": "calibration",
     "amplification": "amplification",
     "frontier": "frontier",

@@ -11,6 +11,7 @@ from shuffledp.lab.studies.checks import Check, at_most, equals, quantile, rarel
 from shuffledp.lab.studies.largest_errors import EmptyErrors, held_quantile
 from shuffledp.lab.studies.study import Outcome, Settings, Study, Table
 from shuffledp.lab.studies.table1.figures import large_figure, main_figure, message_figure, row_figure
+from shuffledp.lab.studies.table1.messages import message_checks, message_row
 from shuffledp.lab.studies.table1.rows import (
     BETA,
     DELTA,
@@ -146,8 +147,9 @@ def _case(settings: Settings, row: Row, users: int, size: int, calibration: str)
             "rate_constant_1": row.rate(users, size),
             "messages_per_user": protocol.cost.messages_per_user,
             "bits_per_message": protocol.cost.bits_per_message,
+            **message_row(protocol, size),
         }
-    ], checks
+    ], checks + message_checks(protocol, users, size, settings.source)
 
 
 def _exceeded(claim: str, where: str, errors: Any, bound: float) -> Check:
