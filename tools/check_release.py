@@ -23,7 +23,7 @@ def package_version(root: Path = ROOT) -> str:
 
 
 def problems(tag: str, root: Path = ROOT) -> list[str]:
-    """Why the tag cannot be released; empty if it can."""
+    """The reasons why the tag cannot be released; empty if it can."""
     version = package_version(root)
     headings = re.findall(r"^## (.+)$", (root / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     reasons = []
@@ -35,7 +35,7 @@ def problems(tag: str, root: Path = ROOT) -> list[str]:
 
 
 def main() -> int:
-    """Print what does not agree; the exit status is 1 if anything does not."""
+    """Print every mismatch; the exit status is 1 if there is one."""
     if len(sys.argv) != 2:
         print("usage: check_release.py TAG", file=sys.stderr)
         return 2

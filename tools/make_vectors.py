@@ -1,8 +1,8 @@
 """Generate the test vectors for other implementations: vectors/v1/*.json.
 
-    python tools/make_vectors.py [FOLDER]
+    python tools/make_vectors.py [DIRECTORY]
 
-Everything is fixed, also the keys and the randomness of sealing, so the files are always the same. vectors/README.md
+All content is fixed, including the keys and the randomness of sealing, so the files are reproducible. vectors/README.md
 says how to use them. The keys are public: never use them for anything else. Each file has its module in vector_files/.
 """
 

@@ -57,7 +57,7 @@ def show_counts(
 def _shown_count(
     count: float, error: float, interval: Sequence[float], users: int, percent: int, withheld_below: int | None
 ) -> ShownNumber:
-    """Numbers of users are shown as integers."""
+    """Format one estimated number of users, as an integer."""
     low, high = (float(end) for end in interval)
     ends = {"low": _rounded(low, 0, math.floor), "high": _rounded(high, 0, math.ceil), "error": _error(error)}
     if withheld_below is not None and count == 0:

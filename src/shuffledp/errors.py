@@ -1,4 +1,4 @@
-"""Exceptions of the package; each carries the values it complains about."""
+"""Exceptions of the package; each carries the values that caused it."""
 
 from __future__ import annotations
 

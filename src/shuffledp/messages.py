@@ -209,7 +209,7 @@ class Tally:
 
     @classmethod
     def zero(cls, size: int) -> Tally:
-        """The tally of nobody."""
+        """The empty tally, of no users."""
         return cls(np.zeros(size, dtype=np.int64), 0)
 
     def __add__(self, other: Tally) -> Tally:

@@ -14,7 +14,7 @@ from vector_files.keys import SHUFFLER, STRANGER, seal
 
 
 def batch_file() -> Document:
-    """What batch.json holds."""
+    """The content of batch.json."""
     task = task_of("histogram/k-rr")
     info = sealing_info(task.id)
     answers = [2, 0, 2, 1, 2]

@@ -49,7 +49,7 @@ MESSAGES_PER_REPORT = {
 
 
 def task_of(name: str) -> Task:
-    """The task of a protocol."""
+    """An example task with the protocol."""
     protocol = from_document({"version": 1, "protocol": name, "parameters": PROTOCOLS[name]})
     return Task(
         name="Getting to work",

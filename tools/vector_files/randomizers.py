@@ -31,7 +31,7 @@ Part = tuple[Codes, Fraction, Dyadic]
 
 
 def randomizer_file() -> Document:
-    """What randomizers.json holds."""
+    """The content of randomizers.json."""
     return {
         "about": "Protocols with small parameters and the exact law of their reports. Most hide far too little.",
         "tolerance": TOLERANCE,
@@ -40,7 +40,7 @@ def randomizer_file() -> Document:
 
 
 def six_digits(number: float) -> str:
-    """So many digits as all machines agree on; what is next to nothing is 0."""
+    """Rounded to the digits that do not depend on the machine; a negligible number becomes 0."""
     return repr(float(f"{number:.5e}")) if number >= _NEXT_TO_NOTHING else "0.0"
 
 
@@ -64,7 +64,7 @@ def _document(case: Case) -> Document:
 
 
 def _guarantee(protocol: Any) -> Document | None:
-    """What follows from the parameters, without the cap; None if they are outside of what is proved."""
+    """The values derived from the parameters, without the cap; None if no theorem covers them."""
     try:
         guarantee = protocol.guarantee
     except ConditionError:
@@ -92,7 +92,7 @@ def _report(case: Case, protocol: Any, value: int | str, parts: tuple[Part, ...]
 
 
 def _counted(pmf: Mapping[tuple[int, ...], Any]) -> Pmf:
-    """The protocol's own distribution, which has copies of each code."""
+    """The pmf of the protocol, with copies of each code expanded."""
     if not all(isinstance(mass, (int, Fraction)) for mass in pmf.values()):
         raise TypeError("This distribution is not exact.")
     found: Pmf = {}
@@ -116,7 +116,7 @@ def _text(number: Fraction) -> str:
 
 
 def _parts(protocol: Any) -> tuple[Part, ...]:
-    """The negative binomial noise of one report, where there is some."""
+    """The negative binomial noise of one report, if it has any."""
     if protocol.name == "correlated-noise":
         honest = protocol.target.honest_users
         found: list[Part] = []
@@ -144,7 +144,7 @@ def _lowest(protocol: Any) -> int:
 
 
 def _own_messages(protocol: Any, value: Any) -> Pmf:
-    """The distribution of the messages that are no noise."""
+    """The distribution of the messages other than noise."""
     if protocol.name == "almost-central":
         return {(level + 1 - _lowest(protocol),): share for level, share in _levels(protocol, value).items()}
     if protocol.question == "histogram":
@@ -155,7 +155,7 @@ def _own_messages(protocol: Any, value: Any) -> Pmf:
 
 
 def _levels(protocol: Any, place: float) -> dict[int, Fraction]:
-    """The distribution of the level that a place in the interval is rounded to."""
+    """The distribution of the level to which a position in the interval is rounded."""
     levels = {"cheu": "bits", "duchi": ""}.get(protocol.name, "levels")
     number = getattr(protocol, levels) if levels else 1
     scaled = place * number
@@ -167,7 +167,7 @@ def _levels(protocol: Any, place: float) -> dict[int, Fraction]:
 
 
 def _capped(own: Pmf, parts: Iterable[Part], most: int) -> tuple[Pmf, Fraction]:
-    """The distribution of a report that is drawn again while it is longer, and the probability that it is."""
+    """The distribution of a report given that it is not longer than the cap, and the probability that it is longer."""
     pmf = own
     for codes, shape, ratio in parts:
         masses = _masses(shape, ratio, most + 1)
@@ -198,7 +198,7 @@ def _split(protocol: Any, place: float) -> Pmf:
 
 
 def _share(form: MessageFormat, part: Part, *, exact: bool) -> Document:
-    """One negative binomial number: its first probabilities if they are fractions, mean and variance."""
+    """One negative binomial number: its mean, its variance, and its first probabilities if they are rational."""
     codes, shape, ratio = part
     messages = form.pack(form.message(np.array(codes, dtype=np.int64)))
     odds = ratio.fraction / ratio.complement.fraction
@@ -221,7 +221,7 @@ def _masses(shape: Fraction, ratio: Dyadic, length: int) -> list[Fraction]:
 
 
 def _power(base: Fraction, exponent: Fraction) -> Fraction:
-    """Exactly, where the result is a fraction."""
+    """The exact power, which must be a fraction."""
     root = Fraction(*(round(part ** (1 / exponent.denominator)) for part in (base.numerator, base.denominator)))
     if root**exponent.denominator != base:
         raise ValueError(f"{base} to the power of {exponent} is no fraction.")

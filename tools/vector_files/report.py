@@ -15,7 +15,7 @@ from vector_files.keys import seal, secret_of
 
 
 def report_file() -> Document:
-    """What report.json holds."""
+    """The content of report.json."""
     task = task_of("histogram/balcer-cheu")
     form, info = ReportFormat.of(task), sealing_info(task.id)
     contents = [b"\x01\x40", b"\x01\x00", b"\x00\x00", b"\x01\x40"]

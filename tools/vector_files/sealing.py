@@ -11,7 +11,7 @@ from vector_files.keys import ANALYZER, OTHER_ANALYZER, seal, secret_of
 
 
 def sealing_file() -> Document:
-    """What sealing.json holds."""
+    """The content of sealing.json."""
     task_id, size = task_of("sum/split-and-mix").id, 2
     info = sealing_info(task_id)
     good: dict[str, bytes] = {"a message": b"\x01\xab\xcd", "a message of zeros": b"\x01\x00\x00", "a dummy": bytes(3)}

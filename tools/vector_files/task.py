@@ -21,7 +21,7 @@ from vector_files.task_edges import canonical_documents, edge_cases
 
 
 def task_file() -> Document:
-    """What task.json holds."""
+    """The content of task.json."""
     good = []
     for name in PROTOCOLS:
         task = task_of(name)
@@ -53,7 +53,7 @@ def task_file() -> Document:
 
 
 def _recomputed(task: Task) -> Document:
-    """What a device finds from the parameters at the claimed epsilon, the cap of a report included."""
+    """The values that a device derives from the parameters at the claimed epsilon, including the cap."""
     guarantee = task.guarantee
     local = guarantee.local_epsilon
     return {
@@ -158,7 +158,7 @@ def _bad_tasks() -> list[Document]:
 
 
 def _busy() -> Document:
-    """Noise of about 2^40 in size, drawn step by step."""
+    """Noise of size about 2^40, which takes as many steps to draw."""
     return {
         "version": 1,
         "protocol": "sum/local-laplace",

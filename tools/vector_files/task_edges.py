@@ -18,7 +18,7 @@ from vector_files.examples import task_of
 from vector_files.keys import AUTHOR
 
 GOOD = "good"
-"""The verdict of a task that everybody accepts; any other word is the reason for refusing it."""
+"""The verdict of a task that must be accepted; any other string is the reason for refusing it."""
 TOKENS, CAPPED, LOCAL = "histogram/balcer-cheu", "count/correlated-noise", "histogram/k-rr"
 _CANONICAL, _MALFORMED, _INCONSISTENT, _GUARANTEE = "not-canonical", "malformed", "inconsistent", "bad-guarantee"
 _PARAMETERS = ("protocol", "parameters")
@@ -37,7 +37,7 @@ Path = tuple[str, ...]
 
 
 def edge_cases() -> list[Document]:
-    """All cases as the file has them; what is good has its id."""
+    """All cases as written to the file; accepted tasks have their id."""
     cases = [
         *_files(),
         *_json(),
@@ -59,7 +59,7 @@ def edge_cases() -> list[Document]:
 
 
 def canonical_documents() -> list[Document]:
-    """Documents that are no tasks: whether their bytes are canonical."""
+    """Documents that are not tasks, and whether their bytes are canonical."""
     cases: dict[str, tuple[str, bool]] = {
         "a number": ("1", True),
         "an empty object": ("{}", True),
@@ -114,7 +114,7 @@ def _files() -> Iterator[Case]:
 
 
 def _json() -> Iterator[Case]:
-    """What some readers of JSON take, repair or lose."""
+    """Invalid JSON that some parsers accept, repair or drop."""
     task = _text(TOKENS)
     yield "__proto__ in the envelope", _MALFORMED, _signed(task).replace(b'{"author"', b'{"__proto__":{},"author"', 1)
     yield "__proto__ in the task", _MALFORMED, _signed('{"__proto__":null,' + task[1:])
@@ -316,7 +316,7 @@ def _probabilities() -> Iterator[Case]:
 
 
 def _terms() -> Iterator[Case]:
-    """The parameters hold the terms as well as the claim; honest users are counted by the decimal that is written."""
+    """The parameters meet the terms and the claim; honest users are computed from the decimal as written."""
     for name, task, fraction, honest, verdict in (
         ("0.001 of 1,000 users, with too little noise", TOKENS, "0.001", 1, _GUARANTEE),
         ("0.7 of 1,000 users, with too little noise", TOKENS, "0.7", 700, _GUARANTEE),
@@ -542,7 +542,7 @@ def _edited(task: str, path: Path, value: Any) -> bytes:
 
 
 def _replaced(old: str, new: str) -> bytes:
-    """The task with some of its text changed, signed as it then is."""
+    """The task with some bytes replaced, signed afterwards."""
     text = _text(TOKENS)
     if old not in text:
         raise ValueError(f"{old} is not in the task.")

@@ -93,7 +93,7 @@ def main() -> None:
 
 
 def _leave(status: int) -> None:
-    """Exit with the status, whenever the interrupt came.
+    """Exit with the status after an interrupt.
 
     After an interrupt during ``exec``, which dataclasses use, Python exits by the signal although it was caught.
     """

@@ -228,7 +228,7 @@ SeedOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class QualifiedProtocolOptions:
-    """A protocol by question and name, and what it is made for, without its noise."""
+    """A protocol by question and name, with its users, delta and domain."""
 
     protocol: Annotated[
         str, typer.Argument(metavar="PROTOCOL", help="As question/name, for example histogram/balcer-cheu.")
@@ -248,11 +248,12 @@ class QualifiedProtocolOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class HttpOptions:
-    """How a server is reached."""
+    """Options of a connection to a server."""
 
     ca: Annotated[
         Path | None, typer.Option("--ca", metavar="FILE", help="Certificates to trust instead of the system's.")
     ] = None
     insecure_http: Annotated[
-        bool, typer.Option("--insecure-http", help="Allow plain HTTP to another machine: listeners see who reports.")
+        bool,
+        typer.Option("--insecure-http", help="Allow plain HTTP to another machine; not encrypted."),
     ] = False

@@ -47,7 +47,7 @@ _PLACEHOLDER_USERS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
-    """What every ``shuffledp plan`` takes."""
+    """Options of every ``shuffledp plan`` command."""
 
     delta: DeltaOption
     users: OptionalUsersOption = None
@@ -75,7 +75,7 @@ class PlanOptions:
             "--max-local-epsilon",
             parser=number,
             metavar="E",
-            help="Maximum epsilon of a single report, which is left if shuffler and analyzer collude.",
+            help="Maximum epsilon of a single report, which remains if the shuffler and the analyzer collude.",
         ),
     ] = None
     confidence: ConfidenceOption = 0.95

@@ -42,7 +42,7 @@ _MAX_VALUE_BYTES = 1 << 16
 
 
 class _Sending(NamedTuple):
-    """How reports get to the server."""
+    """How reports are sent: connection, retries and tokens."""
 
     connect: Callable[[], Connection]
     patience: Patience
@@ -71,7 +71,7 @@ class FileOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyOptions:
-    """What the device demands of a task."""
+    """The limits of the device on tasks."""
 
     max_epsilon: MaxEpsilonOption = 1.0
     max_delta: MaxDeltaOption = 1e-5

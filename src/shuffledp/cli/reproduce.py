@@ -48,7 +48,7 @@ def reproduce(
     if workers is not None and workers < 1:
         raise ParameterError(f"--workers must be at least 1, not {workers}.")
     if name != "all" and (resume or workers is not None):
-        raise ParameterError("--resume and --workers belong to all.")
+        raise ParameterError("--resume and --workers are options of reproduce all.")
     if name == "all":
         with progress_bar("all studies") as progress:
             reports = reproduce_all(

@@ -27,7 +27,7 @@ def _rounds() -> None:
 
 
 class Server(StrEnum):
-    """Which server is asked."""
+    """The server to ask."""
 
     shuffler = "shuffler"
     analyzer = "analyzer"
@@ -35,12 +35,12 @@ class Server(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions:
-    """The server that is asked, and the form of its answer."""
+    """The server to ask, and the form of the output."""
 
     config: ConfigOption = None
     role: Annotated[
         Server | None,
-        typer.Option("--role", help="Which server, if the settings are those of both or in the environment."),
+        typer.Option("--role", help="The server, if the file has settings of both, or they are in the environment."),
     ] = None
     as_json: JsonOption = False
 

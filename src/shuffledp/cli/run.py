@@ -70,7 +70,7 @@ _TABLES = "Writing a CSV or Parquet file"
 
 
 class Engine(StrEnum):
-    """Where the run happens."""
+    """Where the round is run."""
 
     local = "local"
 
@@ -85,7 +85,7 @@ class Route(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """What every ``shuffledp run`` takes."""
+    """Options of every ``shuffledp run`` command."""
 
     data: Annotated[Path, typer.Argument(metavar="DATA", help="A CSV (also .gz) or Parquet file with a row per user.")]
     column: ColumnOption
@@ -101,8 +101,8 @@ class RunOptions:
         typer.Option(
             "--estimator",
             metavar="NAME",
-            help="By default that of the protocol: unbiased, clipped; balcer-cheu also has threshold (zero stays "
-            "zero), midpoint and relaxed-threshold.",
+            help="By default that of the protocol: unbiased, clipped; balcer-cheu also has threshold (exact "
+            "zeros), midpoint and relaxed-threshold.",
         ),
     ] = None
     confidence: ConfidenceOption = 0.95
@@ -112,7 +112,7 @@ class RunOptions:
     plot: PlotOption = None
     engine: Annotated[Engine, typer.Option("--engine", help="Where to run.")] = Engine.local
     route: Annotated[
-        Route, typer.Option("--route", help="Make every message, or draw their counts from the same distribution.")
+        Route, typer.Option("--route", help="Create every message, or draw their counts from the same distribution.")
     ] = Route.auto
     insecure_seed: SeedOption = None
     as_json: JsonOption = False
@@ -283,7 +283,7 @@ def _caveats(options: RunOptions) -> list[str]:
 def _deliver(
     estimate: Any, result: dict[str, Any], options: RunOptions, subject: str, show: Callable[[Any, RunOptions], None]
 ) -> None:
-    """Write the result and the figure, both or neither (half a release would invite a second one), and print it."""
+    """Write the result and the figure, both or neither (else users would run it again), and print the result."""
     contents: dict[Path, bytes] = {}
     if options.out is not None:
         contents[options.out] = _file_content(options.out.suffix.lower(), result, estimate, options.confidence)

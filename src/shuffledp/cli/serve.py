@@ -1,4 +1,4 @@
-"""``shuffledp serve``: the servers of a collection."""
+"""``shuffledp serve``: run the servers of a collection, and create enrolment tokens."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from shuffledp.collection.analyzer.settings import AnalyzerSettings
     from shuffledp.collection.shuffler.settings import ShufflerSettings
 
-serve_app = typer.Typer(help="The servers of a collection.", no_args_is_help=True)
+serve_app = typer.Typer(help="Run the servers of a collection, and create enrolment tokens.", no_args_is_help=True)
 
 
 @serve_app.callback()
 def _serve() -> None:
-    """The servers of a collection."""
+    """Run the servers of a collection, and create enrolment tokens."""
     need_packages()
 
 
@@ -50,7 +50,7 @@ def analyzer_settings(config: Path | None, **options: Any) -> AnalyzerSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions:
-    """What both servers take."""
+    """Options of both servers."""
 
     config: ConfigOption = None
     host: Annotated[str | None, typer.Option("--host", help="Address to listen on, instead of the settings'.")] = None

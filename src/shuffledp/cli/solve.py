@@ -46,7 +46,7 @@ _NEARLY_SURE = 0.9999
 
 @dataclass(frozen=True, kw_only=True)
 class SolveOptions:
-    """What every ``shuffledp solve`` takes."""
+    """Options of every ``shuffledp solve`` command."""
 
     epsilon: EpsilonOption
     delta: DeltaOption

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vector_files.cases.case import Case, categories, interval, over, terms
 
-_TERMS = terms(400, "1.0", "2e-06", "0.75")  # calibrated for half of that delta, so that no rounding decides
+_TERMS = terms(400, "1.0", "2e-06", "0.75")  # calibrated for half of this delta, so that rounding has no effect
 _RATIO = over(0xA33B993A39755800, 64)
 
 CALIBRATED = (

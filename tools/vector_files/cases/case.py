@@ -16,7 +16,7 @@ class Case:
     parameters: Document
     values: tuple[int | str, ...]
     messages_per_report: int | None = None
-    """The cap, where the protocol has no largest number of messages."""
+    """The maximum number of messages per report, for protocols without one of their own."""
 
 
 def over(numerator: int, bits: int) -> Document:
@@ -25,7 +25,7 @@ def over(numerator: int, bits: int) -> Document:
 
 
 def terms(users: int, epsilon: str, delta: str, honest_fraction: str = "1.0") -> Document:
-    """The users, and a claim that holds."""
+    """The target of a protocol: users, epsilon, delta, honest fraction."""
     return {
         "users": users,
         "epsilon": epsilon,
@@ -36,7 +36,7 @@ def terms(users: int, epsilon: str, delta: str, honest_fraction: str = "1.0") ->
 
 
 def local(epsilon: str) -> Document:
-    """The same of a protocol that is private for each user alone."""
+    """The target of a local protocol."""
     return terms(2, epsilon, "0.0")
 
 
@@ -46,7 +46,7 @@ def categories(size: int, *names: str) -> Document:
 
 
 def interval(lower: str, upper: str, *, whole: bool = False) -> Document:
-    """The numbers of a sum."""
+    """The interval of the values of a sum."""
     return {"domain": {"lower": lower, "upper": upper, "whole": whole}}
 
 

@@ -101,7 +101,7 @@ def _recalibrated(protocol: Protocol, **changes: Any) -> Protocol:
     settings: dict[str, Any] = {
         "users": protocol.users,
         "epsilon": guarantee.epsilon,
-        "delta": guarantee.delta or 1e-6,  # pure protocols ask for one, and do not use it
+        "delta": guarantee.delta or 1e-6,  # pure protocols require a delta, and ignore it
     }
     if guarantee.trust == "shuffled":
         settings["honest_fraction"] = guarantee.honest_users / guarantee.users
