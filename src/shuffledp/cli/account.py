@@ -67,7 +67,7 @@ def account(
     if releases < 1:
         raise ParameterError(f"The number of releases must be at least 1, not {releases}.")
     kind = find(question, options.protocol) if question else find_qualified(options.protocol)
-    chosen = _parametrized(kind, options.settings(kind), epsilon, absence, calibration)
+    chosen = _parametrized(kind, options.arguments(kind), epsilon, absence, calibration)
     users, delta = options.users, options.delta
     once: Guarantee = chosen.guarantee
     total = once.after(releases, delta=delta) if releases > 1 else once
@@ -105,7 +105,7 @@ def account(
 
 def _parametrized(
     kind: type[Protocol],
-    settings: dict[str, Any],
+    arguments: dict[str, Any],
     epsilon: float | None,
     absence: float | None,
     calibration: Calibration | None,
@@ -114,12 +114,12 @@ def _parametrized(
     if (epsilon is None) == (absence is None):
         raise ParameterError("Give either --epsilon, to calibrate for it, or --absence, the noise itself.")
     if epsilon is not None:
-        return kind.calibrate(epsilon=epsilon, calibration=calibration or Calibration.tight, **settings)
+        return kind.calibrate(epsilon=epsilon, calibration=calibration or Calibration.tight, **arguments)
     if calibration is not None:
         raise ParameterError("--calibration chooses the noise for --epsilon; with --absence it is given.")
     if absence is None or not issubclass(kind, TokenProtocol):
         raise ParameterError(f"{kind.name} leaves no tokens out; give --epsilon instead of --absence.")
-    return kind.with_noise(absence=absence, **settings)
+    return kind.with_noise(absence=absence, **arguments)
 
 
 def _absence(chosen: Protocol) -> str:

@@ -57,11 +57,11 @@ def audit(
     if plot is not None:
         check_figure_path(plot)
     kind = find_qualified(options.protocol)
-    chosen = kind.calibrate(epsilon=epsilon, calibration=calibration, **options.settings(kind))
+    chosen = kind.calibrate(epsilon=epsilon, calibration=calibration, **options.arguments(kind))
     fault = plant(chosen, planted) if planted is not None else None
     with progress_bar("auditing") as progress:
-        arguments: dict[str, Any] = {"trials": trials, "confidence": confidence, "progress": progress}
-        result = fault.audit(**arguments) if fault is not None else audit_protocol(chosen, **arguments)
+        parameters: dict[str, Any] = {"trials": trials, "confidence": confidence, "progress": progress}
+        result = fault.audit(**parameters) if fault is not None else audit_protocol(chosen, **parameters)
     if plot is not None:
         write_whole(plot, result.figure(plot.suffix.lower()))
         note(f"wrote {plot}")

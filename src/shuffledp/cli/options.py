@@ -240,7 +240,7 @@ class QualifiedProtocolOptions:
     lower: LowerOption = 0.0
     upper: UpperOption = 1.0
 
-    def settings(self, kind: type[Protocol]) -> dict[str, Any]:
+    def arguments(self, kind: type[Protocol]) -> dict[str, Any]:
         """The keyword arguments that every constructor of the protocol takes."""
         domain = kind.domain_settings(domain_size=self.domain_size, lower=self.lower, upper=self.upper)
         return {"users": self.users, "delta": self.delta, "honest_fraction": self.honest_fraction, **domain}

@@ -221,8 +221,8 @@ def _choose_task(question: Question, options: ProtocolOptions, **rest: Any) -> T
         raise ParameterError(f"A report has at least one message; --max-messages {limit} allows none.")
     shortest: Task | None = None
     reason = ""
-    for kind, setting in _candidates(question, options):
-        settings = {**question.settings(), "honest_fraction": options.honest_fraction, **setting}
+    for kind, calibration_options in _candidates(question, options):
+        settings = {**question.settings(), "honest_fraction": options.honest_fraction, **calibration_options}
         try:
             task = Task.create(kind=kind, settings=settings, epsilon=options.epsilon, delta=options.delta, **rest)
         except ParameterError as error:
