@@ -1,4 +1,4 @@
-"""Amplification by shuffling against the scripts that its authors have published.
+"""Benchmark of amplification by shuffling against the scripts that the authors of the theorems have published.
 
 The scripts are not packages, so they are not installed: clone apple/ml-shuffling-amplification and
 BorjaBalle/amplification-by-shuffling into one directory and name it in SHUFFLEDP_PUBLIC_SCRIPTS.
@@ -25,7 +25,7 @@ _MECHANISMS = "amplification-by-shuffling/shuffleddp/mechanisms.py"
 _AGREEMENT = 1e-3
 _HALVINGS = 20
 _OFTEN = 20
-_EXAMPLE_HALVINGS, _EXAMPLE_STEP = 10, 100  # those of the script's own example, at the last target
+_EXAMPLE_HALVINGS, _EXAMPLE_STEP = 10, 100  # as in the script's own example
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class _Target:
     local_epsilon: float
     delta: float
     step: int
-    """How many numbers of clones the script takes together; few enough to agree to a thousandth."""
+    """The size of the groups of clone numbers in the script: small enough for an accuracy of a thousandth."""
 
     def __str__(self) -> str:
         return f"n = {self.users:,}, local epsilon = {self.local_epsilon:g}, delta = {self.delta:g}"
@@ -45,7 +45,7 @@ _RESPONSES = (2, 100)
 
 
 def measure(quick: bool) -> Iterator[Finding]:
-    """Epsilons after shuffling and the time to find them, ours over theirs."""
+    """Epsilons after shuffling and the times to compute them, as ratios to the scripts."""
     from shuffledp.privacy.amplification import METHODS
 
     for target in _TARGETS:
@@ -81,7 +81,7 @@ def _ours_alone(
 
 
 def _clones(script: Any, target: _Target, *, repetitions: int) -> Iterator[Finding]:
-    """The script brackets the same epsilon; its upper end may rest on twice the delta, its lower end is close."""
+    """The script computes an interval for the same epsilon; its lower end is close, its upper may use twice delta."""
     from shuffledp.privacy.amplification import METHODS
 
     arguments = (target.users, target.local_epsilon, target.delta)
@@ -103,11 +103,13 @@ def _clones(script: Any, target: _Target, *, repetitions: int) -> Iterator[Findi
         f"ours {ours:.6g}, theirs {lower:.6g} to {upper:.6g}",
     )
     yield at_most("its epsilon over the script's guarantee", ours / upper, 1, "x")
-    yield at_most("its processor time over the script's", times.processor_ratio("ours", "theirs"), 1, "x", _told(times))
+    yield at_most(
+        "its processor time over the script's", times.processor_ratio("ours", "theirs"), 1, "x", _details(times)
+    )
 
 
 def _clones_as_in_example(script: Any, *, repetitions: int) -> Iterator[Finding]:
-    """With the coarse setting of the script's own example, whose ends are some per cent apart."""
+    """With the coarse parameters of the script's own example, whose ends differ by several per cent."""
     from shuffledp.privacy.amplification import METHODS
 
     target = _TARGETS[-1]
@@ -123,7 +125,7 @@ def _clones_as_in_example(script: Any, *, repetitions: int) -> Iterator[Finding]
     yield report(
         "clones, processor time over that of the script's own coarse example",
         f"{times.processor_ratio('ours', 'theirs'):.2f}x",
-        f"{_told(times)}; its ends are {upper / lower - 1:.1%} apart",
+        f"{_details(times)}; its ends are {upper / lower - 1:.1%} apart",
     )
 
 
@@ -139,17 +141,17 @@ def _any_randomizer(bounds: Any, mechanisms: Any, target: _Target, *, repetition
         both = f"ours {ours:.6g}, theirs {theirs:.6g}"
         if kind == "Hoeffding":
             yield at_most(f"{name}, how far off the script's: {target}", abs(ours / theirs - 1), _AGREEMENT, "", both)
-        else:  # our bounds on the summands are closer
+        else:  # our bounds on the summands are tighter
             yield at_most(f"{name}, epsilon over the script's: {target}", ours / theirs, 1, "x", both)
         times = side_by_side(
             {"ours": partial(_often, find_ours), "theirs": partial(_often, find_theirs)}, repetitions=repetitions
         )
         ratio = times.processor_ratio("ours", "theirs")
-        yield report("its processor time over the script's", f"{ratio:.2f}x", _told(times, _OFTEN))
+        yield report("its processor time over the script's", f"{ratio:.2f}x", _details(times, _OFTEN))
 
 
 def _often(find: Callable[[], object]) -> None:
-    """One call is too short to time."""
+    """Repeat a call that is too short to time."""
     for _ in range(_OFTEN):
         find()
 
@@ -182,11 +184,11 @@ def _randomized_response(
         f"ours {ours:.6g}, theirs {bounded:.6g}",
     )
     yield report(
-        "its processor time over the script's", f"{times.processor_ratio('ours', 'theirs'):.0f}x", _told(times)
+        "its processor time over the script's", f"{times.processor_ratio('ours', 'theirs'):.0f}x", _details(times)
     )
 
 
-def _told(times: SideBySide, calls: int = 1) -> str:
+def _details(times: SideBySide, calls: int = 1) -> str:
     return ", ".join(f"{name} {seconds(times.processor_seconds(name) / calls)}" for name in ("ours", "theirs"))
 
 

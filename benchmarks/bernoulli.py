@@ -87,7 +87,7 @@ def _time(probability: Dyadic, repetitions: int) -> SideBySide:
 
 
 def _several(call: Callable[[], object]) -> None:
-    """So short a call is timed several times over."""
+    """Repeat a call that is too short to time."""
     for _ in range(_AT_ONCE):
         call()
 

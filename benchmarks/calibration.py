@@ -40,11 +40,11 @@ class _Run:
     duration: float
     processor: float
     absence: Dyadic | None
-    """None where the users are too few for the target."""
+    """None if there are too few users for the target."""
 
 
 def measure(quick: bool) -> Iterator[Finding]:
-    """The worst time over all targets, over that of one look at the privacy curve."""
+    """The worst time over all targets, as a multiple of one evaluation of the privacy curve."""
     from shuffledp.privacy.binomial_noise import BinomialCount, BinomialHistogram
 
     repetitions = 1 if quick else 3
@@ -67,7 +67,7 @@ def _worst(
     runs = [_timed(curve_of, target, repetitions) for target in targets]
     met = [run for run in runs if run.absence is not None]
     refused = [run for run in runs if run.absence is None]
-    # on a busy machine a fast target can look slow once: the slowest few are timed again
+    # on a busy machine a fast target may be slow once, so the slowest few are timed again
     slowest_few = sorted(met, key=lambda run: run.processor)[-_TIMED_AGAIN:]
     again = (_timed(curve_of, run.target, 2 * repetitions + 1) for run in slowest_few)
     worst = max(again, key=lambda run: run.duration)
@@ -118,7 +118,7 @@ def _one_look(curve_of: Callable[[Binomial], PrivacyCurve], run: _Run) -> float:
 
     durations = []
     assert run.absence is not None
-    for step in range(9):  # never the same distribution twice: distributions are remembered
+    for step in range(9):  # never the same distribution twice, since distributions are cached
         curve = curve_of(Binomial(run.target.users, Dyadic.at_least(float(run.absence) * (1 + step * 1e-6))))
         start = time.perf_counter()
         curve.delta_at(run.target.epsilon)

@@ -63,7 +63,7 @@ def _once(size: int, repetitions: int, judged: bool) -> Finding:
 
 
 def first_call_seconds(name: str, size: int, categories: int) -> float:
-    """How long the first count of a process takes; small ones before have loaded what is needed."""
+    """The time of the first large count of a process; small ones before it load all modules."""
     from shuffledp.messages import count_values
 
     messages = _messages(size, categories)

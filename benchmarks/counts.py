@@ -24,7 +24,7 @@ _RATES = (0.5, 0.01)
 
 
 def measure(quick: bool) -> Iterator[Finding]:
-    """Seconds of a release, its time over numpy's inexact binomial, and the memory per category."""
+    """Seconds of a round, its time as a multiple of numpy's inexact binomial, and the memory per category."""
     for epsilon in _EPSILONS:
         runs = [in_fresh_process(release, _CATEGORIES, epsilon).returned for _ in range(1 if quick else 3)]
         parts = {name: median(run[name] for run in runs) for name in runs[0]}
@@ -41,7 +41,7 @@ def measure(quick: bool) -> Iterator[Finding]:
 
 
 def release(categories: int, epsilon: float) -> dict[str, float]:
-    """One release at the count level; the seconds of its parts."""
+    """One round by counts; the seconds of its parts."""
     from shuffledp import BalcerCheuHistogram
 
     marks = [time.perf_counter()]
@@ -78,7 +78,7 @@ def _against_numpy(*, repetitions: int) -> Finding:
 
 
 def _binomial(*, repetitions: int) -> Iterator[Finding]:
-    """Draws with one table, which is made before; without the compiled kernels they are not judged."""
+    """Draws with one precomputed table; there is no bound without the compiled kernels."""
     from shuffledp.native import ACTIVE
     from shuffledp.randomness import Dyadic, binomial
 

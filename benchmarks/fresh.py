@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def peak_bytes() -> int:
-    """The most physical memory that this process has held.
+    """The peak physical memory of this process.
 
     Linux's ru_maxrss starts at what the parent held when it started this process, so the kernel's
     own mark of this address space is read where there is one.

@@ -59,7 +59,7 @@ def measure(quick: bool) -> Iterator[Finding]:
 
 
 def one_round() -> None:
-    """Calibrate and run one round: what a fresh process is measured on."""
+    """Calibrate and run one round, measured in a fresh process."""
     _protocol().run(_indices(), route="messages")
 
 

@@ -28,17 +28,17 @@ __all__ = ["measure"]
 _CONNECTIONS, _MANY_CONNECTIONS = 64, 512
 _MESSAGES = 20  # of 50 bytes: a report of about 1 KB
 _FEW_WAITING = 32
-_PAUSE = 0.1  # seconds, of who was sent away: far less than the server asks for
-_ID = slice(37, 53)  # where a report has its id
+_PAUSE = 0.1  # seconds before a rejected device retries: far less than the server's Retry-After
+_ID = slice(37, 53)  # the report id
 _MODES = ("no store", "durable", "one commit each")
 _START_SECONDS = 60.0
 _FLUSHES = 200
-_PATIENCES = (1.0, 0.02)  # the server's own, and one that sends many away
+_PATIENCES = (1.0, 0.02)  # the default, and one with which many are rejected
 
 
 def measure(quick: bool) -> Iterator[Finding]:
-    """Rates at 64 connections, the time to an answer, and what becomes of reports when there are too many."""
-    repetitions, seconds = (5, 1.0) if quick else (15, 1.0)  # short ones in turn, so that other work hits all alike
+    """Rates at 64 connections, the latency, and the behaviour under overload."""
+    repetitions, seconds = (5, 1.0) if quick else (15, 1.0)  # short and interleaved: other load affects all equally
     with TemporaryDirectory() as name:
         setup = _Setup(Path(name))
         loads: dict[str, list[dict[str, Any]]] = {mode: [] for mode in _MODES}
@@ -84,7 +84,7 @@ def measure(quick: bool) -> Iterator[Finding]:
 
 
 def _overload(setup: _Setup, patience: float, repetitions: int) -> Iterator[Finding]:
-    """Overload: more connections than may wait, so others queue or must retry; then the server is killed."""
+    """Overload: more connections than the queue allows, so that some must retry; then the server is killed."""
     usual, rates, statuses = [], [], Counter[str]()
     broken, p99 = 0, 0.0
     with (
@@ -172,7 +172,7 @@ class _Setup:
 
     @contextmanager
     def server(self, mode: str, *, waiting_reports: int = 4096, waiting_seconds: float = 1.0) -> Iterator[_Server]:
-        """A shuffler in a process of its own, which ends with the block."""
+        """A shuffler in a separate process, which is stopped at the end of the block."""
         self._servers += 1
         directory = self.directory / str(self._servers)
         (directory / "work").mkdir(parents=True)
@@ -204,7 +204,7 @@ waiting_seconds = {waiting_seconds}
             shutil.rmtree(directory)
 
     def stored(self, server: _Server) -> int:
-        """How many reports are in the store of a server that has ended."""
+        """The number of reports in the store of a stopped server."""
         from shuffledp.collection.shuffler.store.sqlite import SqliteStore
 
         store = SqliteStore(server.directory / "store")
@@ -263,7 +263,7 @@ def serve(mode: str, config: str) -> None:
 
 
 def send(port: int, path: str, file: str, connections: int, seconds: float) -> dict[str, Any]:
-    """Send reports over so many connections, each as soon as the last is taken; rates, latencies and statuses."""
+    """Send reports over several connections, each after the previous answer; returns rates, latencies and statuses."""
     import uvloop
 
     return uvloop.run(_send(port, path, Path(file).read_bytes(), connections, seconds))
@@ -291,7 +291,7 @@ async def _send(port: int, path: str, body: bytes, connections: int, seconds: fl
 
 @dataclass
 class _Sending:
-    """What all devices share."""
+    """State shared by all devices."""
 
     before: bytes
     after: bytes
@@ -300,11 +300,11 @@ class _Sending:
     statuses: Counter[str] = field(default_factory=Counter)
     open: int = 0
     broken: int = 0
-    """Connections that ended in the middle."""
+    """Connections that were closed early."""
 
 
 class _Device(asyncio.Protocol):
-    """One connection: a new report whenever the last is taken, or a little after it was not."""
+    """One connection: a new report after each that is accepted, or after a pause if it is rejected."""
 
     def __init__(self, sending: _Sending) -> None:
         self._sending = sending

@@ -39,7 +39,7 @@ def measure(quick: bool) -> Iterator[Finding]:
 
 
 def _responses(indices: NDArray[np.int64], *, repetitions: int) -> Iterator[Finding]:
-    """k-ary randomized response, local and shuffled, against the same of others; per user, as OpenDP takes long."""
+    """k-ary randomized response, local and shuffled, against other libraries; per user, since OpenDP is slow."""
     values = indices.tolist()
     opendp = _opendp()
     peers = {
@@ -66,7 +66,7 @@ def _responses(indices: NDArray[np.int64], *, repetitions: int) -> Iterator[Find
 
 
 def _opendp() -> Callable[[int], object]:
-    """Its randomized response, which tells the truth with the probability that epsilon allows."""
+    """OpenDP's randomized response with the probability of the true value for epsilon."""
     import opendp.prelude as dp
 
     dp.enable_features("contrib", "honest-but-curious")
@@ -113,7 +113,7 @@ def _indices() -> NDArray[np.int64]:
 
 
 def _multi_freq_ldpy(module: str, **options: Any) -> Round:
-    """Its clients one by one, and its aggregator."""
+    """One call of its client per user, then its aggregator."""
 
     def run(values: list[int]) -> object:
         home = import_module(f"multi_freq_ldpy.pure_frequency_oracles.{module}")
@@ -127,7 +127,7 @@ def _multi_freq_ldpy(module: str, **options: Any) -> Round:
 
 
 def _pure_ldp(module: str, kind: str, **options: Any) -> Round:
-    """Its client one by one, its server, and an estimate of every category."""
+    """One call of its client per user, then its server and an estimate of every category."""
 
     def same(value: int) -> int:
         return value
@@ -161,4 +161,4 @@ _PEERS: dict[str, dict[str, Round]] = {
         "pure-ldp": _pure_ldp("hadamard_response", "HadamardResponse"),
     },
 }
-"""By the protocol's name here, everybody else who has it."""
+"""The other implementations of each protocol, by its name here."""

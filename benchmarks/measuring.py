@@ -32,7 +32,7 @@ class SideBySide:
         return median(self.wall[name])
 
     def processor_seconds(self, name: str) -> float:
-        """The median processor time, all threads and child processes added: little moved by other work."""
+        """The median processor time, over all threads and child processes; other load affects it little."""
         return median(self.processor[name])
 
     def ratio(self, numerator: str, denominator: str) -> float:
@@ -64,7 +64,7 @@ def side_by_side(
 
 @dataclass(frozen=True)
 class FreshRun:
-    """What a function returned in a process of its own, and that process's peak memory."""
+    """The result of a function in a separate process, and the peak memory of that process."""
 
     returned: Any
     peak_bytes: int

@@ -11,13 +11,13 @@ from tempfile import TemporaryDirectory
 from benchmarks.finding import Finding, at_most, report, seconds
 from benchmarks.measuring import in_fresh_process
 
-_SEALED = 50  # bytes of a sealed message that holds one byte
+_SEALED = 50  # bytes of a sealed message with one byte of content
 _MEMORY = 1 << 28  # the shuffler's setting permutation_megabytes
 _REPORT_MESSAGES = 20
 
 
 def measure(quick: bool) -> Iterator[Finding]:
-    """The memory that it takes, which must not grow with the round, and the time beside that of plain copying."""
+    """The memory, which must not grow with the round, and the time as a multiple of plain copying."""
     few, many = (1_000_000, 10_000_000) if quick else (10_000_000, 100_000_000)
     small, large = (in_fresh_process(mix, messages, _MEMORY) for messages in (few, many))
     start = in_fresh_process(mix, 100, 1 << 20).peak_bytes

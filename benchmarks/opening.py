@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["measure"]
 
-_FEW = 1 << 12  # so few are opened without further processes
+_FEW = 1 << 12  # few enough to be opened in one process
 _PIECE = 1 << 12
 _PIECES_PER_CORE = 4
 _BOUND = 0.6
@@ -117,7 +117,7 @@ def _task(key: SealingKey) -> Task:
 
 
 def _decrypt(sealed: list[bytes], key: SealingKey, task_id: bytes) -> None:
-    """Nothing but the library's own opening of each message."""
+    """Only the decryption of each message by the library."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     from shuffledp.collection.wire.sealing import SUITE, sealing_info

@@ -32,7 +32,7 @@ class _Asked:
         return f"from shuffledp.planning import *\n{self.function}({self.question}, **{self.target!r})"
 
     def answer(self, delta_factor: float) -> Any:
-        """The same in this process, at a delta so little different that only what is remembered is of no use."""
+        """The same call in this process, at a slightly different delta, so that cached results are not used."""
         from shuffledp import planning
 
         target = {**self.target, "delta": self.target["delta"] * delta_factor}
@@ -68,10 +68,10 @@ _ASKED = (
 
 
 def measure(quick: bool) -> Iterator[Finding]:
-    """Processor time from the start of Python to the plans: what it takes, however busy the machine is."""
+    """Processor time from the start of Python to the plans."""
     repetitions = 1 if quick else 3
     for asked in {asked.question.partition("(")[0]: asked for asked in reversed(_ASKED)}.values():
-        python("-c", asked.program)  # writes the bytecode of everything a kind of question loads
+        python("-c", asked.program)  # writes the bytecode of all modules that the question loads
         asked.answer(0.5)  # loads SciPy
     warm_times = []
     for asked in _ASKED:

@@ -19,7 +19,7 @@ _MOST_SECONDS = 1.0
 
 
 def measure(quick: bool) -> Iterator[Finding]:
-    """Processor time of one round each: what it takes, all cores added, however busy the machine is."""
+    """Processor time of one round of each protocol, over all cores."""
     from shuffledp.errors import MissingPackageError
     from shuffledp.protocols.registry import PROTOCOLS
 
@@ -65,7 +65,7 @@ def _one(name: str, protocol: Any, values: Any, calibrating: float, *, repetitio
 
 
 def _round_of(question: str) -> tuple[Any, dict[str, Any]]:
-    """What the users hold, and what a calibration needs to know of the question."""
+    """The users' values, and the arguments of ``calibrate`` that the question needs."""
     from shuffledp.domain import Interval
 
     generator = np.random.default_rng(1)

@@ -92,10 +92,10 @@ def _over_copying(what: str, times: SideBySide, name: str, bound: float | None) 
 
 
 def scratch_bytes(size: int) -> int:
-    """How much more memory a permutation takes than the items themselves."""
+    """The memory of a permutation beyond that of the items."""
     from shuffledp import permute
 
-    permute(np.arange(1000, dtype=np.uint32))  # what is loaded for it stays
+    permute(np.arange(1000, dtype=np.uint32))  # loads all modules
     items = np.arange(size, dtype=np.uint32)
     before = peak_bytes()
     permute(items)

@@ -21,7 +21,7 @@ _LIST_MODULES = "import json, sys; print(json.dumps(sorted({name.partition('.')[
 
 
 def measure(quick: bool) -> Iterator[Finding]:
-    """Seconds from nothing to one user's messages, beside the start of numpy alone."""
+    """Seconds from the start of Python to one user's messages, compared with importing numpy alone."""
     times = side_by_side(
         {
             "shuffledp": lambda: python("-c", _RANDOMIZE),
