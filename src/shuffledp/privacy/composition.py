@@ -311,6 +311,8 @@ def _losses_of(curve: PrivacyCurve) -> _Pairs | _Curve:
     if not isinstance(curve, ComposableCurve):
         return _curve_of(cast("Hashable", curve))
     directions = curve.directions(_CUT)
+    if not directions:
+        return _curve_of(cast("Hashable", curve))
     return _Pairs(directions, _curve_of(cast("Hashable", curve)) if len(directions) > 1 else None)
 
 

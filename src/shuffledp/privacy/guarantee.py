@@ -31,7 +31,10 @@ class ComposableCurve(PrivacyCurve, Protocol):
     """The same of one release, by the distributions that a replaced user makes more or less likely."""
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
-        """Per direction of the replacement, the independent pairs of distributions whose product is seen."""
+        """Per direction of the replacement, the independent pairs of distributions whose product is seen.
+
+        Empty where they have too many outcomes to list.
+        """
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ probability 1/2. The same distribution describes uniform blanket messages exactl
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from shuffledp.checks import LARGEST_EPSILON, check_epsilon, check_local_epsilon, check_number_of_users, check_target
 from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.privacy.binomial import MOST_TRIALS, Binomial, deviance, stirling_error
-from shuffledp.privacy.divergence import as_delta, positive_part
+from shuffledp.privacy.divergence import DiscretePair, as_delta, positive_part
 from shuffledp.privacy.incomplete_beta import betainc
 from shuffledp.randomness import Dyadic
 
@@ -35,6 +35,8 @@ _CHUNK = 64
 _CHUNKS_FROM = 10_000
 _DIRECT_PRODUCTS = 10**7
 _TINIEST = 1e-305
+_BLOCKS_OF_PAIR = 512
+_MOST_OUTCOMES_OF_PAIR = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,29 @@ class ClonesCurve:
                 break
         return as_delta(self.weight * delta * (1 + 1e-12) + _TINIEST)
 
+    def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
+        """One pair, since exchanging the two types exchanges its distributions; none if it has too many outcomes.
+
+        An outcome is a block of clone counts, of which the fewest count, and how many messages are of the first type.
+        """
+        counts = _clone_counts(self.clones, self.sure, cut).coarsened(_BLOCKS_OF_PAIR)
+        clones = counts.least[:, None]
+        # Hoeffding: a fair count lies further from its mean with probability at most cut
+        reach = math.ceil(math.sqrt(int(counts.least[-1]) * math.log(2 / cut) / 2)) + 2
+        if counts.slack > 0 or len(counts.least) * (2 * reach + 1) > _MOST_OUTCOMES_OF_PAIR:
+            return ()
+        heads = clones // 2 + np.arange(-reach - 1, reach + 1)
+        fair = np.where((heads >= 0) & (heads <= clones), fair_mass(np.clip(heads, 0, clones), clones), 0.0)
+        with_target, without = fair[:, :-1], fair[:, 1:]  # of the first type are one more than heads, or as many
+        own, other = float(Dyadic.of(self.alpha)), float(Dyadic.of(self.alpha).complement)
+        masses = self.weight * counts.mass[:, None]
+        p = (masses * (own * with_target + other * without)).ravel()
+        q = (masses * (own * without + other * with_target)).ravel()
+        keep = (p > 0) | (q > 0)
+        rest = 1 - self.weight  # nothing of the target is seen
+        pair = DiscretePair(np.append(p[keep], rest), np.append(q[keep], rest), counts.left_out + 2 * cut)
+        return ((pair,),)
+
     def _cuts(self, alpha: Dyadic, growth: float) -> tuple[float, ...]:
         """The masses to leave out that are worth a try: not those far above the divergence at the mean."""
         mean = self.sure + sum(part.mean for part in self.clones)
@@ -113,6 +138,11 @@ class _CloneCounts:
 
     def expectation(self, values: Floats) -> float:
         return float((self.mass * values).sum()) + self.slack * float(values.sum())
+
+    def coarsened(self, most: int) -> _CloneCounts:
+        """At most this many blocks, each of several."""
+        starts = np.arange(0, len(self.least), -(-len(self.least) // most))
+        return replace(self, least=self.least[starts], mass=np.add.reduceat(self.mass, starts))
 
 
 @lru_cache(maxsize=8)

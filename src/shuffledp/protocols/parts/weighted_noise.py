@@ -1,0 +1,164 @@
+"""Weighted sums of noise: their variance, and bounds on their tails.
+
+Two bounds are offered. Bernstein's inequality needs the variance and the heaviest tail only. The other one inverts the
+characteristic function: it is nearly exact, and an upper bound still, because a small Gaussian number is added to the
+sum (what that may hide is added to the risk) and because what the finite Fourier sum folds back is bounded.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.randomness import Dyadic
+
+Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
+
+_SMOOTHING = 1 / 150  # standard deviation of the Gaussian number, in that of the sum
+_SMOOTHING_REACH = 5.0
+_SMOOTHING_RISK = 6e-7  # both sides
+_DECAY = 6.5  # the transform is summed until the Gaussian factor is below e^(-_DECAY^2 / 2) < 1e-9
+_PERIOD = 40.0  # of the Fourier sum, in standard deviations
+_LEAST_RISK = 1e-5  # below, Bernstein's inequality alone is used
+_NUMERICAL_ERROR = 1e-7
+
+
+class Noise(ABC):
+    """The noise of the cells of one level, identically distributed, each with mean 0."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """Of one cell; sums with coefficients that add up to 0 have this times the sum of squares."""
+
+    @property
+    @abstractmethod
+    def tail(self) -> float:
+        """Bernstein's constant of a sum with coefficients of at most 1 in absolute value."""
+
+    @abstractmethod
+    def log_characteristic(self, t: Floats, coefficients: Floats, copies: NDArray[np.int64]) -> Complexes:
+        """The logarithm of the characteristic function of the sum with these coefficients, each so often."""
+
+
+@dataclass(frozen=True)
+class UniformMessages(Noise):
+    """``messages`` uniform messages over ``cells`` cells: a multinomial count of each cell, less its mean."""
+
+    messages: int
+    cells: int
+
+    @property
+    def variance(self) -> float:
+        """With coefficients that add up to 0."""
+        return self.messages / self.cells
+
+    @property
+    def tail(self) -> float:
+        """No message moves the sum by more than 2: the difference of two coefficients."""
+        return 2 / 3
+
+    def log_characteristic(self, t: Floats, coefficients: Floats, copies: NDArray[np.int64]) -> Complexes:
+        """Each message adds the coefficient of its cell; their mean is 0."""
+        phases = np.exp(1j * np.multiply.outer(t, coefficients))
+        one: Complexes = phases @ (copies / self.cells)
+        return self.messages * np.log(one)
+
+
+@dataclass(frozen=True)
+class LaplaceCells(Noise):
+    """Independent discrete Laplace noise: x has a probability proportional to ratio^|x|."""
+
+    ratio: Dyadic
+
+    @property
+    def variance(self) -> float:
+        """2 ratio / (1 - ratio)^2."""
+        return 2 * float(self.ratio) / float(self.ratio.complement) ** 2
+
+    @property
+    def tail(self) -> float:
+        """Moments of order k are at most k!/2 times the variance times this to the k - 2."""
+        return 1 / float(self.ratio.complement)
+
+    def log_characteristic(self, t: Floats, coefficients: Floats, copies: NDArray[np.int64]) -> Complexes:
+        """(1 - ratio)^2 / (1 - 2 ratio cos(t) + ratio^2) of each cell."""
+        ratio, complement = float(self.ratio), float(self.ratio.complement)
+        angle = np.multiply.outer(t, coefficients)
+        spread = 4 * ratio * np.sin(angle / 2) ** 2 / complement**2
+        return (-np.log1p(spread) @ copies).astype(np.complex128)
+
+
+@dataclass(frozen=True)
+class WeightedNoise:
+    """A sum of coefficients times the noise of all cells, level by level."""
+
+    noises: tuple[Noise, ...]
+    coefficients: Sequence[Floats]
+
+    @cached_property
+    def variance(self) -> float:
+        """Of the sum."""
+        parts = zip(self.noises, self.coefficients, strict=True)
+        return math.fsum(noise.variance * float((c**2).sum()) for noise, c in parts)
+
+    def radius(self, risk: float) -> float:
+        """The absolute value of the sum exceeds this with at most the risk."""
+        deviation = math.sqrt(self.variance)
+        if deviation == 0:
+            return 0.0
+        wide = float(bernstein_radius(np.array(self.variance), max(noise.tail for noise in self.noises), risk))
+        if risk < _LEAST_RISK:
+            return wide
+        points, risks = self._risks(deviation)
+        enough = np.flatnonzero(risks <= risk)
+        return min(wide, float(points[enough[0]])) if len(enough) else wide
+
+    def _risks(self, deviation: float) -> tuple[Floats, Floats]:
+        """Increasing distances, and upper bounds on the probability that the sum is farther from 0."""
+        smoothing = _SMOOTHING * deviation
+        step = 2 * math.pi / (_PERIOD * deviation)
+        count = 1 << math.ceil(math.log2(_DECAY / smoothing / step))
+        t = step * np.arange(1, count)
+        log_transform = -0.5 * (smoothing * t) ** 2 + 0j
+        for noise, coefficients in zip(self.noises, self.coefficients, strict=True):
+            distinct, copies = _grouped(coefficients)
+            log_transform += noise.log_characteristic(t, distinct, copies)
+        # masses of the smoothed sum in cells of a period, by the Fourier series of its density
+        transform = np.concatenate(([1.0 + 0j], np.exp(log_transform), [0j]))
+        cells = 2 * count
+        width = _PERIOD * deviation / cells
+        inner = np.sinc(np.arange(count + 1) / cells)  # of the uniform density on a cell
+        masses = np.fft.irfft(np.conj(transform) * inner, cells)  # of cells around multiples of the width
+        masses = np.maximum(masses, 0.0)
+        distance = np.minimum(np.arange(cells), cells - np.arange(cells))
+        by_distance = np.bincount(distance, weights=masses, minlength=count + 1)
+        beyond = np.cumsum(by_distance[::-1])[::-1]  # from each distance on, its own cell included
+        points = (np.arange(count + 1) + 0.5) * width + _SMOOTHING_REACH * smoothing
+        folded = _tail_beyond(self.variance, max(noise.tail for noise in self.noises), (_PERIOD / 2) * deviation)
+        return points, np.append(beyond[1:], 0.0) + _SMOOTHING_RISK + _NUMERICAL_ERROR + folded
+
+
+def _grouped(coefficients: Floats) -> tuple[Floats, NDArray[np.int64]]:
+    """Distinct coefficients, rounded to 12 digits, and how often each occurs."""
+    distinct, copies = np.unique(np.round(coefficients, 12), return_counts=True)
+    return distinct, copies.astype(np.int64)
+
+
+def bernstein_radius(variance: Floats, tail: float, risk: float) -> Floats:
+    """A sum with this variance exceeds the radius on either side with at most the risk."""
+    level = math.log(2 / risk)
+    radius: Floats = tail * level + np.sqrt((tail * level) ** 2 + 2 * variance * level)
+    return radius
+
+
+def _tail_beyond(variance: float, tail: float, distance: float) -> float:
+    """Bernstein's bound on the probability of a sum farther from 0 than the distance."""
+    return 2 * math.exp(-(distance**2) / (2 * (variance + tail * distance)))
