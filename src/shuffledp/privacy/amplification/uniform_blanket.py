@@ -39,6 +39,13 @@ class Slots:
                 messages=self.whole,
             )
 
+    @classmethod
+    def at_least(cls, mean: float) -> Slots:
+        """At least so many messages on average, and as few as 64 bits allow."""
+        whole = math.floor(mean)
+        rest = Dyadic.at_least(mean - whole)
+        return cls(whole, rest) if rest.numerator < 1 << rest.bits else cls(whole + 1, Dyadic(0))
+
     @property
     def mean(self) -> float:
         """Expected number of messages that a user adds."""
@@ -76,7 +83,7 @@ def least_slots(users: int, cells: int, epsilon: float, delta: float) -> Slots:
         raise ParameterError(f"At least one cell is needed, not {cells}.", cells=cells)
     if cells == 1:
         return Slots(0, Dyadic(0))
-    curve_of: Callable[[float], PrivacyCurve] = lambda x: _slots(math.exp(x)).curve(users, cells)  # noqa: E731
+    curve_of: Callable[[float], PrivacyCurve] = lambda x: Slots.at_least(math.exp(x)).curve(users, cells)  # noqa: E731
     typical = typical_mean(epsilon, delta)
     if typical > _MOST_PER_CELL:
         raise InfeasibleError(
@@ -102,10 +109,4 @@ def least_slots(users: int, cells: int, epsilon: float, delta: float) -> Slots:
         next_point=lambda ends: ends.secant_from_high(0.01, 1e-3),
         enough=lambda ends: ends.width <= _NARROW or ends.weight_high > -_CLOSE_ENOUGH,
     )
-    return _slots(math.exp(log_mean))
-
-
-def _slots(mean: float) -> Slots:
-    whole = math.floor(mean)
-    rest = Dyadic.at_least(mean - whole)
-    return Slots(whole, rest) if rest.numerator < 1 << rest.bits else Slots(whole + 1, Dyadic(0))
+    return Slots.at_least(math.exp(log_mean))

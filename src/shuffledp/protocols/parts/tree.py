@@ -15,11 +15,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.domain import MOST_BINS
 from shuffledp.errors import DomainError
 
 Floats = NDArray[np.float64]
 
-MOST_BINS = 1 << 20
 _LEAST_VARIANCE = 1e-12  # where a level has no noise, so that weights stay finite
 
 

@@ -1,0 +1,95 @@
+"""Privacy accounting of trees over ordered bins: ``quantiles/uniform-blanket`` and ``quantiles/discrete-laplace``.
+
+A user's value is counted once on every level. Replacing it moves two cells of each level at most, and the noise of
+the levels is independent, so the release is the composition of one release per level. Where the two values share a
+cell of a level, that level says nothing about them: the composition of all levels is the worst case.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from shuffledp.checks import check_target
+from shuffledp.errors import InfeasibleError
+from shuffledp.privacy.amplification.blanket_search import check_blanket_users, excess_of, typical_mean
+from shuffledp.privacy.amplification.uniform_blanket import Slots
+from shuffledp.privacy.composition import compose, compose_all
+from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, least_ratio
+from shuffledp.privacy.guarantee import PrivacyCurve
+from shuffledp.privacy.search import find_bracket, narrow
+from shuffledp.randomness import Dyadic
+
+_NARROW = 2e-5  # of the logarithm of the noise
+_CLOSE_ENOUGH = 1e-4  # of the logarithm of delta below the target
+_FURTHEST = 60.0
+_MOST_PER_CELL = 1e13
+
+
+def blanket_tree_curve(blankets: Sequence[Slots], users: int, sizes: Sequence[int]) -> PrivacyCurve:
+    """The privacy of a value counted on levels of these sizes, each with its uniform messages of these users."""
+    return compose_all(blanket.curve(users, size) for blanket, size in zip(blankets, sizes, strict=True))
+
+
+def laplace_tree_curve(ratio: Dyadic, levels: int) -> PrivacyCurve:
+    """The privacy of a value counted on so many levels, with discrete Laplace noise on every cell."""
+    return compose(DiscreteLaplaceCurve(ratio, coordinates=2), levels)
+
+
+def least_tree_blankets(users: int, sizes: Sequence[int], epsilon: float, delta: float) -> tuple[Slots, ...]:
+    """The fewest uniform messages, equally many per cell of every level, that meet the target with these users."""
+    check_target(epsilon, delta)
+    check_blanket_users(users)
+    typical = len(sizes) * typical_mean(epsilon, delta)
+    if typical > _MOST_PER_CELL:
+        raise InfeasibleError(
+            f"epsilon = {epsilon:g} and delta = {delta:g} would need about {typical:.2g} blanket messages per cell; "
+            "relax the target.",
+            epsilon=epsilon,
+            delta=delta,
+        )
+
+    def blankets(log_mean: float) -> tuple[Slots, ...]:
+        return tuple(Slots.at_least(math.exp(log_mean) * size / users) for size in sizes)
+
+    def delta_of(log_mean: float) -> float:
+        return blanket_tree_curve(blankets(log_mean), users, sizes).delta_at(epsilon)
+
+    return blankets(_least(delta_of, math.log(typical), epsilon, delta))
+
+
+def least_tree_ratio(levels: int, epsilon: float, delta: float) -> Dyadic:
+    """The least discrete Laplace noise on every cell of so many levels that meets the target."""
+    check_target(epsilon, delta)
+    pure = least_ratio(epsilon / levels, coordinates=2)
+
+    def ratio(log_scale: float) -> Dyadic:
+        return Dyadic.at_least(max(math.exp(-math.exp(-log_scale)), 2.0**-64))
+
+    def delta_of(log_scale: float) -> float:
+        return laplace_tree_curve(ratio(log_scale), levels).delta_at(epsilon)
+
+    largest = math.log(2 * levels / epsilon)  # the noise for delta = 0
+    if levels == 1 or delta_of(largest - 1e-3) > delta:
+        return pure
+    result = ratio(_least(delta_of, largest - 0.5, epsilon, delta))
+    return min(result, pure, key=lambda ratio: ratio.fraction)
+
+
+def _least(delta_of: Callable[[float], float], guess: float, epsilon: float, delta: float) -> float:
+    """The logarithm of the least noise whose delta is at most the target's."""
+    excess = excess_of(delta_of, delta)
+    bracket = find_bracket(excess, guess, guess - _FURTHEST, guess + _FURTHEST, step=0.1, growth=3)
+    if bracket is None:
+        raise InfeasibleError(
+            f"No noise makes a tree private with epsilon = {epsilon:g} and delta = {delta:g}: composed deltas are "
+            "computed down to about 1e-12. Use a larger delta or a single level.",
+            epsilon=epsilon,
+            delta=delta,
+        )
+    return narrow(
+        excess,
+        bracket,
+        next_point=lambda ends: ends.secant_from_high(0.01, 1e-3),
+        enough=lambda ends: ends.width <= _NARROW or ends.weight_high > -_CLOSE_ENOUGH,
+    )

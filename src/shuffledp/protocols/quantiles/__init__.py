@@ -1,0 +1,1 @@
+"""Protocols for quantiles: how many users lie below each edge of ordered bins."""

@@ -1,0 +1,225 @@
+"""What the protocols for quantiles share: a value is counted on every level of a tree over ordered bins."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.checks import check_confidence
+from shuffledp.domain import Bins
+from shuffledp.errors import DomainError
+from shuffledp.messages import MessageFormat, Tally
+from shuffledp.protocols.flow import tally_round
+from shuffledp.protocols.parts.linear import check_estimator
+from shuffledp.protocols.parts.tree import Tree, TreeFit
+from shuffledp.protocols.parts.weighted_noise import Noise, WeightedNoise, bernstein_radius
+from shuffledp.protocols.protocol import ExpectedError
+from shuffledp.protocols.questions import CountedProtocol
+from shuffledp.protocols.target import Target
+from shuffledp.quantile_estimate import QuantileEstimate
+from shuffledp.randomness import SYSTEM, RandomSource
+
+Floats = NDArray[np.float64]
+
+DEFAULT_BINS = 1024
+QUANTILE_ESTIMATORS = ("unbiased", "monotone")
+
+
+@dataclass(frozen=True)
+class QuantilesProtocol(CountedProtocol):
+    """How many users lie below each edge of the bins, and with that every quantile and range."""
+
+    question: ClassVar[str] = "quantiles"
+    estimators: ClassVar[tuple[str, ...]] = QUANTILE_ESTIMATORS
+    domain_options: ClassVar[tuple[str, ...]] = ("domain", "lower", "upper", "bins")
+
+    domain: Bins
+    branching: tuple[int, ...]
+    """The children of a node, per level of the tree; the cells of the first level are the children of its root."""
+
+    def __post_init__(self) -> None:
+        self.tree  # noqa: B018 - checks that the levels fit the bins
+
+    @classmethod
+    def domain_arguments(
+        cls,
+        *,
+        domain: Bins | None = None,
+        lower: float | None = None,
+        upper: float | None = None,
+        bins: int | None = None,
+    ) -> tuple[Bins]:
+        """The bins between public bounds."""
+        if domain is None:
+            if lower is None or upper is None:
+                raise DomainError("Quantiles need their bounds: give lower and upper, or domain.")
+            return (Bins(float(lower), float(upper), DEFAULT_BINS if bins is None else bins),)
+        if lower is not None or upper is not None or bins is not None:
+            raise DomainError("Give the bins once: as lower, upper and bins, or as domain.")
+        if not isinstance(domain, Bins):
+            raise DomainError(f"The domain of quantiles is Bins, not {type(domain).__name__}.")
+        return (domain,)
+
+    @classmethod
+    @abstractmethod
+    def for_target(cls, target: Target, domain: Bins, *, branching: tuple[int, ...] | None = None) -> Self:
+        """The protocol's own calibration; ``branching`` is chosen for a small error if it is not given."""
+
+    @classmethod
+    def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
+        """Trees of fewer levels: fewer messages and larger errors."""
+        return ({"branching": branching} for branching in branchings(settings["domain"].bins))
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The cells that a value is counted in."""
+        return Tree(self.domain.bins, self.branching)
+
+    @property
+    def domain_size(self) -> int:
+        """The number of bins."""
+        return self.domain.bins
+
+    @property
+    def message_format(self) -> MessageFormat:
+        """The number of a cell; cells are numbered level by level."""
+        return MessageFormat((self.tree.nodes,))
+
+    @abstractmethod
+    def noises(self, users: int) -> tuple[Noise, ...]:
+        """The expected noise of each level with so many users."""
+
+    def centred(self, tally: Tally) -> tuple[list[Floats], tuple[Noise, ...]]:
+        """Unbiased counts of the cells of each level, and their noise, given what is known of it from the tally."""
+        return self.tree.levels_of(tally.counts.astype(np.float64)), self.noises(tally.users)
+
+    def estimate(self, tally: Tally, *, estimator: str = "") -> QuantileEstimate:
+        """The estimated number of users below each edge."""
+        estimator = estimator or self.estimators[0]
+        self.check_round(tally, estimator)
+        levels, noises = self.centred(tally)
+        analysis = TreeAnalysis(self.tree, noises)
+        below = np.cumsum(analysis.fit.bin_counts(levels, tally.users))[:-1]
+        return QuantileEstimate(
+            protocol=self.name,
+            estimator=estimator,
+            users=tally.users,
+            guarantee=self.guarantee,
+            intervals=analysis.intervals(below, tally.users),
+            secure=tally.secure,
+            edges=self.domain.edges,
+            below=monotone(below, tally.users) if estimator == "monotone" else below,
+            standard_errors=analysis.standard_errors,
+            unbiased=below,
+            radius_of=analysis.radius_of,
+        )
+
+    def run(
+        self, values: Iterable[Any], *, estimator: str = "", route: str = "auto", source: RandomSource = SYSTEM
+    ) -> QuantileEstimate:
+        """The whole flow in this process, from numbers between the bounds to the estimate."""
+        tally = tally_round(self, self.domain.encode_all(values), route=route, source=source)
+        return self.estimate(tally, estimator=estimator)
+
+    def expected_error(self, *, estimator: str = "", confidence: float = 0.95) -> ExpectedError:
+        """The error of the numbers of users below edges: their root mean square, and the largest of them all."""
+        check_estimator(estimator or self.estimators[0], self.estimators)
+        check_confidence(confidence)
+        return TreeAnalysis(self.tree, self.noises(self.users)).expected_error(confidence)
+
+    def expected_error_of(self, values: NDArray[Any]) -> ExpectedError:  # noqa: ARG002 - the noise is the same
+        """The predicted error, which does not depend on the values."""
+        return self.expected_error()
+
+    def truth(self, values: NDArray[Any]) -> Floats:
+        """How many users lie below each inner edge."""
+        below: Floats = np.cumsum(self.summary(values))[:-1].astype(np.float64)
+        return below
+
+
+@dataclass(frozen=True, eq=False)
+class TreeAnalysis:
+    """From the noise of each level to the errors of what is estimated."""
+
+    tree: Tree
+    noises: tuple[Noise, ...]
+
+    @cached_property
+    def fit(self) -> TreeFit:
+        """Least squares, weighted by the noise of each level."""
+        return TreeFit(self.tree, tuple(noise.variance for noise in self.noises))
+
+    @property
+    def _tail(self) -> float:
+        return max(noise.tail for noise in self.noises)
+
+    @cached_property
+    def standard_errors(self) -> Floats:
+        """Of the number of users below each inner edge."""
+        return np.sqrt(self.fit.variances_below_edges)
+
+    def radii(self, risk: float) -> Floats:
+        """How far off each of these numbers is, except with the risk, by Bernstein's inequality."""
+        variances = self.fit.variances_below_edges
+        return np.where(variances > 0, bernstein_radius(variances, self._tail, risk), 0.0)
+
+    def radius_of(self, weights: Floats, risk: float) -> float:
+        """How far off the estimate of sum(weights * counts of bins) is, except with the risk; nearly exact."""
+        return WeightedNoise(self.noises, self.fit.coefficients(weights)).radius(risk)
+
+    def intervals(self, below: Floats, users: int) -> Callable[[float], Floats]:
+        """From a confidence to an interval per inner edge that contains the truth with at least that probability."""
+
+        def at(confidence: float) -> Floats:
+            radii = self.radii(1 - confidence)
+            return np.clip(np.stack((below - radii, below + radii), axis=-1), 0.0, users)
+
+        return at
+
+    def expected_error(self, confidence: float) -> ExpectedError:
+        """Over all inner edges."""
+        risk = (1 - confidence) / (self.tree.bins - 1)
+        rmse = math.sqrt(float(np.mean(self.fit.variances_below_edges)))
+        return ExpectedError(rmse, float(self.radii(risk).max()), confidence)
+
+
+def monotone(below: Floats, users: int) -> Floats:
+    """The nearest numbers that do not decrease, between 0 and the number of users (isotonic regression)."""
+    from scipy.optimize import isotonic_regression
+
+    return np.clip(isotonic_regression(below).x, 0.0, users)
+
+
+def branchings(bins: int) -> list[tuple[int, ...]]:
+    """Trees worth a try: one to ten levels with branching as equal as possible, from many levels to one.
+
+    >>> branchings(16)
+    [(2, 2, 2, 2), (4, 4), (16,)]
+    """
+    result: list[tuple[int, ...]] = []
+    for levels in range(max(1, math.ceil(math.log2(bins))), 0, -1):
+        branching = _equal(bins, levels)
+        if branching not in result and len(branching) == levels:
+            result.append(branching)
+    return result
+
+
+def _equal(bins: int, levels: int) -> tuple[int, ...]:
+    """The least branching, as equal as possible over the levels, that reaches all bins."""
+    branching: list[int] = []
+    rest = bins
+    for left in range(levels, 0, -1):
+        root = round(rest ** (1 / left), 9)
+        step = max(2, math.floor(root)) if left > 1 else rest
+        if rest <= 1:
+            break
+        branching.append(max(2, step))
+        rest = -(-rest // branching[-1])
+    return tuple(branching)
