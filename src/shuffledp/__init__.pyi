@@ -3,6 +3,7 @@
 from shuffledp import collection as collection
 from shuffledp import errors as errors
 from shuffledp import protocols as protocols
+from shuffledp.domain import Bins as Bins
 from shuffledp.domain import Bit as Bit
 from shuffledp.domain import Categories as Categories
 from shuffledp.domain import Domain as Domain
@@ -33,6 +34,7 @@ from shuffledp.planning import Limits as Limits
 from shuffledp.planning import Mean as Mean
 from shuffledp.planning import Plan as Plan
 from shuffledp.planning import Plans as Plans
+from shuffledp.planning import Quantiles as Quantiles
 from shuffledp.planning import Rejection as Rejection
 from shuffledp.planning import Sum as Sum
 from shuffledp.planning import fewest_users_for as fewest_users_for
@@ -51,6 +53,8 @@ from shuffledp.protocols.protocol import Protocol as Protocol
 from shuffledp.protocols.registry import PROTOCOLS as PROTOCOLS
 from shuffledp.protocols.registry import find as find
 from shuffledp.protocols.target import Target as Target
+from shuffledp.quantile_estimate import EstimatedNumber as EstimatedNumber
+from shuffledp.quantile_estimate import QuantileEstimate as QuantileEstimate
 from shuffledp.randomness import InsecureSeededRandomness as InsecureSeededRandomness
 from shuffledp.shuffling import permute as permute
 from shuffledp.testing import check_protocol as check_protocol

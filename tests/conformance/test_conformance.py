@@ -9,6 +9,7 @@ import small_counting
 import small_histogram_local
 import small_histogram_more
 import small_histogram_shuffled
+import small_quantiles
 import small_summing
 
 from shuffledp import BalcerCheuCount, BalcerCheuHistogram, Interval, from_document, to_document
@@ -18,7 +19,7 @@ from shuffledp.testing import ConformanceError, check_protocol, planted_faults
 from shuffledp.testing.conformance import CHECKS
 from shuffledp.testing.faults import CAUGHT_BY
 
-GROUPS = (small_counting, small_histogram_local, small_histogram_shuffled, small_histogram_more, small_summing)
+GROUPS = (small_counting, small_histogram_local, small_histogram_shuffled, small_histogram_more, small_summing, small_quantiles)
 
 
 def small_instances() -> dict[str, object]:
@@ -184,7 +185,8 @@ def test_every_planted_fault_is_caught(name):
 def test_a_planned_protocol_survives_its_document_and_its_messages_their_packing(name):
     """At a realistic size, as a device receives it: the same protocol, guarantee and messages."""
     question, short = name.split("/")
-    domain = {"count": {}, "histogram": {"domain_size": 7}, "sum": {"domain": Interval(-1.0, 4.0)}}[question]
+    domains = {"histogram": {"domain_size": 7}, "sum": {"domain": Interval(-1.0, 4.0)}}
+    domain = domains.get(question, {"lower": 0, "upper": 1, "bins": 16} if question == "quantiles" else {})
     protocol = PROTOCOLS[question][short].calibrate(users=2000, epsilon=2, delta=1e-5, **domain)
     copy = from_document(json.loads(json.dumps(to_document(protocol), allow_nan=False)))
     assert copy == protocol

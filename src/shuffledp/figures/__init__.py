@@ -1,6 +1,7 @@
 """Figures: one specification to PNG, SVG or a stand-alone HTML page, in light or dark."""
 
 from shuffledp.figures.bars import bars
+from shuffledp.figures.cumulative import cumulative
 from shuffledp.figures.curves import Curve, Panel, curves, panels
 from shuffledp.figures.frontier import frontier
 from shuffledp.figures.labels import place_labels
@@ -25,6 +26,7 @@ __all__ = [
     "bars",
     "check_figure_packages",
     "check_figure_path",
+    "cumulative",
     "curves",
     "frontier",
     "number_line",

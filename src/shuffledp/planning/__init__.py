@@ -2,7 +2,7 @@
 
 from shuffledp.planning.accuracy import fewest_users_for, least_epsilon_for
 from shuffledp.planning.planner import Limits, Plan, Plans, Rejection, plan
-from shuffledp.planning.question import Count, Histogram, Mean, Question, Sum
+from shuffledp.planning.question import Count, Histogram, Mean, Quantiles, Question, Sum
 
 __all__ = [
     "Count",
@@ -11,6 +11,7 @@ __all__ = [
     "Mean",
     "Plan",
     "Plans",
+    "Quantiles",
     "Question",
     "Rejection",
     "Sum",

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from shuffledp.domain import Categories, Interval
+from shuffledp.domain import Bins, Categories, Interval
 from shuffledp.errors import DomainError, ParameterError
 from shuffledp.protocols.protocol import Protocol
+from shuffledp.protocols.quantiles.protocol import DEFAULT_BINS
 from shuffledp.protocols.questions import SumProtocol
 
 MAX_CATEGORIES = 1 << 31
@@ -148,4 +149,43 @@ class Mean(Sum):
         return protocol.answering("mean")
 
 
-Question = Count | Histogram | Sum
+@dataclass(frozen=True)
+class Quantiles:
+    """What are the median and other quantiles of the users' numbers, each between two public bounds?
+
+    Numbers are counted in bins of equal width.
+
+    >>> sdp.Quantiles(users=10_000, lower=0, upper=120, bins=120).domain.edges[1]
+    np.float64(1.0)
+    """
+
+    name: ClassVar[str] = "quantiles"
+    question: ClassVar[str] = "quantiles"
+    unit: ClassVar[str] = "users"
+    users: int
+    lower: float = 0.0
+    upper: float = 1.0
+    bins: int = DEFAULT_BINS
+
+    def __post_init__(self) -> None:
+        self.domain  # noqa: B018 - checks the bounds
+
+    @property
+    def domain(self) -> Bins:
+        """The public bounds and bins."""
+        return Bins(float(self.lower), float(self.upper), self.bins)
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments of ``calibrate`` that follow from the question."""
+        return {"users": self.users, "domain": self.domain}
+
+    def answered_by(self, protocol: Protocol) -> Protocol:
+        """The protocol as it answers this question."""
+        return protocol
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented JSON form."""
+        return {"kind": self.name, "users": self.users, "lower": self.lower, "upper": self.upper, "bins": self.bins}
+
+
+Question = Count | Histogram | Sum | Quantiles

@@ -33,13 +33,25 @@ _NUMBERS_AT_A_TIME = 1 << 22
 _INSIDE = 0.375
 
 
-class _Analysed(Protocol):
-    """A protocol whose estimates come from an ``Analysis`` of what is observed."""
-
-    estimators: ClassVar[tuple[str, ...]] = LINEAR_ESTIMATORS
+class _Checked(Protocol):
+    """A protocol that checks a tally before it estimates from it."""
 
     def check_tally(self, tally: Tally) -> None:
         """Refuse a tally that this many users who follow the protocol cannot have made."""
+
+    def check_round(self, tally: Tally, estimator: str) -> None:
+        """Refuse an unknown estimator, too few users, data without noise, and an impossible tally."""
+        check_estimator(estimator, self.estimators)
+        check_enough_users(tally.users, self.users)
+        if self.trust == "central" and not tally.released:
+            raise ParameterError("This tally holds the data without noise; release it first.")
+        self.check_tally(tally)
+
+
+class _Analysed(_Checked):
+    """A protocol whose estimates come from an ``Analysis`` of what is observed."""
+
+    estimators: ClassVar[tuple[str, ...]] = LINEAR_ESTIMATORS
 
     @abstractmethod
     def analysis(self, users: int) -> Analysis:
@@ -50,11 +62,7 @@ class _Analysed(Protocol):
         return self.analysis(users)
 
     def _checked(self, tally: Tally, estimator: str) -> Analysis:
-        check_estimator(estimator, self.estimators)
-        check_enough_users(tally.users, self.users)
-        if self.trust == "central" and not tally.released:
-            raise ParameterError("This tally holds the data without noise; release it first.")
-        self.check_tally(tally)
+        self.check_round(tally, estimator)
         return self.analysis_by(estimator, tally.users)
 
     def _expected(self, estimator: str, confidence: float, truth: NDArray[Any] | None = None) -> ExpectedError:
@@ -63,13 +71,14 @@ class _Analysed(Protocol):
         return self.analysis_by(estimator, self.users).expected_error(confidence, truth)
 
 
-class _Counted(_Analysed):
+class IndexedProtocol(_Checked):
     """A protocol over a list of possible values, of which users hold the index of one."""
 
     if TYPE_CHECKING:  # a field of the protocol, or always 2
 
         @property
-        def domain_size(self) -> int: ...
+        def domain_size(self) -> int:
+            """The number of possible values."""
 
     @property
     def unit(self) -> float:
@@ -97,7 +106,7 @@ class _Counted(_Analysed):
         return _released(self, portions, source)
 
 
-class CountProtocol(_Counted):
+class CountProtocol(IndexedProtocol, _Analysed):
     """How many users hold a 1."""
 
     question: ClassVar[str] = "count"
@@ -164,7 +173,7 @@ class CountProtocol(_Counted):
         return self.expected_error(counts=self.summary(values)[1:])
 
 
-class HistogramProtocol(_Counted):
+class HistogramProtocol(IndexedProtocol, _Analysed):
     """How many users hold each category."""
 
     question: ClassVar[str] = "histogram"

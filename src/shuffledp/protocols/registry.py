@@ -90,6 +90,12 @@ PROTOCOLS: Mapping[str, _OfQuestion] = {
             "laplace": "sum.laplace.LaplaceSum",
         }
     ),
+    "quantiles": _OfQuestion(
+        {
+            "uniform-blanket": "quantiles.uniform_blanket.UniformBlanketQuantiles",
+            "discrete-laplace": "quantiles.discrete_laplace.DiscreteLaplaceQuantiles",
+        }
+    ),
 }
 """By question and name; a new protocol is one line here."""
 
@@ -131,6 +137,8 @@ def find_qualified(name: str) -> type[Protocol]:
     if slash:
         return find(question, rest)
     homes = [question for question, named in PROTOCOLS.items() if name in named]
+    if len(homes) == 2 and "quantiles" in homes:  # they have the names of the histograms that they consist of
+        homes.remove("quantiles")
     if len(homes) == 1:
         return PROTOCOLS[homes[0]][name]
     if homes:

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.errors import ParameterError
 from shuffledp.estimate import CountEstimate, Estimate, HistogramEstimate, SumEstimate
 from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.protocol import Protocol
+from shuffledp.quantile_estimate import QuantileEstimate
 
 CAUGHT_BY = {
     "a probability off by five per cent": "randomize_all has its distribution",
@@ -137,9 +139,11 @@ def _mirrored_estimate(protocol: Protocol) -> Callable[..., Estimate]:
         right = protocol.estimate(tally, **options)
         if isinstance(right, HistogramEstimate):
             return replace(right, counts=-right.counts)
+        if isinstance(right, QuantileEstimate):
+            return replace(right, below=-right.below)
         if isinstance(right, CountEstimate | SumEstimate):
             return replace(right, value=-right.value)
-        return right
+        raise ParameterError(f"No sign error is known for {type(right).__name__}.")
 
     return estimate
 

@@ -14,6 +14,7 @@ from shuffledp.errors import ParameterError
 from shuffledp.estimate import CountEstimate, Estimate, HistogramEstimate, SumEstimate
 from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.protocol import Protocol
+from shuffledp.quantile_estimate import QuantileEstimate
 from shuffledp.testing.distributions import Alphabet, Table
 
 TallyPmf = Mapping[tuple[int, ...], float]
@@ -131,9 +132,11 @@ class Subject:
 
 
 def numbers_of(estimate: Estimate) -> NDArray[np.float64]:
-    """The estimated numbers: all counts, or the single value."""
+    """The estimated numbers: all counts, the users below each edge, or the single value."""
     if isinstance(estimate, HistogramEstimate):
         return estimate.counts
+    if isinstance(estimate, QuantileEstimate):
+        return estimate.below
     if isinstance(estimate, CountEstimate | SumEstimate):
         return np.array([estimate.value])
-    raise ParameterError(f"An estimate is a count, a histogram or a sum, not {type(estimate).__name__}.")
+    raise ParameterError(f"An estimate is a count, a histogram, a sum or quantiles, not {type(estimate).__name__}.")

@@ -67,18 +67,7 @@ class DiscreteLaplaceHistogram(ClearHistogram):
 
     def release_pmf(self, tally: Tally) -> Pmf:
         """Independent noise on every count."""
-        reach = likely_noise(self.ratio, _LEFT_OUT / self.domain_size)
-        if (2 * reach + 1) ** self.domain_size > _LARGEST_LISTED:
-            raise ParameterError("What is released has too many outcomes to list; use a smaller domain or less noise.")
-        noise = range(-reach, reach + 1)
-        masses = noise_mass(self.ratio, np.array(noise)).tolist()
-        true = tally.counts.tolist()
-        return {
-            tuple(count + noise[each] for count, each in zip(true, drawn, strict=True)): math.prod(
-                masses[each] for each in drawn
-            )
-            for drawn in product(range(len(noise)), repeat=self.domain_size)
-        }
+        return independent_noise_pmf(self.ratio, tally.counts)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
         """The true counts with noise."""
@@ -106,6 +95,22 @@ class DiscreteLaplaceHistogram(ClearHistogram):
             largest=users,
             numbers=self.domain_size,
         )
+
+
+def independent_noise_pmf(ratio: Dyadic, counts: NDArray[np.int64]) -> Pmf:
+    """The distribution of these counts with independent noise on each, but for a small tail."""
+    reach = likely_noise(ratio, _LEFT_OUT / len(counts))
+    if (2 * reach + 1) ** len(counts) > _LARGEST_LISTED:
+        raise ParameterError("What is released has too many outcomes to list; use a smaller domain or less noise.")
+    noise = range(-reach, reach + 1)
+    masses = noise_mass(ratio, np.array(noise)).tolist()
+    true = counts.tolist()
+    return {
+        tuple(count + noise[each] for count, each in zip(true, drawn, strict=True)): math.prod(
+            masses[each] for each in drawn
+        )
+        for drawn in product(range(len(noise)), repeat=len(counts))
+    }
 
 
 def likely_noise(ratio: Dyadic, risk: float) -> int:

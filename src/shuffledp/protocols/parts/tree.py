@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from shuffledp.domain import MOST_BINS
 from shuffledp.errors import DomainError
 
 Floats = NDArray[np.float64]
+_Number = TypeVar("_Number", np.int64, np.float64)
 
 _LEAST_VARIANCE = 1e-12  # where a level has no noise, so that weights stay finite
 
@@ -69,7 +71,7 @@ class Tree:
         widths = np.array(self.widths, dtype=np.int64)
         return indices[:, None] // widths + np.array(self.offsets[:-1], dtype=np.int64)
 
-    def levels_of(self, numbers: NDArray[np.generic]) -> list[NDArray[np.generic]]:
+    def levels_of(self, numbers: NDArray[_Number]) -> list[NDArray[_Number]]:
         """Numbers of all nodes, level by level."""
         return [numbers[start:end] for start, end in zip(self.offsets, self.offsets[1:], strict=False)]
 
@@ -127,7 +129,7 @@ class TreeFit:
             weight = self._own_weights[level]
             children = self.tree.sums_of_children(level, upward[0])
             upward.insert(0, weight * levels[level] + (1 - weight) * children)
-        counts = upward[0] + (total - upward[0].sum()) * self._below[0] / self._below[0].sum()
+        counts: Floats = upward[0] + (total - upward[0].sum()) * self._below[0] / self._below[0].sum()
         for level in range(last):
             missing = counts - self.tree.sums_of_children(level, upward[level + 1])
             share = missing / self.tree.sums_of_children(level, self._below[level + 1])

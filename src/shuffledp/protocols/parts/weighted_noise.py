@@ -23,7 +23,7 @@ Complexes = NDArray[np.complex128]
 
 _SMOOTHING = 1 / 150  # standard deviation of the Gaussian number, in that of the sum
 _SMOOTHING_REACH = 5.0
-_SMOOTHING_RISK = 6e-7  # both sides
+_SMOOTHING_RISK = 3e-7  # of a Gaussian number beyond that reach, on one side
 _DECAY = 6.5  # the transform is summed until the Gaussian factor is below e^(-_DECAY^2 / 2) < 1e-9
 _PERIOD = 40.0  # of the Fourier sum, in standard deviations
 _LEAST_RISK = 1e-5  # below, Bernstein's inequality alone is used
@@ -52,7 +52,8 @@ class Noise(ABC):
 class UniformMessages(Noise):
     """``messages`` uniform messages over ``cells`` cells: a multinomial count of each cell, less its mean."""
 
-    messages: int
+    messages: float
+    """An integer, or its expected value where that is not known yet."""
     cells: int
 
     @property
@@ -68,8 +69,8 @@ class UniformMessages(Noise):
     def log_characteristic(self, t: Floats, coefficients: Floats, copies: NDArray[np.int64]) -> Complexes:
         """Each message adds the coefficient of its cell; their mean is 0."""
         phases = np.exp(1j * np.multiply.outer(t, coefficients))
-        one: Complexes = phases @ (copies / self.cells)
-        return self.messages * np.log(one)
+        one = (phases @ (copies / self.cells)).astype(np.complex128)
+        return round(self.messages) * np.log(np.where(one == 0, 1e-300, one))
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class WeightedNoise:
         return math.fsum(noise.variance * float((c**2).sum()) for noise, c in parts)
 
     def radius(self, risk: float) -> float:
-        """The absolute value of the sum exceeds this with at most the risk."""
+        """The sum lies above this with at most half of the risk, and below minus this too."""
         deviation = math.sqrt(self.variance)
         if deviation == 0:
             return 0.0
@@ -118,15 +119,15 @@ class WeightedNoise:
         if risk < _LEAST_RISK:
             return wide
         points, risks = self._risks(deviation)
-        enough = np.flatnonzero(risks <= risk)
+        enough = np.flatnonzero(risks <= risk / 2)
         return min(wide, float(points[enough[0]])) if len(enough) else wide
 
     def _risks(self, deviation: float) -> tuple[Floats, Floats]:
-        """Increasing distances, and upper bounds on the probability that the sum is farther from 0."""
+        """Increasing distances, and upper bounds on the probability that the sum is farther from 0 on one side."""
         smoothing = _SMOOTHING * deviation
         step = 2 * math.pi / (_PERIOD * deviation)
         count = 1 << math.ceil(math.log2(_DECAY / smoothing / step))
-        t = step * np.arange(1, count)
+        t: Floats = step * np.arange(1, count, dtype=np.float64)
         log_transform = -0.5 * (smoothing * t) ** 2 + 0j
         for noise, coefficients in zip(self.noises, self.coefficients, strict=True):
             distinct, copies = _grouped(coefficients)
@@ -138,12 +139,17 @@ class WeightedNoise:
         inner = np.sinc(np.arange(count + 1) / cells)  # of the uniform density on a cell
         masses = np.fft.irfft(np.conj(transform) * inner, cells)  # of cells around multiples of the width
         masses = np.maximum(masses, 0.0)
-        distance = np.minimum(np.arange(cells), cells - np.arange(cells))
-        by_distance = np.bincount(distance, weights=masses, minlength=count + 1)
-        beyond = np.cumsum(by_distance[::-1])[::-1]  # from each distance on, its own cell included
-        points = (np.arange(count + 1) + 0.5) * width + _SMOOTHING_REACH * smoothing
+        above, below = masses[1 : count + 1], masses[: count - 1 : -1]  # at 1, 2, ... cells from 0, on either side
+        beyond = np.maximum(_sums_to_end(above), _sums_to_end(below))
+        points: Floats = (np.arange(count, dtype=np.float64) + 0.5) * width + _SMOOTHING_REACH * smoothing
         folded = _tail_beyond(self.variance, max(noise.tail for noise in self.noises), (_PERIOD / 2) * deviation)
-        return points, np.append(beyond[1:], 0.0) + _SMOOTHING_RISK + _NUMERICAL_ERROR + folded
+        return points, beyond + _SMOOTHING_RISK + _NUMERICAL_ERROR + folded
+
+
+def _sums_to_end(masses: Floats) -> Floats:
+    """The sum of the masses from each on."""
+    sums: Floats = np.cumsum(masses[::-1])[::-1]
+    return sums
 
 
 def _grouped(coefficients: Floats) -> tuple[Floats, NDArray[np.int64]]:
@@ -153,7 +159,7 @@ def _grouped(coefficients: Floats) -> tuple[Floats, NDArray[np.int64]]:
 
 
 def bernstein_radius(variance: Floats, tail: float, risk: float) -> Floats:
-    """A sum with this variance exceeds the radius on either side with at most the risk."""
+    """A sum with this variance lies above the radius with at most half of the risk, and below minus it too."""
     level = math.log(2 / risk)
     radius: Floats = tail * level + np.sqrt((tail * level) ** 2 + 2 * variance * level)
     return radius

@@ -21,7 +21,7 @@ from shuffledp.protocols.parts.linear import check_estimator
 from shuffledp.protocols.parts.tree import Tree, TreeFit
 from shuffledp.protocols.parts.weighted_noise import Noise, WeightedNoise, bernstein_radius
 from shuffledp.protocols.protocol import ExpectedError
-from shuffledp.protocols.questions import CountedProtocol
+from shuffledp.protocols.questions import IndexedProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.quantile_estimate import QuantileEstimate
 from shuffledp.randomness import SYSTEM, RandomSource
@@ -33,7 +33,7 @@ QUANTILE_ESTIMATORS = ("unbiased", "monotone")
 
 
 @dataclass(frozen=True)
-class QuantilesProtocol(CountedProtocol):
+class QuantilesProtocol(IndexedProtocol):
     """How many users lie below each edge of the bins, and with that every quantile and range."""
 
     question: ClassVar[str] = "quantiles"
@@ -77,10 +77,15 @@ class QuantilesProtocol(CountedProtocol):
         """Trees of fewer levels: fewer messages and larger errors."""
         return ({"branching": branching} for branching in branchings(settings["domain"].bins))
 
+    @staticmethod
+    def tree_of(domain: Bins, branching: tuple[int, ...]) -> Tree:
+        """The cells of these levels; DomainError if they do not fit the bins."""
+        return Tree(domain.bins, branching)
+
     @cached_property
     def tree(self) -> Tree:
         """The cells that a value is counted in."""
-        return Tree(self.domain.bins, self.branching)
+        return self.tree_of(self.domain, self.branching)
 
     @property
     def domain_size(self) -> int:
@@ -93,20 +98,19 @@ class QuantilesProtocol(CountedProtocol):
         return MessageFormat((self.tree.nodes,))
 
     @abstractmethod
-    def noises(self, users: int) -> tuple[Noise, ...]:
-        """The expected noise of each level with so many users."""
+    def noises(self, users: int, tally: Tally | None = None) -> tuple[Noise, ...]:
+        """The noise of each level with so many users: as expected, or given what the tally says about it."""
 
-    def centred(self, tally: Tally) -> tuple[list[Floats], tuple[Noise, ...]]:
-        """Unbiased counts of the cells of each level, and their noise, given what is known of it from the tally."""
-        return self.tree.levels_of(tally.counts.astype(np.float64)), self.noises(tally.users)
+    def centred(self, tally: Tally) -> list[Floats]:
+        """Unbiased counts of the cells of each level."""
+        return self.tree.levels_of(tally.counts.astype(np.float64))
 
     def estimate(self, tally: Tally, *, estimator: str = "") -> QuantileEstimate:
         """The estimated number of users below each edge."""
         estimator = estimator or self.estimators[0]
         self.check_round(tally, estimator)
-        levels, noises = self.centred(tally)
-        analysis = TreeAnalysis(self.tree, noises)
-        below = np.cumsum(analysis.fit.bin_counts(levels, tally.users))[:-1]
+        analysis = TreeAnalysis(self.tree, self.noises(tally.users), self.noises(tally.users, tally))
+        below = np.cumsum(analysis.fit.bin_counts(self.centred(tally), tally.users))[:-1]
         return QuantileEstimate(
             protocol=self.name,
             estimator=estimator,
@@ -132,7 +136,8 @@ class QuantilesProtocol(CountedProtocol):
         """The error of the numbers of users below edges: their root mean square, and the largest of them all."""
         check_estimator(estimator or self.estimators[0], self.estimators)
         check_confidence(confidence)
-        return TreeAnalysis(self.tree, self.noises(self.users)).expected_error(confidence)
+        noises = self.noises(self.users)
+        return TreeAnalysis(self.tree, noises, noises).expected_error(confidence)
 
     def expected_error_of(self, values: NDArray[Any]) -> ExpectedError:  # noqa: ARG002 - the noise is the same
         """The predicted error, which does not depend on the values."""
@@ -149,16 +154,15 @@ class TreeAnalysis:
     """From the noise of each level to the errors of what is estimated."""
 
     tree: Tree
+    expected: tuple[Noise, ...]
+    """The noise of each level before anything is seen: the weights of least squares follow from it."""
     noises: tuple[Noise, ...]
+    """The noise of each level, given what is public about it: intervals follow from it."""
 
     @cached_property
     def fit(self) -> TreeFit:
-        """Least squares, weighted by the noise of each level."""
-        return TreeFit(self.tree, tuple(noise.variance for noise in self.noises))
-
-    @property
-    def _tail(self) -> float:
-        return max(noise.tail for noise in self.noises)
+        """Least squares, weighted by the expected noise of each level."""
+        return TreeFit(self.tree, tuple(noise.variance for noise in self.expected))
 
     @cached_property
     def standard_errors(self) -> Floats:
@@ -167,8 +171,13 @@ class TreeAnalysis:
 
     def radii(self, risk: float) -> Floats:
         """How far off each of these numbers is, except with the risk, by Bernstein's inequality."""
-        variances = self.fit.variances_below_edges
-        return np.where(variances > 0, bernstein_radius(variances, self._tail, risk), 0.0)
+        ratios = [
+            noise.variance / expected.variance if expected.variance > 0 else 1.0
+            for noise, expected in zip(self.noises, self.expected, strict=True)
+        ]
+        variances = self.fit.variances_below_edges * max(ratios)
+        tail = max(noise.tail for noise in self.noises)
+        return np.where(variances > 0, bernstein_radius(variances, tail, risk), 0.0)
 
     def radius_of(self, weights: Floats, risk: float) -> float:
         """How far off the estimate of sum(weights * counts of bins) is, except with the risk; nearly exact."""
@@ -198,28 +207,39 @@ def monotone(below: Floats, users: int) -> Floats:
 
 
 def branchings(bins: int) -> list[tuple[int, ...]]:
-    """Trees worth a try: one to ten levels with branching as equal as possible, from many levels to one.
+    """Trees worth a try, from the most levels to one.
 
-    >>> branchings(16)
-    [(2, 2, 2, 2), (4, 4), (16,)]
+    >>> branchings(1024)
+    [(2, 2, 2, 2, 2, 2, 2, 2, 2, 2), (4, 4, 4, 4, 4), (10, 10, 11), (32, 32), (1024,)]
     """
     result: list[tuple[int, ...]] = []
-    for levels in range(max(1, math.ceil(math.log2(bins))), 0, -1):
+    for levels in (_levels(bins, 2), _levels(bins, 4), 3, 2, 1):
         branching = _equal(bins, levels)
-        if branching not in result and len(branching) == levels:
+        if branching not in result and (not result or len(branching) < len(result[-1])):
             result.append(branching)
     return result
 
 
+def usual_branching(bins: int) -> tuple[int, ...]:
+    """Four children per node: hardly larger errors than two, with half as many messages."""
+    return _equal(bins, _levels(bins, 4))
+
+
+def _levels(bins: int, children: int) -> int:
+    """The fewest levels with so many children per node that reach all bins."""
+    levels = 1
+    while children**levels < bins:
+        levels += 1
+    return levels
+
+
 def _equal(bins: int, levels: int) -> tuple[int, ...]:
-    """The least branching, as equal as possible over the levels, that reaches all bins."""
+    """So many levels with branching as equal as possible; fewer if two children per node are enough for these."""
     branching: list[int] = []
     rest = bins
     for left in range(levels, 0, -1):
-        root = round(rest ** (1 / left), 9)
-        step = max(2, math.floor(root)) if left > 1 else rest
-        if rest <= 1:
-            break
-        branching.append(max(2, step))
-        rest = -(-rest // branching[-1])
+        if rest > 1:
+            step = rest if left == 1 else max(2, math.floor(round(rest ** (1 / left), 9)))
+            branching.append(step)
+            rest = -(-rest // step)
     return tuple(branching)

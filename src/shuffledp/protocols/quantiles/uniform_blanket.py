@@ -1,0 +1,151 @@
+"""A tree of FE0 histograms: the own cell of every level in clear, hidden by uniform cells that users add.
+
+The tree is that of RM2 of Wang et al. (2025); all levels are accounted for jointly, so that they need several times
+less noise than with epsilon and delta divided among them. How many messages were added on each level is public, so that
+the noise of a level is exactly multinomial.
+
+Accounting: ``shuffledp.privacy.quantile_trees``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import product
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Bins, check_counts, check_index, check_indices
+from shuffledp.errors import ParameterError
+from shuffledp.messages import Messages, Tally
+from shuffledp.privacy.amplification import Slots
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.privacy.quantile_trees import blanket_tree_curve, least_tree_blankets
+from shuffledp.protocols.histogram.uniform_blanket import blanket_offsets, blanket_report_pmf, check_blanket
+from shuffledp.protocols.parts.weighted_noise import UniformMessages
+from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.quantiles.protocol import Floats, QuantilesProtocol, usual_branching
+from shuffledp.protocols.target import Target
+from shuffledp.randomness import SYSTEM, RandomSource, binomial, integers, uniform_counts
+
+TREE_THEOREM = "composition over the levels of the exact sum over blanket messages that hit either cell"
+
+
+@dataclass(frozen=True)
+class UniformBlanketQuantiles(QuantilesProtocol):
+    """The protocol with its public parameters."""
+
+    name: ClassVar[str] = "uniform-blanket"
+    calibrations: ClassVar[tuple[str, ...]] = ("tight",)
+
+    blankets: tuple[Slots, ...]
+    """Per level, how many uniform cells each user adds."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.blankets) != len(self.branching):
+            raise ParameterError(f"{len(self.blankets)} blankets do not fit {len(self.branching)} levels.")
+        for blanket in self.blankets:
+            check_blanket(blanket)
+
+    @classmethod
+    def for_target(cls, target: Target, domain: Bins, *, branching: tuple[int, ...] | None = None) -> Self:
+        """The fewest uniform cells that meet the target, equally many per cell on every level."""
+        chosen = usual_branching(domain.bins) if branching is None else tuple(branching)
+        sizes = cls.tree_of(domain, chosen).sizes
+        blankets = least_tree_blankets(target.honest_users, sizes, target.epsilon, target.delta)
+        return cls(target, domain, chosen, blankets)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """From the noise messages of the honest users on all levels together."""
+        curve = blanket_tree_curve(self.blankets, self.target.honest_users, self.tree.sizes)
+        return self.target.guarantee(curve, theorem=TREE_THEOREM)
+
+    @property
+    def cost(self) -> Cost:
+        """Per level the own cell and the uniform ones."""
+        mean = math.fsum(1 + blanket.mean for blanket in self.blankets)
+        most = sum(1 + blanket.whole + (blanket.rest.numerator > 0) for blanket in self.blankets)
+        return Cost(mean, most, self.message_format.bits)
+
+    @property
+    def min_messages_per_user(self) -> int:
+        """Per level the own cell and those that everybody adds."""
+        return sum(1 + blanket.whole for blanket in self.blankets)
+
+    def report_pmf(self, value: int) -> Pmf:
+        """Per level the own cell and every multiset of uniform ones."""
+        owned = self.tree.nodes_of(np.array([check_index(value, self.domain_size)]))[0] - np.array(
+            self.tree.offsets[:-1]
+        )
+        levels: list[Mapping[tuple[int, ...], Fraction | float]] = [
+            blanket_report_pmf({int(cell): Fraction(1)}, size, blanket)
+            for cell, size, blanket in zip(owned, self.tree.sizes, self.blankets, strict=True)
+        ]
+        return {
+            sum((copies for copies, _ in parts), ()): math.prod(mass for _, mass in parts)
+            for parts in product(*(level.items() for level in levels))
+        }
+
+    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
+        """The randomizer on many users at once; the number of messages does not depend on the values."""
+        owned = self.tree.nodes_of(check_indices(values, self.domain_size))
+        starts = [blanket_offsets(len(owned), blanket, source) for blanket in self.blankets]
+        lengths = np.stack([np.diff(start) for start in starts], axis=1)  # per user and level
+        ends = np.cumsum(lengths.ravel())
+        first = np.concatenate(([0], ends[:-1])).reshape(lengths.shape).astype(np.int64)
+        sent = np.empty(int(ends[-1]) if len(ends) else 0, dtype=self.message_format.dtype)
+        for level, (size, start) in enumerate(zip(self.tree.sizes, starts, strict=True)):
+            cells = integers(size, int(start[-1]), source) + self.tree.offsets[level]
+            within = np.arange(int(start[-1])) - np.repeat(start[:-1], lengths[:, level])
+            sent[np.repeat(first[:, level], lengths[:, level]) + within] = cells
+        sent[first.ravel()] = owned.ravel()
+        offsets = np.concatenate(([0], np.cumsum(lengths.sum(axis=1)))).astype(np.int64)
+        return Messages(sent, len(owned), offsets, source.secure)
+
+    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
+        """The true counts of all cells, and all uniform cells of a level at once."""
+        true = check_counts(counts, self.domain_size)
+        users = int(true.sum())
+        noise = [
+            uniform_counts(users * blanket.whole + int(binomial(users, blanket.rest, 1, source)[0]), size, source)
+            for size, blanket in zip(self.tree.sizes, self.blankets, strict=True)
+        ]
+        return Tally(self.tree.counts_of(true) + np.concatenate(noise), users, source.secure)
+
+    def check_tally(self, tally: Tally) -> None:
+        """On every level, everybody sends their cell, ``whole`` more, and maybe another one."""
+        if len(tally.counts) != self.tree.nodes:
+            raise ParameterError(
+                f"A tally of {len(tally.counts):,} cells does not fit a tree of {self.tree.nodes:,}.",
+                cells=len(tally.counts),
+            )
+        for level, (counts, blanket) in enumerate(zip(self.tree.levels_of(tally.counts), self.blankets, strict=True)):
+            sent = int(counts.sum())
+            least = tally.users * (1 + blanket.whole)
+            most = least + tally.users * (blanket.rest.numerator > 0)
+            if not least <= sent <= most:
+                raise ParameterError(
+                    f"{tally.users:,} users of this protocol send {least:,} to {most:,} messages about level "
+                    f"{level + 1}, not {sent:,}.",
+                    messages=sent,
+                )
+
+    def noises(self, users: int, tally: Tally | None = None) -> tuple[UniformMessages, ...]:
+        """As many uniform cells as are expected, or as were added."""
+        if tally is None:
+            messages = [users * blanket.mean for blanket in self.blankets]
+        else:
+            messages = [float(counts.sum() - users) for counts in self.tree.levels_of(tally.counts)]
+        return tuple(UniformMessages(*level) for level in zip(messages, self.tree.sizes, strict=True))
+
+    def centred(self, tally: Tally) -> list[Floats]:
+        """Given how many uniform cells were added on each level, their mean is subtracted."""
+        levels = self.tree.levels_of(tally.counts.astype(np.float64))
+        return [counts - (float(counts.sum()) - tally.users) / len(counts) for counts in levels]

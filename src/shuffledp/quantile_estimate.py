@@ -1,0 +1,264 @@
+"""Estimated distributions of numbers: users below each edge, quantiles, ranges and histograms, with intervals."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.checks import check_confidence
+from shuffledp.display import ShownNumber, show_counts, show_number
+from shuffledp.errors import ParameterError
+from shuffledp.estimate import Estimate
+
+Floats = NDArray[np.float64]
+RadiusOf = Callable[[Floats, float], float]
+"""From weights of the bins and a risk to a distance: the estimate of sum(weights * counts) lies farther above the
+truth with at most half of the risk, and farther below it too."""
+
+DEFAULT_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+_MOST_REFINED = 48  # bins at either end of an interval that are examined with the sharper bound
+
+
+@dataclass(frozen=True)
+class EstimatedNumber:
+    """One number with its confidence interval."""
+
+    value: float
+    low: float
+    high: float
+    confidence: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented JSON form."""
+        return {"value": self.value, "interval": [self.low, self.high], "confidence": self.confidence}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class QuantileEstimate(Estimate):
+    """The estimated distribution of the users' numbers over bins: ``quantile()``, ``median``, ``cdf()``, ``range()``.
+
+    Every number has an interval that contains the truth, whatever the data, with at least the confidence. The value of
+    a quantile is interpolated within its bin; its interval consists of whole bins.
+
+    >>> plans = sdp.plan(sdp.Quantiles(users=2_000, lower=0, upper=120, bins=16), epsilon=1.0, delta=1e-6)
+    >>> estimate = plans.best.run([30.0] * 1_000 + [90.0] * 1_000)
+    >>> estimate.quantile(0.25).low <= 30 <= estimate.quantile(0.25).high
+    True
+    """
+
+    edges: Floats
+    """The ends of the bins, one more than there are bins."""
+    below: Floats
+    """The estimated number of users below each inner edge."""
+    standard_errors: Floats
+    """Of these numbers."""
+    unbiased: Floats = field(repr=False)
+    """The same estimates before they were made monotone; intervals lie about these."""
+    radius_of: RadiusOf = field(repr=False)
+    asked: tuple[float, ...] = field(default=DEFAULT_QUANTILES, kw_only=True)
+    """The quantiles that tables and the JSON form list."""
+
+    def __post_init__(self) -> None:
+        for share in self.asked:
+            check_quantile(share)
+
+    def __repr__(self) -> str:
+        shown = zip(self.asked, self.shown(), strict=True)
+        return self._summary(", ".join(f"{share:g} quantile {number.text}" for share, number in shown))
+
+    @property
+    def bins(self) -> int:
+        """The number of bins."""
+        return len(self.edges) - 1
+
+    @property
+    def cumulative(self) -> Floats:
+        """Numbers of users below every edge, from 0 to all users, that do not decrease."""
+        inner = np.clip(np.maximum.accumulate(np.clip(self.below, 0.0, self.users)), 0.0, self.users)
+        return np.concatenate(([0.0], inner, [float(self.users)]))
+
+    def interval(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Floats:
+        """An interval for the number of users below each inner edge; with ``simultaneous``, all together hold."""
+        check_confidence(confidence)
+        if simultaneous:
+            confidence = 1 - (1 - confidence) / max(1, len(self.below))
+        return self.intervals(confidence)
+
+    def quantile(self, share: float, confidence: float = 0.95) -> EstimatedNumber:
+        """The number below which this share of the users lies, between 0 and 1, both excluded."""
+        check_quantile(share)
+        check_confidence(confidence)
+        target = share * self.users
+        counts = self.cumulative
+        index = min(max(int(np.searchsorted(counts, target, side="left")) - 1, 0), self.bins - 1)
+        inside = counts[index + 1] - counts[index]
+        position = (target - counts[index]) / inside if inside > 0 else 0.5
+        low, high = float(self.edges[index]), float(self.edges[index + 1])
+        first, last = self._bins_of(target, index, confidence)
+        value = low + (high - low) * min(max(float(position), 0.0), 1.0)
+        return EstimatedNumber(value, float(self.edges[first]), float(self.edges[last + 1]), confidence)
+
+    @property
+    def median(self) -> EstimatedNumber:
+        """The 0.5 quantile."""
+        return self.quantile(0.5)
+
+    def _bins_of(self, target: float, index: int, confidence: float) -> tuple[int, int]:
+        """The first and last bin that may contain the user of this rank.
+
+        A bin is ruled out if surely at least ``target`` users lie below it, or surely fewer lie below its upper end.
+        The bin that contains the rank is ruled out with at most the risk, half of it at either end.
+        """
+        risk = 1 - confidence
+        ends = self.intervals(confidence)
+        surely = np.concatenate(([0.0], ends[:, 0], [float(self.users)]))  # at least so many lie below each edge
+        at_most = np.concatenate(([0.0], ends[:, 1], [float(self.users)]))
+        possible = np.flatnonzero((surely[:-1] < target) & (at_most[1:] >= target))
+        first, last = (int(possible[0]), int(possible[-1])) if len(possible) else (index, index)
+        for _ in range(_MOST_REFINED):
+            if first >= min(index, last) or self._may_contain(first, target, risk):
+                break
+            first += 1
+        for _ in range(_MOST_REFINED):
+            if last <= max(index, first) or self._may_contain(last, target, risk):
+                break
+            last -= 1
+        return min(first, index), max(last, index)
+
+    def _may_contain(self, index: int, target: float, risk: float) -> bool:
+        """Whether a bin may contain the user of this rank, by the sharper bound."""
+        fewest = self._below_edge(index) - self._radius_below(index, risk)
+        most = self._below_edge(index + 1) + self._radius_below(index + 1, risk)
+        return fewest < target <= most
+
+    def _below_edge(self, edge: int) -> float:
+        return float(np.concatenate(([0.0], self.unbiased, [float(self.users)]))[edge])
+
+    def _radius_below(self, edge: int, risk: float) -> float:
+        if edge in (0, self.bins):
+            return 0.0
+        return self.radius_of((np.arange(self.bins) < edge).astype(np.float64), risk)
+
+    def cdf(self, x: float, confidence: float = 0.95) -> EstimatedNumber:
+        """The share of users below ``x``; interpolated between edges, where the interval is that of both."""
+        number = self.range(float(self.edges[0]), x, confidence)
+        return EstimatedNumber(number.value / self.users, number.low / self.users, number.high / self.users, confidence)
+
+    def range(self, low: float, high: float, confidence: float = 0.95) -> EstimatedNumber:
+        """The number of users from ``low`` to below ``high``; interpolated within the bins at either end.
+
+        The lower end of the interval counts the bins that lie inside, the upper end all that are touched.
+        """
+        check_confidence(confidence)
+        low, high = self._clipped(low), self._clipped(high)
+        if not low <= high:
+            raise ParameterError(f"A range needs its lower end first, not {low:g} and {high:g}.")
+        estimate = float(np.interp(high, self.edges, self.cumulative) - np.interp(low, self.edges, self.cumulative))
+        outer = self._edge_at(low, "right"), self._edge_at(high, "left")
+        inner = self._edge_at(low, "left"), self._edge_at(high, "right")
+        least = self._sum_of_bins(*inner, confidence)[0] if inner[0] < inner[1] else 0.0
+        most = self._sum_of_bins(*outer, confidence)[1] if outer[0] < outer[1] else 0.0
+        value = min(max(estimate, least), most)
+        return EstimatedNumber(value, least, most, confidence)
+
+    def _clipped(self, x: float) -> float:
+        if math.isnan(x):
+            raise ParameterError("A range needs numbers, not NaN.")
+        return float(min(max(x, self.edges[0]), self.edges[-1]))
+
+    def _edge_at(self, x: float, side: str) -> int:
+        """The number of the last edge at or below x ("right"), or of the first edge at or above it ("left")."""
+        if side == "right":
+            return int(np.searchsorted(self.edges, x, side="right")) - 1
+        return int(np.searchsorted(self.edges, x, side="left"))
+
+    def _sum_of_bins(self, first: int, end: int, confidence: float) -> tuple[float, float]:
+        """An interval for the number of users in the bins from ``first`` to before ``end``."""
+        estimate = self._below_edge(end) - self._below_edge(first)
+        if (first, end) == (0, self.bins):
+            return float(self.users), float(self.users)
+        index = np.arange(self.bins)
+        radius = self.radius_of(((index >= first) & (index < end)).astype(np.float64), 1 - confidence)
+        return max(estimate - radius, 0.0), min(estimate + radius, float(self.users))
+
+    def histogram(self, edges: Sequence[float], confidence: float = 0.95) -> list[EstimatedNumber]:
+        """The number of users between each two successive edges."""
+        if len(edges) < 2 or not all(low < high for low, high in itertools.pairwise(edges)):
+            raise ParameterError("A histogram needs at least two edges in increasing order.")
+        return [self.range(low, high, confidence) for low, high in itertools.pairwise(edges)]
+
+    def quantiles(self, shares: Sequence[float] | None = None, confidence: float = 0.95) -> list[EstimatedNumber]:
+        """Several quantiles; those asked for if none are given."""
+        return [self.quantile(share, confidence) for share in (self.asked if shares is None else shares)]
+
+    def shown(self, confidence: float = 0.95) -> list[ShownNumber]:
+        """The quantiles asked for, formatted for people."""
+        return [
+            show_number(number.value, (number.high - number.low) / 4, (number.low, number.high))
+            for number in self.quantiles(confidence=confidence)
+        ]
+
+    def shown_below(self, confidence: float = 0.95) -> list[ShownNumber]:
+        """The numbers of users below each inner edge, formatted for people."""
+        numbers = self.below.tolist(), self.standard_errors.tolist(), self.interval(confidence).tolist()
+        return show_counts(*numbers, users=self.users)
+
+    def to_document(self, confidence: float = 0.95) -> dict[str, Any]:
+        """The content of the JSON form, with arrays."""
+        quantiles = zip(self.asked, self.quantiles(confidence=confidence), strict=True)
+        return self._to_json() | {
+            "quantiles": [
+                {"quantile": share, "value": number.value, "interval": [number.low, number.high]}
+                for share, number in quantiles
+            ],
+            "edges": self.edges,
+            "below": self.below,
+            "standard_errors": self.standard_errors,
+            "intervals": self.interval(confidence),
+            "confidence": confidence,
+        }
+
+    def columns(self, confidence: float = 0.95) -> dict[str, Any]:
+        """The estimate as named columns, one row per inner edge."""
+        low, high = self.interval(confidence).T
+        return {
+            "edge": self.edges[1:-1],
+            "below": self.below,
+            "standard_error": self.standard_errors,
+            "lower": low,
+            "upper": high,
+            "share": self.below / self.users,
+            "secure": [self.secure] * len(self.below),
+        }
+
+    def figure(self, suffix: str, *, confidence: float = 0.95, title: str | None = None) -> bytes:
+        """The cumulative distribution with a band that holds everywhere at once, as the content of a file."""
+        from shuffledp.figures import cumulative
+
+        band = self.interval(confidence, simultaneous=True)
+        ends = np.array([[0.0, 0.0], *band.tolist(), [float(self.users)] * 2])
+        return cumulative(
+            suffix,
+            edges=self.edges,
+            shares=self.cumulative / self.users,
+            band=ends / self.users,
+            quantiles=list(zip(self.asked, self.quantiles(confidence=confidence), strict=True)),
+            title=title or self._title("distribution"),
+            caption=self._caption(confidence),
+        )
+
+
+def check_quantile(share: float) -> None:
+    """Refuse a share of users that is not between 0 and 1: the extremes of a data set are never private."""
+    if not 0 < share < 1:
+        raise ParameterError(
+            f"A quantile must lie between 0 and 1, both excluded, not {share:g}; the least and largest value of the "
+            "data are those of single users.",
+            quantile=share,
+        )

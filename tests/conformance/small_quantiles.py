@@ -1,0 +1,31 @@
+"""Small trees over bins with much noise, for the conformance kit."""
+
+from fractions import Fraction
+
+from shuffledp.domain import Bins
+from shuffledp.privacy.amplification import Slots
+from shuffledp.protocols.quantiles.discrete_laplace import DiscreteLaplaceQuantiles
+from shuffledp.protocols.quantiles.uniform_blanket import UniformBlanketQuantiles
+from shuffledp.protocols.target import Target
+from shuffledp.randomness import Dyadic
+
+
+def slots(mean: float) -> Slots:
+    whole = int(mean)
+    return Slots(whole, Dyadic.at_least(Fraction(mean) - whole))
+
+
+def instances() -> dict[str, object]:
+    two, three = (Target(users, 0.5, 0.95) for users in (2, 3))
+    return {
+        "quantiles/uniform-blanket": UniformBlanketQuantiles(
+            two, Bins(0.0, 1.0, 3), (2, 2), (slots(0.75), slots(0.75))
+        ),
+        "quantiles/uniform-blanket of one level": UniformBlanketQuantiles(three, Bins(0.0, 1.0, 2), (2,), (slots(1.5),)),
+        "quantiles/discrete-laplace": DiscreteLaplaceQuantiles(
+            Target(3, 4.0, 0.5), Bins(0.0, 4.0, 2), (2,), Dyadic.at_least(0.3)
+        ),
+        "quantiles/discrete-laplace of two levels": DiscreteLaplaceQuantiles(
+            Target(2, 28.0, 0.5), Bins(0.0, 4.0, 3), (2, 2), Dyadic(1, 10)
+        ),
+    }
