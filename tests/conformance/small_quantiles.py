@@ -21,7 +21,9 @@ def instances() -> dict[str, object]:
         "quantiles/uniform-blanket": UniformBlanketQuantiles(
             two, Bins(0.0, 1.0, 3), (2, 2), (slots(0.75), slots(0.75))
         ),
-        "quantiles/uniform-blanket of one level": UniformBlanketQuantiles(three, Bins(0.0, 1.0, 2), (2,), (slots(1.5),)),
+        "quantiles/uniform-blanket of one level": UniformBlanketQuantiles(
+            three, Bins(0.0, 1.0, 2), (2,), (slots(1.5),)
+        ),
         "quantiles/discrete-laplace": DiscreteLaplaceQuantiles(
             Target(3, 4.0, 0.5), Bins(0.0, 4.0, 2), (2,), Dyadic.at_least(0.3)
         ),

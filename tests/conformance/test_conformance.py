@@ -19,7 +19,14 @@ from shuffledp.testing import ConformanceError, check_protocol, planted_faults
 from shuffledp.testing.conformance import CHECKS
 from shuffledp.testing.faults import CAUGHT_BY
 
-GROUPS = (small_counting, small_histogram_local, small_histogram_shuffled, small_histogram_more, small_summing, small_quantiles)
+GROUPS = (
+    small_counting,
+    small_histogram_local,
+    small_histogram_shuffled,
+    small_histogram_more,
+    small_summing,
+    small_quantiles,
+)
 
 
 def small_instances() -> dict[str, object]:

@@ -14,11 +14,11 @@ from shuffledp.checks import check_target
 from shuffledp.errors import InfeasibleError
 from shuffledp.privacy.amplification.blanket_search import check_blanket_users, excess_of, typical_mean
 from shuffledp.privacy.amplification.uniform_blanket import Slots
-from shuffledp.privacy.composition import compose, compose_all
+from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, compose, compose_all
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, least_ratio
 from shuffledp.privacy.guarantee import PrivacyCurve
-from shuffledp.privacy.search import find_bracket, narrow
 from shuffledp.randomness import Dyadic
+from shuffledp.search import find_bracket, narrow
 
 _NARROW = 2e-5  # of the logarithm of the noise
 _CLOSE_ENOUGH = 1e-4  # of the logarithm of delta below the target
@@ -40,6 +40,12 @@ def least_tree_blankets(users: int, sizes: Sequence[int], epsilon: float, delta:
     """The fewest uniform messages, equally many per cell of every level, that meet the target with these users."""
     check_target(epsilon, delta)
     check_blanket_users(users)
+    if len(sizes) > 1 and delta < CERTIFIED_DOWN_TO:
+        raise InfeasibleError(
+            f"The delta of several levels is computed down to {CERTIFIED_DOWN_TO:g}, not to {delta:g}; use a larger "
+            "delta or a single level.",
+            delta=delta,
+        )
     typical = len(sizes) * typical_mean(epsilon, delta)
     if typical > _MOST_PER_CELL:
         raise InfeasibleError(
@@ -82,8 +88,8 @@ def _least(delta_of: Callable[[float], float], guess: float, epsilon: float, del
     bracket = find_bracket(excess, guess, guess - _FURTHEST, guess + _FURTHEST, step=0.1, growth=3)
     if bracket is None:
         raise InfeasibleError(
-            f"No noise makes a tree private with epsilon = {epsilon:g} and delta = {delta:g}: composed deltas are "
-            "computed down to about 1e-12. Use a larger delta or a single level.",
+            f"No noise makes a tree private with epsilon = {epsilon:g} and delta = {delta:g} in float precision; "
+            "relax the target.",
             epsilon=epsilon,
             delta=delta,
         )
