@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from shuffledp.figures import LIGHT, Theme
 from shuffledp.figures import frontier as draw_frontier
-from shuffledp.lab.studies.checks import Check, at_least, at_most, equals, rmse
+from shuffledp.lab.studies.checks import Check, at_least, at_most, equals, mean_square_agrees, rmse
 from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table
 from shuffledp.planning import Histogram, Plan, Plans, plan
 from shuffledp.protocols.histogram.count_min import CountMinHistogram
@@ -32,9 +32,6 @@ _QUICK = ((10_000, 1000), (10_000, 16))
 _FULL = (*_QUICK, (1_000_000, 16), (1_000_000, 1000), (1_000_000, 100_000))
 """Numbers of users and categories; the figure of the first pair is the main one."""
 
-_DEVIATIONS = 4.9
-_LAPLACE_SPREAD = 5.0
-"""The variance of the square of a Laplace number, whose own variance is 1."""
 _RARE = {"balcer-cheu": 0.01, "stability": 0.01, "sample-and-threshold": 0.01, "count-min": 0.01}
 """Allowance on the mean square where rare events are predicted but may not be seen: a count that passes a threshold, or
 shared cells, which count-min foresees from 300 of the categories."""
@@ -117,24 +114,13 @@ class _Point:
         }
 
     def check(self) -> Check:
-        """The mean square is as predicted, up to its standard error.
-
-        The spread is taken as at least that of Laplace errors of the predicted size, the widest that occur: else a
-        mean that is low by chance would come with a spread that is low too, and look too certain.
-        """
-        squares = self.errors**2
-        least = self.predicted**2 * math.sqrt(_LAPLACE_SPREAD / len(squares))
-        reach = _DEVIATIONS * max(float(squares.std(ddof=1)) / math.sqrt(len(squares)), least)
-        reach += _RARE.get(self.plan.protocol.name, 0.0) * self.predicted**2
-        holds = abs(float(squares.mean()) - self.predicted**2) <= reach
-        return Check(
+        """The mean square of the errors is as predicted."""
+        return mean_square_agrees(
             "the error is as predicted",
             f"{self.plan.protocol.name} ({self.plan.variant}), {_setting(self.users, self.domain_size)}",
-            self.measured,
-            "=",
+            self.errors.reshape(self.rounds, -1),
             self.predicted,
-            holds,
-            f"{len(squares):,} errors of {self.rounds:,} rounds; broken beyond {_DEVIATIONS} standard errors",
+            allowance=_RARE.get(self.plan.protocol.name, 0.0),
         )
 
 
