@@ -38,10 +38,11 @@ def tight_noise(users: int, epsilon: float, delta: float, curve_of: CurveOf) -> 
     excess = _excess(users, epsilon, delta, curve_of)
     feasible = _some_feasible_rate(users, excess)
     if feasible is None:
+        needed = least_users(epsilon, delta, curve_of)
         raise InfeasibleError(
-            f"{users:,} users are too few for epsilon = {epsilon:g} and delta = {delta:g}; "
-            f"{least_users(epsilon, delta, curve_of):,} are needed.",
+            f"{users:,} users are too few for epsilon = {epsilon:g} and delta = {delta:g}; {needed:,} are needed.",
             users=users,
+            needed=needed,
             epsilon=epsilon,
             delta=delta,
         )

@@ -182,7 +182,7 @@ def _whole_rounds(plans: Plans, settings: Settings) -> tuple[list[dict[str, Any]
         candidate = _repeatable(planned, settings)
         protocol = _histogram(candidate)
         numbers = users * candidate.cost.messages_per_user * protocol.message_format.columns
-        if protocol.model != "shuffled" or protocol.trusts_shuffler or numbers > settings.pick(4e5, 1e7):
+        if protocol.trust != "shuffled" or protocol.trusts_shuffler or numbers > settings.pick(4e5, 1e7):
             continue
         counts = protocol.summary(values)
         tallies = [message_tally(protocol, values, settings.source) for _ in range(_MESSAGE_ROUNDS)]
@@ -333,7 +333,7 @@ def _figure(plans: Plans, points: list[_Point], name: str) -> Figure:
     ratios = {
         model: span((error / best.expected.rmse for error in errors), ".2g")
         for model in ("local", "central")
-        if (errors := [candidate.expected.rmse for candidate in plans.plans if candidate.protocol.model == model])
+        if (errors := [candidate.expected.rmse for candidate in plans.plans if candidate.protocol.trust == model])
     }
     others = " and ".join(f"{ratio} times that in the {model} model" for model, ratio in ratios.items())
     return Figure(

@@ -261,3 +261,27 @@ def _rounds(users: int, absence: Fraction, categories: int, values: int) -> dict
 def no_token_omitted(users: int, absence: Fraction) -> Fraction:
     """Pr[N = 0] = (1 - q)^n: then as many tokens of an empty category arrive as there are users."""
     return (1 - absence) ** users
+
+
+def item_missed(users: int, absence: Fraction, support_size: int, margin: int = 0) -> float:
+    """The probability that an item of the support is not reported in support identification (Claim 14).
+
+    Each user holds it with probability 1/h. With c holders it is missed if c - N <= margin; the margin is 0 if every
+    item with a positive estimate is reported.
+    """
+    holders, noise = table(users, Fraction(1, support_size)), table(users, absence)
+    missed = (
+        probability * noise.at_least(holders.first + index - margin).middle
+        for index, probability in enumerate(holders.probabilities)
+    )
+    return math.fsum(missed)
+
+
+def both_shown(users: int, absence: Fraction) -> float:
+    """The probability that both items of a support of two are reported; each user holds one at random."""
+    holders, noise = table(users, Fraction(1, 2)), table(users, absence)
+    shown = (
+        probability * noise.at_most(first - 1).middle * noise.at_most(users - first - 1).middle
+        for first, probability in enumerate(holders.probabilities, start=holders.first)
+    )
+    return math.fsum(shown)

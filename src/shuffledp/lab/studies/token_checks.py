@@ -141,8 +141,15 @@ def noise_check(claim: str, where: str, protocol: TokenProtocol, counts: Ints, t
     ``counts`` are the true counts of the categories; of large domains the first thousand are looked at.
     """
     held = np.asarray(counts, dtype=np.int64)[:_MAX_CATEGORIES_COUNTED]
+    return noise_check_of_rounds(claim, where, protocol, ((held, tally) for tally in tallies))
+
+
+def noise_check_of_rounds(
+    claim: str, where: str, protocol: TokenProtocol, rounds: Iterable[tuple[Ints, Tally]]
+) -> Check:
+    """As ``noise_check``, for rounds with different true counts."""
     omitted = trials = 0
-    for tally in tallies:
+    for held, tally in rounds:
         tokens = protocol.observed(tally)[: len(held)]
         omitted += int(np.sum(held + tally.users - tokens))
         trials += tally.users * len(held)
