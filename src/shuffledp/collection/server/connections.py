@@ -6,7 +6,9 @@ Every byte that arrives is counted, as one of two kinds:
 - Any other byte: request line, headers, chunk sizes and their extensions, empty lines between requests. A request has
   one small budget for all of them. Trailers are refused.
 
-What all connections together hold, and the application has not taken yet, has a limit of its own (``HeldBytes``).
+What all connections together hold, and the application has not taken yet, has a limit of its own (``HeldBytes``). The
+buffer that a TLS connection reads into is never made smaller: connections that had much to read and are idle have the
+same limit again for their buffers.
 
 A connection on which an answer was given before the request had arrived lingers: what still comes is read and thrown
 away for a short while. Closed at once, the operating system would tell the peer of a reset, and the peer would never
@@ -42,6 +44,8 @@ _PIECE_BYTES = 1 << 14
 """The parser gets at most this much at a time, so that a limit is noticed soon."""
 _BYTES_PER_CHUNK = 32
 """What a chunk counts for on top of its bytes, since it takes time: each is a call of Python code."""
+_LARGE_BUFFER_BYTES = 1 << 18
+"""What the event loop reads into for a TLS connection; as much of it as was ever filled stays in memory."""
 _BODY_PER_OTHER_BYTE = 64
 """So much body earns a byte of what is not: in chunks of some kilobytes it may have any length."""
 
@@ -74,6 +78,15 @@ class HeldBytes:
                 if size and connection.give_up():
                     total -= size
         self._spare = max(self._most - total, self._most // 8)
+        self._end_idle([connection for connection, _ in held if connection.has_large_buffer])
+
+    def _end_idle(self, large: list[GuardedConnection]) -> None:
+        """End idle connections whose buffers together are larger than the limit."""
+        excess = len(large) - self._most // _LARGE_BUFFER_BYTES
+        for connection in sorted(large, key=lambda each: each.arriving_since):
+            if excess <= 0:
+                break
+            excess -= connection.end_if_idle()
 
 
 class GuardedConnection(HttpToolsProtocol):
@@ -98,8 +111,9 @@ class GuardedConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Refuse one too many, else watch it."""
         super().connection_made(_Guarded(transport, self))
-        if hasattr(transport, "set_read_buffer_limits"):  # of TLS, which reads on for a while when it is to pause
-            transport.set_read_buffer_limits(high=_PIECE_BYTES)
+        self._is_tls, self.has_large_buffer = hasattr(transport, "set_read_buffer_limits"), False
+        if self._is_tls:  # which reads on for a while when it is to pause
+            transport.set_read_buffer_limits(high=_PIECE_BYTES)  # type: ignore[attr-defined]
         self._number, self._watched, self._watched_idle = 0, -1, -1
         self._arriving = self._in_headers = self._deaf = self._stuck = False
         self._other_bytes = self._body_bytes = self._thrown_away = 0
@@ -131,9 +145,13 @@ class GuardedConnection(HttpToolsProtocol):
             self._running.message_event.set()
         self.pipeline.clear()
         super().connection_lost(exc)
+        if isinstance(self.transport, _Guarded):
+            self.transport.let_go()
 
     def data_received(self, data: bytes) -> None:
         """Count what is not body, and what is held; the rest is uvicorn's."""
+        if self._is_tls and len(data) > _PIECE_BYTES:
+            self.has_large_buffer = True
         if len(data) <= _PIECE_BYTES:
             self._piece_received(data)
             return
@@ -194,6 +212,14 @@ class GuardedConnection(HttpToolsProtocol):
             self.cycle = self._running  # what came after it is gone
             self._arriving = self._in_headers = False
         self._refuse(_NO_MEMORY)
+        return True
+
+    def end_if_idle(self) -> bool:
+        """End this connection at once, if nothing arrives and nothing is answered; whether it did."""
+        if self._deaf or self._arriving or self._other_bytes or self.pipeline or self._is_answering():
+            return False
+        self._deaf = True
+        self.transport.abort()
         return True
 
     def resume_writing(self) -> None:
@@ -362,6 +388,34 @@ class _Guarded(asyncio.Transport):
         """End it now."""
         self._ended = True
         self._inner.abort()
+
+    def let_go(self) -> None:
+        """It is lost: the buffers of TLS are freed now, not when the collector looks for cycles of objects."""
+        self._ended = True
+        self._inner = _LOST
+        self.get_extra_info = _LOST.get_extra_info  # type: ignore[method-assign]
+        self.pause_reading = _LOST.pause_reading  # type: ignore[method-assign]
+        self.resume_reading = _LOST.resume_reading  # type: ignore[method-assign]
+
+
+class _LostTransport(asyncio.Transport):
+    """What is left of a transport whose connection is lost."""
+
+    def is_closing(self) -> bool:
+        """It is closed."""
+        return True
+
+    def abort(self) -> None:
+        """Nothing is left to do."""
+
+    def pause_reading(self) -> None:
+        """Nothing is left to read."""
+
+    def resume_reading(self) -> None:
+        """Nothing is left to read."""
+
+
+_LOST = _LostTransport()
 
 
 def guarded_connections(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import os
@@ -12,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -159,7 +161,7 @@ def serve(
         config.ssl = server_context(
             settings.tls_certificate, settings.tls_key, most_connections=connections + SPARE_CONNECTIONS
         )
-    server = _Server(config, stopping)
+    server = _Server(config, stopping, handshake_seconds=settings.request_seconds)
     scheme = "https" if settings.tls_certificate else "http"
     gc.freeze()  # what was loaded stays; the collector need not look at it while requests wait
     try:
@@ -174,9 +176,17 @@ def serve(
 class _Server(uvicorn.Server):
     """Being asked to stop ends it without an error."""
 
-    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None], *, handshake_seconds: float) -> None:
         super().__init__(config)
         self._stopping = stopping
+        self._handshake_seconds = handshake_seconds
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, which has no setting for how long a TLS handshake may take."""
+        if self.config.ssl is not None:
+            loop: Any = asyncio.get_running_loop()
+            loop.create_server = partial(loop.create_server, ssl_handshake_timeout=self._handshake_seconds)
+        await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Tell the application at once."""

@@ -1,4 +1,4 @@
-"""TLS of a server that ends it itself: checked certificates, TLS 1.3, no resumed session, a limit on handshakes."""
+"""TLS of a server that ends it itself: checked certificates, TLS 1.3, no resumed session, limits on handshakes."""
 
 from __future__ import annotations
 
@@ -13,26 +13,51 @@ from shuffledp.collection.server.settings import read_secret
 from shuffledp.errors import DataError
 
 _COLLECT_SECONDS = 1.0
+MOST_HANDSHAKE_BYTES = 1 << 14
+"""That a client may send before its handshake is finished; that of a browser has about 2,000."""
+
+
+class LimitedHandshake(ssl.SSLObject):
+    """The TLS side of a connection; its handshake fails if the client sends too much before the end of it.
+
+    OpenSSL takes a first message of up to 130,000 bytes, and each is held in memory three times until it is complete.
+    """
+
+    incoming: ssl.MemoryBIO
+    _bytes = 0
+
+    def do_handshake(self) -> None:
+        """One step of the handshake, with what has arrived."""
+        arrived = self.incoming.pending
+        try:
+            super().do_handshake()
+        except ssl.SSLWantReadError:
+            self._bytes += arrived - self.incoming.pending
+            if self._bytes > MOST_HANDSHAKE_BYTES:
+                raise ssl.SSLError("the handshake is too long") from None
+            raise
 
 
 class LimitedContext(ssl.SSLContext):
     """Refuses a handshake while there are too many connections, also such whose handshake is not finished.
 
-    The event loop tells a server of a connection when its handshake is finished, and waits a minute for that: without
-    this limit, connections on which nothing is sent would be as many as there can be open files, at 50 kB each.
+    The event loop tells a server of a connection when its handshake is finished: without this limit, connections on
+    which nothing is sent would be as many as there can be open files, at 50 kB each.
     """
 
     most_connections: int
     _live: WeakSet[ssl.SSLObject]
     _collected: float
 
-    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+    def wrap_bio(self, incoming: ssl.MemoryBIO, *arguments: Any, **options: Any) -> ssl.SSLObject:
         """The TLS side of a connection that was just accepted; SSLError if it is one too many."""
         if len(self._live) >= self.most_connections:
             self._collect()
         if len(self._live) >= self.most_connections:
             raise ssl.SSLError("too many connections")
-        made = super().wrap_bio(*arguments, **options)
+        made = super().wrap_bio(incoming, *arguments, **options)
+        if isinstance(made, LimitedHandshake):  # as the context says
+            made.incoming = incoming
         self._live.add(made)
         return made
 
@@ -56,6 +81,7 @@ def server_context(certificate: Path, key: Path, *, most_connections: int) -> Li
     """
     context = LimitedContext(ssl.PROTOCOL_TLS_SERVER)
     context.most_connections, context._live, context._collected = most_connections, WeakSet(), 0.0
+    context.sslobject_class = LimitedHandshake
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0
     try:
