@@ -1,7 +1,7 @@
 """Tables of other papers and programs, with the noise that the exact accounting needs for the same target.
 
 Luo, Wang and Yi (2022) hash n users to n / ln(n)^c buckets, at delta n^-2. Their Table 5 (16,789 messages for
-correlated noise at equal error, against 397) is not tested: its domain size and its share of epsilon are not known here.
+correlated noise at equal error, against 397) is not tested: its domain size and its share of epsilon are unknown.
 """
 
 import math
