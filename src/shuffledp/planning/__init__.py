@@ -3,6 +3,7 @@
 from shuffledp.planning.accuracy import fewest_users_for, least_epsilon_for
 from shuffledp.planning.planner import Limits, Plan, Plans, Rejection, plan
 from shuffledp.planning.question import Count, Histogram, Mean, Question, Sum
+from shuffledp.planning.sample_size import ShareSampleSize, users_for_share
 
 __all__ = [
     "Count",
@@ -13,8 +14,10 @@ __all__ = [
     "Plans",
     "Question",
     "Rejection",
+    "ShareSampleSize",
     "Sum",
     "fewest_users_for",
     "least_epsilon_for",
     "plan",
+    "users_for_share",
 ]
