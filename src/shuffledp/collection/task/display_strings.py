@@ -1,7 +1,8 @@
 """Checks of the strings that a task shows to people, by fixed lists of code points.
 
 The rule must not depend on the Unicode tables of the program that reads the task: the same signed task is valid on
-every device or on none. So neither ``str.isprintable`` nor plain NFC is used. docs/collection/task.md has the same lists.
+every device or on none. So neither ``str.isprintable`` nor plain NFC is used. docs/collection/task.md has the same
+lists.
 """
 
 from __future__ import annotations

@@ -295,7 +295,7 @@ class SignedTask:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a file."""
-        return cls.from_bytes(read_limited(Path(path), MOST_TASK_BYTES + 1, "task"))
+        return cls.from_bytes(read_limited(Path(path), MOST_TASK_BYTES, "task"))
 
 
 def _calibrated(kind: type[Protocol], epsilon: float, delta: float, settings: dict[str, Any]) -> Protocol:
