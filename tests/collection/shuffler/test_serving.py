@@ -200,7 +200,7 @@ class TestTokens:
     def test_several_at_once_lose_nothing(self, tmp_path):
         threads = [
             threading.Thread(
-                target=create_tokens, args=("task", 20), kwargs={"folder": tmp_path, "out": tmp_path / f"{n}.txt"}
+                target=create_tokens, args=("task", 20), kwargs={"directory": tmp_path, "out": tmp_path / f"{n}.txt"}
             )
             for n in range(8)
         ]
@@ -226,7 +226,7 @@ class TestTokens:
         assert (tmp_path / "out.txt").stat().st_mode & 0o777 == 0o600
         assert sorted(each.name for each in tmp_path.iterdir()) == ["out.txt", "task.tokens"]
 
-    @pytest.mark.parametrize(("step", "named"), [("replace", "No token was made"), ("link", "let nobody in")])
+    @pytest.mark.parametrize(("step", "named"), [("replace", "No token was created"), ("link", "admit nobody")])
     def test_a_step_that_fails_is_said_in_one_line(self, place, shuffledp, monkeypatch, step, named):
         place.task(file="task.json")
 
@@ -247,7 +247,7 @@ class TestTokens:
         out = tmp_path / "out.txt"
         create = enrolment.create_token
         monkeypatch.setattr(enrolment, "create_token", lambda: (out.write_text("of another"), create())[1])
-        with pytest.raises(OutputError, match="exists by now"):
+        with pytest.raises(OutputError, match="was created meanwhile"):
             create_tokens("task", 1, directory=tmp_path, out=out)
         assert out.read_text() == "of another"
 
