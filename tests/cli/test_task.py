@@ -99,7 +99,7 @@ def test_json_of_verify(shuffledp, parties):
     [
         (("--max-epsilon", 0.9), "this device allows epsilon = 0.9"),
         (("--max-delta", 1e-7), "this device allows epsilon = 1 with delta = 1e-07"),
-        (("--min-users", 1001), "this device wants 1,001"),
+        (("--min-users", 1001), "this device requires 1,001"),
         (("--max-messages", 3), "has 4 messages"),
     ],
 )
@@ -176,7 +176,7 @@ def test_categories_cannot_steer_the_terminal(shuffledp, parties, tmp_path):
         (("count", "--opens", "2026-01-31T18:00:00"), 2, "neither a time with its zone"),
         (("count", "--name", ""), 2, "name of a task must have 1 to 2,000"),
         (("count", "--author", "none.key"), 1, "No such file"),
-        (("count", "--author", "author.key.pub"), 1, "can be read by others"),
+        (("count", "--author", "author.key.pub"), 1, "is accessible to other users"),
         (("count", "--analyzer", "shuffler.key.pub"), 1, "sealing key is an object"),
         (("count", "--shuffler", "analyzer.key.pub"), 1, "signing key is an object"),
         (("count", "--out", "none/task.json"), 1, "there is no directory"),
