@@ -1,9 +1,9 @@
-"""A histogram with correlated noise: nearly the error of the central model from about one message each.
+"""A histogram with correlated noise: nearly the error of the central model with about one message per user.
 
-Ghazi, Kumar, Manurangsi and Pagh (2020), Algorithms 3 and 4 and Corollary 2; Ghazi, Kumar, Manurangsi, Pagh
-and Sinha (2021), Lemma 9. Users send "+1" for their category, and for every category a share of
-noise: a few "+1" and "-1" of their own, and pairs of both that cancel in the estimate and only flood
-the analyzer. All shares together are geometric, so that the error is exactly discrete Laplace.
+Ghazi, Kumar, Manurangsi and Pagh (2020), Algorithms 3 and 4 and Corollary 2; Ghazi, Kumar, Manurangsi, Pagh and Sinha
+(2021), Lemma 9. Users send "+1" for their category, and for every category a share of noise: a few "+1" and "-1", and
+pairs of both, which cancel in the estimate and flood the analyzer. The sum of all shares is geometric, so that the
+error is exactly discrete Laplace.
 
 Accounting: ``shuffledp.privacy.correlated_noise``.
 """
@@ -53,9 +53,9 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
     grows_with_domain: ClassVar[bool] = True
 
     ratio: Dyadic
-    """Of the geometric noise that stays: k messages have a probability proportional to ratio^k."""
+    """Ratio of the geometric noise that remains: k messages have a probability proportional to ratio^k."""
     flood_shape: Fraction
-    """Of the negative binomial number of pairs that cancel."""
+    """Shape of the negative binomial number of pairs that cancel."""
     flood_ratio: Dyadic
     domain_size: int
     categories: Categories | None = None
@@ -64,7 +64,8 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
     def for_target(cls, target: Target, domain: Categories | Numbered, *, split: float = 0.9) -> Self:
         """The least flooding that is (epsilon, delta)-private overall.
 
-        ``split`` is the part of epsilon for the noise that stays: more of it means less error and more messages.
+        ``split`` is the fraction of epsilon for the noise that remains; a larger one means less error and more
+        messages.
         """
         size, named = cls.domain_fields(domain)
         choose = paper_flooding if target.calibration == "paper" else least_flooding
@@ -72,12 +73,12 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
-        """Less error for more messages, and fewer messages for more error; not where each takes long to find."""
+        """Less error for more messages, and fewer messages for more error; none if epsilon is small."""
         return ({"split": 0.96}, {"split": 0.7}) if settings.get("epsilon", 1.0) >= _LEAST_WORTH_TRYING else ()
 
     @property
     def shares(self) -> NoiseShares:
-        """The noise, in as many shares as there are honest users; every further user adds to it."""
+        """The noise, in as many shares as there are honest users; further users add more."""
         return NoiseShares(self.ratio, self.flood_shape, self.flood_ratio, self.target.honest_users)
 
     @cached_property

@@ -1,7 +1,7 @@
-"""FE1 of Luo, Wang and Yi (2022): a hash of the own value in clear, hidden by uniform hashes that users add.
+"""FE1 of Luo, Wang and Yi (2022): the hash of the true value, hidden by uniform hashes that users add.
 
-A message is a hash function, drawn afresh, and a bucket: that of the user's value, or in the added
-messages a uniform one. A large domain needs no more messages than there are buckets.
+A message is a newly drawn hash function and a bucket: that of the user's value, or in the added messages a uniform one.
+The number of messages depends on the number of buckets, not on the size of the domain.
 
 Accounting: ``shuffledp.privacy.amplification.uniform_blanket`` and ``shuffledp.privacy.amplification.clones``.
 """
@@ -43,8 +43,8 @@ from shuffledp.search import bisect_integers
 
 _LEAST_DOMAIN = 4
 _MOST_BUCKETS = 1 << 30
-_LONGEST_LAW = 10_000
-_OFTEN_NEEDED = 50  # messages in each bucket; only a start for a search
+_MOST_LISTED = 10_000
+_OFTEN_NEEDED = 50  # messages per bucket, as the starting point of a search
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class HashedBlanketHistogram(HistogramProtocol):
     trust: ClassVar[str] = "shuffled"
 
     blanket: Slots
-    """How many uniform messages each user adds."""
+    """Number of uniform messages that each user adds."""
     buckets: int
     domain_size: int
     categories: Categories | None = None
@@ -69,22 +69,22 @@ class HashedBlanketHistogram(HistogramProtocol):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_blanket(self.blanket)
-        _ = self.hashes  # refuses what cannot be hashed
+        _ = self.hashes  # raises an error if the domain cannot be hashed
 
     @classmethod
     def for_target(
         cls, target: Target, domain: Categories | Numbered, *, buckets: int | None = None, most_messages: int = 2
     ) -> Self:
-        """The fewest messages for the number of buckets; unless given, as many as ``most_messages`` allow.
+        """The fewest messages for the number of buckets; by default the most buckets that ``most_messages`` allow.
 
-        More buckets have fewer collisions and need more messages to hide in.
+        More buckets have fewer collisions and need more messages.
         """
         size, named = cls.domain_fields(domain)
         largest = min(size // 2, _MOST_BUCKETS)
         if size < _LEAST_DOMAIN or (buckets is not None and not 2 <= buckets <= largest):
             raise InfeasibleError(
                 f"Hashing needs 2 or more buckets, and at least twice as many categories; given {buckets or 2:,} "
-                f"buckets for {size:,} categories. The protocol uniform-blanket does without hashes.",
+                f"buckets for {size:,} categories. The protocol uniform-blanket needs no hashes.",
                 buckets=buckets,
                 domain_size=size,
             )
@@ -103,7 +103,7 @@ class HashedBlanketHistogram(HistogramProtocol):
             needed = least_slots(honest, 2, target.epsilon, target.delta).mean
             raise _too_few(honest, most_messages, math.ceil(needed) + 1)
         full = Slots(added, Dyadic(0))
-        least = chosen < largest and buckets is None  # then the messages that were allowed are just needed
+        least = chosen < largest and buckets is None  # then all allowed messages are needed
         return cls(
             target, full if least else least_slots(honest, chosen, target.epsilon, target.delta), chosen, size, named
         )
@@ -120,18 +120,18 @@ class HashedBlanketHistogram(HistogramProtocol):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """A uniform message agrees with a value with probability 1/buckets; that it may with two only helps."""
+        """A uniform message agrees with a value with probability 1/buckets; agreeing with two improves privacy."""
         curve = self.blanket.curve(self.target.honest_users, self.buckets)
         return self.target.guarantee(curve, theorem=BLANKET_THEOREM)
 
     @property
     def cost(self) -> Cost:
-        """The hash of the own value and the uniform messages."""
+        """The hash of the true value and the uniform messages."""
         return blanket_cost(self.blanket, self.message_format)
 
     @property
     def min_messages_per_user(self) -> int:
-        """The own message and the whole ones of the blanket."""
+        """The user's own message and the messages that are always added."""
         return 1 + self.blanket.whole
 
     @property
@@ -143,7 +143,7 @@ class HashedBlanketHistogram(HistogramProtocol):
         """A uniform function with the value's bucket, and uniform messages."""
         owned = np.array([check_index(value, self.domain_size)])
         codes = self.message_format.codes
-        if codes > _LONGEST_LAW:
+        if codes > _MOST_LISTED:
             raise ParameterError(f"{codes:,} different messages are too many to list.")
         factor, shift, bucket = self.message_format.message(np.arange(codes)).T
         own = np.flatnonzero(self.hashes.apply(factor, shift, owned) == bucket)
@@ -161,7 +161,7 @@ class HashedBlanketHistogram(HistogramProtocol):
         return Messages(sent, len(owned), offsets, source.secure)
 
     def tally(self, messages: Messages) -> Tally:
-        """How many messages each category agrees with."""
+        """The number of messages that agree with each category."""
         sent = self.message_format.check(messages.values)
         counts = self.hashes.supports(sent[:, 0], sent[:, 1], sent[:, 2], self.domain_size)
         return Tally(counts, messages.users, messages.secure)
@@ -171,7 +171,7 @@ class HashedBlanketHistogram(HistogramProtocol):
         return sample_in_parts(self, counts, source)
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """Others' values collide, and uniform messages agree by chance."""
+        """Values of other users collide, and uniform messages agree by chance."""
         collision, hit = float(self.hashes.collision), 1 / self.buckets
         other, slope = collision * (1 - collision), 1 - collision
         maybe = float(self.blanket.rest) * hit
@@ -190,10 +190,10 @@ class HashedBlanketHistogram(HistogramProtocol):
 
 
 def _most_buckets(target: Target, added: int, largest: int) -> int:
-    """The most buckets for which so many messages by each user are enough; 1 if not even 2 are.
+    """The most buckets for which ``added`` messages per user meet the target; 1 if not even 2 do.
 
-    More buckets are hit less often, and fewer hits hide less. The search starts where each bucket has as
-    many messages as it needs among not much fewer buckets.
+    With more buckets each is hit less often, which is less private. The search starts from the number of messages that
+    each of a similar number of buckets needs.
     """
     slots, users = Slots(added, Dyadic(0)), target.honest_users
 
@@ -217,8 +217,8 @@ def _most_buckets(target: Target, added: int, largest: int) -> int:
 
 def _too_few(users: int, most_messages: int, needed: int) -> InfeasibleError:
     return InfeasibleError(
-        f"{users:,} users with at most {most_messages} messages each cannot hide even among 2 buckets; "
-        f"allow {needed:,} messages (most_messages) or gather more users.",
+        f"{users:,} users with at most {most_messages} messages each are too few even for 2 buckets; "
+        f"allow {needed:,} messages (most_messages) or collect from more users.",
         users=users,
         most_messages=most_messages,
         needed=needed,

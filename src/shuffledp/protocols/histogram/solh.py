@@ -1,9 +1,9 @@
-"""SOLH of Wang, Ding, Xu and others (2020): one shuffled answer about a hash of one's category.
+"""SOLH of Wang, Ding, Xu and others (2020): shuffled randomized response on a hash of the category.
 
-Each user draws a hash function into some hundreds of buckets or more, and answers by randomized
-response which bucket their category falls into. The message does not grow with the domain. Of
-two categories that share a bucket nothing can be told apart, so the privacy is at least that of shuffled
-randomized response over the buckets, whatever the family of hash functions.
+Each user draws a hash function to hundreds of buckets or more, and sends it with the bucket of their category,
+randomized by randomized response. The size of a message does not grow with the domain. Two categories in the same
+bucket are indistinguishable, so the privacy is at least that of shuffled randomized response on the buckets, for every
+family of hash functions.
 
 Accounting: ``shuffledp.privacy.amplification.privacy_blanket``.
 """
@@ -36,12 +36,12 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 from shuffledp.randomness.dyadic import check_uncertain
 from shuffledp.search import find_bracket, narrow
 
-_LONGEST_LAW = 100_000
-_LARGEST_LOGIT = math.log(999)  # a blanket of 0.999 leaves nothing to be learnt
+_MOST_LISTED = 100_000
+_LARGEST_LOGIT = math.log(999)  # a blanket of 0.999, with which hardly any report is true
 _LEAST_LOGIT = -42.0
 _MOST_BUCKETS = 1 << 30
 _TRIAL_EPSILON = 1.0
-_TRIAL_USERS = 2_000  # the best share of buckets hardly depends on the number of users
+_TRIAL_USERS = 2_000  # the best number of buckets per user hardly depends on the number of users
 _FIRST_TRIAL = 0.05  # buckets per user
 
 
@@ -58,14 +58,14 @@ class ShuffledLocalHashing(HistogramProtocol):
     trust: ClassVar[str] = "shuffled"
 
     blanket: Dyadic
-    """The probability of sending a uniform bucket whatever one's own is."""
+    """The probability of sending a uniform bucket instead of the true one."""
     buckets: int
     domain_size: int
     categories: Categories | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.hashes  # refuses what cannot be hashed
+        _ = self.hashes  # raises an error if the domain cannot be hashed
         check_uncertain("blanket", self.blanket)
 
     @classmethod
@@ -95,7 +95,7 @@ class ShuffledLocalHashing(HistogramProtocol):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """As randomized response over the buckets, by its blanket: where hashes collide there is less to see."""
+        """That of randomized response on the buckets, by the privacy blanket; collisions only improve it."""
         curve = BlanketCurve(self.target.honest_users, self.blanket, self.buckets)
         local = response_epsilon(self.buckets, self.blanket)
         return self.target.guarantee(curve, theorem=curve.theorem, local_epsilon=local)
@@ -111,10 +111,10 @@ class ShuffledLocalHashing(HistogramProtocol):
         return MessageFormat((*self.hashes.bounds, self.buckets))
 
     def report_pmf(self, value: int) -> Pmf:
-        """A uniform function, and the value's bucket or any."""
+        """A uniform function with the value's bucket, or any bucket."""
         owned = np.array([check_index(value, self.domain_size)])
         codes = self.message_format.codes
-        if codes > _LONGEST_LAW:
+        if codes > _MOST_LISTED:
             raise ParameterError(f"{codes:,} different messages are too many to list.")
         factor, shift, bucket = self.message_format.message(np.arange(codes)).T
         own = self.hashes.apply(factor, shift, owned) == bucket
@@ -134,7 +134,7 @@ class ShuffledLocalHashing(HistogramProtocol):
         return one_message_each(sent, source)
 
     def tally(self, messages: Messages) -> Tally:
-        """How many messages each category agrees with."""
+        """The number of messages that agree with each category."""
         sent = self.message_format.check(messages.values)
         counts = self.hashes.supports(sent[:, 0], sent[:, 1], sent[:, 2], self.domain_size)
         return Tally(counts, messages.users, messages.secure)
@@ -144,7 +144,7 @@ class ShuffledLocalHashing(HistogramProtocol):
         return sample_in_parts(self, counts, source)
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """Holders agree with their message with probability p, others with q, by the exact chance of a collision."""
+        """Holders agree with their message with probability p, others with q, from the exact collision probability."""
         collision = float(self.hashes.collision)
         return _analysis(users, float(self.blanket), self.buckets, self.domain_size, collision)
 
@@ -169,8 +169,8 @@ def _analysis(users: int, blanket: float, buckets: int, size: int, collision: fl
 def _best_buckets(target: Target, size: int) -> int:
     """The number of buckets with about the least error, among powers of four times a first guess.
 
-    A small domain needs no collisions: its prime has just as many buckets. What a blanket costs depends nearly only on
-    the buckets per user times epsilon squared, so the search is on a smaller round with a larger epsilon.
+    A small domain is hashed without collisions, to as many buckets as its prime. The error depends almost only on the
+    buckets per user times epsilon squared, so the search uses a smaller round with a larger epsilon.
     """
     share = _FIRST_TRIAL * min(1.0, target.epsilon) ** 2
     if size <= max(2, share * target.honest_users):

@@ -1,9 +1,9 @@
 """Unary encoding: one bit per category, each flipped at random.
 
-Erlingsson, Pihur and Korolova (2014), basic RAPPOR, flip every bit alike: the symmetric variant. Wang, Blocki, Li
-and Jha (2017) send the own bit as a fair coin, which lets the other bits be quieter: the optimised variant.
-Replacing a value moves two bits, so that the likelihood ratio of any two reports is at most
-(p / q) ((1 - q) / (1 - p)), where a 1 is sent with probability p for the own category and q for others.
+In the symmetric variant (basic RAPPOR: Erlingsson, Pihur and Korolova 2014) every bit has the same flip probability. In
+the optimised variant (Wang, Blocki, Li and Jha 2017) the bit of the user's category is a fair coin, so that the other
+bits need less noise. Replacing a value changes two bits, so the likelihood ratio is at most (p / q) ((1 - q) / (1 -
+p)), where a 1 is sent with probability p for the user's category and q for others.
 
 Accounting: ``shuffledp.privacy.pure``.
 """
