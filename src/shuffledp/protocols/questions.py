@@ -417,6 +417,12 @@ class SumProtocol(_AnsweredQuestion, _Analysed):
         """The exact mean squared error, in widths of the interval, of a round over users at these positions."""
 
 
+def check_categories(tally: Tally, categories: int) -> None:
+    """Reject a tally without exactly one count per category."""
+    if len(tally.counts) != categories:
+        raise ParameterError(f"A tally of {len(tally.counts):,} categories does not fit a domain of {categories:,}.")
+
+
 def one_message_each(values: NDArray[Any], source: RandomSource) -> Messages:
     """Reports of a single message, in the order of the users."""
     return Messages(values, len(values), np.arange(len(values) + 1, dtype=np.int64), source.secure)

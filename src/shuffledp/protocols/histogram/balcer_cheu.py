@@ -29,7 +29,7 @@ from shuffledp.protocols.parts.category_noise import MissingTokens
 from shuffledp.protocols.parts.postprocessing import TokenAnalysis
 from shuffledp.protocols.parts.tokens import TokenProtocol
 from shuffledp.protocols.protocol import Cost, ExpectedError
-from shuffledp.protocols.questions import HistogramProtocol
+from shuffledp.protocols.questions import HistogramProtocol, check_categories
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, bernoulli_indices, binomial
 
@@ -180,10 +180,7 @@ class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
     def check_tally(self, tally: Tally) -> None:
         """A count per category, and a number of messages that this many users can send."""
         sent = int(tally.counts.sum())
-        if len(tally.counts) != self.domain_size:
-            raise ParameterError(
-                f"A tally of {len(tally.counts):,} categories does not fit a domain of {self.domain_size:,}."
-            )
+        check_categories(tally, self.domain_size)
         if not tally.users <= sent <= tally.users * (self.domain_size + 1):
             raise ParameterError(f"{sent:,} messages cannot come from {tally.users:,} users who follow the protocol.")
 

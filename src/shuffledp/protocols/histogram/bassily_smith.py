@@ -24,9 +24,9 @@ from shuffledp.domain import Categories, Numbered, check_counts, check_index, ch
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.histogram.hadamard_response import check_total, odd_parity, sample_from_sets, walsh_hadamard
-from shuffledp.protocols.histogram.unary import check_table, single_message_pmf
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.parts.response import blanket_for, respond, response_epsilon
+from shuffledp.protocols.parts.single_message import check_listed, single_message_pmf
 from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.questions import HistogramProtocol, one_message_each
 from shuffledp.protocols.target import Target
@@ -74,7 +74,7 @@ class BassilySmith(HistogramProtocol):
     def report_pmf(self, value: int) -> Pmf:
         """A uniform row; its sign at the value, or the other one."""
         index = check_index(value, self.domain_size)
-        check_table(self.message_format)
+        check_listed(self.message_format.codes)
         flipped = self.blanket.fraction / 2
         pmf = np.full(2 * self.rows, flipped / self.rows, dtype=object)
         pmf[self._set_of(index)] = (1 - flipped) / self.rows

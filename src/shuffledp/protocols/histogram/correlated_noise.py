@@ -116,7 +116,7 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         return MessageFormat((self.domain_size,), flags=1)
 
     def report_pmf(self, value: int) -> Pmf:
-        """The own "+1" and every category's noise, but for a tail of 1e-5; for little noise and few categories."""
+        """The user's "+1" and the noise of every category, except for a tail of 1e-5; for few outcomes only."""
         owned = check_index(value, self.domain_size)
         noise = self.shares.pmf(_LEFT_OUT / self.domain_size)
         if len(noise) ** self.domain_size > _LARGEST_LISTED:
@@ -149,25 +149,25 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         return Tally(np.column_stack((true + plus, minus)).ravel(), users, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """Everybody sent a "+1"."""
+        """Counts of both signs per category, and at least one "+1" per user."""
         if len(tally.counts) != 2 * self.domain_size:
             raise ParameterError(
-                f"A tally of {len(tally.counts):,} kinds of message does not fit a domain of {self.domain_size:,}."
+                f"A tally of {len(tally.counts):,} different messages does not fit a domain of {self.domain_size:,}."
             )
         if int(tally.counts[::2].sum()) < tally.users:
             raise ParameterError(f"Messages are missing: {tally.users:,} users send that many or more.")
 
     def observed(self, tally: Tally) -> NDArray[Any]:
-        """What is left when pairs cancel."""
+        """The number of "+1" minus the number of "-1" of each category."""
         return tally.counts[::2] - tally.counts[1::2]
 
     @property
     def category_noise(self) -> LaplaceNoise:
-        """The count and the noise that stays."""
+        """The count plus the noise that remains."""
         return LaplaceNoise(self.ratio)
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """The noise that stays: discrete Laplace, or wider if more than the planned shares came."""
+        """The noise that remains: discrete Laplace, or wider if there are more users than planned."""
         return LinearAnalysis(
             offset=0.0,
             slope=1.0,

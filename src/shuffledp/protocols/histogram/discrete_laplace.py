@@ -27,6 +27,7 @@ from shuffledp.protocols.parts.clear import ClearHistogram
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
 from shuffledp.protocols.parts.thresholded import check_unreleased
 from shuffledp.protocols.protocol import Pmf
+from shuffledp.protocols.questions import check_categories
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
@@ -87,10 +88,7 @@ class DiscreteLaplaceHistogram(ClearHistogram):
 
     def check_tally(self, tally: Tally) -> None:
         """A count per category."""
-        if len(tally.counts) != self.domain_size:
-            raise ParameterError(
-                f"A tally of {len(tally.counts):,} categories does not fit a domain of {self.domain_size:,}."
-            )
+        check_categories(tally, self.domain_size)
 
     @property
     def category_noise(self) -> LaplaceNoise:

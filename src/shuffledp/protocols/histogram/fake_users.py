@@ -45,7 +45,6 @@ class FakeUsersHistogram(HistogramProtocol):
     """
 
     name: ClassVar[str] = "fake-users"
-    trust: ClassVar[str] = "shuffled"
     grows_with_domain: ClassVar[bool] = True
 
     flip: Dyadic

@@ -29,16 +29,10 @@ from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.amplification import Slots, least_slots
 from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve
 from shuffledp.privacy.pure import PureCurve
-from shuffledp.protocols.histogram.uniform_blanket import (
-    BLANKET_THEOREM,
-    blanket_cost,
-    blanket_offsets,
-    blanket_report_pmf,
-    check_blanket,
-)
+from shuffledp.protocols.parts.blanket import BLANKET_THEOREM, BlanketHistogram, blanket_offsets, blanket_report_pmf
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
-from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import HistogramProtocol
+from shuffledp.protocols.parts.single_message import check_listed
+from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial, draw_words, uniform_counts
 from shuffledp.shuffling import permute
@@ -53,7 +47,7 @@ Vectors = NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
-class HadamardBlanketHistogram(HistogramProtocol):
+class HadamardBlanketHistogram(BlanketHistogram):
     """A histogram from tuples of parity vectors, for very large domains (Ghazi, Golowich and others 2019); shuffled.
 
     Options of ``calibrate``:
@@ -62,7 +56,6 @@ class HadamardBlanketHistogram(HistogramProtocol):
     """
 
     name: ClassVar[str] = "hadamard-blanket"
-    trust: ClassVar[str] = "shuffled"
 
     blanket: Slots
     """Number of uniform tuples that each user adds."""
@@ -73,7 +66,6 @@ class HadamardBlanketHistogram(HistogramProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_blanket(self.blanket)
         if not 1 <= self.hashes <= _MOST_HASHES or self.bits > _MOST_BITS:
             raise ParameterError(
                 f"Messages of {self.hashes} vectors of {self.bits} bits are not supported: "
@@ -118,16 +110,6 @@ class HadamardBlanketHistogram(HistogramProtocol):
         return self.target.guarantee(curve, theorem=BLANKET_THEOREM)
 
     @property
-    def cost(self) -> Cost:
-        """The tuple of the user's value and the uniform ones."""
-        return blanket_cost(self.blanket, self.message_format)
-
-    @property
-    def min_messages_per_user(self) -> int:
-        """The user's own message and the messages that are always added."""
-        return 1 + self.blanket.whole
-
-    @property
     def message_format(self) -> MessageFormat:
         """A tuple of vectors as integers."""
         return MessageFormat((1 << self.bits,) * self.hashes)
@@ -136,8 +118,7 @@ class HadamardBlanketHistogram(HistogramProtocol):
         """Uniform over the tuples of codewords, and uniform tuples."""
         owned = check_index(value, self.domain_size)
         codes = self.message_format.codes
-        if codes > _MOST_LISTED:
-            raise ParameterError(f"{codes:,} different messages are too many to list.")
+        check_listed(codes, most=_MOST_LISTED)
         tuples = self.message_format.message(np.arange(codes)).reshape(codes, self.hashes)
         own = np.flatnonzero((_odd(tuples & tuples.dtype.type(owned + 1)) == 0).all(axis=1))
         return blanket_report_pmf({int(code): Fraction(1, len(own)) for code in own}, codes, self.blanket)

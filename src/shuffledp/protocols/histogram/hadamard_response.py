@@ -26,9 +26,9 @@ from shuffledp.errors import ParameterError
 from shuffledp.estimate import HistogramEstimate
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.histogram.unary import check_table, single_message_pmf
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis, check_estimator
 from shuffledp.protocols.parts.response import blanket_for, response_epsilon
+from shuffledp.protocols.parts.single_message import check_listed, single_message_pmf
 from shuffledp.protocols.protocol import Cost, ExpectedError, Pmf
 from shuffledp.protocols.questions import HistogramProtocol, one_message_each
 from shuffledp.protocols.target import Target
@@ -104,7 +104,7 @@ class HadamardResponse(HistogramProtocol):
     def report_pmf(self, value: int) -> Pmf:
         """Any output, with a higher probability if it is in the value's set."""
         index = check_index(value, self.domain_size)
-        check_table(self.message_format)
+        check_listed(self.message_format.codes)
         outputs = self.blocks * self.width
         pmf = np.full(outputs, self.blanket.fraction / outputs, dtype=object)
         pmf[self._set_of(index)] += Fraction(2, self.width) * self.blanket.complement.fraction
@@ -279,4 +279,4 @@ def sample_from_sets(
 def check_total(tally: Tally, outputs: int) -> None:
     """Reject a tally without exactly one output per user."""
     if len(tally.counts) != outputs or int(tally.counts.sum()) != tally.users:
-        raise ParameterError(f"A tally of {tally.users:,} users must have {outputs:,} counts with that sum.")
+        raise ParameterError(f"A tally of {tally.users:,} users must have {outputs:,} counts that sum to that number.")

@@ -20,23 +20,22 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, Numbered, check_index, check_indices
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.messages import MessageFormat, Messages, Tally
+from shuffledp.messages import Messages
 from shuffledp.privacy.amplification import Slots, least_slots
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.histogram.uniform_blanket import (
+from shuffledp.protocols.parts.blanket import (
     BLANKET_THEOREM,
-    blanket_cost,
+    BlanketHistogram,
     blanket_offsets,
     blanket_report_pmf,
-    check_blanket,
     paper_blanket_mean,
-    sample_in_parts,
     slots_of,
 )
+from shuffledp.protocols.parts.hashed_reports import HashedHistogram
 from shuffledp.protocols.parts.hashing import AffineHashes
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
-from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import HistogramProtocol
+from shuffledp.protocols.parts.single_message import check_listed
+from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers
 from shuffledp.search import bisect_integers
@@ -48,7 +47,7 @@ _OFTEN_NEEDED = 50  # messages per bucket, as the starting point of a search
 
 
 @dataclass(frozen=True)
-class HashedBlanketHistogram(HistogramProtocol):
+class HashedBlanketHistogram(BlanketHistogram, HashedHistogram):
     """A histogram of hashed values among uniform ones, for large domains (Luo, Wang and Yi 2022, FE1); shuffled.
 
     Options of ``calibrate``:
@@ -58,7 +57,6 @@ class HashedBlanketHistogram(HistogramProtocol):
     """
 
     name: ClassVar[str] = "hashed-blanket"
-    trust: ClassVar[str] = "shuffled"
 
     blanket: Slots
     """Number of uniform messages that each user adds."""
@@ -68,7 +66,6 @@ class HashedBlanketHistogram(HistogramProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_blanket(self.blanket)
         _ = self.hashes  # raises an error if the domain cannot be hashed
 
     @classmethod
@@ -124,27 +121,11 @@ class HashedBlanketHistogram(HistogramProtocol):
         curve = self.blanket.curve(self.target.honest_users, self.buckets)
         return self.target.guarantee(curve, theorem=BLANKET_THEOREM)
 
-    @property
-    def cost(self) -> Cost:
-        """The hash of the true value and the uniform messages."""
-        return blanket_cost(self.blanket, self.message_format)
-
-    @property
-    def min_messages_per_user(self) -> int:
-        """The user's own message and the messages that are always added."""
-        return 1 + self.blanket.whole
-
-    @property
-    def message_format(self) -> MessageFormat:
-        """The function as two numbers, and the bucket."""
-        return MessageFormat((*self.hashes.bounds, self.buckets))
-
     def report_pmf(self, value: int) -> Pmf:
         """A uniform function with the value's bucket, and uniform messages."""
         owned = np.array([check_index(value, self.domain_size)])
         codes = self.message_format.codes
-        if codes > _MOST_LISTED:
-            raise ParameterError(f"{codes:,} different messages are too many to list.")
+        check_listed(codes, most=_MOST_LISTED)
         factor, shift, bucket = self.message_format.message(np.arange(codes)).T
         own = np.flatnonzero(self.hashes.apply(factor, shift, owned) == bucket)
         return blanket_report_pmf({int(code): Fraction(1, len(own)) for code in own}, codes, self.blanket)
@@ -159,16 +140,6 @@ class HashedBlanketHistogram(HistogramProtocol):
         own = offsets[:-1]
         sent[own, 2] = self.hashes.apply(sent[own, 0], sent[own, 1], owned)
         return Messages(sent, len(owned), offsets, source.secure)
-
-    def tally(self, messages: Messages) -> Tally:
-        """The number of messages that agree with each category."""
-        sent = self.message_format.check(messages.values)
-        counts = self.hashes.supports(sent[:, 0], sent[:, 1], sent[:, 2], self.domain_size)
-        return Tally(counts, messages.users, messages.secure)
-
-    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """By messages, of some users at a time: supports of categories depend on each other."""
-        return sample_in_parts(self, counts, source)
 
     def analysis(self, users: int) -> LinearAnalysis:
         """Values of other users collide, and uniform messages agree by chance."""

@@ -21,27 +21,22 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, Numbered, check_index, check_indices
 from shuffledp.errors import ParameterError
-from shuffledp.messages import MessageFormat, Messages, Tally
+from shuffledp.messages import Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.histogram.unary import (
-    check_supports,
-    check_table,
-    single_message_pmf,
-    support_analysis,
-)
+from shuffledp.protocols.parts.hashed_reports import HashedHistogram
 from shuffledp.protocols.parts.hashing import AffineHashes
 from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.parts.response import blanket_for, respond, response_epsilon
+from shuffledp.protocols.parts.single_message import check_listed, single_message_pmf
+from shuffledp.protocols.parts.supports import check_supports, support_analysis
 from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import HistogramProtocol, one_message_each
+from shuffledp.protocols.questions import one_message_each
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
-_CHUNK_MESSAGES = 1 << 20
-
 
 @dataclass(frozen=True)
-class LocalHashing(HistogramProtocol):
+class LocalHashing(HashedHistogram):
     """A histogram by randomized response on a hash (Wang and others 2017, OLH); local, delta 0.
 
     Options of ``calibrate``:
@@ -83,15 +78,10 @@ class LocalHashing(HistogramProtocol):
         """One function with a bucket."""
         return Cost(1.0, 1, self.message_format.bits)
 
-    @property
-    def message_format(self) -> MessageFormat:
-        """The function's factor minus 1, its shift, and a bucket."""
-        return MessageFormat((*self.hashes.bounds, self.hashes.buckets))
-
     def report_pmf(self, value: int) -> Pmf:
         """A uniform function with the value's bucket, or any bucket."""
         index = check_index(value, self.domain_size)
-        check_table(self.message_format)
+        check_listed(self.message_format.codes)
         factor, shift, sent = self.message_format.message(np.arange(self.message_format.codes)).T
         true = self.hashes.apply(factor, shift, np.array([index])) == sent
         functions = math.prod(self.hashes.bounds)
@@ -108,14 +98,6 @@ class LocalHashing(HistogramProtocol):
         messages[:, 0], messages[:, 1] = factor, shift
         messages[:, 2] = respond(hashed, self.hashes.buckets, self.blanket, source)
         return one_message_each(messages, source)
-
-    def tally(self, messages: Messages) -> Tally:
-        """The number of reports that support each category."""
-        counts = np.zeros(self.domain_size, dtype=np.int64)
-        for start in range(0, len(messages), _CHUNK_MESSAGES):
-            chunk = self.message_format.check(messages.values[start : start + _CHUNK_MESSAGES])
-            counts += self.hashes.supports(chunk[:, 0], chunk[:, 1], chunk[:, 2], self.domain_size)
-        return Tally(counts, messages.users, messages.secure)
 
     def check_tally(self, tally: Tally) -> None:
         """At most one report per user supports a category."""

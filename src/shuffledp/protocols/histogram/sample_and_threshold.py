@@ -17,7 +17,6 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import product
 from typing import ClassVar, Self
 
 import numpy as np
@@ -42,6 +41,7 @@ from shuffledp.protocols.parts.thresholded import (
     ThresholdAnalysis,
     check_released,
     check_unreleased,
+    independent_release_pmf,
 )
 from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.target import Target
@@ -113,11 +113,7 @@ class SampleAndThresholdHistogram(ClearHistogram):
         counts = tally.counts.tolist()
         if math.prod(max(0, count - self.threshold + 1) + 1 for count in counts) > _LARGEST_LISTED:
             raise ParameterError("The release has too many outcomes to list; use fewer users or a smaller domain.")
-        each = [self._shown_pmf(count) for count in counts]
-        return {
-            tuple(shown for shown, _ in outcome): math.prod(mass for _, mass in outcome)
-            for outcome in product(*(pmf.items() for pmf in each))
-        }
+        return independent_release_pmf([self._shown_pmf(count) for count in counts])
 
     def _shown_pmf(self, count: int) -> dict[int, Fraction]:
         """The exact distribution of the released count of a category that ``count`` users sent."""

@@ -31,7 +31,6 @@ class ShuffledKRandomizedResponse(AnswerHistogram):
     """A histogram by randomized response, one message per user (Balle and others 2019); shuffled."""
 
     name: ClassVar[str] = "shuffled-k-rr"
-    trust: ClassVar[str] = "shuffled"
 
     blanket: Dyadic
     """The probability of sending a uniform category instead of the true one."""

@@ -12,14 +12,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, Numbered, check_counts
-from shuffledp.errors import ParameterError
 from shuffledp.messages import Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, decay_of, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
@@ -32,13 +30,13 @@ from shuffledp.protocols.parts.thresholded import (
     ThresholdAnalysis,
     check_released,
     check_unreleased,
+    independent_release_pmf,
 )
 from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
 _LEFT_OUT = 1e-14
-_LARGEST_LISTED = 100_000
 
 
 @dataclass(frozen=True)
@@ -87,13 +85,7 @@ class StabilityHistogram(ClearHistogram):
 
     def release_pmf(self, tally: Tally) -> Pmf:
         """Independent counts, each withheld or released with noise."""
-        each = [self._shown_pmf(count) for count in tally.counts.tolist()]
-        if math.prod(len(pmf) for pmf in each) > _LARGEST_LISTED:
-            raise ParameterError("The release has too many outcomes to list; use a smaller domain or less noise.")
-        return {
-            tuple(shown for shown, _ in outcome): math.prod(mass for _, mass in outcome)
-            for outcome in product(*(pmf.items() for pmf in each))
-        }
+        return independent_release_pmf([self._shown_pmf(count) for count in tally.counts.tolist()])
 
     def _shown_pmf(self, count: int) -> dict[int, float]:
         if count == 0:

@@ -9,56 +9,52 @@ Accounting: ``shuffledp.privacy.amplification.uniform_blanket`` and ``shuffledp.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import combinations_with_replacement
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, Numbered, check_counts, check_index, check_indices
-from shuffledp.errors import ConditionError, ParameterError
+from shuffledp.errors import ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.amplification import Slots, least_slots
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve
 from shuffledp.privacy.incomplete_beta import betainc, betaincc
 from shuffledp.privacy.pure import PureCurve
+from shuffledp.protocols.parts.blanket import (
+    BLANKET_THEOREM,
+    BlanketHistogram,
+    blanket_offsets,
+    blanket_report_pmf,
+    paper_blanket_mean,
+    slots_of,
+)
 from shuffledp.protocols.parts.linear import ErrorDistribution, FixedNoise, IndependentTerms, LinearAnalysis
-from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import HistogramProtocol
+from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.target import Target
-from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial, integers, uniform_counts
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, binomial, integers, uniform_counts
 from shuffledp.search import bisect
-
-BLANKET_THEOREM = "exact sum over the number of blanket messages that hit either value (Luo, Wang and Yi 2022)"
 
 Floats = NDArray[np.float64]
 
-_MOST_LISTED = 200_000
-_PART_USERS = 1 << 18
 _BLOCKS = 128
 
 
 @dataclass(frozen=True)
-class UniformBlanketHistogram(HistogramProtocol):
+class UniformBlanketHistogram(BlanketHistogram):
     """A histogram of values in clear among uniform ones (Luo, Wang and Yi 2022, FE0); shuffled."""
 
     name: ClassVar[str] = "uniform-blanket"
-    trust: ClassVar[str] = "shuffled"
     grows_with_domain: ClassVar[bool] = True
 
     blanket: Slots
     """Number of uniform values that each user adds."""
     domain_size: int
     categories: Categories | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_blanket(self.blanket)
 
     @classmethod
     def for_target(cls, target: Target, domain: Categories | Numbered) -> Self:
@@ -80,16 +76,6 @@ class UniformBlanketHistogram(HistogramProtocol):
             curve = self.blanket.curve(self.target.honest_users, self.domain_size)
         local = math.inf if self.domain_size > 1 else 0.0
         return self.target.guarantee(curve, theorem=BLANKET_THEOREM, local_epsilon=local)
-
-    @property
-    def cost(self) -> Cost:
-        """The true value and the uniform ones."""
-        return blanket_cost(self.blanket, self.message_format)
-
-    @property
-    def min_messages_per_user(self) -> int:
-        """The user's own message and the messages that are always added."""
-        return 1 + self.blanket.whole
 
     @property
     def message_format(self) -> MessageFormat:
@@ -230,72 +216,3 @@ def _lower_tail(trials: Floats, rate: float, k: Floats) -> Floats:
     inner = np.clip(k, 1, np.maximum(trials, 1))
     tail = betaincc(inner, np.maximum(trials, 1) - inner + 1, rate)
     return np.where(k <= 0, 0.0, np.where(k > trials, 1.0, tail))
-
-
-def check_blanket(blanket: Slots) -> None:
-    """Reject a negative number of messages."""
-    if blanket.whole < 0:
-        raise ParameterError(f"Users cannot add {blanket.whole} blanket messages.", whole=blanket.whole)
-
-
-def blanket_cost(blanket: Slots, form: MessageFormat) -> Cost:
-    """The user's own message and the blanket messages."""
-    most = 1 + blanket.whole + (blanket.rest.numerator > 0)
-    return Cost(1 + blanket.mean, most, form.bits)
-
-
-def blanket_offsets(users: int, blanket: Slots, source: RandomSource) -> NDArray[np.int64]:
-    """The offset of each report: the own message, ``whole`` more, and one more with probability ``rest``."""
-    lengths = 1 + blanket.whole + bernoulli(blanket.rest, users, source).astype(np.int64)
-    return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths)))
-
-
-def blanket_report_pmf(own: Mapping[int, Fraction], codes: int, blanket: Slots) -> Pmf:
-    """The pmf of a report of one message with the distribution ``own`` and blanket messages uniform over all codes."""
-    longest = blanket.whole + (blanket.rest.numerator > 0)
-    if len(own) * math.comb(codes + longest - 1, longest) > _MOST_LISTED:
-        raise ParameterError(f"Reports of {longest + 1} messages out of {codes:,} are too many to list.")
-    pmf: dict[tuple[int, ...], Fraction] = {}
-    rest = blanket.rest.fraction
-    for added, share in ((blanket.whole, 1 - rest), (blanket.whole + 1, rest)):
-        if not share:
-            continue
-        for drawn in combinations_with_replacement(range(codes), added):
-            copies = [0] * codes
-            for code in drawn:
-                copies[code] += 1
-            orders = math.factorial(added) // math.prod(math.factorial(count) for count in copies)
-            for code, mass in own.items():
-                report = tuple(count + (other == code) for other, count in enumerate(copies))
-                pmf[report] = pmf.get(report, Fraction(0)) + share * mass * Fraction(orders, codes**added)
-    return pmf
-
-
-def slots_of(mean: float) -> Slots:
-    """At least ``mean`` messages per user on average."""
-    whole = math.floor(mean)
-    return Slots(whole, Dyadic.at_least(mean - whole))
-
-
-def paper_blanket_mean(epsilon: float, delta: float) -> float:
-    """Uniform messages that each cell needs by Luo, Wang and Yi (2022): 32 ln(2/delta)/epsilon^2, epsilon <= 3."""
-    if epsilon > 3:
-        raise ConditionError(
-            f"The constants of Luo, Wang and Yi 2022 need epsilon <= 3, not {epsilon:g}; "
-            "the tight calibration has no such limit.",
-            epsilon=epsilon,
-        )
-    return 32 * math.log(2 / delta) / epsilon**2
-
-
-def sample_in_parts(protocol: HistogramProtocol, counts: NDArray[np.int64], source: RandomSource) -> Tally:
-    """The literal route without the shuffle, for some users at a time."""
-    true = check_counts(counts, protocol.domain_size)
-    ends = np.cumsum(true)
-    users = int(ends[-1])
-    total = Tally(np.zeros(protocol.domain_size, dtype=np.int64), 0, source.secure)
-    for start in range(0, users, _PART_USERS):
-        places = np.arange(start, min(start + _PART_USERS, users))
-        held = np.searchsorted(ends, places, side="right")
-        total = total + protocol.tally(protocol.randomize_all(held, source=source))
-    return total

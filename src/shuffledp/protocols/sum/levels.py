@@ -19,6 +19,7 @@ from shuffledp.domain import Interval, check_positions
 from shuffledp.errors import ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.parts.single_message import single_message_pmf
 from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.questions import SumProtocol, one_message_each
 from shuffledp.randomness import SYSTEM, RandomSource, round_randomly
@@ -27,7 +28,7 @@ Floats = NDArray[np.float64]
 
 MOST_LEVELS = 1 << 39  # a place times this is what exact rounding takes
 _MOST_SUM_BITS = 62
-_MOST_LISTED = 512
+MOST_LISTED = 512
 _CHUNK = 1 << 20
 _SLOPES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)
 
@@ -134,16 +135,6 @@ class AffineReports:
         return LinearAnalysis(offset=users * self.start, slope=scale, error=error, largest=users)
 
 
-def one_message_pmf(probabilities: list[Fraction]) -> Pmf:
-    """The distribution of a report of a single message, from the probability of each."""
-    if len(probabilities) > _MOST_LISTED:
-        raise ParameterError(f"{len(probabilities):,} messages are too many to list; at most {_MOST_LISTED}.")
-    kinds = len(probabilities)
-    return {
-        tuple(int(place == sent) for place in range(kinds)): share for sent, share in enumerate(probabilities) if share
-    }
-
-
 def sum_of_messages(form: MessageFormat, messages: Messages) -> Tally:
     """The sum of all messages."""
     total = 0
@@ -226,7 +217,8 @@ class CentralLevels(SumProtocol):
     def report_pmf(self, value: float) -> Pmf:
         """One of the two levels around the number."""
         pmf = level_pmf(value, self.levels, self.domain)
-        return one_message_pmf([pmf.get(level, Fraction(0)) for level in range(min(self.levels, _MOST_LISTED) + 1)])
+        levels = range(min(self.levels, MOST_LISTED) + 1)
+        return single_message_pmf([pmf.get(level, Fraction(0)) for level in levels], most=MOST_LISTED)
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """Rounding only: the trusted party adds the noise."""

@@ -24,14 +24,15 @@ from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceCurve, decay_of, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.parts.single_message import single_message_pmf
 from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.questions import SumProtocol, one_message_each
 from shuffledp.protocols.sum.levels import (
+    MOST_LISTED,
     AffineReports,
     check_levels,
     level_pmf,
     levels_for,
-    one_message_pmf,
     sum_of_messages,
     to_levels,
 )
@@ -113,7 +114,7 @@ class LocalLaplaceSum(SumProtocol):
             centre = level + self.margin
             for answer in range(len(pmf)):
                 pmf[answer] += share * self._noise(answer - centre, cut=answer in (0, last))
-        return one_message_pmf(pmf)
+        return single_message_pmf(pmf, most=MOST_LISTED)
 
     def _noise(self, x: int, *, cut: bool) -> Fraction:
         """The probability of the noise x, or of x and all beyond it."""

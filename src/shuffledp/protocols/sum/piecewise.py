@@ -25,13 +25,14 @@ from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.pure import log_ratio_above
 from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.parts.single_message import single_message_pmf
 from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.questions import SumProtocol, one_message_each
 from shuffledp.protocols.sum.levels import (
+    MOST_LISTED,
     AffineReports,
     check_levels,
     level_pmf,
-    one_message_pmf,
     sum_of_messages,
     to_levels,
 )
@@ -125,7 +126,7 @@ class PiecewiseSum(SumProtocol):
             start = level * self.step
             for answer in range(len(pmf)):
                 pmf[answer] += share * (inner if start <= answer < start + self.window else outer)
-        return one_message_pmf(pmf)
+        return single_message_pmf(pmf, most=MOST_LISTED)
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once."""
