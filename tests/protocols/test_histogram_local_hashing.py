@@ -9,8 +9,8 @@ from scipy import stats
 
 from shuffledp.errors import DomainError, ParameterError
 from shuffledp.messages import Messages, Tally
-from shuffledp.protocols.histogram import local_hashing
 from shuffledp.protocols.histogram.local_hashing import LocalHashing
+from shuffledp.protocols.parts import hashed_reports
 from shuffledp.protocols.parts.hashing import AffineHashes
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
