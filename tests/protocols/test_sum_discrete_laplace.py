@@ -82,5 +82,5 @@ def test_nothing_is_estimated_without_noise_and_noise_is_added_once():
 
 
 def test_too_many_levels_are_refused():
-    with pytest.raises(ParameterError, match="cannot be added up"):
+    with pytest.raises(ParameterError, match="are not supported"):
         protocol(users=10**12, levels=1 << 30)

@@ -231,8 +231,8 @@ def test_one_more_release_costs_one_more_convolution(shared_collection, tmp_path
     ledger = Ledger(tmp_path / "ledger.db")
     for task in tasks[:-1]:
         ledger.reserve(task, AMPLE, BATCH)
-    computed, true = [], composition.losses_of
-    monkeypatch.setattr(composition, "losses_of", lambda curve: computed.append(curve) or true(curve))
+    computed, true = [], composition._losses_of
+    monkeypatch.setattr(composition, "_losses_of", lambda curve: computed.append(curve) or true(curve))
     last = ledger.reserve(tasks[-1], AMPLE, BATCH)
     assert len(computed) == 1
     ledger.close()

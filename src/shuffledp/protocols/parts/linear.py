@@ -264,5 +264,5 @@ def check_estimator(estimator: str, offered: tuple[str, ...]) -> None:
     """Reject an estimator that the protocol does not have."""
     if estimator not in offered:
         raise UnknownNameError(
-            f"Unknown estimator {estimator!r}; choose one of {', '.join(offered)}.", estimator=estimator
+            f"There is no estimator {estimator!r} here; choose one of {', '.join(offered)}.", estimator=estimator
         )

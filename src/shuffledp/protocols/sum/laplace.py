@@ -91,7 +91,7 @@ class LaplaceSum(CentralLevels):
         """The sum with OpenDP's noise."""
         if not source.secure:
             raise ParameterError(
-                "OpenDP draws its noise from the operating system and does not take a seed; "
+                "OpenDP draws its noise from the operating system and takes no seed; "
                 "use the protocol discrete-laplace for a seeded run."
             )
         if tally.released:
