@@ -55,7 +55,7 @@ def test_whoever_counts_samples_and_removes_small_counts():
     }
     released = Tally(np.array([0, 3, 0]), 5, released=True)
     assert protocol.estimate(released).counts.tolist() == [0.0, 12.0, 0.0]
-    with pytest.raises(ParameterError, match="released already"):
+    with pytest.raises(ParameterError, match="already released"):
         protocol.release(released)
     with pytest.raises(ParameterError, match="release it first"):
         protocol.estimate(Tally(np.array([2, 3, 0]), 5))
