@@ -35,7 +35,7 @@ class _OfQuestion(Mapping[str, "type[Protocol]"]):
     def add(self, kind: type[Protocol]) -> None:
         """Add a protocol of another package; ParameterError if the name is taken."""
         if kind.name in self:
-            raise ParameterError(f"A protocol {kind.question}/{kind.name} is already registered.", protocol=kind.name)
+            raise ParameterError(f"There is a protocol {kind.question}/{kind.name} already.", protocol=kind.name)
         self._added[kind.name] = kind
 
     def classes(self) -> dict[str, str]:
