@@ -36,6 +36,14 @@ assert len(shuffledp.BalcerCheuHistogram(target, absence, 10).randomize(3)) > 3
 """
 
 
+def test_nearly_nothing_is_loaded_before_a_command_can_answer_a_signal():
+    """Until then SIGTERM ends a server with the status of the signal, as it ends Python while it starts."""
+    script = "import enum, signal, sys; before = set(sys.modules)\nfrom shuffledp.__main__ import main\n"
+    script += "print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) <= {"__future__", "shuffledp", "shuffledp.__main__", "shuffledp.exports"}
+
+
 @pytest.mark.parametrize("code", ["import shuffledp", RANDOMIZE])
 def test_randomizing_loads_little(code):
     heavy, _ = loaded_after(code)

@@ -148,7 +148,7 @@ def package(tmp_path, monkeypatch):
     (home / "__init__.pyi").write_text("from renaming.inner import new as new\nversion: int\n")
     (home / "__init__.py").write_text(
         "from shuffledp.exports import exports\nversion = 1\n"
-        "__getattr__, __dir__, __all__ = exports(__name__, renamed={'old': 'new'})\n"
+        "__getattr__, __dir__ = exports(__name__, renamed={'old': 'new'})\n"
     )
     (home / "inner.py").write_text("new = 7\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -7,4 +7,4 @@ from shuffledp.exports import exports
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__, __all__ = exports(__name__)
+__getattr__, __dir__ = exports(__name__)

@@ -155,7 +155,7 @@ def test_it_is_kept(name, content, publish, release, analyzer, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"task": "0" * 64}, "no release of this task"),
+        ({"task": "0" * 64}, "not a release of this task"),
         ({"guarantee": {"epsilon": 2.0, "delta": 1e-6}}, "not have the guarantee of this task"),
         ({"guarantee": None}, "not have the guarantee of this task"),
         ({"counts": [1]}, "not a release of this version"),
@@ -179,7 +179,7 @@ def test_what_is_no_release_at_all(content, publish, release, analyzer):
     publish()
     analyzer.contents[""] = content
     done = release()
-    assert (done.status, "no release of this task" in done.error) == (1, True)
+    assert (done.status, "not a release of this task" in done.error) == (1, True)
 
 
 def test_none_yet(publish, release, analyzer):

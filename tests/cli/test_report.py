@@ -265,7 +265,7 @@ def test_questions(protocol, rows, options, report, place, server):
         (("--value", "plane", "--state", "device"), 2, "'plane' is not one of the 3 categories"),
         ((*ONE, "--max-epsilon", 0.5), 1, "this device allows"),
         ((*ONE, "--max-epsilon", 0), 2, "A policy needs"),
-        ((*ONE, "--min-users", 2000), 1, "wants 2,000"),
+        ((*ONE, "--min-users", 2000), 1, "requires 2,000"),
         ((*ONE, "--attempts", 0), 2, "at least one attempt"),
         ((*ONE, "--ca", "none.pem", "--server", "https://shuffler.example"), 1, "Cannot read the certificates"),
         ((*ONE, "--server", "http://shuffler.example"), 2, "not encrypted"),

@@ -25,6 +25,7 @@ KEYS = {
     "rule",
     "seconds",
     "secure",
+    "simulated_items",
     "success",
     "success_at_least",
     "support_size",
@@ -159,3 +160,16 @@ def test_help_has_an_example_that_runs(shuffledp, problem):
     done = shuffledp(*example.split(), "--json")
     assert done.status == 0
     assert json.loads(done.out)["problem"] == problem
+
+
+def test_all_messages_of_a_small_domain(shuffledp):
+    small = ("solve", "pointer-chasing", "--steps", 2, "--length", 3, *TARGET)
+    found = shuffledp(*small, "--route", "messages", "--json")
+    assert found.status == 0
+    assert (found.json["route"], found.json["simulated_items"]) == ("messages", 12)
+    shown = " ".join(shuffledp(*small, "--route", "listed").out.split())
+    assert "All 12 items were simulated, empty ones included. Their tally was drawn." in shown
+    assert shuffledp(*small, "--json").json["simulated_items"] == 2
+    refused = shuffledp(*CHASING, *TARGET, "--route", "messages")
+    assert refused.status == 1
+    assert "too many" in refused.error

@@ -99,7 +99,7 @@ def test_json_of_verify(shuffledp, parties):
     [
         (("--max-epsilon", 0.9), "this device allows epsilon = 0.9"),
         (("--max-delta", 1e-7), "this device allows epsilon = 1 with delta = 1e-07"),
-        (("--min-users", 1001), "this device wants 1,001"),
+        (("--min-users", 1001), "this device requires 1,001"),
         (("--max-messages", 3), "has 4 messages"),
     ],
 )
@@ -115,7 +115,7 @@ def test_what_verify_does_not_believe(shuffledp, parties, tmp_path):
     envelope = json.loads((tmp_path / "task.json").read_bytes())
     envelope["task"]["guarantee"]["epsilon"] = "0.5"
     (tmp_path / "task.json").write_bytes(canonical(envelope))
-    assert "signature is not one" in shuffledp(*VERIFY).error
+    assert "not a valid signature" in shuffledp(*VERIFY).error
     signature = parties["author"].sign(b"shuffledp task v1\n" + canonical(envelope["task"]))
     envelope["signature"] = to_base64(signature)
     (tmp_path / "task.json").write_bytes(canonical(envelope))
@@ -166,7 +166,7 @@ def test_categories_cannot_steer_the_terminal(shuffledp, parties, tmp_path):
         (("sum", "--lower", 1, "--upper", 0), 2, "must lie below"),
         (("mode",), 2, "mode"),
         (("count", "--protocol", "gremlin"), 2, "There is no protocol 'gremlin'"),
-        (("count", "--protocol", "discrete-laplace"), 2, "trusts a party with the values"),
+        (("count", "--protocol", "discrete-laplace"), 2, "requires a trusted party"),
         (("count", "--protocol", "correlated-noise"), 1, "allow more with --max-messages"),
         (("sum", "--lower", 0, "--upper", 1, "--protocol", "almost-central"), 2, "nearly all dummies"),
         (("count", "--max-messages", 0), 2, "allows none"),
@@ -176,7 +176,7 @@ def test_categories_cannot_steer_the_terminal(shuffledp, parties, tmp_path):
         (("count", "--opens", "2026-01-31T18:00:00"), 2, "neither a time with its zone"),
         (("count", "--name", ""), 2, "name of a task must have 1 to 2,000"),
         (("count", "--author", "none.key"), 1, "No such file"),
-        (("count", "--author", "author.key.pub"), 1, "can be read by others"),
+        (("count", "--author", "author.key.pub"), 1, "is accessible to other users"),
         (("count", "--analyzer", "shuffler.key.pub"), 1, "sealing key is an object"),
         (("count", "--shuffler", "analyzer.key.pub"), 1, "signing key is an object"),
         (("count", "--out", "none/task.json"), 1, "there is no directory"),

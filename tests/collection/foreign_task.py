@@ -230,7 +230,7 @@ class Reader:
             need(task.get("version") == 1, "version", "version")
         need(set(task) == KEYS and task["version"] is not True, "keys")
         for key, least in (("name", 1), ("population", 1), ("description", 0)):
-            self.check_text(task[key], least, 2000)
+            self.check_string(task[key], least, 2000)
         claim = task["guarantee"]
         need(isinstance(claim, dict), "guarantee")
         need(set(claim) == {"epsilon", "delta", "honest_users", "local_epsilon"}, "guarantee")
@@ -252,7 +252,7 @@ class Reader:
         self.check_derived(task, name, p, raw, local)
         self.check_guarantee(task, name, p, raw, epsilon, delta)
 
-    def check_text(self, text, least, most):
+    def check_string(self, text, least, most):
         need(isinstance(text, str) and least <= len(text) <= most, "length of a text")
         need(not self.refused.search(text), "character")
 
@@ -352,7 +352,7 @@ class Reader:
         if names is None:
             return
         for each in names:
-            self.check_text(each, 1, 200)
+            self.check_string(each, 1, 200)
         need(len(names) == size and len({self.comparable(each) for each in names}) == size, "categories")
 
     def comparable(self, name):

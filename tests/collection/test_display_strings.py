@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shuffledp.collection.task.display_strings import NORMALIZED, REFUSED, check_categories, check_text, comparable
+from shuffledp.collection.task.display_strings import NORMALIZED, REFUSED, check_categories, check_string, comparable
 from shuffledp.errors import ParameterError
 
 PAGE = (Path(__file__).parents[2] / "docs" / "collection" / "task.md").read_text(encoding="utf-8")
@@ -36,11 +36,11 @@ def test_what_is_refused_is_what_the_categories_say():
 def test_each_code_point_is_refused_or_passes():
     refused = points(REFUSED)
     passing = "".join(chr(point) for point in POINTS if point not in refused)
-    check_text("name", passing, least=1, most=len(passing))
+    check_string("name", passing, least=1, most=len(passing))
     for first, last in REFUSED:
         for point in (first, last):
             with pytest.raises(ParameterError, match=rf"U\+{point:04X}, which is not allowed"):
-                check_text("name", f"a{chr(point)}b", least=1, most=10)
+                check_string("name", f"a{chr(point)}b", least=1, most=10)
 
 
 def test_what_is_normalized_is_assigned():

@@ -42,7 +42,7 @@ def test_files(kind, mask, tmp_path):
     assert mode(tmp_path / "k.pub") == 0o644 & ~mask
     assert kind.load(tmp_path / "k") == key
     assert PUBLIC[kind].load(tmp_path / "k.pub") == key.public
-    with pytest.raises(DataError, match="holds a private key; give the public one"):
+    with pytest.raises(DataError, match="is a private key; use the public key"):
         PUBLIC[kind].load(tmp_path / "k")
     assert PUBLIC[kind].load(tmp_path / "k", of_private=True) == key.public
     assert to_base64(key.secret) not in (tmp_path / "k.pub").read_text()
@@ -86,12 +86,12 @@ def test_kinds_are_told_apart(tmp_path):
     SigningKey.create().save(tmp_path / "signing")
     SealingKey.create().save(tmp_path / "sealing")
     SigningKey.create().public.save(tmp_path / "public")
-    with pytest.raises(DataError, match="no private sealing key"):
+    with pytest.raises(DataError, match="not a private sealing key"):
         SealingKey.load(tmp_path / "signing")
-    with pytest.raises(DataError, match="no private signing key"):
+    with pytest.raises(DataError, match="not a private signing key"):
         SigningKey.load(tmp_path / "sealing")
     (tmp_path / "public").chmod(0o600)
-    with pytest.raises(DataError, match="no private signing key"):
+    with pytest.raises(DataError, match="not a private signing key"):
         SigningKey.load(tmp_path / "public")
     with pytest.raises(ParameterError, match="sealing key is an object"):
         SealingPublicKey.load(tmp_path / "public")
@@ -105,7 +105,7 @@ def test_parts_that_do_not_belong_together(tmp_path):
     path = tmp_path / "k"
     path.write_text(json.dumps(document))
     path.chmod(0o600)
-    with pytest.raises(DataError, match="do not belong together"):
+    with pytest.raises(DataError, match="do not match"):
         SigningKey.load(path)
     with pytest.raises(ParameterError, match="does not belong to this key"):
         VerifyingKey.from_document({**one.public.to_document(), "id": two.public.id})
@@ -134,7 +134,7 @@ def test_signatures():
         (key, signature + b"\0", b"content"),
         (key, bytes(64), b"content"),
     ]:
-        with pytest.raises(ParameterError, match="signature is not one"):
+        with pytest.raises(ParameterError, match="not a valid signature"):
             signer.public.verify(given, content)
 
 

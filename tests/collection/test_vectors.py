@@ -27,14 +27,14 @@ ANALYZER = SealingKey(bytes.fromhex(SEALING["analyzer"]["private"]))
 
 WORDS = {
     "not-canonical": "canonical form|no JSON|occurs twice|write it as a string",
-    "bad-signature": "signature is not one",
+    "bad-signature": "not a valid signature",
     "version": "has version",
     "malformed": r"\w",
     "size": "bytes, not",
     "magic": "SDPR",
     "task": "another task",
     "wrong-task": "another task",
-    "wrong-size": "size and number",
+    "wrong-size": "size or number",
     "too-few": "cannot be released",
 }
 

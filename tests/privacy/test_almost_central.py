@@ -22,7 +22,7 @@ from shuffledp.privacy.almost_central.losses import negative_binomial_losses, ta
 from shuffledp.privacy.composition import compose
 from shuffledp.privacy.discrete_laplace import least_ratio
 from shuffledp.privacy.divergence import DiscretePair
-from shuffledp.privacy.negative_binomial import NegativeBinomial, NegativeBinomialDistribution
+from shuffledp.privacy.negative_binomial import NegativeBinomial, NegativeBinomialCurve
 from shuffledp.randomness import Dyadic
 
 
@@ -70,7 +70,7 @@ def test_the_loss_of_one_move_is_the_truth_from_above(shape, reach, copies):
     step = 0.1
     ratio = Dyadic.at_least(1 - step / reach)
     width, cells = step / 20, 200
-    exact = NegativeBinomialDistribution(NegativeBinomial(Fraction(shape), ratio), copies).pair(copies, 1e-30)
+    exact = NegativeBinomialCurve(NegativeBinomial(Fraction(shape), ratio), copies).pair(copies, 1e-30)
     up, down = negative_binomial_losses(shape, ratio, copies, width, cells)
     for losses, pair in ((up, exact.reversed), (down, exact)):
         assert losses.masses.sum() + losses.infinite == pytest.approx(1, abs=1e-12)

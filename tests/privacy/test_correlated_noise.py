@@ -17,7 +17,7 @@ from shuffledp.privacy.correlated_noise import (
     paper_flooding,
 )
 from shuffledp.privacy.divergence import DiscretePair
-from shuffledp.privacy.negative_binomial import NegativeBinomial, NegativeBinomialDistribution
+from shuffledp.privacy.negative_binomial import NegativeBinomial, NegativeBinomialCurve
 from shuffledp.randomness import Dyadic
 
 VIEWS = ("count", "signed", "histogram")
@@ -139,7 +139,7 @@ def test_more_noise_hides_more(view):
 )
 def test_golden_deltas_of_one_kind_of_noise(shape, ratio, delta, precision):
     """Negative binomial, and Poisson as its limit."""
-    curve = NegativeBinomialDistribution(NegativeBinomial(Fraction(shape), Dyadic.of(ratio)))
+    curve = NegativeBinomialCurve(NegativeBinomial(Fraction(shape), Dyadic.of(ratio)))
     assert curve.delta_at(1.0) == pytest.approx(delta, rel=precision)
 
 
@@ -225,7 +225,7 @@ def test_lemma_9_holds(view):
     """Flooding that is (epsilon_1, delta_1)-private makes the whole (epsilon* + epsilon_1, delta_1)-private."""
     parts = 2 if view == "histogram" else 1
     for ratio, shape, flood_ratio in SMALL:
-        flooding = NegativeBinomialDistribution(NegativeBinomial(shape, flood_ratio))
+        flooding = NegativeBinomialCurve(NegativeBinomial(shape, flood_ratio))
         pure = -math.log(float(ratio)) * (1 if view == "count" else 2)
         for epsilon in (0.3, 1.0):
             delta = CorrelatedNoiseCurve(ratio, shape, flood_ratio, view).delta_at(pure + parts * epsilon)
@@ -261,5 +261,5 @@ def test_refusals():
         printed_pmf("count", Fraction(0))
     with pytest.raises(ParameterError, match="split"):
         least_flooding(1.0, 1e-6, 1.0, "count")
-    with pytest.raises(InfeasibleError, match="too much"):
+    with pytest.raises(InfeasibleError, match="too large"):
         NegativeBinomial(Fraction(10), Dyadic.of(1 - 1e-9))

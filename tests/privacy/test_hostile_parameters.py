@@ -236,11 +236,11 @@ ALLOWED = {
     ("privacy/amplification/clones.py", "_two_types_delta"),
     ("privacy/amplification/privacy_blanket.py", "__init__"),
     ("privacy/amplification/privacy_blanket.py", "direct_points"),
-    ("privacy/amplification/privacy_blanket.py", "_tied"),
+    ("privacy/amplification/privacy_blanket.py", "_coupled"),
     ("privacy/amplification/privacy_blanket.py", "_pair_delta"),
     ("privacy/amplification/privacy_blanket.py", "_reach"),
-    ("privacy/amplification/privacy_blanket.py", "_untied"),
-    ("privacy/amplification/randomized_response.py", "clone_pmfs"),
+    ("privacy/amplification/privacy_blanket.py", "_decoupled"),
+    ("privacy/amplification/randomized_response.py", "clone_curves"),
     ("privacy/randomized_response_bounds.py", "sum_tail"),  # of a finite exponent
     ("privacy/stability.py", "directions"),  # a probability of a checked ratio
     ("privacy/almost_central/__init__.py", "_largest_step"),  # steps of searches

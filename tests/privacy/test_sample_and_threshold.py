@@ -10,7 +10,7 @@ import pytest
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.privacy.sample_and_threshold import (
     SampleAndThreshold,
-    _Curve,
+    _ChordBound,
     _first_bin,
     best_sampling,
     least_threshold,
@@ -132,7 +132,7 @@ def test_a_single_number_of_holders_is_not_enough():
 def test_chords_lie_above_the_curve():
     """The curve is convex in e^epsilon; chords in epsilon, the planted fault, can fall below it."""
     curve = SampleAndThreshold(Dyadic.of(0.5), 5)
-    chords = _Curve(curve, 0.3)
+    chords = _ChordBound(curve, 0.3)
     between = np.linspace(0.3 - curve.shrinkage, 1.2, 997)
     exact = _first_bin(curve, between)
     assert (chords.at(between) >= exact).all()

@@ -197,7 +197,7 @@ def test_a_claim_that_does_not_hold_is_refused():
 
 def test_a_round_below_its_minimum_is_not_released():
     protocol = BalcerCheuCount.calibrate(users=1000, epsilon=1, delta=1e-6)
-    with pytest.raises(BelowMinimumError, match="812 reports; the guarantee rests on 1,000"):
+    with pytest.raises(BelowMinimumError, match="812 reports; the guarantee requires 1,000"):
         protocol.run(np.zeros(812, dtype=np.int64))
     with pytest.raises(BelowMinimumError):
         protocol.estimate(Tally(np.array([999, 999]), 999))

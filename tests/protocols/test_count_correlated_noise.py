@@ -123,7 +123,7 @@ def test_honest_users_carry_all_the_noise():
 
 def test_tallies_that_cannot_be():
     protocol = calibrated(users=100)
-    with pytest.raises(ParameterError, match="missing"):
+    with pytest.raises(ParameterError, match="at least"):
         protocol.estimate(Tally(np.array([40, 40]), 100))
     with pytest.raises(ParameterError):
         protocol.estimate(Tally(np.array([100]), 100))

@@ -61,7 +61,7 @@ def test_bad_input():
     with pytest.raises(ParameterError, match="release it first"):
         protocol.estimate(tally)
     released = protocol.release(tally)
-    with pytest.raises(ParameterError, match="released already"):
+    with pytest.raises(ParameterError, match="already released"):
         protocol.release(released)
     with pytest.raises(ParameterError, match="too many outcomes"):
         DiscreteLaplaceHistogram(Target(3, 2.0, 0.0), Dyadic(1, 1), 9).release_pmf(

@@ -9,8 +9,8 @@ from scipy import stats
 
 from shuffledp.errors import DomainError, ParameterError
 from shuffledp.messages import Messages, Tally
-from shuffledp.protocols.histogram import local_hashing
 from shuffledp.protocols.histogram.local_hashing import LocalHashing
+from shuffledp.protocols.parts import hashed_reports
 from shuffledp.protocols.parts.hashing import AffineHashes
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
@@ -98,7 +98,7 @@ def test_many_chunks_make_one_tally(monkeypatch):
     protocol = calibrated(users=500)
     messages = protocol.randomize_all(np.arange(500) % 100)
     whole = protocol.tally(messages)
-    monkeypatch.setattr(local_hashing, "_CHUNK_MESSAGES", 7)
+    monkeypatch.setattr(hashed_reports, "_CHUNK_MESSAGES", 7)
     assert protocol.tally(messages) == whole
 
 
@@ -120,7 +120,7 @@ def test_what_is_refused():
         LocalHashing(Target(2, 2.0, 0.0), Dyadic(1, 2), AffineHashes(3, 2), 4)
     with pytest.raises(ParameterError, match="too many to list"):
         protocol.report_pmf(0)
-    with pytest.raises(ParameterError, match="each at most that number"):
+    with pytest.raises(ParameterError, match="counts up to"):
         protocol.estimate(Tally(np.full(100, 1001), 1000))
     with pytest.raises(ParameterError, match="more than the claimed"):
         _ = LocalHashing(Target(2, 1.0, 0.0), Dyadic(1, 2), AffineHashes(3, 2), 2).guarantee

@@ -15,7 +15,7 @@ from shuffledp.protocols.histogram.sample_and_threshold import SampleAndThreshol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 from shuffledp.testing import ConformanceError, check_protocol
-from shuffledp.testing.audit.scene import neighbouring_pairs
+from shuffledp.testing.audit.experiment import neighbouring_pairs
 
 SETTINGS = {"users": 20_000, "domain_size": 8, "epsilon": 1.0, "delta": 1e-6}
 COUNTS = np.array([0, 20, 60, 80, 100, 140, 600, 19_000])
@@ -55,7 +55,7 @@ def test_whoever_counts_samples_and_removes_small_counts():
     }
     released = Tally(np.array([0, 3, 0]), 5, released=True)
     assert protocol.estimate(released).counts.tolist() == [0.0, 12.0, 0.0]
-    with pytest.raises(ParameterError, match="released already"):
+    with pytest.raises(ParameterError, match="already released"):
         protocol.release(released)
     with pytest.raises(ParameterError, match="release it first"):
         protocol.estimate(Tally(np.array([2, 3, 0]), 5))

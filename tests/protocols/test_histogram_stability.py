@@ -71,7 +71,7 @@ def test_bad_input():
         protocol.estimate(Tally(np.full(16, 625), 10_000))
     with pytest.raises(ParameterError, match="below the threshold"):
         protocol.estimate(Tally(np.full(16, 3), 10_000, released=True))
-    with pytest.raises(ParameterError, match="released already"):
+    with pytest.raises(ParameterError, match="already released"):
         protocol.release(Tally(np.full(16, 625), 10_000, released=True))
     with pytest.raises(ParameterError, match="does not fit"):
         protocol.release(Tally(np.full(3, 625), 10_000))

@@ -9,7 +9,8 @@ import pytest
 from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.messages import Tally
 from shuffledp.privacy.amplification import Slots
-from shuffledp.protocols.histogram.uniform_blanket import UniformBlanketHistogram, slots_of
+from shuffledp.protocols.histogram.uniform_blanket import UniformBlanketHistogram
+from shuffledp.protocols.parts.blanket import slots_of
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 from shuffledp.testing.statistics import ALPHA, p_value

@@ -166,5 +166,5 @@ class Rambling(FlippedBit):
 
 
 def test_a_protocol_that_does_not_say_how_few_messages_are_sent_is_not_collected(toy, tmp_path):
-    with pytest.raises(ParameterError, match="count/rambling does not say how few messages a user can send"):
+    with pytest.raises(ParameterError, match="count/rambling does not define min_messages_per_user"):
         Rehearsal.prepare(tmp_path, kind=Rambling, settings={"users": 100}, epsilon=1.0, delta=1e-3)

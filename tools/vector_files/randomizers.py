@@ -224,5 +224,5 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
     """The exact power, which must be a fraction."""
     root = Fraction(*(round(part ** (1 / exponent.denominator)) for part in (base.numerator, base.denominator)))
     if root**exponent.denominator != base:
-        raise ValueError(f"{base} to the power of {exponent} is no fraction.")
+        raise ValueError(f"{base} to the power of {exponent} is not a fraction.")
     return root**exponent.numerator

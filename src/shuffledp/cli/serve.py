@@ -185,7 +185,7 @@ def serve_tokens(
     from shuffledp.collection.task.task import SignedTask
 
     name = SignedTask.load(task).task.id.hex()
-    create_tokens(name, count, folder=enrolment, out=out)
+    create_tokens(name, count, directory=enrolment, out=out)
     if as_json:
         print_json({"task": name, "tokens": count, "out": str(out)})
     else:

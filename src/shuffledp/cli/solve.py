@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -35,7 +35,7 @@ from shuffledp.lab.problems import (
     paper_sample_size,
     shuffled_rate,
 )
-from shuffledp.lab.problems.identification import RULES
+from shuffledp.lab.problems.identification import ROUTES, RULES
 from shuffledp.lab.problems.problem import Problem, domain_words
 from shuffledp.lab.problems.solver import solve_with
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
@@ -68,6 +68,14 @@ class SolveOptions:
             help=f"Which items are reported: {', '.join(RULES)}; by default that of the protocol.",
         ),
     ] = None
+    route: Annotated[
+        str,
+        typer.Option(
+            "--route",
+            metavar="ROUTE",
+            help=f"How the round is simulated: {', '.join(ROUTES)}; the last two simulate all items of a small domain.",
+        ),
+    ] = "auto"
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Run even if success in 99 of 100 rounds is not proven for so few users.")
     ] = False
@@ -142,6 +150,7 @@ def _solve(problem: Problem, options: SolveOptions) -> None:
         protocol=options.protocol,
         calibration=options.calibration.value,
         rule=options.rule or "",
+        route=options.route,
     )
     source = SYSTEM if options.insecure_seed is None else InsecureSeededRandomness(options.insecure_seed)
     with waiting("Solving"):
@@ -153,7 +162,7 @@ def _solve(problem: Problem, options: SolveOptions) -> None:
         with progress_bar("searching") as progress:
             measured = measure_sample_size(
                 problem,
-                method,
+                replace(method, route="auto"),
                 trials=options.trials,
                 confidence=options.confidence,
                 source=source,
@@ -211,7 +220,10 @@ def _show(solution: Solution, theory: dict[str, Any], measured: MeasuredSampleSi
     say(f"Truth: {_shortened(solution.truth)}.")
     say(f"{'Right' if solution.success else 'WRONG'}, in {solution.seconds:.2f} seconds.")
     _show_samples(solution, theory, measured)
-    if method.kind.grows_with_domain and not method.lists_domain:
+    if method.route != "auto":
+        how = {"listed": "Their tally was drawn", "messages": "Every message was made, permuted and counted"}
+        say(f"All {solution.simulated_items:,} items were simulated, empty ones included. {how[solution.route]}.")
+    elif method.kind.grows_with_domain and not method.lists_domain:
         say(
             "The tally was drawn from its distribution. What users send grows with the domain, so this shows what "
             "the model can do, not what a network can carry."

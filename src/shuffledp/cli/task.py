@@ -244,7 +244,7 @@ def _choose_task(question: Question, options: ProtocolOptions, **rest: Any) -> T
 
 
 def _candidates(question: Question, options: ProtocolOptions) -> Iterator[tuple[type[Protocol], dict[str, Any]]]:
-    """Protocols and their calibration options, lowest error first; none whose result one device can spoil."""
+    """Protocols and their calibration options, lowest error first, without fragile ones."""
     from shuffledp.protocols.registry import find
 
     if options.protocol != BEST:

@@ -5,4 +5,4 @@ The public names are listed in ``__init__.pyi`` and loaded on first use: a serve
 
 from shuffledp.exports import exports
 
-__getattr__, __dir__, __all__ = exports(__name__)
+__getattr__, __dir__ = exports(__name__)

@@ -1,4 +1,4 @@
-"""The whole system on one machine: keys, a signed task, both servers on loopback; for demos and tests."""
+"""A complete collection on one machine, for demos and tests: keys, a signed task, both servers on loopback."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _MAX_RELEASE_BYTES = 1 << 30
 
 @dataclass
 class Rehearsal:
-    """A directory with everything that the parties of one round own, and their servers."""
+    """The files of all parties of one round in one directory, and their servers."""
 
-    folder: Path
+    directory: Path
     task: SignedTask
     author: VerifyingKey
     shuffler_port: int
@@ -43,7 +43,7 @@ class Rehearsal:
     @classmethod
     def prepare(
         cls,
-        folder: Path,
+        directory: Path,
         *,
         kind: type[Protocol],
         settings: dict[str, Any],
@@ -52,11 +52,11 @@ class Rehearsal:
         name: str = "Rehearsal",
         description: str = "",
     ) -> Rehearsal:
-        """Make keys, sign a task of one round that is full with the planned users, and write the settings."""
+        """Create keys, a signed task whose round is full with the planned users, and the settings of both servers."""
         author, shuffler, analyzer = SigningKey.create(), SigningKey.create(), SealingKey.create()
         for key, role in ((author, "author"), (shuffler, "shuffler"), (analyzer, "analyzer")):
-            key.save(folder / f"{role}.key")
-        author.public.save(folder / "author.pub")
+            key.save(directory / f"{role}.key")
+        author.public.save(directory / "author.pub")
         now = datetime.now(UTC).replace(microsecond=0)
         task = Task.create(
             kind=kind,
@@ -73,22 +73,22 @@ class Rehearsal:
             shuffler=shuffler.public,
         ).signed(author)
         for part in ("tasks", "shuffler", "reports", "analyzer"):
-            (folder / part).mkdir(mode=0o700)
-        initialize(folder / "analyzer")
-        (folder / "tasks" / "task.json").write_bytes(task.to_bytes())
+            (directory / part).mkdir(mode=0o700)
+        initialize(directory / "analyzer")
+        (directory / "tasks" / "task.json").write_bytes(task.to_bytes())
         ports = _free_ports(2)
-        (folder / "servers.toml").write_text(_settings(folder, *ports), encoding="utf-8")
-        (folder / "budgets.toml").write_text(f"[{_POPULATION}]\nepsilon = {epsilon!r}\ndelta = {delta!r}\n")
-        return cls(folder, task, author.public, *ports)
+        (directory / "servers.toml").write_text(_settings(directory, *ports), encoding="utf-8")
+        (directory / "budgets.toml").write_text(f"[{_POPULATION}]\nepsilon = {epsilon!r}\ndelta = {delta!r}\n")
+        return cls(directory, task, author.public, *ports)
 
     @property
     def shuffler_url(self) -> str:
-        """Where devices report."""
+        """The URL for reports of devices."""
         return f"http://{_HOST}:{self.shuffler_port}"
 
     @contextmanager
     def servers(self) -> Iterator[None]:
-        """Both servers, each a process of its own, until the block ends."""
+        """Run both servers, each in its own process, until the block ends."""
         processes = [self.start(role) for role in ("analyzer", "shuffler")]
         try:
             for process, port in zip(processes, (self.analyzer_port, self.shuffler_port), strict=True):
@@ -105,18 +105,18 @@ class Rehearsal:
                     process.wait()
 
     def start(self, role: str) -> subprocess.Popen[bytes]:
-        """One server; its log goes to a file of the directory."""
-        command = [sys.executable, "-m", "shuffledp", "serve", role, "--config", str(self.folder / "servers.toml")]
-        with (self.folder / f"{role}.log").open("ab") as log:
+        """Start one server, which logs to a file in the directory."""
+        command = [sys.executable, "-m", "shuffledp", "serve", role, "--config", str(self.directory / "servers.toml")]
+        with (self.directory / f"{role}.log").open("ab") as log:
             return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)  # noqa: S603
 
     def release(self, *, seconds: float = 120.0) -> dict[str, Any]:
-        """What the analyzer publishes, once it has."""
-        found: dict[str, Any] = json.loads(self.published("", seconds=seconds))
-        return found
+        """Wait for the release, and return its JSON document."""
+        document: dict[str, Any] = json.loads(self.published("", seconds=seconds))
+        return document
 
     def published(self, form: str, *, seconds: float = 120.0) -> bytes:
-        """A form of the release: JSON (``""``), ``".csv"`` or ``"/page"``."""
+        """Wait for a form of the release: JSON (``""``), ``".csv"`` or ``"/page"``."""
         path = f"/v1/releases/{self.task.task.id.hex()}{form}"
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -124,12 +124,12 @@ class Rehearsal:
             if status == 200:
                 return content
             time.sleep(0.2)
-        raise UnreachableError(f"Nothing was released within {seconds:.0f} s; see the logs in {self.folder}.")
+        raise UnreachableError(f"Nothing was released within {seconds:.0f} s; see the logs in {self.directory}.")
 
 
-def _settings(folder: Path, shuffler_port: int, analyzer_port: int) -> str:
+def _settings(directory: Path, shuffler_port: int, analyzer_port: int) -> str:
     def quoted(*parts: str) -> str:
-        return json.dumps(str(folder.joinpath(*parts)))
+        return json.dumps(str(directory.joinpath(*parts)))
 
     return "\n".join(
         [
@@ -155,14 +155,14 @@ def _settings(folder: Path, shuffler_port: int, analyzer_port: int) -> str:
 
 def _free_ports(count: int) -> list[int]:
     sockets = [socket.create_server((_HOST, 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
+    ports = [listener.getsockname()[1] for listener in sockets]
+    for listener in sockets:
+        listener.close()
     return ports
 
 
 def _get(port: int, path: str) -> tuple[int, bytes]:
-    """Status and content; 0 if nobody answers."""
+    """Status and content; status 0 without an answer."""
     try:
         with Connection(f"http://{_HOST}:{port}", timeout=10) as connection:
             answer, content = connection.download(path, most=_MAX_RELEASE_BYTES)
@@ -175,5 +175,5 @@ def _wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes]) -> 
     deadline = time.monotonic() + _START_SECONDS
     while not ready():
         if process.poll() is not None or time.monotonic() > deadline:
-            raise UnreachableError("A server did not start; see the logs of the rehearsal.")
+            raise UnreachableError("A server did not start; see its log in the directory of the rehearsal.")
         time.sleep(0.05)

@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, language_level=3
-"""Random bits with any probability, and the places of few ones among many.
+"""Random bits with any probability, as bitmaps or as the indices of the ones.
 
-Random words come in, and every kernel stops where they run low. Whether it stops never depends on words that
-are then thrown away, except where said; so every distribution is met exactly.
+The caller provides random words, and every kernel stops when they run out. Except where stated, the decision to stop
+never depends on words that are then discarded, so every distribution is exact.
 """
 
 from libc.stdint cimport int16_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -17,13 +17,13 @@ cdef extern from *:
     #define LOWEST_BIT(word) __builtin_ctzll(word)
     #else
     static int LOWEST_BIT(uint64_t word) {
-        int place = 0;
-        while (!(word & 1)) { word >>= 1; place++; }
-        return place;
+        int index = 0;
+        while (!(word & 1)) { word >>= 1; index++; }
+        return index;
     }
     #endif
 
-    /* Bit i of a bitmap is bit i mod 8 of byte i / 8, whatever the machine's order of bytes is. */
+    /* Bit i of a bitmap is bit i mod 8 of byte i / 8, for every byte order of the machine. */
     #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     #define LITTLE(word) __builtin_bswap64(word)
     #else
@@ -50,12 +50,12 @@ cdef extern from *:
     #define EMPTY(lanes) ((lanes) == 0)
     #endif
     #define PARTS (GROUP / WIDTH)
-    #define LEAST 6  /* after fewer rounds some numbers in the same column are equal, nearly always */
+    #define LEAST 6  /* after fewer rounds two numbers of one column are nearly always still undecided */
 
     /* Compare 512 numbers with a probability, digit by digit; a word of a round holds one digit of 64 numbers.
-       A number is less where its first digit that differs is 0, and equal where all digits agree. Once no two of
-       the numbers that are still equal lie in the same column, one word a column is enough: no two numbers use the
-       same bit. Returns the number of words. */
+       A number is less if its first different digit is 0, and equal if all digits agree. Once every column has at most
+       one undecided number, one word per column suffices: no two numbers use the same bit. Returns the number of
+       words. */
     static int SLICE(const uint64_t *words, const uint64_t *digits, int most, uint64_t *less, uint64_t *equal) {
         const uint64_t *start = words;
         lanes_t none = {0}, l[PARTS], e[PARTS], any = ~none, twice, below = none;
@@ -93,8 +93,8 @@ cdef extern from *:
 
     #define FEW 8
 
-    /* The next eight numbers, of which the first few count and the others are larger than all; and how many of
-       them are less than each. Returns whether all are different. Without branches that would be guessed wrongly. */
+    /* Read eight numbers, replace those after the first ``count`` by larger ones, and compute the rank of each. Returns
+       whether all are different. Without branches, which would be mispredicted. */
     #if defined(__GNUC__) || defined(__clang__)
     typedef int16_t few_t __attribute__((vector_size(16)));
     typedef uint8_t bytes_t __attribute__((vector_size(8)));
@@ -153,10 +153,10 @@ cdef enum:
     GROUP_BYTES = 64
     MOST_DIGITS = 64
     BLOCK_WORDS = 64
-    MARKED_BITS = 12  # a block of 64 words is marked in place
+    MARKED_BITS = 12  # a block fits 64 words of marks
     RANKED_BITS = 14
 
-ctypedef fused Place:
+ctypedef fused Index:
     uint32_t
     int64_t
 
@@ -168,18 +168,18 @@ def slice_bits(
     uint8_t[::1] bitmap not None,
     int64_t[::1] ties not None,
 ):
-    """Fill a bitmap from its start with bits that say whether a uniform number lies below a probability.
+    """Fill a bitmap from its start: a bit is 1 if a uniform number lies below the probability.
 
-    ``digits`` are the first binary digits of the probability; ``ends`` says that no others follow. Where they do,
-    numbers that equal all of these digits go to ``ties`` as places in the bitmap, with a 0 there. A group of 512 bits
-    is begun only where words and room suffice for it whatever the words are.
+    ``digits`` are the first binary digits of the probability; ``ends`` means that no others follow. Otherwise the
+    indices of numbers that equal all of these digits are appended to ``ties``, and their bits are 0. A group of 512
+    bits is started only if the words and the capacity of ``ties`` suffice for every outcome.
 
-    Returns how many bytes are filled, a multiple of 64, and how many ties there are.
+    Returns the number of bytes filled, a multiple of 64, and the number of ties.
     """
     cdef Py_ssize_t available = words.shape[0]
     cdef Py_ssize_t size = bitmap.shape[0]
-    cdef Py_ssize_t room = ties.shape[0]
-    cdef Py_ssize_t used = 0, filled = 0, found = 0
+    cdef Py_ssize_t capacity = ties.shape[0]
+    cdef Py_ssize_t used = 0, filled = 0, written = 0
     cdef int most = <int>digits.shape[0]
     cdef int i
     cdef uint64_t masks[MOST_DIGITS]
@@ -194,24 +194,24 @@ def slice_bits(
     for i in range(most):
         masks[i] = ~<uint64_t>0 if digits[i] else 0
     with nogil:
-        while filled < size and most * GROUP <= available - used and (ends or 8 * GROUP_BYTES <= room - found):
+        while filled < size and most * GROUP <= available - used and (ends or 8 * GROUP_BYTES <= capacity - written):
             used += SLICE(&words[0] + used, masks, most, less, equal)
             for i in range(GROUP):
                 STORE(&bitmap[0] + filled + 8 * i, less[i])
             if not ends:
                 for i in range(GROUP):
                     while equal[i]:
-                        ties[found] = 8 * filled + 64 * i + LOWEST_BIT(equal[i])
-                        found += 1
+                        ties[written] = 8 * filled + 64 * i + LOWEST_BIT(equal[i])
+                        written += 1
                         equal[i] &= equal[i] - 1
             filled += GROUP_BYTES
-    return filled, found
+    return filled, written
 
 
 def spread_bits(const uint8_t[::1] bitmap not None, uint8_t[::1] flags not None):
     """Write each bit of a bitmap as a byte that is 0 or 1."""
     cdef Py_ssize_t size = flags.shape[0]
-    cdef Py_ssize_t whole = size // 8
+    cdef Py_ssize_t full_bytes = size // 8
     cdef Py_ssize_t i
     cdef int bit
     cdef uint8_t table[256][8]
@@ -223,44 +223,44 @@ def spread_bits(const uint8_t[::1] bitmap not None, uint8_t[::1] flags not None)
         for i in range(256):
             for bit in range(8):
                 table[i][bit] = i >> bit & 1
-        for i in range(whole):
+        for i in range(full_bytes):
             memcpy(&flags[0] + 8 * i, table[bitmap[i]], 8)
-        for i in range(8 * whole, size):
+        for i in range(8 * full_bytes, size):
             flags[i] = bitmap[i >> 3] >> (i & 7) & 1
 
 
-def list_bits(const uint8_t[::1] bitmap not None, int64_t base, Place[::1] out not None):
-    """Write ``base`` plus the place of every one in a bitmap of whole words; returns how many there are."""
+def list_bits(const uint8_t[::1] bitmap not None, int64_t base, Index[::1] out not None):
+    """Write ``base`` plus the index of every 1 in a bitmap of 64-bit words; returns their number."""
     cdef Py_ssize_t size = bitmap.shape[0]
-    cdef Py_ssize_t room = out.shape[0]
-    cdef Py_ssize_t found = 0, i = 0
+    cdef Py_ssize_t capacity = out.shape[0]
+    cdef Py_ssize_t written = 0, i = 0
     cdef int j
     cdef uint64_t left
     if size % 8:
         raise ValueError(f"a bitmap of {size} bytes is not a multiple of 8")
     with nogil:
-        while i < size and found + 68 <= room:
+        while i < size and written + 68 <= capacity:
             left = LOAD(&bitmap[i])
             while True:
-                for j in range(4):  # a few at a time without a branch that would be guessed wrongly
-                    out[found] = <Place>(base + 8 * i + LOWEST_BIT(left | <uint64_t>1 << 63))
-                    found += left != 0
+                for j in range(4):  # four at a time without a branch, which would be mispredicted
+                    out[written] = <Index>(base + 8 * i + LOWEST_BIT(left | <uint64_t>1 << 63))
+                    written += left != 0
                     left &= left - 1
                 if not left:
                     break
             i += 8
-        while i < size and found <= room:  # near the end of the room one at a time
+        while i < size and written <= capacity:  # near the end of the buffer one at a time
             left = LOAD(&bitmap[i])
-            while left and found < room:
-                out[found] = <Place>(base + 8 * i + LOWEST_BIT(left))
-                found += 1
+            while left and written < capacity:
+                out[written] = <Index>(base + 8 * i + LOWEST_BIT(left))
+                written += 1
                 left &= left - 1
             if left:
-                found = room + 1
+                written = capacity + 1
             i += 8
-    if found > room:
-        raise ValueError(f"there are more ones than the {room} places for them")
-    return found
+    if written > capacity:
+        raise ValueError(f"there are more ones than the {capacity} entries of the output")
+    return written
 
 
 def scatter_places(
@@ -268,34 +268,34 @@ def scatter_places(
     int bits,
     int64_t base,
     const uint64_t[::1] words not None,
-    Place[::1] out not None,
+    Index[::1] out not None,
 ):
-    """For each block of 2^bits places a uniform set of so many of them, in order; the first place is ``base``.
+    """Write a sorted uniform subset of ``counts[i]`` indices of block i of 2^bits; the first index is ``base``.
 
-    A place that is drawn twice is drawn again. Stops where the words do not suffice for a block, or the room. That
-    depends on how many places were drawn twice, which says nothing about the places: whatever was drawn before, all
-    others are equally likely. So a block that was begun may be drawn anew.
+    An index that is drawn twice is drawn again. Stops if the words or the output do not suffice for a block. That
+    depends on the number of repeated draws, which is independent of the subset: given the earlier draws, all other
+    indices are equally likely. So an incomplete block may be drawn again.
 
-    Returns how many blocks are done and how many places are written.
+    Returns the number of complete blocks and the number of indices written.
     """
     cdef Py_ssize_t blocks = counts.shape[0]
-    cdef Py_ssize_t room = out.shape[0]
+    cdef Py_ssize_t capacity = out.shape[0]
     cdef Py_ssize_t width = width_of(bits)
     cdef Py_ssize_t available = words.shape[0] * 8 // width
-    cdef Py_ssize_t used = 0, found = 0, block = 0, drawn, i, at
+    cdef Py_ssize_t used = 0, written = 0, block = 0, drawn, i, at
     cdef int64_t largest = 0x7FFFFFFFFFFFFFFF
-    cdef int64_t count, next_place
-    cdef uint64_t mask, place, left, summary
+    cdef int64_t count, next_index
+    cdef uint64_t mask, index, left, summary
     cdef uint64_t marks[BLOCK_WORDS]
     cdef int16_t numbers[FEW]
     cdef int16_t ranks[FEW]
     cdef const uint8_t* raw
     if not 1 <= bits <= 62:
-        raise ValueError(f"blocks of 2^{bits} places are too small or too large")
-    if Place is uint32_t:
+        raise ValueError(f"blocks of 2^{bits} indices are too small or too large")
+    if Index is uint32_t:
         largest = 0x100000000
     if not 0 <= base <= largest or blocks > (largest - base) >> bits:
-        raise ValueError(f"{blocks} blocks of 2^{bits} places from {base} on cannot be numbered")
+        raise ValueError(f"{blocks} blocks of 2^{bits} indices from {base} on exceed the type of the output")
     check_counts(counts, bits)
     if blocks == 0:
         return 0, 0
@@ -305,27 +305,27 @@ def scatter_places(
     with nogil:
         while block < blocks:
             count = counts[block]
-            if not 0 <= count <= room - found or count > available - used:
+            if not 0 <= count <= capacity - written or count > available - used:
                 break
             drawn = 0
-            if count <= FEW and bits <= RANKED_BITS and room - found >= FEW and available - used >= FEW:
+            if count <= FEW and bits <= RANKED_BITS and capacity - written >= FEW and available - used >= FEW:
                 if RANK(raw + used * width, <int>width, <int>mask, <int>count, numbers, ranks):
-                    for i in range(FEW):  # what is past the count is overwritten by the next block
-                        out[found + ranks[i]] = <Place>(base + numbers[i])
+                    for i in range(FEW):  # entries beyond the count are overwritten by the next block
+                        out[written + ranks[i]] = <Index>(base + numbers[i])
                     used += count
-                    found += count
+                    written += count
                     base += <int64_t>1 << bits
                     block += 1
                     continue
-            if bits <= MARKED_BITS:  # mark the places, then read the marks
+            if bits <= MARKED_BITS:  # mark the indices, then read the marks in order
                 summary = 0
                 while drawn < count and used < available:
-                    place = read(raw, used, width) & mask
+                    index = read(raw, used, width) & mask
                     used += 1
-                    left = <uint64_t>1 << (place & 63)
-                    drawn += (marks[place >> 6] & left) == 0
-                    marks[place >> 6] |= left
-                    summary |= <uint64_t>1 << (place >> 6)
+                    left = <uint64_t>1 << (index & 63)
+                    drawn += (marks[index >> 6] & left) == 0
+                    marks[index >> 6] |= left
+                    summary |= <uint64_t>1 << (index >> 6)
                 if drawn < count:
                     break
                 while summary:
@@ -334,46 +334,46 @@ def scatter_places(
                     left = marks[i]
                     marks[i] = 0
                     while left:
-                        out[found] = <Place>(base + 64 * i + LOWEST_BIT(left))
-                        found += 1
+                        out[written] = <Index>(base + 64 * i + LOWEST_BIT(left))
+                        written += 1
                         left &= left - 1
-            else:  # few among very many: put each into its place among those before
+            else:  # few among very many: insertion sort
                 while drawn < count and used < available:
-                    next_place = base + <int64_t>(read(raw, used, width) & mask)
+                    next_index = base + <int64_t>(read(raw, used, width) & mask)
                     used += 1
-                    at = found + drawn
-                    while at > found and <int64_t>out[at - 1] > next_place:
+                    at = written + drawn
+                    while at > written and <int64_t>out[at - 1] > next_index:
                         at -= 1
-                    if at > found and <int64_t>out[at - 1] == next_place:
+                    if at > written and <int64_t>out[at - 1] == next_index:
                         continue
-                    i = found + drawn
+                    i = written + drawn
                     while i > at:
                         out[i] = out[i - 1]
                         i -= 1
-                    out[at] = <Place>next_place
+                    out[at] = <Index>next_index
                     drawn += 1
                 if drawn < count:
                     break
-                found += count
+                written += count
             base += <int64_t>1 << bits
             block += 1
-    return block, found
+    return block, written
 
 
 def scatter_bits(
     const int64_t[::1] counts not None, int bits, const uint64_t[::1] words not None, uint8_t[::1] bitmap not None
 ):
-    """Set a uniform set of so many bits in each block of 2^bits of a bitmap, whose bits there are all zero.
+    """Set a uniform subset of ``counts[i]`` bits in block i of 2^bits bits of a bitmap, which must be zero.
 
-    Stops where the words do not suffice for a block, as ``scatter_places`` does, and leaves that block zero.
-    Returns how many blocks are done.
+    Stops if the words do not suffice for a block, like ``scatter_places``, and leaves that block zero. Returns the
+    number of complete blocks.
     """
     cdef Py_ssize_t blocks = counts.shape[0]
     cdef Py_ssize_t width = width_of(bits)
     cdef Py_ssize_t available = words.shape[0] * 8 // width
     cdef Py_ssize_t used = 0, block = 0, drawn, step, i
     cdef int64_t count
-    cdef uint64_t mask, place
+    cdef uint64_t mask, index
     cdef uint8_t bit
     cdef uint8_t* marks
     cdef const uint8_t* raw
@@ -395,18 +395,18 @@ def scatter_bits(
             marks = &bitmap[0] + block * step
             drawn = 0
             if available - used >= FEW:
-                for i in range(FEW):  # without a branch that would be guessed wrongly
-                    place = read(raw, used + i, width) & mask
-                    bit = <uint8_t>((i < count) << (place & 7))
-                    drawn += (bit & ~marks[place >> 3]) != 0
-                    marks[place >> 3] |= bit
+                for i in range(FEW):  # without a branch, which would be mispredicted
+                    index = read(raw, used + i, width) & mask
+                    bit = <uint8_t>((i < count) << (index & 7))
+                    drawn += (bit & ~marks[index >> 3]) != 0
+                    marks[index >> 3] |= bit
                 used += FEW if count > FEW else count
             while drawn < count and used < available:
-                place = read(raw, used, width) & mask
+                index = read(raw, used, width) & mask
                 used += 1
-                bit = <uint8_t>(1 << (place & 7))
-                drawn += (marks[place >> 3] & bit) == 0
-                marks[place >> 3] |= bit
+                bit = <uint8_t>(1 << (index & 7))
+                drawn += (marks[index >> 3] & bit) == 0
+                marks[index >> 3] |= bit
             if drawn < count:
                 memset(marks, 0, step)
                 break
@@ -415,34 +415,34 @@ def scatter_bits(
 
 
 cdef int check_counts(const int64_t[::1] counts, int bits) except -1:
-    """Refuse more or fewer places than a block has."""
+    """Reject counts below 0 or above the size of a block."""
     cdef Py_ssize_t i
     cdef int64_t least = 0, most = 0
     for i in range(counts.shape[0]):
         least = counts[i] if counts[i] < least else least
         most = counts[i] if counts[i] > most else most
     if least < 0 or most > <int64_t>1 << bits:
-        raise ValueError(f"from {least} to {most} of 2^{bits} places cannot be chosen")
+        raise ValueError(f"counts must lie between 0 and 2^{bits}, not between {least} and {most}")
     return 0
 
 
 cdef inline Py_ssize_t width_of(int bits) noexcept nogil:
-    """Bytes of a number that is drawn for so many bits."""
+    """Number of bytes that are drawn for a number of this many bits."""
     return 1 if bits <= 8 else 2 if bits <= 16 else 4 if bits <= 32 else 8
 
 
-cdef inline uint64_t read(const uint8_t* raw, Py_ssize_t place, Py_ssize_t width) noexcept nogil:
-    """The number of so many bytes at a place."""
+cdef inline uint64_t read(const uint8_t* raw, Py_ssize_t index, Py_ssize_t width) noexcept nogil:
+    """The number of ``width`` bytes at this index."""
     cdef uint16_t two
     cdef uint32_t four
     cdef uint64_t eight
     if width == 1:
-        return raw[place]
+        return raw[index]
     if width == 2:
-        memcpy(&two, raw + 2 * place, 2)
+        memcpy(&two, raw + 2 * index, 2)
         return two
     if width == 4:
-        memcpy(&four, raw + 4 * place, 4)
+        memcpy(&four, raw + 4 * index, 4)
         return four
-    memcpy(&eight, raw + 8 * place, 8)
+    memcpy(&eight, raw + 8 * index, 8)
     return eight

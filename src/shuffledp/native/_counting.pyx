@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, language_level=3
-"""Counting how often each value occurs."""
+"""Counting of occurrences of each value."""
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
 
@@ -11,10 +11,10 @@ ctypedef fused value_t:
 
 
 def count_in_four(const value_t[::1] values not None, uint64_t limit, uint32_t[:, ::1] tables not None):
-    """Count the values below ``limit`` in four tables, of which the sum counts; whether all are below.
+    """Count the values below ``limit`` in four tables, whose sum is the result; returns whether all are below.
 
-    Equal values that follow each other are counted in different places, so that none waits for the one before: the way
-    for few different values. At most 2^32 - 1 values fit. Nothing is promised of the counts if a value is not below.
+    Successive equal values are counted in different tables, which avoids store-to-load dependencies; for few different
+    values. At most 2^32 - 1 values are supported. If a value is not below the limit, the counts are undefined.
     """
     cdef Py_ssize_t width = tables.shape[1], length = values.shape[0]
     cdef bint inside
@@ -23,7 +23,7 @@ def count_in_four(const value_t[::1] values not None, uint64_t limit, uint32_t[:
     if length == 0 or limit == 0:
         return length == 0
     if _overlap(&values[0], length * sizeof(value_t), &tables[0, 0], 4 * width * sizeof(uint32_t)):
-        raise ValueError("the tables must not lie where the values are")
+        raise ValueError("the tables must not overlap the values")
     with nogil:
         inside = _count_in_four(&values[0], length, limit, &tables[0, 0], width)
     return inside
@@ -32,11 +32,11 @@ def count_in_four(const value_t[::1] values not None, uint64_t limit, uint32_t[:
 def count_in_bytes(
     const value_t[::1] values not None, uint64_t limit, uint8_t[::1] low not None, int64_t[::1] high not None
 ):
-    """Count the values below ``limit`` in bytes, of which 256 are carried over to ``high``; the sum counts.
+    """Count the values below ``limit`` in bytes, with carries of 256 to ``high``; the result is the sum of both.
 
-    A table of bytes stays in a nearer cache: the way for many different values. Without any bytes everything is
-    counted in ``high``. Returns how often something was added to ``high``, or -1 if a value is not below; of the counts
-    nothing is promised then.
+    A table of bytes fits a smaller cache; for many different values. If ``low`` is empty, everything is counted in
+    ``high``. Returns the number of additions to ``high``, or -1 if a value is not below the limit; then the counts are
+    undefined.
     """
     cdef Py_ssize_t length = values.shape[0], carried
     if limit > <uint64_t> high.shape[0] or (low.shape[0] and low.shape[0] != high.shape[0]):
@@ -44,15 +44,15 @@ def count_in_bytes(
     if length == 0 or limit == 0:
         return 0 if length == 0 else -1
     if _overlap(&values[0], length * sizeof(value_t), &high[0], high.shape[0] * sizeof(int64_t)):
-        raise ValueError("the tables must not lie where the values are")
+        raise ValueError("the tables must not overlap the values")
     if low.shape[0] == 0:
         with nogil:
             carried = _count_at_once(&values[0], length, limit, &high[0])
         return carried
     if _overlap(&values[0], length * sizeof(value_t), &low[0], low.shape[0]):
-        raise ValueError("the tables must not lie where the values are")
+        raise ValueError("the tables must not overlap the values")
     if _overlap(&low[0], low.shape[0], &high[0], high.shape[0] * sizeof(int64_t)):
-        raise ValueError("the tables must not lie where the other is")
+        raise ValueError("the tables must not overlap each other")
     with nogil:
         carried = _count_in_bytes(&values[0], length, limit, &low[0], &high[0])
     return carried
@@ -68,9 +68,9 @@ cdef bint _count_in_four(
     cdef uint32_t *second = first + width
     cdef uint32_t *third = second + width
     cdef uint32_t *fourth = third + width
-    cdef Py_ssize_t i, whole = length - length % 4
+    cdef Py_ssize_t i, aligned = length - length % 4
     cdef uint64_t a, b, c, d
-    for i in range(0, whole, 4):
+    for i in range(0, aligned, 4):
         a, b, c, d = values[i], values[i + 1], values[i + 2], values[i + 3]
         if a >= limit or b >= limit or c >= limit or d >= limit:
             return False
@@ -78,7 +78,7 @@ cdef bint _count_in_four(
         second[b] += 1
         third[c] += 1
         fourth[d] += 1
-    for i in range(whole, length):
+    for i in range(aligned, length):
         a = values[i]
         if a >= limit:
             return False
@@ -89,9 +89,9 @@ cdef bint _count_in_four(
 cdef Py_ssize_t _count_in_bytes(
     const value_t *values, Py_ssize_t length, uint64_t limit, uint8_t *low, int64_t *high
 ) noexcept nogil:
-    cdef Py_ssize_t i, whole = length - length % 4, carried = 0
+    cdef Py_ssize_t i, aligned = length - length % 4, carried = 0
     cdef uint64_t a, b, c, d
-    for i in range(0, whole, 4):
+    for i in range(0, aligned, 4):
         a, b, c, d = values[i], values[i + 1], values[i + 2], values[i + 3]
         if a >= limit or b >= limit or c >= limit or d >= limit:
             return -1
@@ -99,7 +99,7 @@ cdef Py_ssize_t _count_in_bytes(
         carried += _count_in_byte(b, low, high)
         carried += _count_in_byte(c, low, high)
         carried += _count_in_byte(d, low, high)
-    for i in range(whole, length):
+    for i in range(aligned, length):
         a = values[i]
         if a >= limit:
             return -1
@@ -108,7 +108,7 @@ cdef Py_ssize_t _count_in_bytes(
 
 
 cdef inline bint _count_in_byte(uint64_t value, uint8_t *low, int64_t *high) noexcept nogil:
-    """Count it; whether something was carried over."""
+    """Count one value; returns whether there was a carry."""
     cdef uint8_t count = low[value] + 1
     low[value] = count
     if count:

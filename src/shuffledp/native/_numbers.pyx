@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, language_level=3
-"""Whole numbers that are uniform below a bound."""
+"""Uniform integers below a bound."""
 
 from libc.stdint cimport uint64_t
 
@@ -25,17 +25,17 @@ cdef extern from *:
 
 
 def draw_below(const uint64_t[::1] words not None, uint64_t bound, uint64_t[::1] out not None):
-    """Whole numbers that are exactly uniform below a bound: the upper half of a word times the bound.
+    """Write exactly uniform integers below a bound: the upper half of the product of a word and the bound.
 
-    Words for which the lower half falls into the part that is left over are passed over (Lemire 2019). Returns how
-    many numbers are written: fewer than there is room for where the words run out.
+    Words whose lower half is below 2^64 modulo the bound are rejected (Lemire 2019). Returns the number of integers
+    written, fewer than the size of the output if the words run out.
     """
     cdef Py_ssize_t available = words.shape[0]
     cdef Py_ssize_t size = out.shape[0]
     cdef Py_ssize_t i = 0, filled = 0
     cdef uint64_t left_over, high, low = 0
     if bound == 0:
-        raise ValueError("no number lies below 0")
+        raise ValueError("the bound must be at least 1")
     left_over = (0 - bound) % bound  # 2^64 modulo the bound
     with nogil:
         while i < available and filled < size:

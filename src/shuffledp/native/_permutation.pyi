@@ -17,5 +17,5 @@ def settle(
     bounds: NDArray[np.int64],
 ) -> None: ...
 def fisher_yates(
-    items: NDArray[np.uint8], size: int, place: int, words: NDArray[np.uint32], used: int
+    items: NDArray[np.uint8], size: int, index: int, words: NDArray[np.uint32], used: int
 ) -> tuple[int, int]: ...

@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, language_level=3
-"""What protocols write from random places: the messages of many users."""
+"""Writing of the messages of many users, given the randomly chosen absent ones."""
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -19,16 +19,16 @@ def write_reports(
     Message[::1] out not None,
     int64_t[::1] ends not None,
 ):
-    """Write the row for each user without the absent cells, then the entry of the row that they own.
+    """Write the row for each user without the absent cells, then the user's own entry of the row.
 
-    A cell is ``user * len(row) + place``; absent ones come in increasing order. With a ``dummy`` of at least 0 it is
-    written in place of what is absent. ``ends`` gets the number of entries written up to each user's last one; the
-    last is returned.
+    A cell is ``user * len(row) + column``; absent cells are in increasing order. If ``dummy`` is at least 0, it is
+    written instead of absent entries. ``ends`` receives the number of entries written up to the end of each user's
+    report; the last one is returned.
     """
     cdef Py_ssize_t users = owned.shape[0]
     cdef Py_ssize_t size = row.shape[0]
     cdef Py_ssize_t missing = absent.shape[0]
-    cdef Py_ssize_t user, begin, place, at = 0, next_absent = 0
+    cdef Py_ssize_t user, begin, column, at = 0, next_absent = 0
     cdef int64_t cell = 0, gone, own
     cdef bint wrong = False
     if size < 1:
@@ -36,7 +36,7 @@ def write_reports(
     if ends.shape[0] != users:
         raise ValueError(f"{users} users do not have {ends.shape[0]} ends")
     if users > out.shape[0] // (size + 1):
-        raise ValueError(f"{out.shape[0]} entries have no room for {users} rows of {size + 1}")
+        raise ValueError(f"{out.shape[0]} entries are too few for {users} rows of {size + 1}")
     if dummy >= 0 and sizeof(Message) < 8 and dummy >> (8 * sizeof(Message)) % 64:
         raise ValueError(f"the dummy {dummy} does not fit the type of the messages")
     if users == 0:
@@ -53,13 +53,13 @@ def write_reports(
                 if gone < cell + begin:
                     wrong = True
                     break
-                place = gone - cell
-                memcpy(&out[0] + at, &row[0] + begin, (place - begin) * sizeof(Message))
-                at += place - begin
+                column = gone - cell
+                memcpy(&out[0] + at, &row[0] + begin, (column - begin) * sizeof(Message))
+                at += column - begin
                 if dummy >= 0:
                     out[at] = <Message>dummy
                     at += 1
-                begin = place + 1
+                begin = column + 1
                 next_absent += 1
             own = owned[user]
             if wrong or not 0 <= own < size:

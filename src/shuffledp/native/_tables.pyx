@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, language_level=3
-"""Draws by table: 64 random bits against the thresholds of a distribution function, all in whole numbers."""
+"""Sampling by inversion: 64 random bits are compared with the thresholds of a distribution function, as integers."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -16,7 +16,7 @@ cdef extern from *:
 cdef enum:
     AFTER = 3
     AHEAD = 16
-    LONG = 1 << 15  # so many thresholds are not in the nearest caches: ask for them before they are needed
+    LONG = 1 << 15  # longer tables do not fit the fastest caches and are prefetched
 
 
 def draw(
@@ -31,16 +31,16 @@ def draw(
 ):
     """Write (or add) ``first`` plus the number of thresholds that are at most the word, for each word.
 
-    ``upper`` holds the upper halves of the thresholds, which nearly always decide and take half the cache, and three
-    entries of ones after them. ``guide[i]`` is the number of thresholds below the least word whose leading bits are
-    i, for every such i and the one after them. Stops at a word that decides nothing: it equals a threshold, is all
-    zeros or all ones, or is among ``unsure``. Returns how many words were decided before it.
+    ``upper`` contains the upper halves of the thresholds, which nearly always decide and take half of the cache,
+    followed by three entries of all ones. ``guide[i]`` is the number of thresholds below the least word with the
+    leading bits i, for all i and one more. Stops at a word that is undecided: it equals a threshold, is all zeros or
+    all ones, or is in ``unsure``. Returns the number of words before it.
     """
     cdef Py_ssize_t size = words.shape[0]
     cdef Py_ssize_t entries = thresholds.shape[0]
     cdef Py_ssize_t cells = guide.shape[0] - 1
     cdef Py_ssize_t doubtful = unsure.shape[0]
-    cdef Py_ssize_t i, j, place, middle, end
+    cdef Py_ssize_t i, j, rank, middle, end
     cdef Py_ssize_t fetching = size - AHEAD if entries >= LONG else 0
     cdef int bits = 0
     cdef int shift
@@ -52,17 +52,17 @@ def draw(
     cdef const uint32_t* guides
     cdef int64_t* written
     if out.shape[0] != size:
-        raise ValueError(f"{size} words cannot be drawn into {out.shape[0]} places")
+        raise ValueError(f"{size} words do not fit {out.shape[0]} entries of the output")
     if upper.shape[0] != entries + AFTER:
-        raise ValueError(f"{entries} thresholds do not have {upper.shape[0]} upper halves with {AFTER} after them")
+        raise ValueError(f"{entries} thresholds do not have {upper.shape[0]} upper halves followed by {AFTER} entries")
     if cells < 2 or cells & (cells - 1) or cells > 1 << 30:
-        raise ValueError(f"a guide of {guide.shape[0]} entries does not have a power of two and one of them")
+        raise ValueError(f"a guide of {guide.shape[0]} entries must have a power of two plus one entries")
     while (<Py_ssize_t>1 << bits) < cells:
         bits += 1
     shift = 64 - bits
     if size == 0:
         return 0
-    # plain pointers, which stay in registers
+    # plain pointers stay in registers
     drawn, halves, guides, written = &words[0], &upper[0], &guide[0], &out[0]
     if entries:
         bounds = &thresholds[0]
@@ -75,21 +75,21 @@ def draw(
             if word + 1 <= 1:
                 break
             half = <uint32_t>(word >> 32)
-            place = guides[word >> shift]
-            if place > entries:
+            rank = guides[word >> shift]
+            if rank > entries:
                 break
-            # two steps without a branch that would be guessed wrongly; more are rare
-            place += (halves[place] < half) + (halves[place + 1] < half)
-            if halves[place] <= half:
+            # two steps without a branch, which would be mispredicted; more steps are rare
+            rank += (halves[rank] < half) + (halves[rank + 1] < half)
+            if halves[rank] <= half:
                 end = guides[(word >> shift) + 1]
                 end = entries if end > entries else end
-                while place < end:
-                    middle = (place + end) >> 1
+                while rank < end:
+                    middle = (rank + end) >> 1
                     if bounds[middle] <= word:
-                        place = middle + 1
+                        rank = middle + 1
                     else:
                         end = middle
-                if 0 < place <= entries and bounds[place - 1] == word:
+                if 0 < rank <= entries and bounds[rank - 1] == word:
                     break
             if doubtful:
                 j = 0
@@ -98,9 +98,9 @@ def draw(
                 if j < doubtful:
                     break
             if add:
-                written[i] += first + place
+                written[i] += first + rank
             else:
-                written[i] = first + place
+                written[i] = first + rank
             i += 1
     return i
 
@@ -114,15 +114,15 @@ def draw_halves(
     bint add,
     int64_t[::1] out not None,
 ):
-    """The same from half as many bits, which decide unless they equal the upper half of a threshold.
+    """The same with 32-bit words, which decide unless they equal the upper half of a threshold.
 
-    ``upper`` and ``guide`` are those of ``draw``; ``unsure`` holds upper halves, too.
+    ``upper`` and ``guide`` are those of ``draw``; ``unsure`` contains upper halves.
     """
     cdef Py_ssize_t size = words.shape[0]
     cdef Py_ssize_t entries = upper.shape[0] - AFTER
     cdef Py_ssize_t cells = guide.shape[0] - 1
     cdef Py_ssize_t doubtful = unsure.shape[0]
-    cdef Py_ssize_t i, j, place, middle, end
+    cdef Py_ssize_t i, j, rank, middle, end
     cdef int bits = 0
     cdef int shift
     cdef uint32_t half
@@ -131,11 +131,11 @@ def draw_halves(
     cdef const uint32_t* guides
     cdef int64_t* written
     if out.shape[0] != size:
-        raise ValueError(f"{size} words cannot be drawn into {out.shape[0]} places")
+        raise ValueError(f"{size} words do not fit {out.shape[0]} entries of the output")
     if entries < 0:
-        raise ValueError(f"{upper.shape[0]} upper halves do not have {AFTER} after the last")
+        raise ValueError(f"{upper.shape[0]} upper halves must include {AFTER} entries after the last")
     if cells < 2 or cells & (cells - 1) or cells > 1 << 30:
-        raise ValueError(f"a guide of {guide.shape[0]} entries does not have a power of two and one of them")
+        raise ValueError(f"a guide of {guide.shape[0]} entries must have a power of two plus one entries")
     while (<Py_ssize_t>1 << bits) < cells:
         bits += 1
     shift = 32 - bits
@@ -148,20 +148,20 @@ def draw_halves(
             half = drawn[i]
             if <uint32_t>(half + 1) <= 1:
                 break
-            place = guides[half >> shift]
-            if place > entries:
+            rank = guides[half >> shift]
+            if rank > entries:
                 break
-            place += (halves[place] < half) + (halves[place + 1] < half)
-            if halves[place] <= half:
+            rank += (halves[rank] < half) + (halves[rank + 1] < half)
+            if halves[rank] <= half:
                 end = guides[(half >> shift) + 1]
                 end = entries if end > entries else end
-                while place < end:
-                    middle = (place + end) >> 1
+                while rank < end:
+                    middle = (rank + end) >> 1
                     if halves[middle] < half:
-                        place = middle + 1
+                        rank = middle + 1
                     else:
                         end = middle
-                if place <= entries and halves[place] == half:
+                if rank <= entries and halves[rank] == half:
                     break
             if doubtful:
                 j = 0
@@ -170,8 +170,8 @@ def draw_halves(
                 if j < doubtful:
                     break
             if add:
-                written[i] += first + place
+                written[i] += first + rank
             else:
-                written[i] = first + place
+                written[i] = first + rank
             i += 1
     return i

@@ -3,6 +3,7 @@
 from shuffledp.planning.accuracy import fewest_users_for, least_epsilon_for
 from shuffledp.planning.planner import Limits, Plan, Plans, Rejection, plan
 from shuffledp.planning.question import Count, Histogram, Mean, Quantiles, Question, Sum
+from shuffledp.planning.sample_size import ShareSampleSize, users_for_share
 
 __all__ = [
     "Count",
@@ -14,8 +15,10 @@ __all__ = [
     "Quantiles",
     "Question",
     "Rejection",
+    "ShareSampleSize",
     "Sum",
     "fewest_users_for",
     "least_epsilon_for",
     "plan",
+    "users_for_share",
 ]

@@ -1,10 +1,10 @@
 """Audit: lower bounds on epsilon from how often an event occurred under two neighbouring data sets.
 
-If a mechanism is (epsilon, delta)-private, no event is more than e^epsilon times as likely, plus delta, under
-one data set as under its neighbour. So an event of probability at least ``low`` under the one and at most
-``high`` under the other shows that epsilon >= ln((low - delta) / high). Clopper and Pearson (1934) give
-both ends with a stated risk, for any number of trials. The event is learned from one sample and counted in another:
-otherwise the risk would not be the stated one.
+If a mechanism is (epsilon, delta)-private, the probability of an event under one data set is at most e^epsilon times
+its probability under a neighbour, plus delta. So if an event has probability at least ``low`` under one and at most
+``high`` under the other, then epsilon >= ln((low - delta) / high). The intervals of Clopper and Pearson (1934) give
+both bounds with a stated risk for any number of trials. The event is learned from one sample and counted in another;
+on the same sample the risk would be larger than stated.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Floats = NDArray[np.float64]
 _MOST_CUTS = 400
 _SHOWN = 4
 _ROUNDING = 1e-9
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, so that no single number is lost
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, hence invertible modulo 2^64
 
 
 def proportion_bounds(hits: ArrayLike, trials: ArrayLike, risk: float) -> tuple[Floats, Floats]:
-    """The true probability is below the first, and above the second, with at most the risk each."""
+    """Lower and upper bounds on the true probability; each is wrong with a probability of at most ``risk``."""
     from scipy.special import betainccinv, betaincinv
 
     seen, total = np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64)
@@ -46,45 +46,45 @@ def proportion_bounds(hits: ArrayLike, trials: ArrayLike, risk: float) -> tuple[
 
 
 def _log_ratio(low: Floats, high: Floats, delta: float) -> Floats:
-    """ln((low - delta) / high), or 0 where that says nothing."""
+    """ln((low - delta) / high), or 0 if that is negative."""
     excess = np.maximum(low - delta, 0.0)
     return np.log(np.maximum(excess, high) / high)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """How often one event occurred under either data set; it bounds the whole privacy curve from below.
+    """How often one event occurred under either data set; a lower bound on the entire privacy curve.
 
-    The event must have been chosen, and with it the direction, before these trials.
+    The event and the direction must have been chosen before these trials.
     """
 
     hits: int
-    """Under the data set that is said to make the event likely."""
+    """Occurrences under the data set that is expected to make the event likely."""
     trials: int
     other_hits: int
-    """Under its neighbour."""
+    """Occurrences under the neighbouring data set."""
     other_trials: int
     risk: float
-    """The probability that the bounds are wrong: half for either end."""
+    """The probability that a bound is wrong: half for either one."""
 
     @property
     def low(self) -> float:
-        """The event is at least this likely under the first data set."""
+        """Lower bound on the probability of the event under the first data set."""
         return float(proportion_bounds(self.hits, self.trials, self.risk / 2)[0])
 
     @property
     def high(self) -> float:
-        """The event is at most this likely under the second."""
+        """Upper bound on the probability of the event under the second data set."""
         return float(proportion_bounds(self.other_hits, self.other_trials, self.risk / 2)[1])
 
     def epsilon_at(self, delta: float) -> float:
-        """Epsilon is at least this, at this delta."""
+        """Lower bound on epsilon at this delta."""
         if not 0 <= delta < 1:
             raise ParameterError(f"delta must lie between 0 and 1, not {delta}.", delta=delta)
         return float(_log_ratio(np.array(self.low), np.array(self.high), delta))
 
     def delta_at(self, epsilon: float) -> float:
-        """Delta is at least this, at this epsilon."""
+        """Lower bound on delta at this epsilon."""
         check_epsilon(epsilon)
         return max(0.0, self.low - math.exp(min(epsilon, 700.0)) * self.high)
 
@@ -101,31 +101,31 @@ def epsilon_lower_bound(
 
 
 class Event(Protocol):
-    """Something that an outcome, a row of numbers, is or is not."""
+    """A set of outcomes; an outcome is a row of numbers."""
 
     def occurred(self, rows: Rows) -> NDArray[np.bool_]:
         """For each outcome, whether the event occurred."""
 
     def words(self, names: Sequence[str]) -> str:
-        """The event in plain words, given a name for each number of an outcome."""
+        """A description of the event, given a name for each number of an outcome."""
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """A weighted sum of an outcome's numbers that is large, or small."""
+    """The event that a weighted sum of the numbers is at least, or at most, a cut."""
 
     weights: tuple[float, ...]
     cut: float
     above: bool
 
     def occurred(self, rows: Rows) -> NDArray[np.bool_]:
-        """On the right side of the cut, or on it."""
+        """For each outcome, whether its weighted sum is on the chosen side of the cut or equal to it."""
         scores = rows @ np.array(self.weights)
         seen: NDArray[np.bool_] = scores >= self.cut if self.above else scores <= self.cut
         return seen
 
     def words(self, names: Sequence[str]) -> str:
-        """Without weights where there is but one number that counts."""
+        """The weighted sum and the cut."""
         used = [(name, weight) for name, weight in zip(names, self.weights, strict=True) if weight != 0]
         weighted = " + ".join(name if weight == 1 else f"{weight:.3g} x {name}" for name, weight in used)
         return f"{weighted} is {'at least' if self.above else 'at most'} {self.cut:.6g}"
@@ -133,16 +133,16 @@ class Threshold:
 
 @dataclass(frozen=True, eq=False)
 class OutcomeSet:
-    """One of listed outcomes."""
+    """The event that the outcome is one of a list."""
 
     outcomes: NDArray[np.int64]
 
     def occurred(self, rows: Rows) -> NDArray[np.bool_]:
-        """Equal to one of the list."""
+        """For each outcome, whether it is in the list."""
         return np.isin(_keys(rows), _keys(self.outcomes))
 
     def words(self, names: Sequence[str]) -> str:
-        """All of a short list, or the first few."""
+        """The first few outcomes of the list, and the number of the others."""
         listed = [_in_brackets(list(map(str, row))) for row in self.outcomes[:_SHOWN].tolist()]
         rest = len(self.outcomes) - len(listed)
         return f"{_in_brackets(names)} is {' or '.join(listed)}{f' or one of {rest:,} more' if rest else ''}"
@@ -154,49 +154,50 @@ def _in_brackets(parts: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Learned:
-    """An event, and the bound on epsilon that it promises in a new sample."""
+    """An event, and the bound on epsilon that is expected from it in a new sample."""
 
     event: Event
     promise: float
 
 
 def learn_event(first: Rows, second: Rows, *, delta: float, risk: float, trials: int) -> Learned:
-    """The event of which the training samples promise the largest bound on epsilon, likelier under the first.
+    """The event, likelier under the first data set, with the largest bound on epsilon expected in new samples.
 
-    Samples hold one outcome a row, in integers. Tried are lists of outcomes, thresholds of each number, and of
-    the weighted sum that tells the samples apart best. ``trials`` are planned under either data set.
+    Samples are matrices of integers with one outcome per row. Candidates are lists of outcomes, thresholds of each
+    number, and thresholds of the weighted sum that separates the samples best. ``trials`` is the planned number of
+    trials under either data set.
     """
     one, other = _matrix(first), _matrix(second)
-    found = [learn_outcomes(one, other, delta=delta, risk=risk, trials=trials)]
+    candidates = [learn_outcomes(one, other, delta=delta, risk=risk, trials=trials)]
     columns = one.shape[1]
-    directions = [tuple(float(place == column) for place in range(columns)) for column in range(columns)]
+    directions = [tuple(float(index == column) for index in range(columns)) for column in range(columns)]
     if columns > 1:
         directions.append(_best_direction(one[::2], other[::2]))
     for weights in directions:
         scores = one @ np.array(weights), other @ np.array(weights)
         threshold, promise = _best_cut(*scores, delta=delta, risk=risk, trials=trials)
-        found.append(Learned(Threshold(weights, *threshold), promise))
-    return max(found, key=lambda learned: learned.promise)
+        candidates.append(Learned(Threshold(weights, *threshold), promise))
+    return max(candidates, key=lambda learned: learned.promise)
 
 
 def learn_threshold(first: ArrayLike, second: ArrayLike, *, delta: float, risk: float, trials: int) -> Learned:
-    """The best threshold of real scores, likelier passed under the first data set."""
+    """The best threshold of real scores, passed more often under the first data set."""
     one, other = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     threshold, promise = _best_cut(one, other, delta=delta, risk=risk, trials=trials)
     return Learned(Threshold((1.0,), *threshold), promise)
 
 
 def learn_outcomes(first: Rows, second: Rows, *, delta: float, risk: float, trials: int) -> Learned:
-    """The best list of outcomes: ranked by likelihood ratio in one half of the samples, cut off by the other."""
+    """The best list of outcomes: ranked by likelihood ratio on one half of the samples, truncated on the other half."""
     one, other = _matrix(first), _matrix(second)
     ranked, border = np.concatenate((one[::2], other[::2])), len(one[::2])
-    known, where, places = np.unique(_keys(ranked), return_index=True, return_inverse=True)
-    counts = [np.bincount(part, minlength=len(known)) for part in (places[:border], places[border:])]
+    distinct, first_rows, inverse = np.unique(_keys(ranked), return_index=True, return_inverse=True)
+    counts = [np.bincount(part, minlength=len(distinct)) for part in (inverse[:border], inverse[border:])]
     order = np.argsort(-(counts[0] + 0.5) / (counts[1] + 0.5), kind="stable")
-    totals = [np.cumsum(_occurrences(_keys(half[1::2]), known)[order]) for half in (one, other)]
+    totals = [np.cumsum(_occurrences(_keys(half[1::2]), distinct)[order]) for half in (one, other)]
     promises = _promise(totals[0], len(one[1::2]), totals[1], len(other[1::2]), delta=delta, risk=risk, trials=trials)
     best = int(np.argmax(promises))
-    return Learned(OutcomeSet(ranked[where[order[: best + 1]]]), float(promises[best]))
+    return Learned(OutcomeSet(ranked[first_rows[order[: best + 1]]]), float(promises[best]))
 
 
 def _matrix(rows: Rows) -> NDArray[np.int64]:
@@ -208,7 +209,7 @@ def _matrix(rows: Rows) -> NDArray[np.int64]:
 
 
 def _keys(rows: Rows) -> NDArray[np.uint64]:
-    """Each row as one number. Should two rows ever share one, they are one outcome, and every bound still holds."""
+    """A hash of each row; if two rows collide, they count as one outcome, and every bound still holds."""
     whole = np.asarray(rows, dtype=np.int64).view(np.uint64)
     keys = np.zeros(len(whole), dtype=np.uint64)
     for column in range(whole.shape[1]):
@@ -216,12 +217,12 @@ def _keys(rows: Rows) -> NDArray[np.uint64]:
     return keys
 
 
-def _occurrences(keys: NDArray[np.uint64], known: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """How often each known key occurs; others are left out."""
-    seen, counts = np.unique(keys, return_counts=True)
-    _, places, found = np.intersect1d(known, seen, assume_unique=True, return_indices=True)
-    occurrences = np.zeros(len(known), dtype=np.int64)
-    occurrences[places] = counts[found]
+def _occurrences(keys: NDArray[np.uint64], selected: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """How often each of the selected keys occurs."""
+    distinct, counts = np.unique(keys, return_counts=True)
+    _, positions, matches = np.intersect1d(selected, distinct, assume_unique=True, return_indices=True)
+    occurrences = np.zeros(len(selected), dtype=np.int64)
+    occurrences[positions] = counts[matches]
     return occurrences
 
 
@@ -237,7 +238,7 @@ def _best_direction(one: Rows, other: Rows) -> tuple[float, ...]:
 def _best_cut(
     one: Floats, other: Floats, *, delta: float, risk: float, trials: int
 ) -> tuple[tuple[float, bool], float]:
-    """The threshold and its side; few enough cuts are tried, half of them far out, where ratios are large."""
+    """The best cut and its side, of at most 400 cuts; half of them lie in the tails, where ratios are large."""
     ordered = np.unique(np.concatenate((one, other)))
     if len(ordered) > _MOST_CUTS:
         tail = np.geomspace(1, len(ordered) / 2, _MOST_CUTS // 4).astype(np.int64) - 1
@@ -250,9 +251,9 @@ def _best_cut(
         below = [np.searchsorted(scores, ordered, side=side) for scores in (one, other)]  # type: ignore[call-overload]
         hits = [len(one) - below[0], len(other) - below[1]] if above else below
         promises = _promise(hits[0], len(one), hits[1], len(other), delta=delta, risk=risk, trials=trials)
-        place = int(np.argmax(promises))
-        if promises[place] > promise:
-            best, promise = (float(ordered[place]), above), float(promises[place])
+        index = int(np.argmax(promises))
+        if promises[index] > promise:
+            best, promise = (float(ordered[index]), above), float(promises[index])
     return best, promise
 
 
@@ -266,7 +267,7 @@ def _promise(
     risk: float,
     trials: int,
 ) -> Floats:
-    """The bound that so many new trials would give if these were a little luckier than they should be."""
+    """The bound expected from new trials, if this sample is too favourable by one standard deviation."""
     likely = np.maximum(hits - np.sqrt(hits), 0) / total
     unlikely = np.minimum(other_hits + np.sqrt(other_hits) + 1, other_total) / other_total
     low, _ = proportion_bounds(np.floor(likely * trials), trials, risk / 2)

@@ -20,32 +20,32 @@ from shuffledp.search import Bracket, Excess, least_integer, narrow
 CurveOf = Callable[[Binomial], PrivacyCurve]
 
 _HALF = Dyadic(1, 1)
-_LARGEST_RIPPLE = math.log(1.3)  # rises of delta of up to 18 % were seen
+_LARGEST_RIPPLE = math.log(1.3)  # measured: delta rises by up to 18 % with the rate
 _RIPPLE_STEP = 0.9975
-_RIPPLE_REACH = 0.85  # gaps of up to 8 % were seen
+_RIPPLE_REACH = 0.85  # measured: the least feasible rate is up to 8 % below the first crossing
 _RIPPLES_VANISH_FROM = 2_000  # mean noise; beyond, delta falls steadily with the rate
 
 
 def tight_noise(users: int, epsilon: float, delta: float, curve_of: CurveOf) -> Dyadic:
-    """The least probability q <= 1/2 at which Bin(users, q) noise is truly (epsilon, delta)-private.
+    """The least probability q <= 1/2 at which Bin(users, q) noise is (epsilon, delta)-private by exact accounting.
 
-    ``curve_of`` turns the noise into the privacy curve of the protocol. The result is a probability that
-    can be sampled exactly, and the distribution at just that probability meets the target. Delta does not
-    fall steadily with q when little noise is needed, so the neighbourhood below the first crossing
-    is searched for a smaller feasible rate.
+    ``curve_of`` maps the noise to the privacy curve of the protocol. The result can be sampled exactly, and the target
+    is checked at exactly that probability. If little noise is needed, delta is not monotone in q; so the rates just
+    below the first crossing are searched for a smaller feasible one.
     """
     check_target(epsilon, delta)
     excess = _excess(users, epsilon, delta, curve_of)
     feasible = _some_feasible_rate(users, excess)
     if feasible is None:
+        needed = least_users(epsilon, delta, curve_of)
         raise InfeasibleError(
-            f"{users:,} users are too few for epsilon = {epsilon:g} and delta = {delta:g}; "
-            f"{least_users(epsilon, delta, curve_of):,} are needed.",
+            f"{users:,} users are too few for epsilon = {epsilon:g} and delta = {delta:g}; {needed:,} are needed.",
             users=users,
+            needed=needed,
             epsilon=epsilon,
             delta=delta,
         )
-    # with probability (1 - q)^n nobody leaves a token out, and then nothing is hidden
+    # with probability (1 - q)^n nobody leaves a token out, and then the count is exact
     floor = -math.expm1(math.log(delta) / users)
     rate = _crossing(excess, min(floor * (1 - 1e-9), feasible), feasible)
     if users * rate < _RIPPLES_VANISH_FROM:
@@ -104,7 +104,7 @@ def _excess(users: int, epsilon: float, delta: float, curve_of: CurveOf) -> Exce
 
 
 def _some_feasible_rate(users: int, excess: Excess) -> float | None:
-    """1/2 if it is private enough, else a rate a little below that is (there can be one for few users)."""
+    """1/2 if it is feasible, else a feasible rate slightly below, which can exist for few users; None if neither."""
     at_half = excess(0.5)
     if at_half <= 0:
         return 0.5
@@ -119,7 +119,7 @@ def _crossing(excess: Excess, low: float, high: float) -> float:
     if bracket.excess_low <= 0:
         return low
     end = bracket.high
-    # beyond, rates are the same 64-bit probability
+    # rates closer than this round to the same 64-bit probability
     log_rate = narrow(
         lambda log_rate: excess(math.exp(log_rate)),
         bracket,
@@ -130,13 +130,13 @@ def _crossing(excess: Excess, low: float, high: float) -> float:
 
 
 def _inside(bracket: Bracket) -> float:
-    """The secant's point, or the midpoint where rounding moves it to an end."""
+    """The zero of the secant, or the midpoint if rounding moves it to an end."""
     x = bracket.secant_from_high()
     return x if bracket.low < x < bracket.high else bracket.midpoint
 
 
 def _least_below(excess: Excess, rate: float, floor: float) -> float:
-    """The least feasible rate that small steps down from ``rate`` find before delta is clearly too large."""
+    """The least feasible rate found by small steps below ``rate``, until delta is clearly too large."""
     least = candidate = rate
     lowest = max(floor, rate * _RIPPLE_REACH)
     while candidate * _RIPPLE_STEP > lowest and (y := excess(candidate * _RIPPLE_STEP)) <= _LARGEST_RIPPLE:

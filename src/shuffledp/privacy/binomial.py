@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 _STIRLING_FROM = 16
 MOST_TRIALS = 1 << 52
-"""Numbers of trials are exact as doubles, and so are the numbers next to them."""
+"""Up to here the number of trials and its neighbours are exact as doubles."""
 LEAST_PROBABILITY_BITS = 256
 """Neither outcome of a trial may be rarer than 2^-256: products with the number of trials stay normal doubles."""
 
@@ -57,9 +57,9 @@ class Binomial:
         return self.trials * self.probability.fraction
 
     @cached_property
-    def _whole_mean(self) -> tuple[int, float]:
-        whole, rest = divmod(self.exact_mean.numerator, self.exact_mean.denominator)
-        return whole, rest / self.exact_mean.denominator
+    def _split_mean(self) -> tuple[int, float]:
+        integer, rest = divmod(self.exact_mean.numerator, self.exact_mean.denominator)
+        return integer, rest / self.exact_mean.denominator
 
     @cached_property
     def _stirling_of_trials(self) -> float:
@@ -85,7 +85,7 @@ class Binomial:
         points = np.asarray(k, dtype=np.int64)
         successes = np.minimum(np.maximum(points, 0), self.trials)
         sides = np.stack((successes, self.trials - successes))
-        excess = (successes - self._whole_mean[0]) - self._whole_mean[1]  # k - mean, exact to the last bit
+        excess = (successes - self._split_mean[0]) - self._split_mean[1]  # k - mean, exact to the last bit
         expected = np.array([self.mean, self.mirrored.mean]).reshape(2, *[1] * points.ndim)
         log_mass = -deviance(sides, expected, np.stack((excess, -excess))).sum(axis=0)
         log_mass += self._stirling_of_trials - stirling_error(sides).sum(axis=0)
@@ -100,7 +100,7 @@ class Binomial:
         points = np.asarray(k, dtype=np.int64)
         inner = np.clip(points, 1, self.trials)
         successes, others = inner.astype(np.float64), (self.trials - inner + 1).astype(np.float64)
-        # the smaller probability is the one that a float holds to the last bit
+        # only the smaller of the two probabilities is exact as a float
         if 2 * self.probability.numerator <= 1 << self.probability.bits:
             tail = betainc(successes, others, float(self.probability))
         else:
@@ -121,8 +121,8 @@ class Binomial:
     def tail_error(self, k: NDArray[np.int64] | int) -> Floats:
         """Bound on the relative error of ``pmf`` and of the tails at k.
 
-        Rounding the arguments moves a tail by about (k - mean) 2^-53; measured against ball
-        arithmetic the error stays below a tenth of this bound up to 10^12 trials and mass 1e-284.
+        Rounding the arguments changes a tail by about (k - mean) 2^-53. Measured against ball arithmetic, the error is
+        below a tenth of this bound for up to 10^12 trials and masses down to 1e-284.
         """
         return 1e-12 + np.abs(np.asarray(k) - self.mean) * 2.0**-46
 

@@ -1,8 +1,8 @@
-"""Binomial noise on counts: exactly how private it is.
+"""Exact privacy accounting of binomial noise on counts.
 
-A count is s and what is seen is s + n - N with N ~ Bin(n, q): n users add a token each, except that
-each leaves it out with probability q. Replacing one user moves one count by one (a binary sum), or
-two counts in opposite directions (a histogram).
+The analyzer sees s + n - N instead of the count s, with N ~ Bin(n, q): each of n users adds one token, but leaves it
+out with probability q. Replacing one user changes one count by one (a binary sum), or two counts in opposite
+directions (a histogram).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from shuffledp.privacy.divergence import DiscretePair, as_delta
 
 Floats = NDArray[np.float64]
 
-_POINTS_EXACT = 1 << 15  # up to this many outcomes are kept one by one
+_POINTS_EXACT = 1 << 15  # up to this many outcomes are listed one by one
 _NODES_PER_DEVIATION = 500
 _TINY_CUT = 1e-305
 _USUAL_CUT = 1e-30
-_UNDERFLOW = 1e-305  # what is too small for a float is not zero
+_UNDERFLOW = 1e-305  # added, so that underflow does not turn a positive delta into 0
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class BinomialCount:
     noise: Binomial
 
     def delta_at(self, epsilon: float) -> float:
-        """The least delta at which the count is (epsilon, delta)-private, from above."""
+        """Upper bound on the least delta at which the count is (epsilon, delta)-private."""
         return count_delta(self.noise, epsilon)
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
-        """Per direction of the replacement, the independent pairs of distributions that are seen."""
+        """Per direction of the replacement, the pair of distributions of the observed count."""
         pair = shift_pair(self.noise, cut=cut)
         return (pair,), (pair.reversed,)
 
@@ -51,7 +51,7 @@ class BinomialHistogram:
     noise: Binomial
 
     def delta_at(self, epsilon: float) -> float:
-        """The least delta at which the histogram is (epsilon, delta)-private, from above."""
+        """Upper bound on the least delta at which the histogram is (epsilon, delta)-private."""
         check_epsilon(epsilon)
         for cut in (_USUAL_CUT, _TINY_CUT):
             delta = _cached_pair(self.noise, cut).delta_with_reversed_twin(epsilon)
@@ -61,18 +61,18 @@ class BinomialHistogram:
         return as_delta(delta * (1 + rounding))
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
-        """The one direction there is (the other is its mirror image), as two independent pairs."""
+        """One direction as two independent pairs; the other direction is its mirror image."""
         pair = shift_pair(self.noise, cut=cut)
         return ((pair, pair.reversed),)
 
 
 def count_delta(noise: Binomial, epsilon: float) -> float:
-    """The least delta for which a count with this noise is (epsilon, delta)-private, from above.
+    """Upper bound on the least delta for which a count with this noise is (epsilon, delta)-private.
 
-    Both directions of replacing one user are covered. Exact up to the stated rounding error, which
-    is added; independent of the count. With j* the last outcome whose likelihood ratio exceeds
-    e^epsilon, the divergence is Pr[N = j*] - (e^epsilon - 1) Pr[N > j*], and mirrored for the
-    other direction: no two nearly equal tails are subtracted.
+    It covers both directions of replacing one user, does not depend on the count, and is exact except for the stated
+    rounding error, which is added. With j* the last outcome whose likelihood ratio exceeds e^epsilon, the divergence
+    is Pr[N = j*] - (e^epsilon - 1) Pr[N > j*], and that of the mirrored noise for the other direction. This form does
+    not subtract nearly equal tails.
     """
     check_epsilon(epsilon)
     epsilon = min(epsilon, LARGEST_EPSILON)
@@ -81,8 +81,8 @@ def count_delta(noise: Binomial, epsilon: float) -> float:
 
 
 def _one_sided_delta(noise: Binomial, epsilon: float) -> float:
-    """max over j of Pr[N >= j] - e^epsilon Pr[N >= j + 1]; its neighbours guard the rounding of j."""
-    # exact: near the upper end a float would be too coarse to name the right outcome
+    """max over j of Pr[N >= j] - e^epsilon Pr[N >= j + 1], over several j around the best one because of rounding."""
+    # exact rationals: near the upper end a float is too coarse to identify the outcome
     shrinkage = Fraction(math.exp(-epsilon)) * noise.probability.complement.fraction / noise.probability.fraction
     turning = math.floor((noise.trials - shrinkage) / (1 + shrinkage))
     around = np.clip(turning + np.arange(-2, 4), 0, noise.trials)
@@ -93,13 +93,12 @@ def _one_sided_delta(noise: Binomial, epsilon: float) -> float:
 
 
 def shift_pair(noise: Binomial, *, cut: float = _TINY_CUT) -> DiscretePair:
-    """The distributions of s + 1 - N and of s - N as a pair of distributions, in order of their ratio.
+    """The distributions of s + 1 - N and of s - N as a pair, in the order of their ratio.
 
-    Outcomes of mass at most ``cut`` under the first distribution are left out and added to every divergence.
-    With few outcomes each is kept. Otherwise outcomes are gathered into blocks, and each block's
-    mass is moved to the two ratios at its ends so that its mass under both distributions stays the same: a
-    spread of the ratio, hence a pair that is easier to tell apart and every divergence of it an
-    upper bound (Doroshenko et al. 2022).
+    Outcomes with a total mass of at most ``cut`` under the first distribution are left out; ``cut`` is added to every
+    divergence. If there are few outcomes, they are listed one by one. Otherwise they are grouped into blocks, and the
+    mass of a block is moved to the two ratios at its ends such that its mass under both distributions is preserved.
+    That spreads the ratio, so every divergence becomes an upper bound (Doroshenko et al. 2022).
     """
     first = noise.least_with_lower_tail(cut / 4)
     last = noise.trials - noise.mirrored.least_with_lower_tail(cut / 4)
@@ -131,7 +130,7 @@ def _spread_pair(noise: Binomial, first: int, last: int, cut: float) -> Discrete
     ratio = _ratio_less_one(noise, nodes)
     mean_ratio = (quarters[:, 4] - quarters[:, 0]) / mass
     to_next = np.clip((ratio[:-1] - mean_ratio) / (ratio[:-1] - ratio[1:]), 0.0, 1.0)
-    mass *= 1 + ((last - first) / noise.variance) ** 4 / 720  # at least what the next term would add
+    mass *= 1 + ((last - first) / noise.variance) ** 4 / 720  # at least as large as the next term of the expansion
     with_user = np.zeros(len(nodes))
     with_user[1:] += mass * to_next
     with_user[:-1] += mass * (1 - to_next)

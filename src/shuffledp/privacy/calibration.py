@@ -24,12 +24,12 @@ _MOST_STEPS = 60
 
 
 def honest_count(users: int, honest_fraction: float) -> int:
-    """How many users the guarantee may rely on, rounded down."""
-    return math.floor(Fraction(str(honest_fraction)) * users)  # 0.6 is meant, not the float next to it
+    """Number of users who are assumed to follow the protocol, rounded down."""
+    return math.floor(Fraction(str(honest_fraction)) * users)  # the decimal number 0.6, not the float nearest to it
 
 
 def excess_over(achieved: float, delta: float, *, smallest: float = 1e-300) -> float:
-    """ln(achieved / delta), above 0 exactly if ``achieved`` is above delta; less than ``smallest`` counts as that."""
+    """ln(achieved / delta), positive if and only if ``achieved`` > delta; at least ``smallest`` is assumed."""
     difference = math.log(max(achieved, smallest)) - math.log(delta)
     return min(difference, 0.0) if achieved <= delta else max(difference, 1e-300)  # rounding must not decide
 
@@ -37,9 +37,9 @@ def excess_over(achieved: float, delta: float, *, smallest: float = 1e-300) -> f
 def least_rate(
     curve_of: Callable[[Dyadic], PrivacyCurve], epsilon: float, delta: float, *, guess: float, highest: float
 ) -> Dyadic | None:
-    """The least rate up to ``highest`` whose distribution meets the target, to about five digits; None if none does.
+    """The least rate up to ``highest`` that meets the target, to about five digits; None if none does.
 
-    The distribution is checked at just the probability that is returned.
+    The target is checked at exactly the probability that is returned.
     """
 
     def excess(log_rate: float) -> float:
@@ -50,7 +50,7 @@ def least_rate(
 
 
 def crossing(excess: Excess, guess: float, highest: float, *, step: float = 0.2) -> float | None:
-    """Where the excess comes down to 0, from the side where it is not above; None if it is above 0 at ``highest``."""
+    """The point where the excess falls to 0, rounded to where it is not above 0; None if it is above at ``highest``."""
     start = min(max(guess, _LEAST_LOG_RATE + 3), highest - min(0.01, step))
     bracket = find_bracket(excess, start, _LEAST_LOG_RATE, highest, step=step, growth=2)
     if bracket is None:

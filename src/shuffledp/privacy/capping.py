@@ -1,10 +1,10 @@
 """Privacy accounting of capped reports: the cost of redrawing a report that has too many messages.
 
-A report that would be longer than the cap is drawn again, until one is not. Let c bound the probability that a report
-is too long, whatever the value. What is sent then has the distribution of a report given that it is not too long, and
-differs from the planned distribution by at most c in total variation. Users draw independently, so the reports of n of
-them, and whatever is made of these, differ by at most s = n c. If the planned round is (epsilon, delta)-private, with
-distributions P and Q of what is seen from two neighbours, and P' and Q' are those with the cap, then for every event E
+A report longer than the cap is redrawn until it fits. Let c be a bound on the probability that a report is too long,
+for every value. The report that is sent has the distribution of a report conditioned on its length, which differs from
+the planned distribution by at most c in total variation. Users draw independently, so the reports of n users, and every
+function of them, differ by at most s = n c. If the planned round is (epsilon, delta)-private, P and Q are the
+distributions of its outcome for two neighbouring data sets, and P' and Q' those with the cap, then for every event E
 
     P'(E) <= P(E) + s <= e^epsilon Q(E) + delta + s <= e^epsilon (Q'(E) + s) + delta + s,
 
@@ -27,27 +27,27 @@ from shuffledp.privacy.guarantee import PrivacyCurve
 _STEP = 1e-3
 _PRECISION = 1e-4  # relative, of the epsilon where the bound is least
 _GOLDEN = (math.sqrt(5) - 1) / 2
-_UP = 1 + 1e-9  # for rounding: a mass is off by at most (shares + 5) 2^-53 for each message, below 4e-10 in all
+_UP = 1 + 1e-9  # rounding: the relative error of a mass is at most (shares + 5) 2^-53 per message, below 4e-10 in total
 _NEGLIGIBLE = 1e-40
 _MOST_MASSES = 1 << 17
 _MOST_TERMS = 1 << 19  # masses times shares
 _LEAST_START = 1e-250
-_TINIEST = 1e-300  # a chance that is no float is not 0
+_TINIEST = 1e-300  # a probability that underflows is not 0
 _PARTS = sorted({part for step in range(2, 36) for part in (2.0 ** (-step / 2), 1 - 2.0 ** (-step / 2))})
-"""Which t are tried first, as parts of the largest one: close to both of its ends."""
+"""Values of t to try first, as fractions of the largest one; dense near 0 and 1."""
 _FINER = 12
 _LOG_ROUNDING = 2.0**-46
 
 
 @dataclass(frozen=True)
 class CappedCurve:
-    """A distribution whose reports are drawn again when they exceed a cap."""
+    """The privacy curve of a protocol whose reports are redrawn if they exceed a cap."""
 
     curve: PrivacyCurve
     users: int
-    """At most so many users take part."""
+    """Maximum number of users."""
     chance: float
-    """An upper bound on the probability that one report exceeds the cap, whatever the value."""
+    """Upper bound on the probability that one report exceeds the cap, for every value."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.chance <= 1 and self.users >= 1):
@@ -60,15 +60,15 @@ class CappedCurve:
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta.
 
-        The bound rises again where e^epsilon is large. What holds at a smaller epsilon holds at this one too, so from
-        its least value on it stays there.
+        The computed bound increases again for large epsilons. A delta that holds at a smaller epsilon also holds at a
+        larger one, so beyond the minimum of the bound its minimum is returned.
         """
         check_epsilon(epsilon)
         if self.chance == 0:
             return self.curve.delta_at(epsilon)
         epsilon = min(epsilon, LARGEST_EPSILON)
         here = self._bound(epsilon)
-        if self._bound(epsilon + _STEP) >= here:  # convex in e^epsilon: if it falls here, it fell before
+        if self._bound(epsilon + _STEP) >= here:  # it is convex in e^epsilon
             best, least = self._best
             here = least if epsilon >= best else max(here, least)
         return as_delta(here)
@@ -79,33 +79,33 @@ class CappedCurve:
 
     @cached_property
     def _best(self) -> tuple[float, float]:
-        """Where the bound is least, and what it is there: the least of what golden sections look at.
+        """The epsilon at which the bound is least, and its value there, by golden-section search.
 
-        Few places are looked at, because a distribution may take long to compute. From e^epsilon = 1 / (users chance)
-        on the bound is above 1.
+        The search evaluates few points, because a curve may take long to compute. For e^epsilon >= 1 / (users chance)
+        the bound is above 1.
         """
         if self.users * self.chance >= 1:
             return 0.0, self._bound(0.0)
         low, high = 0.0, min(LARGEST_EPSILON, -math.log(self.users * self.chance))
-        seen = {place: self._bound(place) for place in (low, high)}
+        bounds = {point: self._bound(point) for point in (low, high)}
         left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
         while high - low > _PRECISION * max(high, _PRECISION):
-            for place in (left, right):
-                if place not in seen:
-                    seen[place] = self._bound(place)
-            if seen[left] <= seen[right]:
+            for point in (left, right):
+                if point not in bounds:
+                    bounds[point] = self._bound(point)
+            if bounds[left] <= bounds[right]:
                 high, left, right = right, right - _GOLDEN * (right - low), left
             else:
                 low, left, right = left, right, left + _GOLDEN * (high - left)
-        best = min(seen, key=seen.__getitem__)
-        return best, seen[best]
+        best = min(bounds, key=bounds.__getitem__)
+        return best, bounds[best]
 
 
 @dataclass(frozen=True)
 class Share:
-    """A negative binomial number of messages, ``weight`` at a time.
+    """A negative binomial number of groups of ``weight`` messages.
 
-    Pr[k times] = C(k + shape - 1, k) (1 - ratio)^shape ratio^k.
+    Pr[k groups] = C(k + shape - 1, k) (1 - ratio)^shape ratio^k.
     """
 
     shape: float
@@ -124,10 +124,10 @@ class Share:
 
 
 def chance_of_more(shares: Sequence[Share], most: int) -> float:
-    """Upper bound on the probability that independent shares come to more than ``most`` messages together.
+    """Upper bound on the probability that independent shares have more than ``most`` messages in total.
 
-    The exact sum of the masses, and Chernoff's bound for what is beyond those; the latter alone where there are too
-    many masses.
+    The exact sum of masses plus Chernoff's bound on the tail beyond them; Chernoff's bound alone if there are too many
+    masses.
     """
     if most < 0:
         return 1.0
@@ -142,7 +142,7 @@ def chance_of_more(shares: Sequence[Share], most: int) -> float:
 
 
 def _merged(shares: Iterable[Share]) -> tuple[Share, ...]:
-    """Shares with the same ratio and weight are one."""
+    """The shares, with those of equal ratio and weight added into one."""
     shapes: dict[tuple[float, int], float] = {}
     for share in shares:
         key = share.ratio, share.weight
@@ -152,9 +152,9 @@ def _merged(shares: Iterable[Share]) -> tuple[Share, ...]:
 
 @lru_cache(maxsize=16)
 def _tails(shares: tuple[Share, ...]) -> tuple[list[float], float]:
-    """Pr[more than k messages, but at most the last], for k = 0, 1, ..., and a bound on Pr[more than the last].
+    """Pr[k < M <= last] for k = 0, 1, ..., and a bound on Pr[M > last], where M is the number of messages.
 
-    The list is empty if there would be too many.
+    The list is empty if it would be too long.
     """
     last = 8
     while (rest := _rough_chance(shares, last)) > _NEGLIGIBLE:
@@ -166,7 +166,7 @@ def _tails(shares: tuple[Share, ...]) -> tuple[list[float], float]:
 
 
 def _masses(shares: tuple[Share, ...], last: int) -> list[float]:
-    """Pr[M = m] for m up to the last: sums of positive terms only, so each is right to all digits but few.
+    """Pr[M = m] for m up to ``last``, as sums of positive terms, which are accurate to nearly all digits.
 
     The generating function G of M has s G'(s) / G(s) = sum over shares of shape weight (r + r^2 + ...), where
     r = ratio s^weight. So m Pr[M = m] = sum over shares of shape weight A(m), where A(m) = ratio (Pr[M = m - weight] +
@@ -180,18 +180,18 @@ def _masses(shares: tuple[Share, ...], last: int) -> list[float]:
     for m in range(1, last + 1):
         total = 0.0
         for factor, ratio, weight, sums in parts:
-            place = m % weight  # holds A(m - weight)
+            slot = m % weight  # holds A(m - weight)
             if m >= weight:
-                sums[place] = ratio * (masses[m - weight] + sums[place])
-                total += factor * sums[place]
+                sums[slot] = ratio * (masses[m - weight] + sums[slot])
+                total += factor * sums[slot]
         masses.append(total / m)
     return masses
 
 
 def _rough_chance(shares: tuple[Share, ...], most: int) -> float:
-    """Chernoff's bound for M given that there is a message at all: (E[e^(t M)] - 1) / (e^(t (most + 1)) - 1).
+    """Chernoff's bound on Pr[M > most] as (E[e^(t M)] - 1) / (e^(t (most + 1)) - 1), for the best of several t.
 
-    That is Markov's inequality for e^(t M) - 1, and every t is valid; t lies below where the mean becomes infinite.
+    This is Markov's inequality for e^(t M) - 1. Every t > 0 for which the expectation is finite gives a valid bound.
     """
     tried = [_log_chance(shares, most, part) for part in _PARTS]
     best = min(range(1, len(_PARTS) - 1), key=tried.__getitem__)
@@ -202,7 +202,7 @@ def _rough_chance(shares: tuple[Share, ...], most: int) -> float:
 
 
 def _log_chance(shares: tuple[Share, ...], most: int, part: float) -> float:
-    """The logarithm of the bound, rounded up, where t is a part of the largest one."""
+    """The logarithm of the bound, rounded up; t is the fraction ``part`` of the largest t."""
     t = part * min(-math.log(share.ratio) / share.weight for share in shares)
     growth = 0.0
     for share in shares:

@@ -1,13 +1,13 @@
 """Privacy accounting of ``correlated-noise``: counts hidden by noise that partly cancels.
 
-Messages are "+1" and "-1". All users together add G1 messages "+1" and G2 messages "-1", geometric
-with ratio a, and F pairs of both, negative binomial (Ghazi, Kumar, Manurangsi and Pagh 2020, Algorithms
-3 and 4; Ghazi et al. 2021, Lemma 9). What is seen is U+ = s + G1 + F and U- = G2 + F; the pairs
-cancel in U+ - U-, whose noise G1 - G2 is discrete Laplace.
+Messages are "+1" and "-1". All users together add G1 messages "+1" and G2 messages "-1", geometric with ratio a, and F
+pairs of both, negative binomial (Ghazi, Kumar, Manurangsi and Pagh 2020, Algorithms 3 and 4; Ghazi et al. 2021, Lemma
+9). The analyzer sees U+ = s + G1 + F and U- = G2 + F. The pairs cancel in U+ - U-, whose noise G1 - G2 is discrete
+Laplace.
 
 With W(m) = sum over j >= 0 of a^(2j) Pr[F = m - j], geometric noise makes
-Pr[U+ - s = u, U- = v] = (1 - a)^2 a^|u - v| W(min(u, v)), so outcomes with the same likelihood ratio
-gather into one line of them, and every divergence is a sum over one index.
+Pr[U+ - s = u, U- = v] = (1 - a)^2 a^|u - v| W(min(u, v)). So outcomes with the same likelihood ratio can be added up,
+and every divergence is a sum over one index.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ from shuffledp.search import Bracket, narrow
 Floats = NDArray[np.float64]
 View = Literal["count", "signed", "histogram"]
 Flooding = tuple[Dyadic, Fraction, Dyadic]
-"""The ratio of the noise that stays, and shape and ratio of the flooding."""
+"""The ratio of the noise that remains in the estimate, and the shape and ratio of the flooding."""
 
 VIEWS = ("count", "signed", "histogram")
 _USUAL_CUT = 1e-30
 _TINY_CUT = 1e-290
 _TABLE_CUT = 1e-17
 _MOST_TABLE_WORK = 2e10
-_MOST_OUTCOMES = 1 << 20  # more than calibration ever needs; a quarter of a gigabyte, some seconds to verify
-_SHAPE_STEPS = 1000  # shapes are whole multiples of 1/1000
+_MOST_OUTCOMES = 1 << 20  # more than calibration needs; takes a quarter of a gigabyte and a few seconds to verify
+_SHAPE_STEPS = 1000  # shapes are multiples of 1/1000
 _MOST_SHAPE = 1e7
 
 
 @dataclass(frozen=True)
 class CorrelatedNoiseCurve:
-    """How private the multiset of "+1" and "-1" is, by what replacing one user does to it.
+    """The privacy curve of the multiset of "+1" and "-1", for three encodings of the value.
 
-    ``count``: a user with x = 1 sends one more "+1". ``signed``: every user sends one real message,
-    "+1" if x = 1 and "-1" if x = 0, so that the number of messages says nothing of x. ``histogram``: every
-    user sends one "+1" labelled with its category; categories have noise of their own, and two of
-    them move in opposite directions.
+    ``count``: a user with x = 1 sends one more "+1". ``signed``: every user sends one real message, "+1" if x = 1 and
+    "-1" if x = 0, so that the number of messages does not depend on x. ``histogram``: every user sends one "+1"
+    labelled with the category; the noise of categories is independent, and replacing a user changes two of them in
+    opposite directions.
 
-    ``share`` is how much of the planned noise honest users add: NB(share, ratio) of either
-    message and NB(share * flood_shape, flood_ratio) pairs.
+    ``share`` is the fraction of the planned noise that honest users add: NB(share, ratio) of either message and
+    NB(share * flood_shape, flood_ratio) pairs.
     """
 
     ratio: Dyadic
@@ -73,7 +73,7 @@ class CorrelatedNoiseCurve:
 
     @cached_property
     def staying(self) -> NegativeBinomial:
-        """The noise of each kind of message that does not cancel."""
+        """The distribution of the number of extra "+1", and of extra "-1", outside of pairs."""
         return NegativeBinomial(self.share, self.ratio)
 
     @cached_property
@@ -82,12 +82,12 @@ class CorrelatedNoiseCurve:
         return NegativeBinomial(self.share * self.flood_shape, self.flood_ratio)
 
     def delta_at(self, epsilon: float) -> float:
-        """The least delta at which the messages are (epsilon, delta)-private, from above."""
+        """Upper bound on the least delta at which the messages are (epsilon, delta)-private."""
         delta = self._delta(epsilon, _USUAL_CUT)
         return delta if delta > 1e6 * _USUAL_CUT else self._delta(epsilon, _TINY_CUT)
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
-        """Per direction of the replacement, the independent pairs of distributions that are seen."""
+        """Per direction of the replacement, the independent pairs of distributions of the messages."""
         pair = self._pair(cut)
         if self.view == "histogram":
             return ((pair, pair.reversed),)  # the other direction is its mirror image
@@ -108,7 +108,7 @@ class CorrelatedNoiseCurve:
 
 @lru_cache(maxsize=4)  # each may take 130 megabytes
 def _gathered_pair(curve: CorrelatedNoiseCurve, cut: float) -> DiscretePair:
-    """Geometric noise: outcomes with the same smaller count, on the same side of the diagonal, as one.
+    """The pair for geometric noise; outcomes with equal min(u, v) on the same side of the diagonal are added up.
 
     ``count``: for u > v the ratio is 1/a throughout; for u <= v it is a W(u - 1) / W(u).
     ``signed``: for u > v it is W(v) / (a^2 W(v - 1)), for u < v the inverse, and 1 on the diagonal.
@@ -148,17 +148,17 @@ def _with_geometric_tail(masses: Floats, shrinkage: float, more: int) -> Floats:
 
 @lru_cache(maxsize=4)
 def _table_pair(curve: CorrelatedNoiseCurve) -> DiscretePair:
-    """Any share of the noise: all outcomes, by the distance of the two counts and the smaller of them."""
+    """The pair for any share of the noise: all outcomes, indexed by |u - v| and min(u, v)."""
     _, staying, cut = curve.staying.window(_TABLE_CUT)
     _, flooding, flood_cut = curve.flooding.window(_TABLE_CUT)
     widest = len(staying)
     if widest**2 * (len(flooding) + widest) > _MOST_TABLE_WORK:
-        if curve.share > 1:  # the noise beyond one share is independent, and only hides more
+        if curve.share > 1:  # noise beyond one full share is independent, and can only improve privacy
             return _gathered_pair(
                 CorrelatedNoiseCurve(curve.ratio, curve.flood_shape, curve.flood_ratio, curve.view), _USUAL_CUT
             )
         raise ParameterError(
-            "The distribution of a part of so much noise is too wide to compute; use a larger epsilon.",
+            "The distribution of this share of the noise has too many outcomes to compute; use a larger epsilon.",
             share=curve.share,
         )
     padded = np.concatenate((staying, np.zeros(widest)))
@@ -182,10 +182,10 @@ def _table_pair(curve: CorrelatedNoiseCurve) -> DiscretePair:
 
 @lru_cache(maxsize=512)
 def least_flooding(epsilon: float, delta: float, split: float, view: View) -> Flooding:
-    """The flooding of least mean for an overall (epsilon, delta), split * epsilon of it for the noise that stays.
+    """The flooding with the least mean that meets (epsilon, delta); split * epsilon is spent on the remaining noise.
 
-    The distribution at just these parameters meets the target. Delta falls with the shape (a larger shape
-    adds independent noise); the ratio of the flooding is searched to within 2 % of the least mean.
+    The target is checked at exactly these parameters. Delta decreases with the shape, because a larger shape adds
+    independent noise; the ratio is searched until the mean is within 2 % of the least one.
     """
     _check_split(epsilon, delta, split, view)
     ratio = _staying_ratio(epsilon, split, view)
@@ -201,9 +201,9 @@ def least_flooding(epsilon: float, delta: float, split: float, view: View) -> Fl
     # the best ratio is near e^(-half of the rest of epsilon)
     start = math.log(-math.expm1(-epsilon * (1 - split) * (0.25 if view == "histogram" else 0.5)))
     flood_ratio = _ratio_short_of_one(_minimum(mean, start, -0.05))
-    found = _least_shape(epsilon, delta, ratio, flood_ratio, view, guess=guess, precision=1e-5)
+    least_shape = _least_shape(epsilon, delta, ratio, flood_ratio, view, guess=guess, precision=1e-5)
     for margin in (0.0, 1e-5, 1e-4, 1e-2):
-        shape = Fraction(math.ceil(found * (1 + margin) * _SHAPE_STEPS), _SHAPE_STEPS)
+        shape = Fraction(math.ceil(least_shape * (1 + margin) * _SHAPE_STEPS), _SHAPE_STEPS)
         if CorrelatedNoiseCurve(ratio, shape, flood_ratio, view).delta_at(epsilon) <= delta:
             return ratio, shape, flood_ratio
     raise InfeasibleError(f"No flooding was found for epsilon = {epsilon:g} and delta = {delta:g}.", epsilon=epsilon)
@@ -221,11 +221,11 @@ def paper_flooding(epsilon: float, delta: float, split: float, view: View) -> Fl
 
 
 def flooding_of_theorem_13(epsilon: float, delta: float, sensitivity: float = 1.0) -> tuple[Fraction, Dyadic]:
-    """NB(3 (1 + ln(1/delta)), e^(-0.2 epsilon / sensitivity)) is (epsilon, delta)-private; both must be below 1."""
+    """Theorem 13: NB(3 (1 + ln(1/delta)), e^(-0.2 epsilon / sensitivity)) noise is private; epsilon, delta < 1."""
     if not (0 < epsilon < 1 and 0 < delta < 1):
         raise ConditionError(
             f"Theorem 13 needs epsilon and delta between 0 and 1 for the flooding; given {epsilon:g} and {delta:g}. "
-            "Spend more of epsilon on the noise that stays, or use the tight calibration.",
+            "Increase the split, or use the tight calibration.",
             epsilon=epsilon,
             delta=delta,
         )
@@ -241,7 +241,7 @@ def _check_split(epsilon: float, delta: float, split: float, view: View) -> None
 
 
 def _staying_ratio(epsilon: float, split: float, view: View) -> Dyadic:
-    """The noise that stays: a histogram moves two categories, and a sign moves the difference by two."""
+    """The ratio of the remaining noise: a histogram changes two categories, a sign changes U+ - U- by two."""
     return least_ratio(
         split * epsilon, sensitivity=2 if view == "signed" else 1, coordinates=2 if view == "histogram" else 1
     )
@@ -254,13 +254,13 @@ def _ratio_short_of_one(log_rest: float) -> Dyadic:
 def _least_shape(
     epsilon: float, delta: float, ratio: Dyadic, flood_ratio: Dyadic, view: View, *, guess: float, precision: float
 ) -> float:
-    """The shape at which delta meets the target, by the secant method on the logarithms kept in a bracket."""
+    """The shape at which delta meets the target, by the secant method on logarithms within a bracket."""
 
     def excess(shape: float) -> float:
         curve = CorrelatedNoiseCurve(ratio, Fraction(shape), flood_ratio, view)
         return math.log(max(curve._delta(epsilon, 1e-6 * delta), 1e-300) / delta)
 
-    # when no pair is added at all, the last "+1" is seen: (1 - p)^shape <= delta or nearly so
+    # if no pair is added, the user's "+1" is exposed: (1 - p)^shape must be at most about delta
     floor = 0.9 * math.log(delta) / math.log(float(flood_ratio.complement))
     low = high = max(guess, floor)
     y_low = y_high = excess(high)
@@ -283,7 +283,7 @@ def _least_shape(
 
 
 def _minimum(mean: Callable[[float], float], start: float, largest: float) -> float:
-    """Where the mean is least, by steps downhill and then between the three lowest points."""
+    """The point with the least mean: descent in fixed steps, then parabolic interpolation."""
     step = 0.4
     middle = min(start, largest)
     left, right = middle - step, min(middle + step, largest)

@@ -1,9 +1,9 @@
-"""Privacy accounting of ``count-min``: how private the rows of a noisy sketch of hashed counts are.
+"""Privacy accounting of ``count-min``: the rows of a noisy sketch of hashed counts.
 
-In each of several rows a user adds one to one cell, chosen by a public hash of the value, and with
-probability gamma one to every cell (Ghazi, Golowich, Kumar, Pagh and Velingker 2021). Replacing a user
-moves at most two cells of each row in opposite directions, and each cell holds the noise
-Bin(users, gamma). A hash that does not separate the two values only helps.
+In each row a user increments one cell, chosen by a public hash of the value, and every cell once more with probability
+gamma (Ghazi, Golowich, Kumar, Pagh and Velingker 2021). Replacing a user changes at most two cells of each row, in
+opposite directions, and each cell contains the noise Bin(users, gamma). If a hash maps both values to the same cell,
+that row does not change.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CUT = 1e-17
 
 @dataclass(frozen=True)
 class SketchRows:
-    """``rows`` rows of counts, every cell of which ``users`` honest users raise with probability ``gamma`` each."""
+    """``rows`` rows of counts; each of ``users`` honest users increments every cell with probability ``gamma``."""
 
     users: int
     gamma: Dyadic
@@ -43,18 +43,18 @@ class SketchRows:
 
     @cached_property
     def _composed(self) -> PrivacyCurve:
-        # noise that is present or absent is the same distribution, mirrored
+        # adding tokens with probability gamma, or leaving them out, gives the same distribution, mirrored
         noise = Binomial(self.users, self.gamma)
         return (
             BinomialHistogram(noise) if self.rows == 1 else MirroredComposition(shift_pair(noise, cut=_CUT), self.rows)
         )
 
     def delta_at(self, epsilon: float) -> float:
-        """Upper bound on the least delta; with several rows not below the resolution of composition."""
+        """Upper bound on the least delta; with several rows, at least the resolution of the composition."""
         return self._composed.delta_at(epsilon)
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
-        """The one direction there is: two independent pairs for each row."""
+        """One direction as two independent pairs per row; the other direction is its mirror image."""
         (pairs,) = BinomialHistogram(Binomial(self.users, self.gamma)).directions(cut)
         return (pairs * self.rows,)
 
@@ -62,20 +62,22 @@ class SketchRows:
 def least_gamma(users: int, rows: int, epsilon: float, delta: float) -> Dyadic:
     """The least probability of a noise message per user and cell for (epsilon, delta)-privacy."""
     check_target(epsilon, delta)
-    certified = CERTIFIED_DOWN_TO * max(2.0, rows / 10)  # the rounding of the composition grows with the rows
+    certified = CERTIFIED_DOWN_TO * max(
+        2.0, rows / 10
+    )  # the rounding error of the composition grows with the number of rows
     if rows > 1 and delta < certified:
         raise InfeasibleError(
             f"{rows} rows are accounted for down to delta = {certified:g}, not {delta:g}.", delta=delta, rows=rows
         )
     variance = 2 * rows * _gaussian_variance(epsilon, delta) + math.log(1 / delta)
-    found = least_rate(
+    solution = least_rate(
         lambda gamma: SketchRows(users, gamma, rows),
         epsilon,
         delta,
         guess=min(0.4, variance / users),
         highest=0.5,
     )
-    if found is None:
+    if solution is None:
         raise InfeasibleError(
             f"{users:,} users are too few for {rows} rows at epsilon = {epsilon:g} and delta = {delta:g}; "
             f"about {math.ceil(4 * variance):,} are needed. Use fewer rows or allow a larger epsilon.",
@@ -83,11 +85,11 @@ def least_gamma(users: int, rows: int, epsilon: float, delta: float) -> Dyadic:
             epsilon=epsilon,
             delta=delta,
         )
-    return found
+    return solution
 
 
 def _gaussian_variance(epsilon: float, delta: float) -> float:
-    """About that of Gaussian noise for sensitivity one: a start for the search only."""
+    """Approximate variance of Gaussian noise for sensitivity 1, as the starting point of a search."""
     from statistics import NormalDist
 
     normal = NormalDist()
@@ -106,7 +108,7 @@ def paper_gamma(users: int, rows: int, epsilon: float, delta: float) -> Dyadic:
     mean = 90 * rows**2 * math.log(2 * rows / delta) / epsilon**2
     if mean > users / 2:
         raise ConditionError(
-            f"The constant of Lemma 4.10 asks for gamma above 1/2, where more is not more noise: with {rows} rows, "
+            f"The constant of Lemma 4.10 asks for gamma above 1/2, where the variance decreases: with {rows} rows, "
             f"epsilon = {epsilon:g} and delta = {delta:g} it takes {math.ceil(2 * mean):,} users; given {users:,}. "
             "The tight calibration needs far fewer.",
             users=users,

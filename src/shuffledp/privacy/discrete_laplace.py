@@ -18,8 +18,8 @@ from shuffledp.randomness.dyadic import check_uncertain
 
 MOST_SENSITIVITY = 10**9
 _MOST_OUTCOMES = 1 << 22
-_UP = 1 + 4e-16  # a float times this is above what rounding may have taken
-_ROUNDING = 1e-14  # of the few operations of a closed form
+_UP = 1 + 4e-16  # a factor larger than the rounding error of a product
+_ROUNDING = 1e-14  # relative rounding error of a closed form
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,9 @@ class DiscreteLaplace:
 class DiscreteLaplaceCurve:
     """Integers released with discrete Laplace noise: the privacy curve of a count, a sum or a histogram.
 
-    Replacing one user moves one number by up to ``sensitivity`` (``coordinates`` = 1), or two numbers
-    by up to that much in opposite directions (``coordinates`` = 2). The noise is log-concave, so
-    the largest move is the worst at every epsilon.
+    Replacing one user changes one number by up to ``sensitivity`` (``coordinates`` = 1), or two numbers by up to that
+    much in opposite directions (``coordinates`` = 2). The noise is log-concave, so the largest change is the worst at
+    every epsilon.
     """
 
     ratio: Dyadic
@@ -89,7 +89,7 @@ class DiscreteLaplaceCurve:
 
     def __post_init__(self) -> None:
         check_ratio(self.ratio)
-        _check_move(self.sensitivity, self.coordinates)
+        _check_sensitivity(self.sensitivity, self.coordinates)
 
     @cached_property
     def pure_epsilon(self) -> float:
@@ -97,7 +97,7 @@ class DiscreteLaplaceCurve:
         return self.sensitivity * self.coordinates * decay_of(self.ratio) * _UP**2
 
     def delta_at(self, epsilon: float) -> float:
-        """The least delta at which the release is (epsilon, delta)-private, from above; 0 from the pure epsilon on."""
+        """Upper bound on the least delta of (epsilon, delta)-privacy; 0 from the pure epsilon on."""
         check_epsilon(epsilon)
         if epsilon >= self.pure_epsilon:
             return 0.0
@@ -106,7 +106,7 @@ class DiscreteLaplaceCurve:
         return self._delta_of_one(epsilon)
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:  # noqa: ARG002
-        """The one direction there is (the other is its mirror image); nothing is cut off."""
+        """One direction; the other is its mirror image. No outcome is left out."""
         return ((self._pair,) * self.coordinates,)  # the reversed pair has the same privacy loss
 
     def _delta_of_one(self, epsilon: float) -> float:
@@ -115,20 +115,20 @@ class DiscreteLaplaceCurve:
         turning = math.floor((moved - epsilon / decay) / 2)
         best = 0.0
         for t in range(max(0, turning - 1), min(turning + 1, (moved - 1) // 2) + 1):
-            # both terms are positive where it matters: nothing cancels
+            # both terms are positive at the maximum, so nothing cancels
             excess = -math.expm1(epsilon - (moved - t) * decay) - ratio * math.expm1(-t * decay)
             best = max(best, as_delta(excess / (1 + ratio)))
         return as_delta(best * (1 + _ROUNDING) + 1e-15 * self.pure_epsilon)
 
     @cached_property
     def _pair(self) -> DiscretePair:
-        """The noise, and the noise moved by the sensitivity, with outcomes of equal likelihood ratio gathered.
+        """The noise, and the noise shifted by the sensitivity, with outcomes of equal likelihood ratio added up.
 
-        The ratio is the same for all outcomes up to 0, and for all from the sensitivity on.
+        The ratio is constant for all outcomes up to 0, and for all outcomes from the sensitivity on.
         """
         if self.sensitivity > _MOST_OUTCOMES:
             raise ParameterError(
-                f"A move by {self.sensitivity:,} has too many outcomes to list; at most {_MOST_OUTCOMES:,}.",
+                f"A sensitivity of {self.sensitivity:,} has too many outcomes to list; at most {_MOST_OUTCOMES:,}.",
                 sensitivity=self.sensitivity,
             )
         decay, ratio = decay_of(self.ratio), float(self.ratio)
@@ -140,7 +140,7 @@ class DiscreteLaplaceCurve:
 def least_ratio(epsilon: float, sensitivity: int = 1, coordinates: int = 1) -> Dyadic:
     """The least ratio, hence the least noise, whose pure epsilon is at most ``epsilon``."""
     check_positive_epsilon(epsilon)
-    _check_move(sensitivity, coordinates)
+    _check_sensitivity(sensitivity, coordinates)
     decay = epsilon / (sensitivity * coordinates)
     ratio = Dyadic.at_least(max(math.exp(-decay), 2.0**-64))
     while ratio.numerator < 1 << ratio.bits:
@@ -148,7 +148,7 @@ def least_ratio(epsilon: float, sensitivity: int = 1, coordinates: int = 1) -> D
             return ratio
         ratio = Dyadic.at_least(math.nextafter(float(ratio), 2.0))
     raise InfeasibleError(
-        f"epsilon = {epsilon:g} for moves of {sensitivity:,} needs more noise than a 64-bit probability can say; "
+        f"epsilon = {epsilon:g} at sensitivity {sensitivity:,} needs a ratio closer to 1 than 64 bits can represent; "
         "use a larger epsilon or fewer levels.",
         epsilon=epsilon,
         sensitivity=sensitivity,
@@ -161,7 +161,7 @@ def decay_of(ratio: Dyadic) -> float:
 
 
 def check_ratio(ratio: Dyadic) -> None:
-    """Refuse a ratio outside (0, 1), or so close to an end that a double does not hold it."""
+    """Reject a ratio outside (0, 1), or too close to 0 or 1 to be exact as a double."""
     check_uncertain("ratio", ratio)
     if min(ratio.numerator, ratio.complement.numerator) << LEAST_PROBABILITY_BITS < 1 << ratio.bits:
         raise ParameterError(
@@ -169,10 +169,10 @@ def check_ratio(ratio: Dyadic) -> None:
         )
 
 
-def _check_move(sensitivity: int, coordinates: int) -> None:
+def _check_sensitivity(sensitivity: int, coordinates: int) -> None:
     if not 1 <= sensitivity <= MOST_SENSITIVITY:
         raise ParameterError(
             f"The sensitivity must lie between 1 and {MOST_SENSITIVITY:,}, not {sensitivity}.", sensitivity=sensitivity
         )
     if coordinates not in (1, 2):
-        raise ParameterError(f"One user moves 1 or 2 coordinates, not {coordinates}.", coordinates=coordinates)
+        raise ParameterError(f"coordinates must be 1 or 2, not {coordinates}.", coordinates=coordinates)

@@ -16,14 +16,14 @@ Floats = NDArray[np.float64]
 
 _ROUNDING = 1e-9  # relative; the masses themselves are good to about 1e-12
 _UNIT = 2e-15
-"""Relative, of each product and ratio: where p is nearly e^epsilon q, rounding must not make the difference vanish."""
+"""Relative rounding error of a product or ratio: if p is close to e^epsilon q, it must not cancel their difference."""
 _TINIEST = 5e-324
 MASS_TOLERANCE = 1e-6
-"""How far below 1 the masses of a distribution may sum, beyond what is stated to be left out."""
+"""How far the sum of the masses may lie below 1, besides the mass that is declared as left out."""
 _ROUNDING_OF_SUMS = 1e-11
-"""Masses of all distributions were seen to sum to 1 - 1e-14 or more."""
+"""Rounding error of a sum of masses; in all distributions of this package it is below 1e-14."""
 SURPLUS_TOLERANCE = 1e-5
-"""How far above 1 they may sum: some masses are rounded up on purpose, which only raises a divergence."""
+"""How far the sum may lie above 1: some masses are rounded up on purpose, which only increases a divergence."""
 
 
 def as_delta(value: float) -> float:
@@ -55,7 +55,7 @@ def positive_part(values: ArrayLike) -> Floats:
 def check_masses(masses: NDArray[Any], *, left_out: float = 0.0, tolerance: float = MASS_TOLERANCE) -> float:
     """ConditionError unless the masses are finite, at least 0, and sum to 1 but for ``left_out`` and the tolerance.
 
-    Returned is what is missing beyond ``left_out`` and rounding, mostly nothing: it counts as left out too.
+    Returns the mass that is missing besides ``left_out`` and rounding, usually 0; callers treat it as left out too.
     """
     total = float(masses.sum())  # not finite if a mass is not
     if not (
@@ -71,15 +71,15 @@ def check_masses(masses: NDArray[Any], *, left_out: float = 0.0, tolerance: floa
 
 
 def _missing(total: float, left_out: float) -> float:
-    """What a sum of masses lacks to 1 beyond what was left out, unless rounding explains it."""
+    """The mass that is missing to 1 besides ``left_out``; 0 if rounding explains it."""
     lacking = 1 - left_out - total
     return lacking if lacking > _ROUNDING_OF_SUMS else 0.0
 
 
 def hockey_stick(p: ArrayLike, q: ArrayLike, epsilon: float) -> float:
-    """Upper bound on sum over outcomes of max(p - e^epsilon q, 0), above it by rounding only.
+    """Upper bound on the sum over outcomes of max(p - e^epsilon q, 0), exact except for rounding.
 
-    Mass that either lacks to one (a tail that was cut off) counts as fully distinguishing.
+    If the masses of p or q sum to less than 1, the missing mass (a truncated tail) counts as fully distinguishing.
     """
     return DiscretePair.of(p, q).delta(epsilon)
 
@@ -88,8 +88,8 @@ def hockey_stick(p: ArrayLike, q: ArrayLike, epsilon: float) -> float:
 class DiscretePair:
     """Two distributions on the same finitely many outcomes: the masses ``p`` and ``q`` of each outcome.
 
-    ``cut`` bounds the mass of either distribution on outcomes that were left out; it is added to every divergence. Mass
-    of the first distribution that is missing beyond it is added to it.
+    ``cut`` bounds the mass of either distribution on outcomes that were left out; it is added to every divergence. If
+    the first distribution lacks more mass than that, ``cut`` is increased accordingly.
     """
 
     p: Floats
@@ -110,7 +110,7 @@ class DiscretePair:
 
     @classmethod
     def of(cls, p: ArrayLike, q: ArrayLike) -> DiscretePair:
-        """Check two lists of masses; what they lack to one is treated as cut off."""
+        """Check two lists of masses; mass that is missing to 1 is treated as cut off."""
         first, second = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
         if first.ndim != 1 or first.shape != second.shape or len(first) == 0:
             raise ParameterError("A pair needs two equally long, non-empty lists of masses.")
@@ -133,7 +133,7 @@ class DiscretePair:
         return _UNIT * (1 + np.where(np.isfinite(size), size, 0.0))
 
     def sorted_by_loss(self) -> DiscretePair:
-        """Outcomes in increasing order of p/q; those with neither mass are dropped."""
+        """Outcomes in increasing order of p/q; outcomes without mass are dropped."""
         keep = (self.p > 0) | (self.q > 0)
         pair = DiscretePair(self.p[keep], self.q[keep], self.cut)
         order = np.argsort(pair.loss, kind="stable")
@@ -154,9 +154,9 @@ class DiscretePair:
     def delta_with_reversed_twin(self, epsilon: float) -> float:
         """Upper bound on the divergence of (p, q) from (q, p) on two independent coordinates.
 
-        This is the histogram, where one user leaves one category and enters another. For outcome b
-        of the second coordinate, the first coordinate's outcomes count from where its ratio exceeds
-        e^epsilon times that of b, so upper tail sums over the sorted outcomes suffice.
+        This is the histogram, where one user moves from one category to another. Given outcome b of the second
+        coordinate, an outcome of the first contributes if its ratio exceeds e^epsilon times that of b, so upper tail
+        sums over the sorted outcomes suffice.
         """
         check_epsilon(epsilon)
         pair = self if self.ordered else self.sorted_by_loss()
@@ -166,8 +166,8 @@ class DiscretePair:
         gained = pair.q * upper_p[start]
         lost = _growth_below(epsilon) * pair.p * upper_q[start]
         rounding = len(pair.p) * float(np.finfo(np.longdouble).eps) * float((gained + lost).sum())
-        rounding += float((error * gained).sum())  # what counts though its ratio lies below by the error
-        missing = _missing(float(pair.q.sum()), pair.cut)  # both distributions are the first one of a coordinate
+        rounding += float((error * gained).sum())  # outcomes that are counted because of the error of their ratio
+        missing = _missing(float(pair.q.sum()), pair.cut)  # q is the first distribution of the second coordinate
         return _rounded_up(float(positive_part(gained - lost).sum()), 2 * pair.cut + missing + rounding)
 
 
@@ -177,7 +177,7 @@ def _growth_below(epsilon: float) -> float:
 
 
 def _upper_sums(masses: Floats) -> NDArray[np.longdouble]:
-    """Sum of the masses from each place to the end, and 0 past the end; in extended precision where there is one."""
+    """The sum of the masses from each index to the end, and 0 at the end; in extended precision if available."""
     sums = np.zeros(len(masses) + 1, dtype=np.longdouble)
     sums[:-1] = np.cumsum(masses[::-1], dtype=np.longdouble)[::-1]
     return sums

@@ -1,9 +1,9 @@
-"""Privacy accounting of ``fake-users``: how private flipped one-hot rows among flipped rows of zeros are.
+"""Privacy accounting of ``fake-users``: flipped one-hot rows among flipped rows of zeros.
 
-Each user sends the own row, one-hot, and some rows of zeros, with every bit flipped with probability
-q (Cheu and Zhilyaev 2022). Of two categories it matters only how many ones the fake rows and the
-target's row have there; the other users' real rows can be told. So the count of a category is
-W + Ber(1 - q) with the target's bit and W + Ber(q) without it, W ~ Bin(rows, q).
+Each user sends a one-hot row and some rows of zeros, with every bit flipped with probability q (Cheu and Zhilyaev
+2022). The real rows of the other users can be revealed: for two categories only the ones in the fake rows and in the
+target's row matter. So the count of a category is W + Ber(1 - q) with the target's bit and W + Ber(q) without it, where
+W ~ Bin(rows, q).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CUTS = (1e-30, 1e-305)
 
 @dataclass(frozen=True)
 class FakeRows:
-    """``rows`` fake rows of honest users in all, and one real row that changes; bits flipped with ``flip``."""
+    """``rows`` fake rows of all honest users and one real row; bits are flipped with probability ``flip``."""
 
     rows: int
     flip: Dyadic
@@ -41,11 +41,11 @@ class FakeRows:
 
     @property
     def local_epsilon(self) -> float:
-        """What holds for the two bits of the real row that change, whatever the fake rows are."""
+        """The epsilon of the two bits of the real row that change, without any fake rows."""
         return 2 * log_ratio_above(self.flip.complement.numerator, self.flip.numerator)
 
     def delta_at(self, epsilon: float) -> float:
-        """The least delta at which the histogram is (epsilon, delta)-private, from above."""
+        """Upper bound on the least delta at which the histogram is (epsilon, delta)-private."""
         check_epsilon(epsilon)
         if epsilon >= self.local_epsilon * (1 + 1e-12):
             return 0.0
@@ -58,7 +58,7 @@ class FakeRows:
         return as_delta(delta * (1 + rounding))
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
-        """The one direction there is (the other is its mirror image), as two independent pairs."""
+        """One direction as two independent pairs; the other direction is its mirror image."""
         pair = _row_pair(self, cut)
         return ((pair, pair.reversed),)
 
@@ -66,12 +66,12 @@ class FakeRows:
 def _row_pair(curve: FakeRows, cut: float) -> DiscretePair:
     """The count of one category with the target's bit set, and without.
 
-    W + 1 and W are a pair of ``shift_pair``; here both are mixed. Each divergence of the mixtures is a
-    sum of convex, homogeneous functions of the two masses, so a pair from above stays one.
+    ``shift_pair`` bounds W + 1 and W; here both are mixtures of these. Every divergence of the mixtures is a sum of
+    convex, homogeneous functions of the two masses, so the mixtures of the bounding pair are a bounding pair.
     """
     shifted = shift_pair(Binomial(curve.rows, curve.flip), cut=cut)
-    flip, kept = float(curve.flip), float(curve.flip.complement)
-    return DiscretePair(kept * shifted.p + flip * shifted.q, flip * shifted.p + kept * shifted.q, shifted.cut)
+    flip, no_flip = float(curve.flip), float(curve.flip.complement)
+    return DiscretePair(no_flip * shifted.p + flip * shifted.q, flip * shifted.p + no_flip * shifted.q, shifted.cut)
 
 
 @lru_cache(maxsize=4)
@@ -83,8 +83,10 @@ def least_row_flip(rows: int, epsilon: float, delta: float) -> Dyadic:
     """The least flip probability at which ``rows`` fake rows make the histogram (epsilon, delta)-private."""
     check_target(epsilon, delta)
     variance = 2 * math.log(1.25 / delta) / epsilon**2 + math.log(1 / delta)
-    found = least_rate(lambda flip: FakeRows(rows, flip), epsilon, delta, guess=variance / rows, highest=LARGEST_FLIP)
-    if found is None:
+    solution = least_rate(
+        lambda flip: FakeRows(rows, flip), epsilon, delta, guess=variance / rows, highest=LARGEST_FLIP
+    )
+    if solution is None:
         raise InfeasibleError(
             f"{rows:,} fake rows are too few for epsilon = {epsilon:g} and delta = {delta:g}: bits would have to be "
             f"flipped with probability above {LARGEST_FLIP}. Send more fake rows or allow a larger epsilon.",
@@ -92,7 +94,7 @@ def least_row_flip(rows: int, epsilon: float, delta: float) -> Dyadic:
             epsilon=epsilon,
             delta=delta,
         )
-    return found
+    return solution
 
 
 def paper_row_flip(rows: int, epsilon: float, delta: float) -> Dyadic:

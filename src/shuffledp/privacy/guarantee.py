@@ -13,14 +13,14 @@ from shuffledp.privacy.divergence import DiscretePair, as_delta
 from shuffledp.search import Bracket, Excess
 
 REPLACE_ONE = "replace-one"
-_NOTHING = 1e-290
+_LEAST_EPSILON = 1e-290
 _NINE_DIGITS = 1e-9
 WEAK_EPSILON = 10.0
-"""Above this a guarantee says so little about one person that it carries a warning."""
+"""A guarantee with a larger epsilon protects one person so little that it carries a warning."""
 
 
 class PrivacyCurve(Protocol):
-    """How much can be seen of one user, at every epsilon."""
+    """The privacy of a mechanism: from every epsilon to a delta."""
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta of (epsilon, delta)-privacy."""
@@ -28,12 +28,12 @@ class PrivacyCurve(Protocol):
 
 @runtime_checkable
 class ComposableCurve(PrivacyCurve, Protocol):
-    """The same of one release, by the distributions that a replaced user makes more or less likely."""
+    """A privacy curve that also gives the distributions behind it, so that releases can be composed exactly."""
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
-        """Per direction of the replacement, the independent pairs of distributions whose product is seen.
+        """Per direction of the replacement, independent pairs of distributions; the outcome is one draw from each.
 
-        Empty where they have too many outcomes to list.
+        Empty if they have too many outcomes to list.
         """
 
 
@@ -61,12 +61,12 @@ class Guarantee:
     epsilon: float
     delta: float
     users: int
-    """How many reports the round needs; fewer are not released."""
+    """Minimum number of reports; a round with fewer is not released."""
     honest_users: int
-    """How many of them must follow the protocol."""
+    """Number of users who must follow the protocol."""
     curve: PrivacyCurve
     theorem: str
-    """What proves it."""
+    """The proof."""
     local_epsilon: float = math.inf
     """The epsilon that remains if shuffler and analyzer collude; infinite if there is no guarantee then."""
     trust: str = "shuffled"
@@ -95,14 +95,14 @@ class Guarantee:
 
     @property
     def least_delta(self) -> float:
-        """Upper bound on the least delta at which any epsilon holds, if a large one."""
+        """Upper bound on the least delta for which there is a finite epsilon."""
         return least_delta(self.curve)
 
     def after(self, releases: int, *, delta: float | None = None) -> Guarantee:
-        """The guarantee of this many independent releases over the same people, at the same delta or another.
+        """The guarantee of this many independent releases about the same users, at the same delta or a given one.
 
-        The privacy losses are convolved, and proved pairs of epsilon and delta are added; the less is taken.
-        Where no epsilon holds at this delta, epsilon is infinite; ``least_delta`` says from which delta on one does.
+        Two bounds are computed, by convolving the privacy losses and by adding proved pairs (epsilon, delta), and the
+        lower one is used. If no epsilon holds at this delta, epsilon is infinite; see ``least_delta``.
         """
         from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, compose
 
@@ -132,7 +132,7 @@ class Guarantee:
         )
 
     def _after_pure(self, releases: int) -> Guarantee:
-        """Without any delta the epsilons do add, and no less can be claimed."""
+        """With delta = 0 the epsilons add up, and no smaller epsilon holds."""
         from shuffledp.privacy.pure import PureCurve
 
         if releases < 1:
@@ -171,7 +171,7 @@ class Guarantee:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Why these numbers protect less than one expects of them, in plain words; mostly nothing."""
+        """Warnings about a large epsilon or delta, a sentence each; usually empty."""
         return target_warnings(self.epsilon, self.delta, self.users)
 
     def _condition(self) -> str:
@@ -206,7 +206,7 @@ def _finite(value: float) -> float | None:
 
 
 def target_warnings(epsilon: float, delta: float, users: int) -> tuple[str, ...]:
-    """What it means that delta exceeds 1/users, or that epsilon exceeds 10; nothing if neither does."""
+    """Warnings if delta exceeds 1/users or epsilon exceeds 10; empty otherwise."""
     warnings = []
     if users > 0 and delta > 1 / users:
         warnings.append(
@@ -223,12 +223,12 @@ def target_warnings(epsilon: float, delta: float, users: int) -> tuple[str, ...]
 
 
 def least_epsilon(curve: PrivacyCurve, delta: float) -> float:
-    """The least epsilon with curve.delta_at(epsilon) <= delta, to nine digits from above."""
+    """The least epsilon with curve.delta_at(epsilon) <= delta, rounded up to nine digits; infinite if none."""
     check_delta(delta)
     if as_delta(curve.delta_at(0.0)) <= delta:
         return 0.0
     excess = partial(_excess, curve, delta)
-    low, high = 1.0, 1.0  # to be: not enough, and enough
+    low, high = 1.0, 1.0  # to become a bracket: too small, large enough
     above = below = excess(1.0)
     while below > 0:
         if high >= LARGEST_EPSILON:
@@ -236,7 +236,7 @@ def least_epsilon(curve: PrivacyCurve, delta: float) -> float:
         low, above, high = high, below, min(2 * high, LARGEST_EPSILON)
         below = excess(high)
     while above <= 0:
-        if low < _NOTHING:
+        if low < _LEAST_EPSILON:
             return low
         high, below, low = low, above, low / 8
         above = excess(low)
@@ -251,10 +251,10 @@ def _excess(curve: PrivacyCurve, delta: float, epsilon: float) -> float:
 
 
 def _crossing(excess: Excess, low: tuple[float, float], high: tuple[float, float]) -> float:
-    """An epsilon that is enough, nine digits above one that is not, by the Illinois method in logarithms.
+    """An epsilon that is large enough, within nine digits of one that is not, by the Illinois method in logarithms.
 
-    ``low`` and ``high`` are such epsilons with their excess. Where the method does not shorten the interval to a
-    quarter in three steps, as at a jump, the fourth halves it.
+    ``low`` and ``high`` are a bracket: two epsilons with their excess. If three steps do not shorten the bracket to a
+    quarter, as at a jump of the curve, the fourth step halves it.
     """
     bracket = Bracket(*low, *high)
     steps, width = 0, math.inf
@@ -263,7 +263,7 @@ def _crossing(excess: Excess, low: tuple[float, float], high: tuple[float, float
         steps += 1
         share = 0.5
         if math.isfinite(bracket.weight_high) and not (steps % 4 == 0 and length > width / 4):
-            # not nearer to an end than this, so that the last step closes the interval from the other side
+            # keep this distance from both ends, so that the last step closes the bracket from the other side
             margin = min(0.5, 0.4 * _NINE_DIGITS / length)
             share = bracket.weight_low / (bracket.weight_low - bracket.weight_high)
             share = min(max(share, margin), 1 - margin)
@@ -281,7 +281,7 @@ def least_delta(curve: PrivacyCurve) -> float:
 
 
 def where_an_epsilon_holds(delta: float) -> str:
-    """One sentence: from which delta on there is an epsilon, rounded up to two digits."""
+    """A sentence: the least delta with a finite epsilon, rounded up to two digits."""
     if delta >= 1:
         return "None holds at any delta below 1."
     if delta <= 0:

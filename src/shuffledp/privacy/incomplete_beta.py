@@ -1,20 +1,21 @@
-"""The incomplete beta function in NumPy alone, of which all tails of binomial distributions are made.
+"""The regularized incomplete beta function with NumPy alone, for the tails of binomial distributions.
 
-Planning and a device that checks a task run the same code, so they get the same numbers, and a device loads no SciPy.
+Planning and devices that check a task run the same code, so they get the same numbers, and a device does not load
+SciPy.
 
-Below, I_x(a, b) is the regularized function, n = a + b and y = 1 - x. The side that is small, I_x(a, b) if a >= n x
-and else 1 - I_x(a, b) = I_y(b, a), is computed as
+Below, I_x(a, b) is the regularized function, n = a + b and y = 1 - x. The smaller side, I_x(a, b) if a >= n x and
+1 - I_x(a, b) = I_y(b, a) otherwise, is computed as
 
     I_x(a, b) = x^a y^b / B(a, b) * J,    J = integral from 0 to 1/y of (1 - y v)^(a - 1) (1 + x v)^(b - 1) dv,
 
-the front factor by Loader's saddle point from n x - a without any cancellation, and J
+the front factor by Loader's saddle-point expansion in n x - a, which avoids cancellation, and J
 
 - as a continued fraction of positive terms, the even part of DLMF 8.17.22, whose successive values enclose J; it takes
-  about sqrt(n x y) steps at the mean, and a few at some deviations from it;
-- near the mean of many trials by Gauss and Legendre's rule, over the part of the integral that is above e^-42.
+  about sqrt(n x y) steps at the mean, and only a few at several standard deviations from it;
+- near the mean of many trials by Gauss-Legendre quadrature, over the range where the integrand is above e^-42.
 
-Against ball arithmetic the relative error of the small side stays below 1e-12 for n up to 10^12 and values down to
-1e-300; the other side is 1 minus the small one.
+Measured against ball arithmetic, the relative error of the smaller side is below 1e-12 for n up to 10^12 and values
+down to 1e-300; the other side is 1 minus the smaller one.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ from shuffledp.errors import ParameterError
 
 Floats = NDArray[np.float64]
 
-_LARGEST = 1e100  # beyond, products would overflow
+_LARGEST = 1e100  # products of larger shapes would overflow
 _ENOUGH = 2.0**-53
 _MOST_STEPS = 5000
-_BLOCK = 4096  # entries at a time: they stay in the cache
-_FEW = 8  # so many are quicker one by one
-_MANY = 40.0  # deviations from which on the integral is smooth enough for the rule
-_NEAR = 3.0  # deviations from the mean within which the rule takes less time than the fraction
+_BLOCK = 4096  # entries at a time, to fit the cache
+_FEW = 8  # up to this many entries are faster one by one
+_MANY = 40.0  # standard deviation from which on quadrature is accurate
+_NEAR = 3.0  # deviations from the mean within which quadrature is faster than the fraction
 _NODES = 34
 _DEPTH = 42.0
 _NEAR_ONE = 0.5
-_TINY = 1e-290  # what is divided by less may overflow
+_TINY = 1e-290  # division by a smaller number may overflow
 _SERIES = tuple(1 / (2 * j + 3) for j in range(27))  # 0.25^27 / 57 is below 2^-53 / 8
 _SHORT_SERIES = _SERIES[:12]
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
@@ -49,15 +50,15 @@ _HALF_LOG = 0.5 * math.log(2 * math.pi)
 
 
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Any:
-    """I_x(a, b), entry by entry: the probability that a beta number with these shapes is at most x.
+    """I_x(a, b), elementwise: the distribution function of the beta distribution at x.
 
-    For whole a, b it is Pr[Bin(a + b - 1, x) >= a].
+    For integers a and b it is Pr[Bin(a + b - 1, x) >= a].
     """
     return _both(a, b, x)[0]
 
 
 def betaincc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Any:
-    """1 - I_x(a, b), entry by entry, without cancellation where it is small."""
+    """1 - I_x(a, b), elementwise, without cancellation where it is small."""
     return _both(a, b, x)[1]
 
 
@@ -84,16 +85,16 @@ def _check(good: bool) -> None:
         )
 
 
-@np.errstate(divide="ignore", over="ignore", under="ignore")  # what is too small for a float is 0
+@np.errstate(divide="ignore", over="ignore", under="ignore")  # underflow to 0 is intended
 def _many(a: Floats, b: Floats, x: Floats) -> tuple[Floats, Floats]:
-    """I_x(a, b) and the rest."""
+    """I_x(a, b) and 1 - I_x(a, b)."""
     y = 1 - x
     excess = _excess(a, a + b, x)
     swapped = excess < 0
     a, b = np.where(swapped, b, a), np.where(swapped, a, b)
     x, y = np.where(swapped, y, x), np.where(swapped, x, y)
     excess = np.abs(excess)
-    inside = x > 0  # x = 0 and x = 1 are both 0 on the small side
+    inside = x > 0  # for x = 0 and x = 1 the smaller side is 0
     deviation = np.sqrt((a + b) * x * y)
     smooth = inside & (deviation > _MANY) & (excess < _NEAR * deviation)
     small = np.zeros(a.shape)
@@ -105,7 +106,7 @@ def _many(a: Floats, b: Floats, x: Floats) -> tuple[Floats, Floats]:
 
 
 def _excess(a: Any, n: Any, x: Any) -> Any:
-    """a - n x as if the product were exact (Dekker's product)."""
+    """a - n x with an exact product (Dekker's algorithm)."""
     product = n * x
     n_high, x_high = _high_half(n), _high_half(x)
     n_low, x_low = n - n_high, x - x_high
@@ -153,7 +154,7 @@ def _of_squares(ratio: Floats, coefficients: tuple[float, ...]) -> Floats:
 
 
 def _stirling(z: Floats) -> Floats:
-    """ln Gamma(z + 1) less (z + 1/2) ln z - z + ln(2 pi) / 2."""
+    """ln Gamma(z + 1) minus ((z + 1/2) ln z - z + ln(2 pi) / 2)."""
     inverse = 1 / np.maximum(z, _STIRLING_FROM)
     result: Floats = inverse * (_of_squares(inverse, _STIRLING[1:]) + _STIRLING[0])
     small = z < _STIRLING_FROM
@@ -164,7 +165,7 @@ def _stirling(z: Floats) -> Floats:
 
 @lru_cache(maxsize=1024)
 def _small_stirling(z: float) -> float:
-    """The same for one number below 16, which need not be whole; from z + 1 to z it grows by a known step."""
+    """The same for one real number below 16, by recurrence from z + 1 to z."""
     steps = []
     while z < _STIRLING_FROM:
         ratio = 1 / (2 * z + 1)
@@ -182,13 +183,13 @@ def _large_stirling(z: float) -> float:
 
 
 def _fraction(a: Floats, b: Floats, x: Floats, y: Floats, excess: Floats) -> Floats:
-    """J as a continued fraction, by the modified method of Lentz; entries that are done are put aside."""
+    """J as a continued fraction, by the modified Lentz method; entries that have converged are removed."""
     result = np.empty(a.shape)
     waiting: NDArray[np.intp] = np.arange(a.size)
     n, slope, start = a + b, 1 + y, excess + 1
     inverse = 1 / (a + 1)
-    found = a * start * inverse
-    ahead: Floats = found
+    value = a * start * inverse
+    ahead: Floats = value
     behind: Floats = np.zeros(a.shape)
     for m in range(1, _MOST_STEPS):
         weight = (b - m) * (m * x) * inverse
@@ -198,23 +199,23 @@ def _fraction(a: Floats, b: Floats, x: Floats, y: Floats, excess: Floats) -> Flo
         behind = 1 / (term + numerator * behind)
         ahead = term + numerator / ahead
         change = ahead * behind
-        found = found * change
+        value = value * change
         if m % 4 == 0 or m < 4:
             done = np.abs(change - 1) <= _ENOUGH
             if done.any():
-                result[waiting[done]] = 1 / found[done]
+                result[waiting[done]] = 1 / value[done]
                 if done.all():
                     return result
                 left = ~done
                 waiting = waiting[left]
-                a, b, x, n, slope, start, inverse, found, ahead, behind = (
-                    each[left] for each in (a, b, x, n, slope, start, inverse, found, ahead, behind)
+                a, b, x, n, slope, start, inverse, value, ahead, behind = (
+                    each[left] for each in (a, b, x, n, slope, start, inverse, value, ahead, behind)
                 )
     raise ParameterError(f"The incomplete beta function does not converge at {a[0]:g}, {b[0]:g}, {x[0]:g}.")
 
 
 def _integral(a: Floats, b: Floats, x: Floats, y: Floats, excess: Floats) -> Floats:
-    """J by a rule of fixed nodes, over the part of it that is above e^-42."""
+    """J by quadrature with fixed nodes, over the range where the integrand is above e^-42."""
     reach: Floats = _reach(a, b, x, y, excess)
     total = np.zeros(a.shape)
     for node, weight in zip(*_rule(), strict=True):
@@ -223,7 +224,7 @@ def _integral(a: Floats, b: Floats, x: Floats, y: Floats, excess: Floats) -> Flo
 
 
 def _reach(a: Any, b: Any, x: Any, y: Any, excess: Any) -> Any:
-    """(1 - y v)^a (1 + x v)^b falls like e^(-excess v - curvature v^2 / 2)."""
+    """The v at which the integrand, about e^(-excess v - curvature v^2 / 2), is e^-42."""
     curvature = a * y * y + b * x * x
     return 2 * _DEPTH / (excess + (excess * excess + 2 * _DEPTH * curvature) ** 0.5)
 
@@ -249,7 +250,7 @@ def _rule() -> tuple[Floats, Floats]:
 
 
 def _one(a: float, b: float, x: float) -> tuple[float, float]:
-    """``_many`` for one entry, which takes a tenth of the time without arrays."""
+    """``_many`` for one entry without arrays, which is ten times faster."""
     _check(a > 0 and b > 0 and a + b <= _LARGEST and 0 <= x <= 1)
     y, n = 1 - x, a + b
     excess: float = _excess(a, n, x)
@@ -303,7 +304,7 @@ def _of_squares_of_one(ratio: float, coefficients: tuple[float, ...]) -> float:
 def _fraction_of_one(a: float, b: float, x: float, y: float, excess: float) -> float:
     n, slope, start = a + b, 1 + y, excess + 1
     inverse = 1 / (a + 1)
-    found = ahead = a * start * inverse
+    value = ahead = a * start * inverse
     behind = 0.0
     for m in range(1, _MOST_STEPS):
         weight = (b - m) * (m * x) * inverse
@@ -313,14 +314,14 @@ def _fraction_of_one(a: float, b: float, x: float, y: float, excess: float) -> f
         behind = 1 / (term + numerator * behind)
         ahead = term + numerator / ahead
         change = ahead * behind
-        found *= change
+        value *= change
         if abs(change - 1) <= _ENOUGH:
-            return 1 / found
+            return 1 / value
     raise ParameterError(f"The incomplete beta function does not converge at {a:g}, {b:g}, {x:g}.")
 
 
 def fast_length(size: int) -> int:
-    """The least product of powers of 2, 3 and 5 that is at least ``size``: there Fourier transforms are fast."""
+    """The least product of powers of 2, 3 and 5 that is at least ``size``, for which Fourier transforms are fast."""
     best = 1 << max(0, size - 1).bit_length()
     fives = 1
     while fives < best:

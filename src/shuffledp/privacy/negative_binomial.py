@@ -1,4 +1,4 @@
-"""The negative binomial distribution: sums of geometric numbers, of which every user can add a share."""
+"""The negative binomial distribution: infinitely divisible, so that every user can add a share of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 _USUAL_CUT = 1e-30
 _TAIL_CUT = 1e-18
 _MOST_REACH = 1e6
-_UP = 1 + 1e-9  # for the rounding of masses
+_UP = 1 + 1e-9  # larger than the rounding error of masses
 _LEAST_SHAPE = Fraction(1, 1 << 200)
 _MOST_WINDOW = 1 << 23
 
@@ -40,8 +40,8 @@ class NegativeBinomial:
         check_ratio(self.ratio)
         if self.mean + 12 * math.sqrt(self.variance) > _MOST_REACH:
             raise InfeasibleError(
-                f"Noise of mean {self.mean:.3g} and deviation {math.sqrt(self.variance):.3g} is too much to compute "
-                f"with: mean and twelve deviations must stay below {_MOST_REACH:g}. Use a larger epsilon.",
+                f"Noise with mean {self.mean:.3g} and deviation {math.sqrt(self.variance):.3g} is too large to "
+                f"compute: the mean plus twelve deviations must be below {_MOST_REACH:g}. Use a larger epsilon.",
                 shape=self.shape,
                 ratio=self.ratio,
             )
@@ -57,9 +57,9 @@ class NegativeBinomial:
         return self.mean / float(self.ratio.complement)
 
     def window(self, cut: float) -> tuple[int, Floats, float]:
-        """The first k, the masses from there on, and an upper bound (at most ``cut``) on the mass elsewhere.
+        """The first k, the masses from there on, and an upper bound, at most ``cut``, on the mass outside.
 
-        Logarithms of the quotients Pr[k + 1] / Pr[k] are summed up in extended precision from k = 0.
+        The masses are cumulative sums of ln(Pr[k + 1] / Pr[k]) from k = 0, in extended precision.
         """
         reach = int(self.mean + 12 * math.sqrt(self.variance)) + 64
         while True:
@@ -71,13 +71,13 @@ class NegativeBinomial:
             reach *= 2
             if reach > _MOST_WINDOW:
                 raise InfeasibleError(
-                    f"Noise of mean {self.mean:.3g} reaches too far to compute with; use a larger epsilon.",
+                    f"Noise with mean {self.mean:.3g} has too long a tail to compute; use a larger epsilon.",
                     shape=self.shape,
                     ratio=self.ratio,
                 )
         beyond += check_masses(masses, left_out=beyond)
         mode = int(np.argmax(masses))
-        # left of the mode masses rise, so that all before an index are at most its own times their number
+        # below the mode the masses increase: the sum of all up to an index is at most their number times the last one
         rising = np.arange(1, mode + 1) * masses[:mode]
         first = int(np.searchsorted(rising, cut / 4))
         left_out = beyond + (float(rising[first - 1]) if first else 0.0)
@@ -96,74 +96,74 @@ class NegativeBinomial:
             logs[1:] = np.log(float(self.ratio) * (k + shape) / (k + 1))
         else:  # Pr[k + 1] / Pr[k] - 1, which is small where masses are large
             centre = float(self.ratio.fraction * self.shape - 1)
-            with np.errstate(divide="ignore"):  # of the first, which is replaced
+            with np.errstate(divide="ignore"):  # for the first entry, which is replaced below
                 logs[1:] = np.log1p((centre - rest * k) / (k + 1))
-            logs[1] = math.log(float(self.ratio) * shape)  # near -1 it would not be accurate
+            logs[1] = math.log(float(self.ratio) * shape)  # log1p is not accurate near -1
         return np.exp(np.cumsum(logs, dtype=np.longdouble).astype(np.float64))
 
 
 @dataclass(frozen=True)
 class NegativeBinomialDifference:
-    """The distribution of G1 - G2, two independent numbers of the same negative binomial distribution."""
+    """The distribution of G1 - G2 for two independent draws from the same negative binomial distribution."""
 
     each: NegativeBinomial
 
     @property
     def mean(self) -> float:
-        """The distribution is symmetric."""
+        """The expected value: 0, since the distribution is symmetric."""
         return 0.0
 
     @property
     def variance(self) -> float:
-        """Of both together."""
+        """The variance."""
         return 2 * self.each.variance
 
     def upper_tail(self, k: int) -> float:
-        """Pr[G1 - G2 >= k], from above."""
-        if k <= 0:  # all but what lies below, which is counted from below
+        """Upper bound on Pr[G1 - G2 >= k]."""
+        if k <= 0:  # one minus a lower bound on Pr[G1 - G2 < k]
             return 1.0 - self._counted(1 - k) / _UP
         return as_delta(self._counted(k) * _UP + self._tables[2])
 
     def lower_tail(self, k: int) -> float:
-        """Pr[G1 - G2 <= k], from above."""
+        """Upper bound on Pr[G1 - G2 <= k]."""
         return self.upper_tail(-k)
 
     def _counted(self, k: int) -> float:
-        """Pr[G1 - G2 >= k] for k > 0 without what the tables leave out."""
+        """Pr[G1 - G2 >= k] for k > 0, of the mass in the tables."""
         masses, tails, _ = self._tables
         return float(masses[: max(0, len(tails) - k)] @ tails[k:])
 
     @cached_property
     def _tables(self) -> tuple[Floats, Floats, float]:
-        _, masses, left_out = self.each.window(_TAIL_CUT)  # where it begins cancels in the difference
+        _, masses, left_out = self.each.window(_TAIL_CUT)  # the offset of the window cancels in the difference
         return masses, np.cumsum(masses[::-1])[::-1], 2 * left_out
 
 
 @dataclass(frozen=True)
-class NegativeBinomialDistribution:
-    """A count or sum with negative binomial noise on it (Ghazi et al. 2020), moved by up to ``sensitivity``."""
+class NegativeBinomialCurve:
+    """The privacy curve of a count or sum with negative binomial noise (Ghazi et al. 2020), by its sensitivity."""
 
     noise: NegativeBinomial
     sensitivity: int = 1
 
     def delta_at(self, epsilon: float) -> float:
-        """The least delta at which the release is (epsilon, delta)-private, from above."""
-        moves = [self.sensitivity] if self.noise.shape >= 1 else range(1, self.sensitivity + 1)
+        """Upper bound on the least delta at which the release is (epsilon, delta)-private."""
+        shifts = [self.sensitivity] if self.noise.shape >= 1 else range(1, self.sensitivity + 1)
         worst = 0.0
-        for move in moves:  # with shape >= 1 the distribution is log-concave, and the largest move the worst
-            pair = self.pair(move, _USUAL_CUT)
+        for shift in shifts:  # with shape >= 1 the noise is log-concave, and the largest shift is the worst
+            pair = self.pair(shift, _USUAL_CUT)
             worst = max(worst, pair.delta(epsilon), pair.reversed.delta(epsilon))
         return worst
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
-        """Per direction of the replacement, the pair of distributions that is seen, for the largest move."""
+        """Per direction of the replacement, the pair of distributions of the release, for the largest shift."""
         pair = self.pair(self.sensitivity, cut)
         return (pair,), (pair.reversed,)
 
-    def pair(self, move: int, cut: float) -> DiscretePair:
-        """The noise, and the noise moved up."""
+    def pair(self, shift: int, cut: float) -> DiscretePair:
+        """The noise, and the noise shifted up."""
         _, masses, left_out = self.noise.window(cut)
-        nothing = np.zeros(move)
+        nothing = np.zeros(shift)
         return DiscretePair(np.concatenate((masses, nothing)), np.concatenate((nothing, masses)), left_out)
 
 

@@ -1,4 +1,4 @@
-"""Pure differential privacy: a factor that no outcome exceeds, and nothing beside it."""
+"""Pure differential privacy: the privacy curve of a guarantee with delta = 0, and exact logarithms of ratios."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RATIO_BITS = 80
 
 @dataclass(frozen=True)
 class PureCurve:
-    """Any two outcomes' probabilities differ by at most e^epsilon, whatever one user answered."""
+    """Replacing one user changes the probability of every outcome by at most a factor of e^epsilon."""
 
     epsilon: float
 
@@ -23,7 +23,7 @@ class PureCurve:
             raise ParameterError(f"epsilon must be at least 0, not {self.epsilon}.", epsilon=self.epsilon)
 
     def delta_at(self, epsilon: float) -> float:
-        """The largest delta that an epsilon-private mechanism can have, which randomized response has."""
+        """The largest delta of any epsilon-private mechanism; randomized response attains it."""
         check_epsilon(epsilon)
         if epsilon >= self.epsilon:
             return 0.0
@@ -31,8 +31,8 @@ class PureCurve:
 
 
 def log_ratio_above(numerator: int, denominator: int) -> float:
-    """ln(numerator / denominator) of positive integers, of any size, rounded up."""
-    ratio = (numerator << _RATIO_BITS) // denominator + 1  # in units of 2^-80, and not below
+    """ln(numerator / denominator) of positive integers of any size, rounded up."""
+    ratio = (numerator << _RATIO_BITS) // denominator + 1  # in units of 2^-80, rounded up
     excess = ratio - (1 << _RATIO_BITS)
     if abs(excess) < 1 << (_RATIO_BITS - 2):
         logarithm = math.log1p(excess / (1 << _RATIO_BITS))

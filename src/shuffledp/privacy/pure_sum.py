@@ -1,9 +1,9 @@
-"""Privacy accounting of ``pure-sum``: a binary sum without delta, hidden by the noise of a few users.
+"""Privacy accounting of ``pure-sum``: the certified epsilon of a binary sum with delta = 0.
 
 Each user sends ``size`` bits, size odd: (size - 1)/2 + x ones or, with probability ``mix``, a number of ones drawn
-from a distribution that falls off on both sides of size/2 (Ghazi, Golowich, Kumar, Manurangsi, Pagh and
-Velingker 2020). What is seen is the number T of all ones. Every T is possible under either value of the
-target, and the largest ratio of its two probabilities is the epsilon: there is no delta.
+from a distribution that decreases on both sides of size/2 (Ghazi, Golowich, Kumar, Manurangsi, Pagh and Velingker
+2020). The analyzer sees the total number T of ones. Every T is possible under both values of the target, so delta is 0
+and epsilon is the logarithm of the largest ratio of its two probabilities.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from shuffledp.search import bisect
 Extended = NDArray[np.longdouble]
 
 MOST_USERS = 250
-"""More users are not certified: the exact table of T takes too long."""
+"""Maximum number of users: for more, the exact table of T takes too long."""
 
 _BITS = 64
-_CELLS = 4  # ranges of K to begin with, over half of its values
+_CELLS = 4  # initial number of ranges of K, over half of its values
 _PARTS = 3
 _REFINEMENTS = 4
-_FEW = 40  # users in a first search
-_DECAYS = (0.75, 0.82, 0.88, 0.93)  # in epsilons
+_FEW = 40  # users in the first, rough search
+_DECAYS = (0.75, 0.82, 0.88, 0.93)  # as multiples of epsilon
 _MORE = (1.0, 1.03, 1.06, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0)
 _MOST_MIX = 0.6
 _MOST_OUTCOMES = 4_600
-_MOST_CERTIFIED = 1 << 14  # users times weights; certifying takes the square of it
+_MOST_CERTIFIED = 1 << 14  # users times weights; the time of certification grows with its square
 _LEAST_EPSILON, _MOST_EPSILON = 0.25, 8.0
-_SAFE = 1e-9  # relative: sums of positive terms in extended precision are far better than this
+_SAFE = 1e-9  # relative; sums of positive terms in extended precision are far more accurate
 
 
 def falling_weights(size: int, decay: float) -> tuple[int, ...]:
@@ -62,7 +62,7 @@ def falling_weights(size: int, decay: float) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class PureSum:
-    """``users`` honest users, the weights over 2^64 of the noisy number of ones, and how often it is drawn."""
+    """``users`` honest users, the weights over 2^64 of the noisy number of ones, and the probability of drawing it."""
 
     users: int
     weights: tuple[int, ...]
@@ -87,18 +87,18 @@ class PureSum:
         least = self.users * (math.log2(float(self.mix)) + math.log2(min(self.weights)) - _BITS)
         if least < np.finfo(np.longdouble).minexp + 64:
             raise ParameterError(
-                f"The rarest of the outcomes of {self.users:,} users are too rare for the arithmetic of this machine.",
+                f"Some outcomes of {self.users:,} users underflow in the extended precision of this machine.",
                 users=self.users,
             )
 
     @property
     def size(self) -> int:
-        """How many messages a user sends."""
+        """Number of messages per user."""
         return len(self.weights) - 1
 
     @property
     def local_epsilon(self) -> float:
-        """What holds for one user even without shuffling."""
+        """The epsilon of one report without shuffling."""
         noisy = self.mix.numerator * self.weights[self.size // 2]
         return log_ratio_above(noisy + (self.mix.complement.numerator << _BITS), noisy)
 
@@ -106,8 +106,8 @@ class PureSum:
     def certified_epsilon(self) -> float:
         """Upper bound on the pure epsilon, for every number K of ones that the others hold.
 
-        For all K of a cell, the noise of the users who may hold either value is given away; the
-        worst cells are divided. K ones are the mirror image of users - 1 - K.
+        The values of K are divided into cells. Within a cell, the reports of users whose value depends on K are
+        revealed; the worst cells are subdivided. K ones are the mirror image of users - 1 - K ones.
         """
         return _certified(self)
 
@@ -119,7 +119,7 @@ class PureSum:
         return self.users * (mix * spread + mix * (1 - mix) / 4) / (1 - mix) ** 2
 
     def delta_at(self, epsilon: float) -> float:
-        """Upper bound on the least delta: that of the least private distribution of this pure epsilon."""
+        """Upper bound on the least delta: the largest delta of any mechanism with this pure epsilon."""
         check_epsilon(epsilon)
         return PureCurve(self.certified_epsilon).delta_at(epsilon)
 
@@ -127,14 +127,14 @@ class PureSum:
 @lru_cache(maxsize=64)
 def _certified(curve: PureSum) -> float:
     others = curve.users - 1
-    half = others // 2  # K beyond are mirror images; the cells may reach past the middle
+    half = others // 2  # larger K are mirror images; the cells may extend past the middle
     edges = np.unique(np.arange(_CELLS + 1) * (half + 1) // _CELLS).tolist()
     worst_first = [(-_cell_epsilon(curve, start, others - end + 1), start, end) for start, end in pairwise(edges)]
     heapq.heapify(worst_first)
     for _ in range(_REFINEMENTS):
         _, start, end = worst_first[0]
         if end - start == 1:
-            break  # no bound but the epsilon at one K
+            break  # exact: the epsilon at a single K
         heapq.heappop(worst_first)
         for a, b in pairwise(np.unique(start + np.arange(_PARTS + 1) * (end - start) // _PARTS).tolist()):
             heapq.heappush(worst_first, (-_cell_epsilon(curve, a, others - b + 1), a, b))
@@ -142,7 +142,7 @@ def _certified(curve: PureSum) -> float:
 
 
 def _cell_epsilon(curve: PureSum, ones: int, zeros: int) -> float:
-    """The largest |ln| of the ratio over all T, with so many others known to hold each value."""
+    """The largest |ln(ratio)| over all T, if ``ones`` and ``zeros`` of the other users hold a 1 and a 0."""
     alone = _power(curve.weights, curve.mix, 1)
     noise = np.convolve(_power(curve.weights, curve.mix, zeros), _power(curve.weights, curve.mix, ones)[::-1])
     without, with_one = np.convolve(noise, alone), np.convolve(noise, alone[::-1])
@@ -151,7 +151,7 @@ def _cell_epsilon(curve: PureSum, ones: int, zeros: int) -> float:
 
 @lru_cache(maxsize=256)
 def _power(weights: tuple[int, ...], mix: Dyadic, users: int) -> Extended:
-    """The distribution of the ones of so many users who hold 0: sums of products of positive numbers only."""
+    """The distribution of the number of ones of ``users`` users who hold a 0, computed with positive terms only."""
     if users == 0:
         return np.ones(1, dtype=np.longdouble)
     if users == 1:
@@ -163,10 +163,10 @@ def _power(weights: tuple[int, ...], mix: Dyadic, users: int) -> Extended:
 
 
 def least_error_sum(users: int, epsilon: float) -> PureSum:
-    """Parameters of about the least error whose certified epsilon is at most the given one.
+    """Parameters with about the least error whose certified epsilon is at most the given one.
 
-    How often noise must be drawn, and how it falls off, is sought with fewer users at K = 0, where
-    epsilon is about the same; then the distribution of all users is certified, with more noise until it holds.
+    The probability of noise and its decay are searched with fewer users at K = 0, where epsilon is about the same. Then
+    the distribution of all users is certified, with increasing noise until the target is met.
     """
     check_positive_epsilon(epsilon)
     check_number_of_users(users, fewest=2)
@@ -194,33 +194,33 @@ def least_error_sum(users: int, epsilon: float) -> PureSum:
 @lru_cache(maxsize=32)
 def _least_error_sum(users: int, epsilon: float) -> PureSum:
     few = min(users, _FEW)
-    candidates = [found for share in _DECAYS if (found := _least_noisy_users(few, share * epsilon, epsilon))]
+    candidates = [noise for share in _DECAYS if (noise := _least_noisy_users(few, share * epsilon, epsilon))]
     for noisy, decay in sorted(candidates, key=_spread):
         for factor in _MORE:
             mix = noisy * factor / users
             if mix >= _MOST_MIX:
                 break
             curve = PureSum(users, falling_weights(_messages(users, decay), decay), Dyadic.at_least(mix))
-            # K = 0 alone is quick, and mostly the worst
+            # K = 0 is fast to check, and usually the worst
             if _cell_epsilon(curve, 0, users - 1) <= epsilon and curve.certified_epsilon <= epsilon:
                 return curve
     raise InfeasibleError(
-        f"{users:,} users are too few for pure privacy at epsilon = {epsilon:g}: they would have to draw noise more "
-        "often than every other time. Ask more users or allow a larger epsilon.",
+        f"{users:,} users are too few for pure privacy at epsilon = {epsilon:g}: each would have to draw noise with a "
+        "probability above 1/2. Ask more users or allow a larger epsilon.",
         users=users,
         epsilon=epsilon,
     )
 
 
-def _spread(found: tuple[float, float]) -> float:
-    """About the variance: the number of noisy users times that of a two-sided geometric distribution."""
-    noisy, decay = found
+def _spread(noise: tuple[float, float]) -> float:
+    """Approximate variance: the number of noisy users times that of a two-sided geometric distribution."""
+    noisy, decay = noise
     ratio = math.exp(-decay)
     return noisy * (2 * ratio / (1 - ratio) ** 2 + 0.25)
 
 
 def _least_noisy_users(users: int, decay: float, epsilon: float) -> tuple[float, float] | None:
-    """The least expected number of users who draw noise for which K = 0 meets epsilon, and the decay."""
+    """The least expected number of users who draw noise such that K = 0 meets epsilon, and the decay."""
     weights = falling_weights(_messages(users, decay), decay)
 
     def enough(noisy: float) -> bool:
@@ -235,5 +235,5 @@ def _least_noisy_users(users: int, decay: float, epsilon: float) -> tuple[float,
 
 
 def _messages(users: int, decay: float) -> int:
-    """An odd number of messages, long enough for its tails not to matter."""
+    """An odd number of messages, large enough that truncating the noise hardly matters."""
     return 2 * math.ceil(max(2.5, 4.5 + 2.6 * math.log(users / 100)) / decay) + 1

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from shuffledp.checks import check_target
+from shuffledp.checks import check_number_of_users, check_target
 from shuffledp.errors import InfeasibleError
-from shuffledp.privacy.amplification.blanket_search import check_blanket_users, excess_of, typical_mean
+from shuffledp.privacy.amplification.blanket_search import excess_of, typical_mean
 from shuffledp.privacy.amplification.uniform_blanket import Slots
 from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, compose, compose_all
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, least_ratio
@@ -39,7 +39,7 @@ def laplace_tree_curve(ratio: Dyadic, levels: int) -> PrivacyCurve:
 def least_tree_blankets(users: int, sizes: Sequence[int], epsilon: float, delta: float) -> tuple[Slots, ...]:
     """The fewest uniform messages, equally many per cell of every level, that meet the target with these users."""
     check_target(epsilon, delta)
-    check_blanket_users(users)
+    check_number_of_users(users)
     if len(sizes) > 1 and delta < CERTIFIED_DOWN_TO:
         raise InfeasibleError(
             f"The delta of several levels is computed down to {CERTIFIED_DOWN_TO:g}, not to {delta:g}; use a larger "

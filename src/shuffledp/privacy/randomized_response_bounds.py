@@ -1,11 +1,11 @@
-"""How far randomized response on bits is from the truth: exact variance, and Hoeffding's bound on the error.
+"""Error of randomized response on bits: exact variance, and Hoeffding's bound.
 
-Warner (1965): each of N users sends the own bit with probability 1/2 + gamma, else its opposite. If k ones arrive,
-the number of true ones is estimated by (k - (1/2 - gamma) N) / (2 gamma), without bias. The k is a sum of N independent
-bits, and Hoeffding bounds its deviation; the division makes an error of k an error of the estimate 1 / (2 gamma)
-times as large. That factor, and the N of the sum, are what a bound for an average of bits lacks.
+Warner (1965): each of N users sends the true bit with probability 1/2 + gamma, else its complement. From k received
+ones the number of true ones is estimated without bias by (k - (1/2 - gamma) N) / (2 gamma). k is a sum of N independent
+bits, so Hoeffding's inequality bounds its deviation; the estimate deviates by 1 / (2 gamma) times as much. A bound for
+an average of N bits lacks that factor, and the factor N of a sum.
 
-Everything here holds for every data set, and is an upper bound in floating point too.
+All bounds hold for every data set, and in floating point too.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import math
 from shuffledp.checks import check_number_of_users, check_open_unit, check_positive_epsilon
 from shuffledp.errors import ParameterError
 
-_ROUNDED_UP = 1 + 1e-14  # a few operations, each right to 2e-16
+_ROUNDED_UP = 1 + 1e-14  # larger than the rounding error of a few operations
 _TINIEST = 5e-324
 
 
 def gamma_of_epsilon(epsilon: float) -> float:
-    """gamma = tanh(epsilon / 2) / 2: how much likelier than a fair coin the truth is; rounded down."""
+    """gamma = tanh(epsilon / 2) / 2, rounded down."""
     check_positive_epsilon(epsilon)
     return math.tanh(epsilon / 2) / 2 / _ROUNDED_UP
 
@@ -48,7 +48,7 @@ def mean_variance(users: int, gamma: float) -> float:
 def sum_tail(users: int, gamma: float, error: float) -> float:
     """Upper bound on the probability that the estimated number of ones is off by ``error`` or more.
 
-    Hoeffding: 2 exp(-8 gamma^2 error^2 / N), since the received ones are then off by 2 gamma error.
+    Hoeffding: 2 exp(-8 gamma^2 error^2 / N), since the number of received ones is then off by 2 gamma error.
     """
     check_number_of_users(users)
     _check_error(error)
@@ -80,7 +80,7 @@ def sum_radius(users: int, gamma: float, beta: float) -> float:
 def mean_radius(users: int, gamma: float, beta: float) -> float:
     """The error of the estimated share of ones that is exceeded with probability at most ``beta``.
 
-    The one of the number divided by N, of order 1 / (epsilon sqrt(N)).
+    ``sum_radius`` divided by N, of order 1 / (epsilon sqrt(N)).
     """
     return sum_radius(users, gamma, beta) / users
 

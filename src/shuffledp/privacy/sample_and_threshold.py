@@ -1,7 +1,7 @@
 """Privacy accounting of ``sample-and-threshold``: sampled counts, of which those below a threshold are withheld.
 
-A trusted counter keeps each value with a fixed probability, and a category is shown if its sampled count reaches the
-threshold (Bharadwaj and Cormode 2022). If users sampled themselves, dishonest ones could send without a coin.
+A trusted counter samples each value with a fixed probability, and a category is released if its sampled count reaches
+the threshold (Bharadwaj and Cormode 2022). Users must not sample themselves: dishonest ones would always send.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from shuffledp.randomness.dyadic import check_uncertain
 from shuffledp.search import least_integer
 
 Floats = NDArray[np.float64]
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 MOST_THRESHOLD = 100_000
 _MOST_SEARCHED = 1 << 13
 _MOST_COUNTS = 1 << 18
-_LEAST_COMPLEMENT_BITS = 40  # of the sampling probability: one minus it keeps ten digits
+_LEAST_COMPLEMENT_BITS = 40  # of 1 - sampling, so that it has at least ten significant digits
 _COUNTS_AT_ONCE = 1 << 14
 _ROUNDING = 1e-9
 _TINY = 1e-300
-_CUT = 1e-25  # mass of outcomes that are not looked at, added to delta
+_CUT = 1e-25  # mass of outcomes that are left out, added to delta
 _LOG_CUT = math.log(2 / _CUT)
-_FAR = 20  # times the threshold: larger counts are hardly told apart
+_FAR = 20  # times the threshold: larger counts are hardly distinguishable
 _CELL_WIDTH = 0.03
 _FINE_CELL_WIDTH = 0.015
 _MOST_CELLS = 150
@@ -47,7 +47,7 @@ _SHARES = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 
 
 @dataclass(frozen=True)
 class SampleAndThreshold:
-    """Counts of users sampled with probability ``sampling``, shown if they are at least ``threshold``."""
+    """Counts of users sampled with probability ``sampling``, released if they are at least ``threshold``."""
 
     sampling: Dyadic
     threshold: int
@@ -61,8 +61,8 @@ class SampleAndThreshold:
             )
         if self.threshold > _MOST_COUNTS * self.sampling.fraction:
             raise InfeasibleError(
-                f"A threshold of {self.threshold:,} at sampling probability {self.sampling} has too many counts below "
-                f"it to compute with: threshold / sampling must be at most {_MOST_COUNTS:,}.",
+                f"A threshold of {self.threshold:,} at sampling probability {self.sampling} takes too long to "
+                f"account for: threshold / sampling must be at most {_MOST_COUNTS:,}.",
                 threshold=self.threshold,
                 sampling=self.sampling,
             )
@@ -71,15 +71,15 @@ class SampleAndThreshold:
 
     @property
     def shrinkage(self) -> float:
-        """ln(1/(1 - sampling)): one more user makes no outcome less likely by more than this."""
+        """ln(1/(1 - sampling)): adding a user reduces the log-probability of an outcome by at most this."""
         return -math.log(float(self.sampling.complement)) * (1 + 1e-15)
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta for replacing a user.
 
-        One count loses a user and another gains one, k and k' others being there. Given the outcome b
-        of the second with the ratio e^l(b), the divergence of the first is taken at epsilon - l(b). So
-        the sup over k is taken inside the mean over b, and the sup over k' outside.
+        One count loses a user and another gains one; k and k' other users hold these categories. Given outcome b of the
+        second count, with likelihood ratio e^l(b), the divergence of the first count is evaluated at epsilon - l(b).
+        The supremum over k is taken inside the mean over b, and the supremum over k' outside.
         """
         check_epsilon(epsilon)
         epsilon = min(epsilon, 600.0)
@@ -103,13 +103,13 @@ class SampleAndThreshold:
 def _first_bin(curve: SampleAndThreshold, epsilons: Floats) -> Floats:
     """sup over k of the divergence of k + 1 holders from k, at each epsilon (which may be negative).
 
-    The ratio (k + 1)(1 - p)/(k + 1 - v) rises with the count v, so the divergence is that of the counts
-    from some v on, p Pr[Bin(k) = v - 1] - (e^epsilon - 1) Pr[Bin(k) >= v], or of all outcomes. Up to
-    some k that v is the threshold. From there on the threshold makes no difference, and without
-    one the divergence falls with k (one more coin is noise), so that k stands for all later ones.
+    The ratio (k + 1)(1 - p)/(k + 1 - v) increases with the count v, so the divergence is that of the counts from some v
+    on, p Pr[Bin(k) = v - 1] - (e^epsilon - 1) Pr[Bin(k) >= v], or of all outcomes. Up to some k, that v is the
+    threshold. For larger k the threshold does not matter, and without one the divergence decreases with k (every
+    further coin is noise), so one such k covers all larger ones.
     """
     p, tau = float(curve.sampling), curve.threshold
-    share = 1 - (1 - p) * np.exp(-epsilons)  # an outcome counts if v > share (k + 1)
+    share = 1 - (1 - p) * np.exp(-epsilons)  # outcome v contributes if v > share (k + 1)
     turning = np.minimum(np.ceil(tau / np.maximum(share, 0.5 * p)), 1e15).astype(np.int64)
     k = np.arange(tau - 1, int(turning.max()) + 1, dtype=np.int64)
     grown = np.expm1(epsilons)[:, None]
@@ -124,7 +124,7 @@ def _first_bin(curve: SampleAndThreshold, epsilons: Floats) -> Floats:
     return positive_part(worst) * (1 + _ROUNDING) + _TINY
 
 
-def _from_count_on(k: Whole, v: Whole, p: float, grown: Floats) -> Floats:
+def _from_count_on(k: Integers, v: Integers, p: float, grown: Floats) -> Floats:
     """Pr[Bin(k + 1, p) >= v] - e^epsilon Pr[Bin(k, p) >= v] for 1 <= v <= k + 1, with grown = e^epsilon - 1."""
     tail = np.where(v <= k, betainc(np.minimum(v, np.maximum(k, 1)), np.maximum(k - v + 1, 1), p), 0.0)
     error = 1e-11 + (k + 1) * 2.0**-44
@@ -136,12 +136,12 @@ def _from_count_on(k: Whole, v: Whole, p: float, grown: Floats) -> Floats:
 def _second_bin(curve: SampleAndThreshold, epsilon: float) -> float:
     """sup over k' of the mean over outcomes b of Bin(k', p) of the first bin's divergence at epsilon - l(b).
 
-    l(b) is the log ratio of k' holders to k' + 1. The numbers k' from K to K + w are covered by K: tell the
-    coins of the others, of which s come up; then the threshold is tau - s for K holders, and a lower
-    threshold is worse. Past the last K no threshold is left.
+    l(b) is the log-likelihood ratio of k' holders against k' + 1. All k' from K to K + w are covered by K: reveal the
+    coins of the additional users, of which s are heads; then K holders remain with the threshold tau - s, and a lower
+    threshold is worse. Beyond the last K the threshold is 0.
     """
     p, tau = float(curve.sampling), curve.threshold
-    deltas = _Curve(curve, epsilon)
+    deltas = _ChordBound(curve, epsilon)
     starts = _starts(tau, p)
     widths = np.append(np.diff(starts) - 1, 0)
     reach = _reach(starts, p)
@@ -151,7 +151,7 @@ def _second_bin(curve: SampleAndThreshold, epsilon: float) -> float:
     k = starts[:, None]
     inside = v <= k
     mass = np.where(inside, binomial_masses(np.minimum(v, k), k, p), 0.0)
-    # all outcomes below a threshold are one: their masses under k' and under k' + 1
+    # outcomes below the threshold are indistinguishable: add their masses under k' and under k' + 1
     ratio = np.where(inside, (k + 1 - v) / ((k + 1) * (1 - p)), 1.0)
     value = mass * deltas.at(epsilon - np.log(ratio))
     shown = np.cumsum(value[:, ::-1], axis=1)[:, ::-1]
@@ -167,7 +167,7 @@ def _second_bin(curve: SampleAndThreshold, epsilon: float) -> float:
         hidden, hidden_next = np.append(0.0, below[row])[at], np.append(0.0, below_next[row])[at]
         some = hidden > 0
         merged = np.zeros(len(at))
-        with np.errstate(divide="ignore"):  # what underflows counts as an infinite loss
+        with np.errstate(divide="ignore"):  # underflow counts as an infinite loss
             merged[some] = hidden[some] * deltas.at(epsilon - np.log(hidden[some] / hidden_next[some]))
         means = np.append(shown[row], 0.0)[at] + merged
         worst = max(worst, as_delta(float(weights[keep] @ means)))
@@ -201,10 +201,10 @@ def _pairs_of_any_size(curve: SampleAndThreshold) -> tuple[DiscretePair, ...]:
     return tuple(pairs)
 
 
-def _starts(tau: int, p: float, cell_width: float = _CELL_WIDTH) -> Whole:
-    """The numbers k' of other holders that stand for all: below tau - 1 nothing is ever shown.
+def _starts(tau: int, p: float, cell_width: float = _CELL_WIDTH) -> Integers:
+    """The numbers k' of other holders to evaluate, which cover all: below tau - 1 the category is never released.
 
-    The last is one whose counts all reach the threshold, which then makes no difference: more holders hide better.
+    For the last one nearly all counts reach the threshold, so that it no longer matters and more holders only help.
     """
     starts = [tau - 1]
     while starts[-1] < _FAR * tau / p and starts[-1] * p - _reach(starts[-1], p) <= tau:
@@ -212,14 +212,14 @@ def _starts(tau: int, p: float, cell_width: float = _CELL_WIDTH) -> Whole:
     return np.array(starts, dtype=np.int64)
 
 
-def _reach(k: Whole | int, p: float) -> Floats:
-    """Bernstein (1924): Bin(k, p) has at most _CUT of its mass farther than this from its mean."""
+def _reach(k: Integers | int, p: float) -> Floats:
+    """A distance from the mean beyond which Bin(k, p) has a mass of at most _CUT (Bernstein 1924)."""
     result: Floats = _LOG_CUT / 3 + np.sqrt(_LOG_CUT**2 / 9 + 2 * _LOG_CUT * k * p * (1 - p))
     return result
 
 
-class _Curve:
-    """The first bin's divergence around epsilon, from above: it is convex in e^epsilon, so chords lie above."""
+class _ChordBound:
+    """Upper bound on the first bin's divergence around epsilon, by chords: it is convex in e^epsilon."""
 
     def __init__(self, curve: SampleAndThreshold, epsilon: float) -> None:
         reach = curve.shrinkage * (1 + 1e-9) + 1e-9
@@ -230,7 +230,7 @@ class _Curve:
         self._growths = np.exp(self._nodes)
 
     def at(self, epsilons: Floats) -> Floats:
-        """Upper bounds; past the last node the curve is no higher than there."""
+        """Upper bounds at these epsilons; beyond the last node its value is used, since the curve decreases."""
         growths = np.exp(np.minimum(epsilons, self._nodes[-1]))
         result: Floats = np.interp(growths, self._growths, self._values) * (1 + _ROUNDING)
         return result
@@ -240,11 +240,11 @@ class _Curve:
 
 
 def least_threshold(sampling: Dyadic, epsilon: float, delta: float) -> int:
-    """The least threshold at which counts sampled so are (epsilon, delta)-private."""
+    """The least threshold at which counts with this sampling probability are (epsilon, delta)-private."""
     check_target(epsilon, delta)
     if epsilon <= -math.log(float(sampling.complement)):
         raise InfeasibleError(
-            f"No threshold makes counts sampled with probability {sampling} private at epsilon = {epsilon:g}: the "
+            f"No threshold makes the sampling probability {sampling} private at epsilon = {epsilon:g}: the "
             f"probability must be below 1 - e^-epsilon = {-math.expm1(-epsilon):.4g}.",
             sampling=sampling,
             epsilon=epsilon,
@@ -253,10 +253,10 @@ def least_threshold(sampling: Dyadic, epsilon: float, delta: float) -> int:
         lambda tau: bool(_first_bin(SampleAndThreshold(sampling, tau), np.array([epsilon]))[0] <= delta),
         limit=_MOST_SEARCHED,
     )
-    found = at_least and _least_falling(
+    threshold = at_least and _least_falling(
         lambda tau: SampleAndThreshold(sampling, tau).delta_at(epsilon), delta, below=at_least - 1
     )
-    if found is None:
+    if threshold is None:
         raise InfeasibleError(
             f"A threshold above {_MOST_SEARCHED:,} would be needed at sampling probability {sampling}, "
             f"epsilon = {epsilon:g} and delta = {delta:g}. Sample fewer users.",
@@ -264,11 +264,11 @@ def least_threshold(sampling: Dyadic, epsilon: float, delta: float) -> int:
             epsilon=epsilon,
             delta=delta,
         )
-    return found
+    return threshold
 
 
 def _least_falling(delta_of: Callable[[int], float], delta: float, *, below: int) -> int | None:
-    """The least integer above ``below`` with delta_of at most delta, which falls about geometrically."""
+    """The least integer above ``below`` with delta_of <= delta; delta_of decreases about geometrically."""
     low, high = below, _MOST_SEARCHED + 1
     at, fall = below + 1, 0.2
     before: tuple[int, float] | None = None
@@ -287,7 +287,7 @@ def _least_falling(delta_of: Callable[[int], float], delta: float, *, below: int
 
 @lru_cache(maxsize=4096)
 def sampled_error(sampling: Dyadic, threshold: int, count: int) -> float:
-    """The root mean squared error of the estimate of a category that ``count`` users hold, 0 if it is not shown."""
+    """The root mean squared error of the estimate for ``count`` users; a withheld category is estimated as 0."""
     if count == 0:
         return 0.0
     curve = Binomial(count, sampling)
@@ -298,7 +298,7 @@ def sampled_error(sampling: Dyadic, threshold: int, count: int) -> float:
 
 
 def best_sampling(epsilon: float, delta: float, count: int) -> SampleAndThreshold:
-    """The sampling probability, and its least threshold, of least error for a category of ``count`` users."""
+    """The sampling probability with its least threshold that has the least error for a category of ``count`` users."""
     check_target(epsilon, delta)
     best: tuple[float, SampleAndThreshold] | None = None
     for share in _SHARES:
@@ -326,7 +326,7 @@ def best_sampling(epsilon: float, delta: float, count: int) -> SampleAndThreshol
 
 
 def paper_sampling(epsilon: float, delta: float) -> SampleAndThreshold:
-    """The threshold 3 + ln(1/delta), rounded up, and sampling probability (1 - e^-epsilon)/threshold of the draft."""
+    """The paper's threshold, ceil(3 + ln(1/delta)), and sampling probability, (1 - e^-epsilon) / threshold."""
     check_target(epsilon, delta)
     threshold = math.ceil(3 + math.log(1 / delta))
     rate = -math.expm1(-epsilon) / threshold

@@ -1,7 +1,7 @@
 """Smooth distributions: Appendix A of Balcer and Cheu (2020), with its conditions.
 
-Noise is smooth when shifting it a little rarely changes its probability much. The chain Lemma 23,
-Lemma 22, Corollary 24 is how the paper proves its protocols private; `calibration` does better.
+Noise is smooth if a small shift rarely changes its probability by much. The paper proves its protocols private by
+Lemma 23, Lemma 22 and Corollary 24; the exact accounting in ``binomial_noise`` needs less noise.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shuffledp.checks import LARGEST_EPSILON, check_target
+from shuffledp.checks import LARGEST_EPSILON, check_epsilon, check_target
 from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.search import bisect
 
 LARGEST_EPSILON_OF_COROLLARY_24 = 1.2042
-"""Up to here tanh(epsilon / 2) >= epsilon / sqrt(5), which the proof needs; the paper says 1."""
+"""Up to here tanh(epsilon / 2) >= epsilon / sqrt(5), as the proof requires; the paper requires epsilon <= 1."""
 
 
 def smoothness_delta(masses: ArrayLike, epsilon: float, k: int = 1) -> float:
     """The least delta for which a distribution on consecutive integers is (epsilon, delta, k)-smooth.
 
-    Definition 21, read as it is meant: over all shifts k' with 1 <= |k'| <= k, the largest
-    Pr[D(Y) / D(Y + k') >= e^(|k'| epsilon)]. A shift of 0, which the paper's text admits, would make
-    nothing smooth. A zero in the denominator counts as an infinite ratio.
+    Definition 21: the largest Pr[D(Y) / D(Y + k') >= e^(|k'| epsilon)] over all shifts k' with 1 <= |k'| <= k. The
+    paper also allows the shift 0, for which no distribution is smooth. A zero in the denominator counts as an infinite
+    ratio.
     """
     curve = np.asarray(masses, dtype=np.float64)
     if (
@@ -34,8 +34,9 @@ def smoothness_delta(masses: ArrayLike, epsilon: float, k: int = 1) -> float:
         or not math.isclose(float(curve.sum()), 1.0, abs_tol=1e-9)
     ):
         raise ParameterError("The masses of a distribution must be at least 0 and sum to 1.")
-    if k < 1 or not epsilon >= 0:
-        raise ParameterError(f"Smoothness needs k >= 1 and epsilon >= 0, not k={k}, epsilon={epsilon}.")
+    check_epsilon(epsilon)
+    if k < 1:
+        raise ParameterError(f"Smoothness needs k >= 1, not {k}.", k=k)
     padded = np.concatenate((np.zeros(k), curve, np.zeros(k)))
     worst = 0.0
     for shift in (s for s in range(-k, k + 1) if s != 0):
@@ -48,8 +49,8 @@ def smoothness_delta(masses: ArrayLike, epsilon: float, k: int = 1) -> float:
 def privacy_of_smooth_noise(epsilon: float, delta: float, k: int = 1, *, sensitivity: int = 1) -> tuple[float, float]:
     """Lemma 22: (epsilon, delta, k)-smooth noise makes an integer function private.
 
-    For sensitivity 1 this is the paper's lemma; beyond, Lemma 4.11 of Ghazi et al. (2019), where a
-    replaced user moves the value by at most k.
+    For sensitivity 1 this is the paper's lemma; for larger ones it is Lemma 4.11 of Ghazi et al. (2019), where
+    replacing a user changes the value by at most k.
     """
     if not 1 <= sensitivity <= k:
         raise ConditionError(
@@ -89,7 +90,7 @@ def corollary_24_users(epsilon: float, delta: float) -> int:
 def corollary_24_mean(users: int, epsilon: float, delta: float) -> float:
     """Corollary 24: Bin(users, m / users) with mean m = 50 ln(2/delta) / epsilon^2 is enough noise.
 
-    Checked: epsilon <= 1 as the paper has it, and enough users that m / users <= 1/2.
+    Conditions: epsilon <= 1, as in the paper, and enough users for m / users <= 1/2.
     """
     check_target(epsilon, delta)
     if epsilon > 1:
@@ -109,10 +110,10 @@ def corollary_24_mean(users: int, epsilon: float, delta: float) -> float:
 
 
 def lemma_23_mean(epsilon: float, delta: float) -> float:
-    """The least mean for which Lemma 23 itself gives (epsilon, delta), for every epsilon.
+    """The least mean for which Lemma 23 itself gives (epsilon, delta); valid for every epsilon.
 
-    Where the simplification behind the constant 50 of Corollary 24 fails (epsilon above 1.2042, and
-    badly from about 8), this does not.
+    The simplification behind the constant 50 of Corollary 24 is invalid for epsilon above 1.2042, and by a large factor
+    from about 8 on.
     """
     check_target(epsilon, delta)
     alpha = math.tanh(epsilon / 2)

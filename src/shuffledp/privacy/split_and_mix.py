@@ -1,10 +1,10 @@
 """Privacy accounting of ``split-and-mix``: noisy values split into shares that are mixed.
 
-Balle, Bell, Gascon and Nissim (2020), after Ishai, Kushilevitz, Ostrovsky and Sahai (2006). Values are integers
-0 .. k, each user adds its part of discrete Laplace noise and sends m shares modulo g, all but one of
-them uniform. The mixed shares show hardly more than the noisy sum: for any two inputs of the same sum their
-distributions differ by at most tau in total variation, with tau = sqrt(g (e/n)^(m - 2)) for n >= 19 users and
-m >= 4 shares (worst case over inputs: one share more than on average).
+Balle, Bell, Gascon and Nissim (2020), after Ishai, Kushilevitz, Ostrovsky and Sahai (2006). Values are integers 0 .. k.
+Each user adds a share of discrete Laplace noise and sends m shares modulo g, all but one of them uniform. The mixed
+shares reveal hardly more than the noisy sum: for any two inputs with the same sum their distributions differ by at most
+tau = sqrt(g (e/n)^(m - 2)) in total variation, for n >= 19 users and m >= 4 shares. (This is the worst case over
+inputs, which needs one share more than the average case.)
 """
 
 from __future__ import annotations
@@ -25,18 +25,17 @@ FEWEST_MESSAGES = 4
 MOST_MESSAGES = 1000
 WRAP_RISK = 1e-12
 _UP = 1 + 1e-12
-_TINIEST = 1e-300  # a distance that is no float is not 0
+_TINIEST = 1e-300  # a distance that underflows is not 0
 
 
 @dataclass(frozen=True)
 class SplitAndMixCurve:
-    """How private the mixed shares are: as the noisy sum, but for the distance of mixing.
+    """The privacy curve of the mixed shares: that of the noisy sum, plus the distance of mixing.
 
-    Let P and Q be the distributions of the noisy sum before and after replacing a user. Given the sum s, what
-    is seen has distributions A_s and B_s at most tau apart, being mixtures over inputs of that sum. For any event E and
-    epsilon >= 0, summed over s, P(s) A_s(E) - e^epsilon Q(s) B_s(E)
-    <= P(s) (A_s(E) - B_s(E)) + (P(s) - e^epsilon Q(s)) B_s(E) <= tau + delta of the sum.
-    So tau is added once; (1 + e^epsilon) tau is not needed.
+    Let P and Q be the distributions of the noisy sum before and after replacing a user. Given the sum s, the shares
+    have distributions A_s and B_s at most tau apart, as mixtures over inputs with that sum. For any event E and epsilon
+    >= 0, summed over s, P(s) A_s(E) - e^epsilon Q(s) B_s(E) <= P(s) (A_s(E) - B_s(E)) + (P(s) - e^epsilon Q(s)) B_s(E)
+    <= tau + delta of the sum. So tau is added once, not 1 + e^epsilon times.
     """
 
     ideal: DiscreteLaplaceCurve
@@ -57,13 +56,13 @@ class SplitAndMixCurve:
         return as_delta((self.ideal.delta_at(epsilon) + self.distance) * _UP)
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
-        """The pair of the noisy sum; the distance of mixing counts as cut off, that is as fully distinguishing."""
+        """The pair of the noisy sum; the distance of mixing is added to its cut."""
         ((pair, *others),) = self.ideal.directions(cut)
         return ((replace(pair, cut=pair.cut + self.distance), *others),)
 
 
 def mixing_distance(honest_users: int, modulus: int, messages: int) -> float:
-    """sqrt(g (e/n)^(m - 2)), rounded up: how far apart the shares of two inputs of the same sum can be, at most 1."""
+    """sqrt(g (e/n)^(m - 2)), at most 1, rounded up: the distance between the shares of two inputs with equal sums."""
     _check_mixing_users(honest_users)
     _check_modulus(modulus)
     if messages < FEWEST_MESSAGES:
@@ -82,9 +81,9 @@ def least_messages(honest_users: int, modulus: int, sigma: float) -> int:
 
 
 def noise_margin(ratio: Dyadic, share: Fraction, risk: float) -> int:
-    """A bound that the noise NB(share, ratio) - NB(share, ratio) exceeds in size with probability at most ``risk``.
+    """A bound on |NB(share, ratio) - NB(share, ratio)| that is exceeded with a probability of at most ``risk``.
 
-    Chernoff's bound at some exponents below -ln(ratio).
+    The best of Chernoff's bounds at several exponents below -ln(ratio).
     """
     check_open_unit("risk", risk)
     decay, rest, a = decay_of(ratio), float(ratio.complement), float(ratio)
@@ -97,7 +96,7 @@ def noise_margin(ratio: Dyadic, share: Fraction, risk: float) -> int:
 
 
 def least_modulus(users: int, levels: int, margin: int) -> int:
-    """The least power of two in which sums from -margin to users * levels + margin do not meet."""
+    """The least power of two modulo which the sums from -margin to users * levels + margin are distinct."""
     return 1 << (users * levels + 2 * margin).bit_length()
 
 
@@ -112,9 +111,9 @@ def split_and_mix_noise(
 ) -> SplitAndMixCurve:
     """The least noise and the fewest shares for values 0 .. levels at (epsilon, delta).
 
-    The noise alone is epsilon-private, so that all of delta is left for mixing. Each user adds
-    NB(1/honest_users, ratio) minus the same. Without a modulus, the least power of two in which a sum
-    wraps around with probability at most ``WRAP_RISK`` is taken.
+    The noise alone is epsilon-private with delta = 0, so all of delta is available for mixing. Each user adds the
+    difference of two draws of NB(1/honest_users, ratio). The default modulus is the least power of two for which a sum
+    wraps around with a probability of at most ``WRAP_RISK``.
     """
     check_target(epsilon, delta)
     honest = users if honest_users is None else honest_users
@@ -131,7 +130,7 @@ def split_and_mix_noise(
     messages = _fewest_messages(honest, modulus, delta / _UP**2)
     curve = SplitAndMixCurve(DiscreteLaplaceCurve(ratio, levels), messages, modulus, honest)
     if curve.delta_at(epsilon) > delta:
-        raise InfeasibleError(f"No shares were found for delta = {delta:g}.", delta=delta, messages=messages)
+        raise InfeasibleError(f"No number of shares meets delta = {delta:g}.", delta=delta, messages=messages)
     return curve
 
 

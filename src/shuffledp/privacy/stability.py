@@ -1,7 +1,7 @@
 """Privacy accounting of ``stability``: noisy counts of non-empty categories, of which small ones are withheld.
 
-Every non-empty category gets discrete Laplace noise and is shown if the noisy count reaches the threshold (Bun, Nissim
-and Stemmer 2016).
+Discrete Laplace noise is added to every non-empty category, which is released if its noisy count reaches the threshold
+(Bun, Nissim and Stemmer 2016).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _TINY = 1e-300
 
 @dataclass(frozen=True)
 class StabilityCurve:
-    """Non-empty counts plus noise of distribution ~ ratio^|x|, shown if the sum is at least ``threshold``.
+    """Non-empty counts with discrete Laplace noise, released if the noisy count is at least ``threshold``.
 
-    A count that changes between two numbers above 0 is at most as telling as without a threshold, and
-    then its loss is ln(1/ratio) or the opposite: randomized response, which long counts come as near to as
-    one likes. A count that becomes empty is shown with probability w = Pr[1 + noise >= threshold] before
-    and never after. A replacement takes one user from a count and gives one to another: four cases.
+    A count that changes between two positive numbers has a privacy loss of at most ln(1/ratio) in absolute value, as
+    without a threshold; the supremum over counts is that of randomized response. A count that becomes empty was
+    released with probability w = Pr[1 + noise >= threshold] before, and is never released after. Replacing a user
+    decrements one count and increments another, which makes four cases.
     """
 
     ratio: Dyadic
@@ -49,11 +49,11 @@ class StabilityCurve:
 
     def directions(self, cut: float = 0.0) -> tuple[tuple[DiscretePair, ...], ...]:
         """Per case of the replacement, the two independent pairs of distributions of the two counts."""
-        kept = 1 / (1 + float(self.ratio))
-        kept = min(kept * (1 + 1e-15), 1.0)
-        shown = self.singleton_shown
-        changed = DiscretePair(np.array([kept, 1 - kept]), np.array([1 - kept, kept]), cut)
-        emptied = DiscretePair(np.array([1 - shown, shown]), np.array([1.0, 0.0]), cut)
+        no_flip = 1 / (1 + float(self.ratio))
+        no_flip = min(no_flip * (1 + 1e-15), 1.0)
+        released = self.singleton_shown
+        changed = DiscretePair(np.array([no_flip, 1 - no_flip]), np.array([1 - no_flip, no_flip]), cut)
+        emptied = DiscretePair(np.array([1 - released, released]), np.array([1.0, 0.0]), cut)
         return (
             (changed, changed),
             (emptied, changed),
@@ -62,10 +62,10 @@ class StabilityCurve:
         )
 
     def delta_at(self, epsilon: float) -> float:
-        """The least delta at which the release is (epsilon, delta)-private, from above."""
+        """Upper bound on the least delta at which the release is (epsilon, delta)-private."""
         check_epsilon(epsilon)
         common, *others = self.directions()
-        pure = -2 * math.log(float(self.ratio)) * (1 + 1e-15)  # of two counts that both stay non-empty
+        pure = -2 * math.log(float(self.ratio)) * (1 + 1e-15)  # if both counts stay non-empty
         worst = 0.0
         for first, second in others if epsilon >= pure else (common, *others):
             p, q = np.outer(first.p, second.p).ravel(), np.outer(first.q, second.q).ravel()

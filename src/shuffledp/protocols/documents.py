@@ -1,8 +1,8 @@
-"""A protocol as a JSON document and back: every public parameter, exactly.
+"""Conversion of protocols to JSON documents and back, with exact parameters.
 
-Dyadic probabilities become {"numerator", "bits"}, fractions "a/b", and every other number itself (or, read only, a
-string: the shortest decimal of a double, an integer in hexadecimal), so that a device rebuilds exactly the protocol
-that was planned, and recomputes its guarantee.
+A dyadic probability becomes {"numerator", "bits"}, a fraction "a/b", and every other number itself. When reading, a
+number may also be a string: the shortest decimal of a double, or an integer in hexadecimal. So a device rebuilds
+exactly the protocol that was planned, and recomputes its guarantee.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 MOST_BITS = 128
-"""Of a probability in a document, and of either part of a fraction or of an integer."""
+"""Maximum number of bits of a probability, of either part of a fraction, and of an integer."""
 _MANTISSA_BITS = 53
 _FRACTION = re.compile(r"-?[0-9]{1,39}/[0-9]{1,39}")  # 2^128 has 39 digits
 _SAID_ELSEWHERE = ("epsilon", "delta", "calibration")
@@ -66,7 +66,7 @@ def from_document(document: Mapping[str, Any]) -> Protocol:
 
 
 def public_parameters(protocol: Protocol) -> dict[str, Any]:
-    """The parameters for a person to read: probabilities also as decimal numbers, no names of categories."""
+    """The parameters for people: probabilities also as decimal numbers, without names of categories."""
     shown: dict[str, Any] = {}
     for field in (field for field in dataclasses.fields(protocol) if field.init):
         value = getattr(protocol, field.name)
@@ -92,12 +92,12 @@ def _plain(value: Any) -> Any:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """Encoded, by their names in documents."""
+    """The encoded fields, by their names in documents."""
     return {_name(field): _encoded(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
 
 
 def _name(field: dataclasses.Field[Any]) -> str:
-    """The field's name in documents, which outlives that in the code."""
+    """The field's name in documents, which is stable even if the field is renamed."""
     return str(field.metadata.get("document", field.name))
 
 
@@ -135,7 +135,7 @@ def _build(kind: type[Any], content: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _types(kind: Any) -> dict[str, Any]:
-    """The types of the fields; cached, since annotations are evaluated anew each time."""
+    """The types of the fields; cached, because evaluating annotations is slow."""
     return typing.get_type_hints(kind, localns=_NAMES)
 
 
@@ -160,9 +160,9 @@ def _as(kind: Any, value: Any, name: str) -> Any:
             raise ParameterError(
                 f"The parameter {name} must be a list of {'some' if each else len(inner)}, not {value!r}."
             )
-        return tuple(_decoded(each or inner[place], part, name) for place, part in enumerate(value))
+        return tuple(_decoded(each or inner[position], part, name) for position, part in enumerate(value))
     if kind is Fraction and isinstance(value, str):
-        if not _FRACTION.fullmatch(value):  # "1e99999999" would be one as well, and take hours
+        if not _FRACTION.fullmatch(value):  # Fraction("1e99999999") would be accepted and take hours
             raise ParameterError(f"The parameter {name} must be a fraction like 3/4, not {value[:60]!r}.")
         fraction = Fraction(value)
         for part in map(int, value.split("/")):
@@ -186,10 +186,10 @@ def _as(kind: Any, value: Any, name: str) -> Any:
 
 
 def _probability(content: Any, name: str) -> Dyadic:
-    """A probability over a power of two that the accountant computes with exactly: it, or one minus it, is a double.
+    """A probability over a power of two such that it, or one minus it, is exact as a double.
 
-    Only the rarer of two complementary events needs to be exact: accountants use each side as a number of its own, and
-    the larger one is right to a unit in the last place.
+    Only the smaller of the two needs to be exact: accountants use both as separate numbers, and the larger one is
+    correct to one unit in the last place.
     """
     if isinstance(content, Mapping) and isinstance(bits := content.get("bits"), int) and bits > MOST_BITS:
         raise ParameterError(f"The probability {name} has {bits:,} bits; a document has at most {MOST_BITS}.")
@@ -208,7 +208,7 @@ def _significant_bits(number: int) -> int:
 
 
 def _check_number(number: float, name: str) -> None:
-    """Finite, and neither subnormal nor beyond 128 bits."""
+    """Reject infinite, NaN and subnormal numbers, and integers of more than 128 bits."""
     if isinstance(number, int):
         if abs(number) > 1 << MOST_BITS:
             raise ParameterError(f"The parameter {name} has {number.bit_length():,} bits, more than {MOST_BITS}.")
@@ -217,7 +217,7 @@ def _check_number(number: float, name: str) -> None:
 
 
 def _from_string(kind: Any, string: str, name: str) -> Any:
-    """A number as documents write it that must survive other languages: shortest decimal, or hexadecimal."""
+    """A number written as a string for other languages: shortest decimal, or hexadecimal for integers."""
     try:
         number: Any = int(string, 16) if kind is int else float(string)
     except ValueError:

@@ -1,7 +1,7 @@
-"""One round in this process: randomize, forget who sent what, tally, estimate.
+"""One round in this process: randomize, drop the order of messages, tally, estimate.
 
-A uniformly permuted list tells exactly what the multiset of its messages tells, and a tally depends on that alone, as
-the conformance kit checks. So counting is the shuffle here: no permutation is drawn that nobody would see.
+A uniformly permuted list contains the same information as the multiset of its messages, and a tally depends only on the
+multiset, as the conformance kit checks. So no permutation is drawn.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_NUMBERS_IN_MEMORY = 1_000_000_000
 def choose_route(protocol: Protocol, users: int, route: str) -> str:
     """``messages`` makes and counts every message; ``counts`` draws the tally with the same distribution.
 
-    ``auto`` makes the messages while they are at most twenty million numbers.
+    ``auto`` makes the messages if they are at most twenty million numbers.
     """
     if route not in ROUTES:
         raise UnknownNameError(f"There is no route {route!r}; choose one of {', '.join(ROUTES)}.", route=route)
@@ -65,7 +65,7 @@ def run_round(
 def run_counted(
     protocol: Protocol, counts: NDArray[np.int64], *, estimator: str, route: str, source: RandomSource
 ) -> Estimate:
-    """The estimate of one round over users of whom so many hold each index; their order is no matter."""
+    """The estimate of one round, given the number of users who hold each index."""
     users = int(counts.sum())
     check_enough_users(users, protocol.users)
     if choose_route(protocol, users, route) == "counts":

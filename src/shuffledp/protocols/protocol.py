@@ -1,4 +1,4 @@
-"""What a protocol is: one typed contract for every protocol of the package."""
+"""The interface of a protocol: one typed abstract class for all protocols."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from shuffledp.privacy.guarantee import Guarantee
 
 Value: TypeAlias = Any
-"""What a randomizer takes: an index of the domain, or for a sum a position in the interval, from 0.0 to 1.0."""
+"""Input of a randomizer: an index of the domain, or for a sum a position in the interval, from 0.0 to 1.0."""
 Pmf = Mapping[tuple[int, ...], "Fraction | float"]
-"""From an outcome to its probability. What is missing to one is a tail of at most 1e-4 that was left out."""
+"""From an outcome to its probability. A tail of at most 1e-4 may be left out."""
 
 _CHUNK_MESSAGES = 1 << 20
 
@@ -41,14 +41,14 @@ class Cost:
     """
 
     messages_per_user: float
-    """Expected; the same whatever the value, where the protocol allows."""
+    """Expected number of messages; if possible, independent of the value."""
     max_messages_per_user: int | None
-    """None where the noise has no largest value."""
+    """None if the noise is unbounded."""
     bits_per_message: int
 
     @property
     def bytes_per_user(self) -> float:
-        """Expected, with the bits of all messages packed."""
+        """Expected number of bytes, with the bits of all messages packed."""
         return self.messages_per_user * self.bits_per_message / 8
 
     def to_json(self) -> dict[str, Any]:
@@ -69,9 +69,9 @@ class ExpectedError:
     """
 
     rmse: float
-    """Root mean squared error of one number that stands clear of the noise."""
+    """Root mean squared error of one number well above the noise."""
     max_error: float
-    """No released number is further off than this, all taken together, with the given confidence."""
+    """Bound on the errors of all released numbers together, which holds with the given confidence."""
     confidence: float
 
     def to_json(self) -> dict[str, Any]:
@@ -83,8 +83,8 @@ class ExpectedError:
 class Protocol(ABC):
     """A protocol with its public parameters, from which everything else is derived.
 
-    Subclass ``CountProtocol``, ``HistogramProtocol`` or ``SumProtocol`` of ``protocols.questions``, which fill in what
-    the question decides.
+    Subclass ``CountProtocol``, ``HistogramProtocol`` or ``SumProtocol`` of ``protocols.questions``, which implement the
+    parts that depend on the question only.
     """
 
     name: ClassVar[str]
@@ -93,18 +93,18 @@ class Protocol(ABC):
     trust: ClassVar[str] = "shuffled"
     """Who must be trusted: ``shuffled``, ``local`` or ``central``."""
     estimators: ClassVar[tuple[str, ...]]
-    """By name, the default first."""
+    """Names of the estimators, the default first."""
     calibrations: ClassVar[tuple[str, ...]] = CALIBRATIONS
-    """Ways to choose the noise that differ; where the paper's constants are the least ones, ``tight`` alone."""
+    """Supported calibrations; only ``tight`` if the paper's constants are optimal."""
     fragile: ClassVar[bool] = False
-    """Whether one message that is missing or wrong moves the estimate anywhere."""
+    """Whether one missing or wrong message can change the estimate arbitrarily."""
     trusts_shuffler: ClassVar[bool] = False
-    """Whether the shuffler must do more than shuffle, and is trusted with what it sees."""
+    """Whether the shuffler must do more than shuffle, and is trusted with the messages."""
     domain_options: ClassVar[tuple[str, ...]]
     """The keywords of ``calibrate`` that describe the domain."""
 
     target: Target = field(metadata={"document": "terms"})
-    """What the parameters were calibrated for; signed documents call it ``terms``."""
+    """The target of the calibration; signed documents call it ``terms``."""
 
     if TYPE_CHECKING:  # a field of the protocol, or derived from its fields
 
@@ -152,7 +152,7 @@ class Protocol(ABC):
     @classmethod
     @abstractmethod
     def for_target(cls, target: Target, *domain: Any, **options: Any) -> Self:
-        """The protocol's own calibration, for a target that is checked and the domain (none for a count).
+        """The protocol's own calibration, for a checked target and the domain (none for a count).
 
         Options are keyword-only and typed; ``calibrate`` passes them on.
         """
@@ -164,7 +164,7 @@ class Protocol(ABC):
 
     @classmethod
     def domain_settings(cls, **given: Any) -> dict[str, Any]:
-        """Of these keywords those that describe a domain of this question."""
+        """The given keywords that describe a domain of this question."""
         return {name: value for name, value in given.items() if name in cls.domain_options}
 
     @classmethod
@@ -177,12 +177,12 @@ class Protocol(ABC):
 
     @property
     def users(self) -> int:
-        """The least number of reports of a round."""
+        """Minimum number of reports of a round."""
         return self.target.users
 
     @property
     def released_only(self) -> bool:
-        """Whether a trusted party sees the messages and others only what it releases, with its noise."""
+        """Whether only a trusted party sees the messages, and others see only its noisy release."""
         return self.trust == "central" or self.trusts_shuffler
 
     @property
@@ -193,33 +193,33 @@ class Protocol(ABC):
     @property
     @abstractmethod
     def cost(self) -> Cost:
-        """What a user sends."""
+        """The communication per user."""
 
     @property
     def draws_per_report(self) -> float:
-        """Expected number of random draws, and of entries of sampling tables, that randomizing one value takes."""
+        """Expected number of random draws and of entries of sampling tables per report."""
         cost = self.cost
         return max(cost.messages_per_user, cost.max_messages_per_user or 0) * self.message_format.columns
 
     @property
     def constant_messages(self) -> int | None:
-        """The number of messages of every report; None where it varies."""
+        """The number of messages of every report; None if it varies."""
         cost = self.cost
         return cost.max_messages_per_user if cost.messages_per_user == cost.max_messages_per_user else None
 
     @property
     def min_messages_per_user(self) -> int:
-        """The fewest messages that a user who follows the protocol sends.
+        """Minimum number of messages of a user who follows the protocol.
 
-        To be overridden where the number varies: a collection estimates from it how many users took part.
+        Override it if the number varies: a collection computes from it how many users may have taken part.
         """
         constant = self.constant_messages
         if constant is None:
-            raise ParameterError(f"{self.question}/{self.name} does not say how few messages a user can send.")
+            raise ParameterError(f"{self.question}/{self.name} does not define min_messages_per_user.")
         return constant
 
     def most_users(self, tally: Tally, messages: int) -> int | None:  # noqa: ARG002
-        """The most users that so many messages with this tally can come from; None where they do not tell."""
+        """Maximum number of users from whom these messages can come; None if it cannot be determined."""
         constant = self.constant_messages
         if constant is not None:
             return -(-messages // constant)
@@ -227,25 +227,25 @@ class Protocol(ABC):
         return messages // least if least else None
 
     def without_excess(self, tally: Tally) -> Tally:
-        """The tally without what its users cannot have sent if they follow the protocol, where that shows."""
+        """The tally without messages that honest users cannot have sent, as far as they can be recognized."""
         return tally
 
     @property
     def share_ratios(self) -> tuple[Dyadic, ...]:
-        """The ratios of geometric noise of which every device draws a share; none where there is no such noise."""
+        """The ratios of geometric noise of which every device draws a share; empty if there is no such noise."""
         return ()
 
     def chance_of_more_messages(self, most: int) -> float:
         """Upper bound on the probability that a report holds more than ``most`` messages."""
         bound = self.cost.max_messages_per_user
         if bound is None:
-            raise ParameterError(f"{self.name} does not say how long its reports can be.")
+            raise ParameterError(f"{self.name} does not define chance_of_more_messages.")
         return float(most < bound)
 
     @property
     @abstractmethod
     def message_format(self) -> MessageFormat:
-        """What a message consists of."""
+        """The format of a message."""
 
     def parameters(self) -> dict[str, Any]:
         """The public parameters, as JSON."""
@@ -253,7 +253,7 @@ class Protocol(ABC):
 
     @classmethod
     def document_of(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """The form of the parameters in signed documents, from the encoded fields by their document names."""
+        """The parameters as in signed documents, from the encoded fields by their document names."""
         return fields
 
     @classmethod
@@ -274,7 +274,7 @@ class Protocol(ABC):
         return self.randomize_all(np.array([value]), source=source).values
 
     def tally(self, messages: Messages) -> Tally:
-        """How often each message occurred, by its code."""
+        """The number of occurrences of each message, by its code."""
         form = self.message_format
         if form.columns == 1 and messages.values.ndim == 1:
             return Tally(count_values(messages.values, form.codes), messages.users, messages.secure)
@@ -285,56 +285,53 @@ class Protocol(ABC):
         return Tally(counts, messages.users, messages.secure)
 
     def release(self, tally: Tally, *, source: RandomSource = SYSTEM) -> Tally:  # noqa: ARG002
-        """What leaves the party that counts; the tally itself unless that party is trusted to add noise."""
+        """The release of the counting party: the tally itself, unless that party is trusted to add noise."""
         return tally
 
     def release_pmf(self, tally: Tally) -> Pmf:
-        """The distribution of what is released of this tally."""
+        """The distribution of the release of this tally."""
         return {tuple(tally.counts.tolist()): Fraction(1)}
 
     @abstractmethod
     def inputs(self, *, between: bool = False) -> tuple[Value, ...]:
-        """Values that tests and audits try, the first and the last possible one at the ends.
-
-        Every index; of an interval its ends and, with ``between``, a position inside if there is one.
-        """
+        """Values for tests and audits: every index; of an interval its ends and, if ``between``, a point inside."""
 
     @abstractmethod
     def other_inputs(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Another possible value in place of each."""
+        """Another possible value for each."""
 
     @abstractmethod
     def truth(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """What is estimated, of values without noise."""
+        """The exact answer for these values, without noise."""
 
     @property
     @abstractmethod
     def unit(self) -> float:
-        """By how much a single user can change what is estimated."""
+        """The sensitivity: by how much one user can change the answer."""
 
     @abstractmethod
     def summary(self, values: NDArray[Any]) -> NDArray[Any]:
-        """What ``sample_tally`` starts from: the count of each index, or the values themselves."""
+        """The input of ``sample_tally``: the count of each index, or the values themselves."""
 
     @abstractmethod
     def sample_tally(self, data: NDArray[Any], *, source: RandomSource = SYSTEM) -> Tally:
-        """A released tally with the distribution of the whole round, from the summary of everybody's values."""
+        """A released tally with the distribution of a full round, from the summary of all values."""
 
     def observed(self, tally: Tally) -> NDArray[Any]:
-        """The numbers that the estimates are functions of."""
+        """The numbers from which the estimates are computed."""
         return tally.counts
 
     def entries_of(self, values: Sequence[Value], length: int) -> NDArray[np.int64] | None:  # noqa: ARG002
-        """Where, among ``length`` observed numbers, those of single values are; None where values have none."""
+        """The index of each value among ``length`` observed numbers; None if values have no such number."""
         return None
 
     @abstractmethod
     def estimate(self, tally: Tally, *, estimator: str = "") -> Estimate:
-        """The statistic with its uncertainty."""
+        """The estimate with its uncertainty."""
 
     @abstractmethod
     def expected_error(self, *, estimator: str = "", confidence: float = 0.95) -> ExpectedError:
-        """The predicted error, typical or at worst over all data."""
+        """The predicted error, typical or in the worst case over all data sets."""
 
     @abstractmethod
     def expected_error_of(self, values: NDArray[Any]) -> ExpectedError:
@@ -344,14 +341,14 @@ class Protocol(ABC):
     def run(
         self, values: Iterable[Any], *, estimator: str = "", route: str = "auto", source: RandomSource = SYSTEM
     ) -> Estimate:
-        """The whole flow in this process, from values of the domain to the estimate."""
+        """A full round in this process, from values of the domain to the estimate."""
 
 
 def check_enough_users(users: int, needed: int) -> None:
-    """Refuse a round with fewer users than its guarantee rests on."""
+    """Reject a round with fewer users than its guarantee requires."""
     if users < needed:
         raise BelowMinimumError(
-            f"The round has {users:,} reports; the guarantee rests on {needed:,}. "
+            f"The round has {users:,} reports; the guarantee requires {needed:,}. "
             f"Wait for {needed - users:,} more or plan for fewer users.",
             users=users,
             needed=needed,

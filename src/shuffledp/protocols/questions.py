@@ -1,7 +1,6 @@
-"""What the protocols of one question share: the base classes of counts, histograms and sums.
+"""Base classes of the protocols for counts, histograms and sums.
 
-A protocol file then holds what is its own: parameters, calibration, randomizer, cost, guarantee, and the
-distribution of its error.
+The file of a protocol contains its parameters, calibration, randomizer, cost, guarantee and error distribution.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class _Checked(Protocol):
     """A protocol that checks a tally before it estimates from it."""
 
     def check_tally(self, tally: Tally) -> None:
-        """Refuse a tally that this many users who follow the protocol cannot have made."""
+        """Reject a tally that this many users who follow the protocol cannot produce."""
 
     def check_round(self, tally: Tally, estimator: str) -> None:
         """Refuse an unknown estimator, too few users, data without noise, and an impossible tally."""
@@ -49,16 +48,16 @@ class _Checked(Protocol):
 
 
 class _Analysed(_Checked):
-    """A protocol whose estimates come from an ``Analysis`` of what is observed."""
+    """A protocol whose estimates come from an ``Analysis`` of the observed numbers."""
 
     estimators: ClassVar[tuple[str, ...]] = LINEAR_ESTIMATORS
 
     @abstractmethod
     def analysis(self, users: int) -> Analysis:
-        """From the observations of so many users to estimates."""
+        """The analysis of the observations of ``users`` users."""
 
     def analysis_by(self, estimator: str, users: int) -> Analysis:  # noqa: ARG002
-        """The analysis for one estimator, where that makes a difference beyond the estimate itself."""
+        """The analysis for one estimator, if it depends on the estimator."""
         return self.analysis(users)
 
     def _checked(self, tally: Tally, estimator: str) -> Analysis:
@@ -72,7 +71,7 @@ class _Analysed(_Checked):
 
 
 class IndexedProtocol(_Checked):
-    """A protocol over a list of possible values, of which users hold the index of one."""
+    """A protocol over finitely many values, each with an index."""
 
     if TYPE_CHECKING:  # a field of the protocol, or always 2
 
@@ -98,7 +97,7 @@ class IndexedProtocol(_Checked):
         return count_values(values, self.domain_size)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """A released tally with the distribution of the whole round, from the true count of each value."""
+        """A released tally with the distribution of a full round, from the true count of each value."""
         ends = np.cumsum(check_counts(counts, self.domain_size))
         portions = (
             np.searchsorted(ends, np.arange(start, end), side="right") for start, end in _portions(self, int(ends[-1]))
@@ -154,14 +153,14 @@ class CountProtocol(IndexedProtocol, _Analysed):
     def run(
         self, values: Iterable[Any], *, estimator: str = "", route: str = "auto", source: RandomSource = SYSTEM
     ) -> CountEstimate:
-        """The whole flow in this process, from bits to the estimate."""
+        """A full round in this process, from bits to the estimate."""
         tally = tally_round(self, self.domain.encode_all(values), route=route, source=source)
         return self.estimate(tally, estimator=estimator)
 
     def expected_error(
         self, *, estimator: str = "", confidence: float = 0.95, counts: NDArray[np.int64] | None = None
     ) -> ExpectedError:
-        """The predicted error, at worst or for given true numbers of ones."""
+        """The predicted error, in the worst case or for given true numbers of ones."""
         return self._expected(estimator, confidence, counts)
 
     def truth(self, values: NDArray[Any]) -> NDArray[np.float64]:
@@ -179,11 +178,11 @@ class HistogramProtocol(IndexedProtocol, _Analysed):
     question: ClassVar[str] = "histogram"
     domain_options: ClassVar[tuple[str, ...]] = ("domain_size", "categories", "domain")
     exact_zeros: ClassVar[bool] = False
-    """Whether the default estimate of a category that nobody holds is exactly 0, always."""
+    """Whether the default estimate of an empty category is always exactly 0."""
     independent_categories: ClassVar[bool] = False
-    """Whether what is observed of one category is independent of all others and follows ``category_noise``."""
+    """Whether the observed numbers of categories are independent and distributed as ``category_noise``."""
     grows_with_domain: ClassVar[bool] = False
-    """Whether what users send grows with the number of categories, and not only with its logarithm."""
+    """Whether the communication grows with the number of categories, not only with its logarithm."""
     domain_size: int
     categories: Categories | None
 
@@ -228,11 +227,11 @@ class HistogramProtocol(IndexedProtocol, _Analysed):
 
     @staticmethod
     def sizes(domain_size: int | None, categories: Categories | Iterable[str] | None) -> tuple[int, Categories | None]:
-        """The size of the domain and its names, from either or both."""
+        """The size of the domain and its names, from one of them or both."""
         named = categories if categories is None or isinstance(categories, Categories) else Categories.of(categories)
         size = domain_size if named is None or domain_size is not None else len(named)
         if size is None:
-            raise DomainError("Say which values are possible: give domain_size or categories.")
+            raise DomainError("The domain is missing: give domain_size or categories.")
         if not isinstance(size, (int, np.integer)) or isinstance(size, bool):
             raise DomainError(f"domain_size must be an integer, not {size!r}.")
         if size < 1:
@@ -265,7 +264,7 @@ class HistogramProtocol(IndexedProtocol, _Analysed):
     def run(
         self, values: Iterable[Any], *, estimator: str = "", route: str = "auto", source: RandomSource = SYSTEM
     ) -> HistogramEstimate:
-        """The whole flow in this process, from categories (numbers where they have no names) to the estimate."""
+        """A full round in this process, from categories (numbers if they have no names) to the estimate."""
         tally = tally_round(self, self.domain.encode_all(values), route=route, source=source)
         return self.estimate(tally, estimator=estimator)
 
@@ -284,17 +283,17 @@ class HistogramProtocol(IndexedProtocol, _Analysed):
         return self.expected_error(counts=self.summary(values))
 
     def entries_of(self, values: Sequence[Value], length: int) -> NDArray[np.int64] | None:
-        """The indices themselves, where there is a number for every category."""
+        """The indices themselves, if there is one number per category."""
         return np.array(values, dtype=np.int64) if length == self.domain_size else None
 
     @property
     def category_noise(self) -> CategoryNoise | None:
-        """What is observed of one category; None unless ``independent_categories``."""
+        """The distribution of the observed number of one category; None unless ``independent_categories``."""
         return None
 
     def chance_shown(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:  # noqa: ARG002
-        """The probability of a positive estimate for categories that so many users hold; with ``exact_zeros`` only."""
-        raise ParameterError(f"{self.name} shows categories that nobody holds too.")
+        """The probability of a positive estimate for these counts; only with ``exact_zeros``."""
+        raise ParameterError(f"{self.name} also shows empty categories, so chance_shown is not defined.")
 
 
 @dataclass(frozen=True)
@@ -306,7 +305,7 @@ class _AnsweredQuestion:
 
 
 class SumProtocol(_AnsweredQuestion, _Analysed):
-    """The sum or mean of numbers in an interval. Randomizers see each number's position in it, from 0.0 to 1.0."""
+    """The sum or mean of numbers in an interval. Randomizers take positions in it, from 0.0 to 1.0."""
 
     question: ClassVar[str] = "sum"
     domain_options: ClassVar[tuple[str, ...]] = ("domain", "lower", "upper", "whole")
@@ -355,7 +354,7 @@ class SumProtocol(_AnsweredQuestion, _Analysed):
         return values
 
     def sample_tally(self, values: NDArray[np.float64], *, source: RandomSource = SYSTEM) -> Tally:
-        """A released tally with the distribution of the whole round, from every user's position in the interval."""
+        """A released tally with the distribution of a full round, from every user's position in the interval."""
         portions = (values[start:end] for start, end in _portions(self, len(values)))
         return _released(self, portions, source)
 
@@ -382,14 +381,14 @@ class SumProtocol(_AnsweredQuestion, _Analysed):
     def run(
         self, values: Iterable[Any], *, estimator: str = "", route: str = "auto", source: RandomSource = SYSTEM
     ) -> SumEstimate:
-        """The whole flow in this process, from numbers in the interval to the estimated sum or mean."""
+        """A full round in this process, from numbers in the interval to the estimated sum or mean."""
         tally = tally_round(self, self.domain.encode_all(values), route=route, source=source)
         return self.estimate(tally, estimator=estimator)
 
     def expected_error(
         self, *, estimator: str = "", confidence: float = 0.95, values: NDArray[np.float64] | None = None
     ) -> ExpectedError:
-        """The predicted error in the units of the interval: at worst, or for given positions in it."""
+        """The predicted error in the units of the interval: in the worst case, or for given positions."""
         error = self._expected(estimator, confidence)
         variance = error.rmse**2 if values is None else self.variance(np.asarray(values, dtype=np.float64))
         unit = self.domain.width / (self.users if self.answered_question == "mean" else 1)
@@ -426,19 +425,25 @@ class SumProtocol(_AnsweredQuestion, _Analysed):
         """The exact mean squared error, in widths of the interval, of a round over users at these positions."""
 
 
+def check_categories(tally: Tally, categories: int) -> None:
+    """Reject a tally without exactly one count per category."""
+    if len(tally.counts) != categories:
+        raise ParameterError(f"A tally of {len(tally.counts):,} categories does not fit a domain of {categories:,}.")
+
+
 def one_message_each(values: NDArray[Any], source: RandomSource) -> Messages:
     """Reports of a single message, in the order of the users."""
     return Messages(values, len(values), np.arange(len(values) + 1, dtype=np.int64), source.secure)
 
 
 def _released(protocol: Protocol, portions: Iterable[NDArray[Any]], source: RandomSource) -> Tally:
-    """Randomize and count portion by portion, then release the whole."""
+    """Randomize and count in portions, then release the total."""
     tallies = (protocol.tally(protocol.randomize_all(values, source=source)) for values in portions)
     return protocol.release(reduce(operator.add, tallies), source=source)
 
 
 def _portions(protocol: Protocol, users: int) -> list[tuple[int, int]]:
-    """Users from .. to, so few at a time that their messages fit the memory."""
+    """Ranges of users whose messages fit into memory."""
     numbers = protocol.cost.messages_per_user * protocol.message_format.columns
     step = max(1, int(_NUMBERS_AT_A_TIME / numbers))
     return [(start, min(start + step, users)) for start in range(0, users, step)] or [(0, 0)]

@@ -33,7 +33,7 @@ class _OfQuestion(Mapping[str, "type[Protocol]"]):
         return len(self._homes) + len(self._added)
 
     def add(self, kind: type[Protocol]) -> None:
-        """A protocol of another package; a name that is taken is refused."""
+        """Add a protocol of another package; ParameterError if the name is taken."""
         if kind.name in self:
             raise ParameterError(f"There is a protocol {kind.question}/{kind.name} already.", protocol=kind.name)
         self._added[kind.name] = kind
@@ -101,9 +101,9 @@ PROTOCOLS: Mapping[str, _OfQuestion] = {
 
 
 def register(kind: type[Protocol]) -> None:
-    """Add a protocol of another package: plans, documents, tasks and the command line know it from now on.
+    """Register a protocol of another package for plans, documents, tasks and the command line.
 
-    To be called in every process that takes part: tasks name protocols, and each party looks the name up.
+    Call it in every process that takes part: tasks contain the name of the protocol, and each party looks it up.
     """
     if kind.question not in PROTOCOLS:
         raise UnknownNameError(
@@ -132,7 +132,7 @@ def find(question: str, name: str) -> type[Protocol]:
 
 
 def find_qualified(name: str) -> type[Protocol]:
-    """The protocol named ``question/name``, or ``name`` where that says enough."""
+    """The protocol named ``question/name``, or ``name`` if that is unambiguous."""
     question, slash, rest = name.partition("/")
     if slash:
         return find(question, rest)
@@ -144,7 +144,7 @@ def find_qualified(name: str) -> type[Protocol]:
     if homes:
         choices = " or ".join(f"{question}/{name}" for question in homes)
         raise UnknownNameError(f"{name} answers several questions; say {choices}.", protocol=name)
-    names = ", ".join(f"{question}/{each}" for question, named in PROTOCOLS.items() for each in named)
+    names = ", ".join(f"{question}/{other}" for question, named in PROTOCOLS.items() for other in named)
     raise UnknownNameError(f"There is no protocol {name!r}; choose one of {names}.", protocol=name)
 
 

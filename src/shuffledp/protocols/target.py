@@ -17,7 +17,7 @@ from shuffledp.privacy.pure import PureCurve
 class Target:
     """What a protocol is calibrated for: ``users``, ``epsilon``, ``delta``, ``honest_fraction``, ``calibration``.
 
-    Only the fraction of honest users adds noise. Delta is 0 where none is needed.
+    Only the fraction of honest users adds noise. Delta is 0 if it is not needed.
 
     >>> target = sdp.Target(users=10_000, epsilon=1.0, delta=1e-6)
     >>> sdp.BalcerCheuHistogram.calibrate(target=target, domain=sdp.Categories(("bus", "bike", "car"))).users
@@ -47,7 +47,7 @@ class Target:
     def of(
         cls, *, users: int, epsilon: float, delta: float, honest_fraction: float = 1.0, calibration: str = "tight"
     ) -> Self:
-        """Check a target: everything is in its range and somebody honest is left."""
+        """A checked target: all numbers are in range and there are at least 2 honest users."""
         check_target(epsilon, delta)
         check_users(users, honest_fraction)
         if calibration not in CALIBRATIONS:
@@ -64,15 +64,15 @@ class Target:
 
     @property
     def honest_users(self) -> int:
-        """How many users the guarantee relies on."""
+        """Number of users whom the guarantee assumes to be honest."""
         return honest_count(self.users, self.honest_fraction)
 
     def pure(self) -> Target:
-        """The same without a delta, for noise that does not need one."""
+        """The same target with delta = 0, for noise that does not need a delta."""
         return replace(self, delta=0.0)
 
     def local_guarantee(self, local_epsilon: float, *, theorem: str) -> Guarantee:
-        """Each user's report is private by itself, whatever anybody else does."""
+        """The guarantee of locally private reports, which does not depend on other users."""
         if not local_epsilon <= self.epsilon:
             raise ParameterError(
                 f"These parameters give epsilon = {local_epsilon:.6g}, more than the claimed {self.epsilon:g}.",
@@ -93,7 +93,7 @@ class Target:
     def guarantee(
         self, curve: PrivacyCurve, *, theorem: str, local_epsilon: float = math.inf, trust: str = "shuffled"
     ) -> Guarantee:
-        """The guarantee, recomputed from the pmf of what is really sampled; it refuses to claim what does not hold."""
+        """The guarantee with this curve; ParameterError if the target does not hold."""
         achieved = curve.delta_at(self.epsilon)
         if not achieved <= self.delta:
             raise ParameterError(
@@ -106,7 +106,7 @@ class Target:
             epsilon=self.epsilon,
             delta=self.delta,
             users=self.users,
-            honest_users=1 if trust == "central" else self.honest_users,  # others are data, whatever they send
+            honest_users=1 if trust == "central" else self.honest_users,  # messages of other users are data
             curve=curve,
             theorem=theorem,
             local_epsilon=local_epsilon,

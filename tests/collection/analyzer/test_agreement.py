@@ -152,7 +152,7 @@ def test_what_is_needed_to_restore(collection, work, release, new_batch):
     whole = results.read_bytes()
     for damaged in (b"", b"{}", b"[]", whole[:100], b'{"budget": {"epsilon": "x"}}'):
         results.write_bytes(damaged)
-        with pytest.raises(DataError, match="is no release"):
+        with pytest.raises(DataError, match="is not a valid release"):
             collection.open(restore_from_releases=True)
     results.write_bytes(whole)
     restored(collection).close()
@@ -190,7 +190,7 @@ def test_a_batch_that_was_confirmed_is_not_deleted_because_its_state_was_lost(co
     manifest = work / "batches" / batch.task.id.hex() / "manifest"
     content = manifest.read_bytes()
     manifest.write_bytes(new_batch(batch.task).signed[:-5])
-    with pytest.raises(DataError, match="not the one it was"):
+    with pytest.raises(DataError, match="missing or was replaced"):
         collection.open(restore_from_releases=True)
     manifest.write_bytes(content)
     analyzer = restored(collection)

@@ -138,7 +138,7 @@ def test_a_batch_that_cannot_be_estimated_is_refused_and_says_why_to_the_operato
     assert client.wait(batch, "refused") == {"state": "refused", "manifest": digest(batch.signed).hex(), "missing": []}
     check_problem(client.get(f"/v1/releases/{task.id.hex()}"), 404, "no-release")
     assert client.put(path(batch), batch.signed).json()["state"] == "refused"
-    assert "the guarantee rests on 200" in analyzer.batches.get(task.id).reason
+    assert "the guarantee requires 200" in analyzer.batches.get(task.id).reason
     assert analyzer.ledger.entry(task.id) is None, "nothing was spent"
 
 
@@ -263,7 +263,7 @@ def test_a_fault_is_told_in_words_and_without_data(client, batch, monkeypatch, c
         client.deliver(batch)
         client.wait(batch)
     (told,) = [record.fields["reason"] for record in caplog.records if record.msg == "release-fails"]
-    assert re.fullmatch(r"A fault of the program: ValueError at test_app\.py, line \d+\.", told)
+    assert re.fullmatch(r"Internal error: ValueError at test_app\.py, line \d+\.", told)
 
 
 def test_forms_of_a_release_as_to_their_length_and_by_head(client, batch):

@@ -179,7 +179,7 @@ def test_a_round_released_after_the_backup_still_counts_and_is_not_released_agai
     back_up(work, backup)
     release(after)
     spent = spent_in(work / "ledger.db", "people", 1e-5)
-    with pytest.raises(DataError, match=r"2 tasks may have been released after the backup.*decide"):
+    with pytest.raises(DataError, match=r"2 tasks may have been released after the backup.*state for each"):
         restored(backup)
     assert not (collection.folder / "restored").exists()
     settings = restored(backup, released=[after], unreleased=[third])
@@ -276,7 +276,7 @@ def test_where_a_backup_can_go(collection, work, tmp_path):
     for out in (tmp_path / "there", work):
         with pytest.raises(OutputError, match="exists"):
             back_up(work, out)
-    with pytest.raises(OutputError, match="lies in the directory"):
+    with pytest.raises(OutputError, match="is inside the directory"):
         back_up(work, work / "backup")
     with pytest.raises(OutputError, match="Cannot write"):
         back_up(work, tmp_path / "none" / "backup")
@@ -428,10 +428,10 @@ def test_decisions_are_needed_in_the_library_too(collection, work, new_batch):
     back_up(work, collection.folder / "backup")
     tasks = tasks_of(collection.settings())
     tasks.load()
-    with pytest.raises(DataError, match="decide for each"):
+    with pytest.raises(DataError, match="state for each"):
         restore(collection.folder / "backup", collection.folder / "new", tasks, {})
     (collection.folder / "tasks" / "damaged.json").write_text("{")  # it may be of a task that was released
     tasks = tasks_of(collection.settings())
     tasks.load()
-    with pytest.raises(DataError, match=r"1 files of tasks are refused.*damaged\.json"):
+    with pytest.raises(DataError, match=r"1 task files are refused.*damaged\.json"):
         restore(collection.folder / "backup", collection.folder / "new", tasks, {})

@@ -111,7 +111,7 @@ def test_cores_pieces_and_progress_make_no_difference(collection, tmp_path, monk
     assert not multiprocessing.active_children()
     with pytest.raises(ShutdownError):
         count(collection, task, files, processes=2, stopping=lambda: True)
-    with pytest.raises(DataError, match="shorter"):
+    with pytest.raises(DataError, match="truncated"):
         count_messages(task, collection.analyzer, [Piece(files[0][0], 0, len(sealed) + 1)], processes=1)
 
 

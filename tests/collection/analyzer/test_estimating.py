@@ -94,7 +94,7 @@ def test_a_broken_report_stops_nothing(scene, kind):
         reports = USERS + broken
         counted = counted_of(task, values, reports=reports, rejected=rejected)
         if name == ALL_NEEDED and counted.messages < reports * each:
-            with pytest.raises(NotReleasedError, match="says nothing unless all"):
+            with pytest.raises(NotReleasedError, match="has no estimate unless all"):
                 estimate_round(task, counted, reports)
             continue
         result = estimate_round(task, counted, reports)

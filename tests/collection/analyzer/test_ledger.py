@@ -145,7 +145,7 @@ def test_of_two_releases_at_the_same_time_only_one_passes_a_budget_for_one(
 ):
     tasks = tasks_of(shared_collection, *["count/balcer-cheu"] * 2)
     opened = [Ledger(tmp_path / "ledger.db") for _ in range(ledgers)]
-    both, judged, true = threading.Barrier(2), [], ledger_module._judge
+    both, judged, true = threading.Barrier(2), [], ledger_module._decide
 
     def judge(*told):
         entry = true(*told)
@@ -154,7 +154,7 @@ def test_of_two_releases_at_the_same_time_only_one_passes_a_budget_for_one(
             both.wait(60)  # both would pass by what they have read
         return entry
 
-    monkeypatch.setattr(ledger_module, "_judge", judge)
+    monkeypatch.setattr(ledger_module, "_decide", judge)
     found = {}
 
     def ask(place):

@@ -155,7 +155,10 @@ def test_nothing_is_given_up_that_goes_on(collection, serve, rounds, monkeypatch
     here.deliver(under_way)
     assert begun.wait(DEADLINE)
     here.deliver(waiting)
-    for batch, reason in ((under_way, "is being released at the moment"), (waiting, "is complete and in order")):
+    for batch, reason in (
+        (under_way, "is being released at the moment"),
+        (waiting, "about to be released"),
+    ):
         status, _, (line,) = rounds("abandon", batch.task.id.hex(), "--yes")
         assert status == 1
         assert reason in line

@@ -179,5 +179,5 @@ def test_a_folder_that_stays_open_to_others_is_refused(collection, monkeypatch):
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(Path, "chmod", not_yours)
-    with pytest.raises(DataError, match=r"can be used by others.*chmod go="):
+    with pytest.raises(DataError, match=r"is accessible to other users.*chmod go="):
         collection.open()

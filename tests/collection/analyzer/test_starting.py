@@ -17,10 +17,10 @@ from shuffledp.errors import DataError, ShuffledpError
 
 REASONS = {
     "author.json": "not signed by a key that is trusted",
-    "brace.json": "no JSON",
+    "brace.json": "not valid JSON",
     "budget.json": "without a budget",
     "dangling.json": "No such file",
-    "key.json": "which is not here",
+    "key.json": "which is not configured",
     "pipe.json": "not a regular file",
 }
 
@@ -105,7 +105,7 @@ def test_batches_of_an_author_who_is_trusted_no_more_stay(collection, deliver):
     authors = (collection.folder / "other.pub",)
     analyzer = collection.open(authors=authors)
     assert len(analyzer.tasks) == 0
-    with pytest.raises(ShuffledpError, match="not in the directory of tasks any more, or is refused"):
+    with pytest.raises(ShuffledpError, match="missing from the task directory, or refused"):
         analyzer.releaser.release(task.id)
     assert analyzer.batches.get(task.id).state is BatchState.COMPLETE
     (collection.folder / "tasks" / f"{task.id.hex()}.json").write_bytes(task.signed(other).to_bytes())
@@ -136,5 +136,5 @@ def test_a_certificate_that_is_none(collection):
         (collection.folder / name).touch(0o600)
         (collection.folder / name).write_text("junk")
     files = {"tls_certificate": collection.folder / "junk.pem", "tls_key": collection.folder / "junk.key"}
-    with pytest.raises(DataError, match="holds no certificate"):
+    with pytest.raises(DataError, match="does not contain a certificate"):
         check_analyzer(collection.settings(**files))

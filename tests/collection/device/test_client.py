@@ -218,7 +218,7 @@ def test_a_damaged_report_is_not_sent(device, server, tmp_path, task):
     whole = path.read_bytes()
     for damaged in (whole[:-1], b"", b"X" + whole[1:]):
         path.write_bytes(damaged)
-        with pytest.raises(DataError, match="was damaged"):
+        with pytest.raises(DataError, match="is damaged"):
             client.send(server.url)
     assert (server.bodies, client.state) == ([], State.PENDING)
 

@@ -21,7 +21,7 @@ def test_a_task_within_the_limits(parties):
     [
         ({"epsilon": 1.5}, r"epsilon = 1\.5"),
         ({"delta": 1e-4}, "delta = 0.0001"),
-        ({"users": 999}, "999 honest users; this device wants 1,000"),
+        ({"users": 999}, "999 honest users; this device requires 1,000"),
     ],
 )
 def test_a_task_beyond_a_limit(changes, words, parties):

@@ -47,9 +47,9 @@ def test_junk(tmp_path, junk):
     certificate, key = write(tmp_path, "one")
     (tmp_path / "junk").touch(0o600)
     (tmp_path / "junk").write_bytes(junk)
-    with pytest.raises(DataError, match="junk holds no certificate"):
+    with pytest.raises(DataError, match="junk does not contain a certificate"):
         check_certificate(tmp_path / "junk", key)
-    with pytest.raises(DataError, match="junk holds no private key"):
+    with pytest.raises(DataError, match="junk does not contain a usable private key"):
         check_certificate(certificate, tmp_path / "junk")
 
 
@@ -66,5 +66,5 @@ def test_missing_or_open_to_others(tmp_path):
 
 def test_a_key_that_wants_a_password(tmp_path):
     """Nobody is asked: a server has no keyboard."""
-    with pytest.raises(DataError, match="locked by a password"):
+    with pytest.raises(DataError, match="is encrypted; a server"):
         check_certificate(*write(tmp_path, "one", password=b"secret"))

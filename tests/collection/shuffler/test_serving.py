@@ -200,7 +200,7 @@ class TestTokens:
     def test_several_at_once_lose_nothing(self, tmp_path):
         threads = [
             threading.Thread(
-                target=create_tokens, args=("task", 20), kwargs={"folder": tmp_path, "out": tmp_path / f"{n}.txt"}
+                target=create_tokens, args=("task", 20), kwargs={"directory": tmp_path, "out": tmp_path / f"{n}.txt"}
             )
             for n in range(8)
         ]
@@ -219,14 +219,14 @@ class TestTokens:
         monkeypatch.setattr(os, "replace", lambda *each: (steps.append("hashes"), replace(*each)))
         monkeypatch.setattr(os, "link", lambda *each: (steps.append("tokens"), link(*each)))
         monkeypatch.setattr(os, "fsync", lambda each: (steps.append("sync"), sync(each)))
-        create_tokens("task", 2, folder=tmp_path, out=tmp_path / "out.txt")
+        create_tokens("task", 2, directory=tmp_path, out=tmp_path / "out.txt")
         monkeypatch.undo()
         assert steps[:3] == ["sync", "hashes", "sync"]
         assert steps[-3:] == ["sync", "tokens", "sync"]
         assert (tmp_path / "out.txt").stat().st_mode & 0o777 == 0o600
         assert sorted(each.name for each in tmp_path.iterdir()) == ["out.txt", "task.tokens"]
 
-    @pytest.mark.parametrize(("step", "named"), [("replace", "No token was made"), ("link", "let nobody in")])
+    @pytest.mark.parametrize(("step", "named"), [("replace", "No token was created"), ("link", "admit nobody")])
     def test_a_step_that_fails_is_said_in_one_line(self, place, shuffledp, monkeypatch, step, named):
         place.task(file="task.json")
 
@@ -247,25 +247,25 @@ class TestTokens:
         out = tmp_path / "out.txt"
         create = enrolment.create_token
         monkeypatch.setattr(enrolment, "create_token", lambda: (out.write_text("of another"), create())[1])
-        with pytest.raises(OutputError, match="exists by now"):
-            create_tokens("task", 1, folder=tmp_path, out=out)
+        with pytest.raises(OutputError, match="was created meanwhile"):
+            create_tokens("task", 1, directory=tmp_path, out=out)
         assert out.read_text() == "of another"
 
     def test_the_mode_of_the_hashes_stays(self, tmp_path):
         for mode in (0o644, 0o640):
-            create_tokens("task", 1, folder=tmp_path, out=tmp_path / f"{mode}.txt")
+            create_tokens("task", 1, directory=tmp_path, out=tmp_path / f"{mode}.txt")
             assert (tmp_path / "task.tokens").stat().st_mode & 0o777 == mode
             (tmp_path / "task.tokens").chmod(0o640)
 
     def test_which_tokens_are_known(self, tmp_path):
         folder = TokenDirectory(tmp_path)
-        create_tokens("task", 50, folder=tmp_path, out=tmp_path / "out.txt")
+        create_tokens("task", 50, directory=tmp_path, out=tmp_path / "out.txt")
         hashes = [token_hash(each.encode()) for each in (tmp_path / "out.txt").read_text().split()]
-        assert not any(folder.knows("task", each) for each in hashes)
-        folder.bring("task", lambda _: None)
-        assert all(folder.knows("task", each) for each in hashes)
-        assert not any(folder.knows("task", token_hash(each)) for each in hashes)
-        assert not folder.knows("other", hashes[0])
+        assert not any(folder.contains("task", each) for each in hashes)
+        folder.load_new("task", lambda _: None)
+        assert all(folder.contains("task", each) for each in hashes)
+        assert not any(folder.contains("task", token_hash(each)) for each in hashes)
+        assert not folder.contains("other", hashes[0])
 
 
 def test_the_rate_limit():

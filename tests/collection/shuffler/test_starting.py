@@ -60,7 +60,7 @@ def spoil(place):
 
 REASONS = {
     "author.json": "not signed by a key that is trusted",
-    "brace.json": "no JSON",
+    "brace.json": "not valid JSON",
     "changed.json": "signature",
     "dangling.json": "No such file",
     "folder.json": "not a regular file",
@@ -257,4 +257,4 @@ def test_a_certificate_that_is_none(place, check):
         (place.folder / name).write_text("junk")
     status, out, (line,) = check(tls_certificate=place.folder / "junk.pem", tls_key=place.folder / "junk.key")
     assert (status, out) == (1, "")
-    assert "junk.pem holds no certificate" in line
+    assert "junk.pem does not contain a certificate" in line

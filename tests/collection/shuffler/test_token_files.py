@@ -33,11 +33,11 @@ class Reader:
 
     def bring(self) -> list[bytes]:
         self.given.clear()
-        self.folder.bring("task", self.given.append)
+        self.folder.load_new("task", self.given.append)
         return sorted(each for group in self.given for each in group)
 
     def known(self, hashes) -> set[bool]:
-        return {self.folder.knows("task", each) for each in hashes}
+        return {self.folder.contains("task", each) for each in hashes}
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_what_the_store_did_not_take_is_given_again(reader):
         raise DataError("no")
 
     with pytest.raises(DataError):
-        reader.folder.bring("task", fail)
+        reader.folder.load_new("task", fail)
     assert reader.known(hashes) == {False}
     assert reader.bring() == sorted(hashes)
 
@@ -138,7 +138,7 @@ def test_reports_are_stored_while_tokens_are_added(reader, tmp_path, monkeypatch
         begun.set()
         groups.append(stored.is_set())
 
-    thread = threading.Thread(target=lambda: reader.folder.bring("task", add))
+    thread = threading.Thread(target=lambda: reader.folder.load_new("task", add))
     thread.start()
     assert begun.wait(30)
     assert store.accept([Incoming(task, bytes(16), b"report", hashes[0])]) == [ReportOutcome.NEW]

@@ -304,7 +304,7 @@ class EnrolledRound(Round):
     def equip(self) -> None:
         enrolment, file = self.folder / "enrolment", self.folder / "tokens.txt"
         enrolment.mkdir()
-        create_tokens(self.name, DEVICES, folder=enrolment, out=file)
+        create_tokens(self.name, DEVICES, directory=enrolment, out=file)
         self.tokens = self.copies * file.read_text().split()
         self.environments["shuffler"] = {"SHUFFLEDP_SHUFFLER_ENROLMENT": str(enrolment)}
 

@@ -20,8 +20,8 @@ class Server:
     """A server as its users start it, with what it logs."""
 
     def __init__(self, here, role: str):
-        self._log = here.folder / f"{role}.log"
-        command = [sys.executable, "-m", "shuffledp", "serve", role, "--config", str(here.folder / "servers.toml")]
+        self._log = here.directory / f"{role}.log"
+        command = [sys.executable, "-m", "shuffledp", "serve", role, "--config", str(here.directory / "servers.toml")]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
 

@@ -1,13 +1,16 @@
 """Lower bounds for one shuffled message: every protocol tried obeys them, and their steps hold by enumeration."""
 
+import itertools
 import math
 from fractions import Fraction
 
 import pytest
+from scipy import stats
 
 import shuffledp as sdp
 from shuffledp.errors import ParameterError
 from shuffledp.lab.bounds.single_message import (
+    _largest_probability,
     any_histogram_error_lower,
     count_error_constant,
     count_error_lower,
@@ -96,3 +99,27 @@ def test_bounds_say_nothing_where_nothing_is_known():
         histogram_error_lower(10, 0.1, 1.0, 1e-6)
     with pytest.raises(ParameterError):
         count_error_lower(1, 1.0, 1e-6)
+
+
+@pytest.mark.parametrize(("zeros", "shift"), [(4, 1), (5, 2), (6, 3)])
+def test_the_distance_of_hidden_messages_by_enumeration(zeros, shift):
+    """``shift`` messages of G among those of zeros, shuffled: distance at most sqrt((1 + k (M - 1) / m)^k - 1) / 2."""
+    zero, hidden = [0.6, 0.3, 0.1], [0.2, 0.3, 0.5]
+    second_moment = sum(g * g / p for g, p in zip(hidden, zero, strict=True))
+    first, second = {}, {}
+    for messages in itertools.product(range(3), repeat=zeros):
+        seen = tuple(sorted(messages))
+        masses = [hidden[m] if place < shift else zero[m] for place, m in enumerate(messages)]
+        first[seen] = first.get(seen, 0.0) + math.prod(zero[m] for m in messages)
+        second[seen] = second.get(seen, 0.0) + math.prod(masses)
+    distance = sum(abs(first[seen] - second[seen]) for seen in first) / 2
+    bound = math.sqrt((1 + shift / zeros * (second_moment - 1)) ** shift - 1) / 2
+    assert 0.3 * bound < distance <= bound
+
+
+@pytest.mark.parametrize(("count", "chance", "shift"), [(50, 0.7, 1), (200, 0.3, 4), (1000, 0.65, 2)])
+def test_the_distance_of_revealed_ones(count, chance, shift):
+    fewer, more = (stats.binom.pmf(range(count + shift + 1), count + extra, chance) for extra in (0, shift))
+    distance = float(abs(fewer - more).sum()) / 2
+    bound = shift * chance * _largest_probability(count, chance)
+    assert 0.9 * bound <= distance <= bound * (1 + 1e-9)

@@ -10,6 +10,7 @@ import pytest
 
 from shuffledp.errors import InfeasibleError, ParameterError, UnknownNameError
 from shuffledp.lab.problems import Method, PointerChasing, SupportIdentification, measure_success, solve
+from shuffledp.lab.problems import exact_zeros as exact_zeros_module
 from shuffledp.lab.problems.exact_zeros import ExactZeros, exact_zeros
 from shuffledp.lab.problems.largest import LargestScores, ResponseScores, largest_scores
 from shuffledp.lab.problems.listed import ListedDomain
@@ -188,8 +189,8 @@ def test_the_exact_probability_of_success(users, size, needed):
 
 
 @pytest.mark.parametrize(("protocol", "size", "users"), [("balcer-cheu", 10, 700), ("stability", 10, 420)])
-def test_simulated_rounds_have_the_exact_probability(protocol, size, users):
-    """200,000 rounds; the bound lies below. The fault: noise of half the rate."""
+def test_simulated_rounds_have_the_exact_probability(protocol, size, users, monkeypatch):
+    """200,000 rounds; the bound lies below. The fault: two holders more of every item."""
     problem = SupportIdentification(size, 10**30)
     method = Method(epsilon=1.0, delta=1e-6, protocol=protocol)
     identifier = method.identifier(problem, users)
@@ -197,8 +198,9 @@ def test_simulated_rounds_have_the_exact_probability(protocol, size, users):
     assert identifier.success_at_least <= exact < 1
     successes = measure_success(problem, method, users, trials=200_000).successes
     assert p_value([successes, 200_000 - successes], [exact, 1 - exact]) > ALPHA
-    quieter = replace(identifier, shown=lambda counts: identifier.shown(counts + 2))
-    planted = quieter.successes(200_000, np.random.default_rng(), SYSTEM)
+    honest = exact_zeros_module.draw_estimates
+    monkeypatch.setattr(exact_zeros_module, "draw_estimates", lambda p, counts, g: honest(p, counts + 2, g))
+    planted = identifier.successes(200_000, np.random.default_rng(), SYSTEM)
     assert p_value([planted, 200_000 - planted], [exact, 1 - exact]) < ALPHA
 
 
@@ -303,3 +305,39 @@ def test_a_domain_that_cannot_be_listed():
         method.identifier(PointerChasing(2, 100), 1000)
     with pytest.raises(InfeasibleError, match="at most 4,194,304 are listed"):
         method.identifier(SupportIdentification(2, 10**7), 1000)
+
+
+@pytest.mark.parametrize("route", ["listed", "messages"])
+@pytest.mark.parametrize(("protocol", "rule", "users"), [("balcer-cheu", "shown", 60), ("unary", "largest", 60)])
+def test_routes_over_the_whole_domain_report_alike(protocol, rule, users, route):
+    """700 rounds each over the support alone, and over all six items. The fault: noise for another number of users."""
+    problem = SupportIdentification(2, 6)
+    instance, counts = SupportInstance(problem, (1, 4)), np.array([users // 6, users - users // 6])
+    auto = Method(epsilon=1.0, delta=0.01, protocol=protocol, rule=rule)
+    whole = replace(auto, route=route).identifier(problem, users)
+    assert (whole.route, whole.simulated_items) == (route, 6)
+    assert whole.success_at_least == pytest.approx(auto.identifier(problem, users).success_at_least)
+    expected = reported_sets(auto.identifier(problem, users), instance, counts)
+    assert same_distribution(expected, reported_sets(whole, instance, counts)) > ALPHA
+    assert same_distribution(expected, reported_sets(whole, instance, counts[::-1])) < ALPHA
+
+
+def test_an_empty_item_that_shows_is_reported(monkeypatch):
+    """A comparison that lets zeros through is invisible where only held items are simulated."""
+    problem = SupportIdentification(2, 6)
+    kind = find("histogram", "balcer-cheu")
+    honest = kind.estimate
+    monkeypatch.setattr(kind, "estimate", lambda self, tally, **how: honest(self, tally, estimator="unbiased"))
+    identifier = Method(epsilon=1.0, delta=0.01, route="messages").identifier(problem, 60)
+    counts = np.array([30, 30])
+    assert any(len(identifier.identify(SupportInstance(problem, (1, 4)), counts, SYSTEM)) > 2 for _ in range(20))
+
+
+def test_routes_that_cannot_be():
+    large = SupportIdentification(2, 10**7)
+    with pytest.raises(InfeasibleError, match="route listed simulates every item"):
+        Method(epsilon=1.0, delta=0.01, route="listed").identifier(large, 1000)
+    with pytest.raises(InfeasibleError, match="too many for the route messages"):
+        Method(epsilon=1.0, delta=0.01, route="messages").identifier(SupportIdentification(2, 10**6), 1000)
+    with pytest.raises(UnknownNameError, match="auto, listed, messages"):
+        Method(epsilon=1.0, delta=0.01, route="letters")

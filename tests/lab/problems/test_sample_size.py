@@ -168,3 +168,23 @@ def test_the_least_number(least, start):
 def test_no_number_is_enough():
     with pytest.raises(InfeasibleError, match="More than 1,000 users"):
         least_number(lambda number: False, start=3, maximum=1000)
+
+
+def test_calibrations_that_fail_are_not_repeated(monkeypatch):
+    """One failed calibration tells how many users are needed; a problem with the same support repeats none."""
+    kind = Method(epsilon=0.93, delta=1e-6).kind
+    honest, failed = kind.for_target.__func__, []
+
+    def counted(cls, target, *domain, **options):
+        try:
+            return honest(cls, target, *domain, **options)
+        except InfeasibleError:
+            failed.append(target.users)
+            raise
+
+    monkeypatch.setattr(kind, "for_target", classmethod(counted))
+    first = direct_sample_size(PointerChasing(2, 30), Method(epsilon=0.93, delta=1e-6))
+    assert len(failed) <= 1
+    failed.clear()
+    assert direct_sample_size(PointerChasing(2, 40), Method(epsilon=0.93, delta=1e-6)) == first
+    assert failed == []

@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.lab.problems import Method, PointerChasing, PointerJumping, SupportIdentification, measure_sample_size
-from shuffledp.lab.problems.exact_zeros import ExactZeros
+from shuffledp.lab.problems import (
+    Method,
+    PointerChasing,
+    PointerJumping,
+    SupportIdentification,
+    exact_zeros,
+    measure_sample_size,
+)
 from shuffledp.lab.problems.search import Measurement, _crossing, measure_success
 from shuffledp.randomness import InsecureSeededRandomness
 
@@ -31,13 +37,8 @@ def test_the_claims_hold_by_the_exact_distribution(problem):
 
 def test_a_simulator_with_too_little_noise_is_noticed(monkeypatch):
     problem = PointerChasing(2, 100)
-    honest = ExactZeros.successes
-
-    def lucky(self, rounds, generator, source):
-        shown = self.shown
-        return honest(ExactZeros(self.protocol, self.problem, lambda c: shown(c + 5)), rounds, generator, source)
-
-    monkeypatch.setattr(ExactZeros, "successes", lucky)
+    honest = exact_zeros.draw_estimates
+    monkeypatch.setattr(exact_zeros, "draw_estimates", lambda protocol, counts, g: honest(protocol, counts + 5, g))
     found = measure_sample_size(problem, STABILITY, trials=20_000, confidence=SURE)
     assert not claims_hold(found, problem, STABILITY)
 

@@ -163,7 +163,12 @@ def _scaled(factor, absence):
 def test_a_wrong_bound_is_noticed(monkeypatch):
     monkeypatch.setattr(calibration_rows, "theorem_11_alpha", lambda *_: 1e-7)
     broken = {check.claim for check in calibration._checks(noise_row(COUNT, 1_000_000, 1.0, 1e-6)) if not check.holds}
-    assert broken == {"Theorem 11, error of each number", "Theorem 11, errors together"}
+    assert broken == {
+        "Theorem 11, error of each number",
+        "Theorem 11, errors together",
+        "Theorem 11, error bound of each number as printed",
+        "Theorem 11, error bound together as printed",
+    }
 
 
 @pytest.mark.slow

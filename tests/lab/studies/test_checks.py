@@ -11,6 +11,8 @@ from shuffledp.lab.studies.checks import (
     at_least,
     at_most,
     equals,
+    exceeded_rarely,
+    frequency,
     likely,
     mean_at_most,
     quantile,
@@ -107,3 +109,40 @@ def test_too_little_to_judge():
 
 def test_json_has_no_infinities():
     assert equals("c", "w", math.inf, math.inf).to_json()["bound"] is None
+
+
+@pytest.mark.parametrize(("hits", "holds"), [(400, False), (470, True), (500, True), (530, True), (600, False)])
+def test_frequencies_from_both_sides(hits, holds):
+    assert frequency("c", "w", hits=hits, trials=1000, probability=0.5).holds is holds
+
+
+def test_frequencies_at_the_ends():
+    assert frequency("c", "w", hits=0, trials=10, probability=0.0).holds
+    assert frequency("c", "w", hits=10, trials=10, probability=1.0).holds
+    assert not frequency("c", "w", hits=1, trials=10, probability=0.0).holds
+    assert not frequency("c", "w", hits=9, trials=10, probability=1.0).holds
+    assert not frequency("c", "w", hits=5, trials=10, probability=math.nan).holds
+
+
+def test_many_rows_share_the_wrong_alarm():
+    """577 of 1,000 have a two-sided tail of 1e-6 and a little: alarming alone, not among a hundred rows."""
+    from scipy import stats
+
+    hits = next(count for count in range(500, 600) if 2 * stats.binom.sf(count - 1, 1000, 0.5) < 1e-6)
+    assert not frequency("c", "w", hits=hits, trials=1000, probability=0.5).holds
+    many = frequency("c", "w", hits=hits, trials=1000, probability=0.5, rows=100)
+    assert many.holds
+    assert "100 rows" in many.evidence
+    assert not likely("c", "w", successes=940, rounds=1000, at_least=0.99, rows=100).holds
+
+
+def test_a_bound_that_is_not_a_number_fails():
+    errors = [1.0, 2.0]
+    assert exceeded_rarely("c", "w", errors, 3.0, at_most=0.05).holds
+    assert not exceeded_rarely("c", "w", errors * 10, math.nan, at_most=0.05).holds
+    assert not rarely("c", "w", failures=0, rounds=10, at_most=math.nan).holds
+    assert not agrees("c", "w", errors, math.nan).holds
+    assert not equals("c", "w", math.nan, math.nan, tolerance=1.0).holds
+    assert not mean_at_most("c", "w", errors, math.nan).holds
+    assert not square_at_most("c", "w", errors, [math.nan, 1.0]).holds
+    assert not likely("c", "w", successes=10, rounds=10, at_least=math.nan).holds

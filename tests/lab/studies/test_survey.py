@@ -10,7 +10,7 @@ from shuffledp.lab.studies.checks import agrees
 from shuffledp.lab.studies.study import Settings
 from shuffledp.lab.studies.survey import checks as survey_checks
 from shuffledp.lab.studies.survey import study as survey
-from shuffledp.lab.studies.survey.entries import DELTA, ENTRIES, EPSILON, calibrated, data_of, measured
+from shuffledp.lab.studies.survey.entries import DELTA, ENTRIES, EPSILON, NUMBERS, calibrated, measured
 from shuffledp.protocols.sum.split_and_mix import SplitAndMixSum
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
 
@@ -87,7 +87,7 @@ def test_known_errors(outcome):
     found = {(row["protocol"], row["users"]): row["predicted_rmse"] for row in rows_of(outcome, "points")}
     users, growth = 10_000, math.exp(EPSILON)
     assert found["count/randomized-response", users] == pytest.approx(math.sqrt(users * growth) / (growth - 1))
-    values = data_of("sum", users)
+    values = NUMBERS.values(users)
     wide = (growth + 1) / (growth - 1)
     variance = float(np.sum(wide**2 - (2 * values - 1) ** 2)) / 4
     assert found["sum/duchi", users] == pytest.approx(math.sqrt(variance), rel=1e-9)

@@ -106,7 +106,7 @@ def test_a_small_case_holds() -> None:
 
 def test_too_little_noise_is_found() -> None:
     less = _Case(SMALL.users, 1.0, 0.2, SMALL.size).protocol("tight", Categories.numbered(SMALL.size))
-    assert not _found(less)["Theorem 12 (i), privacy at 2 epsilon"]
+    assert not _found(less)["Theorem 12 (i), privacy"]
 
 
 def test_a_bound_that_is_too_low_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,7 +147,7 @@ def test_the_blanket_is_summed_from_above(values):
     ],
 )
 def test_the_grid_only_overestimates(users, local_epsilon, values, epsilon):
-    """The Fourier transform against the direct sum, also on a coarse grid and with c untied."""
+    """The Fourier transform against the direct sum, also on a coarse grid and with c decoupled."""
     blanket = Dyadic.of(values / (math.exp(local_epsilon) + values - 1))
     sums = _ResponseSums(BlanketCurve(users, blanket, values), math.expm1(epsilon))
     direct = sums.direct()
@@ -155,8 +155,8 @@ def test_the_grid_only_overestimates(users, local_epsilon, values, epsilon):
     assert direct * (1 - 1e-9) <= sums.on_grid(1 << 10)
     if values > 2:
         shifted = np.array([sums.reward - sums.gap, -sums.growth * sums.reward - sums.gap])
-        untied = sums._untied(shifted + sums.gap * float(sums.third), abs(sums.reward) / 50)
-        assert direct * (1 - 1e-9) <= untied <= direct * 1.5
+        decoupled = sums._decoupled(shifted + sums.gap * float(sums.third), abs(sums.reward) / 50)
+        assert direct * (1 - 1e-9) <= decoupled <= direct * 1.5
 
 
 def bennett_holds(count, values, blanket, growth, *, printed):

@@ -1,9 +1,9 @@
 """Consistency of an analyzer's directory: the ledger, the states of batches, the releases and the chunks agree.
 
 Every release is entered into the ledger before it is published, and every batch is recorded before its chunks are
-stored; so whatever happens to the process, the four agree. If they do not, something was lost or restored from an
-older copy. With a ledger that lacks releases the budget would start anew, so the analyzer does not start. The releases
-say which tasks were released, and the tasks say what each cost: the operator can have them entered again.
+stored, so the four agree after any crash. If they do not, data was lost or restored from an older copy. With a ledger
+that lacks releases the budget would start anew, so the analyzer refuses to start. The operator can restore the entries:
+the published releases name their tasks, and the tasks state what each release cost.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from shuffledp.collection.analyzer.batches import (
     Batch,
     BatchState,
     batches_in,
-    put_back,
     read_manifest,
+    restore_batches,
     signed_manifest_in,
     tasks_with_chunks,
 )
@@ -33,62 +33,65 @@ from shuffledp.collection.wire.formats import digest
 from shuffledp.errors import DataError, ParameterError
 
 LEDGER, RELEASES = "ledger.db", "releases"
-_HOW = "restore the backup of the whole directory, or start once with restore_from_releases = true"
+_REMEDY = "restore the backup of the whole directory, or start once with restore_from_releases = true"
 
 
 @dataclass(frozen=True)
 class _WorkDirectory:
-    """What a work directory says about tasks."""
+    """The tasks that each part of a work directory lists."""
 
     entries: dict[bytes, Entry]
     batches: dict[bytes, Batch]
     released: frozenset[bytes]
-    """Said to be released, or published."""
+    """In the state released, or published."""
     published: frozenset[bytes]
     chunks: frozenset[bytes]
-    """Tasks of which chunks are on the disk."""
+    """Tasks with chunks on the disk."""
 
     @classmethod
     def read(cls, work: Path) -> _WorkDirectory:
-        """Read it, also while an analyzer works there: in the order in which a task comes to be in none, in all."""
+        """Read all parts, even while an analyzer runs.
+
+        The parts that a task enters last are read first, so a task that advances meanwhile is not reported as lost.
+        """
         chunks, published = tasks_with_chunks(work), published_in(work / RELEASES)
         released = {task for task, batch in batches_in(work).items() if batch.state is BatchState.RELEASED}
         entries = entries_in(work / LEDGER)
         return cls(entries, batches_in(work), frozenset(released | published), frozenset(published), frozenset(chunks))
 
     def without_entry(self) -> set[bytes]:
-        """Released, but the ledger does not know."""
+        """Released, but without an entry in the ledger."""
         return set(self.released - set(self.entries))
 
     def without_batch(self) -> set[bytes]:
-        """In the ledger or on the disk, but no such batch is known: another one could take its place."""
+        """In the ledger or on the disk, but without a recorded state, so that another batch would be accepted."""
         decided = {task for task, entry in self.entries.items() if task in self.published or not entry.granted}
         return (decided | self.chunks) - set(self.batches)
 
     def contradictory(self) -> set[bytes]:
-        """Released although it was refused, or the batch is another than the one that was entered."""
-        wrong = {task for task in self.released if task in self.entries and not self.entries[task].granted}
+        """Released although the ledger refused it, or the ledger names another manifest than the batch has."""
+        tasks = {task for task in self.released if task in self.entries and not self.entries[task].granted}
         for task, batch in self.batches.items():
             entry = self.entries.get(task)
             if entry is not None and entry.manifest and entry.manifest != batch.manifest:
-                wrong.add(task)
-        return wrong
+                tasks.add(task)
+        return tasks
 
 
 def check_agreement(work: Path) -> set[bytes]:
-    """Refuse a work directory whose parts do not agree, with what to do about it.
+    """Refuse a work directory whose parts do not agree, and say how to repair it.
 
-    Results that are gone do no harm to the budget: the tasks of these are returned.
+    Lost files of releases do not affect the budget: their tasks are returned.
     """
     contents = _WorkDirectory.read(work)
     _refuse_contradictory(contents, work)
     if lost := contents.without_entry():
         raise DataError(
             f"{work / LEDGER} lacks {len(lost):,} of the releases that were made, so that the budget would start anew: "
-            f"{_HOW}."
+            f"{_REMEDY}."
         )
     if lost := contents.without_batch():
-        raise DataError(f"{work / 'analyzer.db'} lacks {len(lost):,} of the batches that are here or were: {_HOW}.")
+        raise DataError(f"{work / 'analyzer.db'} lacks {len(lost):,} of the batches that were received: {_REMEDY}.")
     if not has_ledger(work):
         raise DataError(_no_ledger(work))
     return set(contents.released - contents.published)
@@ -96,8 +99,8 @@ def check_agreement(work: Path) -> set[bytes]:
 
 def _no_ledger(work: Path) -> str:
     return (
-        f"There is no ledger {work / LEDGER}, and no release that tells what was in it, so that the budget would start "
-        "anew: restore the backup of the whole directory."
+        f"There is no ledger {work / LEDGER}, and no release from which it could be restored, so that the budget would "
+        "start anew: restore the backup of the whole directory."
     )
 
 
@@ -108,11 +111,11 @@ def has_ledger(work: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError:
-        return True  # a damaged one: whoever opens it says so
+        return True  # damaged, which opening it reports
 
 
 def restore_from_releases(work: Path, tasks: AnalyzerTasks) -> None:
-    """Enter what was released and is not in the ledger, and make known what batches there are or were."""
+    """Restore missing entries of the ledger from the published releases, and missing states of batches."""
     contents = _WorkDirectory.read(work)
     _refuse_contradictory(contents, work)
     lost = contents.without_entry()
@@ -122,31 +125,31 @@ def restore_from_releases(work: Path, tasks: AnalyzerTasks) -> None:
     needed = {task: _task(tasks, task) for task in lost | (contents.without_batch() & contents.chunks)}
     ledger = Ledger(work / LEDGER)
     try:
-        for task in sorted(lost, key=lambda each: (documents[each].place if each in documents else 1 << 62, each)):
+        for task in sorted(lost, key=lambda task: (documents[task].position if task in documents else 1 << 62, task)):
             batch, document = contents.batches.get(task), documents.get(task)
             manifest = batch.manifest if batch else document.manifest if document else b""
             budget = document.budget if document else tasks.budget(needed[task])
-            ledger.take_up(needed[task], budget, manifest)
+            ledger.enter_past_release(needed[task], budget, manifest)
             event("restored", task=task.hex(), what="ledger")
     finally:
         ledger.close()
     contents = _WorkDirectory.read(work)
     lost_batches = sorted(contents.without_batch())
-    put_back(work, [_lost_batch(contents, task, work, needed.get(task)) for task in lost_batches])
+    restore_batches(work, [_lost_batch(contents, task, work, needed.get(task)) for task in lost_batches])
     for task in lost_batches:
         event("restored", task=task.hex(), what="batch")
 
 
 def _refuse_contradictory(contents: _WorkDirectory, work: Path) -> None:
-    if wrong := contents.contradictory():
+    if tasks := contents.contradictory():
         raise DataError(
-            f"The ledger and the batches in {work} contradict each other about {len(wrong):,} tasks: they are of "
+            f"The ledger and the batches in {work} contradict each other about {len(tasks):,} tasks: they are from "
             "different times. Restore the backup of the whole directory."
         )
 
 
 def _lost_batch(contents: _WorkDirectory, task_id: bytes, work: Path, task: Task | None) -> Batch:
-    """A batch as it must have been."""
+    """The state that a lost batch must have had."""
     entry = contents.entries.get(task_id)
     manifest = (entry.manifest if entry else None) or b""
     if task_id in contents.published:
@@ -155,29 +158,30 @@ def _lost_batch(contents: _WorkDirectory, task_id: bytes, work: Path, task: Task
         return Batch(task_id, BatchState.REFUSED, manifest, 0, entry.reason)
     try:
         content = signed_manifest_in(work, task_id)
-        found = read_manifest(content, task) if task else None
+        read = read_manifest(content, task) if task else None
     except (OSError, ParameterError):
-        content, found = b"", None
-    if found is None or manifest not in (b"", digest(content)):
-        raise DataError(f"The manifest of the batch {task_id.hex()} is not the one it was: restore the backup.")
-    return Batch(task_id, BatchState.RECEIVING, digest(content), len(found.chunks), "")
+        content, read = b"", None
+    if read is None or manifest not in (b"", digest(content)):
+        raise DataError(f"The manifest of the batch {task_id.hex()} is missing or was replaced: restore the backup.")
+    return Batch(task_id, BatchState.RECEIVING, digest(content), len(read.chunks), "")
 
 
 def _task(tasks: AnalyzerTasks, task_id: bytes) -> Task:
-    found = tasks.get(task_id)
-    if found is None:
+    task = tasks.get(task_id)
+    if task is None:
         raise DataError(
-            f"The task {task_id.hex()} is needed to restore its release: put its file back among the tasks."
+            f"The task {task_id.hex()} is needed to restore its release: put its file back into the task directory."
         )
-    return found
+    return task
 
 
 @dataclass(frozen=True)
 class _Published:
-    """What a release says about its entry in the ledger."""
+    """The fields of a published release from which its entry in the ledger is restored."""
 
     budget: Budget
-    place: int
+    position: int
+    """Its number among the releases about the population."""
     manifest: bytes
 
 
@@ -188,4 +192,4 @@ def _document(file: Path) -> _Published:
         allowed = Budget(float(budget["epsilon"]), float(budget["delta"]))
         return _Published(allowed, int(budget["releases"]), bytes.fromhex(document.get("manifest", "")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise DataError(f"{file} is no release, or a damaged one: restore it.", path=str(file)) from None
+        raise DataError(f"{file} is not a valid release: restore it from the backup.", path=str(file)) from None

@@ -1,4 +1,4 @@
-"""The analyzer as a web application."""
+"""The web application of the analyzer: endpoints for batches and releases."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from shuffledp.collection.server.application import OperatorInterface, Server, c
 from shuffledp.collection.server.responses import FileResponse, PreparedResponse, problem
 from shuffledp.collection.server.running import run_server
 
-_NO_RELEASE = problem(404, "no-release", "There is no release of this task, or not yet.")
-_KINDS = {
+_NO_RELEASE = problem(404, "no-release", "There is no release of this task yet.")
+_CONTENT_TYPES = {
     "json": b"application/json",
     "csv": b"text/csv; charset=utf-8",
     "html": b"text/html; charset=utf-8",
 }
-_SAFELY = (
+_SAFE_HEADERS = (
     (b"content-security-policy", b"default-src 'none'; img-src data:; style-src 'unsafe-inline'"),
     (b"x-content-type-options", b"nosniff"),
 )
 
 
 def create_app(analyzer: Analyzer) -> Starlette:
-    """The application of an analyzer; its lifespan makes the releases."""
+    """The application of an analyzer; its lifespan runs the release scheduler."""
     scheduler = ReleaseScheduler(analyzer.releaser, analyzer.metrics, analyzer.tick)
     endpoints = BatchEndpoints(
         analyzer.tasks,
@@ -46,7 +46,7 @@ def create_app(analyzer: Analyzer) -> Starlette:
     async def show(request: Request, kind: str) -> PreparedResponse | FileResponse:
         task_id = read_task_id(request.path_params["task"])
         file = await run_in_threadpool(_released, analyzer, task_id, kind) if task_id else None
-        return FileResponse(file, ((b"content-type", _KINDS[kind]), *_SAFELY)) if file else _NO_RELEASE
+        return FileResponse(file, ((b"content-type", _CONTENT_TYPES[kind]), *_SAFE_HEADERS)) if file else _NO_RELEASE
 
     async def show_json(request: Request) -> PreparedResponse | FileResponse:
         return await show(request, "json")
@@ -91,7 +91,7 @@ def run_analyzer(settings: AnalyzerSettings) -> None:
 
 
 def _released(analyzer: Analyzer, task_id: bytes, kind: str) -> BinaryIO | None:
-    """The form of a release, but only once it is said to be released: half of one is never shown."""
+    """A file of a release, only once the batch is in the state released: never a part of a release."""
     batch = analyzer.batches.get(task_id)
     if batch is None or batch.state is not BatchState.RELEASED:
         return None

@@ -1,9 +1,9 @@
 """Backups of an analyzer's directory, made while the server runs, and restoring them.
 
-A backup has the ledger, the states of finished batches, and the releases. It has no key and no messages. Both databases
-are copied at one moment, at which neither can be written; so they agree, as they do in a directory in use.
+A backup contains the ledger, the states of finished batches, and the releases; no keys and no messages. Both databases
+are write-locked while they are copied, so the copies are consistent.
 
-A restored ledger does not know what was released after the backup. Somebody has to say of every task without an entry
+A restored ledger lacks the releases made after the backup. The operator has to state for every task without an entry
 whether it was released: if so it is entered as spent, and no batch of it is ever released again.
 """
 
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from shuffledp.collection.analyzer.agreement import LEDGER, RELEASES, check_agreement
-from shuffledp.collection.analyzer.batches import BATCH_STATES, BatchState, batches_in, settle
+from shuffledp.collection.analyzer.batches import BATCH_STATES, BatchState, batches_in, drop_unfinished
 from shuffledp.collection.analyzer.directory import Marker, check_initialized, is_used, read_marker
 from shuffledp.collection.analyzer.ledger import Ledger, entries_in
 from shuffledp.collection.analyzer.publishing import RELEASE_FORMS, Releases
@@ -38,24 +38,24 @@ _RELEASE = re.compile(rf"[0-9a-f]{{64}}\.({'|'.join(RELEASE_FORMS)})")
 
 @dataclass(frozen=True)
 class Backup:
-    """What a backup holds."""
+    """The contents of a backup."""
 
     made: str
-    """When, in UTC."""
+    """Time of the backup, in UTC."""
     entries: int
     """Entries of the ledger, granted or refused."""
     releases: int
-    """Releases whose files are in it."""
+    """Number of releases whose files it contains."""
 
 
 def back_up(work: Path, out: Path) -> Backup:
-    """Copy what has to be kept of an analyzer's directory into a new directory, whole or not at all."""
+    """Back up an analyzer's directory into a new directory, which appears complete or not at all."""
     check_directory(work)
     check_initialized(work)
     if os.path.lexists(out):
         raise OutputError(f"{out} exists; a backup is a new directory.", path=str(out))
     if out.absolute().resolve().is_relative_to(work.resolve()):
-        raise OutputError(f"{out} lies in the directory that is backed up; name another.", path=str(out))
+        raise OutputError(f"{out} is inside the directory that is backed up; choose another path.", path=str(out))
     with _errors_of(out):
         part = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
         try:
@@ -71,13 +71,13 @@ def back_up(work: Path, out: Path) -> Backup:
 def _copy(work: Path, part: Path) -> Backup:
     made = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     databases = [work / LEDGER] + [work / BATCH_STATES] * (work / BATCH_STATES).exists()
-    with ExitStack() as unchanged:
+    with ExitStack() as locks:
         for database in databases:
-            unchanged.enter_context(_unchanged(database))
+            locks.enter_context(_write_locked(database))
         for database in databases:
             _copy_database(database, part / database.name)
     entries = entries_in(part / LEDGER)
-    settle(part, {task: entry.reason for task, entry in entries.items() if not entry.granted})
+    drop_unfinished(part, {task: entry.reason for task, entry in entries.items() if not entry.granted})
     released = [task for task, batch in batches_in(part).items() if batch.state is BatchState.RELEASED]
     files = _copy_releases(work, part, released)
     marker = read_marker(work)
@@ -87,8 +87,8 @@ def _copy(work: Path, part: Path) -> Backup:
 
 
 @contextmanager
-def _unchanged(database: Path) -> Iterator[None]:
-    """Let nobody write a database until the block ends; others wait."""
+def _write_locked(database: Path) -> Iterator[None]:
+    """Hold the write lock of a database until the block ends; writers wait."""
     with closing(sqlite3.connect(database, isolation_level=None, timeout=_WAIT_SECONDS)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -98,7 +98,7 @@ def _unchanged(database: Path) -> Iterator[None]:
 
 
 def _copy_database(source: Path, target: Path) -> None:
-    """A copy with all that was committed, also of what is still in the write-ahead log, in one file."""
+    """Copy all committed data, including the write-ahead log, into one file."""
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     with (
         closing(sqlite3.connect(source, timeout=_WAIT_SECONDS)) as reader,
@@ -113,7 +113,7 @@ def _copy_database(source: Path, target: Path) -> None:
 
 
 def _copy_releases(work: Path, part: Path, tasks: list[bytes]) -> int:
-    """Copy the files of releases, which are never changed once their batch is released; how many were there."""
+    """Copy the files of releases, which never change once their batch is released; the number of releases copied."""
     (part / RELEASES).mkdir(mode=0o700)
     copied = 0
     for task in tasks:
@@ -129,23 +129,23 @@ def _copy_releases(work: Path, part: Path, tasks: list[bytes]) -> int:
 def undecided_tasks(backup: Path, tasks: AnalyzerTasks) -> list[Task]:
     """The tasks that may have been released after a backup, in the order of closing.
 
-    They are all that have no entry: when a task opens says nothing, since the clock of a new machine may be wrong. A
-    file of a task that is refused could hide one, so there must be none.
+    These are all tasks without an entry, whenever they open: the clock of a new machine may be wrong. A refused task
+    file could hide such a task, so there must be none.
     """
     _marker_of(backup)
     if tasks.refused:
         raise DataError(
-            f"{len(tasks.refused):,} files of tasks are refused, and may be of tasks that were released after the "
-            f"backup; mend or remove them: {tasks.refused[0]}"
+            f"{len(tasks.refused):,} task files are refused, and may belong to tasks that were released after the "
+            f"backup; repair or remove them: {tasks.refused[0]}"
         )
     entries = entries_in(backup / LEDGER)
-    return sorted((task for task in tasks if task.id not in entries), key=lambda each: (each.closes, each.id))
+    return sorted((task for task in tasks if task.id not in entries), key=lambda task: (task.closes, task.id))
 
 
 def restore(backup: Path, work: Path, tasks: AnalyzerTasks, released: Mapping[bytes, bool]) -> list[Task]:
-    """Bring a backup back into an empty directory; the tasks that were counted as released since.
+    """Restore a backup into an empty directory; return the tasks that were entered as released after the backup.
 
-    ``released`` says of every undecided task whether it was released after the backup.
+    ``released`` tells of every undecided task whether it was released after the backup.
     """
     marker = _marker_of(backup)
     check_agreement(backup)
@@ -153,7 +153,7 @@ def restore(backup: Path, work: Path, tasks: AnalyzerTasks, released: Mapping[by
     if missing := [task for task in undecided if task.id not in released]:
         raise DataError(
             f"{len(missing):,} tasks may have been released after the backup of {marker.backup}, beginning with "
-            f"{missing[0].name!r} ({missing[0].id.hex()[:16]}): decide for each whether it was."
+            f"{missing[0].name!r} ({missing[0].id.hex()[:16]}): state for each whether it was."
         )
     counted = [task for task in undecided if released[task.id]]
     with _errors_of(work):
@@ -176,9 +176,9 @@ def _marker_of(backup: Path) -> Marker:
 
 
 def _restore(backup: Path, work: Path, marker: Marker, count: Callable[[Ledger], None]) -> None:
-    """The marker of a backup comes first and is replaced last: killed in between, the analyzer does not start."""
-    here = any(os.path.lexists(work / name) for name in (LEDGER, BATCH_STATES))
-    if here or read_marker(work) is not None or is_used(work):
+    """The marker of the backup is written first and replaced last: after a crash in between, no analyzer starts."""
+    has_database = any(os.path.lexists(work / name) for name in (LEDGER, BATCH_STATES))
+    if has_database or read_marker(work) is not None or is_used(work):
         raise DataError(f"{work} is not empty; a backup is restored into an empty directory.", path=str(work))
     marker.write(work)
     for name in (LEDGER, BATCH_STATES):
@@ -200,7 +200,9 @@ def _restore(backup: Path, work: Path, marker: Marker, count: Callable[[Ledger],
 
 def _count(ledger: Ledger, counted: list[Task], tasks: AnalyzerTasks) -> None:
     for task in counted:
-        ledger.take_up(task, tasks.budget(task), b"")  # no batch has this manifest, so none is released
+        ledger.enter_past_release(
+            task, tasks.budget(task), b""
+        )  # matches no manifest, so no batch of the task is released
 
 
 def _copy_file(source: Path, target: Path, *, mode: int = 0o600) -> None:
@@ -220,7 +222,7 @@ def _open_source(source: Path) -> BinaryIO:
 
 @contextmanager
 def _errors_of(path: Path) -> Iterator[None]:
-    """What the disk or a database refuses, in one line."""
+    """Errors of the disk and of the databases as errors of one line."""
     try:
         yield
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Counting: sealed messages are opened and tallied on all cores, in ranges of bounded size.
+"""Counting: sealed messages are opened and tallied on all cores, in pieces of bounded size.
 
-Pieces add up in any order to the same tally. What is refused is counted by its reason, and nothing else is
-affected by it.
+The tallies of the pieces add up to the same total in any order. Rejected messages are counted by reason and do not
+affect the others.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ _WAITING_PER_PROCESS = 3
 
 @dataclass(frozen=True)
 class Piece:
-    """Some sealed messages one after the other in a file."""
+    """Consecutive sealed messages in a file."""
 
     file: Path
     offset: int
     messages: int
     repeated: bytes = b""
-    """Nothing, or a byte for each message: 1 for a copy, which is not opened."""
+    """Empty, or one byte for each message: 1 marks a duplicate, which is not opened."""
 
 
 @dataclass(frozen=True)
 class Counted:
-    """What was in sealed messages; adds up over pieces."""
+    """What sealed messages contained; pieces add up."""
 
     tally: Tally
-    """Its number of users is 0: messages do not tell."""
+    """Its number of users is 0, since messages do not name users."""
     messages: int
     """Messages that are in the tally."""
     dummies: int
@@ -73,12 +73,12 @@ class Counted:
 
     @property
     def refused(self) -> int:
-        """How many were rejected, for whatever reason."""
+        """The number of rejected messages."""
         return sum(self.rejected.values())
 
 
 def pieces_of(task: Task, files: Iterable[tuple[Path, int]]) -> Iterator[Piece]:
-    """Cut files of so many bytes into pieces: larger where a tally is, since one is handed over per piece."""
+    """Cut files into pieces, larger ones for larger tallies: every piece returns one. ``files`` has paths and sizes."""
     step = min(max(_FEWEST, len(_no_messages(task.protocol).counts)), _MOST)
     for file, size in files:
         messages = size // task.sealed_size
@@ -96,9 +96,9 @@ def count_messages(
     progress: Callable[[Counted], None] = lambda _: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Counted:
-    """Open and count all messages, on ``processes`` cores (0: all); few are done in this process.
+    """Open and count all messages, in ``processes`` processes (0: one per core); few messages in this process.
 
-    ``pool`` is what ``opening_processes`` gave for the task and the key, if it is there already.
+    ``pool`` is an existing result of ``opening_processes`` for the task and the key.
     """
     total = Counted(_no_messages(task.protocol), 0, 0)
     copies = find_duplicates(pieces, task.sealed_size)
@@ -129,10 +129,10 @@ def _on_cores(task: Task, key: SealingKey, pieces: Iterable[Piece], cores: int) 
 
 
 def _in_pool(pool: ProcessPoolExecutor, pieces: Iterable[Piece], cores: int) -> Iterator[Counted]:
-    """The pieces as they get ready; only few wait at a time, so that memory stays bounded."""
+    """The results of the pieces; few are submitted at a time, so that memory stays bounded."""
     waiting: deque[Future[Counted]] = deque()
     for piece in pieces:
-        waiting.append(pool.submit(_count_there, piece))
+        waiting.append(pool.submit(_count_in_process, piece))
         if len(waiting) >= _WAITING_PER_PROCESS * cores:
             yield waiting.popleft().result()
     while waiting:
@@ -141,26 +141,26 @@ def _in_pool(pool: ProcessPoolExecutor, pieces: Iterable[Piece], cores: int) -> 
 
 @contextmanager
 def opening_processes(task: Task, key: SealingKey, cores: int) -> Iterator[ProcessPoolExecutor]:
-    """Fresh processes that know the key; they end with this one, however it ends."""
-    told = (to_document(task.protocol), task.id, task.message_size, task.sealed_size)
+    """New processes that hold the key; they end with this process, however it ends."""
+    parameters = (to_document(task.protocol), task.id, task.message_size, task.sealed_size)
     pool = ProcessPoolExecutor(
-        cores, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(key.secret, *told)
+        cores, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(key.secret, *parameters)
     )
     try:
         yield pool
     except BrokenProcessPool:
-        raise DataError("A process that opens messages ended unexpectedly; is there too little memory?") from None
+        raise DataError("A process that opens messages ended unexpectedly; there may be too little memory.") from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _begin(secret: bytes, document: dict[str, Any], task_id: bytes, message_size: int, sealed_size: int) -> None:
-    """In a new process: remember what the pieces are of, and end if the analyzer is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the analyzer says when to stop
-    configure_logs()  # of warnings, too
+    """Initialize a new process for the pieces of one task; it ends when the analyzer has ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the analyzer shuts the pool down
+    configure_logs()  # warnings included
     threading.Thread(target=_end_with_parent, daemon=True).start()
     opener = Opener(SealingKey(secret), task_id, message_size)
-    _here.append(_Reader(from_document(document), opener, sealed_size))
+    _process_reader.append(_Reader(from_document(document), opener, sealed_size))
 
 
 def _end_with_parent() -> None:
@@ -170,11 +170,11 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-_here: list[_Reader] = []
+_process_reader: list[_Reader] = []
 
 
-def _count_there(piece: Piece) -> Counted:
-    return _here[0].count(piece)
+def _count_in_process(piece: Piece) -> Counted:
+    return _process_reader[0].count(piece)
 
 
 @dataclass(frozen=True)
@@ -192,10 +192,10 @@ class _Reader:
             file.seek(piece.offset)
             content = file.read(piece.messages * size)
         if len(content) != piece.messages * size:
-            raise DataError(f"{piece.file} is shorter than it was.", path=str(piece.file))
+            raise DataError(f"{piece.file} was truncated.", path=str(piece.file))
         sealed: Iterable[bytes] = (content[start : start + size] for start in range(0, len(content), size))
         if piece.repeated:
-            sealed = (each for each, copy in zip(sealed, piece.repeated, strict=True) if not copy)
+            sealed = (message for message, copy in zip(sealed, piece.repeated, strict=True) if not copy)
         opened = self.opener.open(sealed)
         packed = np.frombuffer(b"".join(opened.messages), dtype=np.uint8)
         packed = packed.reshape(len(opened.messages), self.opener.message_size)
@@ -209,11 +209,11 @@ class _Reader:
 
 
 def _tally(protocol: Protocol, packed: NDArray[np.uint8]) -> tuple[Tally, int]:
-    """Count packed messages, and say how many of them are messages of the protocol."""
+    """The tally of packed messages, and how many of them the protocol accepts."""
     values, messages = _unpack(protocol.message_format, packed)
     try:
         return protocol.tally(Messages(values, 0)), messages
-    except ShuffledpError:  # one that has the right form and still means nothing
+    except ShuffledpError:  # a message of the right format that the protocol does not accept
         if len(packed) <= 1:
             return _no_messages(protocol), 0
     half = len(packed) // 2
@@ -222,7 +222,7 @@ def _tally(protocol: Protocol, packed: NDArray[np.uint8]) -> tuple[Tally, int]:
 
 
 def _unpack(form: Any, packed: NDArray[np.uint8]) -> tuple[NDArray[Any], int]:
-    """The messages among these; halves are tried on their own until what is wrong stands alone."""
+    """The valid messages; after an error each half is tried separately, down to the invalid message."""
     try:
         return form.unpack(packed), len(packed)
     except ShuffledpError:

@@ -28,10 +28,10 @@ _MAX_BYTES = 1 << 12
 
 @dataclass(frozen=True)
 class Marker:
-    """What the marker file of a directory says."""
+    """The content of the marker file of a directory."""
 
     initialized: str
-    """When, in UTC."""
+    """Time of the initialization, in UTC."""
     backup: str | None = None
     """When the backup was made, if the directory is one."""
 
@@ -43,7 +43,7 @@ class Marker:
 
 
 def read_marker(directory: Path) -> Marker | None:
-    """The marker of a directory; None if there is none, DataError if it cannot be understood."""
+    """The marker of a directory; None if there is none, DataError if it is not valid."""
     path = directory / MARKER
     try:
         with open_regular(path) as file:
@@ -65,9 +65,9 @@ def read_marker(directory: Path) -> Marker | None:
 
 
 def initialize(directory: Path) -> None:
-    """Make a directory ready for a new analyzer whose populations have spent nothing; refuse one that holds anything.
+    """Initialize a directory for a new analyzer whose populations have spent nothing; it must hold no data.
 
-    The directory is created if only it is missing.
+    A missing directory is created; its parent must exist.
     """
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
@@ -90,7 +90,7 @@ def _refuse_used(directory: Path) -> None:
         raise DataError(_is_backup(directory, marker), path=str(directory))
     if marker is not None:
         raise DataError(
-            f"{directory} was initialized at {marker.initialized}; it is never initialized again.", path=str(directory)
+            f"{directory} was initialized at {marker.initialized}; it cannot be initialized again.", path=str(directory)
         )
     if is_used(directory):
         raise DataError(
@@ -99,7 +99,7 @@ def _refuse_used(directory: Path) -> None:
 
 
 def is_used(directory: Path) -> bool:
-    """Whether a directory knows of any task, apart from its marker."""
+    """Whether a directory has data of any task."""
     return bool(
         entries_in(directory / LEDGER)
         or batches_in(directory)
@@ -109,9 +109,9 @@ def is_used(directory: Path) -> bool:
 
 
 def check_initialized(directory: Path) -> None:
-    """Refuse a directory that no analyzer was initialized in, or a backup; changes nothing.
+    """Refuse a directory that was not initialized, and a backup; nothing is changed.
 
-    A directory of an earlier version has no marker, but a ledger: it passes, and is marked at the next start.
+    A directory of an earlier version has a ledger but no marker: it is accepted, and marked at the next start.
     """
     marker = read_marker(directory)
     if marker is not None and marker.backup is not None:
@@ -125,14 +125,14 @@ def check_initialized(directory: Path) -> None:
 
 
 def mark_existing(directory: Path) -> None:
-    """Bring a directory of an earlier version, whose ledger is there, up to date."""
+    """Write the marker of a directory of an earlier version."""
     if read_marker(directory) is None:
         Marker(_now()).write(directory)
         event("directory-marked")
 
 
 def _holds_data(directory: Path) -> bool:
-    """Whether a directory without a marker is one of an earlier version; what is lost of it is found out later."""
+    """Whether a directory without a marker is one of an earlier version; its consistency is checked later."""
     return has_ledger(directory) or bool(batches_in(directory)) or bool(published_in(directory / RELEASES))
 
 

@@ -1,9 +1,9 @@
-"""From what was counted to the estimate, also where some who took part did not follow the protocol.
+"""Estimation from counted messages, even if some users did not follow the protocol.
 
-Honest messages are always counted. What is missing or rejected comes from others, who could have sent any valid
-message instead, so leaving it out gives them no more power than they have. The estimate is over as many users as the
-counted messages can have come from: a report that says nothing counts like one that was never sent. So nobody can
-stop by a broken report what would have been released without them.
+Honest messages are always counted. Missing and rejected messages come from dishonest users, who could have sent any
+valid message instead, so leaving these out gives them no additional influence. The estimate is over the largest number
+of users from whom the counted messages can come: an empty report counts like one that was never sent. Therefore nobody
+can prevent a release by sending a broken report.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from shuffledp.protocols.protocol import Protocol
 
 
 class NotReleasedError(ShuffledpError):
-    """The round cannot be released; the text says why."""
+    """The round cannot be released, for the reason in the message."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """The estimate of a round and what it was made from."""
+    """The estimate of a round, and the counts behind it."""
 
     task: Task
     reports: int
@@ -35,35 +35,35 @@ class Result:
 
     @property
     def users(self) -> int:
-        """Over how many users the estimate is."""
+        """The number of users that the estimate is over."""
         return int(self.estimate.users)
 
     def at(self, confidence: float) -> Result:
-        """The same with its intervals found, once; NotReleasedError if anything in it is no number.
+        """The result with its intervals computed once; NotReleasedError if any number is not finite.
 
-        To be asked before the budget is spent: what cannot be written down is not released.
+        Call it before the budget is spent: a release must be representable in its published forms.
         """
-        found = self.estimate.intervals(confidence)
-        told = self.estimate.to_document(confidence).values()
-        numbers = (found, *(each for each in told if isinstance(each, float | np.ndarray)))
-        if not all(np.isfinite(each).all() for each in numbers):
-            raise NotReleasedError("The estimate is too large for a floating-point number; no other attempt can help.")
-        return replace(self, estimate=replace(self.estimate, intervals=lambda _: found))
+        intervals = self.estimate.intervals(confidence)
+        published = self.estimate.to_document(confidence).values()
+        numbers = (intervals, *(value for value in published if isinstance(value, float | np.ndarray)))
+        if not all(np.isfinite(number).all() for number in numbers):
+            raise NotReleasedError("The estimate is too large for a floating-point number; retrying cannot help.")
+        return replace(self, estimate=replace(self.estimate, intervals=lambda _: intervals))
 
 
 def estimate_round(task: Task, counted: Counted, reports: int) -> Result:
-    """The estimate of a round of so many reports; NotReleasedError if there can be none."""
+    """The estimate of a round with ``reports`` reports; NotReleasedError if none is possible."""
     protocol = task.protocol
     users = _users(task, counted, reports)
     if users < task.minimum_users:
         raise NotReleasedError(
-            f"The messages that could be counted come from at most {users:,} of {reports:,} users; the guarantee rests "
-            f"on {task.minimum_users:,}."
+            f"The messages that could be counted come from at most {users:,} of {reports:,} users; the guarantee "
+            f"requires {task.minimum_users:,}."
         )
     if counted.messages < reports * task.messages_per_report and protocol.fragile:
         raise NotReleasedError(
-            f"{reports * task.messages_per_report - counted.messages:,} messages are missing or wrong, and a sum of "
-            f"{protocol.name} says nothing unless all are there."
+            f"{reports * task.messages_per_report - counted.messages:,} messages are missing or invalid, and "
+            f"{protocol.name} has no estimate unless all messages are counted."
         )
     try:
         estimate = protocol.estimate(_completed(protocol, counted, users))
@@ -74,7 +74,7 @@ def estimate_round(task: Task, counted: Counted, reports: int) -> Result:
 
 
 def _users(task: Task, counted: Counted, reports: int) -> int:
-    """The most users that the counted messages can have come from, none of them twice."""
+    """The largest number of users from whom the counted messages can come."""
     bound = task.protocol.most_users(counted.tally, counted.messages)
     if task.protocol.constant_messages is None:
         reports -= counted.refused // task.messages_per_report  # reports rejected as a whole
@@ -82,7 +82,7 @@ def _users(task: Task, counted: Counted, reports: int) -> int:
 
 
 def _completed(protocol: Protocol, counted: Counted, users: int) -> Tally:
-    """The tally as one of so many users: the last report completed with zeros, no category above all users."""
+    """The tally as one of ``users`` users: incomplete reports are filled with zeros, categories capped at ``users``."""
     tally, constant = counted.tally, protocol.constant_messages
     missing = 0 if constant is None else users * constant - counted.messages
     if missing > 0:
@@ -96,8 +96,8 @@ def _caveats(counted: Counted, reports: int, users: int) -> list[str]:
     caveats = []
     if users < reports:
         caveats.append(
-            f"As many messages are missing as {reports - users:,} of {reports:,} reports hold; these are left out."
+            f"The missing messages amount to {reports - users:,} of {reports:,} reports, which are left out."
         )
     if counted.refused:
-        caveats.append(f"{counted.refused:,} messages were rejected; honest ones never are.")
+        caveats.append(f"{counted.refused:,} messages were rejected; messages of honest users never are.")
     return caveats

@@ -29,30 +29,30 @@ from shuffledp.collection.server.responses import PreparedResponse, json_respons
 from shuffledp.errors import ParameterError
 
 _MOST_MISSING = 1000
-_SHORT = 1 << 16  # a body that is not wanted is let through and dropped, so that the connection can go on
+_SHORT = 1 << 16  # an unwanted body of at most this size is read and dropped, to keep the connection open
 _CLOSE = (b"connection", b"close")
-_UNKNOWN_TASK = problem(403, "unknown-task", "This analyzer answers no such task.", close=True)
-_NO_BATCH = problem(404, "no-batch", "There is no batch of this task, or it has no such chunk.", close=True)
+_UNKNOWN_TASK = problem(403, "unknown-task", "This analyzer does not serve that task.", close=True)
+_NO_BATCH = problem(404, "no-batch", "There is no batch of this task, or it does not have that chunk.", close=True)
 _BAD_SIGNATURE = problem(403, "bad-signature", "The manifest is not signed by the shuffler of the task.")
-_MALFORMED = problem(422, "malformed", "This is no manifest of a batch that this task can have.")
+_MALFORMED = problem(422, "malformed", "The manifest is not valid for this task.")
 _OTHER_MANIFEST = problem(409, "other-manifest", "The batch of this task has another manifest.")
-_WRONG_CHUNK = problem(409, "wrong-chunk", "The chunk is not the one that the manifest says.")
-_TOO_LONG = problem(413, "too-long", "The body has more bytes than it can have here.", close=True)
+_WRONG_CHUNK = problem(409, "wrong-chunk", "The hash of the chunk is not the one in the manifest.")
+_TOO_LONG = problem(413, "too-long", "The body is longer than it may be here.", close=True)
 _CUT_OFF = problem(400, "cut-off", "The body ended too early.", close=True)
-_BUSY = problem(503, "overloaded", "Too much arrives at the same time; come back later.", retry_after=1, close=True)
-_NOT_DURABLE = problem(503, "not-durable", "It cannot be kept at the moment.", retry_after=5)
+_BUSY = problem(503, "overloaded", "Too many uploads at once; try again later.", retry_after=1, close=True)
+_NOT_DURABLE = problem(503, "not-durable", "Durable storage fails at the moment; try again later.", retry_after=5)
 _STOPPING = problem(503, "shutting-down", "The analyzer is shutting down.", retry_after=5, close=True)
 
 
-def read_task_id(text: str) -> bytes | None:
-    """The id of a task from an address: 64 hexadecimal digits in lower case."""
-    if len(text) != 64 or any(letter not in "0123456789abcdef" for letter in text):
+def read_task_id(segment: str) -> bytes | None:
+    """The id of a task in the path of a URL, 64 hexadecimal digits in lower case; None if it is not one."""
+    if len(segment) != 64 or any(letter not in "0123456789abcdef" for letter in segment):
         return None
-    return bytes.fromhex(text)
+    return bytes.fromhex(segment)
 
 
 class BatchEndpoints:
-    """Takes manifests and chunks, within a limit on the memory of all together."""
+    """Endpoints for manifests and chunks, with a limit on the memory of all uploads together."""
 
     def __init__(
         self,
@@ -71,23 +71,23 @@ class BatchEndpoints:
         self._chunks = metrics.counter("chunks", "Chunks by what became of them", ["outcome"])
 
     def stop(self) -> None:
-        """PreparedResponse with 503 from now on."""
+        """Answer with 503 from now on."""
         self._stopping = True
 
     async def put_manifest(self, request: Request) -> PreparedResponse:
-        """Begin a batch."""
+        """Begin a batch with its signed manifest."""
         answer = await self._put_manifest(request)
         self._manifests.labels(str(answer.status)).inc()
         return answer
 
     async def put_chunk(self, request: Request) -> PreparedResponse:
-        """Keep a chunk of a batch."""
+        """Store a chunk of a batch."""
         answer = await self._put_chunk(request)
         self._chunks.labels(str(answer.status)).inc()
         return answer
 
     async def show_batch(self, request: Request) -> PreparedResponse:
-        """How far a batch is, and which chunks it misses."""
+        """The state of a batch, and its missing chunks."""
         task_id = read_task_id(request.path_params["task"])
         return await run_in_threadpool(self._show, task_id) if task_id else _NO_BATCH
 
@@ -117,8 +117,8 @@ class BatchEndpoints:
         if outcome is BatchOutcome.CONFLICT:
             return _OTHER_MANIFEST
         if outcome is BatchOutcome.GONE:
-            known = self._batches.get(task.id)
-            detail = f"The SHA-256 of its manifest was {known.manifest.hex() if known else ''}."
+            batch = self._batches.get(task.id)
+            detail = f"The SHA-256 of its manifest was {batch.manifest.hex() if batch else ''}."
             return problem(410, "finished", "The batch of this task is finished.", detail=detail)
         return self._show(task.id, status=201 if outcome is BatchOutcome.NEW else 200)
 
@@ -137,41 +137,41 @@ class BatchEndpoints:
         async with self._body(request, size) as content:
             if isinstance(content, PreparedResponse):
                 return content
-            return await _durably(self._keep, task_id, index, content)
+            return await _durably(self._store_chunk, task_id, index, content)
 
-    def _keep(self, task_id: bytes, index: int, content: bytes) -> PreparedResponse:
+    def _store_chunk(self, task_id: bytes, index: int, content: bytes) -> PreparedResponse:
         outcome = self._batches.put_chunk(task_id, index, content)
         if outcome is BatchOutcome.UNKNOWN:
             return _NO_BATCH
         if outcome is BatchOutcome.CONFLICT:
             return _WRONG_CHUNK
-        known = self._batches.get(task_id)
-        state = known.state.value if known else ""
+        batch = self._batches.get(task_id)
+        state = batch.state.value if batch else ""
         return json_response({"state": state}, status=201 if outcome is BatchOutcome.NEW else 200)
 
     def _size(self, task_id: bytes, index: int) -> int | PreparedResponse:
-        """The bytes of a chunk that is missing; of any other, the answer, which does not depend on what is sent."""
-        known = self._batches.get(task_id)
-        if known is None or not 0 <= index < known.chunks:
+        """The size of a missing chunk; for any other chunk the answer, which does not depend on the body."""
+        batch = self._batches.get(task_id)
+        if batch is None or not 0 <= index < batch.chunks:
             return _NO_BATCH
         try:
-            if not known.state.is_final and not self._batches.holds(task_id, index):
+            if not batch.state.is_final and not self._batches.holds(task_id, index):
                 return self._batches.manifest(task_id).chunk_size(index)
         except FileNotFoundError:  # finished just now
-            known = self._batches.get(task_id) or known
-        return json_response({"state": known.state.value})
+            batch = self._batches.get(task_id) or batch
+        return json_response({"state": batch.state.value})
 
     def _show(self, task_id: bytes, *, status: int = 200) -> PreparedResponse:
-        known = self._batches.get(task_id)
-        if known is None:
+        batch = self._batches.get(task_id)
+        if batch is None:
             return _NO_BATCH
         missing = self._batches.missing(task_id, _MOST_MISSING)
-        told = {"state": known.state.value, "manifest": known.manifest.hex(), "missing": missing}
-        return json_response(told, status=status)
+        document = {"state": batch.state.value, "manifest": batch.manifest.hex(), "missing": missing}
+        return json_response(document, status=status)
 
     @asynccontextmanager
     async def _body(self, request: Request, most: int) -> AsyncIterator[bytes | PreparedResponse]:
-        """The body, if it has at most so many bytes, or the refusal; it counts as memory until the block ends."""
+        """The body if it has at most ``most`` bytes, else the refusal; its memory counts until the block ends."""
         length = declared_length(request.scope) or 0
         try:
             with self.memory.upload() as upload:
@@ -195,15 +195,15 @@ _REFUSALS: dict[type[Exception], PreparedResponse] = {
 
 
 def _unread(request: Request, answer: PreparedResponse) -> PreparedResponse:
-    """The answer to a request whose body does not matter: if it is long, or may be, the connection ends with it."""
-    told = declared_length(request.scope)
-    if (told is not None and told <= _SHORT) or _CLOSE in answer.headers:
+    """The answer to a request whose body is not read: if the body is or may be long, the connection is closed."""
+    length = declared_length(request.scope)
+    if (length is not None and length <= _SHORT) or _CLOSE in answer.headers:
         return answer
     return PreparedResponse(answer.status, answer.body, (*answer.headers, _CLOSE), answer.problem)
 
 
 async def _durably(function: Callable[..., PreparedResponse], *arguments: Any) -> PreparedResponse:
-    """Do it in another thread; a disk that is full or broken is no fault of the sender, who should come again."""
+    """Call the function in another thread; if the disk is full or broken, answer that the sender should retry."""
     try:
         return await run_in_threadpool(function, *arguments)
     except (OSError, sqlite3.Error) as error:
@@ -211,6 +211,7 @@ async def _durably(function: Callable[..., PreparedResponse], *arguments: Any) -
         return _NOT_DURABLE
 
 
-def _read_index(text: str) -> int | None:
-    """A chunk's place, written as numbers are."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 and str(int(text)) == text else None
+def _read_index(segment: str) -> int | None:
+    """The index of a chunk: at most nine decimal digits without leading zeros."""
+    is_number = segment.isascii() and segment.isdigit() and len(segment) <= 9 and str(int(segment)) == segment
+    return int(segment) if is_number else None

@@ -1,11 +1,11 @@
-"""The ledger: what was released about each population, and whether its budget allows one more.
+"""The ledger: releases about each population, and whether its budget allows another one.
 
-Every release is kept with the protocol's exact parameters, so that its privacy curve can be computed anew. The
-privacy losses of all releases are convolved. A release that was refused stays refused. An entry belongs to one
-batch: another batch of the same task is refused, whatever else was lost.
+Every entry has the exact parameters of the protocol, so that its privacy curve can be recomputed. The privacy losses of
+all releases are convolved. A refused release stays refused. An entry belongs to one batch: another batch of the same
+task is refused, even if all other data was lost.
 
-Convolving takes time, so nobody waits for it: what was released is read, judged without any lock, and entered only if
-nothing was added in between; else it is judged again.
+Convolution takes time, so no lock is held meanwhile: earlier releases are read, the decision is computed, and the entry
+is inserted only if no release was added in between; otherwise the decision is computed again.
 """
 
 from __future__ import annotations
@@ -62,21 +62,21 @@ _ALL_OF_VERSION_1 = _ALL.replace("manifest", "NULL")
 
 @dataclass(frozen=True)
 class Entry:
-    """What the ledger says to a release."""
+    """The decision of the ledger about a release."""
 
     granted: bool
     budget: Budget
-    """The budget at the time."""
+    """The budget at the time of the decision."""
     releases: int
-    """How many there are over the population with this one, or would be."""
+    """Number of releases about the population, including this one."""
     spent_epsilon: float
-    """What is spent with this one, or would be, at the delta of the budget; infinite if no epsilon is enough."""
+    """Epsilon of all these releases at the delta of the budget; infinite if no epsilon holds."""
     manifest: bytes | None = None
-    """The SHA-256 of the batch's signed manifest; empty if it was lost, none in an entry of the first version."""
+    """The SHA-256 of the batch's signed manifest; empty if it was lost, None in an entry of the first version."""
 
     @property
     def reason(self) -> str:
-        """Why it is refused, in one line."""
+        """Why the release is refused, in one line."""
         if math.isinf(self.spent_epsilon):
             return (
                 f"With this release, {self.releases:,} in all, no epsilon would hold at delta = {self.budget.delta:g}, "
@@ -90,19 +90,19 @@ class Entry:
 
 @dataclass(frozen=True)
 class _Spent:
-    """What was released about a population up to a place in the ledger."""
+    """The releases about a population up to a row of the ledger."""
 
-    place: int
+    last_row: int
     releases: int
     curve: PrivacyCurve | None
-    """Of all of it, convolved; none if nothing was released."""
+    """The composed privacy curve; None without any release."""
 
 
 _NOTHING = _Spent(0, 0, None)
 
 
 class Ledger:
-    """The ledger in one SQLite file. One process writes it."""
+    """The ledger, in one SQLite file that only one process writes."""
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
@@ -111,49 +111,49 @@ class Ledger:
         self._connection = open_database(path, _MIGRATIONS)
 
     def reserve(self, task: Task, budget: Budget, manifest: bytes) -> Entry:
-        """Grant the release of a batch of a task, or refuse it, once and for all; asked again, the answer is the same.
+        """Grant or refuse the release of a batch for good; a repeated call returns the same entry.
 
-        ``manifest`` is the SHA-256 of the batch's signed manifest. NotReleasedError if there is an entry of another
-        batch of the task.
+        ``manifest`` is the SHA-256 of the batch's signed manifest. NotReleasedError if the task has an entry for
+        another batch.
         """
         with self._transaction() as connection:
-            known = _find(connection, task.id)
-            if known is not None and known.manifest is None:
+            existing = _find(connection, task.id)
+            if existing is not None and existing.manifest is None:
                 connection.execute("UPDATE releases SET manifest = ? WHERE task = ?", (manifest, task.id))
-                known = replace(known, manifest=manifest)
-        known = known or self._enter(task, budget, manifest)
-        if known.manifest != manifest:
-            raise NotReleasedError("The ledger has an entry of another batch of this task; there is one release.")
-        return known
+                existing = replace(existing, manifest=manifest)
+        existing = existing or self._enter(task, budget, manifest)
+        if existing.manifest != manifest:
+            raise NotReleasedError("The ledger has an entry for another batch of this task; a task is released once.")
+        return existing
 
-    def take_up(self, task: Task, budget: Budget, manifest: bytes) -> Entry:
-        """Enter a release that has happened and is not here: it counts, whatever the budget says."""
-        return self._enter(task, budget, manifest, has_happened=True)
+    def enter_past_release(self, task: Task, budget: Budget, manifest: bytes) -> Entry:
+        """Enter a release that was made and is missing here: it counts even if it exceeds the budget."""
+        return self._enter(task, budget, manifest, is_past=True)
 
-    def _enter(self, task: Task, budget: Budget, manifest: bytes, *, has_happened: bool = False) -> Entry:
-        """The entry of a task, made unless there is one."""
+    def _enter(self, task: Task, budget: Budget, manifest: bytes, *, is_past: bool = False) -> Entry:
+        """The entry of a task, inserted unless it exists."""
         while True:
             earlier = self._spent_on(task.population)
             curve = task.guarantee.curve if earlier.curve is None else followed_by(earlier.curve, task.guarantee.curve)
-            entry = replace(_judge(curve, earlier.releases + 1, budget), manifest=manifest)
-            if has_happened:
+            entry = replace(_decide(curve, earlier.releases + 1, budget), manifest=manifest)
+            if is_past:
                 entry = replace(entry, granted=True)
             with self._transaction() as connection:
-                known = _find(connection, task.id)
-                if known is not None:
-                    return known
-                if _released_after(connection, task.population, earlier.place):
+                existing = _find(connection, task.id)
+                if existing is not None:
+                    return existing
+                if _released_after(connection, task.population, earlier.last_row):
                     continue
-                place = _insert(connection, task, entry)
-            if entry.granted:  # and durable
-                self._spent[task.population] = _Spent(place, entry.releases, curve)
+                row = _insert(connection, task, entry)
+            if entry.granted:  # and committed
+                self._spent[task.population] = _Spent(row, entry.releases, curve)
             return entry
 
     def _spent_on(self, population: str) -> _Spent:
-        """What was released about a population until now; what is convolved already is not convolved again."""
+        """The releases about a population until now; only new ones are convolved."""
         with self._transaction() as connection:
             spent = self._spent.get(population, _NOTHING)
-            added = _released_after(connection, population, spent.place)
+            added = _released_after(connection, population, spent.last_row)
         if not added:
             return spent
         curves = [_curve(content) for _, content in added]
@@ -162,17 +162,17 @@ class Ledger:
         return spent
 
     def entry(self, task_id: bytes) -> Entry | None:
-        """What was said to the release of a task."""
+        """The entry of a task, if it has one."""
         with self._transaction() as connection:
             return _find(connection, task_id)
 
     def manifest(self, task_id: bytes) -> bytes | None:
-        """The manifest that the release of a task is bound to, if it is."""
+        """The manifest in the entry of a task, if it has one."""
         entry = self.entry(task_id)
         return None if entry is None else entry.manifest
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the database."""
         self._connection.close()
 
     @contextmanager
@@ -182,14 +182,14 @@ class Ledger:
 
 
 def spent_in(path: Path, population: str, delta: float) -> tuple[int, float]:
-    """How many releases a population has seen, and the epsilon of all of them at this delta; reads only."""
+    """The number of releases about a population, and their epsilon at this delta; nothing is changed."""
     with _reading(path) as connection:
         curves = [_curve(content) for _, content in _released_after(connection, population, 0)] if connection else []
     return len(curves), least_epsilon(compose_all(curves), delta) if curves else 0.0
 
 
 def entries_in(path: Path) -> dict[bytes, Entry]:
-    """All entries by their tasks; reads only."""
+    """All entries by task id; nothing is changed."""
     with _reading(path) as connection:
         if connection is None:
             return {}
@@ -245,25 +245,25 @@ def _insert(connection: sqlite3.Connection, task: Task, entry: Entry) -> int:
     return int(cursor.lastrowid or 0)
 
 
-def _released_after(connection: sqlite3.Connection, population: str, place: int) -> list[tuple[int, bytes]]:
-    """Places and distributions of what was granted to a population after a place; entries are only ever added."""
+def _released_after(connection: sqlite3.Connection, population: str, row: int) -> list[tuple[int, bytes]]:
+    """Row numbers and curve documents of the releases granted to a population after a row; rows are only appended."""
     return connection.execute(
         "SELECT place, law FROM releases WHERE population = ? AND granted AND place > ? ORDER BY place",
-        (population, place),
+        (population, row),
     ).fetchall()
 
 
-def _judge(curve: PrivacyCurve, releases: int, budget: Budget) -> Entry:
-    """Whether so many releases, which have this distribution together, are within the budget."""
+def _decide(curve: PrivacyCurve, releases: int, budget: Budget) -> Entry:
+    """The decision about releases with this composed privacy curve."""
     granted = curve.delta_at(budget.epsilon) <= budget.delta
     spent = least_epsilon(curve, budget.delta)
     if granted:
-        spent = min(spent, budget.epsilon)  # it is found to nine digits, from above
+        spent = min(spent, budget.epsilon)  # least_epsilon returns an upper bound, to nine digits
     return Entry(granted, budget, releases, spent)
 
 
 def _curve_document(task: Task) -> dict[str, Any]:
-    """What the privacy curve of a task's release follows from."""
+    """The parameters from which the privacy curve of a task's release is computed."""
     return {
         "protocol": portable(to_document(task.protocol)),
         "messages_per_report": task.messages_per_report,
@@ -275,7 +275,7 @@ def _curve_document(task: Task) -> dict[str, Any]:
 
 @lru_cache(maxsize=256)
 def _curve(content: bytes) -> PrivacyCurve:
-    """The privacy curve of a release; one of an earlier version that cannot be verified has no finite epsilon."""
+    """The privacy curve of a release; no finite epsilon if the entry of an earlier version cannot be verified."""
     document = parse_canonical(content, most_bytes=MOST_TASK_BYTES)
     try:
         guarantee = capped_guarantee(

@@ -1,4 +1,4 @@
-"""How far an analyzer is with everything, for its operator; also while it runs."""
+"""What the operator of an analyzer sees: tasks, states of batches, and spent budgets."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from shuffledp.collection.task.task import Task
 
 
 def overview(settings: AnalyzerSettings) -> dict[str, Any]:
-    """The tasks with the state of their batches, and what each population has spent of its budget."""
+    """The tasks with the states of their batches, and what each population has spent; from the work directory."""
     tasks = check_analyzer(settings)
     check_agreement(settings.work)
     batches = batches_in(settings.work)
     populations = {name: _spent(settings.work, name, budget) for name, budget in tasks.budgets.items()}
     return {
-        "refused": [str(each) for each in tasks.refused],
+        "refused": [str(refused) for refused in tasks.refused],
         "tasks": [
             {"task": task.id.hex(), "name": task.name, "population": task.population} | _state(batches.get(task.id))
             for task in tasks
@@ -32,15 +32,15 @@ def overview(settings: AnalyzerSettings) -> dict[str, Any]:
 
 
 def state_of(analyzer: Analyzer, scheduler: ReleaseScheduler) -> dict[str, Any]:
-    """What the operator of a running analyzer sees: every round, also those whose task is missing, and the budgets."""
+    """The rounds of a running analyzer, including those whose task is missing, and the budgets."""
     tasks = {task.id: task for task in analyzer.tasks}
     batches = {batch.task_id: batch for batch in analyzer.batches.all()}
     return {
         "keys": analyzer.tasks.key_ids,
-        "refused_tasks": [str(each) for each in analyzer.tasks.refused],
+        "refused_tasks": [str(refused) for refused in analyzer.tasks.refused],
         "rounds": [
             _round(task_id, tasks.get(task_id), batches.get(task_id), analyzer, scheduler)
-            for task_id in [*tasks, *(each for each in batches if each not in tasks)]
+            for task_id in [*tasks, *(other for other in batches if other not in tasks)]
         ],
         "populations": [
             {"name": name} | _spent(analyzer.settings.work, name, budget)
@@ -52,7 +52,7 @@ def state_of(analyzer: Analyzer, scheduler: ReleaseScheduler) -> dict[str, Any]:
 def _round(
     task_id: bytes, task: Task | None, batch: Batch | None, analyzer: Analyzer, scheduler: ReleaseScheduler
 ) -> dict[str, Any]:
-    failures, error = scheduler.trouble(task_id)
+    failures, error = scheduler.failures(task_id)
     released = batch is not None and batch.state is BatchState.RELEASED
     return {
         "task": task_id.hex(),

@@ -1,4 +1,4 @@
-"""The page of a release: which numbers and sentences it shows; ``pages`` renders them."""
+"""The HTML page of a release: the numbers and sentences that ``pages`` renders."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _cards(result: Result, entry: Entry) -> list[tuple[str, str, str]]:
 def _budget(result: Result, entry: Entry) -> str:
     releases = "release" if entry.releases == 1 else "releases"
     return (
-        f"Each release about the same people adds to what can be learnt of one of them. After {entry.releases:,} "
+        f"Each release about the same people adds to what can be learned about each of them. After {entry.releases:,} "
         f"{releases} about {result.task.population}, epsilon = {entry.spent_epsilon:.4g} is spent of "
         f"{entry.budget.epsilon:g}, at delta = {entry.budget.delta:g}. A release beyond that is refused."
     )
@@ -107,7 +107,7 @@ def _chart(result: Result, names: Sequence[str], confidence: float) -> str:
 
 
 def _bars(result: Result, names: Sequence[str], confidence: float) -> list[Bar]:
-    """One bar for each category, in their order; of many, the largest, and the largest first."""
+    """One bar per category in the order of the domain; if there are too many, the largest, in descending order."""
     estimate = result.estimate
     if isinstance(estimate, HistogramEstimate):
         values, errors, intervals = estimate.counts, estimate.standard_errors, estimate.interval(confidence)
@@ -133,7 +133,7 @@ def _bars(result: Result, names: Sequence[str], confidence: float) -> list[Bar]:
 
 
 def _table(result: Result, names: Sequence[str], confidence: float) -> tuple[list[str], list[list[str]]]:
-    """The head and the first rows."""
+    """The header and the first rows of the table."""
     estimate = result.estimate
     if isinstance(estimate, HistogramEstimate):
         estimate = estimate.part(0, _MAX_ROWS)
@@ -147,7 +147,7 @@ def _table(result: Result, names: Sequence[str], confidence: float) -> tuple[lis
 
 
 def _names(result: Result) -> Sequence[str]:
-    """Of what is estimated: the categories of a histogram, or the single number."""
+    """The names of the estimated numbers: the categories of a histogram, or one name."""
     if isinstance(result.estimate, HistogramEstimate):
         return result.estimate.categories
     return ["sum" if isinstance(result.estimate, SumEstimate) else "yes"]

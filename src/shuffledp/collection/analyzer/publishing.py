@@ -1,4 +1,4 @@
-"""Publishing: one release as JSON, as a table, and as a page. The same round always gives the same bytes."""
+"""Publishing of a release as JSON, CSV and an HTML page; the same round always gives the same bytes."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from shuffledp.estimate import HistogramEstimate
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 RELEASE_FORMS = ("json", "csv", "html")
 _ID = re.compile("[0-9a-f]{64}")
-_ROWS = 1 << 13  # of a column that are written at a time
+_ROWS = 1 << 13  # of a column that are written at once
 _BETWEEN = ",\n    "
 _LEAST_EXPONENTIAL, _LEAST_DECIMAL_POWER = 1e10, -6  # where numbers of a CSV file change to an exponent
 
 
 def release_document(result: Result, entry: Entry, confidence: float) -> dict[str, Any]:
-    """What the documented JSON form has: that of ``shuffledp run``, and where it comes from."""
+    """The documented JSON form: that of ``shuffledp run``, and the provenance of the release."""
     task, counted = result.task, result.counted
-    found: dict[str, Any] = result.estimate.to_document(confidence)
-    return found | {
+    document: dict[str, Any] = result.estimate.to_document(confidence)
+    return document | {
         "task": task.id.hex(),
         "name": task.name,
         "description": task.description,
@@ -54,17 +54,17 @@ def release_document(result: Result, entry: Entry, confidence: float) -> dict[st
 
 @dataclass(frozen=True)
 class Releases:
-    """The published results, in a directory. They are public, and keep the access rights that new files get."""
+    """The files of published releases, in a directory. They are public and get the default access rights."""
 
-    folder: Path
+    directory: Path
 
     def __post_init__(self) -> None:
-        self.folder.mkdir(exist_ok=True)
-        for left in self.folder.glob(".*"):  # of a process that was killed
-            left.unlink()
+        self.directory.mkdir(exist_ok=True)
+        for leftover in self.directory.glob(".*"):  # of a killed process
+            leftover.unlink()
 
     def publish(self, result: Result, entry: Entry, confidence: float) -> None:
-        """Write all forms, durably; they are served once the batch is said to be released."""
+        """Write all forms durably; they are served once the batch is in the state released."""
         contents: tuple[bytes | Iterable[bytes], ...] = (
             json_pieces(release_document(result, entry, confidence)),
             _table_pieces(result.estimate, confidence),
@@ -74,29 +74,29 @@ class Releases:
             write_durably(self.file(result.task.id, kind), content, mode=0o666)
 
     def file(self, task_id: bytes, kind: str) -> Path:
-        """Where a form of a release is: json, csv or html."""
-        return self.file_in(self.folder, task_id, kind)
+        """The path of a form of a release: json, csv or html."""
+        return self.file_in(self.directory, task_id, kind)
 
     @staticmethod
-    def file_in(folder: Path, task_id: bytes, kind: str) -> Path:
-        """Where it is in a directory."""
-        return folder / f"{task_id.hex()}.{kind}"
+    def file_in(directory: Path, task_id: bytes, kind: str) -> Path:
+        """The path of a form of a release in a directory."""
+        return directory / f"{task_id.hex()}.{kind}"
 
     def open(self, task_id: bytes, kind: str) -> BinaryIO | None:
-        """A form of a release, if it is there."""
+        """The file of a form of a release, if it exists."""
         try:
             return self.file(task_id, kind).open("rb")
         except FileNotFoundError:
             return None
 
 
-def published_in(folder: Path) -> set[bytes]:
-    """The tasks whose release is in a directory, whatever the analyzer knows about it; reads only."""
-    return {bytes.fromhex(file.stem) for file in folder.glob("*.json") if _ID.fullmatch(file.stem)}
+def published_in(directory: Path) -> set[bytes]:
+    """The ids of tasks with a release in a directory, whatever the state of their batches."""
+    return {bytes.fromhex(file.stem) for file in directory.glob("*.json") if _ID.fullmatch(file.stem)}
 
 
 def json_pieces(document: Mapping[str, Any]) -> Iterator[bytes]:
-    """The bytes of ``json.dumps`` with an indentation of 2, in pieces: long columns are never there as text at once."""
+    """The bytes of ``json.dumps`` with an indentation of 2, in pieces, so that long columns take little memory."""
     before = "{"
     for key, value in document.items():
         yield f"{before}\n  {json.dumps(key)}: ".encode()
@@ -104,8 +104,8 @@ def json_pieces(document: Mapping[str, Any]) -> Iterator[bytes]:
             yield from _column_pieces(value)
         else:
             plain = value.tolist() if isinstance(value, np.ndarray) else value
-            text = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
-            yield text.replace("\n", "\n  ").encode()
+            encoded = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
+            yield encoded.replace("\n", "\n  ").encode()
         before = ","
     yield b"\n}\n"
 
@@ -114,13 +114,13 @@ def _column_pieces(column: tuple[str, ...] | NDArray[Any]) -> Iterator[bytes]:
     before = "[\n    "
     for start in range(0, len(column), _ROWS):
         part = column[start : start + _ROWS]
-        told = part.ravel().tolist() if isinstance(part, np.ndarray) else list(part)
-        text = json.dumps(told, ensure_ascii=False, allow_nan=False, separators=(_BETWEEN, ": "))[1:-1]
+        values = part.ravel().tolist() if isinstance(part, np.ndarray) else list(part)
+        encoded = json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(_BETWEEN, ": "))[1:-1]
         if isinstance(part, np.ndarray) and part.ndim == 2:
-            numbers = text.split(_BETWEEN)
+            numbers = encoded.split(_BETWEEN)
             pairs = zip(numbers[::2], numbers[1::2], strict=True)
-            text = _BETWEEN.join(f"[\n      {low},\n      {high}\n    ]" for low, high in pairs)
-        yield f"{before}{text}".encode()
+            encoded = _BETWEEN.join(f"[\n      {low},\n      {high}\n    ]" for low, high in pairs)
+        yield f"{before}{encoded}".encode()
         before = _BETWEEN
     yield b"\n  ]"
 
@@ -131,7 +131,7 @@ def _table_pieces(estimate: Any, confidence: float) -> Iterator[bytes]:
     for start in starts:
         part = estimate.part(start, start + _ROWS) if isinstance(estimate, HistogramEstimate) else estimate
         columns = part.columns(confidence)
-        lists = [each.tolist() if isinstance(each, np.ndarray) else each for each in columns.values()]
+        lists = [column.tolist() if isinstance(column, np.ndarray) else column for column in columns.values()]
         rows = [[_csv_cell(value) for value in row] for row in zip(*lists, strict=True)]
         if start == 0:
             rows.insert(0, [_csv_cell(name) for name in columns])

@@ -1,7 +1,7 @@
 """Releasing of complete batches: count, estimate, reserve the budget, publish, delete the messages.
 
-Each step can be repeated: whoever is killed in the middle starts again and comes to the same bytes. The reservation
-in the ledger happens once, and the batch becomes released only after its files are durable.
+Each step is idempotent: after a crash the release is repeated and produces the same bytes. The ledger reserves the
+budget once, and the batch becomes released only after its files are durable.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from shuffledp.collection.server.scheduling import Retries, ShutdownError, repea
 from shuffledp.errors import ShuffledpError
 
 _LONGEST_WAIT = 300.0
-_GIVEN_UP = "Abandoned by the operator."
+_ABANDONED = "Abandoned by the operator."
 _TASK_ID = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
 class Releaser:
-    """Takes complete batches to their end."""
+    """Releases or refuses complete batches."""
 
     tasks: AnalyzerTasks
     batches: Batches
@@ -47,12 +47,12 @@ class Releaser:
     stopping: Callable[[], bool] = lambda: False
 
     def release(self, task_id: bytes) -> BatchState:
-        """Release a complete batch, or refuse it for good; the state it has then."""
+        """Release a complete batch or refuse it for good, and return its new state."""
         task = self.tasks.get(task_id)
         if task is None:
-            raise ShuffledpError("The task of a batch is not in the directory of tasks any more, or is refused.")
-        known = self.batches.get(task_id)
-        if known is None:
+            raise ShuffledpError("The task of the batch is missing from the task directory, or refused.")
+        batch = self.batches.get(task_id)
+        if batch is None:
             raise ShuffledpError("There is no batch of this task.")
         reports = self.batches.manifest(task_id).reports
         try:
@@ -65,7 +65,7 @@ class Releaser:
                 stopping=self.stopping,
             )
             result = estimate_round(task, counted, reports).at(self.confidence)
-            entry = self.ledger.reserve(task, self.tasks.budget(task), known.manifest)
+            entry = self.ledger.reserve(task, self.tasks.budget(task), batch.manifest)
             if not entry.granted:
                 raise NotReleasedError(entry.reason)
         except NotReleasedError as error:
@@ -82,14 +82,14 @@ class Releaser:
 class _FailedRelease:
     retries: Retries = field(default_factory=Retries)
     due_at: float = 0.0
-    """When it is tried again, by the monotonic clock."""
+    """Time of the next attempt, on the monotonic clock."""
 
 
 @dataclass
 class ReleaseScheduler:
-    """Two workers, each with a thread of its own: one discovers tasks, one releases complete batches in turn.
+    """Two workers, each with its own thread: one discovers tasks, one releases complete batches in turn.
 
-    A release can take minutes. Tasks are discovered and batches are taken in meanwhile.
+    A release can take minutes, and does not delay the discovery of tasks and the intake of batches.
     """
 
     releaser: Releaser
@@ -97,9 +97,9 @@ class ReleaseScheduler:
     tick: float = 1.0
     _failed_releases: dict[bytes, _FailedRelease] = field(default_factory=dict)
     _under_way: bytes | None = None
-    """The task whose batch is being released."""
+    """The task whose batch is being released now."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    """No batch is given up while it is released."""
+    """Prevents that a batch is abandoned while it is released."""
     _workers: list[asyncio.Task[None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -110,7 +110,7 @@ class ReleaseScheduler:
         self._seconds = self.metrics.histogram("release_seconds", "Time to open, count and publish a batch")
 
     def start(self) -> None:
-        """Begin, in the running event loop."""
+        """Start the workers, in the running event loop."""
         discovery, release = self._threads
         self._workers = [
             asyncio.create_task(self._repeat(discovery, self._discover, asyncio.Event())),
@@ -118,24 +118,24 @@ class ReleaseScheduler:
         ]
 
     def look(self) -> None:
-        """A batch may be complete: look now."""
+        """Check for complete batches now."""
         self._wake.set()
 
     async def stop(self) -> None:
-        """Leave every batch where it is; what cannot be broken off is waited for."""
+        """Stop after the steps that cannot be interrupted; every batch keeps its state."""
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
         for thread in self._threads:
             await asyncio.to_thread(thread.shutdown, wait=True, cancel_futures=True)
 
-    def trouble(self, task_id: bytes) -> tuple[int, str | None]:
-        """How often the release of a task failed until now, and why."""
+    def failures(self, task_id: bytes) -> tuple[int, str | None]:
+        """The number of failed attempts to release a task, and the last error."""
         retries = self._failed_releases.get(task_id, _FailedRelease()).retries
         return retries.failures, retries.last_error or None
 
     def abandon(self, task: str) -> dict[str, str]:
-        """Give up a batch whose chunks do not come or whose release keeps failing; its messages are deleted.
+        """Abandon a batch whose chunks do not arrive or whose release keeps failing; its messages are deleted.
 
         The round is never released. May be called from any thread.
         """
@@ -143,20 +143,20 @@ class ReleaseScheduler:
         with self._lock:
             batch = self.releaser.batches.get(task_id)
             if batch is None:
-                raise ShuffledpError(f"There is no batch of a task {task!r} here; tasks are named by their whole id.")
+                raise ShuffledpError(f"There is no batch of a task {task!r} here; give the complete id of the task.")
             if batch.state.is_final:
                 raise ShuffledpError(f"The batch of {task} is {batch.state.value} already.")
             if self._under_way == task_id:
                 raise ShuffledpError(f"The batch of {task} is being released at the moment; try again later.")
             if batch.state is BatchState.COMPLETE and task_id not in self._failed_releases:
-                raise ShuffledpError(f"The batch of {task} is complete and in order; it is about to be released.")
-            self.releaser.batches.give_up(task_id, _GIVEN_UP)
+                raise ShuffledpError(f"The batch of {task} is complete and about to be released.")
+            self.releaser.batches.give_up(task_id, _ABANDONED)
             self._failed_releases.pop(task_id, None)
         event("batch-abandoned", level=logging.WARNING, task=task)
-        return {"task": task, "state": BatchState.REFUSED.value, "reason": _GIVEN_UP}
+        return {"task": task, "state": BatchState.REFUSED.value, "reason": _ABANDONED}
 
     async def _repeat(self, thread: ThreadPoolExecutor, step: Callable[[], None], wake: asyncio.Event) -> None:
-        """Do a step in a thread again and again: every tick, and when woken."""
+        """Run a step in a thread at every tick, and when woken."""
         loop = asyncio.get_running_loop()
 
         async def run() -> None:
@@ -176,7 +176,7 @@ class ReleaseScheduler:
 
     def _release_complete(self) -> None:
         """Release every complete batch, one after the other."""
-        complete = [each for each in self.releaser.batches.all() if each.state is BatchState.COMPLETE]
+        complete = [batch for batch in self.releaser.batches.all() if batch.state is BatchState.COMPLETE]
         for batch in complete:
             failed = self._failed_releases.get(batch.task_id, _FailedRelease())
             if time.monotonic() >= failed.due_at and self._begin(batch.task_id):
@@ -186,7 +186,7 @@ class ReleaseScheduler:
                     self._under_way = None
 
     def _begin(self, task_id: bytes) -> bool:
-        """Whether a batch is complete, and nobody gave it up; from now on nobody can."""
+        """Whether a batch is still complete; if so it cannot be abandoned until its release ends."""
         with self._lock:
             batch = self.releaser.batches.get(task_id)
             if batch is None or batch.state is not BatchState.COMPLETE:
@@ -200,7 +200,7 @@ class ReleaseScheduler:
             self.releaser.release(batch.task_id)
         except ShutdownError:
             raise
-        except Exception as error:  # noqa: BLE001  # of whatever kind: it is tried again, later each time
+        except Exception as error:  # noqa: BLE001  # any error: the release is retried with growing pauses
             self._failed.inc()
             reason = str(error) if isinstance(error, ShuffledpError | OSError) else _fault(error)
             pause = failed.retries.pause_seconds(first=self.tick, longest=_LONGEST_WAIT)
@@ -214,7 +214,7 @@ class ReleaseScheduler:
 
 
 def _fault(error: Exception) -> str:
-    """What is not foreseen, in words and without anything of the data: where it happened."""
+    """The type and location of an unexpected error; its message may quote data."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" at {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
-    return f"A fault of the program: {type(error).__name__}{where}."
+    return f"Internal error: {type(error).__name__}{where}."

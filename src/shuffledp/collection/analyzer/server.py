@@ -1,4 +1,4 @@
-"""An analyzer from its settings: keys, tasks, budgets, batches, ledger, and what makes releases."""
+"""The parts of an analyzer, made from its settings: keys, tasks, budgets, batches, ledger, releaser."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from shuffledp.collection.wire.keys import SealingKey, VerifyingKey
 
 
 class Analyzer(Server):
-    """Everything that an analyzer consists of, apart from its web application."""
+    """All parts of an analyzer, apart from its web application."""
 
     def __init__(self, settings: AnalyzerSettings, *, tick: float = 1.0) -> None:
         super().__init__("analyzer")
@@ -36,7 +36,7 @@ class Analyzer(Server):
         except BaseException:
             self._lock.release()
             raise
-        messages = self.metrics.counter("messages", "Messages by what they were found to be", ["result"])
+        messages = self.metrics.counter("messages", "Messages by the result of opening them", ["result"])
 
         def progress(counted: Counted) -> None:
             messages.labels("counted").inc(counted.messages)
@@ -56,7 +56,7 @@ class Analyzer(Server):
         )
 
     def _open(self, settings: AnalyzerSettings) -> None:
-        """Everything that is kept in the work directory, once its parts agree."""
+        """Check the work directory, and open what it holds."""
         if settings.restore_from_releases:
             restore_from_releases(settings.work, self.tasks)
         for task in sorted(check_agreement(settings.work)):
@@ -67,16 +67,16 @@ class Analyzer(Server):
         self.releases = Releases(settings.work / RELEASES)
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files and release the lock of the work directory."""
         self.batches.close()
         self.ledger.close()
         self._lock.release()
 
 
 def check_analyzer(settings: AnalyzerSettings) -> AnalyzerTasks:
-    """The tasks, if everything else that the settings name is there and in order.
+    """Check everything that the settings name, without changes, and return the tasks.
 
-    Tasks that are not are left out, and known as ``refused``. Nothing is changed.
+    Invalid tasks do not fail the check; they are listed in ``refused``.
     """
     tasks = tasks_of(settings)
     check_certificate(settings.tls_certificate, settings.tls_key)
@@ -87,7 +87,7 @@ def check_analyzer(settings: AnalyzerSettings) -> AnalyzerTasks:
 
 
 def tasks_of(settings: AnalyzerSettings) -> AnalyzerTasks:
-    """The tasks, whose files are not read yet."""
+    """The tasks, whose files have not been read yet."""
     keys = [SealingKey.load(path) for path in settings.sealing_keys]
     authors = [VerifyingKey.load(path) for path in settings.authors]
     return AnalyzerTasks(settings.tasks, authors, keys, read_budgets(settings.budgets))

@@ -2,49 +2,46 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from shuffledp.checks import check_target
-from shuffledp.collection.server.settings import ServerSettings, check_positive
-from shuffledp.errors import DataError, ParameterError
-
-_MOST_BYTES = 1 << 20
+from shuffledp.collection.server.settings import ServerSettings, check_positive, read_toml
+from shuffledp.errors import ParameterError
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnalyzerSettings(ServerSettings):
-    """Where things are, and how results are shown. Paths to secrets name files of mode 0600."""
+    """Paths, limits, and the confidence of published intervals. Files with secrets must have mode 0600."""
 
     port: int = 8081
     tasks: Path
-    """A directory of signed tasks, ``*.json``; new ones are noticed while the server runs."""
+    """A directory of signed tasks, ``*.json``; new files are read while the server runs."""
     authors: tuple[Path, ...]
-    """The public keys of those whose tasks are answered."""
+    """Public keys of the authors whose tasks are served."""
     sealing_keys: tuple[Path, ...]
-    """The analyzer's own keys, which open messages; several while one replaces another."""
+    """The analyzer's private keys, which open messages; several during a key rotation."""
     budgets: Path
     """A TOML file with a table for each population: ``epsilon`` and ``delta`` of all releases together."""
     work: Path
-    """A directory for batches, results and the ledger: room for a round. It is to be kept."""
+    """A directory for batches, releases and the ledger, with space for one round. It must be durable."""
     processes: int = 0
-    """How many open messages at a time; 0 for as many as there are cores."""
+    """Number of processes that open messages; 0 for one per core."""
     confidence: float = 0.95
-    """Of the intervals that are published."""
+    """Confidence of the published intervals."""
     arriving_megabytes: int = 256
-    """Chunks that arrive at the same time may have so much together; others are answered with 503."""
+    """Maximum memory of all chunks that arrive at the same time; further ones are answered with 503."""
     restore_from_releases: bool = False
-    """For one start after a loss: take up again in the ledger what was released, rather than refuse to start."""
+    """For one start after a loss of data: restore missing ledger entries from the releases instead of refusing."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.authors:
-            raise ParameterError("authors must name at least one public key: whose tasks are answered?")
+            raise ParameterError("authors must name at least one public key: that of an author whose tasks are served.")
         if not self.sealing_keys:
-            raise ParameterError("sealing_keys must name at least one key: nothing could be opened.")
+            raise ParameterError("sealing_keys must name at least one key: without one no message can be opened.")
         if self.processes < 0:
             raise ParameterError(f"processes must be at least 0, not {self.processes}.")
         if not 0 < self.confidence < 1:
@@ -54,7 +51,7 @@ class AnalyzerSettings(ServerSettings):
 
 @dataclass(frozen=True)
 class Budget:
-    """How much may be seen of one person of a population in all releases together."""
+    """The privacy budget of a population: epsilon and delta of all releases together."""
 
     epsilon: float
     delta: float
@@ -65,14 +62,7 @@ class Budget:
 
 def read_budgets(path: Path) -> Mapping[str, Budget]:
     """The budgets of a file, by population."""
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise DataError(f"{path} is too large for budgets.")
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"Cannot read the budgets {path}: {error.strerror or error}.", path=str(path)) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ParameterError(f"{path} is not valid TOML: {error}.") from None
+    document = read_toml(path, "budgets file")
     return {population: _budget(table, f"[{population}] of {path}") for population, table in document.items()}
 
 

@@ -1,4 +1,4 @@
-"""The tasks that an analyzer answers: of a trusted author, sealed to its key, about a population with a budget."""
+"""The tasks that an analyzer serves: of a trusted author, sealed to its key, about a population with a budget."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AnalyzerTasks(TaskDirectory[Task]):
         self._authors, self._keys, self._budgets = tuple(authors), tuple(keys), budgets
 
     def get(self, task_id: bytes) -> Task | None:
-        """The task of an id."""
+        """The task with this id, if it is served."""
         return self.find(task_id.hex())
 
     def key(self, task: Task) -> SealingKey:
@@ -35,7 +35,7 @@ class AnalyzerTasks(TaskDirectory[Task]):
         return next(key for key in self._keys if key.public == task.analyzer)
 
     def budget(self, task: Task) -> Budget:
-        """What the task's population may spend."""
+        """The budget of the task's population."""
         return self._budgets[task.population]
 
     @property
@@ -51,7 +51,7 @@ class AnalyzerTasks(TaskDirectory[Task]):
     def _read(self, path: Path) -> tuple[str, Task]:
         task, _ = load_authentic(path, self._authors)
         if all(key.public != task.analyzer for key in self._keys):
-            raise ParameterError(f"The task {path} is sealed to the key {task.analyzer.id}, which is not here.")
+            raise ParameterError(f"The task {path} is sealed to the key {task.analyzer.id}, which is not configured.")
         if task.population not in self._budgets:
             raise ParameterError(f"The task {path} is about {task.population!r}, a population without a budget.")
         return task.id.hex(), task

@@ -28,7 +28,7 @@ _MOST_DRAWS = 1000
 
 
 class Client:
-    """One device and one task. Its report is drawn once, however often it is sent or the device starts again."""
+    """One device and one task. The report is drawn once, even if it is sent repeatedly or the device restarts."""
 
     def __init__(
         self,
@@ -44,16 +44,16 @@ class Client:
 
     @property
     def state(self) -> State:
-        """How far the report has come."""
+        """The state of the report."""
         return self._outbox.state(self.task.id)
 
     @property
     def note(self) -> str:
-        """Why the report was not taken, if it was not."""
+        """Why the report was refused, if it was."""
         return self._outbox.note(self.task.id)
 
     def report(self, value: Any, *, now: datetime | None = None) -> None:
-        """Randomize and seal the value, and keep the result durably. Once there is a report, a PolicyError.
+        """Randomize and seal the value, and store the report durably; PolicyError if there is a report.
 
         It does not wait while another process sends the report.
         """
@@ -65,7 +65,7 @@ class Client:
             )
         report = sealed_report(self.task, value)
         with self._outbox.locked(self.task.id):
-            self._check_first()  # another process may have been quicker; nobody has seen this report
+            self._check_first()  # another process may have been faster; this report was not sent
             self._outbox.put(self.task.id, report)
 
     def send(
@@ -76,10 +76,10 @@ class Client:
         patience: Patience | None = None,
         wait: Callable[[float], None] = time.sleep,
     ) -> State:
-        """Deliver the stored report, the same bytes on every attempt; nothing to do if that has happened.
+        """Deliver the stored report, the same bytes at every attempt; no effect if it was delivered.
 
-        RefusedError if the server says no; where no later attempt could succeed, the state is final then.
-        UnreachableError if it does not answer: the report stays, to be sent another time.
+        RefusedError if the server rejects it; if no later attempt can succeed, the state is final. UnreachableError if
+        the server does not answer: the report stays stored for another call.
         """
         if isinstance(server, str):
             with Connection(server) as connection:
@@ -101,8 +101,8 @@ class Client:
     def _check_first(self) -> None:
         if self.state is not State.NONE:
             raise PolicyError(
-                f"This device has reported to this task already ({self.state.value}); a second report would tell more "
-                "than the guarantee allows."
+                f"This device has reported to this task already ({self.state.value}); a second report would exceed "
+                "the guarantee."
             )
 
     def _stored(self) -> bytes:
@@ -110,33 +110,33 @@ class Client:
         try:
             ReportFormat.of(self.task).report_id(report)
         except ParameterError as error:
-            raise DataError(f"The stored report was damaged, and is not sent: {error}") from None
+            raise DataError(f"The stored report is damaged and was not sent: {error}") from None
         return report
 
 
 def sealed_report(task: Task, value: Any) -> bytes:
     """A fresh report on a value (a category, yes or no, a number): randomized, padded, mixed and sealed.
 
-    Call it once for one person: a second report on the same value tells more than the guarantee allows.
+    Call it once per person: a second report on the same value exceeds the guarantee.
     """
     messages = _randomized(task, encoded(task, value))
     packed = [row.tobytes() for row in task.protocol.message_format.pack(messages)]
     sealer = Sealer(task.analyzer, task.id, task.message_size)
     sealed = sealer.seal(packed, task.messages_per_report)
     order = np.arange(len(sealed))
-    permute(order)  # the places of messages and dummies say nothing
-    return ReportFormat.of(task).build(os.urandom(REPORT_ID_SIZE), [sealed[place] for place in order.tolist()])
+    permute(order)  # so that positions do not reveal which messages are dummies
+    return ReportFormat.of(task).build(os.urandom(REPORT_ID_SIZE), [sealed[index] for index in order.tolist()])
 
 
 def encoded(task: Task, value: Any) -> Any:
-    """The value as the randomizer takes it: an index, a bit, or a place in the interval; else a DomainError."""
+    """The input of the randomizer for a value: an index, a bit, or a number of the interval; DomainError if invalid."""
     return task.protocol.domain.encode(value)
 
 
 def _randomized(task: Task, value: Any) -> Any:
-    """The messages of one report; drawn again while they are more than a report holds (see ``privacy.capping``)."""
+    """The messages of one report, drawn again while they exceed the cap (see ``privacy.capping``)."""
     for _ in range(_MOST_DRAWS):
         messages = task.protocol.randomize(value, source=SYSTEM)
         if len(messages) <= task.messages_per_report:
             return messages
-    raise PolicyError("The protocol of this task nearly always sends more messages than its reports hold.")
+    raise PolicyError("The protocol of this task nearly always sends more messages than a report of the task may have.")

@@ -1,7 +1,7 @@
-"""The outbox of a device: sealed reports until they are delivered, then only that they were.
+"""The outbox of a device: sealed reports until they are delivered, then only the final state.
 
-One directory per device, one file per task. A file is written whole and made durable before anything is sent, so that a
-report that may have left the device is never randomized again.
+One directory per device, one file per task. The file is durable before anything is sent, so that a report that may have
+left the device is never randomized again.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _PENDING, _LOCK, _NEW = ".report", ".lock", ".new"
 
 
 class State(Enum):
-    """How far a report to one task has come."""
+    """State of the report to one task."""
 
     NONE = "none"
     PENDING = "pending"
-    """It is sealed and stored, and may have been sent."""
+    """Sealed and stored; it may have been sent."""
     DELIVERED = "delivered"
     CLOSED = "closed"
-    """The round takes no reports any more; whether an earlier attempt arrived is not known."""
+    """The round is closed; an earlier attempt may have arrived."""
     REFUSED = "refused"
-    """The server will never take it."""
+    """The server will never accept it."""
 
 
 _FINAL = {State.DELIVERED: ".delivered", State.CLOSED: ".closed", State.REFUSED: ".refused"}
@@ -47,14 +47,16 @@ class Outbox:
             raise OutputError(f"Cannot create the directory {directory}: {error.strerror or error}.") from None
         if not stat.S_ISDIR(status.st_mode):
             raise OutputError(f"{directory} is not a directory.")
-        if status.st_mode & 0o077 or status.st_uid != os.geteuid():  # others could remove a report, and have it redrawn
+        if (
+            status.st_mode & 0o077 or status.st_uid != os.geteuid()
+        ):  # else other users could delete a report and cause a second one
             raise OutputError(
-                f"The directory {directory} belongs to or is open to others; the reports of a device need a directory "
-                f"of its own, of mode 0700: chmod 700 {directory}."
+                f"The directory {directory} belongs to or is accessible to other users; the reports of a device need "
+                f"a directory of mode 0700: chmod 700 {directory}."
             )
 
     def state(self, task_id: bytes) -> State:
-        """How far the report to this task has come."""
+        """The state of the report to this task."""
         for state, suffix in (*_FINAL.items(), (State.PENDING, _PENDING)):
             if self._has(task_id, suffix):
                 return state
@@ -62,7 +64,7 @@ class Outbox:
 
     @contextmanager
     def locked(self, task_id: bytes) -> Iterator[None]:
-        """Only one process and thread at a time works on the report to a task; what a crash left over is removed."""
+        """Lock the report to a task against other processes and threads, and remove leftovers of a crash."""
         try:
             lock = FileLock(self._file(task_id, _LOCK))
         except OSError as error:
@@ -72,25 +74,25 @@ class Outbox:
             yield
 
     def put(self, task_id: bytes, report: bytes) -> None:
-        """Keep a sealed report, durable when this returns. Only under the lock, and only if there is none."""
+        """Store a sealed report durably. The caller holds the lock, and there is no report yet."""
         self._write(task_id, _PENDING, report)
 
     def pending(self, task_id: bytes) -> bytes:
-        """The sealed report that is still to be delivered; certainly durable."""
+        """The sealed report that is not delivered yet; it is durable."""
         try:
             report = self._file(task_id, _PENDING).read_bytes()
-            sync_directory(self._directory)  # putting it there may have failed in its last step
+            sync_directory(self._directory)  # the last step of ``put`` may have failed
         except OSError as error:
             raise DataError(f"Cannot read the stored report: {error.strerror or error}.") from None
         return report
 
     def finish(self, task_id: bytes, state: State, note: str = "") -> None:
-        """Remember for good what became of the report, and delete its bytes. Only under the lock."""
+        """Record the final state durably, and delete the report. The caller holds the lock."""
         self._write(task_id, _FINAL[state], note.encode(errors="replace"))
         self._tidy(task_id)
 
     def note(self, task_id: bytes) -> str:
-        """Why a report was not taken."""
+        """Why a report was refused."""
         for suffix in _FINAL.values():
             if self._has(task_id, suffix):
                 return self._file(task_id, suffix).read_text(encoding="utf-8", errors="replace")
@@ -100,7 +102,7 @@ class Outbox:
         return self._directory / f"{task_id.hex()}{suffix}"
 
     def _has(self, task_id: bytes, suffix: str) -> bool:
-        """Whether there is such a file. Not to know is an error: it must not pass for no."""
+        """Whether a file exists; OutputError if that cannot be determined, since it must not count as no."""
         try:
             os.lstat(self._file(task_id, suffix))
         except FileNotFoundError:
@@ -110,7 +112,7 @@ class Outbox:
         return True
 
     def _tidy(self, task_id: bytes) -> None:
-        """Remove a file that was not finished, and a report whose end is known."""
+        """Delete an incomplete file, and a report with a final state."""
         obsolete = [_NEW] if self._has(task_id, _NEW) else []
         if self._has(task_id, _PENDING) and self.state(task_id) is not State.PENDING:
             obsolete.append(_PENDING)
@@ -124,7 +126,7 @@ class Outbox:
             raise OutputError(f"Cannot clean up the directory {self._directory}: {error.strerror or error}.") from None
 
     def _write(self, task_id: bytes, suffix: str, content: bytes) -> None:
-        """Whole or not at all: under the lock there is one temporary file at most."""
+        """Write atomically; under the lock one temporary name is enough."""
         try:
             write_durably(self._file(task_id, suffix), content, temporary=self._file(task_id, _NEW))
         except OSError as error:

@@ -1,4 +1,4 @@
-"""What a device accepts: its own limits, whatever a task claims."""
+"""The policy of a device: limits that a task must meet, whatever it claims."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from shuffledp.errors import ParameterError, PolicyError
 
 @dataclass(frozen=True)
 class Policy:
-    """The weakest task that a device takes part in."""
+    """Limits on the tasks that a device reports to."""
 
     max_epsilon: float = 1.0
     max_delta: float = 1e-5
     min_users: int = 100
-    """The least number of honest users that hide the own value; no matter for local protocols."""
+    """Minimum number of honest users among whom a report is hidden; ignored for local protocols."""
     max_messages: int = 1 << 16
-    """Of one report: each is sealed on its own, which takes time."""
+    """Maximum messages of one report: sealing each takes time."""
     max_report_bytes: int = 1 << 24
 
     def __post_init__(self) -> None:
-        whole = (self.min_users, self.max_messages, self.max_report_bytes)
-        if not (self.max_epsilon > 0 and 0 <= self.max_delta < 1 and all(limit >= 1 for limit in whole)):
+        counts = (self.min_users, self.max_messages, self.max_report_bytes)
+        if not (self.max_epsilon > 0 and 0 <= self.max_delta < 1 and all(limit >= 1 for limit in counts)):
             raise ParameterError(f"A policy needs positive limits and a delta below 1, not {self}.")
 
     def check(self, task: Task) -> None:
-        """Nothing if the task is good enough, else a PolicyError that says what is not.
+        """Raise a PolicyError that names the exceeded limit, if there is one.
 
-        The guarantee is recomputed from the parameters of the protocol; the claims are only compared with it.
+        The guarantee is recomputed from the parameters of the protocol; claims are only compared with it.
         """
         size = ReportFormat.of(task).size
         if task.messages_per_report > self.max_messages or size > self.max_report_bytes:
@@ -51,7 +51,7 @@ class Policy:
             )
         if guarantee.trust != "local" and guarantee.honest_users < self.min_users:
             raise PolicyError(
-                f"The task hides a report among {guarantee.honest_users:,} honest users; this device wants "
+                f"The task hides a report among {guarantee.honest_users:,} honest users; this device requires "
                 f"{self.min_users:,}.",
                 users=guarantee.honest_users,
                 wanted=self.min_users,

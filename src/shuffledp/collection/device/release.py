@@ -1,4 +1,4 @@
-"""Reading what an analyzer has published of a task."""
+"""Fetching the published release of a task from an analyzer."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from shuffledp.collection.transport.connection import Connection, failure_reason
 from shuffledp.errors import RefusedError, UnreachableError
 
 FORMS = {"json": "", "csv": ".csv", "html": "/page"}
-"""The forms of a release, and how their addresses end."""
+"""The forms of a release, and the ends of their paths."""
 
-_MOST_BYTES = 1 << 30
+_MAX_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
 class Release:
-    """A published estimate, as the analyzer tells it."""
+    """A published release, as fetched from the analyzer."""
 
     task: Task
     document: dict[str, Any]
@@ -29,8 +29,8 @@ class Release:
 def fetch_release(connection: Connection, task: Task) -> Release | None:
     """The release of the task, or None if there is none yet.
 
-    A RefusedError if something else is there: another task's, or one with another guarantee than the task's. Whether
-    the numbers are right is between the analyzer and whoever trusts it.
+    RefusedError if the answer is not a release of this task with its guarantee. The numbers themselves cannot be
+    checked: they are as trustworthy as the analyzer.
     """
     content = fetch_form(connection, task, "json")
     if content is None:
@@ -40,18 +40,18 @@ def fetch_release(connection: Connection, task: Task) -> Release | None:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict) or document.get("task") != task.id.hex():
-        raise RefusedError("What was answered is no release of this task.")
+        raise RefusedError("The answer is not a release of this task.")
     guarantee = document.get("guarantee")
     claimed = {"epsilon": task.epsilon, "delta": task.delta}
     if not isinstance(guarantee, dict) or {name: guarantee.get(name) for name in claimed} != claimed:
-        raise RefusedError("What was answered does not have the guarantee of this task.")
+        raise RefusedError("The answer does not have the guarantee of this task.")
     return Release(task, document)
 
 
 def fetch_form(connection: Connection, task: Task, form: str) -> bytes | None:
     """The bytes of a form of the release, or None if there is none yet."""
     try:
-        answer, content = connection.download(f"/v1/releases/{task.id.hex()}{FORMS[form]}", most=_MOST_BYTES)
+        answer, content = connection.download(f"/v1/releases/{task.id.hex()}{FORMS[form]}", most=_MAX_BYTES)
     except (OSError, http.client.HTTPException) as error:
         raise UnreachableError(f"The analyzer cannot be reached: {failure_reason(error)}.") from None
     if answer.status == 200:

@@ -1,6 +1,6 @@
 """Simulation of many devices: each has its own value, randomness and report id, on a few connections.
 
-They live in memory only. A real device is a ``Client``, which keeps its report durably.
+They exist in memory only. A real device is a ``Client``, which stores its report durably.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from shuffledp.collection.task.task import Task
 from shuffledp.collection.transport.connection import Connection
 from shuffledp.errors import ParameterError, RefusedError, ShuffledpError, UnreachableError
 
-_LOOK = 0.1  # seconds until an interrupt is seen, at most
+_POLL_SECONDS = 0.1  # maximum delay until an interrupt is handled
 _UNREACHABLE = "unreachable"
-_ENDS_ALL = (404, 410)  # what one device is told then, all others would be told too
+_ENDS_ALL = (404, 410)  # answers that every other device would get, too
 
 
 @dataclass
 class Summary:
-    """What became of the reports."""
+    """The outcomes of the reports."""
 
     devices: int
     delivered: int = 0
     refused: Counter[str] = field(default_factory=Counter)
-    """How many were not taken, by the reason that the server gave."""
+    """Numbers of refused reports, by the reason of the server."""
 
     @property
     def unsent(self) -> int:
-        """Devices that did not get their turn, or were interrupted before they had an answer, which few are."""
+        """Devices that did not start, and the few that were interrupted before they had an answer."""
         return self.devices - self.delivered - self.refused.total()
 
     def to_json(self) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class Summary:
 
 
 class Devices:
-    """Devices that hold these values, and report each on its own."""
+    """Simulated devices, one for each value, that report independently."""
 
     def __init__(
         self,
@@ -72,19 +72,19 @@ class Devices:
         self.summary = Summary(len(values))
 
     def report(self) -> Summary:
-        """Send one report of every device. Once the round is closed or nobody answers, the rest is not sent."""
-        from concurrent.futures import ThreadPoolExecutor, wait  # slow to import, and a real device never gets here
+        """Send one report of every device; stop once the round is closed or the server does not answer."""
+        from concurrent.futures import ThreadPoolExecutor, wait  # slow to import, and not needed by a real device
 
         workers = min(self._connections, len(self._values))
         with ThreadPoolExecutor(max(workers, 1)) as pool:
             try:
                 working = [pool.submit(self._work) for _ in range(workers)]
-                while wait(working, timeout=_LOOK).not_done:
-                    pass  # a signal that another thread was given is seen here
-            finally:  # also when interrupted: no further report begins
+                while wait(working, timeout=_POLL_SECONDS).not_done:
+                    pass  # lets the main thread handle signals
+            finally:  # also after an interrupt: no further report starts
                 self._stop.set()
-        for each in working:
-            each.result()
+        for future in working:
+            future.result()
         return self.summary
 
     def _work(self) -> None:
@@ -101,7 +101,7 @@ class Devices:
             return None if self._stop.is_set() else next(self._turns, None)
 
     def _outcome(self, connection: Connection, turn: int) -> tuple[str | None, bool]:
-        """Why the report was not taken, "" if it was, None if that is open; and whether the others need not try."""
+        """Why the report was refused, "" if it was accepted, None if interrupted; and whether to stop all devices."""
         report = sealed_report(self._task, self._values[turn])
         token = self._tokens[turn] if self._tokens is not None else None
         try:
@@ -124,7 +124,7 @@ class Devices:
 
     def _pause(self, seconds: float) -> None:
         if self._stop.wait(seconds):
-            raise _InterruptedError("The others have stopped.")
+            raise _InterruptedError("The simulation was stopped.")
 
     def _count(self, reason: str | None, ends_all: bool) -> None:
         with self._lock:
@@ -138,4 +138,4 @@ class Devices:
 
 
 class _InterruptedError(ShuffledpError):
-    """A pause was cut short."""
+    """A pause was interrupted."""

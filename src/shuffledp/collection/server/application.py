@@ -37,11 +37,11 @@ _PREFLIGHT = (
 )
 _EXPOSED = (b"access-control-expose-headers", b"Retry-After")
 _VARY = (b"vary", b"Origin")
-_ANYBODY = (b"access-control-allow-origin", b"*")
+_ANY_ORIGIN = (b"access-control-allow-origin", b"*")
 
 
 class Server(ABC):
-    """What the shuffler and the analyzer have in common: a role, metrics, and that they can be asked to stop."""
+    """What the shuffler and the analyzer share: a role, metrics, and shutdown."""
 
     def __init__(self, role: str) -> None:
         self.role, self.metrics = role, Metrics(role)
@@ -49,11 +49,11 @@ class Server(ABC):
         self._when_stopping: list[Callable[[], None]] = []
 
     def when_stopping(self, action: Callable[[], None]) -> None:
-        """Have something done when the server is asked to stop."""
+        """Register an action for when the server is asked to stop."""
         self._when_stopping.append(action)
 
     def stop(self) -> None:
-        """Refuse new work, and interrupt what can be repeated."""
+        """Refuse new work, and interrupt steps that can be repeated."""
         self.stopping = True
         for action in self._when_stopping:
             action()
@@ -85,7 +85,7 @@ def create_server_app(
 ) -> Starlette:
     """The application of a server. Its lifespan begins with ``start`` and ends with ``finish``, then closes the server.
 
-    Web pages of the listed ``origins`` may send requests, and any page may read addresses below ``public``.
+    Web pages of the listed ``origins`` may send requests, and any page may read paths that begin with ``public``.
     """
     socket = OperatorServer(operator.work, server.role, operator.overview, operator.actions, is_ready)
 
@@ -101,7 +101,7 @@ def create_server_app(
 
     all_routes = [*routes, *_health_routes(server.metrics, is_ready)]
     app = Starlette(routes=all_routes, exception_handlers=EXCEPTION_HANDLERS, lifespan=lifespan)
-    app.router.redirect_slashes = False  # a redirection would repeat what the client calls this host
+    app.router.redirect_slashes = False  # a redirect would repeat the Host header of the client
     app.state.metrics = server.metrics
     guard_origins(app, origins=origins, public=public)
     return app
@@ -123,15 +123,15 @@ def _health_routes(metrics: Metrics, is_ready: Callable[[], Awaitable[bool]]) ->
 
 
 def guard_origins(app: Starlette, *, origins: Collection[str] = (), public: str | None = None) -> None:
-    """Have an application refuse requests of pages whose origin is not listed, before anything of them is read.
+    """Make an application refuse requests of pages whose origin is not listed, before their bodies are read.
 
-    Addresses that begin with ``public`` may be read by any page.
+    Paths that begin with ``public`` may be read by any page.
     """
     app.middleware_stack = _Origins(app.build_middleware_stack(), origins, public)
 
 
 class _Origins:
-    """Around everything else, so that every answer has the headers, also that of a fault."""
+    """The outermost middleware, so that every response has the headers, including that of an internal error."""
 
     def __init__(self, inner: ASGIApp, origins: Collection[str], public: str | None) -> None:
         self._inner, self._public = inner, public
@@ -144,7 +144,7 @@ class _Origins:
             await self._inner(scope, receive, send)
             return
         if self._public is not None and scope["path"].startswith(self._public) and scope["method"] in ("GET", "HEAD"):
-            await self._inner(scope, receive, _adding(send, (_ANYBODY,)))
+            await self._inner(scope, receive, _adding(send, (_ANY_ORIGIN,)))
             return
         origins = [value for name, value in scope["headers"] if name == b"origin"]
         if not origins:
@@ -161,7 +161,7 @@ class _Origins:
 
 
 def _adding(send: Send, headers: tuple[tuple[bytes, bytes], ...]) -> Send:
-    """A ``send`` that adds headers to the answer."""
+    """A ``send`` that adds headers to the response."""
 
     async def add(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -24,15 +24,15 @@ _SLOW_SECONDS = 2.0
 
 
 class TooLongError(Exception):
-    """The body has more bytes than are read."""
+    """The body is longer than allowed."""
 
 
 class DisconnectedError(Exception):
-    """The sender went away before the end."""
+    """The sender disconnected before the end of the body."""
 
 
 def header(scope: Scope, name: bytes) -> bytes | None:
-    """The first header of that name (lower case)."""
+    """The first header with that name, in lower case."""
     for key, value in scope["headers"]:
         if key == name:
             return bytes(value)
@@ -40,22 +40,22 @@ def header(scope: Scope, name: bytes) -> bytes | None:
 
 
 def declared_length(scope: Scope) -> int | None:
-    """What the sender says the length is."""
+    """The Content-Length of a request, if it is valid."""
     value = header(scope, b"content-length")
     return int(value) if value is not None and value.isdigit() and len(value) <= 18 else None
 
 
 def has_type(scope: Scope, wanted: bytes) -> bool:
-    """Whether a request has one Content-Type, and it is this one, whatever its parameters."""
+    """Whether a request has exactly one Content-Type header, of this type with any parameters."""
     types = [value for name, value in scope["headers"] if name == b"content-type"]
     return len(types) == 1 and bytes(types[0]).partition(b";")[0].strip().lower() == wanted
 
 
 async def read_body(receive: Receive, *, most: int, arrived: Callable[[int, bool], None] | None = None) -> bytes:
-    """The whole body, if it has at most ``most`` bytes; reading stops with the first piece beyond.
+    """The complete body, if it has at most ``most`` bytes; else TooLongError as soon as it is longer.
 
-    ``arrived`` is told the size of every piece and whether more comes; what it raises ends the reading.
-    Senders that never finish are dealt with by the connection: see ``connections``.
+    ``arrived`` is called with the size of every piece and whether more follows; an exception that it raises ends the
+    reading. Senders that never finish are handled by the connection (``server.connections``).
     """
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body", False):
@@ -65,7 +65,7 @@ async def read_body(receive: Receive, *, most: int, arrived: Callable[[int, bool
         if arrived is not None:
             arrived(len(whole), False)
         return whole
-    body = bytearray()  # not a list of pieces: a piece of two bytes would take twenty times as much
+    body = bytearray()  # a list of pieces of two bytes would take twenty times as much memory
     while True:
         if message["type"] != "http.request":
             raise DisconnectedError
@@ -82,7 +82,7 @@ async def read_body(receive: Receive, *, most: int, arrived: Callable[[int, bool
 
 
 class MemoryLimitError(Exception):
-    """Too much is in memory already."""
+    """The memory limit is reached."""
 
 
 class MemoryLimit:
@@ -99,16 +99,16 @@ class MemoryLimit:
         self._queue: deque[asyncio.Future[bool]] = deque()
 
     def upload(self) -> Upload:
-        """For one request, in a ``with`` block, at whose end its memory is free again."""
+        """A context manager for one request body; its memory counts until the block ends."""
         return Upload(self)
 
     def check(self, size: int) -> None:
-        """Refuse an upload of an announced size that does not fit now; one alone may have any size."""
+        """Refuse an upload whose declared size does not fit now; a single upload may have any size."""
         if self.bytes and self.bytes + size > self._most_bytes:
             raise MemoryLimitError
 
     def _take_bytes(self, size: int, upload: Upload) -> None:
-        """Count bytes that have arrived; one body may always arrive, however long it is."""
+        """Count bytes that have arrived, and evict slow uploads if needed; a single upload is always allowed."""
         while self.bytes + size > self._most_bytes and self.bytes > upload.bytes:
             oldest = next(iter(self._arriving), None)
             if oldest is None or oldest is upload or not oldest.is_slow():
@@ -116,17 +116,17 @@ class MemoryLimit:
             oldest.evict()
         self.bytes += size
 
-    def _give_bytes(self, size: int) -> None:
+    def _release_bytes(self, size: int) -> None:
         self.bytes -= size
 
     async def _enter(self) -> None:
-        """Count one more complete report, after those that wait already."""
+        """Count one more complete report; if the limit is reached, wait in the queue."""
         if self.reports < self._most_reports:
             self.reports += 1
             return
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[bool] = loop.create_future()
-        while self._queue and self._queue[0].done():  # whose time is over
+        while self._queue and self._queue[0].done():  # timed out
             self._queue.popleft()
         self._queue.append(turn)
         timer = loop.call_later(self._wait_seconds, _decide, turn, False)
@@ -141,7 +141,7 @@ class MemoryLimit:
             timer.cancel()
 
     def _leave(self) -> None:
-        """The next in the queue takes the slot at once, so that nobody comes in between."""
+        """Hand the slot to the next in the queue, so that no newer report takes it."""
         while self._queue:
             if _decide(self._queue.popleft(), True):
                 return
@@ -166,13 +166,13 @@ class Upload:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         limit = self._limit
         limit._arriving.pop(self, None)
-        limit._give_bytes(self.bytes)
+        limit._release_bytes(self.bytes)
         self.bytes = 0
         if self._entered:
             limit._leave()
 
     async def read(self, receive: Receive, most: int) -> bytes:
-        """The complete body; else an error of ``read_body`` or a MemoryLimitError."""
+        """The complete body; errors of ``read_body``, or MemoryLimitError if it was evicted."""
         try:
             body = await read_body(receive, most=most, arrived=self._arrived)
         except asyncio.CancelledError:
@@ -185,19 +185,19 @@ class Upload:
         return body
 
     async def enter(self) -> None:
-        """Count as a complete report, if need be after waiting for others; else a MemoryLimitError."""
+        """Count as a complete report, if necessary after waiting; MemoryLimitError after too long a wait."""
         await self._limit._enter()
         self._entered = True
 
     def is_slow(self) -> bool:
-        """Whether it has been arriving for a long time."""
+        """Whether it has been arriving for so long that it may be evicted."""
         return asyncio.get_running_loop().time() - self._since >= _SLOW_SECONDS
 
     def evict(self) -> None:
-        """Interrupt the reading, and free the memory."""
+        """Cancel the reading, and release the memory."""
         self.evicted = True
         self._limit._arriving.pop(self, None)
-        self._limit._give_bytes(self.bytes)
+        self._limit._release_bytes(self.bytes)
         self.bytes = 0
         if self._task is not None:
             self._task.cancel()
@@ -211,7 +211,7 @@ class Upload:
 
 
 def _decide(turn: asyncio.Future[bool], outcome: bool) -> bool:
-    """Whether it was undecided until now."""
+    """Set the outcome, unless it was set before; whether this call set it."""
     if turn.done():
         return False
     turn.set_result(outcome)

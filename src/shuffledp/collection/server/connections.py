@@ -1,16 +1,18 @@
-"""HTTP connections with limits on their number, on the time of a request, and on every byte that they hold in memory.
+"""HTTP connections with limits on their number, on the duration of requests, and on memory.
 
 Every byte that arrives is counted, as one of two kinds:
 
-- A byte of a body. The application takes these and counts them (``server.bodies``).
-- Any other byte: request line, headers, chunk sizes and their extensions, empty lines between requests. A request has
+- Bytes of a body. The application reads and counts them (``server.bodies``).
+- All other bytes: request line, headers, chunk sizes and their extensions, empty lines between requests. A request has
   one small budget for all of them. Trailers are refused.
 
-What all connections together hold, and the application has not taken yet, has a limit of its own (``HeldBytes``).
+The bytes that all connections together hold, and that the application has not read yet, have a limit of their own
+(``HeldBytes``). The buffer that a TLS connection reads into never shrinks: idle connections with large buffers have the
+same limit again for these.
 
-A connection on which an answer was given before the request had arrived lingers: what still comes is read and thrown
-away for a short while. Closed at once, the operating system would tell the peer of a reset, and the peer would never
-read why it was refused.
+If a response is sent before the complete request has arrived, the connection lingers: further bytes are read and
+discarded for a short time. If it were closed at once, the operating system would send a reset, and the peer might never
+read the response.
 """
 
 from __future__ import annotations
@@ -25,33 +27,35 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from shuffledp.collection.server.responses import PreparedResponse, problem
 from shuffledp.collection.server.tls import LimitedContext
 
-_TOO_MANY = problem(503, "overloaded", "Too many connections; come back later.", retry_after=5, close=True)
-_NO_MEMORY = problem(503, "overloaded", "Too much arrives at once; come back later.", retry_after=2, close=True)
+_TOO_MANY = problem(503, "overloaded", "Too many connections; try again later.", retry_after=5, close=True)
+_NO_MEMORY = problem(503, "overloaded", "Too many bytes at once; try again later.", retry_after=2, close=True)
 _TOO_SLOW = problem(408, "too-slow", "The request took too long to arrive.", close=True)
 _HEADERS_TOO_LARGE = problem(
-    431, "headers-too-large", "The headers of the request, or what frames its body, are too large.", close=True
+    431, "headers-too-large", "The headers of the request, or the framing of its body, are too large.", close=True
 )
 _NO_TRAILERS = problem(400, "no-trailers", "Fields after a body (trailers) are not accepted.", close=True)
 _TOO_EAGER = problem(429, "too-eager", "Too many requests without waiting for an answer.", close=True)
-_NO_UPGRADE = problem(400, "no-upgrade", "Nothing but HTTP/1.1 is spoken here.", close=True)
-_NOT_HTTP = problem(400, "not-http", "This is no valid HTTP request.", close=True)
+_NO_UPGRADE = problem(400, "no-upgrade", "Only HTTP/1.1 is supported.", close=True)
+_NOT_HTTP = problem(400, "not-http", "This is not a valid HTTP request.", close=True)
 
 SPARE_CONNECTIONS = 64
-"""Connections beyond the limit that are told so; further ones are closed without an answer."""
+"""Connections beyond the limit that get a response; further ones are closed without a response."""
 _PIECE_BYTES = 1 << 14
-"""The parser gets at most this much at a time, so that a limit is noticed soon."""
+"""The parser gets at most this much at a time, so that exceeding a limit is detected early."""
 _BYTES_PER_CHUNK = 32
-"""What a chunk counts for on top of its bytes, since it takes time: each is a call of Python code."""
+"""Added to the budget for each chunk, since its processing takes time: each is a call of Python code."""
+_LARGE_BUFFER_BYTES = 1 << 18
+"""Size of the event loop's read buffer of a TLS connection; as much of it as was ever filled stays in memory."""
 _BODY_PER_OTHER_BYTE = 64
-"""So much body earns a byte of what is not: in chunks of some kilobytes it may have any length."""
+"""So many bytes of body allow one further other byte: a body in chunks of some kilobytes may have any length."""
 
 
 class HeldBytes:
-    """What all connections together hold of requests, until the application takes it. In the event loop's thread.
+    """The bytes of requests that all connections together hold until the application reads them.
 
-    Connections are counted anew when that much has arrived since the last count that the limit could be exceeded. If
-    they do hold too much, requests that have been arriving for longest are given up, so that those who send quickly
-    are served.
+    The total is recomputed when enough bytes have arrived since the last time that the limit may be exceeded. If it is,
+    the requests that have been arriving for longest are dropped, so that fast senders are served. All methods are
+    called in the event loop's thread.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -59,56 +63,66 @@ class HeldBytes:
         self._spare = most_bytes
 
     def arrived(self, size: int, connections: Iterable[GuardedConnection]) -> None:
-        """Count bytes that have arrived; this may end connections."""
+        """Count bytes that have arrived; this may close connections."""
         self._spare -= size
         if self._spare < 0:
             self._count(connections)
 
     def _count(self, connections: Iterable[GuardedConnection]) -> None:
-        held = [(each, each.held_bytes()) for each in connections]
+        held = [(connection, connection.held_bytes()) for connection in connections]
         total = sum(size for _, size in held)
         if total > self._most * 3 // 4:
-            for connection, size in sorted(held, key=lambda each: each[0].arriving_since):
+            for connection, size in sorted(held, key=lambda item: item[0].arriving_since):
                 if total <= self._most // 2:
                     break
                 if size and connection.give_up():
                     total -= size
         self._spare = max(self._most - total, self._most // 8)
+        self._end_idle([connection for connection, _ in held if connection.has_large_buffer])
+
+    def _end_idle(self, large: list[GuardedConnection]) -> None:
+        """End idle connections whose buffers together are larger than the limit."""
+        excess = len(large) - self._most // _LARGE_BUFFER_BYTES
+        for connection in sorted(large, key=lambda each: each.arriving_since):
+            if excess <= 0:
+                break
+            excess -= connection.end_if_idle()
 
 
 class GuardedConnection(HttpToolsProtocol):
-    """uvicorn's connection with limits; one timer a connection, so that a request costs nothing more."""
+    """uvicorn's connection with limits; one timer per connection, not per request."""
 
     most_connections: ClassVar[int] = 4096
     most_header_bytes: ClassVar[int] = 1 << 14
-    """Of a request's line, headers and everything else that is not its body."""
+    """Limit on the request line, the headers and all other bytes outside the body."""
     most_headers: ClassVar[int] = 100
     most_waiting: ClassVar[int] = 16
-    """Requests that may follow one that is not answered yet."""
+    """Limit on pipelined requests that wait for a response."""
     request_seconds: ClassVar[float] = 30.0
-    """A request must have arrived within twice this time; who takes nothing of an answer for so long is given up."""
+    """A request must arrive within twice this time; a peer that reads nothing of a response for so long is aborted."""
     linger_seconds: ClassVar[float] = 2.0
     linger_bytes: ClassVar[int] = 1 << 24
     held: ClassVar[HeldBytes] = HeldBytes(1 << 26)
 
     @staticmethod
     def refused(problem: str) -> None:
-        """Told the name of the problem when a connection is refused."""
+        """Called with the name of the problem when a connection is refused."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Refuse one too many, else watch it."""
+        """Refuse a connection beyond the limit, else start its timer."""
         super().connection_made(_Guarded(transport, self))
-        if hasattr(transport, "set_read_buffer_limits"):  # of TLS, which reads on for a while when it is to pause
-            transport.set_read_buffer_limits(high=_PIECE_BYTES)
+        self._is_tls, self.has_large_buffer = hasattr(transport, "set_read_buffer_limits"), False
+        if self._is_tls:  # which continues to read after pause_reading
+            transport.set_read_buffer_limits(high=_PIECE_BYTES)  # type: ignore[attr-defined]
         self._number, self._watched, self._watched_idle = 0, -1, -1
         self._arriving = self._in_headers = self._deaf = self._stuck = False
-        self._other_bytes = self._body_bytes = self._thrown_away = 0
+        self._other_bytes = self._body_bytes = self._discarded = 0
         self._body_in_piece, self._ended_in_piece = 0, False
         self._reason = _NOT_HTTP
         self._running: RequestResponseCycle | None = None
         self._watch: asyncio.TimerHandle | None = None
         self.arriving_since = self.loop.time()
-        """Of the request that arrives, or arrived last."""
+        """When the current or last request began to arrive."""
         others = len(self.connections)
         if others > self.most_connections + SPARE_CONNECTIONS:
             self.refused(_TOO_MANY.problem)
@@ -117,10 +131,10 @@ class GuardedConnection(HttpToolsProtocol):
         elif others > self.most_connections:
             self._refuse(_TOO_MANY)
         else:
-            self._later(self.request_seconds, self._look)
+            self._later(self.request_seconds, self._check_progress)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop watching; whoever waits for the rest of a request need not."""
+        """Stop the timer, and end the application's wait for the rest of a request."""
         if self._watch is not None:
             self._watch.cancel()
         tls = self.transport.get_extra_info("ssl_object")
@@ -131,9 +145,13 @@ class GuardedConnection(HttpToolsProtocol):
             self._running.message_event.set()
         self.pipeline.clear()
         super().connection_lost(exc)
+        if isinstance(self.transport, _Guarded):
+            self.transport.let_go()
 
     def data_received(self, data: bytes) -> None:
-        """Count what is not body, and what is held; the rest is uvicorn's."""
+        """Count the bytes, then let uvicorn process them."""
+        if self._is_tls and len(data) > _PIECE_BYTES:
+            self.has_large_buffer = True
         if len(data) <= _PIECE_BYTES:
             self._piece_received(data)
             return
@@ -143,19 +161,19 @@ class GuardedConnection(HttpToolsProtocol):
 
     def _piece_received(self, piece: bytes | memoryview) -> None:
         if self._deaf or self.transport.is_closing():
-            self._throw_away(len(piece))
+            self._discard(len(piece))
             return
         if not self._arriving:
             self.arriving_since = self.loop.time()
         self._body_in_piece, self._ended_in_piece = 0, False
         try:
             super().data_received(piece)  # type: ignore[arg-type]
-        except (ValueError, httptools.HttpParserError):  # a target that is no ASCII or no URL
+        except (ValueError, httptools.HttpParserError):  # a request target that is not ASCII or not a URL
             self._refuse(_NOT_HTTP)
             return
         if self._deaf:
             return
-        if self._ended_in_piece:  # where in the piece is not known: count what is known of the request after it
+        if self._ended_in_piece:  # at an unknown position: count the parsed headers of the next request
             self._other_bytes = self._length_of_headers() if self._in_headers else 0
         else:
             self._other_bytes += len(piece) - self._body_in_piece
@@ -167,17 +185,17 @@ class GuardedConnection(HttpToolsProtocol):
     def _is_over_budget(self) -> bool:
         return self._other_bytes > self.most_header_bytes + self._body_bytes // _BODY_PER_OTHER_BYTE
 
-    def _throw_away(self, size: int) -> None:
-        self._thrown_away += size
-        if self._thrown_away > self.linger_bytes:
+    def _discard(self, size: int) -> None:
+        self._discarded += size
+        if self._discarded > self.linger_bytes:
             self.transport.abort()
 
     def _length_of_headers(self) -> int:
-        """Of the request whose headers arrive, as far as they are parsed."""
+        """Length of the headers of the current request, as far as they are parsed."""
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def held_bytes(self) -> int:
-        """What is in memory because of this connection, apart from what the application has taken."""
+        """Bytes that this connection holds in memory, apart from those that the application has read."""
         cycles = {id(cycle): cycle for cycle in (self._running, self.cycle, *(queued for queued, _ in self.pipeline))}
         held = self._other_bytes
         for cycle in cycles.values():
@@ -186,25 +204,33 @@ class GuardedConnection(HttpToolsProtocol):
         return held
 
     def give_up(self) -> bool:
-        """End this connection, if that frees memory: what arrives, and what waits for its turn, is dropped."""
+        """Drop the request that is arriving and those that wait; False if that would release no memory."""
         if self._deaf or not (self._arriving or self._other_bytes or self.pipeline):
             return False
         self.pipeline.clear()
         if self._running is not None and self._running is not self.cycle:
-            self.cycle = self._running  # what came after it is gone
+            self.cycle = self._running  # the requests after it are dropped
             self._arriving = self._in_headers = False
         self._refuse(_NO_MEMORY)
         return True
 
+    def end_if_idle(self) -> bool:
+        """End this connection at once, if nothing arrives and nothing is answered; whether it did."""
+        if self._deaf or self._arriving or self._other_bytes or self.pipeline or self._is_answering():
+            return False
+        self._deaf = True
+        self.transport.abort()
+        return True
+
     def resume_writing(self) -> None:
-        """The other side takes what is sent, however slowly."""
+        """The peer reads, however slowly."""
         self._stuck = False
         super().resume_writing()
 
     def on_message_begin(self) -> None:
         """A request begins."""
         self._number += 1
-        self._thrown_away = self._body_bytes = 0
+        self._discarded = self._body_bytes = 0
         self._arriving = self._in_headers = True
         super().on_message_begin()
 
@@ -217,7 +243,7 @@ class GuardedConnection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Its headers are there."""
+        """The headers of a request are complete."""
         if self.parser.should_upgrade():
             raise self._because(_NO_UPGRADE)
         if self._length_of_headers() > self.most_header_bytes:
@@ -234,27 +260,27 @@ class GuardedConnection(HttpToolsProtocol):
             raise self._because(_HEADERS_TOO_LARGE)
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body; what nobody will read any more is thrown away, but not for ever."""
+        """A part of the body; after the response it is discarded, up to a limit."""
         self._body_in_piece += len(body)
         self._body_bytes += len(body)
         if self.cycle.response_complete:
-            self._throw_away(len(body))
+            self._discard(len(body))
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """It is there."""
+        """A request is complete."""
         self._arriving = False
         self._ended_in_piece = True
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """An answer is sent: what the application has not read of the request's body is of no use any more."""
+        """A response is sent: drop the part of the body that the application has not read."""
         if self._running is not None:
             self._running.body = bytearray()
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002
-        """What uvicorn says to something that the parser does not take."""
+        """Replaces uvicorn's response to a request that the parser rejects."""
         self._refuse(self._reason)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
@@ -262,7 +288,7 @@ class GuardedConnection(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _because(self, reason: PreparedResponse) -> ValueError:
-        """Raised through the parser, this ends the connection with the reason."""
+        """An exception for the parser callbacks that ends the connection with this response."""
         self._reason = reason
         return ValueError(reason.status)
 
@@ -271,13 +297,13 @@ class GuardedConnection(HttpToolsProtocol):
             self._watch.cancel()
         self._watch = self.loop.call_later(seconds, do)
 
-    def _look(self) -> None:
-        """Give up on what has not moved since the last look: a request that arrives, an answer that nobody reads."""
+    def _check_progress(self) -> None:
+        """End a connection without progress since the last check: a slow request, or a response that is not read."""
         if self._number == 0 or (self._arriving and self._number == self._watched and not self._deaf):
             self._refuse(_TOO_SLOW)
             return
         if not self._arriving and self._number == self._watched_idle and not self._is_answering():
-            self.transport.close()  # uvicorn's own timer ends with the first byte that comes
+            self.transport.close()  # uvicorn's own timer stops at the first byte of a request
             return
         if self._stuck and self.flow.write_paused:
             self.transport.abort()
@@ -285,13 +311,13 @@ class GuardedConnection(HttpToolsProtocol):
         self._stuck = self.flow.write_paused
         self._watched = self._number if self._arriving else -1
         self._watched_idle = -1 if self._arriving or self._is_answering() else self._number
-        self._later(self.request_seconds, self._look)
+        self._later(self.request_seconds, self._check_progress)
 
     def _is_answering(self) -> bool:
         return self._running is not None and not self._running.response_complete
 
     def _refuse(self, answer: PreparedResponse) -> None:
-        """Listen no longer; let whole requests before be answered, else say why; then hang up."""
+        """Stop reading; answer the complete requests before, else send ``answer``; then close the connection."""
         if self._deaf:
             return
         self.refused(answer.problem)
@@ -302,11 +328,11 @@ class GuardedConnection(HttpToolsProtocol):
             self.pipeline.popleft()
         last = self.pipeline[0][0] if self.pipeline else self._running
         if last is not None and last is not broken and not last.response_complete:
-            last.keep_alive = False  # and so uvicorn hangs up after it
+            last.keep_alive = False  # so that uvicorn closes the connection after it
             return
         if broken is None or not broken.response_started:
             lines: list[Any] = [STATUS_LINE[answer.status], b"content-length: %d\r\n" % len(answer.body)]
-            lines += [b"%s: %s\r\n" % each for each in answer.headers]
+            lines += [b"%s: %s\r\n" % header for header in answer.headers]
             self.transport.write(b"".join([*lines, b"\r\n", answer.body]))
         if broken is not None and not broken.response_complete:
             broken.disconnected = True
@@ -314,13 +340,13 @@ class GuardedConnection(HttpToolsProtocol):
             broken.body = bytearray()
         self.transport.close()
 
-    def hang_up(self, transport: asyncio.Transport) -> None:
+    def close_or_linger(self, transport: asyncio.Transport) -> None:
         """Close the transport: at once when the whole request was read, else after lingering."""
         if transport.is_closing():
             return
 
         def end() -> None:
-            self._later(self.request_seconds, transport.abort)  # to a peer that never reads nothing can be sent
+            self._later(self.request_seconds, transport.abort)  # a peer that never reads
             transport.close()
 
         if not (self._arriving or self._deaf):
@@ -333,7 +359,7 @@ class GuardedConnection(HttpToolsProtocol):
 
 
 class _Guarded(asyncio.Transport):
-    """A connection's transport; that it is closed goes through the connection, which may linger."""
+    """The transport of a connection; closing goes through the connection, which may linger."""
 
     __slots__ = ("_connection", "_ended", "_inner", "get_extra_info", "pause_reading", "resume_reading")
 
@@ -344,7 +370,7 @@ class _Guarded(asyncio.Transport):
         self.resume_reading = inner.resume_reading  # type: ignore[method-assign]
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send; after the end nothing more."""
+        """Send, unless the transport is closed."""
         if not self._ended:
             self._inner.write(data)
 
@@ -353,15 +379,43 @@ class _Guarded(asyncio.Transport):
         return self._ended or self._inner.is_closing()
 
     def close(self) -> None:
-        """End it, if it is not ended."""
+        """Close it, once."""
         if not self._ended:
             self._ended = True
-            self._connection.hang_up(self._inner)
+            self._connection.close_or_linger(self._inner)
 
     def abort(self) -> None:
-        """End it now."""
+        """Close it without lingering."""
         self._ended = True
         self._inner.abort()
+
+    def let_go(self) -> None:
+        """It is lost: the buffers of TLS are freed now, not when the collector looks for cycles of objects."""
+        self._ended = True
+        self._inner = _LOST
+        self.get_extra_info = _LOST.get_extra_info  # type: ignore[method-assign]
+        self.pause_reading = _LOST.pause_reading  # type: ignore[method-assign]
+        self.resume_reading = _LOST.resume_reading  # type: ignore[method-assign]
+
+
+class _LostTransport(asyncio.Transport):
+    """What is left of a transport whose connection is lost."""
+
+    def is_closing(self) -> bool:
+        """It is closed."""
+        return True
+
+    def abort(self) -> None:
+        """Nothing is left to do."""
+
+    def pause_reading(self) -> None:
+        """Nothing is left to read."""
+
+    def resume_reading(self) -> None:
+        """Nothing is left to read."""
+
+
+_LOST = _LostTransport()
 
 
 def guarded_connections(
@@ -372,7 +426,7 @@ def guarded_connections(
     most_held_bytes: int = 1 << 26,
     refused: Callable[[str], None] = lambda _: None,
 ) -> type[GuardedConnection]:
-    """The class of connections with these limits, as uvicorn wants it."""
+    """A class of connections with these limits, for uvicorn."""
     limits = {
         "refused": staticmethod(refused),
         "most_connections": most_connections,

@@ -15,11 +15,11 @@ from shuffledp.collection.transport.files import open_regular, sync_directory
 from shuffledp.errors import DataError, ShuffledpError
 
 Migrations = Sequence[Sequence[str]]
-"""One entry for every version, from 1: the statements that make it from the version before. Version 0 is empty."""
+"""The statements that lead to each version from the version before, from version 1 on; version 0 is empty."""
 
 WAIT_SECONDS = 60.0
 _SQLITE = b"SQLite format 3\0"
-_VERSION_AT, _VERSION_END = 60, 64  # in the first page of a database
+_VERSION_AT, _VERSION_END = 60, 64  # bytes of the first page of a database
 _LOG_HEADER, _FRAME_HEADER = 32, 24  # of a write-ahead log and of each page in it
 _LOG_MAGIC = (0x377F0682, 0x377F0683)
 
@@ -31,13 +31,13 @@ class DamagedFileError(Exception):
 def pending_migrations(
     version: int, migrations: Migrations, where: str, *, error: type[ShuffledpError] = DataError
 ) -> list[tuple[int, Sequence[str]]]:
-    """The versions that a database lacks, each with its statements; one of a newer program is refused."""
+    """The versions that a database lacks, each with its statements; a newer database is refused with ``error``."""
     if version > len(migrations):
         raise error(
-            f"{where} has version {version} of its layout; this program reads versions up to {len(migrations)}. "
+            f"{where} has version {version} of its schema; this program reads versions up to {len(migrations)}. "
             "Run the program that wrote it, or a newer one.",
-            found=version,
-            known=len(migrations),
+            version=version,
+            newest=len(migrations),
         )
     return [(number, migrations[number - 1]) for number in range(version + 1, len(migrations) + 1)]
 
@@ -54,12 +54,12 @@ def open_database(
 ) -> sqlite3.Connection:
     """Open an SQLite file for durable transactions, and migrate it; a new file belongs to its owner alone.
 
-    Without ``create`` a file that is missing, empty or without a layout is a DamagedFileError, and stays as it is.
-    With ``exclusive`` no other process can use it until the connection is closed or the process ends. ``newer`` is
-    raised for the layout of a newer program.
+    Without ``create`` a file that is missing, empty or without tables is a DamagedFileError, and is not changed. With
+    ``exclusive`` no other process can use it until the connection is closed or the process ends. ``newer`` is raised
+    for the schema of a newer program.
     """
     if create:
-        with suppress(FileExistsError):  # never open one that exists: closing it would let go of SQLite's locks on it
+        with suppress(FileExistsError):  # opening and closing an existing file would release SQLite's locks on it
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     else:
         _require_content(file)
@@ -98,7 +98,7 @@ def _require_content(file: Path) -> None:
 
 
 def make_database_private(file: Path) -> None:
-    """Take an SQLite file and its companions away from all users but their owner; new companions get its mode."""
+    """Restrict an SQLite file and its companions to their owner; new companions inherit the mode of the file."""
     for name in (file.name, f"{file.name}-wal", f"{file.name}-shm"):
         with suppress(FileNotFoundError):
             make_private(file.with_name(name))
@@ -106,28 +106,28 @@ def make_database_private(file: Path) -> None:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """One transaction, which writes; rolled back if the block raises."""
+    """One write transaction; rolled back if the block raises."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:  # some failures have ended it already
+        if connection.in_transaction:  # some errors end it
             connection.execute("ROLLBACK")
         raise
 
 
 def read_database(path: Path) -> sqlite3.Connection:
-    """Open an SQLite file for reading, even while another process writes it; no file appears beside an unused one."""
+    """Open an SQLite file for reading, even while another process writes it; no companion files are created."""
     unused = not path.with_name(f"{path.name}-wal").exists()
     address = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if unused else ''}"
     return sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS)
 
 
 def database_version(path: Path) -> int:
-    """The version (``user_version``) of an SQLite file, also of one that another process has locked; 0 if it is empty.
+    """The version (``user_version``) of an SQLite file, even if another process has locked it; 0 if it is empty.
 
-    It is read from the file and its write-ahead log as they are. OSError for any other file.
+    It is read from the bytes of the file and its write-ahead log. OSError if it is not an SQLite file.
     """
     with open_regular(path) as file:
         beginning = file.read(_VERSION_END)
@@ -142,7 +142,7 @@ def database_version(path: Path) -> int:
 
 
 def _version_in_log(log: BinaryIO, version: int) -> int:
-    """The version that the last committed first page of the log has, if it has one; else the one that is given."""
+    """The version in the last committed first page of the log; ``version`` if the log has none."""
     header = log.read(_LOG_HEADER)
     if len(header) < _LOG_HEADER or int.from_bytes(header[:4], "big") not in _LOG_MAGIC:
         return version
@@ -152,7 +152,7 @@ def _version_in_log(log: BinaryIO, version: int) -> int:
     written = version
     position = _LOG_HEADER
     while len(frame := log.read(_FRAME_HEADER + _VERSION_END)) == _FRAME_HEADER + _VERSION_END:
-        if frame[8:16] != salts:  # left from before the log began anew
+        if frame[8:16] != salts:  # a frame from before the log was restarted
             break
         if int.from_bytes(frame[:4], "big") == 1:
             written = int.from_bytes(frame[_FRAME_HEADER + _VERSION_AT :], "big")

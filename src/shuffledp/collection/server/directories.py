@@ -1,4 +1,4 @@
-"""Directories of a server: checks, access rights, and locks."""
+"""Directories of a server: checks, access rights, locks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OTHERS = 0o077
 
 
 def check_directory(directory: Path, *, written: bool = True) -> None:
-    """Refuse a directory that is not there or cannot be used: read, and written if that is wanted."""
+    """Refuse a directory that does not exist or cannot be read, or written if ``written``."""
     if not is_directory(directory):
         raise DataError(f"There is no directory {directory}; create it.", path=str(directory))
     if not os.access(directory, os.R_OK | os.X_OK):
@@ -26,24 +26,24 @@ def is_directory(path: Path) -> bool:
     """Whether a path is a directory, as far as this user can tell."""
     try:
         return path.is_dir()
-    except OSError:  # this user may not even look there
+    except OSError:  # a parent cannot be searched
         return False
 
 
 def make_private(path: Path) -> None:
-    """Take a file or directory away from all users but its owner; refuse one where that cannot be done."""
+    """Restrict a file or directory to its owner; DataError if that is not possible."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & _OTHERS:
         try:
             path.chmod(mode & ~_OTHERS)
         except OSError:
             raise DataError(
-                f"{path} can be used by others, and is not this user's to change: chmod go= {path}."
+                f"{path} is accessible to other users, and its mode cannot be changed: chmod go= {path}."
             ) from None
 
 
 def lock_directory(directory: Path) -> FileLock:
-    """Keep other processes out of a directory until the lock is released, or the process ends in whatever way."""
+    """Lock a directory against other processes until the lock is released or the process ends."""
     try:
         return FileLock(directory / ".lock", wait=False)
     except BlockingIOError:

@@ -1,6 +1,6 @@
-"""Logs: one JSON object a line, about the server and its rounds, never about one report or who sent it.
+"""Logs: one JSON object per line, about the server and its rounds, never about one report or its sender.
 
-What libraries log is cut down to its fixed text, because the rest may hold addresses or content.
+Records of libraries are reduced to their message templates, since arguments may contain addresses or content.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 _LOGGER = logging.getLogger("shuffledp.collection")
 _QUOTED = ("uvicorn.error",)
-"""Loggers whose message templates are fixed texts."""
+"""Loggers whose message templates are constant strings."""
 
 
 def event(name: str, *, level: int = logging.INFO, **fields: str | int | float | bool | None) -> None:
@@ -28,7 +28,7 @@ class JsonLines(logging.Formatter):
     """A record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Time in whole seconds, level, event and its fields; of exceptions only the type and the place."""
+        """Time in seconds, level, event and its fields; of exceptions only the type and the location."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(int(record.created), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "level": record.levelname.lower(),
@@ -40,12 +40,12 @@ class JsonLines(logging.Formatter):
             if record.name in _QUOTED and isinstance(record.msg, str):
                 line["text"] = record.msg.strip()  # the template: arguments may be addresses
         if record.exc_info and record.exc_info[1] is not None:
-            line |= _place(record.exc_info[1])
+            line |= _location(record.exc_info[1])
         return json.dumps(line, ensure_ascii=False, default=lambda value: type(value).__name__)
 
 
-def _place(error: BaseException) -> dict[str, str]:
-    """What kind of error and where; its text stays out, since it may quote what was sent."""
+def _location(error: BaseException) -> dict[str, str]:
+    """The type and location of an error, without its message, which may quote a request."""
     frames = traceback.extract_tb(error.__traceback__)
     where = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames[-3:]]
     return {"error": type(error).__name__, "where": " > ".join(where)}
@@ -72,22 +72,22 @@ _seen: set[str] = set()
 
 
 def _log_warning(
-    message: Warning | str,  # noqa: ARG001  # it may quote what was sent
+    message: Warning | str,  # noqa: ARG001  # it may quote a request
     category: type[Warning],
     filename: str,
     lineno: int,
     file: TextIO | None = None,  # noqa: ARG001
     line: str | None = None,  # noqa: ARG001
 ) -> None:
-    """A warning of Python or of a library: its kind and its place, once."""
+    """Log the category and location of a warning, once."""
     where = f"{Path(filename).name}:{lineno}"
     if _is_new(f"{category.__name__} {where}"):
         event("library", level=logging.WARNING, logger="warnings", warning=category.__name__, where=where)
 
 
 def _once_each(record: logging.LogRecord) -> bool:
-    """A line per broken request would tell when requests came; one per kind is enough."""
-    kind = f"{record.msg}{_place(record.exc_info[1]) if record.exc_info and record.exc_info[1] else ''}"
+    """Pass each kind of record once: a line per broken request would tell when requests arrived."""
+    kind = f"{record.msg}{_location(record.exc_info[1]) if record.exc_info and record.exc_info[1] else ''}"
     return _is_new(kind)
 
 

@@ -1,4 +1,4 @@
-"""Counts and latencies in the text format of Prometheus. Nothing in them is about one user."""
+"""Metrics in the text format of Prometheus: counts and latencies, never about one user."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # times of first events are nobody's business
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the time of a first event may identify a user
 
 LATENCIES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Bounds of histograms of seconds."""
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-"""Bounds of histograms of numbers of things."""
+"""Bounds of histograms of counts."""
 
 
 class Metrics:
@@ -25,21 +25,21 @@ class Metrics:
         self._refusals = self.counter("refusals", "Requests that were refused, by the name of the problem", ["problem"])
 
     def refused(self, problem: str) -> None:
-        """Count a request that got this problem for an answer."""
+        """Count a request that was answered with this problem."""
         self._refusals.labels(problem).inc()
 
     def counter(self, name: str, description: str, labels: Sequence[str] = ()) -> Counter:
-        """Something that only grows."""
+        """A metric that only grows."""
         return Counter(self._prefix + name, description, labels, registry=self._registry)
 
     def gauge(self, name: str, description: str, labels: Sequence[str] = ()) -> Gauge:
-        """Something that goes up and down."""
+        """A metric that goes up and down."""
         return Gauge(self._prefix + name, description, labels, registry=self._registry)
 
     def histogram(self, name: str, description: str, bounds: Sequence[float] = LATENCIES) -> Histogram:
-        """How something is distributed."""
+        """The distribution of a quantity."""
         return Histogram(self._prefix + name, description, buckets=bounds, registry=self._registry)
 
     def text(self) -> bytes:
-        """All of them, as Prometheus reads them."""
+        """All metrics in the text format of Prometheus."""
         return generate_latest(self._registry)

@@ -1,6 +1,7 @@
 """The operator's interface of a server: JSON over HTTP on a UNIX socket in its work directory, for its user alone.
 
-Each server has its own and shows nothing of the other party. It is no port, so no proxy can expose it by mistake.
+Each server has its own socket and shows nothing of the other party. Since it is not a port, no proxy can expose it by
+mistake.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ _MAX_ANSWER_BYTES = 1 << 28
 _ASK_SECONDS = 120.0
 
 Overview = Callable[[bool], Mapping[str, Any]]
-"""The state of a server; with True numbers of reports are exact."""
+"""The state of a server; called with whether numbers of reports are to be exact."""
 Actions = Mapping[str, Callable[[str], Mapping[str, Any]]]
-"""What can be done to a round, which is given by its task's id; they return the new state, or raise ShuffledpError."""
+"""Actions on the round of a task, called with the task's id; they return the new state or raise ShuffledpError."""
 
 
 class OperatorServer:
@@ -51,7 +52,7 @@ class OperatorServer:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listen. A server that cannot does its work all the same, and says so in its log."""
+        """Listen. If that fails, the server runs without this interface and logs the reason."""
         try:
             listener = _listen(self._path)
         except OSError as error:
@@ -73,10 +74,10 @@ class OperatorServer:
         self._server = await loop.create_unix_server(connection, sock=listener)
 
     async def stop(self) -> None:
-        """Listen no more."""
+        """Close the socket."""
         if self._server is not None:
             self._server.close()
-            with suppress(OSError):  # of a disk that became read-only: stopping goes on
+            with suppress(OSError):  # a read-only disk must not prevent the shutdown
                 self._path.unlink(missing_ok=True)
 
     async def _show(self, request: Request) -> PreparedResponse:
@@ -99,7 +100,7 @@ class OperatorServer:
 
 
 async def _answer(action: Callable[[], Mapping[str, Any]]) -> PreparedResponse:
-    """Do it in another thread; what is refused is said in one line."""
+    """Run an action in another thread; errors become JSON documents of one line."""
     try:
         return json_response(await run_in_threadpool(action))
     except ShuffledpError as error:
@@ -110,13 +111,13 @@ async def _answer(action: Callable[[], Mapping[str, Any]]) -> PreparedResponse:
 
 
 def _listen(path: Path) -> socket.socket:
-    """A socket that nobody but its owner can connect to. Whoever left one there is gone: the directory is locked."""
+    """A socket for its owner alone. A socket that exists is a leftover, since this process has locked the directory."""
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with local_address(path) as name:
             listener.bind(name)
-        path.chmod(0o600)  # before it listens, so that nobody was let in
+        path.chmod(0o600)  # before it listens, so that no connection was accepted
         listener.listen()
         listener.setblocking(False)
     except BaseException:
@@ -126,7 +127,7 @@ def _listen(path: Path) -> socket.socket:
 
 
 def ask_server(directory: Path, method: str, path: str) -> dict[str, Any]:
-    """What the server that works in a directory answers its operator; RefusedError with its reason if it refuses."""
+    """The answer of the server that runs in a directory to its operator; RefusedError with its reason if it refuses."""
     try:
         with LocalConnection(directory / SOCKET, timeout=_ASK_SECONDS) as connection:
             answer = connection.request(method, path, most=_MAX_ANSWER_BYTES)

@@ -16,18 +16,18 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 _PIECE = 1 << 16
-_NO_CONTENT = 204  # which has no length either
+_NO_CONTENT = 204  # without Content-Length
 
 
 @dataclass(frozen=True)
 class PreparedResponse:
-    """A whole response, made once and sent often. It is an ASGI application, so Starlette takes it as a response."""
+    """A complete response that is built once and sent often; an ASGI application, which Starlette accepts."""
 
     status: int
     body: bytes = b""
     headers: tuple[tuple[bytes, bytes], ...] = ()
     problem: str = ""
-    """The name of the problem, if it is one; the application's metrics count them."""
+    """The name of the problem, if the response is one; metrics count them."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """Send it."""
@@ -36,7 +36,7 @@ class PreparedResponse:
         lengths = [] if self.status == _NO_CONTENT else [(b"content-length", b"%d" % len(self.body))]
         await send({"type": "http.response.start", "status": self.status, "headers": [*lengths, *self.headers]})
         end = max(0, len(self.body) - 1) // _PIECE * _PIECE
-        for start in range(0, end, _PIECE):  # to somebody who does not read, no more than a piece is buffered
+        for start in range(0, end, _PIECE):  # at most one piece is buffered for a peer that does not read
             piece = self.body[start : start + _PIECE]
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": self.body[end:]})
@@ -58,9 +58,9 @@ def problem(
     close: bool = False,
     headers: Mapping[str, str] | None = None,
 ) -> PreparedResponse:
-    """A problem document: ``name`` is what programs look at, ``title`` and ``detail`` are for people.
+    """A problem document: programs use ``name``; ``title`` and ``detail`` are for people.
 
-    With ``close`` the connection ends after it, so that a body that nobody wants is not read.
+    With ``close`` the connection is closed after the response, so that an unwanted body is not read.
     """
     document = {"type": f"urn:shuffledp:problem:{name}", "title": title, "status": status}
     if detail:
@@ -82,11 +82,11 @@ async def _http_exception(request: Request, error: Exception) -> Any:  # noqa: A
 
 
 async def _fault(request: Request, error: Exception) -> Any:  # noqa: ARG001
-    return problem(500, "fault", "This is a fault of the server; it was noted.", close=True)
+    return problem(500, "fault", "Internal error of the server; it was logged.", close=True)
 
 
 EXCEPTION_HANDLERS: Mapping[Any, Any] = {HTTPException: _http_exception, Exception: _fault}
-"""For Starlette: whatever goes wrong becomes a problem document."""
+"""For Starlette: every exception becomes a problem document."""
 
 
 _FILE_PART_BYTES = 1 << 15
@@ -94,13 +94,13 @@ _FILE_PART_BYTES = 1 << 15
 
 @dataclass(frozen=True, eq=False)
 class FileResponse:
-    """An open file, which does not change while it is sent, and is closed after that."""
+    """An open file, which must not change while it is sent and is closed afterwards."""
 
     file: BinaryIO
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it; the server lets nobody have more in memory than fits between the two sides."""
+        """Send the file in parts; a slow reader holds only one part in memory."""
         with self.file as file:
             size = os.fstat(file.fileno()).st_size
             headers = [(b"content-length", b"%d" % size), *self.headers]
@@ -111,15 +111,15 @@ class FileResponse:
 
 
 async def _send_body(file: BinaryIO, receive: Receive, send: Send) -> None:
-    gone = asyncio.create_task(_until_gone(receive))
+    disconnected = asyncio.create_task(_until_disconnected(receive))
     try:
-        while not gone.done() and (piece := await run_in_threadpool(file.read, _FILE_PART_BYTES)):
+        while not disconnected.done() and (piece := await run_in_threadpool(file.read, _FILE_PART_BYTES)):
             await send({"type": "http.response.body", "body": piece, "more_body": True})
     finally:
-        gone.cancel()
+        disconnected.cancel()
 
 
-async def _until_gone(receive: Receive) -> None:
-    """To somebody who is gone nothing is sent any more, and sending does not say so."""
+async def _until_disconnected(receive: Receive) -> None:
+    """Wait for the peer to disconnect, which ``send`` does not report."""
     while (await receive())["type"] != "http.disconnect":
         pass

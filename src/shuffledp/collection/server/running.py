@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import os
@@ -12,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -26,21 +28,21 @@ from shuffledp.errors import DataError, OutputError
 
 _BACKLOG = 2048
 _SEND_BYTES = 1 << 17
-"""What the system holds of an answer: who reads slowly is seen to read only when this is nearly empty."""
+"""Send buffer of the system: progress of a slow reader is detected only when it is nearly empty."""
 
 _SWITCH_SECONDS = 0.0005
 _OBJECTS = 20_000
 _OTHER_FILES = 256
-"""Descriptors for everything but connections of the server: stores, batches, logs, its own connections to others."""
+"""Descriptors for everything but incoming connections: stores, batches, logs, outgoing connections."""
 _FEWEST = 16
 
 
 @contextmanager
 def clean_stop() -> Iterator[None]:
-    """For a process that starts a server and serves: asked to stop by SIGTERM, it ends with status 0 at any moment.
+    """Exit with status 0 on SIGTERM at any moment of a process that starts a server.
 
-    Before ``serve`` takes over there is nothing to clean up: whatever a start leaves behind, it leaves behind when the
-    machine fails too, and the next start deals with it. After it, Python ends, and a signal must not end it otherwise.
+    Before ``serve`` there is nothing to clean up: the next start handles what an interrupted start leaves behind, as
+    after a crash. After ``serve`` the process exits, and a further signal must not change its status.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -55,12 +57,12 @@ def clean_stop() -> Iterator[None]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that takes connections; a port that is in use is said in one line."""
+    """A listening socket; an OutputError of one line if the port is in use."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)  # of its connections too
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)  # inherited by its connections
         listener.bind(address)
         listener.listen(_BACKLOG)
         listener.setblocking(False)
@@ -70,7 +72,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def possible_connections(wanted: int) -> int:
-    """As many of the wanted connections as the hard limit on open files allows; DataError if that is next to none."""
+    """The number of connections, at most ``wanted``, that the hard limit on open files allows; DataError if too few."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY:
         return wanted
@@ -85,9 +87,9 @@ def possible_connections(wanted: int) -> int:
 
 
 def reserve_connections(wanted: int) -> int:
-    """Raise this process's limit on open files for so many connections; how many there can be, if that is fewer.
+    """Raise this process's soft limit on open files for ``wanted`` connections; return the possible number.
 
-    Without descriptors a server can neither take a connection nor open a file of its store.
+    Without free descriptors a server can neither accept a connection nor open a file of its store.
     """
     possible = possible_connections(wanted)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -100,10 +102,10 @@ def reserve_connections(wanted: int) -> int:
 
 
 def tune_process() -> None:
-    """For a process that does nothing else.
+    """Tune the interpreter of a process that only serves.
 
-    The thread that writes needs its turn only for moments, and devices wait for it. Requests that wait for the disk are
-    many objects that live, through which the collector would go in vain, again and again.
+    The writer thread needs the interpreter lock often and briefly, and devices wait for it, so threads switch sooner.
+    Requests that wait for the disk are many live objects, which the garbage collector would traverse in vain.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
     gc.set_threshold(_OBJECTS, *gc.get_threshold()[1:])
@@ -112,7 +114,7 @@ def tune_process() -> None:
 def run_server(settings: ServerSettings, start: Callable[[], tuple[Any, Server]]) -> None:
     """Run a server in this process until it is asked to stop (SIGTERM, SIGINT): logs, port, application.
 
-    ``start`` opens the server and makes its application, once the port is taken: a second process that is started by
+    ``start`` opens the server and creates its application after the port is bound: a second process that is started by
     mistake must not touch the files of the first.
     """
     with clean_stop():
@@ -132,8 +134,7 @@ def serve(
 ) -> None:
     """Serve a Starlette application, which has its metrics in its state, until asked to stop (SIGTERM, SIGINT).
 
-    ``stopping`` is called at once when that is asked; requests under way are answered, and the application's
-    lifespan ends after them.
+    ``stopping`` is called at once on a signal; requests in progress are answered, then the application's lifespan ends.
     """
     bound = listener or listen(settings.host, settings.port)
     connections = reserve_connections(settings.connections)
@@ -150,7 +151,7 @@ def serve(
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # addresses of users are not wanted here, from whoever
+        proxy_headers=False,  # addresses of users are not wanted
         timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)),
         backlog=_BACKLOG,
     )
@@ -159,11 +160,11 @@ def serve(
         config.ssl = server_context(
             settings.tls_certificate, settings.tls_key, most_connections=connections + SPARE_CONNECTIONS
         )
-    server = _Server(config, stopping)
+    server = _Server(config, stopping, handshake_seconds=settings.request_seconds)
     scheme = "https" if settings.tls_certificate else "http"
-    gc.freeze()  # what was loaded stays; the collector need not look at it while requests wait
+    gc.freeze()  # loaded modules stay, so the collector need not traverse them
     try:
-        with server.capture_signals():  # who reads that it listens may ask it to stop at once
+        with server.capture_signals():  # a reader of the log may send a signal at once
             event("listening", role=role, scheme=scheme, host=settings.host, port=bound.getsockname()[1])
             server.run([bound])
     finally:
@@ -172,26 +173,34 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    """Being asked to stop ends it without an error."""
+    """uvicorn's server, which exits with status 0 on a signal."""
 
-    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None], *, handshake_seconds: float) -> None:
         super().__init__(config)
         self._stopping = stopping
+        self._handshake_seconds = handshake_seconds
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, which has no setting for how long a TLS handshake may take."""
+        if self.config.ssl is not None:
+            loop: Any = asyncio.get_running_loop()
+            loop.create_server = partial(loop.create_server, ssl_handshake_timeout=self._handshake_seconds)
+        await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Tell the application at once."""
+        """Notify the application at once."""
         self._stopping()
         super().handle_exit(sig, frame)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """As uvicorn's, but the signal is not raised again in the end: the exit status is 0."""
+        """Like uvicorn's, but without raising the signal again at the end: the exit status is 0."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
-            for each, handler in before.items():
-                signal.signal(each, handler)
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -16,33 +16,33 @@ class ShutdownError(Exception):
 
 @dataclass
 class Retries:
-    """The failed attempts at one piece of work: how many, why, and how long to wait."""
+    """Failed attempts at one step: their number, the last error, and the pause before the next attempt."""
 
     failures: int = 0
     last_error: str = ""
-    """The reason that was last logged, so that it is logged once."""
+    """The reason that was logged last, so that it is logged once."""
 
     def fail(self, reason: str) -> bool:
-        """Count a failed attempt; whether its reason is to be logged, because it is not that of the last one."""
+        """Count a failed attempt; whether its reason differs from the last one and should be logged."""
         self.failures += 1
         return self.note(reason)
 
     def note(self, reason: str) -> bool:
-        """Remember a reason that is no failed attempt; whether it is to be logged."""
+        """Record a reason without counting an attempt; whether it differs from the last one."""
         is_new, self.last_error = reason != self.last_error, reason
         return is_new
 
     def succeed(self) -> None:
-        """Forget the failures."""
+        """Reset after a success."""
         self.failures, self.last_error = 0, ""
 
     def pause_seconds(self, *, first: float, longest: float) -> float:
-        """How long to wait before the next attempt."""
+        """Seconds before the next attempt."""
         return backoff_seconds(self.failures, first=first, longest=longest)
 
 
 async def wait_for(wake: asyncio.Event, seconds: float) -> None:
-    """Wait until the event is set, or so long."""
+    """Wait until the event is set, at most ``seconds``."""
     with suppress(TimeoutError):
         await asyncio.wait_for(wake.wait(), seconds)
 
@@ -50,7 +50,7 @@ async def wait_for(wake: asyncio.Event, seconds: float) -> None:
 async def repeat(
     step: Callable[[], Awaitable[None]], *, seconds: float, wake: asyncio.Event, failed: Callable[[Exception], None]
 ) -> None:
-    """Do a step every so many seconds, and at once when woken, until it raises ShutdownError; other errors are told."""
+    """Run a step every ``seconds``, and when woken, until it raises ShutdownError; ``failed`` gets other errors."""
     while True:
         wake.clear()
         try:

@@ -1,18 +1,24 @@
-"""Settings of a server: a TOML file, then the environment, then options; unknown keys are refused by their name.
+"""Settings of a server: from a TOML file, overridden by the environment, then by options; unknown names are refused.
 
 The file has one table for each server, such as ``[shuffler]``; in the environment the key ``port`` of the shuffler is
 ``SHUFFLEDP_SHUFFLER_PORT``. Secrets are never settings themselves: a setting names the file that holds one.
+
+Values are converted here, not by msgspec or cattrs: msgspec ignores unknown keys of dataclasses, its messages name
+neither the source nor the value, and relative paths, comma-separated lists and yes/no in the environment would need the
+same code as hooks. It would replace about 25 lines by a dependency.
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
+from shuffledp.collection.transport.files import read_limited
 from shuffledp.errors import DataError, ParameterError
 
 ROLES = ("shuffler", "analyzer")
@@ -23,8 +29,8 @@ _OTHER_NAMES = (
     "SHUFFLEDP_REQUIRE_KERNELS",
     "SHUFFLEDP_TRACEBACK",
 )
-"""Names in the environment that are for other parts of the project."""
-_MOST_BYTES = 1 << 20
+"""Environment variables of other parts of the project."""
+_MAX_BYTES = 1 << 20
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 Settings = TypeVar("Settings")
@@ -32,25 +38,25 @@ Settings = TypeVar("Settings")
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
-    """What every server needs to know about its connections."""
+    """Settings of every server: address, TLS, connections, shutdown and logs."""
 
     exclusive: ClassVar[tuple[tuple[str, ...], ...]] = ()
-    """Groups of alternatives: if the environment gives one of a group, the others of the file are ignored."""
+    """Groups of alternatives: if the environment sets one of a group, the others in the file are ignored."""
 
     host: str = "127.0.0.1"
     port: int
-    """0 for any free port, which is logged."""
+    """0 for any free port; the port is logged."""
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     connections: int = 4096
-    """More at a time are answered with 503; fewer, if the process may not open as many files."""
+    """Maximum connections at a time, fewer if the limit on open files is lower; further ones are answered with 503."""
     connection_megabytes: int = 64
-    """Requests of all connections together may hold so much memory before they are processed: headers, and bodies
-    that wait. If they hold more, those that have been arriving for longest are answered with 503."""
+    """Maximum memory of the requests of all connections together before they are processed: headers and waiting bodies.
+    Beyond it, the requests that have been arriving for longest are answered with 503."""
     request_seconds: float = 30.0
-    """A request has to arrive in about this time."""
+    """Maximum duration of a request, approximately."""
     shutdown_seconds: float = 20.0
-    """So long is waited for requests under way when the server is asked to stop."""
+    """Maximum wait for requests in progress at shutdown."""
     log_level: str = "info"
 
     def __post_init__(self) -> None:
@@ -64,7 +70,7 @@ class ServerSettings:
 
 
 def check_positive(settings: Any, *names: str) -> None:
-    """Refuse settings that are not above zero."""
+    """Refuse settings that are not positive and finite."""
     for name in names:
         value = getattr(settings, name)
         if not 0 < value < float("inf"):
@@ -79,7 +85,7 @@ def read_settings(
     environment: Mapping[str, str],
     options: Mapping[str, Any],
 ) -> Settings:
-    """The settings of a role. Relative paths in the file are relative to its directory."""
+    """The settings of a server. Relative paths in the file are relative to its directory."""
     hints = get_type_hints(kind)
     types = {field.name: hints[field.name] for field in fields(kind)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
@@ -91,17 +97,20 @@ def read_settings(
     _refuse_misspelt(environment)
     prefix = _prefix(role)
     variables = {
-        name.removeprefix(prefix).lower(): text for name, text in environment.items() if name.startswith(prefix)
+        name.removeprefix(prefix).lower(): value for name, value in environment.items() if name.startswith(prefix)
     }
     _refuse_unknown(variables, types, f"in the environment (names begin with {prefix})")
     for group in getattr(kind, "exclusive", ()):
         if any(key in variables for key in group):
             values = {key: value for key, value in values.items() if key not in group}
-    values |= {key: _parse(text, types[key], prefix + key.upper()) for key, text in variables.items()}
+    values |= {
+        key: _convert(_parse(value, types[key]), types[key], prefix + key.upper(), Path())
+        for key, value in variables.items()
+    }
     given = {key: value for key, value in options.items() if value is not None}
     _refuse_unknown(given, types, "among the options")
     values |= given
-    needed = [each.name for each in fields(kind) if each.default is MISSING and each.default_factory is MISSING]  # type: ignore[arg-type]
+    needed = [field.name for field in fields(kind) if field.default is MISSING and field.default_factory is MISSING]  # type: ignore[arg-type]
     missing = [name for name in needed if name not in values]
     if missing:
         where = f"[{role}] of {file}" if file else f"the environment ({prefix}...)"
@@ -110,31 +119,29 @@ def read_settings(
 
 
 def read_secret(path: Path) -> str:
-    """The content of a file that only its owner can read; others are refused. The content is never shown."""
+    """The content of a file that only its owner can access; other files are refused."""
+    content = read_limited(path, _MAX_BYTES, "secret")
+    if path.stat().st_mode & 0o077:
+        raise DataError(f"{path} is accessible to other users; a secret must have mode 0600: chmod 600 {path}.")
     try:
-        if path.stat().st_mode & 0o077:
-            raise DataError(f"{path} can be read by others; a secret must have mode 0600: chmod 600 {path}.")
-        if path.stat().st_size > _MOST_BYTES:
-            raise DataError(f"{path} is too large for a secret.")
-        return path.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise DataError(f"Cannot read {path}: {error.strerror or error}.", path=str(path)) from None
+        return content.decode().strip()
     except UnicodeDecodeError:
         raise DataError(f"{path} is not valid UTF-8.", path=str(path)) from None
 
 
-def _read_table(file: Path, role: str) -> dict[str, Any]:
+def read_toml(path: Path, kind: str) -> dict[str, Any]:
+    """The document of a TOML file; an error of one line if it cannot be read."""
     try:
-        if file.stat().st_size > _MOST_BYTES:
-            raise DataError(f"{file} is too large for settings.")
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"Cannot read the settings {file}: {error.strerror or error}.", path=str(file)) from None
+        return tomllib.loads(read_limited(path, _MAX_BYTES, kind).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ParameterError(f"{file} is not valid TOML: {error}.") from None
+        raise ParameterError(f"{path} is not valid TOML: {error}.") from None
+
+
+def _read_table(file: Path, role: str) -> dict[str, Any]:
+    document = read_toml(file, "settings file")
     unknown = sorted(set(document) - set(ROLES))
     if unknown:
-        tables = " or ".join(f"[{each}]" for each in ROLES)
+        tables = " or ".join(f"[{name}]" for name in ROLES)
         raise ParameterError(f"{file} has the unknown key {unknown[0]!r}; settings belong under {tables}.")
     table = document.get(role)
     if not isinstance(table, dict):
@@ -147,13 +154,13 @@ def _prefix(role: str) -> str:
 
 
 def _refuse_misspelt(environment: Mapping[str, str]) -> None:
-    """A name that looks like a setting and is none would have no effect; those of the other server may be here."""
+    """Refuse a misspelt variable, which would have no effect; variables of the other server are allowed."""
     prefixes = tuple(_prefix(role) for role in ROLES)
     names = [name for name in environment if name.startswith("SHUFFLEDP_")]
     unknown = sorted(name for name in names if not name.startswith(prefixes) and name not in _OTHER_NAMES)
     if unknown:
         raise ParameterError(
-            f"Unknown name {unknown[0]} in the environment; those of settings begin with {' or '.join(prefixes)}."
+            f"Unknown name {unknown[0]} in the environment; names of settings begin with {' or '.join(prefixes)}."
         )
 
 
@@ -164,12 +171,12 @@ def _refuse_unknown(given: Mapping[str, Any], types: Mapping[str, Any], where: s
 
 
 def _convert(value: Any, kind: Any, name: str, directory: Path) -> Any:
-    """A value of the file as the type of the setting."""
+    """Check a value, and convert it to the type of its setting; relative paths are relative to ``directory``."""
     kind = _without_none(kind)
     if get_origin(kind) is tuple:
         if not isinstance(value, list):
             raise ParameterError(f"{name} must be a list, not {value!r}.")
-        return tuple(_convert(each, get_args(kind)[0], name, directory) for each in value)
+        return tuple(_convert(part, get_args(kind)[0], name, directory) for part in value)
     if kind is Path and isinstance(value, str) and value:
         return directory / value
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
@@ -181,28 +188,22 @@ def _convert(value: Any, kind: Any, name: str, directory: Path) -> Any:
     raise ParameterError(f"{name} must be {_KINDS.get(kind, kind)}, not {value!r}.")
 
 
-def _parse(text: str, kind: Any, name: str) -> Any:
-    """A value of the environment as the type of the setting; lists are separated by commas."""
+def _parse(value: str, kind: Any) -> Any:
+    """The TOML value that a value of the environment stands for; unchanged if it is not valid."""
     kind = _without_none(kind)
     if get_origin(kind) is tuple:
-        return tuple(_parse(part.strip(), get_args(kind)[0], name) for part in text.split(",") if part.strip())
-    try:
-        if kind is bool and text.lower() in _TRUE + _FALSE:
-            return text.lower() in _TRUE
-        if kind in (int, float):
-            return kind(text)
-        if kind is Path and text:
-            return Path(text)
-        if kind is str:
-            return text
-    except ValueError:
-        pass
-    raise ParameterError(f"{name} must be {_KINDS.get(kind, kind)}, not {text!r}.")
+        return [_parse(part.strip(), get_args(kind)[0]) for part in value.split(",") if part.strip()]
+    if kind is bool and value.lower() in _TRUE + _FALSE:
+        return value.lower() in _TRUE
+    if kind in (int, float):
+        with suppress(ValueError):
+            return kind(value)
+    return value
 
 
 def _without_none(kind: Any) -> Any:
     if isinstance(kind, UnionType):
-        (kind,) = (each for each in get_args(kind) if each is not NoneType)
+        (kind,) = (other for other in get_args(kind) if other is not NoneType)
     return kind
 
 

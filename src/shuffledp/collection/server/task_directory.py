@@ -1,4 +1,4 @@
-"""The task directory of a server: watches for signed task files, checks each, and keeps the tasks that it admitted."""
+"""The task directory of a server: discovery of signed task files, their checks, and the tasks that are served."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Loaded = TypeVar("Loaded")
 
 @dataclass
 class _TaskFile(Generic[Loaded]):
-    """A task that was read, and the file it is from."""
+    """A task, and the file that it was read from."""
 
     path: Path
     task: Loaded
     last_error: str = ""
-    """Why it is not admitted, as it was last logged."""
+    """Why it is not served, as it was logged last."""
 
 
 class TaskDirectory(ABC, Generic[Loaded]):
-    """The tasks of a directory, by their ids in hexadecimal. A task that was admitted stays."""
+    """The tasks of a directory, by their ids in hexadecimal. A served task stays, even if its file is deleted."""
 
     def __init__(self, directory: Path) -> None:
         self._watched = WatchedDirectory(directory)
@@ -37,18 +37,18 @@ class TaskDirectory(ABC, Generic[Loaded]):
         self._waiting: dict[str, _TaskFile[Loaded]] = {}
         self._one_reader = threading.Lock()
         self.refused: list[RefusedFile] = []
-        """The files that were left out at the start."""
+        """The files that were refused at the start."""
 
     @abstractmethod
     def _read(self, path: Path) -> tuple[str, Loaded]:
-        """The id and the task of a file, if this server serves it; else a ShuffledpError that says why not."""
+        """The id and the task of a file; a ShuffledpError with the reason if this server does not serve it."""
 
     @abstractmethod
     def _fields(self, task: Loaded) -> Mapping[str, str | int]:
-        """What the log says of a task that is admitted."""
+        """The fields of the log event of a new task."""
 
     def find(self, name: str) -> Loaded | None:
-        """The task of an id."""
+        """The task with this id, if it is served."""
         file = self._admitted.get(name)
         return None if file is None else file.task
 
@@ -59,7 +59,7 @@ class TaskDirectory(ABC, Generic[Loaded]):
         return len(self._admitted)
 
     def load(self, admit: Callable[[Loaded], None] = lambda _: None) -> None:
-        """Read all files, for the start; refused ones are left out and not logged."""
+        """Read all files at the start; refused ones are listed in ``refused`` and not logged."""
         self._watched.check()
         try:
             self.refused = self._watched.look(self._add)
@@ -68,16 +68,16 @@ class TaskDirectory(ABC, Generic[Loaded]):
         self.refused += self._admit_waiting(admit)
 
     def refresh(self, admit: Callable[[Loaded], None] = lambda _: None) -> None:
-        """Read files that are new or changed; refused ones are logged and left out.
+        """Read new and changed files; refused ones are logged.
 
-        A new task is served only after ``admit``, which may refuse it for now: it is asked again next time.
+        A new task is served only after ``admit``; if that raises, the task is offered again at the next refresh.
         """
         with self._one_reader:
             self._watched.follow(self._add)
             log_refused(self._admit_waiting(admit))
 
     def postpone(self, name: str, reason: str) -> None:
-        """Serve a task no longer, for the start: it is offered again with every ``refresh``."""
+        """Stop serving a task, during the start; it is offered again at every ``refresh``."""
         file = self._waiting[name] = self._admitted.pop(name)
         file.last_error = reason
         log_refused([RefusedFile(file.path, reason)])
@@ -88,12 +88,12 @@ class TaskDirectory(ABC, Generic[Loaded]):
             self._waiting[name] = _TaskFile(path, task)
 
     def _admit_waiting(self, admit: Callable[[Loaded], None]) -> list[RefusedFile]:
-        """Those that were refused for another reason than the last time."""
+        """Offer the waiting tasks to ``admit``; those that it refuses for a new reason are returned."""
         refused = []
         for name, file in list(self._waiting.items()):
             try:
                 admit(file.task)
-            except Exception as error:  # noqa: BLE001  # one task must not harm the others
+            except Exception as error:  # noqa: BLE001  # one task must not affect the others
                 reason = reason_of(error)
                 if reason != file.last_error:
                     refused.append(RefusedFile(file.path, reason))
@@ -106,7 +106,7 @@ class TaskDirectory(ABC, Generic[Loaded]):
 
 @dataclass(frozen=True)
 class RefusedFile:
-    """A file of the directory that was refused, and why."""
+    """A refused file, and the reason."""
 
     path: Path
     reason: str
@@ -116,26 +116,26 @@ class RefusedFile:
 
 
 class WatchedDirectory:
-    """A directory of JSON files that is searched for new and changed files; a bad file does not affect the others."""
+    """Detects new and changed JSON files in a directory; an invalid file does not affect the others."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._seen: dict[Path, tuple[int, ...]] = {}
         self._unreadable: dict[Path, str] = {}
         self._last_error = ""
-        """What was last logged of the directory itself, so that it is said once."""
+        """The error of the directory itself that was logged last, so that it is logged once."""
 
     def check(self) -> None:
-        """Refuse a directory that is not there or cannot be read."""
+        """Refuse a directory that does not exist or cannot be read."""
         if not is_directory(self._directory):
             raise DataError(f"There is no directory of tasks {self._directory}; create it.", path=str(self._directory))
         check_directory(self._directory, written=False)
 
     def look(self, take: Callable[[Path], None]) -> list[RefusedFile]:
-        """Give every file that is new or changed to ``take``; those that it refuses are returned, each once.
+        """Call ``take`` with every new or changed file; return those that it refuses, each once.
 
-        It is to raise a DataError for a file that cannot be read: that one is tried again next time, and returned again
-        if the reason is another. OSError if the directory itself cannot be read.
+        For a file that cannot be read ``take`` must raise a DataError: the file is tried again next time, and returned
+        again only for another reason. OSError if the directory itself cannot be read.
         """
         paths = sorted(path for path in self._directory.iterdir() if path.name.endswith(".json"))
         for deleted in (self._seen.keys() | self._unreadable.keys()) - set(paths):
@@ -155,7 +155,7 @@ class WatchedDirectory:
                 return None
             self._unreadable[path] = str(error)
             return RefusedFile(path, str(error))
-        except Exception as error:  # noqa: BLE001  # whatever is in one file must not harm the others
+        except Exception as error:  # noqa: BLE001  # an invalid file must not affect the others
             refused: RefusedFile | None = RefusedFile(path, reason_of(error))
         else:
             refused = None
@@ -165,7 +165,7 @@ class WatchedDirectory:
         return refused
 
     def follow(self, take: Callable[[Path], None]) -> None:
-        """As ``look``, for a server that runs: refused files are logged, and once a directory that cannot be read."""
+        """As ``look``, in a running server: log refused files, and once a directory that cannot be read."""
         try:
             refused = self.look(take)
         except OSError as error:
@@ -179,7 +179,7 @@ class WatchedDirectory:
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
-    """A value that changes with the file, its content or its access rights; None if it cannot be read."""
+    """A value that changes whenever the file, its content or its mode changes; None if it cannot be read."""
     try:
         status = path.stat()
     except OSError:
@@ -188,11 +188,11 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
 
 
 def log_refused(refused: Sequence[RefusedFile]) -> None:
-    """Log which tasks are left out, and why."""
-    for each in refused:
-        event("task-refused", level=logging.ERROR, file=each.path.name, reason=each.reason)
+    """Log each refused task file and the reason."""
+    for file in refused:
+        event("task-refused", level=logging.ERROR, file=file.path.name, reason=file.reason)
 
 
 def reason_of(error: Exception) -> str:
-    """The message of an error of this package; of other errors only the type, since their messages may quote data."""
+    """The message of an error of this package; of other errors the type alone, since their messages may quote data."""
     return str(error) if isinstance(error, ShuffledpError) else type(error).__name__

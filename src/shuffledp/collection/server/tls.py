@@ -1,4 +1,4 @@
-"""TLS of a server that ends it itself: checked certificates, TLS 1.3, no resumed session, a limit on handshakes."""
+"""TLS of a server: checks of certificates, TLS 1.3, no session resumption, limits on handshakes."""
 
 from __future__ import annotations
 
@@ -13,26 +13,51 @@ from shuffledp.collection.server.settings import read_secret
 from shuffledp.errors import DataError
 
 _COLLECT_SECONDS = 1.0
+MOST_HANDSHAKE_BYTES = 1 << 14
+"""That a client may send before its handshake is finished; that of a browser has about 2,000."""
+
+
+class LimitedHandshake(ssl.SSLObject):
+    """The TLS side of a connection; its handshake fails if the client sends too much before the end of it.
+
+    OpenSSL takes a first message of up to 130,000 bytes, and each is held in memory three times until it is complete.
+    """
+
+    incoming: ssl.MemoryBIO
+    _bytes = 0
+
+    def do_handshake(self) -> None:
+        """One step of the handshake, with what has arrived."""
+        arrived = self.incoming.pending
+        try:
+            super().do_handshake()
+        except ssl.SSLWantReadError:
+            self._bytes += arrived - self.incoming.pending
+            if self._bytes > MOST_HANDSHAKE_BYTES:
+                raise ssl.SSLError("the handshake is too long") from None
+            raise
 
 
 class LimitedContext(ssl.SSLContext):
-    """Refuses a handshake while there are too many connections, also such whose handshake is not finished.
+    """Refuses handshakes while there are too many connections, including those with an unfinished handshake.
 
-    The event loop tells a server of a connection when its handshake is finished, and waits a minute for that: without
-    this limit, connections on which nothing is sent would be as many as there can be open files, at 50 kB each.
+    The event loop reports a connection to the server only after its handshake: without this limit, idle connections
+    could use up all file descriptors, at 50 kB each.
     """
 
     most_connections: int
     _live: WeakSet[ssl.SSLObject]
     _collected: float
 
-    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
-        """The TLS side of a connection that was just accepted; SSLError if it is one too many."""
+    def wrap_bio(self, incoming: ssl.MemoryBIO, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        """The TLS object of a new connection; SSLError beyond the limit."""
         if len(self._live) >= self.most_connections:
             self._collect()
         if len(self._live) >= self.most_connections:
             raise ssl.SSLError("too many connections")
-        made = super().wrap_bio(*arguments, **options)
+        made = super().wrap_bio(incoming, *arguments, **options)
+        if isinstance(made, LimitedHandshake):  # as the context says
+            made.incoming = incoming
         self._live.add(made)
         return made
 
@@ -41,7 +66,7 @@ class LimitedContext(ssl.SSLContext):
         self._live.discard(ended)
 
     def _collect(self) -> None:
-        """Handshakes that have failed may wait for the collector of cycles; it need not look for them often."""
+        """Free failed handshakes that are in reference cycles, at most once a second."""
         now = time.monotonic()
         if now - self._collected >= _COLLECT_SECONDS:
             self._collected = now
@@ -51,11 +76,12 @@ class LimitedContext(ssl.SSLContext):
 def server_context(certificate: Path, key: Path, *, most_connections: int) -> LimitedContext:
     """The context of a server with this certificate.
 
-    A session that is resumed would tell which reports, also of several rounds, come from one device. Before TLS 1.3 the
-    server keeps sessions by itself, which Python cannot switch off.
+    Session resumption would reveal which reports, even of several rounds, come from one device. Before TLS 1.3 the
+    session cache of the server cannot be switched off from Python.
     """
     context = LimitedContext(ssl.PROTOCOL_TLS_SERVER)
     context.most_connections, context._live, context._collected = most_connections, WeakSet(), 0.0
+    context.sslobject_class = LimitedHandshake
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0
     try:
@@ -69,7 +95,7 @@ _OTHER_KEY = "KEY_VALUES_MISMATCH"
 
 
 def check_certificate(certificate: Path | None, key: Path | None) -> None:
-    """Refuse a certificate or a key that cannot be read, and a pair that does not belong together."""
+    """Refuse a certificate or a key that cannot be read, and a pair that does not match."""
     if certificate is None or key is None:
         return
     read_secret(key)
@@ -77,21 +103,21 @@ def check_certificate(certificate: Path | None, key: Path | None) -> None:
     try:
         context.load_verify_locations(cafile=certificate)
     except ssl.SSLError:
-        raise DataError(f"{certificate} holds no certificate in PEM form.", path=str(certificate)) from None
+        raise DataError(f"{certificate} does not contain a certificate in PEM format.", path=str(certificate)) from None
     except OSError as error:
         raise DataError(f"Cannot read the certificate {certificate}: {error.strerror or error}.") from None
     try:
         context.load_cert_chain(certificate, key, password=_refuse_to_ask)
     except _LockedError:
-        raise DataError(f"The key {key} is locked by a password: no server could ask for it.", path=str(key)) from None
+        raise DataError(f"The key {key} is encrypted; a server needs an unencrypted key.", path=str(key)) from None
     except ssl.SSLError as error:
         if error.reason == _OTHER_KEY:
             raise DataError(f"The certificate {certificate} does not belong to the key {key}.") from None
-        raise DataError(f"{key} holds no private key in PEM form, or one that cannot be used.") from None
+        raise DataError(f"{key} does not contain a usable private key in PEM format.") from None
 
 
 class _LockedError(Exception):
-    """A password is wanted."""
+    """The key is encrypted."""
 
 
 def _refuse_to_ask() -> str:

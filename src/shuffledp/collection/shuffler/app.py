@@ -1,4 +1,4 @@
-"""The shuffler as a web application."""
+"""The web application of the shuffler: endpoints for tasks and reports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shuffledp.collection.shuffler.settings import ShufflerSettings
 
 
 def create_app(shuffler: Shuffler) -> Starlette:
-    """The application of a shuffler whose store is open; its lifespan looks after the rounds."""
+    """The application of a shuffler; its lifespan runs the scheduler of rounds."""
     reports = ReportEndpoint(
         shuffler.tasks,
         shuffler.memory,

@@ -1,8 +1,8 @@
 """Wall-clock time for rounds that does not follow jumps of the system clock.
 
 Closing a round cannot be undone, so the system clock alone does not decide it. It is compared with a clock that cannot
-be set (CLOCK_BOOTTIME, which also runs while the machine is suspended), across restarts of the process within one boot
-of the machine, and with the clock of the store if that has one.
+be set (CLOCK_BOOTTIME, which also runs while the machine is suspended), even across restarts of the process until the
+machine reboots, and with the clock of the store if it has one.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ _LATEST = 253_402_300_799.0
 
 
 def boot_seconds() -> float:
-    """Seconds that nobody can set; the time in which the machine is suspended counts where the system allows it."""
+    """Seconds of a clock that cannot be set; includes time in suspension where the system supports it."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
 
 
 def boot_id() -> str | None:
-    """What is another after every start of the machine, if the system tells."""
+    """An id that changes with every boot of the machine; None if the system has none."""
     with suppress(OSError, UnicodeDecodeError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip() or None
     return None
 
 
 class RoundClock:
-    """Calling it gives seconds since 1970. Safe to use from several threads.
+    """A callable that returns seconds since 1970. Safe to use from several threads.
 
-    A system clock that jumps by more than five seconds is not followed until it has stayed where it is for 15 minutes.
-    ``state`` is a file that remembers the time for the next process.
+    A jump of the system clock by more than five seconds is ignored until the clock has been stable for 15 minutes.
+    ``state`` is a file that preserves the time for the next process.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class RoundClock:
         self._boot = boot_id() if boot is None else boot
         self._lock = Lock()
         self._jump: tuple[float, float] | None = None
-        """By how much the system clock is off, and since when."""
+        """The deviation of the system clock after a jump, and the time of the jump on the steady clock."""
         self._logged_at, self._is_logged = -math.inf, False
         self._behind = 0.0
-        """What the clock of the store is behind, as a negative number, if that is too much."""
+        """The store's clock minus this one, in seconds, if it is behind by more than the tolerance; else 0."""
         self._disagrees = False
         self._offset = 0.0
         steady_now, wall_now = self._read()
@@ -80,16 +80,16 @@ class RoundClock:
 
     @property
     def offset(self) -> float:
-        """The system clock minus the time that is used, in seconds; 0 unless the clock is not trusted."""
+        """The system clock minus the time in use, in seconds; 0 while the system clock is trusted."""
         return self._offset - self._behind
 
     def export(self, metrics: Metrics) -> None:
-        """Show the offset as a metric."""
-        gauge = metrics.gauge("clock_offset_seconds", "The system clock minus the time that rounds go by")
+        """Export the offset as a metric."""
+        gauge = metrics.gauge("clock_offset_seconds", "The system clock minus the time that rounds use")
         gauge.set_function(lambda: self.offset)
 
     def steady(self) -> float:
-        """Seconds that nobody can set, for durations."""
+        """Seconds of the clock that cannot be set, for durations."""
         return self._steady()
 
     def __call__(self) -> float:
@@ -110,7 +110,7 @@ class RoundClock:
             self._disagrees = disagrees
 
     def save(self) -> None:
-        """Write the time for the next process if it is due; if that fails, the next process knows less."""
+        """Save the time for the next process if it has changed; a failure is ignored."""
         with self._lock:
             anchor = self._anchor
         if self._state is None or self._boot is None or anchor == self._saved:
@@ -122,7 +122,7 @@ class RoundClock:
             self._saved = anchor
 
     def _trusted(self) -> float:
-        """The time by this machine's clocks."""
+        """The time according to this machine's clocks."""
         steady, wall = self._read()
         anchor_wall, anchor_steady = self._anchor
         elapsed = steady - anchor_steady
@@ -144,14 +144,16 @@ class RoundClock:
             self._anchor = (wall, steady)
             self._offset = 0.0
             return wall
-        if not self._is_logged and steady >= self._logged_at + _LOG_SECONDS:  # of a clock that jumps all the time, some
+        if (
+            not self._is_logged and steady >= self._logged_at + _LOG_SECONDS
+        ):  # limits the log of a clock that keeps jumping
             event("clock-jumped", level=logging.ERROR, seconds=round(deviation))
             self._logged_at, self._is_logged = steady, True
         self._offset = deviation
         return expected
 
     def _read(self) -> tuple[float, float]:
-        """Both clocks at one moment, even if the process is stopped between reading the one and the other."""
+        """Both clocks at one moment; read again if the process was interrupted in between."""
         for _ in range(_READ_ATTEMPTS):
             before, wall, after = self._steady(), self._wall(), self._steady()
             if after - before < _READ_SECONDS:
@@ -159,14 +161,14 @@ class RoundClock:
         return after, wall
 
     def _restore(self, wall: float, steady: float) -> tuple[float, float]:
-        """What both clocks were when the process before this one trusted them; if unknown, what they are now."""
+        """Both clocks as the previous process saved them; if it saved nothing, their current values."""
         saved = self._load()
         if saved is None:
             return wall, steady
         boot, saved_wall, saved_steady = saved
         if boot == self._boot and saved_steady <= steady:
             return saved_wall, saved_steady
-        # the machine was started anew: all that is known is that time has not gone back
+        # the machine was rebooted: time has at least not gone back
         return (saved_wall, steady) if wall < saved_wall - _JUMP_SECONDS else (wall, steady)
 
     def _load(self) -> tuple[str | None, float, float] | None:

@@ -1,4 +1,4 @@
-"""Reports become durable in groups: as many as wait are committed at once, by one thread, while the next gather."""
+"""The commit queue: one thread commits waiting reports in groups while further reports arrive (group commit)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from shuffledp.collection.shuffler.store.interface import Incoming, ReportOutcom
 _MOST_IN_A_GROUP = 512
 _MOST_BYTES_IN_A_GROUP = 1 << 23
 _PART = 3
-"""The writer begins when a part of as many wait as were in the last group: while it is at these, requests of the others
-are read. Were all to wait first, those who send and the writer would take turns, and one of two cores would rest."""
+"""The writer starts when a third as many reports wait as were in the last group, and further requests are read while it
+writes. If it waited for all of them, reading and writing would alternate, and one of two cores would be idle."""
 _CHECK_SECONDS = 1.0
-_STUCK_SECONDS = 10.0  # a group that takes longer is a sign that the store hangs
+_STUCK_SECONDS = 10.0  # a commit that takes longer indicates that the store hangs
 
 _Waiting = tuple[Incoming, "asyncio.Future[ReportOutcome]"]
 
@@ -32,11 +32,11 @@ class CommitQueue:
         self._waiting: deque[_Waiting] = deque()
         self._lock = Lock()
         self._writing = False
-        """Whether the writer is at work, or will be soon; ``_lock`` guards it together with ``_waiting``."""
+        """Whether the writer runs or is scheduled; guarded by ``_lock``, like ``_waiting``."""
         self._begun = 0.0
-        """When the writer began with what it is at."""
+        """When the writer began the current group."""
         self._enough = _MOST_IN_A_GROUP
-        """How many must wait for the writer to begin before all requests that have arrived are read."""
+        """With so many waiting reports the writer starts before all arrived requests are read."""
         self._undecided = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -49,7 +49,7 @@ class CommitQueue:
         self._failures = metrics.counter("store_failures", "Groups that the store could not take")
 
     def submit(self, incoming: Incoming) -> asyncio.Future[ReportOutcome]:
-        """What becomes of the report, once that is durable; StoreError if the store fails."""
+        """A future for the outcome of the report, set once it is durable; StoreError if the store fails."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[ReportOutcome] = loop.create_future()
         if not self._undecided:
@@ -59,13 +59,13 @@ class CommitQueue:
             self._waiting.append((incoming, future))
             number = len(self._waiting)
         if number == 1:
-            loop.call_soon(self._begin, loop)  # if not before, then after the other requests that have just arrived
+            loop.call_soon(self._begin, loop)  # at the latest after the other requests that have just arrived
         if number == self._enough:
             self._begin(loop)
         return future
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Set the writer to work, unless it is, or nobody waits."""
+        """Start the writer, unless it runs or no report waits."""
         with self._lock:
             if self._writing or not self._waiting:
                 return
@@ -74,14 +74,14 @@ class CommitQueue:
         self._writer.submit(self._write, loop)
 
     def _write(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Commit group after group until nobody waits; in the writer's thread, which waits for nobody in between."""
+        """Commit groups until no report waits; in the writer's thread."""
         while group := self._next_group():
             self._begun = started = time.monotonic()
             outcomes: list[ReportOutcome] = []
             error: Exception | None = None
             try:
                 outcomes = self._store.accept([incoming for incoming, _ in group])
-            except Exception as failure:  # noqa: BLE001  # whatever it is, those who wait must be told
+            except Exception as failure:  # noqa: BLE001  # any error must reach the waiting requests
                 error = failure
             loop.call_soon_threadsafe(self._committed, group, outcomes, error, time.monotonic() - started)
 
@@ -100,7 +100,7 @@ class CommitQueue:
     def _committed(
         self, group: list[_Waiting], outcomes: list[ReportOutcome], error: Exception | None, seconds: float
     ) -> None:
-        """Tell those who wait."""
+        """Set the outcomes of a group."""
         if error is None:
             self._group_sizes.observe(len(group))
             self._commit_seconds.observe(seconds)
@@ -119,7 +119,7 @@ class CommitQueue:
             self._idle.set()
 
     def _note(self, error: BaseException | None) -> None:
-        """Log when the store begins to fail and when it works again, not each time."""
+        """Log when the store begins to fail and when it works again, not every failure."""
         if error is not None and not self.failing:
             reason = str(error) if isinstance(error, StoreError) else type(error).__name__
             event("store-fails", level=logging.ERROR, reason=reason)
@@ -128,7 +128,7 @@ class CommitQueue:
         self.failing = error is not None
 
     async def is_writable(self) -> bool:
-        """Whether the last reports became durable; if none are at it, ask the store, at most once in a while."""
+        """Whether the last commit succeeded; without one in progress, check the store, at most once a second."""
         loop = asyncio.get_running_loop()
         if self._writing:
             return not self.failing and time.monotonic() < self._begun + _STUCK_SECONDS
@@ -143,6 +143,6 @@ class CommitQueue:
         return not self.failing
 
     async def finish(self) -> None:
-        """Return when everything that was submitted is decided."""
+        """Wait until every submitted report has its outcome."""
         await self._idle.wait()
         self._writer.shutdown(wait=False)

@@ -1,6 +1,6 @@
-"""Delivery of a batch to the analyzer: the manifest, then the chunks it lacks, until it has them all.
+"""Delivery of a batch to the analyzer: the manifest, then the missing chunks until it has all.
 
-Every step can be repeated, and an attempt that broke off is continued by the next.
+Every step is idempotent, and the next attempt continues an interrupted one.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from shuffledp.errors import ShuffledpError
 
 _DONE = ("complete", "released", "refused")
 _LATER = (408, 425, 429)
-"""Of the statuses that put the fault with the sender, those that time alone mends."""
+"""Client errors after which a later attempt may succeed."""
 
 
 class DeliveryError(ShuffledpError):
-    """The analyzer could not be reached or did not take the batch."""
+    """The analyzer could not be reached or did not accept the batch."""
 
 
 class DeliveryRefusedError(DeliveryError):
-    """The analyzer rejected the batch: it will give the same answer until an operator acts."""
+    """The analyzer rejected the batch; retries fail until an operator acts."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Delivery:
     _connections: set[Connection] = field(default_factory=set, repr=False, compare=False)
 
     def deliver(self, batch: MixedBatch) -> str:
-        """Return the analyzer's state of the batch once it has all of it; else a DeliveryError."""
+        """Deliver all of a batch, and return its state at the analyzer; DeliveryError if that fails."""
         with self._connect() as connection:
             self._connections.add(connection)
             try:
@@ -53,7 +53,7 @@ class Delivery:
                     status = _checked(connection.request("GET", path), (200,))
                 return state
             except (OSError, http.client.HTTPException) as error:
-                raise DeliveryError(f"Delivery broke off: {_reason(error)}.") from None
+                raise DeliveryError(f"The delivery was interrupted: {_reason(error)}.") from None
             finally:
                 self._connections.discard(connection)
 
@@ -68,7 +68,7 @@ class Delivery:
         _put(connection, f"{path}/chunks/{index}", batch.chunk(index), "application/octet-stream")
 
     def _connect(self) -> Connection:
-        """The settings say whether batches may go without TLS."""
+        """Plain HTTP is allowed here: the settings have checked the address."""
         return Connection(self.address, insecure_http=True, timeout=self.seconds, authorities=self.certificates)
 
 
@@ -77,9 +77,9 @@ def _put(connection: Connection, path: str, body: bytes, kind: str) -> Mapping[s
 
 
 def _finished(status: Mapping[str, Any], batch: MixedBatch) -> str:
-    """The state of the batch if the analyzer has all of it, else nothing; what is no such answer is an error.
+    """The state of the batch if the analyzer has all of it, else an empty string; DeliveryError for other answers.
 
-    Other servers than an analyzer may answer with 200 as well, and the batch is deleted because of this answer.
+    The answer is checked carefully, since the batch is deleted because of it and any server may answer with 200.
     """
     state, missing = status.get("state"), status.get("missing")
     if (
@@ -91,7 +91,7 @@ def _finished(status: Mapping[str, Any], batch: MixedBatch) -> str:
     if state not in _DONE:
         return ""
     if missing:
-        raise DeliveryError("The analyzer says that it has the batch, and that it misses chunks.")
+        raise DeliveryError("The answer is contradictory: the batch is complete, and chunks are missing.")
     return state
 
 
@@ -99,14 +99,14 @@ def _missing(status: Mapping[str, Any], batch: MixedBatch) -> list[int]:
     """The chunks that the analyzer asks for."""
     missing: list[int] = status["missing"]
     if status["state"] != "receiving" or not missing:
-        raise DeliveryError("The analyzer says neither that it has the batch nor what it misses.")
-    if any(type(each) is not int or not 0 <= each < len(batch.manifest.chunks) for each in missing):
+        raise DeliveryError("The answer names neither a final state nor missing chunks.")
+    if any(type(index) is not int or not 0 <= index < len(batch.manifest.chunks) for index in missing):
         raise DeliveryError("The analyzer asks for a chunk that the batch does not have.")
     return missing
 
 
 def _checked(answer: Answer, wanted: tuple[int, ...]) -> Mapping[str, Any]:
-    """The JSON of a good answer; others become errors with their status and the name of the problem."""
+    """The JSON object of a response with a wanted status; others become errors with the status and the problem."""
     if answer.status not in wanted:
         name = str((answer.document or {}).get("type", "")).rpartition(":")[2][:60]
         refused = 400 <= answer.status < 500 and answer.status not in _LATER
@@ -118,5 +118,5 @@ def _checked(answer: Answer, wanted: tuple[int, ...]) -> Mapping[str, Any]:
 
 
 def _reason(error: Exception) -> str:
-    text = getattr(error, "strerror", None) or str(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    message = getattr(error, "strerror", None) or str(error)
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__

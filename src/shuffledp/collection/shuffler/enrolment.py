@@ -1,4 +1,4 @@
-"""One-time tokens: a device that reports shows one, and each pays for one report. Only their hashes are kept."""
+"""Enrolment: one-time tokens, each of which allows one report; the shuffler stores only their hashes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/=-]{16,512}) *
 _HASH = re.compile(rb"[0-9a-f]{64}")
 _PARTS = 256
 _GROUP = 2_000
-"""Hashes that are stored in one transaction."""
+"""Hashes per transaction."""
 _LONGEST_PAUSE_SECONDS = 0.1
 _BLOCK_BYTES, _DIGEST_BLOCK_BYTES = 1 << 16, 1 << 20
 
@@ -34,71 +34,71 @@ def create_token() -> str:
     return secrets.token_urlsafe(32)
 
 
-def create_tokens(task_name: str, count: int, *, folder: Path, out: Path) -> None:
-    """Add the hashes of fresh tokens to the shuffler's directory, then write the tokens to a new file of mode 0600.
+def create_tokens(task_name: str, count: int, *, directory: Path, out: Path) -> None:
+    """Add the hashes of new tokens to the shuffler's directory, then write the tokens to a new file of mode 0600.
 
-    Both are durable and whole or not there. Several may do it at the same time. If the tokens cannot be written,
-    their hashes stay and let nobody in.
+    Both writes are atomic and durable, and safe in several processes at once. If the tokens cannot be written, their
+    hashes remain but admit nobody.
     """
     if count < 1:
-        raise ParameterError(f"{count} tokens cannot be made; ask for at least one.")
+        raise ParameterError(f"The number of tokens must be at least 1, not {count}.")
     _refuse_existing(check_writable(out))
-    hashes = check_writable(folder / f"{task_name}.tokens")
+    hashes = check_writable(directory / f"{task_name}.tokens")
     tokens = [create_token() for _ in range(count)]
     try:
-        with FileLock(folder):
-            known = hashes.read_bytes() if hashes.exists() else b""
-            if known and not known.endswith(b"\n"):
-                known += b"\n"
-            added = "".join(f"{token_hash(each.encode()).hex()}\n" for each in tokens).encode()
-            write_durably(hashes, known + added, mode=0o644, preserve_access=True)
+        with FileLock(directory):
+            existing = hashes.read_bytes() if hashes.exists() else b""
+            if existing and not existing.endswith(b"\n"):
+                existing += b"\n"
+            added = "".join(f"{token_hash(token.encode()).hex()}\n" for token in tokens).encode()
+            write_durably(hashes, existing + added, mode=0o644, preserve_access=True)
     except OSError as error:
-        raise OutputError(f"Cannot write {hashes}: {error.strerror or error}. No token was made.") from None
+        raise OutputError(f"Cannot write {hashes}: {error.strerror or error}. No token was created.") from None
     try:
         write_durably(out, "".join(f"{token}\n" for token in tokens).encode(), replace=False)
     except OSError as error:
-        reason = "it exists by now" if isinstance(error, FileExistsError) else error.strerror or error
+        reason = "it was created meanwhile" if isinstance(error, FileExistsError) else error.strerror or error
         raise OutputError(
-            f"Cannot write the tokens to {out}: {reason}. Nobody has them; their {count:,} hashes in {hashes} let "
-            "nobody in. Name another file and run it again.",
+            f"Cannot write the tokens to {out}: {reason}. Nobody has them; their {count:,} hashes in {hashes} "
+            "admit nobody. Choose another file and try again.",
             path=str(out),
         ) from None
 
 
 def _refuse_existing(out: Path) -> None:
     if out.exists() or out.is_symlink():
-        raise OutputError(f"{out} exists; name another file for the tokens.", path=str(out))
+        raise OutputError(f"{out} exists; choose another file for the tokens.", path=str(out))
 
 
 def token_hash(token: bytes) -> bytes:
-    """What is kept of a token; it has so many random bits that a plain hash does not give it away."""
+    """The SHA-256 of a token; no salt is needed, since tokens have 256 random bits."""
     return hashlib.sha256(token).digest()
 
 
 def bearer_token(authorization: bytes | None) -> bytes | None:
-    """The token of an ``Authorization`` header, if it is of the right form."""
-    found = _BEARER.fullmatch(authorization) if authorization is not None else None
-    return found.group(1) if found else None
+    """The token of an ``Authorization`` header, if its format is valid."""
+    match = _BEARER.fullmatch(authorization) if authorization is not None else None
+    return match.group(1) if match else None
 
 
 class TokenDirectory:
-    """The hashes of the tokens of each task: the file ``TASK.tokens`` has one in hexadecimal a line."""
+    """The token files of all tasks: ``TASK.tokens`` has one hash per line, in hexadecimal."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._files: dict[str, _TokenFile] = {}
 
-    def knows(self, task_name: str, hashed: bytes) -> bool:
-        """Whether a token is in the directory, spent or not; rarely true for one that is not, and the store decides."""
+    def contains(self, task_name: str, hashed: bytes) -> bool:
+        """Whether a token is in the directory, spent or not. False positives are rare; the store decides."""
         file = self._files.get(task_name)
         return file is not None and hashed in file.index
 
-    def bring(self, task_name: str, take: Callable[[list[bytes]], None]) -> None:
-        """Give the hashes of a task that are new since that last worked to ``take``, in groups with pauses between.
+    def load_new(self, task_name: str, take: Callable[[list[bytes]], None]) -> None:
+        """Call ``take`` with the hashes that were appended to a task's file since the last success, in groups.
 
-        If more changed than that lines were appended, all hashes of the file are given again.
+        Between groups there are pauses. If the file changed in another way, all its hashes are passed again.
         """
-        path = self._folder / f"{task_name}.tokens"
+        path = self._directory / f"{task_name}.tokens"
         before = self._files.get(task_name, _TokenFile())
         try:
             status = path.stat()
@@ -108,19 +108,19 @@ class TokenDirectory:
             with open_regular(path) as content:
                 hashes, file = _read_tokens(content, before, stamp, path)
         except FileNotFoundError:
-            return  # no token is known, so no report is taken
+            return  # without tokens no report is accepted
         except OSError as error:
             raise DataError(f"Cannot read the tokens {path}: {error}.", path=str(path)) from None
         parts = _sorted_parts(hashes)
-        _give([hashed for part in parts.values() for hashed in part], take)
+        _pass_in_groups([hashed for part in parts.values() for hashed in part], take)
         file.index.add(parts)
         self._files[task_name] = file
 
 
 class _HashIndex:
-    """The first eight bytes of hashes, in sorted parts by the first byte.
+    """A set of hashes: their first eight bytes, in sorted arrays by the first byte.
 
-    Parts are small, so that none takes long to sort, and replaced whole, so that other threads see the old or the new.
+    The arrays are small, so that sorting is quick, and are replaced atomically, for concurrent readers.
     """
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ class _HashIndex:
 
 @dataclass(frozen=True)
 class _TokenFile:
-    """How much of a file was read, in whole lines: only what was appended since is read again."""
+    """The complete lines of a file that were read; later only appended lines are read."""
 
     stamp: tuple[int, int, int] | None = None
     length: int = 0
@@ -149,18 +149,18 @@ class _TokenFile:
 
 
 def _digest_before(content: BinaryIO, before: _TokenFile) -> Hash | None:
-    """The running digest of a file, read so far, if it begins with the lines that were read before; else None."""
-    running, left = hashlib.sha256(), before.length
-    while left and (block := content.read(min(left, _DIGEST_BLOCK_BYTES))):
+    """The running digest of the lines that were read before, if the file still begins with them; else None."""
+    running, remaining = hashlib.sha256(), before.length
+    while remaining and (block := content.read(min(remaining, _DIGEST_BLOCK_BYTES))):
         running.update(block)
-        left -= len(block)
-    return running if not left and running.digest() == before.digest else None
+        remaining -= len(block)
+    return running if not remaining and running.digest() == before.digest else None
 
 
 def _read_tokens(
     content: BinaryIO, before: _TokenFile, stamp: tuple[int, int, int], path: Path
 ) -> tuple[list[bytes], _TokenFile]:
-    """The hashes that were appended, and what is then known of the file; DataError for a line that is no hash."""
+    """The appended hashes and the new state of the file; DataError for an invalid line."""
     running = _digest_before(content, before)
     if running is None:
         content.seek(0)
@@ -175,7 +175,7 @@ def _read_tokens(
         if len(rest) > _BLOCK_BYTES:
             raise DataError(f"{path} has a line that is too long to be the SHA-256 of a token in hexadecimal.")
     tokens = before.tokens + len(hashes)
-    _parse(rest, hashes, before.tokens, path)  # a last line without its end is read again once there is more
+    _parse(rest, hashes, before.tokens, path)  # an unterminated last line is read again when the file grows
     return hashes, _TokenFile(stamp, length, running.digest(), tokens, before.index)
 
 
@@ -188,15 +188,15 @@ def _parse(lines: bytes, hashes: list[bytes], before: int, path: Path) -> None:
 
 
 def _sorted_parts(hashes: Sequence[bytes]) -> dict[int, list[bytes]]:
-    """Hashes by their first byte, in order: neighbours are stored on one page."""
+    """Hashes by their first byte, sorted, so that neighbours are stored on one page."""
     parts: dict[int, list[bytes]] = {}
     for hashed in hashes:
         parts.setdefault(hashed[0], []).append(hashed)
     return {first: sorted(parts[first]) for first in sorted(parts)}
 
 
-def _give(hashes: Sequence[bytes], take: Callable[[list[bytes]], None]) -> None:
-    """Give hashes in groups, and let others have their turn after each: reports wait for the same lock."""
+def _pass_in_groups(hashes: Sequence[bytes], take: Callable[[list[bytes]], None]) -> None:
+    """Call ``take`` with groups of hashes, with pauses in which waiting reports get the lock of the store."""
     for start in range(0, len(hashes), _GROUP):
         began = time.monotonic()
         take(list(hashes[start : start + _GROUP]))

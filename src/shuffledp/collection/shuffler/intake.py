@@ -28,14 +28,14 @@ from shuffledp.errors import ParameterError
 
 UNKNOWN_TASK = problem(404, "unknown-task", "This shuffler does not serve that task.")
 _NOT_OPEN = problem(403, "not-open-yet", "The round of this task is not open yet.")
-_CLOSED = problem(410, "closed", "The round of this task takes no reports any more.")
-_STOPPING = problem(503, "stopping", "The server is about to stop; send the report again.", retry_after=5)
+_CLOSED = problem(410, "closed", "The round of this task is closed.")
+_STOPPING = problem(503, "stopping", "The server is shutting down; send the report again later.", retry_after=5)
 _OVERLOADED = problem(503, "overloaded", "Too many reports at once; send it again later.", retry_after=2)
 _NO_MEMORY = problem(503, "overloaded", "Too many reports at once; send it again later.", retry_after=2, close=True)
 _STORE_FAILS = problem(503, "store-fails", "The report could not be stored; send it again later.", retry_after=10)
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
-_TOKEN_MISSING = problem(401, "token-missing", "This task wants an enrolment token.", headers=_CHALLENGE)
-_GONE = PreparedResponse(499)  # the sender went away: counted, and sent to nobody
+_TOKEN_MISSING = problem(401, "token-missing", "This task requires an enrolment token.", headers=_CHALLENGE)
+_GONE = PreparedResponse(499)  # the sender disconnected: counted, but not sent
 
 _OUTCOMES = {
     ReportOutcome.NEW: PreparedResponse(201),
@@ -43,46 +43,46 @@ _OUTCOMES = {
     ReportOutcome.CONFLICT: problem(409, "conflict", "Another report with this id was accepted."),
     ReportOutcome.CLOSED: _CLOSED,
     ReportOutcome.FULL: problem(410, "full", "The round of this task is full."),
-    ReportOutcome.TOKEN_UNKNOWN: problem(403, "token-unknown", "This enrolment token is not one of the task's."),
+    ReportOutcome.TOKEN_UNKNOWN: problem(403, "token-unknown", "This enrolment token is not valid for the task."),
     ReportOutcome.TOKEN_SPENT: problem(403, "token-spent", "This enrolment token was used for another report."),
     ReportOutcome.UNAVAILABLE: _STORE_FAILS,
 }
 
 
 class RateLimit:
-    """At most ``per_second`` in the long run and ``burst`` at once.
+    """A token bucket: at most ``per_second`` reports on average and ``burst`` at once.
 
-    It is one limit for everybody on purpose: a limit by sender would need the addresses of senders.
+    It is shared by all senders on purpose: limits per sender would require their addresses.
     """
 
     def __init__(self, per_second: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_second, self._burst, self._clock = per_second, float(burst), clock
-        self._left, self._at = float(burst), clock()
+        self._available, self._at = float(burst), clock()
 
     def tenth(self) -> RateLimit:
-        """Another limit, of a tenth of this one; no limit if this is none."""
+        """A separate limit of a tenth of this one; unlimited if this is unlimited."""
         return RateLimit(self._per_second / 10, max(1, round(self._burst / 10)), self._clock)
 
     def take(self) -> bool:
-        """Whether one more may come now."""
+        """Whether one more report is allowed now; it is counted."""
         if not self._per_second:
             return True
         now = self._clock()
-        self._left = min(self._burst, self._left + (now - self._at) * self._per_second)
+        self._available = min(self._burst, self._available + (now - self._at) * self._per_second)
         self._at = now
-        if self._left < 1:
+        if self._available < 1:
             return False
-        self._left -= 1
+        self._available -= 1
         return True
 
     @property
     def retry_after(self) -> int:
-        """Whole seconds after which it is worth trying again."""
+        """Seconds after which a retry may succeed, as an integer."""
         return min(3600, max(1, math.ceil(1 / self._per_second))) if self._per_second else 1
 
 
 class _Limit:
-    """A rate, and what is said to those who are over it."""
+    """A rate limit, and the response beyond it."""
 
     def __init__(self, rate: RateLimit) -> None:
         self.rate = rate
@@ -90,7 +90,7 @@ class _Limit:
 
 
 class ReportEndpoint:
-    """The application behind the address of a task's reports."""
+    """The ASGI application for the reports of a task."""
 
     def __init__(
         self,
@@ -107,19 +107,19 @@ class ReportEndpoint:
         self._tasks, self._memory, self._commit_queue = tasks, memory, commit_queue
         self._tokens, self._clock = tokens, clock
         self._with_token, self._without = _Limit(rate), _Limit(rate.tenth())
-        """Whoever shows a token that is not served here takes nothing from those who have one."""
+        """Requests with invalid tokens have a limit of their own, and take nothing from valid ones."""
         self._full = full
-        """Called when a round is found to be full."""
+        """Called when a round is full."""
         self.stopping = False
         """Once set, every report is answered with 503."""
         answers = metrics.counter("reports", "Reports by the status that they were answered with", ["status"])
         self._counts = {status: answers.labels(str(status)) for status in _STATUSES}
         self._seconds = metrics.histogram("report_seconds", "Time from the headers of a report to its answer")
-        waiting = metrics.gauge("waiting_reports", "Reports that are here whole and wait to become durable")
+        waiting = metrics.gauge("waiting_reports", "Complete reports that wait to become durable")
         waiting.set_function(lambda: memory.reports)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """PreparedResponse one request."""
+        """Answer one request."""
         started = time.perf_counter()
         answer = await self._answer(scope, receive)
         self._counts[answer.status].inc()
@@ -143,7 +143,7 @@ class ReportEndpoint:
             if shown is None:
                 return _TOKEN_MISSING
             token = token_hash(shown)
-            if not self._tokens.knows(served.name, token):
+            if not self._tokens.contains(served.name, token):
                 limit = self._without
         if not limit.rate.take():
             return limit.answer
@@ -153,7 +153,7 @@ class ReportEndpoint:
         return await self._take(served, receive, token)
 
     def _refuse_early(self, served: ServedTask) -> PreparedResponse | None:
-        """Refuse what need not be read."""
+        """The refusal of a report that need not be read, or None."""
         if self.stopping:
             return _STOPPING
         now = self._clock()
@@ -176,7 +176,7 @@ class ReportEndpoint:
             except DisconnectedError:
                 return _GONE
             except ParameterError as error:
-                return problem(422, "malformed", "This is no report of this task.", detail=str(error))
+                return problem(422, "malformed", "The body is not a valid report of this task.", detail=str(error))
             except StoreError:
                 return _STORE_FAILS
         if outcome is ReportOutcome.FULL:

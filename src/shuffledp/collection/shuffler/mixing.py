@@ -1,7 +1,7 @@
 """Mixing: all messages of a closed round in one uniformly random order, as a file with a signed manifest.
 
-The file's name tells its manifest, so that only the batch which the store knows is ever delivered. What a process
-that was killed left behind is removed by the next.
+The name of the file contains the hash of its manifest, so that only the batch that is recorded in the store is
+delivered. Leftovers of a killed process are removed by the next one.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ _BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class MixedBatch:
-    """A batch that waits to be delivered."""
+    """A batch that is ready for delivery."""
 
     manifest: Manifest
     signed: bytes
-    """The manifest with its signature, as the store keeps it."""
+    """The manifest with its signature, as recorded in the store."""
     file: Path
 
     def chunk(self, index: int) -> bytes:
-        """The bytes of a chunk, which are those that the manifest says; else an OSError."""
+        """The bytes of a chunk; OSError if their hash is not the one in the manifest."""
         with self.file.open("rb") as file:
             file.seek(index * self.manifest.chunk_records * self.manifest.record_size)
             content = file.read(self.manifest.chunk_size(index))
         if digest(content) != self.manifest.chunks[index]:
-            raise OSError(f"{self.file} is damaged: chunk {index:,} is not what the manifest says")
+            raise OSError(f"{self.file} is damaged: chunk {index:,} does not have the hash in the manifest")
         return content
 
 
 @dataclass(frozen=True)
 class Mixer:
-    """Makes batches in the work directory."""
+    """Creates batches in the work directory."""
 
     store: Store
     key: SigningKey
@@ -55,9 +55,9 @@ class Mixer:
     stopping: Callable[[], bool] = lambda: False
 
     def shuffle(self, served: ServedTask) -> RoundState | None:
-        """Take a closed round to SHUFFLED, or to DESTROYED if it is too small to be released, and return the state.
+        """Advance a closed round to SHUFFLED, or to DESTROYED if it is below its minimum, and return the new state.
 
-        None, and nothing happens, if another process is at it.
+        None, without any change, if another process is mixing it.
         """
         with self.store.claim(served.id) as mine:
             if not mine or self.store.state(served.id) is not RoundState.CLOSED:
@@ -68,7 +68,7 @@ class Mixer:
             try:
                 batch = self._permute(served)
             except BaseException:
-                self.clean(served.name)  # not after advance: if that fails, the batch may be the truth already
+                self.clean(served.name)  # only before advance, which may have been committed even if it fails
                 raise
             if batch is None:
                 return self._destroy(served)
@@ -77,13 +77,13 @@ class Mixer:
             return RoundState.SHUFFLED
 
     def batch(self, served: ServedTask) -> MixedBatch | None:
-        """The batch of a round that was shuffled, if its file is here."""
+        """The batch of a shuffled round, if its file is in the work directory."""
         signed = self.store.note(served.id)
         file = self._batch_file(served, signed)
         return MixedBatch(Manifest.verified(signed, self.key.public), signed, file) if file.exists() else None
 
     def clean(self, task_name: str, *, keep: Path | None = None) -> None:
-        """Remove every file of the round but one."""
+        """Delete all files of a round, except ``keep``."""
         for pattern in (f"{task_name}.*", f".{task_name}.*"):
             for file in self.work.glob(pattern):
                 if file != keep:
@@ -110,15 +110,15 @@ class Mixer:
                 reports += 1
                 block += served.format.records(body)
                 if len(block) >= _BLOCK_BYTES:
-                    self._go_on()
+                    self._check_stopping()
                     yield bytes(block)
                     block.clear()
             yield bytes(block)
 
-        size, each = served.format.sealed_size, served.format.messages
+        size, per_report = served.format.sealed_size, served.format.messages
         messages = permute_file(blocks(), size, mixed, scratch=self.work, memory=self.memory)
-        if messages != reports * each:
-            raise StoreError(f"{reports:,} reports of {each:,} messages cannot be {messages:,} messages.")
+        if messages != reports * per_report:
+            raise StoreError(f"{reports:,} reports of {per_report:,} messages cannot be {messages:,} messages.")
         if reports < served.task.minimum_users:
             return None
         manifest = self._describe(served, mixed, reports, messages)
@@ -135,7 +135,7 @@ class Mixer:
         hashes = []
         with file.open("rb") as content:
             while chunk := content.read(records * size):
-                self._go_on()
+                self._check_stopping()
                 hashes.append(digest(chunk))
         manifest = Manifest(served.id, reports, messages, size, records, tuple(hashes))
         manifest.check_task(served.task)
@@ -144,6 +144,6 @@ class Mixer:
     def _batch_file(self, served: ServedTask, signed: bytes) -> Path:
         return self.work / f"{served.name}.{digest(signed).hex()[:32]}.batch"
 
-    def _go_on(self) -> None:
+    def _check_stopping(self) -> None:
         if self.stopping():
             raise ShutdownError

@@ -157,11 +157,11 @@ class RoundScheduler:
         self._store.open_round(served.id, maximum=served.task.maximum_users, tokens=self._tokens is not None)
         if self._tokens is not None and self._store.state(served.id) is RoundState.COLLECTING:
             with suppress(DamagedRoundError):  # one damaged round must not prevent the start
-                self._bring_tokens(served)
+                self._load_tokens(served)
 
-    def _bring_tokens(self, served: ServedTask) -> None:
+    def _load_tokens(self, served: ServedTask) -> None:
         if self._tokens is not None:
-            self._tokens.bring(served.name, lambda hashes: self._store.add_tokens(served.id, hashes))
+            self._tokens.load_new(served.name, lambda hashes: self._store.add_tokens(served.id, hashes))
 
     async def _watch(self) -> None:
         """Read new tasks and the states of all rounds at every tick, until cancelled."""
@@ -279,7 +279,7 @@ class RoundScheduler:
             return
         if self._tokens is not None:
             try:
-                await self._call(self._bring_tokens, served)
+                await self._call(self._load_tokens, served)
             except DataError as error:  # the round continues with the tokens that it has
                 self._failed.inc()
                 self._log_once(scheduled, str(error))

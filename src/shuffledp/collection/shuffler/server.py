@@ -1,4 +1,4 @@
-"""A shuffler from its settings: keys, tasks, store, and what looks after the rounds."""
+"""The parts of a shuffler, made from its settings: key, tasks, store, and the scheduler of rounds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ATTEMPTS_PER_LINE = 12
 
 
 class Shuffler(Server):
-    """Everything that a shuffler consists of, apart from its web application."""
+    """All parts of a shuffler, apart from its web application."""
 
     def __init__(
         self,
@@ -83,15 +83,15 @@ class Shuffler(Server):
         self.scheduler.open_rounds()
 
     def close(self) -> None:
-        """Let go of the store and the work directory."""
+        """Close the store and release the lock of the work directory."""
         self.store.close()
         self._lock.release()
 
 
 def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey, ShufflerTasks]:
-    """The key and the tasks, if everything else that the settings name is there and in order.
+    """Check everything that the settings name, without changes, and return the key and the tasks.
 
-    Tasks that are not are left out, and served as ``refused``. Nothing is changed.
+    Invalid tasks do not fail the check; they are listed in ``refused``.
     """
     key = SigningKey.load(settings.signing_key)
     authors = [VerifyingKey.load(path) for path in settings.authors]
@@ -107,17 +107,17 @@ def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey, ShufflerTask
     else:
         check_directory(settings.enrolment, written=False)
         tokens = TokenDirectory(settings.enrolment)
-        tasks.load(lambda served: tokens.bring(served.name, lambda _: None))
+        tasks.load(lambda served: tokens.load_new(served.name, lambda _: None))
     return key, tasks
 
 
 def store_of(settings: ShufflerSettings) -> Store:
-    """The store that the settings name."""
+    """Open the store of the settings."""
     return open_store(_location(settings), cache_bytes=settings.store_cache_megabytes * _MEGABYTE)
 
 
 def open_when_reachable(settings: ShufflerSettings, *, sleep: Callable[[float], None] = time.sleep) -> Store:
-    """The store that the settings name; as long as its database does not answer, that is logged and tried again."""
+    """Open the store of the settings; while its database does not answer, log that and retry."""
     logged, attempts = "", 0
     while True:
         try:
@@ -135,7 +135,7 @@ def open_when_reachable(settings: ShufflerSettings, *, sleep: Callable[[float], 
 
 
 def check_store_of(settings: ShufflerSettings) -> None:
-    """Refuse a store that could not be opened, as far as that can be told without changing anything."""
+    """A StoreError if opening the store would fail, as far as reading tells; nothing is changed."""
     check_store(_location(settings))
 
 
@@ -148,5 +148,5 @@ def _location(settings: ShufflerSettings) -> str:
 def _read_address(file: Path) -> str:
     address = read_secret(file)
     if not is_shared(address):
-        raise DataError(f"{file} must hold the address of a database: postgresql://...", path=str(file))
+        raise DataError(f"{file} must contain the URL of a database: postgresql://...", path=str(file))
     return address

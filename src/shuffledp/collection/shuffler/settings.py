@@ -19,56 +19,56 @@ _STORES = "store must be 'sqlite' (with store_folder) or 'postgres' (with store_
 
 @dataclass(frozen=True, kw_only=True)
 class ShufflerSettings(ServerSettings):
-    """Where things are, and how much is taken in. Paths to secrets name files of mode 0600."""
+    """Paths, limits, the store and the analyzer. Files with secrets must have mode 0600."""
 
     exclusive: ClassVar[tuple[tuple[str, ...], ...]] = (("store_folder", "store_dsn_file"),)
 
     port: int = 8080
     tasks: Path
-    """A directory of signed tasks, ``*.json``; new ones are noticed while the server runs."""
+    """A directory of signed tasks, ``*.json``; new files are read while the server runs."""
     authors: tuple[Path, ...]
-    """The public keys of those whose tasks are served."""
+    """Public keys of the authors whose tasks are served."""
     signing_key: Path
-    """The shuffler's own key, which signs batches."""
+    """The shuffler's private key, which signs batches."""
     analyzer: str
-    """Address of the analyzer, such as https://analyzer.example."""
+    """URL of the analyzer, such as https://analyzer.example."""
     analyzer_ca: Path | None = None
-    """Certificates that the analyzer's is checked against, instead of the system's."""
+    """Certificate authorities for the analyzer's certificate, instead of the system's."""
     analyzer_plain_http: str | None = None
-    """The name or address of a host, in a network that nobody else can read, to which batches may go without TLS."""
+    """Name or address of an analyzer host in a private network to which batches may be sent without TLS."""
     work: Path
-    """A directory for the permutation and for batches that wait to be delivered: room for two rounds."""
+    """A directory for the permutation and for undelivered batches, with space for two rounds."""
     store: str = "sqlite"
     store_folder: Path | None = None
     store_dsn_file: Path | None = None
-    """A file with the address of the PostgreSQL database, since it holds a password."""
+    """A file with the URL of the PostgreSQL database, which contains a password."""
     store_cache_megabytes: int = 128
-    """Memory of SQLite for pages of all rounds together; the rounds that collect share it equally."""
+    """Memory of SQLite for pages of all rounds together; collecting rounds share it equally."""
     enrolment: Path | None = None
-    """A directory with ``TASK.tokens``, the hashes of one-time tokens; if set, every report of every task needs one."""
+    """A directory of ``TASK.tokens`` files, hashes of one-time tokens; if set, every report of every task needs one."""
     origins: tuple[str, ...] = ()
     """Origins of web pages that may report, such as https://survey.example; requests of other pages get 403."""
     reports_per_second: float = 0.0
-    """More are answered with 429; 0 for any number. It is one limit for all: limits by address would need addresses."""
+    """Maximum rate over all senders, 0 for no limit; further reports are answered with 429."""
     burst: int = 1000
-    """So many may come at once all the same."""
+    """Reports above the rate that are accepted at once."""
     waiting_reports: int = 4096
-    """So many may wait to become durable."""
+    """Maximum complete reports that wait to become durable."""
     waiting_megabytes: int = 256
-    """So much of reports may be in memory, of those that still arrive as well."""
+    """Maximum memory for reports, including those that are still arriving."""
     waiting_seconds: float = 1.0
-    """A report that finds too many before it is answered with 503 after this time."""
+    """Maximum wait of a report for a free slot; then it is answered with 503."""
     permutation_megabytes: int = 256
     """Memory for the permutation."""
     grace_seconds: float = 3600.0
-    """A round with fewer reports than its minimum is destroyed this long after its closing time, not at once."""
+    """Time after its closing time at which a round with fewer reports than its minimum is destroyed."""
     delivery_seconds: float = 60.0
-    """The analyzer has to answer in this time."""
+    """Timeout of requests to the analyzer."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.authors:
-            raise ParameterError("authors must name at least one public key: whose tasks are served?")
+            raise ParameterError("authors must name at least one public key: that of an author whose tasks are served.")
         try:
             analyzer = ServerUrl.parse(self.analyzer)
         except ParameterError as error:
@@ -77,8 +77,8 @@ class ShufflerSettings(ServerSettings):
         allowed = _is_loopback(analyzer) or (self.analyzer_plain_http or "").lower() == host
         if analyzer.scheme == "http" and not allowed:
             raise ParameterError(
-                f"Batches must not go to {self.analyzer} without TLS, since it is another machine: use https, or say "
-                f'analyzer_plain_http = "{host}" if nobody else can read that network.'
+                f"Batches must not be sent to {self.analyzer} without TLS, since it is another machine: use https, or "
+                f'set analyzer_plain_http = "{host}" if the network is private.'
             )
         needed = {"sqlite": self.store_folder, "postgres": self.store_dsn_file}.get(self.store)
         if needed is None or (self.store_folder and self.store_dsn_file):
@@ -86,7 +86,7 @@ class ShufflerSettings(ServerSettings):
         for origin in self.origins:
             _check_origin(origin)
         if not 0 <= self.reports_per_second < float("inf"):
-            raise ParameterError(f"reports_per_second must not be negative, as {self.reports_per_second} is.")
+            raise ParameterError(f"reports_per_second must be 0 or more, not {self.reports_per_second}.")
         if not 0 <= self.grace_seconds < float("inf"):
             raise ParameterError(f"grace_seconds must be 0 or more, not {self.grace_seconds}.")
         if self.permutation_megabytes < _LEAST_MEMORY:
@@ -96,7 +96,7 @@ class ShufflerSettings(ServerSettings):
 
 
 def _check_origin(origin: str) -> None:
-    """Refuse what a browser would never send as the origin of a page, or what anybody on the way could change."""
+    """Refuse strings that browsers never send as an origin, and plain HTTP to other machines."""
     wrong = ParameterError(
         f"origins must list origins such as https://survey.example, exactly as browsers send them, not {origin!r}."
     )
@@ -112,7 +112,7 @@ def _check_origin(origin: str) -> None:
     if port is not None and (port == 0 or port == _DEFAULT_PORTS[parts.scheme]):
         raise wrong
     if parts.scheme == "http" and not _is_loopback(ServerUrl("http", host, port, "")):
-        raise ParameterError(f"Pages of {origin} could be changed on their way to users: origins must be https.")
+        raise ParameterError(f"Pages of {origin} could be modified in transit: origins must be https.")
 
 
 def _is_loopback(url: ServerUrl) -> bool:

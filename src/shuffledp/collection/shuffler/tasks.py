@@ -23,7 +23,7 @@ _HEADERS = (
 
 @dataclass(frozen=True)
 class ServedTask:
-    """A task with what is needed of it at every report."""
+    """A task with precomputed values that every report needs."""
 
     task: Task
     format: ReportFormat
@@ -36,17 +36,17 @@ class ServedTask:
 
     @property
     def id(self) -> bytes:
-        """Of the task."""
+        """The id of the task."""
         return self.format.task_id
 
     @property
     def name(self) -> str:
-        """The id as it stands in addresses."""
+        """The id in hexadecimal, as in URLs."""
         return self.id.hex()
 
 
 def load_task(path: Path, authors: Sequence[VerifyingKey], shuffler: VerifyingKey) -> ServedTask:
-    """The task of a file, if an author signed it and it is for this shuffler; else a ShuffledpError."""
+    """The task of a file; ShuffledpError unless a trusted author signed it for this shuffler."""
     task, content = load_authentic(path, authors)
     if task.shuffler != shuffler:
         raise ParameterError(f"The task {path} is for the shuffler's key {task.shuffler.id}, not for {shuffler.id}.")
@@ -63,7 +63,7 @@ class ShufflerTasks(TaskDirectory[ServedTask]):
         self._authors, self._shuffler = tuple(authors), shuffler
 
     def get(self, name: str) -> ServedTask | None:
-        """The task of an id in hexadecimal."""
+        """The task with this id in hexadecimal, if it is served."""
         return self.find(name)
 
     def _read(self, path: Path) -> tuple[str, ServedTask]:

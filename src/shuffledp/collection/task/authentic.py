@@ -1,4 +1,4 @@
-"""Is a task its author's? That is decided on the bytes, before anything in them is believed or computed with."""
+"""Verification of signed tasks: the signature is checked on the bytes before anything in them is evaluated."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SIGNED_AS = b"shuffledp task v1\n"
 
 
 def authentic_task(content: bytes, *authors: VerifyingKey) -> Task:
-    """The task of these bytes, if one of the authors signed just them and the guarantee holds; else a ParameterError.
+    """The task of these bytes; ParameterError unless one of the authors signed them and the guarantee holds.
 
     ``values["reason"]`` of the error is a code of vectors/README.md. One line feed may follow the task.
 
-    The signature comes first: what somebody else wrote never reaches the code that builds protocols and
-    recomputes guarantees, which parameters that nobody would choose can keep busy for hours.
+    The signature is verified first: unsigned bytes never reach the code that builds protocols and recomputes
+    guarantees, which hostile parameters could keep busy for hours.
     """
     with _refusing("not-canonical"):
         envelope = parse_canonical(content.removesuffix(b"\n"), most_bytes=MOST_TASK_BYTES)
@@ -29,9 +29,9 @@ def authentic_task(content: bytes, *authors: VerifyingKey) -> Task:
         if not isinstance(envelope, dict) or set(envelope) != {"task", "author", "signature"}:
             raise ParameterError("A signed task has the keys task, author and signature.")
         signature = from_base64(envelope["signature"], SIGNATURE_SIZE)
-    author = next((each for each in authors if each.id == envelope["author"]), None)
+    author = next((key for key in authors if key.id == envelope["author"]), None)
     if author is None:
-        trusted = ", ".join(each.id for each in authors)
+        trusted = ", ".join(key.id for key in authors)
         raise ParameterError(
             f"The task was not signed by a key that is trusted here: {trusted}.", reason="unknown-author"
         )
@@ -40,29 +40,29 @@ def authentic_task(content: bytes, *authors: VerifyingKey) -> Task:
         author.verify(signature, _SIGNED_AS + signed)
     with _refusing("malformed"):
         task = SignedTask.from_bytes(content).task
-        if task.content != signed:  # true is equal to 1 in Python, and elsewhere it is not
-            raise ParameterError("The task is not written as its author's program would write it.")
+        if task.content != signed:  # in Python true equals 1
+            raise ParameterError("The task is not in canonical form.")
         _ = task.guarantee
     return task
 
 
 @contextmanager
 def _refusing(reason: str) -> Iterator[None]:
-    """Whatever is wrong becomes a ParameterError with this reason, unless it has its own."""
+    """Turn every error into a ParameterError with this reason, unless it has its own."""
     try:
         yield
     except ShuffledpError as error:
         raise ParameterError(str(error), **{"reason": reason, **error.values}) from None
     except (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
         raise ParameterError(
-            f"The parameters of the task make no sense: {type(error).__name__}.", reason=reason
+            f"The parameters of the task are not valid: {type(error).__name__}.", reason=reason
         ) from None
 
 
 def load_authentic(path: Path, authors: Sequence[VerifyingKey]) -> tuple[Task, bytes]:
-    """The task of a file that one of the authors signed, and the bytes; else a ShuffledpError that names the file.
+    """The task of a file that one of the authors signed, and its bytes.
 
-    It is a DataError if the file cannot be read, and a ParameterError if it is not such a task.
+    DataError if the file cannot be read, ParameterError if the task is not valid; both name the file.
     """
     try:
         with open_regular(path) as file:

@@ -1,8 +1,8 @@
-"""Documents that are signed have one form as bytes, the same in every language.
+"""Canonical JSON: signed documents have exactly one encoding, the same in every language.
 
-A document is JSON of objects, lists, strings, booleans, null and integers below 2^53. Keys are ASCII
-and sorted, there is no white space, text is UTF-8. Other numbers travel as strings: the shortest decimal that
-reads back as the same double, or a large integer in hexadecimal (0x...).
+A document consists of objects, lists, strings, booleans, null and integers below 2^53. Keys are ASCII and sorted, there
+is no white space, the encoding is UTF-8. Other numbers are strings: the shortest decimal that reads back as the same
+double, or a large integer in hexadecimal (0x...).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def portable(value: Any) -> Any:
-    """The value with every number that is no small whole one as a string."""
+    """The value with every number that is not an integer below 2^53 as a string."""
     if isinstance(value, dict):
         return {key: portable(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
@@ -27,18 +27,18 @@ def portable(value: Any) -> Any:
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > LARGEST_NUMBER:
-        return hex(value)  # decimal digits would take time in the square of their number
+        return hex(value)  # converting to decimal takes quadratic time
     return value
 
 
 def canonical(document: Any) -> bytes:
-    """The one form of a document as bytes."""
+    """The canonical encoding of a document."""
     _check(document, 0)
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
 def parse_canonical(content: bytes, *, most_bytes: int) -> Any:
-    """The document of these bytes; anything that is not its canonical form is refused."""
+    """The document of these bytes; refused unless they are its canonical encoding."""
     if len(content) > most_bytes:
         raise ParameterError(f"The document has {len(content):,} bytes; at most {most_bytes:,} are read.")
     try:
@@ -46,7 +46,7 @@ def parse_canonical(content: bytes, *, most_bytes: int) -> Any:
     except RecursionError:
         raise ParameterError("The document is nested too deeply.") from None
     except ValueError as error:
-        raise ParameterError(f"The document is no JSON of the expected form: {error}.") from None
+        raise ParameterError(f"The document is not valid JSON of the expected form: {error}.") from None
     if canonical(document) != content:
         raise ParameterError(
             "The document is not in canonical form: sorted keys, UTF-8, no white space before, inside or after it."
@@ -60,14 +60,14 @@ def _check(value: Any, depth: int) -> None:
     if isinstance(value, dict):
         for key, part in value.items():
             if not (isinstance(key, str) and key.isascii()):
-                raise ParameterError(f"A key of a signed document must be ASCII text, not {key!r}.")
+                raise ParameterError(f"A key of a signed document must be an ASCII string, not {key!r}.")
             _check(part, depth + 1)
     elif isinstance(value, list):
         for part in value:
             _check(part, depth + 1)
     elif isinstance(value, str):
         if _SURROGATE.search(value):
-            raise ParameterError("A text in a signed document is no valid Unicode.")
+            raise ParameterError("A string in a signed document is not valid Unicode.")
     elif isinstance(value, int):
         if abs(value) > LARGEST_NUMBER:
             raise ParameterError(f"The number {value} is too large for a signed document; write it as a string.")
@@ -82,5 +82,5 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return document
 
 
-def _refuse(text: str) -> Any:
-    raise ValueError(f"the number {text} is not allowed; write it as a string")
+def _refuse(number: str) -> Any:
+    raise ValueError(f"the number {number} is not allowed; write it as a string")

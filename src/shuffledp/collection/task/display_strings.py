@@ -1,7 +1,8 @@
-"""Strings that a task may show to people, by fixed lists of code points.
+"""Checks of the strings that a task shows to people, by fixed lists of code points.
 
-The rule must not depend on the Unicode tables of the program that reads the task: the same signed task is good on every
-device or on none. So neither ``str.isprintable`` nor plain NFC is used. docs/collection/task.md has the same lists.
+The rule must not depend on the Unicode tables of the program that reads the task: the same signed task is valid on
+every device or on none. So neither ``str.isprintable`` nor plain NFC is used. docs/collection/task.md has the same
+lists.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 
 from shuffledp.errors import ParameterError
 
-LONGEST_TEXT = 2000
+LONGEST_STRING = 2000
 LONGEST_CATEGORY = 200
 
 REFUSED: tuple[tuple[int, int], ...] = (
@@ -95,11 +96,11 @@ _REFUSED = re.compile(f"[{_characters(REFUSED)}]")
 _NORMALIZED = re.compile(f"[{_characters(NORMALIZED)}]+")
 
 
-def check_text(what: str, text: str, *, least: int, most: int) -> None:
-    """Refuse a text that is too short or too long, or has a character that people cannot see for what it is."""
-    if not least <= len(text) <= most:
-        raise ParameterError(f"The {what} of a task must have {least} to {most:,} characters, not {len(text):,}.")
-    if refused := _REFUSED.search(text):
+def check_string(what: str, value: str, *, least: int, most: int) -> None:
+    """Refuse a string that is too short or too long, or has a character that is invisible or ambiguous."""
+    if not least <= len(value) <= most:
+        raise ParameterError(f"The {what} of a task must have {least} to {most:,} characters, not {len(value):,}.")
+    if refused := _REFUSED.search(value):
         raise ParameterError(
             f"The {what} of a task has the character U+{ord(refused[0]):04X}, which is not allowed: "
             "no control, format or private-use characters, and no white space but the space."
@@ -112,10 +113,10 @@ def comparable(name: str) -> str:
 
 
 def check_categories(names: Sequence[str]) -> None:
-    """Refuse names of categories that people could not choose between."""
+    """Refuse names of categories that people cannot tell apart."""
     seen: dict[str, str] = {}
     for name in names:
-        check_text("category", name, least=1, most=LONGEST_CATEGORY)
+        check_string("category", name, least=1, most=LONGEST_CATEGORY)
         key = comparable(name)
         if key in seen:
             raise ParameterError(

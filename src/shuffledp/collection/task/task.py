@@ -1,7 +1,7 @@
-"""A task: what is asked of whom, by which protocol with which exact parameters, and who may open the messages.
+"""A task: the question, the population, the protocol with its exact parameters, and the keys of the servers.
 
-It is a canonical JSON document that its author signs. A device checks the signature against a key that it knows,
-and computes the guarantee anew from the parameters, whatever the task claims.
+It is a canonical JSON document that its author signs. A device verifies the signature with a key that it trusts, and
+recomputes the guarantee from the parameters, whatever the task claims.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from typing import Any, Self
 
 from shuffledp.checks import check_target
 from shuffledp.collection.task.canonical import canonical, parse_canonical, portable
-from shuffledp.collection.task.display_strings import LONGEST_TEXT, check_categories, check_text
+from shuffledp.collection.task.display_strings import LONGEST_STRING, check_categories, check_string
+from shuffledp.collection.transport.files import read_limited
 from shuffledp.collection.wire.keys import SealingPublicKey, SigningKey, VerifyingKey, from_base64, to_base64
 from shuffledp.collection.wire.padding import DELTA_FOR_CAP, LARGEST_CAP, capped_guarantee, is_unbounded, least_cap
 from shuffledp.collection.wire.sealing import SUITE_NAME, sealed_size
 from shuffledp.domain import Categories
-from shuffledp.errors import ConditionError, DataError, ParameterError, ShuffledpError
+from shuffledp.errors import ConditionError, ParameterError, ShuffledpError
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.documents import from_document, to_document
 from shuffledp.protocols.protocol import Protocol
@@ -62,19 +63,19 @@ MOST_DRAWS_PER_REPORT = 1 << 24
 
 @dataclass(frozen=True)
 class Task:
-    """One round of collection, as everybody who takes part knows it."""
+    """The public description of one round of collection."""
 
     name: str
     description: str
-    """What is asked, for the people who answer."""
+    """The question, for the people who answer it."""
     population: str
-    """Whose privacy is spent: releases over one population are accounted for together."""
+    """The people whose privacy is spent: releases about one population are composed."""
     protocol: Protocol
     epsilon: float
     delta: float
-    """The claim about one release; computed anew by whoever reads the task."""
+    """The claim about one release; every reader of the task recomputes it."""
     maximum_users: int
-    """The round is full with so many reports."""
+    """Maximum number of reports."""
     opens: datetime
     closes: datetime
     messages_per_report: int
@@ -83,19 +84,19 @@ class Task:
     shuffler: VerifyingKey
     """Batches are signed with this key."""
     stated_local_epsilon: float | None = field(default=None, compare=False)
-    """What the task says is left of one report alone, if not computed here: last digits differ between machines."""
+    """The local epsilon in the document, if the task was read: its last digits may differ between machines."""
 
     def __post_init__(self) -> None:
         if self.protocol.released_only:
             raise ParameterError(
-                f"{self.protocol.name} trusts a party with the values; a collection takes shuffled or local protocols."
+                f"{self.protocol.name} requires a trusted party; a collection needs a shuffled or local protocol."
             )
         check_target(self.epsilon, self.delta)
         _check_drawable(self.protocol)
-        self.protocol.min_messages_per_user  # noqa: B018 - refuses a protocol of which the analyzer could not tell the users
-        check_text("name", self.name, least=1, most=LONGEST_TEXT)
-        check_text("description", self.description, least=0, most=LONGEST_TEXT)
-        check_text("population", self.population, least=1, most=LONGEST_TEXT)
+        self.protocol.min_messages_per_user  # noqa: B018 - raises if the analyzer could not bound the number of users
+        check_string("name", self.name, least=1, most=LONGEST_STRING)
+        check_string("description", self.description, least=0, most=LONGEST_STRING)
+        check_string("population", self.population, least=1, most=LONGEST_STRING)
         check_categories(self.protocol.domain.names if isinstance(self.protocol.domain, Categories) else ())
         if not 1 <= self.messages_per_report <= LARGEST_CAP:
             raise ParameterError(
@@ -109,9 +110,9 @@ class Task:
                 f"or is larger than {_MOST_USERS:,}."
             )
         if any(time.tzinfo is None or time.microsecond for time in (self.opens, self.closes)):
-            raise ParameterError("The times of a task are whole seconds with their time zone.")
+            raise ParameterError("The times of a task must have a time zone and no fraction of a second.")
         if not all(_FIRST_TIME <= time <= _LAST_TIME for time in (self.opens, self.closes)):
-            raise ParameterError("The times of a task must lie in the years 1000 to 9999.")
+            raise ParameterError("The times of a task must be in the years 1000 to 9999.")
         if not self.opens < self.closes:
             raise ParameterError(f"The round closes at {self.closes} before it opens at {self.opens}.")
 
@@ -126,9 +127,9 @@ class Task:
         maximum_users: int,
         **rest: Any,
     ) -> Self:
-        """Calibrate a protocol for a little less than the target; where reports need a cap, part of delta is for it.
+        """Calibrate a protocol for slightly less than the target; if reports need a cap, part of delta is for the cap.
 
-        Other machines may compute the guarantee with other last digits, and must find it good all the same.
+        The margin is for other machines, which may compute the guarantee with other last digits and must accept it.
         """
         protocol = _calibrated(kind, epsilon, delta, settings)
         if is_unbounded(protocol):
@@ -145,7 +146,7 @@ class Task:
 
     @property
     def minimum_users(self) -> int:
-        """A round of fewer reports is destroyed, not released."""
+        """Minimum number of reports; a smaller round is destroyed."""
         return self.protocol.users
 
     @property
@@ -160,7 +161,7 @@ class Task:
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Recomputed from the parameters; ParameterError if less holds than is claimed."""
+        """The guarantee, recomputed from the parameters; ParameterError if the claim does not hold."""
         return capped_guarantee(
             self.protocol,
             cap=self.messages_per_report,
@@ -210,21 +211,21 @@ class Task:
                 reason="version",
             )
         if set(document) != _KEYS:
-            raise ParameterError(f"Missing or unknown in the task: {', '.join(sorted(set(document) ^ _KEYS))}.")
+            raise ParameterError(f"Missing or unknown keys in the task: {', '.join(sorted(set(document) ^ _KEYS))}.")
         claim = document["guarantee"]
         if not isinstance(claim, dict) or set(claim) != {"epsilon", "delta", "honest_users", "local_epsilon"}:
             raise ParameterError("The guarantee of a task has epsilon, delta, honest_users and local_epsilon.")
         task = cls(
-            name=_text(document, "name"),
-            description=_text(document, "description"),
-            population=_text(document, "population"),
+            name=_string(document, "name"),
+            description=_string(document, "description"),
+            population=_string(document, "population"),
             protocol=from_document(document["protocol"]),
             epsilon=_number(claim, "epsilon"),
             delta=_number(claim, "delta"),
-            maximum_users=_whole(document, "maximum_users"),
+            maximum_users=_integer(document, "maximum_users"),
             opens=_time(document, "opens"),
             closes=_time(document, "closes"),
-            messages_per_report=_whole(document, "messages_per_report"),
+            messages_per_report=_integer(document, "messages_per_report"),
             analyzer=SealingPublicKey.from_document(document["analyzer"]),
             shuffler=VerifyingKey.from_document(document["shuffler"]),
             stated_local_epsilon=math.inf if claim["local_epsilon"] is None else _number(claim, "local_epsilon"),
@@ -232,27 +233,25 @@ class Task:
         computed = _guarantee_of(task.protocol).local_epsilon
         derived = task.to_document()
         if portable(document["protocol"]) != derived["protocol"]:
-            raise ParameterError(
-                "The protocol of the task is not written in its one form: see the page on randomizers."
-            )
-        wrong = {key for key in _KEYS if document[key] != derived[key]}
+            raise ParameterError("The protocol of the task is not in canonical form: see the page on randomizers.")
+        inconsistent = {key for key in _KEYS if document[key] != derived[key]}
         if not math.isclose(task.stated_local_epsilon or 0.0, computed, rel_tol=_LAST_DIGITS, abs_tol=_LAST_DIGITS):
-            wrong.add("guarantee")  # infinity is close to nothing but itself
-        if wrong:
+            inconsistent.add("guarantee")  # infinity is close only to itself
+        if inconsistent:
             raise ParameterError(
-                f"What the task says does not follow from its protocol: {', '.join(sorted(wrong))}.",
+                f"The task contradicts its protocol: {', '.join(sorted(inconsistent))}.",
                 reason="inconsistent",
             )
         return task
 
     @cached_property
     def content(self) -> bytes:
-        """The document as the bytes that are signed."""
+        """The canonical bytes of the document, which are signed."""
         return canonical(self.to_document())
 
     @cached_property
     def id(self) -> bytes:
-        """32 bytes that stand for just this task."""
+        """The id of the task: a SHA-256, 32 bytes."""
         return hashlib.sha256(_SIGNED_AS + self.content).digest()
 
     def signed(self, author: SigningKey) -> SignedTask:
@@ -262,7 +261,7 @@ class Task:
 
 @dataclass(frozen=True)
 class SignedTask:
-    """A task, who says to have signed it, and the signature."""
+    """A task, the id of its claimed author, and the signature."""
 
     task: Task
     author: str
@@ -270,7 +269,7 @@ class SignedTask:
     signature: bytes
 
     def verify(self, author: VerifyingKey) -> Task:
-        """The task, if that key signed it and its guarantee holds; else a ParameterError."""
+        """The task; ParameterError unless that key signed it and its guarantee holds."""
         if self.author != author.id:
             raise ParameterError(f"The task was signed by the key {self.author}, not by {author.id}.")
         author.verify(self.signature, _SIGNED_AS + self.task.content)
@@ -285,27 +284,22 @@ class SignedTask:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """Back from a file."""
+        """The signed task of the bytes of a file."""
         document = parse_canonical(content.removesuffix(b"\n"), most_bytes=MOST_TASK_BYTES)
         if not isinstance(document, dict) or set(document) != {"task", "author", "signature"}:
             raise ParameterError("A signed task has the keys task, author and signature.")
         if not re.fullmatch("[0-9a-f]{16}", str(document["author"])):
-            raise ParameterError("The author of a task is the id of a key.")
+            raise ParameterError("The author of a signed task must be the id of a key.")
         return cls(Task.from_document(document["task"]), document["author"], from_base64(document["signature"], 64))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """From a file."""
-        try:
-            if Path(path).stat().st_size > MOST_TASK_BYTES:
-                raise DataError(f"{path} is too large for a task.")
-            return cls.from_bytes(Path(path).read_bytes())
-        except OSError as error:
-            raise DataError(f"Cannot read the task {path}: {error.strerror or error}.", path=str(path)) from None
+        """Read a file."""
+        return cls.from_bytes(read_limited(Path(path), MOST_TASK_BYTES, "task"))
 
 
 def _calibrated(kind: type[Protocol], epsilon: float, delta: float, settings: dict[str, Any]) -> Protocol:
-    """The protocol with a margin for other last digits: it claims the target, and is calibrated for a little less."""
+    """Calibrate for slightly less than the target, which the protocol claims: a margin for other last digits."""
     check_target(epsilon, delta)
     if kind.trust == "local":  # epsilon is a logarithm, and there is no delta
         protocol = kind.calibrate(epsilon=epsilon * (1 - _LAST_DIGITS), delta=delta, **settings)
@@ -317,7 +311,7 @@ def _calibrated(kind: type[Protocol], epsilon: float, delta: float, settings: di
 
 
 def _check_drawable(protocol: Protocol) -> None:
-    """Refuse parameters that keep a device busy: a report takes a bounded number of draws, and so does each share."""
+    """Refuse parameters that make a device draw too many random numbers for one report."""
     if not protocol.draws_per_report <= MOST_DRAWS_PER_REPORT:
         raise ParameterError(
             f"A report of {protocol.name} with these parameters takes about {protocol.draws_per_report:.3g} random "
@@ -330,7 +324,7 @@ def _check_drawable(protocol: Protocol) -> None:
 
 
 def _guarantee_of(protocol: Protocol) -> Guarantee:
-    """What its parameters give; refused if that is less than its own terms say, or if nothing is proved."""
+    """The guarantee of a protocol; refused if its target does not hold or nothing is proved."""
     try:
         return protocol.guarantee
     except ShuffledpError as error:
@@ -340,18 +334,18 @@ def _guarantee_of(protocol: Protocol) -> Guarantee:
 
 
 def _shown(value: Any) -> str:
-    """The beginning of a value that somebody else wrote."""
-    text = repr(value)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+    """The beginning of an untrusted value, for messages."""
+    shown = repr(value)
+    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
 
 
-def _text(document: dict[str, Any], key: str) -> str:
+def _string(document: dict[str, Any], key: str) -> str:
     if not isinstance(document[key], str):
         raise ParameterError(f"{key} must be a string, not {_shown(document[key])}.")
     return str(document[key])
 
 
-def _whole(document: dict[str, Any], key: str) -> int:
+def _integer(document: dict[str, Any], key: str) -> int:
     if not isinstance(document[key], int) or isinstance(document[key], bool):
         raise ParameterError(f"{key} must be an integer, not {_shown(document[key])}.")
     return int(document[key])
@@ -373,7 +367,7 @@ def _number(document: dict[str, Any], key: str) -> float:
 def _time(document: dict[str, Any], key: str) -> datetime:
     value = document[key]
     try:
-        if isinstance(value, str) and _TIME_FORM.fullmatch(value):  # strptime alone takes single digits too
+        if isinstance(value, str) and _TIME_FORM.fullmatch(value):  # strptime alone also accepts single digits
             return datetime.strptime(value, _TIME).replace(tzinfo=UTC)
     except ValueError:
         pass

@@ -40,24 +40,24 @@ class Answer:
 
     status: int
     accepted: bool = False
-    """It has the report for good."""
+    """Whether the server has stored the report durably."""
     problem: str | None = None
-    """The name of the problem, if a server of shuffledp said it."""
+    """The name of the problem, if the response is a problem document of shuffledp."""
     detail: str = ""
     retry_after: float | None = None
-    """Seconds until it should be asked again, if it said so."""
+    """Seconds until the next attempt, if the server asked for a pause."""
     document: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
     """The body, if it is a JSON object."""
 
     @property
     def sentence(self) -> str:
-        """The status and what was said about it, in a line."""
+        """The status and its detail, in one line."""
         return f"{self.status} {self.detail}".strip() if self.detail else f"{self.status}"
 
 
 @dataclass(frozen=True)
 class ServerUrl:
-    """The parts of a server's address that a connection uses."""
+    """The parts of a server URL."""
 
     scheme: str
     host: str
@@ -95,15 +95,15 @@ class ServerUrl:
 
 @dataclass(eq=False)
 class Connection:
-    """A connection to a server that is kept open between requests; of one thread.
+    """A connection to a server that stays open between requests; for use in one thread.
 
-    Certificates are always checked, against the system's authorities or those of ``authorities``. Redirections are
-    not followed.
+    Certificates are always verified, against the system's authorities or those of ``authorities``. Redirects are not
+    followed.
     """
 
     url: str
     insecure_http: bool = False
-    """Allow plain HTTP to other machines: reports are sealed, but whoever listens sees who reports."""
+    """Allow plain HTTP to other machines: reports are sealed, but an eavesdropper sees who reports."""
     timeout: float = 30.0
     """Seconds of silence that end a request; no request takes more than ten times as long."""
     authorities: str | Path | None = None
@@ -136,14 +136,14 @@ class Connection:
         *,
         most: int = _MAX_ANSWER_BYTES,
     ) -> Answer:
-        """Send one request and read its answer, of which ``most`` bytes count; OSError or HTTPException if it fails.
+        """Send one request and read at most ``most`` bytes of its answer; OSError or HTTPException if it fails.
 
-        A server may have closed a connection that was idle, so then it is tried once on a new one.
+        The server may have closed an idle connection; then the request is repeated once on a new one.
         """
         return _answer(*self._twice(method, path, body, dict(headers or {}), most))
 
     def download(self, path: str, *, most: int) -> tuple[Answer, bytes]:
-        """What is there, if it has at most so many bytes, with the status; errors as of ``request``."""
+        """GET a path; HTTPException if the content has more than ``most`` bytes, other errors as in ``request``."""
         response, content = self._twice("GET", path, None, {}, most)
         if len(content) > most:
             raise http.client.HTTPException(f"more than {most:,} bytes")
@@ -183,10 +183,10 @@ class Connection:
                 except (BrokenPipeError, ConnectionResetError):
                     if connection.sock is None:
                         raise
-                    # it may have said why before it stopped to listen, as when a report is too long
+                    # the server may have answered before it stopped reading, as for a report that is too long
                 response = connection.getresponse()
                 content = response.read(most + 1)
-                if response.length and len(content) <= most:  # cut off, which reading a part does not complain of
+                if response.length and len(content) <= most:  # truncated, which a partial read does not report
                     raise http.client.IncompleteRead(content, response.length)
         except BaseException:
             self.close()
@@ -242,7 +242,7 @@ class _LocalHttpConnection(http.client.HTTPConnection):
 
 @contextmanager
 def local_address(socket_path: Path) -> Iterator[str]:
-    """A name of a UNIX socket that fits into an address, however long its path is."""
+    """A path of a UNIX socket that is short enough for its address, however long the original path is."""
     if len(os.fsencode(socket_path)) <= _MAX_LOCAL_ADDRESS_BYTES:
         yield str(socket_path)
         return
@@ -259,7 +259,7 @@ def failure_reason(error: Exception) -> str:
 
 
 def tls_context(authorities: str | Path | None) -> ssl.SSLContext:
-    """Check certificates and host names, against the authorities of the system or of a file alone."""
+    """A context that verifies certificates and host names, with the system's authorities or only those of a file."""
     try:
         return ssl.create_default_context(cafile=None if authorities is None else str(authorities))
     except OSError as error:  # also ssl.SSLError
@@ -268,7 +268,7 @@ def tls_context(authorities: str | Path | None) -> ssl.SSLContext:
 
 @contextmanager
 def _at_most(seconds: float, sock: socket.socket | None) -> Iterator[None]:
-    """End a request that goes on and on, byte by byte."""
+    """Abort a request after ``seconds``, even if bytes keep arriving."""
     timer = threading.Timer(seconds, _shut_down, (sock,))
     timer.daemon = True
     timer.start()
@@ -279,13 +279,13 @@ def _at_most(seconds: float, sock: socket.socket | None) -> Iterator[None]:
 
 
 def _shut_down(sock: socket.socket | None) -> None:
-    with suppress(OSError):  # it may be closed already
+    with suppress(OSError):  # it may be closed
         if sock is not None:
-            socket.socket.shutdown(sock, socket.SHUT_RDWR)  # an SSLSocket's own would first drop its encryption
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)  # SSLSocket.shutdown would first drop the encryption
 
 
 def _answer(response: http.client.HTTPResponse, content: bytes) -> Answer:
-    """A page that says 200 and is not the shuffler's, as of a proxy, is no receipt: that has no content, or JSON."""
+    """A receipt is a status 200 or 201 with no content or JSON; a page of a proxy with status 200 is not one."""
     document = _document(content)
     accepted = response.status in (200, 201) and (not content or document is not None)
     kind = str((document or {}).get("type", ""))
@@ -309,9 +309,9 @@ def _document(content: bytes) -> dict[str, Any] | None:
 
 
 def _retry_after(header: str | None, date: str | None) -> float | None:
-    """Seconds until a request should be sent again: an integer, or an HTTP date as proxies send it; at most a day.
+    """Seconds until the next attempt, from an integer or an HTTP date, at most a day.
 
-    A date is compared with the answer's own, if it has one, since a device's clock may be wrong.
+    A date is compared with the ``Date`` of the answer, if it has one, since the clock of a device may be wrong.
     """
     if header is None:
         return None
@@ -323,20 +323,20 @@ def _retry_after(header: str | None, date: str | None) -> float | None:
     return min(max(0.0, then - (time.time() if now is None else now)), _LONGEST_RETRY)
 
 
-def _http_date(text: str | None) -> float | None:
-    """Seconds since 1970, of any of the three forms of RFC 9110; None if it is none of them."""
-    if text is None or len(text) > _LONGEST_DATE:
+def _http_date(value: str | None) -> float | None:
+    """Seconds since 1970 of a date in any of the three formats of RFC 9110; None if it is not valid."""
+    if value is None or len(value) > _LONGEST_DATE:
         return None
     try:
-        date = parsedate_to_datetime(text)
+        date = parsedate_to_datetime(value)
         return (date if date.tzinfo is not None else date.replace(tzinfo=UTC)).timestamp()
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
 
 
 def backoff_seconds(failures: int, *, first: float, longest: float) -> float:
-    """Seconds to wait after so many failures: up to ``first`` after none, doubled with each, at most ``longest``.
+    """The pause after a number of failures: ``first``, doubled with each failure, at most ``longest``, with jitter.
 
-    The pause is uniform between half of that and all of it, so that those who failed together do not retry together.
+    It is uniform between half of that and all of it, so that senders that failed together do not retry together.
     """
     return min(longest, first * 2.0 ** min(failures, _MAX_EXPONENT)) * _RANDOM.uniform(0.5, 1.0)

@@ -1,4 +1,4 @@
-"""Durable files: atomic writes, directory synchronization, locks, and reading files without blocking."""
+"""Files: atomic durable writes, directory synchronization, locks, and reading files of bounded size."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
+
+from shuffledp.errors import DataError
 
 
 def write_durably(
@@ -112,6 +114,18 @@ class FileLock:
     def release(self) -> None:
         """Release the lock."""
         os.close(self._descriptor)
+
+
+def read_limited(path: Path, limit: int, kind: str) -> bytes:
+    """The content of a file of at most ``limit`` bytes; DataError if it is larger or cannot be read."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(limit + 1)
+    except OSError as error:
+        raise DataError(f"Cannot read the {kind} {path}: {error.strerror or error}.", path=str(path)) from None
+    if len(content) > limit:
+        raise DataError(f"{path} is too large for a {kind}; the limit is {limit:,} bytes.", path=str(path))
+    return content
 
 
 def open_regular(path: Path) -> BinaryIO:

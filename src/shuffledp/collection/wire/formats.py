@@ -1,8 +1,7 @@
-"""The bytes that travel: a device's report, and the shuffler's batch.
+"""Wire formats: the report of a device, and the batch of the shuffler.
 
 A report is ``SDPR``, the version (1 byte), the task's id (32), the report's id (16), then the sealed messages, all of
-one size and as many in every report. A batch is a signed manifest and chunks of sealed messages, one after the other
-without anything between them.
+one size and the same number in every report. A batch is a signed manifest and chunks of concatenated sealed messages.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ MOST_MANIFEST_BYTES = 1 << 24
 _MOST_CHUNKS = 1 << 17
 _MOST_CHUNK_BYTES = 1 << 26
 _SIGNED_AS = b"shuffledp batch v1\n"
-_BEFORE, _BETWEEN, _AFTER = b'{"batch":', b',"signature":"', b'"}'  # the one form of a signed manifest
+_BEFORE, _BETWEEN, _AFTER = b'{"batch":', b',"signature":"', b'"}'  # the canonical form of a signed manifest
 _SIGNATURE_LETTERS = 86  # 64 bytes
 
 
 class BadSignatureError(ParameterError):
-    """A manifest has the form of a signed one, but the signature is not the shuffler's."""
+    """A manifest is well-formed, but its signature is not the shuffler's."""
 
 
 def digest(content: bytes | memoryview) -> bytes:
@@ -38,7 +37,7 @@ def digest(content: bytes | memoryview) -> bytes:
 
 @dataclass(frozen=True)
 class ReportFormat:
-    """What every report of a task looks like."""
+    """The format of the reports of a task."""
 
     task_id: bytes
     messages: int
@@ -63,25 +62,27 @@ class ReportFormat:
         return b"".join((_MAGIC, bytes((_VERSION,)), self.task_id, report_id, *sealed))
 
     def report_id(self, report: bytes) -> bytes:
-        """The id of a report, if it has the right size, version and task."""
+        """The id of a report; ParameterError unless size, version and task are right."""
         if len(report) != self.size:
             raise ParameterError(f"A report of this task has {self.size:,} bytes, not {len(report):,}.")
         if report[: len(_MAGIC)] != _MAGIC:
-            raise ParameterError("This is no report: it does not begin with SDPR.")
+            raise ParameterError("This is not a report: it does not begin with SDPR.")
         if report[len(_MAGIC)] != _VERSION:
-            raise ParameterError(f"This report has version {report[len(_MAGIC)]}; version {_VERSION} is read.")
+            raise ParameterError(
+                f"This report has version {report[len(_MAGIC)]}; only version {_VERSION} is supported."
+            )
         if report[5:37] != self.task_id:
             raise ParameterError("This report belongs to another task.")
         return report[37:_HEADER]
 
     def records(self, report: bytes) -> memoryview:
-        """The sealed messages of a report, one after the other."""
+        """The concatenated sealed messages of a report."""
         return memoryview(report)[_HEADER:]
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a batch consists of: how many reports and messages, and the hash of every chunk."""
+    """The contents of a batch: numbers of reports and messages, and the hash of every chunk."""
 
     task_id: bytes
     reports: int
@@ -91,14 +92,14 @@ class Manifest:
     chunks: tuple[bytes, ...]
 
     def __post_init__(self) -> None:
-        whole = (self.reports, self.messages, self.record_size, self.chunk_records)
-        if any(number < 1 for number in whole) or len(self.task_id) != 32:
+        counts = (self.reports, self.messages, self.record_size, self.chunk_records)
+        if any(count < 1 for count in counts) or len(self.task_id) != 32:
             raise ParameterError("A batch has at least one report and one message, and the id of its task.")
         if self.chunk_records * self.record_size > _MOST_CHUNK_BYTES:
             raise ParameterError(f"A chunk of a batch has at most {_MOST_CHUNK_BYTES:,} bytes.")
         if len(self.chunks) != -(-self.messages // self.chunk_records) or len(self.chunks) > _MOST_CHUNKS:
             raise ParameterError(f"{len(self.chunks):,} chunks do not hold {self.messages:,} messages.")
-        if any(len(each) != 32 for each in self.chunks):
+        if any(len(chunk) != 32 for chunk in self.chunks):
             raise ParameterError("The hash of a chunk has 32 bytes.")
 
     def chunk_size(self, index: int) -> int:
@@ -112,10 +113,10 @@ class Manifest:
         if self.task_id != task.id:
             raise ParameterError("This batch belongs to another task.")
         if self.record_size != task.sealed_size or self.messages != self.reports * task.messages_per_report:
-            raise ParameterError("The messages of this batch do not have the size and number that the task says.")
+            raise ParameterError("The size or number of the messages of this batch contradicts the task.")
         if not task.minimum_users <= self.reports <= task.maximum_users:
             raise ParameterError(
-                f"A batch of {self.reports:,} reports cannot be released: the task wants {task.minimum_users:,} to "
+                f"A batch of {self.reports:,} reports cannot be released: the task requires {task.minimum_users:,} to "
                 f"{task.maximum_users:,}."
             )
 
@@ -129,24 +130,24 @@ class Manifest:
             "messages": self.messages,
             "record_size": self.record_size,
             "chunk_records": self.chunk_records,
-            "chunks": [each.hex() for each in self.chunks],
+            "chunks": [chunk.hex() for chunk in self.chunks],
         }
 
     @classmethod
     def from_document(cls, document: Any) -> Self:
-        """Back; anything else is refused."""
+        """The manifest of a document; ParameterError if it is not valid."""
         keys = {"format", "version", "task", "reports", "messages", "record_size", "chunk_records", "chunks"}
         if not isinstance(document, dict) or set(document) != keys or document["format"] != "shuffledp-batch":
-            raise ParameterError("This is no manifest of a batch.")
+            raise ParameterError("This is not a manifest of a batch.")
         if document["version"] != 1:
-            raise ParameterError(f"This batch has version {document['version']!r}; version 1 is read.")
+            raise ParameterError(f"This batch has version {document['version']!r}; only version 1 is supported.")
         numbers = [document[key] for key in ("reports", "messages", "record_size", "chunk_records")]
         if any(not isinstance(number, int) or isinstance(number, bool) for number in numbers):
-            raise ParameterError("The numbers of a manifest are whole.")
+            raise ParameterError("The numbers of a manifest must be integers.")
         if not isinstance(document["chunks"], list):
-            raise ParameterError("The chunks of a manifest are a list of hashes.")
+            raise ParameterError("The chunks of a manifest must be a list of hashes.")
         reports, messages, record_size, chunk_records = numbers
-        chunks = tuple(_from_hex(each) for each in document["chunks"])
+        chunks = tuple(_from_hex(chunk) for chunk in document["chunks"])
         return cls(_from_hex(document["task"]), reports, messages, record_size, chunk_records, chunks)
 
     def signed(self, shuffler: SigningKey) -> bytes:
@@ -157,13 +158,13 @@ class Manifest:
 
     @classmethod
     def verified(cls, content: bytes, shuffler: VerifyingKey) -> Self:
-        """The manifest, if that key signed it; else a BadSignatureError. Nothing is parsed before that is known."""
+        """The manifest; BadSignatureError unless that key signed it. Nothing is parsed before the verification."""
         batch, signature = _signed_parts(content)
         try:
             shuffler.verify(signature, _SIGNED_AS + batch)
         except ParameterError:
             raise BadSignatureError(
-                f"The signature is not one of the key {shuffler.id} over this document in its canonical form."
+                f"This is not a valid signature of the key {shuffler.id} over this manifest in canonical form."
             ) from None
         return cls._from_bytes(batch)
 
@@ -178,9 +179,9 @@ class Manifest:
 
 
 def _signed_parts(content: bytes) -> tuple[bytes, bytes]:
-    """The bytes that are signed and the signature; a canonical document has one form, so both are found by place."""
+    """The signed bytes and the signature, which are at fixed positions in the canonical form."""
     if len(content) > MOST_MANIFEST_BYTES:
-        raise ParameterError(f"The manifest has {len(content):,} bytes; at most {MOST_MANIFEST_BYTES:,} are read.")
+        raise ParameterError(f"The manifest has {len(content):,} bytes; at most {MOST_MANIFEST_BYTES:,} are allowed.")
     end = len(content) - len(_AFTER) - _SIGNATURE_LETTERS
     signed, between = content[len(_BEFORE) : max(end - len(_BETWEEN), 0)], content[max(end - len(_BETWEEN), 0) : end]
     if not (content.startswith(_BEFORE) and between == _BETWEEN and content.endswith(_AFTER)):
@@ -188,10 +189,10 @@ def _signed_parts(content: bytes) -> tuple[bytes, bytes]:
     return signed, from_base64(content[end : -len(_AFTER)].decode(errors="replace"), 64)
 
 
-def _from_hex(text: Any) -> bytes:
-    if isinstance(text, str) and len(text) == 64 and text == text.lower():
+def _from_hex(value: Any) -> bytes:
+    if isinstance(value, str) and len(value) == 64 and value == value.lower():
         try:
-            return bytes.fromhex(text)
+            return bytes.fromhex(value)
         except ValueError:
             pass
-    raise ParameterError(f"{str(text)[:80]!r} is not 32 bytes in hexadecimal.")
+    raise ParameterError(f"{str(value)[:80]!r} is not 32 bytes in hexadecimal.")

@@ -1,4 +1,4 @@
-"""Keys: Ed25519 to sign, X25519 to seal. Private ones live in files that only their owner can read."""
+"""Keys: Ed25519 for signatures, X25519 for sealing. Files of private keys are accessible to their owner alone."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from shuffledp.collection.transport.files import write_durably
+from shuffledp.collection.transport.files import read_limited, write_durably
 from shuffledp.errors import DataError, OutputError, ParameterError
 from shuffledp.output import check_writable
 
 KEY_SIZE = 32
 SIGNATURE_SIZE = 64
-_MOST_BYTES = 4096
+_MAX_BYTES = 4096
 _FIELD = 2**255 - 19
 _LOW_ORDER = {
     0,
@@ -38,22 +38,22 @@ def to_base64(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
-def from_base64(text: Any, size: int | None = None) -> bytes:
-    """Back, of exactly ``size`` bytes if given; only the form that ``to_base64`` writes is read."""
-    if isinstance(text, str) and text.isascii():
+def from_base64(value: Any, size: int | None = None) -> bytes:
+    """Decode a string exactly as ``to_base64`` writes it, of ``size`` bytes if given."""
+    if isinstance(value, str) and value.isascii():
         try:
-            content = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+            content = base64.urlsafe_b64decode(value + "=" * (-len(value) % 4))
         except ValueError:
             content = b""
-        if to_base64(content) == text and (size is None or len(content) == size):
+        if to_base64(content) == value and (size is None or len(content) == size):
             return content
-    wanted = "bytes" if size is None else f"{size} bytes"
-    raise ParameterError(f"A value is not {wanted} in URL-safe base64 without padding.")  # it may be a secret
+    length = "bytes" if size is None else f"{size} bytes"
+    raise ParameterError(f"A value is not {length} in URL-safe base64 without padding.")  # which may be a secret
 
 
 @dataclass(frozen=True)
 class _PublicKey:
-    """32 bytes that anybody may know."""
+    """A public key of 32 bytes."""
 
     raw: bytes
     kind: ClassVar[str]
@@ -64,7 +64,7 @@ class _PublicKey:
 
     @property
     def id(self) -> str:
-        """A short name of the key, from its hash."""
+        """A short id of the key, derived from its hash."""
         return hashlib.sha256(f"shuffledp {self.kind} key\n".encode() + self.raw).hexdigest()[:16]
 
     def to_document(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class _PublicKey:
 
     @classmethod
     def from_document(cls, document: Any) -> Self:
-        """Back; the id must be the key's."""
+        """The key of a document, whose id must match."""
         if not isinstance(document, dict) or set(document) != {"kind", "id", "public"} or document["kind"] != cls.kind:
             raise ParameterError(f"A {cls.kind} key is an object with the keys kind, id and public.")
         key = cls(from_base64(document["public"], KEY_SIZE))
@@ -83,29 +83,29 @@ class _PublicKey:
 
     @classmethod
     def load(cls, path: str | Path, *, of_private: bool = False) -> Self:
-        """From a public file. A private one has no business where this is wanted, and is refused unless asked for."""
+        """Read a public key file; a private key file is refused unless ``of_private``."""
         document = _read(Path(path))
         if document.pop("private", None) is not None and not of_private:
-            raise DataError(f"{path} holds a private key; give the public one, {path}.pub, and keep this one secret.")
+            raise DataError(f"{path} is a private key; use the public key, {path}.pub, and keep this file secret.")
         return cls.from_document(document)
 
     def save(self, path: str | Path) -> None:
-        """To a new file that everybody may read."""
+        """Write a new file that everybody may read."""
         _write_new(check_writable(path), self.to_document(), 0o644)
 
 
 @dataclass(frozen=True)
 class VerifyingKey(_PublicKey):
-    """Checks signatures."""
+    """Verifies signatures."""
 
     kind: ClassVar[str] = "signing"
 
     def verify(self, signature: bytes, content: bytes) -> None:
-        """Nothing if the signature is right, else a ParameterError."""
+        """Raise a ParameterError unless the signature is valid."""
         try:
             Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, content)
         except (InvalidSignature, ValueError):
-            raise ParameterError(f"The signature is not one of the key {self.id} over this document.") from None
+            raise ParameterError(f"This is not a valid signature of the key {self.id} over this document.") from None
 
 
 @dataclass(frozen=True)
@@ -116,19 +116,19 @@ class SealingPublicKey(_PublicKey):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        coordinate = int.from_bytes(self.raw, "little") % (1 << 255) % _FIELD  # as RFC 7748 reads it
+        coordinate = int.from_bytes(self.raw, "little") % (1 << 255) % _FIELD  # as RFC 7748 decodes it
         if coordinate in _LOW_ORDER:
-            raise ParameterError("This X25519 key is a point of low order: everybody could open what is sealed to it.")
+            raise ParameterError("This X25519 key is a point of low order: anybody could open messages sealed to it.")
 
     @property
     def public(self) -> X25519PublicKey:
-        """As the cipher wants it."""
+        """The key as an object of the cryptography library."""
         return X25519PublicKey.from_public_bytes(self.raw)
 
 
 @dataclass(frozen=True)
 class _PrivateKey(ABC):
-    """32 secret bytes, which never print."""
+    """A private key of 32 bytes, which is never shown."""
 
     secret: bytes = field(repr=False)
     kind: ClassVar[str]
@@ -145,27 +145,27 @@ class _PrivateKey(ABC):
     @property
     @abstractmethod
     def public(self) -> Any:
-        """What others may know."""
+        """The public key."""
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """From a file that only its owner can read; others are refused."""
+        """Read a private key file; refused if other users can access it."""
         file = Path(path)
         document = _read(file)
         if file.stat().st_mode & 0o077:
-            raise DataError(f"{file} can be read by others; a private key wants mode 0600: chmod 600 {file}.")
+            raise DataError(f"{file} is accessible to other users; a private key needs mode 0600: chmod 600 {file}.")
         if set(document) != {"kind", "id", "public", "private"} or document["kind"] != cls.kind:
-            raise DataError(f"{file} holds no private {cls.kind} key.")
+            raise DataError(f"{file} is not a private {cls.kind} key.")
         try:
             key = cls(from_base64(document["private"], KEY_SIZE))
         except ParameterError:
             raise DataError(f"The private part of {file} is damaged.", path=str(file)) from None
         if key.public.to_document() != {name: document[name] for name in ("kind", "id", "public")}:
-            raise DataError(f"The private and the public part of {file} do not belong together.")
+            raise DataError(f"The private and the public part of {file} do not match.")
         return key
 
     def save(self, path: str | Path) -> None:
-        """To a new file of mode 0600; an existing one is never overwritten."""
+        """Write a new file of mode 0600; an existing file is never overwritten."""
         document = self.public.to_document() | {"private": to_base64(self.secret)}
         _write_new(check_writable(path), document, 0o600)
 
@@ -178,17 +178,17 @@ class SigningKey(_PrivateKey):
 
     @property
     def public(self) -> VerifyingKey:
-        """The key that checks the signatures."""
+        """The key that verifies the signatures."""
         return VerifyingKey(Ed25519PrivateKey.from_private_bytes(self.secret).public_key().public_bytes_raw())
 
     def sign(self, content: bytes) -> bytes:
-        """64 bytes that prove who signed."""
+        """The signature of the content, 64 bytes."""
         return Ed25519PrivateKey.from_private_bytes(self.secret).sign(content)
 
 
 @dataclass(frozen=True)
 class SealingKey(_PrivateKey):
-    """Opens what was sealed to its public part."""
+    """Opens messages that were sealed to its public key."""
 
     kind: ClassVar[str] = "sealing"
 
@@ -200,15 +200,11 @@ class SealingKey(_PrivateKey):
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise DataError(f"{path} is too large for a key.")
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"Cannot read the key {path}: {error.strerror or error}.", path=str(path)) from None
+        document = json.loads(read_limited(path, _MAX_BYTES, "key"))
     except (ValueError, RecursionError):
-        raise DataError(f"{path} holds no key: it is not JSON.", path=str(path)) from None
+        raise DataError(f"{path} is not a valid key file: it is not JSON.", path=str(path)) from None
     if not isinstance(document, dict):
-        raise DataError(f"{path} holds no key.", path=str(path))
+        raise DataError(f"{path} is not a valid key file.", path=str(path))
     return document
 
 
@@ -217,6 +213,6 @@ def _write_new(path: Path, document: dict[str, Any], mode: int) -> None:
     try:
         write_durably(path, content, mode=mode, replace=False)
     except FileExistsError:
-        raise OutputError(f"{path} exists; a key is never overwritten. Name another file.", path=str(path)) from None
+        raise OutputError(f"{path} exists; a key is never overwritten. Choose another file.", path=str(path)) from None
     except OSError as error:
         raise OutputError(f"Cannot write {path}: {error.strerror or error}.", path=str(path)) from None

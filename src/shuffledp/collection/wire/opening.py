@@ -1,4 +1,4 @@
-"""Opening sealed messages: only the analyzer holds the key, and only the analyzer imports this file."""
+"""Opening of sealed messages; only the analyzer has the key, and only the analyzer imports this module."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _VERSION = b"HPKE-v1"
 _KEM = b"KEM\x00\x20"  # DHKEM(X25519, HKDF-SHA256)
 _SUITE = b"HPKE\x00\x20\x00\x01\x00\x01"  # that, HKDF-SHA256, AES-128-GCM
 _AEAD_KEY_SIZE, _NONCE_SIZE, _HASH_SIZE, _BLOCK_SIZE = 16, 12, 32, 64
-_INNER = bytes(byte ^ 0x36 for byte in range(256))  # what HMAC does to a key before either hash
+_INNER = bytes(byte ^ 0x36 for byte in range(256))  # the inner and outer padding of HMAC keys
 _OUTER = bytes(byte ^ 0x5C for byte in range(256))
-_INNER_REST = bytes(_BLOCK_SIZE - _HASH_SIZE).translate(_INNER)  # where the key has ended
+_INNER_REST = bytes(_BLOCK_SIZE - _HASH_SIZE).translate(_INNER)  # beyond the end of the key
 _OUTER_REST = bytes(_BLOCK_SIZE - _HASH_SIZE).translate(_OUTER)
 
 
 class Recipient:
     """The receiving end of HPKE (RFC 9180) in base mode, for one key and one info, one message per sender's key.
 
-    ``Suite.decrypt`` of the library comes to the same, message by message. Here, whatever is the same for all messages
-    is computed once, and HMAC is written out for its keys of 32 bytes: that saves a seventh of the time.
+    It gives the same results as ``Suite.decrypt`` of the library. Values that are common to all messages are computed
+    once, and HMAC is inlined for keys of 32 bytes, which saves a seventh of the time.
     """
 
     def __init__(self, secret: bytes, info: bytes) -> None:
@@ -46,7 +46,7 @@ class Recipient:
         self._nonce = _INNER_REST + _labelled(_SUITE, b"base_nonce", context, _NONCE_SIZE) + b"\x01"
 
     def key_and_nonce(self, encapsulated: bytes) -> tuple[bytes, bytes]:
-        """The key and the nonce that a sender's public key leads to; ValueError for one of small order."""
+        """The key and the nonce for an encapsulated key; ValueError for a point of small order."""
         sha256 = hashlib.sha256
         inner, outer = self._first_inner.copy(), self._first_outer.copy()
         inner.update(self._exchange(X25519PublicKey.from_public_bytes(encapsulated)))
@@ -62,7 +62,7 @@ class Recipient:
         return key[:_AEAD_KEY_SIZE], nonce[:_NONCE_SIZE]
 
     def open(self, sealed: bytes, associated: bytes | None = None) -> bytes:
-        """What was sealed; InvalidTag or ValueError if it was not sealed to this key and info."""
+        """The plaintext; InvalidTag or ValueError if it was not sealed to this key and info."""
         key, nonce = self.key_and_nonce(sealed[:KEY_SIZE])
         return AESGCM(key).decrypt(nonce, sealed[KEY_SIZE:], associated)
 
@@ -77,7 +77,7 @@ def _labelled(suite: bytes, label: bytes, info: bytes, length: int) -> bytes:
 
 @dataclass(frozen=True)
 class Opened:
-    """What was in sealed messages: the packed messages, how many dummies, and what was refused and why."""
+    """The contents of sealed messages: packed messages, number of dummies, numbers of rejected ones by reason."""
 
     messages: list[bytes]
     dummies: int
@@ -93,18 +93,18 @@ class Opener:
     message_size: int
 
     def open(self, sealed: Iterable[bytes]) -> Opened:
-        """Open each on its own; what cannot be opened or is malformed is counted by its reason."""
+        """Open each message separately; rejected ones are counted by reason."""
         recipient = Recipient(self.key.secret, sealing_info(self.task_id))
         length, blank = sealed_size(self.message_size), bytes(self.message_size)
         messages: list[bytes] = []
         rejected: Counter[str] = Counter()
         dummies = 0
-        for each in sealed:
-            if len(each) != length:
+        for message in sealed:
+            if len(message) != length:
                 rejected["wrong-size"] += 1
                 continue
             try:
-                content = recipient.open(each)
+                content = recipient.open(message)
             except (InvalidTag, ValueError):
                 rejected["cannot-be-opened"] += 1
                 continue

@@ -1,7 +1,7 @@
-"""How many messages every report holds, so that their number says nothing: dummies fill it up.
+"""Padding: every report of a task has the same number of messages, filled up with dummies, so that it reveals nothing.
 
-Where the noise has no largest number of messages, a cap is chosen that is hardly ever reached; a report that
-would exceed it is drawn again, and what that costs is added to delta.
+If the noise has no largest number of messages, a cap is chosen that is rarely exceeded; a report that would exceed it
+is drawn again, and the privacy cost of that is added to delta.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from shuffledp.protocols.protocol import Protocol
 from shuffledp.search import least_integer
 
 DELTA_FOR_CAP = 0.01
-"""The part of delta that is kept for reports that exceed the cap, where there is one."""
+"""The part of delta that is reserved for reports that exceed a cap."""
 LARGEST_CAP = 1 << 16
-"""Messages of a report, dummies included; a task with more is refused."""
+"""Maximum messages of a report, including dummies; a task with more is refused."""
 
 
 def is_unbounded(protocol: Protocol) -> bool:
-    """Whether a report may hold any number of messages."""
+    """Whether the number of messages of a report has no bound."""
     return protocol.cost.max_messages_per_user is None
 
 
 def least_cap(protocol: Protocol, *, users: int, epsilon: float, delta: float) -> int:
-    """The messages of every report: the most there are, or the least cap that costs at most ``delta``."""
+    """The number of messages of every report: the maximum, or the least cap that costs at most ``delta``."""
     most = protocol.cost.max_messages_per_user
     if most is not None:
         return int(most)

@@ -1,4 +1,4 @@
-"""Sealing: each message on its own, with HPKE (RFC 9180), to the analyzer. Whoever carries it cannot read it.
+"""Sealing: each message is encrypted separately to the analyzer with HPKE (RFC 9180), so that no other party reads it.
 
 A sealed message is the encapsulated key (32 bytes), the encrypted content and the tag (16 bytes). The content is one
 byte that tells a message (1) from a dummy (0), then the packed message, zeros for a dummy. All sealed messages of a
@@ -23,7 +23,7 @@ _LABEL = b"shuffledp message v1"
 
 
 def sealing_info(task_id: bytes) -> bytes:
-    """What a sealed message is bound to: the version of the protocol, the task, and who may open it."""
+    """The context that a sealed message is bound to: the version of the protocol, the task, and the recipient."""
     if len(task_id) != 32:
         raise ParameterError(f"A task id has 32 bytes, not {len(task_id)}.")
     return _LABEL + b"\x00analyzer\x00" + task_id
@@ -43,7 +43,7 @@ class Sealer:
     message_size: int
 
     def seal(self, packed: Iterable[bytes], count: int) -> list[bytes]:
-        """The messages and as many dummies as make ``count``, each sealed on its own."""
+        """Seal the messages and dummies up to ``count``, each separately."""
         contents = [MESSAGE + message for message in packed]
         if len(contents) > count:
             raise ParameterError(f"A report holds {count:,} messages, not {len(contents):,}.")

@@ -19,8 +19,11 @@ from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
 from shuffledp.lab.problems.problem import Instance, Problem
+from shuffledp.messages import Tally
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
+from shuffledp.protocols.histogram.sample_and_threshold import SampleAndThresholdHistogram
+from shuffledp.protocols.histogram.stability import StabilityHistogram
 from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.randomness import Dyadic, RandomSource
 
@@ -45,22 +48,33 @@ class ExactZeros:
     least_estimate: float = 0.0
     """An item is reported if its estimate is positive and at least this."""
 
+    @property
+    def simulated_items(self) -> int:
+        """The items of the support; all others are estimated as 0."""
+        return self.problem.support_size
+
     def identify(self, instance: Instance, counts: Ints, source: RandomSource) -> tuple[Any, ...]:
         """The items that one round reports; ``counts`` are the numbers of users who hold each item of the support."""
-        estimates = self.protocol.estimate(self.protocol.sample_tally(counts, source=source)).counts
+        return self.reported(instance, self.protocol.sample_tally(counts, source=source))
+
+    def reported(self, instance: Instance, tally: Tally) -> tuple[Any, ...]:
+        """The items that are reported if this is the tally of the support."""
+        estimates = self.protocol.estimate(tally).counts
         reported = (estimates > 0) & (estimates >= self.least_estimate)
         return tuple(instance.support[index] for index in np.flatnonzero(reported))
 
     def successes(self, rounds: int, generator: np.random.Generator, source: RandomSource) -> int:  # noqa: ARG002
-        """The number of simulated rounds, out of ``rounds``, in which all needed items are reported."""
+        """The number of simulated rounds, out of ``rounds``, in which all needed items are reported.
+
+        Samples and noise are drawn and compared as the protocol does it; ``shown``, from which the sample size is
+        proven, is not used.
+        """
         size, needed, total = self.problem.support_size, self.problem.needed, 0
         step = max(1, _CELLS_AT_A_TIME // size)
         for start in range(0, rounds, step):
             counts = generator.multinomial(self.protocol.users, np.full(size, 1 / size), min(step, rounds - start))
-            counts = counts[:, :needed]
-            first = int(counts.min())
-            chances = self.shown(np.arange(first, int(counts.max()) + 1))[counts - first]
-            total += int(np.count_nonzero((generator.random(counts.shape) < chances).all(axis=1)))
+            estimates = draw_estimates(self.protocol, counts[:, :needed], generator)
+            total += int(np.count_nonzero(((estimates > 0) & (estimates >= self.least_estimate)).all(axis=1)))
         return total
 
     @cached_property
@@ -99,6 +113,26 @@ class ExactZeros:
             spectrum = spectrum * np.exp((size - needed) * mean * (turn - 1))
         joint = irfft(spectrum, length)[users]
         return min(1.0, float(joint / np.exp(_log_poisson(float(users), np.array([users])))[0]))
+
+
+def draw_estimates(protocol: HistogramProtocol, counts: Ints, generator: np.random.Generator) -> Floats:
+    """Estimates of many rounds at once, with noise drawn in floating point; a row of true counts for each round."""
+    estimates: Floats
+    match protocol:
+        case BalcerCheuHistogram():
+            omitted = generator.binomial(protocol.users, float(protocol.absence), counts.shape)
+            mean = protocol.users * float(protocol.absence)
+            estimates = np.where(counts > omitted, counts - omitted + mean, 0.0)
+        case StabilityHistogram():
+            rest = float(protocol.ratio.complement)
+            noise = generator.geometric(rest, counts.shape) - generator.geometric(rest, counts.shape)
+            estimates = np.where((counts > 0) & (counts + noise >= protocol.threshold), counts + noise, 0.0)
+        case SampleAndThresholdHistogram():
+            sampled = generator.binomial(counts, float(protocol.sampling))
+            estimates = np.where(sampled >= protocol.threshold, sampled / float(protocol.sampling), 0.0)
+        case _:
+            raise ParameterError(f"Rounds of {protocol.name} cannot be simulated many at a time.")
+    return estimates
 
 
 def exact_zeros(protocol: HistogramProtocol, problem: Problem, rule: str) -> ExactZeros:

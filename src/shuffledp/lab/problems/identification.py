@@ -1,16 +1,19 @@
 """Identification of a support by a histogram protocol: the protocol, its privacy target and the decision rule.
 
-There are three ways to simulate a round, depending on the protocol. An item that nobody holds is called empty.
+There are four ways to simulate a round. An item that nobody holds is called empty.
 
 - *exact zeros*: empty items are estimated as exactly 0, so only held items are simulated;
 - *order statistics*: the scores of items are independent with a known distribution, so of the empty items only the
   largest scores are drawn;
-- *listed*: any other protocol, over a domain that is small enough to enumerate.
+- *listed*: the tally of all items, empty ones included, over a domain that is small enough to enumerate;
+- *messages*: the same, with every message made, permuted and counted.
+
+The last two have the distribution of the first two, without relying on what is known of empty items.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -18,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.checks import check_target
-from shuffledp.errors import InfeasibleError, ParameterError, UnknownNameError
+from shuffledp.errors import ConditionError, InfeasibleError, ParameterError, ShuffledpError, UnknownNameError
 from shuffledp.lab.problems.exact_zeros import exact_zeros
 from shuffledp.lab.problems.largest import largest_scores
 from shuffledp.lab.problems.listed import ListedDomain
@@ -30,6 +33,8 @@ from shuffledp.randomness import RandomSource
 
 RULES = ("shown", "largest", "paper")
 """Report items with a positive estimate; the h largest estimates; or, as in Claim 14, estimates of at least t + 1."""
+ROUTES = ("auto", "listed", "messages")
+"""Simulate as little as the protocol allows; the tally of the whole domain; or all messages of the whole domain."""
 MAX_LISTED = 1 << 22
 """Maximum size of a domain that is enumerated."""
 
@@ -42,7 +47,11 @@ class Identifier(Protocol):
 
     @property
     def route(self) -> str:
-        """The way a round is simulated: ``exact zeros``, ``order statistics`` or ``listed``."""
+        """The way a round is simulated: ``exact zeros``, ``order statistics``, ``listed`` or ``messages``."""
+
+    @property
+    def simulated_items(self) -> int:
+        """The number of items whose noise is simulated one by one."""
 
     @property
     def protocol(self) -> HistogramProtocol:
@@ -72,6 +81,8 @@ class Method:
     calibration: str = "tight"
     rule: str = ""
     """One of ``RULES``; if empty, ``shown`` where empty items are exactly 0, else ``largest``."""
+    route: str = "auto"
+    """One of ``ROUTES``."""
 
     def __post_init__(self) -> None:
         check_target(self.epsilon, self.delta)
@@ -84,6 +95,10 @@ class Method:
         object.__setattr__(self, "rule", self.rule or ("shown" if self.kind.exact_zeros else "largest"))
         if self.rule not in RULES:
             raise UnknownNameError(f"There is no rule {self.rule!r}; choose one of {', '.join(RULES)}.", rule=self.rule)
+        if self.route not in ROUTES:
+            raise UnknownNameError(
+                f"There is no route {self.route!r}; choose one of {', '.join(ROUTES)}.", route=self.route
+            )
         if self.rule == "paper" and not issubclass(self.kind, BalcerCheuHistogram):
             raise ParameterError(f"The rule paper is that of balcer-cheu, not of {self.protocol}; use another rule.")
         if self.rule == "shown" and not self.kind.exact_zeros:
@@ -114,14 +129,20 @@ class Method:
 
     @property
     def lists_domain(self) -> bool:
-        """Whether the protocol must be run over the whole domain."""
-        return self.rule == "largest" and not self.kind.independent_categories
+        """Whether the protocol is run over the whole domain: as the route says, or because it must be."""
+        return self.route != "auto" or (self.rule == "largest" and not self.kind.independent_categories)
 
     def check_domain(self, problem: Problem) -> None:
         """Reject a domain that this method would have to enumerate and that is too large for it."""
         if not self.lists_domain:
             return
         if problem.domain_size is None or problem.domain_size > MAX_LISTED:
+            if self.route != "auto":
+                raise InfeasibleError(
+                    f"The route {self.route} simulates every item of the domain, and {domain_words(problem)} items are "
+                    f"too many; at most {MAX_LISTED:,} are listed. Use a smaller domain, or the route auto.",
+                    domain_size=problem.domain_size,
+                )
             able = ", ".join(_able_without_listing())
             raise InfeasibleError(
                 f"{self.protocol} must be run over the whole domain, and {domain_words(problem)} items are too many "
@@ -140,13 +161,27 @@ def _able_without_listing() -> list[str]:
 @lru_cache(maxsize=256)
 def _identifier(method: Method, problem: Problem, users: int) -> Identifier:
     """Cached, since searches and repeated rounds use the same numbers of users again."""
-    protocol = method.kind.calibrate(
-        users=users,
-        domain_size=problem.domain_size if method.lists_domain else problem.support_size,
-        epsilon=method.epsilon,
-        delta=method.delta,
-        calibration=method.calibration,
-    )
+    size = problem.domain_size if method.lists_domain else problem.support_size
+    protocol = _calibrated(replace(method, rule="", route="auto"), users, size or problem.support_size)
+    if isinstance(protocol, ShuffledpError):
+        raise type(protocol)(str(protocol), **protocol.values)
+    if method.lists_domain:
+        return ListedDomain(protocol, problem, method.rule, messages=method.route == "messages")
     if method.rule != "largest":
         return exact_zeros(protocol, problem, method.rule)
-    return ListedDomain(protocol, problem) if method.lists_domain else largest_scores(protocol, problem)
+    return largest_scores(protocol, problem)
+
+
+@lru_cache(maxsize=1024)
+def _calibrated(method: Method, users: int, size: int) -> HistogramProtocol | ShuffledpError:
+    """The protocol, or why there is none: problems of one size share calibrations, and failed ones are not repeated."""
+    try:
+        return method.kind.calibrate(
+            users=users,
+            domain_size=size,
+            epsilon=method.epsilon,
+            delta=method.delta,
+            calibration=method.calibration,
+        )
+    except (InfeasibleError, ConditionError) as error:
+        return type(error)(str(error), **error.values)  # without its traceback, which holds much alive

@@ -151,6 +151,11 @@ class LargestScores:
     problem: Problem
     scores: ScoreDistribution
 
+    @property
+    def simulated_items(self) -> int:
+        """The items of the support; of the others the largest scores are drawn."""
+        return self.problem.support_size
+
     @cached_property
     def empties(self) -> EmptyItems:
         """The items outside the support."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from shuffledp.checks import check_positive_epsilon, check_target
-from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
+from shuffledp.errors import ConditionError, InfeasibleError, ParameterError, ShuffledpError
 from shuffledp.lab.problems.exact_zeros import ExactZeros, paper_radius
 from shuffledp.lab.problems.identification import Method
 from shuffledp.lab.problems.pointer_chasing import PointerChasing
@@ -166,13 +166,19 @@ def least_number(enough: Callable[[int], bool], *, start: int, maximum: int = MA
 def _least_users(problem: Problem, method: Method, enough: Callable[[int], bool]) -> int:
     """Search for the fewest users; a number for which the protocol cannot be calibrated is not enough."""
     method.check_domain(problem)
-    refusal: list[Exception] = []
+    refusal: list[ShuffledpError] = []
+    least_private = 0
 
     def private_and_enough(users: int) -> bool:
+        nonlocal least_private
+        if users < least_private:  # the calibration said so
+            return False
         try:
             return enough(users)
         except (InfeasibleError, ConditionError) as error:
             refusal[:] = [error]
+            needed = error.values.get("needed")
+            least_private = max(least_private, needed) if isinstance(needed, int) else least_private
             return False
 
     try:

@@ -23,6 +23,8 @@ class Solution:
     problem: Problem
     method: Method
     route: str
+    simulated_items: int
+    """The number of items of the domain whose noise was simulated one by one."""
     users: int
     success_at_least: float
     """A proven lower bound on the probability of identifying all needed items."""
@@ -66,6 +68,7 @@ class Solution:
             "calibration": self.method.calibration,
             "rule": self.method.rule,
             "route": self.route,
+            "simulated_items": self.simulated_items,
             "users": self.users,
             "success_at_least": self.success_at_least,
             "reported": len(self.reported),
@@ -88,6 +91,7 @@ def solve(
     users: int | None = None,
     calibration: str = "tight",
     rule: str = "",
+    route: str = "auto",
     anyway: bool = False,
     instance: Instance | None = None,
     source: RandomSource = SYSTEM,
@@ -95,9 +99,10 @@ def solve(
     """Run one private round over samples of a given or random instance, and compute the answer.
 
     By default ``users`` is the smallest number for which success is proven to have probability 99/100. A smaller number
-    is rejected unless ``anyway`` is set; then ``success_at_least`` of the solution is what is proven.
+    is rejected unless ``anyway`` is set; then ``success_at_least`` of the solution is what is proven. The routes
+    ``listed`` and ``messages`` simulate all items of a small domain, empty ones included.
     """
-    method = Method(epsilon=epsilon, delta=delta, protocol=protocol, calibration=calibration, rule=rule)
+    method = Method(epsilon=epsilon, delta=delta, protocol=protocol, calibration=calibration, rule=rule, route=route)
     return solve_with(method, problem, users=users, anyway=anyway, instance=instance, source=source)
 
 
@@ -135,6 +140,7 @@ def _round(
         problem=problem,
         method=method,
         route=identifier.route,
+        simulated_items=identifier.simulated_items,
         users=protocol.users,
         success_at_least=proven,
         reported=reported,
@@ -145,6 +151,17 @@ def _round(
         secure=source.secure,
         seconds=time.perf_counter() - started,
     )
+
+
+def identified_rounds(identifier: Identifier, instance: Instance, trials: int, source: RandomSource) -> int:
+    """The number of rounds, out of ``trials`` with new samples of one instance, that identify all needed items."""
+    problem = instance.problem
+    needed, support = set(instance.support[: problem.needed]), set(instance.support)
+    total = 0
+    for _ in range(trials):
+        counts = uniform_counts(identifier.protocol.users, problem.support_size, source)
+        total += needed <= set(identifier.identify(instance, counts, source)) <= support
+    return total
 
 
 def _refuse(problem: Problem, method: Method, users: int, proven: float) -> None:

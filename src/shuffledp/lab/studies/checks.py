@@ -1,6 +1,8 @@
 """Checks of measured or computed numbers against bounds, with statistical tests where rounds are random.
 
-If a claim is true, a check on random rounds fails with probability at most ``WRONG_ALARM``.
+If a claim is true, a check on random rounds fails with probability at most ``WRONG_ALARM``. Checks that belong to one
+statement about many rows share it: ``rows`` is their number, and each gets an equal part (Bonferroni). A bound that is
+not a number is a failure.
 """
 
 from __future__ import annotations
@@ -10,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from shuffledp.errors import ParameterError
 
 WRONG_ALARM = 1e-6
+_ROUNDING = 1e-6
 _DEVIATIONS = 4.9
 """A normal number deviates by more standard deviations with probability below ``WRONG_ALARM`` (two-sided)."""
 
@@ -76,18 +79,39 @@ def rarely(claim: str, where: str, *, failures: int, rounds: int, at_most: float
 
     _check_rounds(failures, rounds)
     tail = float(stats.binom.sf(failures - 1, rounds, min(at_most, 1.0))) if failures else 1.0
+    holds = tail >= WRONG_ALARM and not math.isnan(at_most)
     evidence = f"{failures:,} of {rounds:,} rounds; exact binomial test, wrong alarm {WRONG_ALARM:g}"
-    return Check(claim, where, failures / rounds, "<=", at_most, tail >= WRONG_ALARM, evidence)
+    return Check(claim, where, failures / rounds, "<=", at_most, holds, evidence)
 
 
-def likely(claim: str, where: str, *, successes: int, rounds: int, at_least: float) -> Check:
+def exceeded_rarely(claim: str, where: str, errors: ArrayLike, radius: float, *, at_most: float) -> Check:
+    """Check that errors exceed ``radius`` with probability at most ``at_most``; a radius of NaN fails."""
+    values = _numbers(errors)
+    failures = int(np.count_nonzero(~(values <= radius + _ROUNDING)))  # every comparison with NaN is false
+    return rarely(claim, f"{where}, at most {radius:,.1f}", failures=failures, rounds=len(values), at_most=at_most)
+
+
+def likely(claim: str, where: str, *, successes: int, rounds: int, at_least: float, rows: int = 1) -> Check:
     """Check that an event has probability at least ``at_least``: exact binomial test of its frequency."""
     from scipy import stats
 
     _check_rounds(successes, rounds)
     tail = float(stats.binom.cdf(successes, rounds, max(at_least, 0.0)))
-    evidence = f"{successes:,} of {rounds:,} rounds; exact binomial test, wrong alarm {WRONG_ALARM:g}"
-    return Check(claim, where, successes / rounds, ">=", at_least, tail >= WRONG_ALARM, evidence)
+    evidence = f"{successes:,} of {rounds:,} rounds; exact binomial test, {_alarm_words(rows)}"
+    return Check(claim, where, successes / rounds, ">=", at_least, tail >= WRONG_ALARM / rows, evidence)
+
+
+def frequency(
+    claim: str, where: str, *, hits: int, trials: int, probability: float, rows: int = 1, of: str = "rounds"
+) -> Check:
+    """Check that an event has exactly this probability: exact binomial test of its frequency, two-sided."""
+    from scipy import stats
+
+    _check_rounds(hits, trials)
+    tails = stats.binom.cdf(hits, trials, probability), stats.binom.sf(hits - 1, trials, probability)
+    holds = 2 * float(min(tails)) >= WRONG_ALARM / rows  # false if the probability is NaN
+    evidence = f"{hits:,} of {trials:,} {of}; two-sided exact binomial test, {_alarm_words(rows)}"
+    return Check(claim, where, hits / trials, "=", probability, holds, evidence)
 
 
 def mean_at_most(claim: str, where: str, samples: ArrayLike, bound: float) -> Check:
@@ -106,8 +130,10 @@ def square_at_most(claim: str, where: str, errors: ArrayLike, largest_rmse: Arra
 
     The limit follows from Laplace tails and not from the sample variance, which a large error would inflate.
     """
-    ratios = np.asarray(errors, dtype=np.float64).ravel() / np.asarray(largest_rmse, dtype=np.float64)
-    squares = _numbers(ratios) ** 2
+    largest = np.asarray(largest_rmse, dtype=np.float64)
+    if not np.isfinite(largest).all():
+        return Check(claim, where, math.nan, "<=", 1.0, False, "the bound is not a finite number")
+    squares = _numbers(np.asarray(errors, dtype=np.float64).ravel() / largest) ** 2
     mean, reach = float(squares.mean()), _reach_above(len(squares), LAPLACE_KURTOSIS)
     evidence = f"{len(squares):,} squared errors; broken above {1 + reach:.3g}, wrong alarm {WRONG_ALARM:g}"
     return Check(claim, where, mean, "<=", 1.0, mean <= 1 + reach, evidence)
@@ -121,7 +147,10 @@ def agrees(
     The upper limit follows from the given kurtosis and Laplace tails. The lower limit follows from the sample variance
     or from the kurtosis, whichever gives the larger spread. The kurtosis of a normal distribution is 3.
     """
-    ratios = np.asarray(errors, dtype=np.float64).ravel() / np.asarray(predicted_rmse, dtype=np.float64)
+    predicted = np.asarray(predicted_rmse, dtype=np.float64)
+    if not np.isfinite(predicted).all():
+        return Check(claim, where, math.nan, "=", 1.0, False, "the prediction is not a finite number")
+    ratios = np.asarray(errors, dtype=np.float64).ravel() / predicted
     squares = _numbers(ratios) ** 2
     spread = max(float(squares.std(ddof=1)), math.sqrt(kurtosis - 1)) / math.sqrt(len(squares))
     mean, above = float(squares.mean()), _reach_above(len(squares), kurtosis)
@@ -131,6 +160,39 @@ def agrees(
     )
     holds = 1 - _DEVIATIONS * spread <= mean <= 1 + above
     return Check(claim, where, math.sqrt(mean), "=", 1.0, holds, evidence)
+
+
+def mean_square_agrees(
+    claim: str, where: str, errors: NDArray[np.float64], predicted_rmse: float, *, allowance: float = 0.0
+) -> Check:
+    """Check that the mean square of all errors is as predicted; a row of ``errors`` for each round, all data fixed.
+
+    The spread of the mean is taken from all errors, from the means of rounds (in which errors may be dependent), and as
+    at least that of Laplace errors of the predicted size, the widest that occur: else a mean that is low by chance
+    would come with a spread that is low too, and look too certain. ``allowance`` is a share of the predicted square.
+    """
+    squares = errors**2
+    rounds = len(squares)
+    spreads = [
+        float(squares.std(ddof=1)) / math.sqrt(squares.size),
+        float(squares.mean(axis=1).std(ddof=1)) / math.sqrt(rounds) if rounds > 1 else 0.0,
+        predicted_rmse**2 * math.sqrt((LAPLACE_KURTOSIS - 1) / squares.size),
+    ]
+    reach = _DEVIATIONS * max(spreads) + allowance * predicted_rmse**2
+    mean = float(squares.mean())
+    return Check(
+        claim,
+        where,
+        math.sqrt(mean),
+        "=",
+        predicted_rmse,
+        abs(mean - predicted_rmse**2) <= reach,  # false if either is NaN
+        f"{squares.size:,} errors of {rounds:,} rounds; broken beyond {_DEVIATIONS} standard errors",
+    )
+
+
+def _alarm_words(rows: int) -> str:
+    return f"wrong alarm {WRONG_ALARM:g}" + (f" over {rows:,} rows together" if rows > 1 else "")
 
 
 def _reach_above(size: int, kurtosis: float) -> float:

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from shuffledp.figures import LIGHT, Theme
 from shuffledp.figures import frontier as draw_frontier
-from shuffledp.lab.studies.checks import Check, at_least, at_most, equals, rmse
-from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table
+from shuffledp.lab.studies.checks import Check, at_least, at_most, equals, mean_square_agrees, rmse
+from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, span
+from shuffledp.lab.studies.token_checks import message_tally, noise_check, privacy_checks
 from shuffledp.planning import Histogram, Plan, Plans, plan
+from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
 from shuffledp.protocols.histogram.count_min import CountMinHistogram
 from shuffledp.protocols.histogram.hadamard_blanket import HadamardBlanketHistogram
 from shuffledp.protocols.histogram.hashed_blanket import HashedBlanketHistogram
@@ -32,14 +34,14 @@ _QUICK = ((10_000, 1000), (10_000, 16))
 _FULL = (*_QUICK, (1_000_000, 16), (1_000_000, 1000), (1_000_000, 100_000))
 """Numbers of users and categories; the figure of the first pair is the main one."""
 
-_DEVIATIONS = 4.9
-_LAPLACE_SPREAD = 5.0
-"""The variance of the square of a Laplace number, whose own variance is 1."""
 _RARE = {"balcer-cheu": 0.01, "stability": 0.01, "sample-and-threshold": 0.01, "count-min": 0.01}
 """Allowance on the mean square where rare events are predicted but may not be seen: a count that passes a threshold, or
 shared cells, which count-min foresees from 300 of the categories."""
 _BLANKET_MESSAGES = 42.65
 """Blanket messages that each category needs, at this epsilon and delta, in the limit of many categories."""
+_MESSAGE_PAIR, _MESSAGE_ROUNDS = (10_000, 16), 12
+"""The users and categories, and the number, of the rounds in which every message is made."""
+_REPORTS_ONE_BY_ONE = 500
 _MAX_MESSAGES = 1e5
 _MAX_HASHES = 2e9
 
@@ -58,6 +60,7 @@ def _measure(settings: Settings) -> Outcome:
     rows: list[dict[str, Any]] = []
     checks: list[Check] = []
     figures: list[Figure] = []
+    whole: list[dict[str, Any]] = []
     cases = settings.pick(_QUICK, _FULL)
     shares = [_work(users, size) for users, size in cases]
     for number, (users, size) in enumerate(cases):
@@ -65,9 +68,17 @@ def _measure(settings: Settings) -> Outcome:
         plans = plan(Histogram(users, size), epsilon=_EPSILON, delta=_DELTA)
         points = _points(plans, settings.part(start, end))
         rows += [point.row() for point in points]
-        checks += [point.check() for point in points if len(point.errors)] + _readings(plans)
+        checks += [point.check() for point in points if len(point.errors)] + _readings(plans) + _privacy_checks(plans)
+        if (users, size) == _MESSAGE_PAIR:
+            whole, whole_checks = _whole_rounds(plans, settings)
+            checks += whole_checks
         figures.append(_figure(plans, points, "" if number == 0 else f"n{_short(users)}-d{_short(size)}"))
-    return Outcome(measured=_words(rows), tables={"": Table.of(rows)}, figures=figures, checks=checks)
+    return Outcome(
+        measured=_words(rows, whole),
+        tables={"": Table.of(rows), "messages": Table.of(whole)},
+        figures=figures,
+        checks=checks,
+    )
 
 
 def _work(users: int, size: int) -> float:
@@ -117,24 +128,13 @@ class _Point:
         }
 
     def check(self) -> Check:
-        """The mean square is as predicted, up to its standard error.
-
-        The spread is taken as at least that of Laplace errors of the predicted size, the widest that occur: else a
-        mean that is low by chance would come with a spread that is low too, and look too certain.
-        """
-        squares = self.errors**2
-        least = self.predicted**2 * math.sqrt(_LAPLACE_SPREAD / len(squares))
-        reach = _DEVIATIONS * max(float(squares.std(ddof=1)) / math.sqrt(len(squares)), least)
-        reach += _RARE.get(self.plan.protocol.name, 0.0) * self.predicted**2
-        holds = abs(float(squares.mean()) - self.predicted**2) <= reach
-        return Check(
+        """The mean square of the errors is as predicted."""
+        return mean_square_agrees(
             "the error is as predicted",
             f"{self.plan.protocol.name} ({self.plan.variant}), {_setting(self.users, self.domain_size)}",
-            self.measured,
-            "=",
+            self.errors.reshape(self.rounds, -1),
             self.predicted,
-            holds,
-            f"{len(squares):,} errors of {self.rounds:,} rounds; broken beyond {_DEVIATIONS} standard errors",
+            allowance=_RARE.get(self.plan.protocol.name, 0.0),
         )
 
 
@@ -160,6 +160,56 @@ def _points(plans: Plans, settings: Settings) -> list[_Point]:
             )
         )
     return points
+
+
+def _privacy_checks(plans: Plans) -> list[Check]:
+    """Privacy of the noise that balcer-cheu draws, by integer arithmetic."""
+    checks = []
+    for candidate in plans.plans:
+        if isinstance(candidate.protocol, BalcerCheuHistogram):
+            where = f"balcer-cheu ({candidate.variant}), {_setting(plans.question.users, _size(plans))}"
+            checks += privacy_checks("balcer-cheu", where, candidate.protocol, _EPSILON, _DELTA)
+    return checks
+
+
+def _whole_rounds(plans: Plans, settings: Settings) -> tuple[list[dict[str, Any]], list[Check]]:
+    """Rounds of the shuffled protocols in which every message is made, permuted and counted."""
+    users, size = plans.question.users, _size(plans)
+    values = np.arange(users) % size
+    rows: list[dict[str, Any]] = []
+    checks: list[Check] = []
+    for planned in plans.plans:
+        candidate = _repeatable(planned, settings)
+        protocol = _histogram(candidate)
+        numbers = users * candidate.cost.messages_per_user * protocol.message_format.columns
+        if protocol.trust != "shuffled" or protocol.trusts_shuffler or numbers > settings.pick(4e5, 1e7):
+            continue
+        counts = protocol.summary(values)
+        tallies = [message_tally(protocol, values, settings.source) for _ in range(_MESSAGE_ROUNDS)]
+        errors = np.stack([protocol.estimate(tally).counts - counts for tally in tallies])
+        predicted = protocol.expected_error(counts=counts).rmse
+        where = f"{protocol.name} ({candidate.variant}), {_setting(users, size)}, messages"
+        claim = "whole rounds: the error is as predicted"
+        checks.append(mean_square_agrees(claim, where, errors, predicted, allowance=_RARE.get(protocol.name, 0.0)))
+        if isinstance(protocol, BalcerCheuHistogram):
+            few = values[:_REPORTS_ONE_BY_ONE]
+            singly = [message_tally(protocol, few, settings.source, singly=True)]
+            checks += [
+                noise_check("whole rounds: noise", where, protocol, counts, tallies),
+                noise_check("reports made one by one: noise", where, protocol, protocol.summary(few), singly),
+            ]
+        rows.append(
+            {
+                "protocol": protocol.name,
+                "noise": candidate.variant,
+                "users": users,
+                "domain_size": size,
+                "rounds": _MESSAGE_ROUNDS,
+                "measured_error": float(np.sqrt(np.mean(errors**2))),
+                "predicted_error": predicted,
+            }
+        )
+    return rows, checks
 
 
 def _repeatable(candidate: Plan, settings: Settings) -> Plan:
@@ -280,9 +330,15 @@ def _figure(plans: Plans, points: list[_Point], name: str) -> Figure:
         )
 
     best = plans.plans[0]
+    ratios = {
+        model: span((error / best.expected.rmse for error in errors), ".2g")
+        for model in ("local", "central")
+        if (errors := [candidate.expected.rmse for candidate in plans.plans if candidate.protocol.trust == model])
+    }
+    others = " and ".join(f"{ratio} times that in the {model} model" for model, ratio in ratios.items())
     return Figure(
         f"Error against bytes per user for all histogram protocols, {users:,} users and {size:,} categories. The least "
-        f"error of the shuffled ones is that of {best.protocol.name}; local ones err far more, central ones less.",
+        f"error of the shuffled ones is that of {best.protocol.name}; errors are {others}.",
         draw,
         name,
     )
@@ -305,7 +361,7 @@ def _short(number: int) -> str:
     return f"1e{exponent}" if number == 10**exponent and exponent > 3 else str(number)
 
 
-def _words(rows: list[dict[str, Any]]) -> list[str]:
+def _words(rows: list[dict[str, Any]], whole: list[dict[str, Any]]) -> list[str]:
     measured = [row for row in rows if row["measured_error"] is not None]
     settings = list(dict.fromkeys((row["users"], row["domain_size"]) for row in rows))
     off = [abs(row["measured_error"] / row["predicted_error"] - 1) for row in measured]
@@ -313,7 +369,11 @@ def _words(rows: list[dict[str, Any]]) -> list[str]:
         f"All histogram protocols with every setting that the planner tries, at {len(settings)} pairs of users and "
         f"categories: {len(rows)} candidates, of which {len(measured)} were run on users spread evenly over the "
         f"categories, {sum(row['rounds'] for row in measured):,} rounds in all. Measured errors are within "
-        f"{max(off):.1%} of those predicted, and half of them within {float(np.median(off)):.1%}.",
+        f"{max(off):.1%} of those predicted, and half of them within {float(np.median(off)):.1%}. Tallies of these "
+        "rounds are drawn from the distribution that they have in a whole round.",
+        f"For {len(whole)} shuffled candidates at {_setting(*_MESSAGE_PAIR)} whole rounds were run as well, "
+        f"{_MESSAGE_ROUNDS} each: every message is made, permuted with all others and counted. Errors are as predicted "
+        "there, too.",
     ]
     words += [_story(rows, users, size) for users, size in settings]
     planned = [row for row in rows if abs(row["planned_error"] / row["predicted_error"] - 1) > 0.01]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -78,6 +78,13 @@ class Figure:
     """Maps a file suffix and a theme to the content of the file."""
     name: str = ""
     """Distinguishes the figures of one study; empty for the main figure."""
+
+
+def span(values: Iterable[float], form: str = ",.0f") -> str:
+    """The smallest and the largest of some numbers in words, or one number if both read the same."""
+    numbers = list(values)
+    low, high = format(min(numbers), form), format(max(numbers), form)
+    return low if low == high else f"{low} to {high}"
 
 
 def curve_figure(

@@ -8,6 +8,7 @@ from typing import Any
 from shuffledp.errors import ConditionError
 from shuffledp.figures import Curve, Panel
 from shuffledp.lab.problems import (
+    MeasuredSampleSize,
     Method,
     PointerChasing,
     PointerJumping,
@@ -15,21 +16,38 @@ from shuffledp.lab.problems import (
     direct_sample_size,
     local_rate,
     measure_sample_size,
-    measure_success,
     paper_sample_size,
     shuffled_rate,
 )
-from shuffledp.lab.studies.checks import Check, equals, likely
-from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure
+from shuffledp.lab.problems.exact_zeros import ExactZeros
+from shuffledp.lab.problems.identification import Identifier
+from shuffledp.lab.problems.solver import identified_rounds
+from shuffledp.lab.studies.checks import WRONG_ALARM, Check, at_most, equals, frequency, likely
+from shuffledp.lab.studies.integer_accountant import both_shown, item_missed
+from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure, span
+from shuffledp.lab.studies.token_checks import (
+    constant_check,
+    noise_check_of_rounds,
+    printed_mean,
+    privacy_checks,
+)
+from shuffledp.privacy.audit import proportion_bounds
+from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
+from shuffledp.randomness import uniform_counts
 
 _EPSILON, _DELTA = 1.0, 1e-6
 _SUCCESS = 0.99
 _CONFIDENCE = 0.95
 _PROTOCOLS = {"shuffled": "balcer-cheu", "central": "stability", "local": "unary"}
+_UNCERTAIN_USERS = 150
+"""So few users that pointer chasing succeeds in about 7 of 10 rounds; 148 are the fewest for which it is private."""
+_MAX_LOOKS = 3
+"""How often the search looks at the rounds of one number of users."""
 _MAX_LOG_DOMAIN = 2e7
 """Maximum natural logarithm of the domain size; beyond it the local protocol would need more users than exist."""
 
 Problem = PointerChasing | PointerJumping
+Row = dict[str, Any]
 
 
 def _measure(settings: Settings) -> Outcome:
@@ -43,35 +61,47 @@ def _measure(settings: Settings) -> Outcome:
         for model in _PROTOCOLS
         if model != "local" or problem.log_domain_size <= _MAX_LOG_DOMAIN
     ]
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     checks: list[Check] = []
-    for problem, model in settings.steps(cases, [problem.support_size + 10 for problem, _ in cases]):
-        row, case_checks = _case(problem, model, settings)
+    for problem, model in settings.part(0.0, 0.95).steps(cases, [problem.support_size + 10 for problem, _ in cases]):
+        row, case_checks = _case(problem, model, settings, rows=len(cases))
         rows.append(row)
         checks += case_checks
-    checks += _same_for_all_lengths(rows)
-    return Outcome(_words(rows), {"": Table.of(rows)}, [_figure(rows)], checks)
+    whole, whole_checks = _whole_domain(settings.part(0.95, 1.0))
+    checks += _same_for_all_lengths(rows) + whole_checks
+    tables = {"": Table.of(rows), "messages": Table.of(whole)}
+    return Outcome(_words(rows, whole), tables, [_figure(rows)], checks)
 
 
-def _case(problem: Problem, model: str, settings: Settings) -> tuple[dict[str, Any], list[Check]]:
-    """The smallest number of users by theory and by search, and checks that the theoretical number is enough."""
+def _case(problem: Problem, model: str, settings: Settings, *, rows: int = 1) -> tuple[Row, list[Check]]:
+    """The smallest number of users by theory and by search, and checks that the theoretical number is enough.
+
+    ``rows`` is the number of cases of the study, over which the wrong alarms of one statement are corrected.
+    """
     method = Method(epsilon=_EPSILON, delta=_DELTA, protocol=_PROTOCOLS[model])
-    trials = settings.pick(2000, 20_000)
     proven = direct_sample_size(problem, method)
     measured = measure_sample_size(
-        problem, method, trials=trials, confidence=_CONFIDENCE, precision=0.02, source=settings.source
+        problem,
+        method,
+        trials=settings.pick(2000, 20_000),
+        confidence=_CONFIDENCE,
+        precision=0.02,
+        source=settings.source,
     )
     where = f"{problem.words()}, {model} model, epsilon {_EPSILON:g}, delta {_DELTA:g}"
-    seen = measure_success(problem, method, proven, trials=trials, source=settings.source)
     checks = [
-        likely(
+        _solved(
             f"success in 99 of 100 rounds with the proven {proven:,} users ({method.protocol})",
             where,
-            successes=seen.successes,
-            rounds=seen.trials,
-            at_least=_SUCCESS,
+            method.identifier(problem, proven),
+            problem,
+            settings,
+            rows,
         ),
+        _too_few_is_fewer(where, measured, proven, rows),
     ]
+    if model == "shuffled":
+        checks += _noise_checks(problem, method, proven, where, settings)
     row = {
         "problem": "PC(2, l)" if isinstance(problem, PointerChasing) else "MPJ(h^4, h)",
         "parameter": problem.length if isinstance(problem, PointerChasing) else problem.height,
@@ -88,17 +118,115 @@ def _case(problem: Problem, model: str, settings: Settings) -> tuple[dict[str, A
         paper = paper_sample_size(problem.support_size, _EPSILON, _DELTA)
         row["paper"] = paper.users
         method = Method(epsilon=_EPSILON, delta=_DELTA, calibration="paper", rule="paper")
-        seen = measure_success(problem, method, paper.users, trials=trials, source=settings.source)
-        checks.append(
-            likely(
+        printed = printed_mean(_EPSILON, _DELTA, 2)
+        checks += [
+            _solved(
                 f"Claim 14, success with {paper.users:,} users and the paper's noise",
                 where,
-                successes=seen.successes,
-                rounds=seen.trials,
-                at_least=_SUCCESS,
+                method.identifier(problem, paper.users),
+                problem,
+                settings,
+                rows,
+            ),
+            equals("Claim 14, the printed noise", where, paper.noise_mean, printed, tolerance=1e-12 * printed),
+            *_noise_checks(problem, method, paper.users, f"{where}, paper's noise", settings),
+        ]
+    return row, checks
+
+
+def _solved(claim: str, where: str, identifier: Identifier, problem: Problem, settings: Settings, rows: int) -> Check:
+    """Rounds of the protocol itself identify the support in 99 of 100 cases; fewer where a round takes long."""
+    trials = _trials(settings) // (1 if isinstance(identifier, ExactZeros) else 10)
+    identified = identified_rounds(identifier, problem.instance(settings.source), trials, settings.source)
+    return likely(claim, where, successes=identified, rounds=trials, at_least=_SUCCESS, rows=rows)
+
+
+def _trials(settings: Settings) -> int:
+    return settings.pick(200, 2000)
+
+
+def _too_few_is_fewer(where: str, measured: MeasuredSampleSize, proven: int, rows: int) -> Check:
+    """The largest number of users that the search rejects, at a level corrected over all rows, is below the proven."""
+    tests = rows * len(measured.tested) * _MAX_LOOKS
+    rejected = [
+        users
+        for users, trials, successes in measured.tested
+        if not trials or float(proportion_bounds(successes, trials, WRONG_ALARM / tests)[1]) < _SUCCESS
+    ]
+    evidence = f"{len(measured.tested)} numbers of users tried; wrong alarm {WRONG_ALARM:g} over {rows} rows together"
+    return at_most(
+        "too few by the search, and below the proven", where, max(rejected, default=1), proven - 1, evidence=evidence
+    )
+
+
+def _noise_checks(problem: Problem, method: Method, users: int, where: str, settings: Settings) -> list[Check]:
+    """Privacy, noise and the probability of missing an item, from the integers of the noise that is drawn."""
+    identifier = method.identifier(problem, users)
+    assert isinstance(identifier, ExactZeros)  # noqa: S101
+    protocol = identifier.protocol
+    assert isinstance(protocol, BalcerCheuHistogram)  # noqa: S101
+    rounds = []
+    for _ in range(_trials(settings)):
+        counts = uniform_counts(users, problem.support_size, settings.source)
+        rounds.append((counts, protocol.sample_tally(counts, source=settings.source)))
+    mean = users * protocol.absence.fraction
+    margin = max(0, math.ceil(identifier.least_estimate - mean) - 1)  # c - N + E[N] must reach the least estimate
+    missed = item_missed(users, protocol.absence.fraction, problem.support_size, margin)
+    checks = [
+        *privacy_checks("Theorem 12", where, protocol, _EPSILON, _DELTA),
+        noise_check_of_rounds("noise of the held items", where, protocol, rounds),
+        equals(
+            "the probability that an item is missed, from which the number is proven",
+            where,
+            identifier.missed,
+            missed,
+            tolerance=1e-6 * missed + 1e-12,
+            evidence="integer arithmetic on the noise drawn",
+        ),
+    ]
+    if method.calibration == "paper":
+        checks.append(constant_check("Claim 14", where, protocol, _EPSILON, _DELTA))
+    return checks
+
+
+def _whole_domain(settings: Settings) -> tuple[list[Row], list[Check]]:
+    """Whole rounds over all items of a small domain, at a number of users where success is uncertain.
+
+    Each user holds one of both items at random, so that the probability of success is an integer sum.
+    """
+    problem = PointerChasing(2, 3)
+    rows: list[Row] = []
+    checks: list[Check] = []
+    rounds = {
+        "messages": settings.pick(150, 1500),
+        "listed": settings.pick(150, 1500),
+        "auto": settings.pick(300, 3000),
+    }
+    for route, trials in settings.steps(list(rounds.items())):
+        method = Method(epsilon=_EPSILON, delta=_DELTA, route=route)
+        identifier = method.identifier(problem, _UNCERTAIN_USERS)
+        protocol = identifier.protocol
+        assert isinstance(protocol, BalcerCheuHistogram)  # noqa: S101
+        exact = both_shown(_UNCERTAIN_USERS, protocol.absence.fraction)
+        identified = identified_rounds(identifier, problem.instance(settings.source), trials, settings.source)
+        where = f"{problem.words()}, {_UNCERTAIN_USERS} users, route {identifier.route}"
+        checks.append(
+            frequency(
+                "success as computed, where it is uncertain", where, hits=identified, trials=trials, probability=exact
             )
         )
-    return row, checks
+        rows.append(
+            {
+                "problem": "PC(2, 3)",
+                "route": identifier.route,
+                "items": identifier.simulated_items,
+                "users": _UNCERTAIN_USERS,
+                "rounds": trials,
+                "success": identified / trials,
+                "success_exact": exact,
+            }
+        )
+    return rows, checks
 
 
 def _rate(problem: Problem, model: str) -> float | None:
@@ -113,7 +241,7 @@ def _rate(problem: Problem, model: str) -> float | None:
         return None
 
 
-def _same_for_all_lengths(rows: list[dict[str, Any]]) -> list[Check]:
+def _same_for_all_lengths(rows: list[Row]) -> list[Check]:
     """In the shuffled and the central model the users needed for pointer chasing do not depend on the length."""
     checks = []
     for model in ("shuffled", "central"):
@@ -124,7 +252,7 @@ def _same_for_all_lengths(rows: list[dict[str, Any]]) -> list[Check]:
     return checks
 
 
-def _words(rows: list[dict[str, Any]]) -> list[str]:
+def _words(rows: list[Row], whole: list[Row]) -> list[str]:
     chasing = {row["model"]: row for row in rows if row["problem"] == "PC(2, l)"}
     jumping = {row["model"]: row for row in rows if row["problem"] == "MPJ(h^4, h)" and row["model"] != "local"}
     longest, highest = chasing["shuffled"], jumping["shuffled"]
@@ -141,12 +269,17 @@ def _words(rows: list[dict[str, Any]]) -> list[str]:
         f"protocol takes fewer than a constant times {local['rate']:,.0f}.",
         f"Pointer jumping with h = {highest['parameter']} takes about {highest['users']:,} users in the shuffled model "
         f"and {jumping['central']['users']:,} in the central one.",
-        "Domains are never listed. Items that nobody holds are reported as exactly 0 by the shuffled and central "
-        "protocols; in the local one the largest of their estimates is drawn by its order statistic.",
+        "Large domains are not listed. Items that nobody holds are reported as exactly 0 by the shuffled and central "
+        "protocols; in the local one the largest of their estimates is drawn by its order statistic. The search draws "
+        "samples and noise and compares them as the protocol does; with the proven number of users rounds of the "
+        "protocol itself are run, with tallies drawn from their distribution.",
+        f"{whole[0]['rounds']:,} whole rounds of PC(2, 3) with {_UNCERTAIN_USERS} users make every message of all "
+        f"{whole[0]['items']} items: {whole[0]['success']:.0%} of them succeed, "
+        f"{whole[0]['success_exact']:.1%} are computed by integer arithmetic.",
     ]
 
 
-def _figure(rows: list[dict[str, Any]]) -> Figure:
+def _figure(rows: list[Row]) -> Figure:
     panels = []
     for problem, title in (
         ("PC(2, l)", "pointer chasing PC(2, l), against l"),
@@ -178,8 +311,8 @@ def _figure(rows: list[dict[str, Any]]) -> Figure:
         curves.append(Curve(bound, _lower_bound(problem, shuffled), "formula", group="local"))
         panels.append(Panel(title, curves))
     return curve_figure(
-        "Users needed for pointer chasing against the length, and for pointer jumping against the height: flat or "
-        "slowly growing lines in the shuffled and central models, steep ones in the local model.",
+        f"Users needed for pointer chasing against the length: {_spans(rows, 'PC(2, l)')}; and for pointer jumping "
+        f"against the height: {_spans(rows, 'MPJ(h^4, h)')}.",
         panels_shown=panels,
         title="Table 2, measured: users that succeed in 99 of 100 rounds",
         x_title="l or h",
@@ -192,7 +325,15 @@ def _figure(rows: list[dict[str, Any]]) -> Figure:
     )
 
 
-def _lower_bound(problem: str, rows: list[dict[str, Any]]) -> list[tuple[float, float]]:
+def _spans(rows: list[Row], problem: str) -> str:
+    users = {
+        model: [row["users"] for row in rows if (row["problem"], row["model"]) == (problem, model)]
+        for model in ("local", "shuffled", "central")
+    }
+    return ", ".join(f"{span(numbers)} in the {model} model" for model, numbers in users.items())
+
+
+def _lower_bound(problem: str, rows: list[Row]) -> list[tuple[float, float]]:
     """The local row of Table 2, at every parameter that was measured."""
     points = []
     for row in rows:

@@ -1,17 +1,17 @@
-"""Privacy accounting of ``almost-central``: sums hidden by noise of atoms that add up to 0.
+"""Privacy accounting of ``almost-central``: sums with noise of atoms that add up to 0.
 
-After Ghazi, Kumar, Manurangsi, Pagh and Sinha (2021), in a form in which every user sends exactly one real message:
-a value x in 0 .. levels as the number x + 1. All users together add geometrically many "+1" and "-1",
-whose difference stays in the sum, and for each *atom*, a few numbers that add up to 0, negative binomially many copies.
-Atoms are {+1, -1}, {i, -ceil(i/2), -floor(i/2)} and the same with signs exchanged.
+After Ghazi, Kumar, Manurangsi, Pagh and Sinha (2021), in a form in which every user sends exactly one real message: the
+number x + 1 for a value x in 0 .. levels. All users together add geometric numbers of "+1" and "-1", whose difference
+remains in the sum, and for each *atom*, a few numbers that add up to 0, a negative binomial number of copies. Atoms are
+{+1, -1}, {i, -ceil(i/2), -floor(i/2)} and the same with opposite signs.
 
-Why it is private. Halving repeatedly, a message i is an integer number of copies of each atom, plus n_+ messages
-"+1" and minus n_- messages "-1", n_+ + n_- = i. So replacing i by j moves the *numbers of copies*: what is seen
-is a function of independent numbers of copies, some of which are moved, and of the numbers U+ and U- of "+1" and "-1".
-Of these, D = U+ - U- and M = min(U+, U-) are independent; D is discrete Laplace and moves by j - i, M is moved
-by between n_+(j) - n_+(i) and n_-(i) - n_-(j), depending on D. At depth h of the halving at most two atoms
-are moved, by 2^h copies together. The numbers of copies are log-concave, so smaller moves hide better; hence the
-privacy loss is at most that of the product, over all depths, of the worst moves up (for j) and down (for i) there.
+Proof of privacy. By repeated halving, a message i equals an integer number of copies of each atom, plus n_+ messages
+"+1" and minus n_- messages "-1", with n_+ + n_- = i. So replacing i by j shifts the *numbers of copies*: the analyzer
+sees a function of independent numbers of copies, some of which are shifted, and of the numbers U+ and U- of "+1" and
+"-1". Of these, D = U+ - U- and M = min(U+, U-) are independent; D is discrete Laplace and is shifted by j - i, and M is
+shifted by between n_+(j) - n_+(i) and n_-(i) - n_-(j), depending on D. At depth h of the halving at most two atoms are
+shifted, by 2^h copies in total. The numbers of copies are log-concave, so larger shifts are worse. Hence the privacy
+loss is at most that of the product, over all depths, of the worst shifts up (for j) and down (for i).
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ from shuffledp.randomness import Dyadic
 Floats = NDArray[np.float64]
 
 CERTIFIED_DOWN_TO = 1e-11
-_MOST_CELLS = 2000  # of the privacy loss of one atom, on either side of 0
+_MOST_CELLS = 2000  # grid cells of the privacy loss of one atom, on either side of 0
 _CELLS_PER_STEP = 12
 _CELLS_IN_SEARCH = 5
-_ROUNDING = 5e-13  # of the Fourier transforms, added to delta
-_SPARE_PER_REST = 2.0  # with 1, counting larger losses as infinite costs a sixth more messages
+_ROUNDING = 5e-13  # rounding error of the Fourier transforms, added to delta
+_SPARE_PER_REST = 2.0  # with 1, a sixth more messages are needed, because larger losses count as infinite
 _FARTHEST_LOSS = 600.0
 _MOST_SHAPE = 1000
 _SHAPES = (8, 11, 15, 20, 28, 40)
-_CLOSE = 0.1  # of delta below the target, relative: a step less than the largest by a fraction of it
-_USUAL_POWER = 8.0  # delta grows about so with the step
+_CLOSE = 0.1  # relative distance of delta from the target; the step is then below the largest one by a fraction of this
+_USUAL_POWER = 8.0  # delta is about proportional to this power of the step
 _MOST_ROUNDS = 25
 _MOST_STEP = 0.9
 
 
 @dataclass(frozen=True)
 class AlmostCentralCurve:
-    """How private the mixed messages are, for values 0 .. levels.
+    """The privacy curve of the mixed messages, for values 0 .. levels.
 
-    ``ratio`` is that of the "+1" and "-1" that stay in the sum. An atom of some reach has
-    NB(shape, 1 - step/reach) copies: a move by its reach changes their distribution as much at any reach.
+    ``ratio`` is that of the geometric numbers of "+1" and "-1" that remain in the sum. An atom has
+    NB(shape, 1 - step/reach) copies, so that a shift by its reach has about the same privacy loss for every atom.
     """
 
     levels: int
@@ -72,8 +72,8 @@ class AlmostCentralCurve:
     shape: int
     step: float
     spare: float
-    """Up to which privacy loss of one atom is told apart from an infinite one. Any value gives a bound; twice what
-    epsilon leaves for atoms gives a good one."""
+    """Larger privacy losses of one atom count as infinite. Every value gives a valid bound; twice the part of epsilon
+    that is spent on atoms gives a good one."""
 
     def __post_init__(self) -> None:
         check_levels(self.levels)
@@ -94,16 +94,16 @@ class AlmostCentralCurve:
 
     @property
     def flooding(self) -> tuple[tuple[Atom, Fraction, Dyadic], ...]:
-        """Each atom with shape and ratio of the number of its copies."""
+        """Each atom with the shape and the ratio of the number of its copies."""
         return tuple((atom, Fraction(self.shape), self.flood_ratio(atom.reach)) for atom in atoms_of(self.levels))
 
     def delta_at(self, epsilon: float) -> float:
-        """Upper bound on the least delta, not less than the resolution of the method."""
+        """Upper bound on the least delta; at least the resolution of the method."""
         check_epsilon(epsilon)
         return self._pair.delta(epsilon)
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:  # noqa: ARG002
-        """One pair of distributions that is at least as easy to tell apart as those seen, in either direction."""
+        """One pair of distributions that bounds the privacy loss in both directions."""
         return ((self._pair,),)
 
     @cached_property
@@ -112,7 +112,7 @@ class AlmostCentralCurve:
 
 
 def expected_noise_messages(curve: AlmostCentralCurve) -> float:
-    """The expected number of messages beyond the real ones, of all users together."""
+    """The expected number of noise messages of all users together."""
     staying = 2 * float(curve.ratio) / float(curve.ratio.complement)
     return staying + sum(
         len(atom.members) * float(shape) * float(ratio) / float(ratio.complement)
@@ -122,10 +122,9 @@ def expected_noise_messages(curve: AlmostCentralCurve) -> float:
 
 @lru_cache(maxsize=64)
 def almost_central_noise(levels: int, epsilon: float, delta: float, split: float = 0.9) -> AlmostCentralCurve:
-    """The fewest messages for an overall (epsilon, delta), split * epsilon of it for the noise that stays.
+    """The noise with the fewest messages that meets (epsilon, delta); split * epsilon is spent on the remaining noise.
 
-    Every honest user adds its part 1/(honest users) of each shape. The distribution at just these parameters meets the
-    target.
+    Every honest user adds a share of 1/(honest users) of each shape. The target is checked at exactly these parameters.
     """
     _check_split(levels, epsilon, delta, split)
     ratio = least_ratio(split * epsilon, sensitivity=levels)
@@ -137,15 +136,15 @@ def almost_central_noise(levels: int, epsilon: float, delta: float, split: float
             curve = AlmostCentralCurve(levels, ratio, shape, step, _SPARE_PER_REST * rest)
             return _composed(curve, _CELLS_IN_SEARCH, thorough=False).delta(epsilon)
 
-        found, power = _largest_step(roughly, delta, step, power, least=rest / 500)
-        if best and (not found or shape / found > best / step):
+        largest, power = _largest_step(roughly, delta, step, power, least=rest / 500)
+        if best and (not largest or shape / largest > best / step):
             break
-        if found:
-            best, step = shape, found
+        if largest:
+            best, step = shape, largest
     if not best:
         raise InfeasibleError(
-            f"epsilon = {epsilon:g} and delta = {delta:g} need more noise than can be computed with; "
-            "use a larger epsilon, or spend less of it on the noise that stays.",
+            f"epsilon = {epsilon:g} and delta = {delta:g} need more noise than can be accounted for; "
+            "use a larger epsilon or a smaller split.",
             epsilon=epsilon,
             delta=delta,
         )
@@ -159,17 +158,15 @@ def almost_central_noise(levels: int, epsilon: float, delta: float, split: float
     step, _ = _largest_step(exactly, delta, step, power, least=rest / 1000)
     if step in curves and curves[step].delta_at(epsilon) <= delta:
         return curves[step]
-    raise InfeasibleError(
-        f"No noise was found for epsilon = {epsilon:g} and delta = {delta:g}.", epsilon=epsilon, delta=delta
-    )
+    raise InfeasibleError(f"No noise meets epsilon = {epsilon:g} and delta = {delta:g}.", epsilon=epsilon, delta=delta)
 
 
 def _largest_step(
     delta_of: Callable[[float], float], delta: float, guess: float, power: float, *, least: float
 ) -> tuple[float, float]:
-    """About the largest step that meets the target, and the power of it that delta grows with; 0 if it is too small.
+    """Approximately the largest step that meets the target, 0 if there is none, and the power law of delta in the step.
 
-    By the secant method on logarithms, kept between a step that is enough and one that is not.
+    By the secant method on logarithms, within a bracket of a feasible and an infeasible step.
     """
     low, high = (0.0, 0.0), (_MOST_STEP, math.inf)  # step, ln(delta / target)
     x = min(guess, _MOST_STEP)
@@ -196,11 +193,11 @@ def _largest_step(
 def paper_almost_central_noise(
     levels: int, epsilon: float, delta: float, split: float = 0.9
 ) -> tuple[Dyadic, tuple[tuple[Atom, Fraction, Dyadic], ...]]:
-    """The ratio that stays, and of each atom shape and ratio, by Theorem 13 of 2020 in the proof of 2021.
+    """The ratio of the remaining noise, and each atom's shape and ratio, by Theorem 13 of 2020 in the proof of 2021.
 
-    Half of the rest of epsilon and delta is for {+1, -1} at its largest move, half for the other atoms: with a vector t
-    such that copies_s / t_s sum to at most 1 for every message, a move of atom s by c copies
-    is (epsilon c / (2 t_s))-private, and the moves of two messages are so together.
+    Half of the rest of epsilon and delta is spent on {+1, -1} at its largest shift, half on the other atoms. With a
+    vector t such that copies_s / t_s sum to at most 1 for every message, a shift of atom s by c copies is (epsilon c /
+    (2 t_s))-private, and the shifts of the two messages are epsilon-private in total.
     """
     _check_split(levels, epsilon, delta, split)
     rest = epsilon * (1 - split)
@@ -212,8 +209,8 @@ def paper_almost_central_noise(
     ends, *others = atoms
     noise = [(ends, *flooding_of_theorem_13(rest / 2, delta / 2, sensitivity=ends.reach))]
     for atom, tolerance in zip(others, tolerances(levels), strict=True):
-        found = flooding_of_theorem_13(rest / 2, delta / 2 / len(others), sensitivity=2 * tolerance)
-        noise.append((atom, *found))
+        flooding = flooding_of_theorem_13(rest / 2, delta / 2 / len(others), sensitivity=2 * tolerance)
+        noise.append((atom, *flooding))
     return least_ratio(split * epsilon, sensitivity=levels), tuple(noise)
 
 
@@ -227,11 +224,11 @@ def _check_split(levels: int, epsilon: float, delta: float, split: float) -> Non
         )
 
 
-# --- the composition of all moves ------------------------------------------------------------------------------------
+# --- the composition of all shifts ------------------------------------------------------------------------------------
 
 
 def _composed(curve: AlmostCentralCurve, cells: int, *, thorough: bool) -> DiscretePair:
-    """The loss of all moves together; if not thorough, only of undivided moves, which are nearly the worst."""
+    """The loss of all shifts; if not thorough, only of shifts of a single atom, which are nearly the worst."""
     width = max(curve.step / cells, curve.spare / _MOST_CELLS)
     parts = []
     ends = most_ends(curve.levels)
@@ -247,7 +244,7 @@ def _composed(curve: AlmostCentralCurve, cells: int, *, thorough: bool) -> Discr
     masses = positive_part(np.fft.irfft(spectrum, size)[:length])
     losses = (sum(part.first for part in parts) + np.arange(length)) * width
     infinite = sum(part.infinite for part in parts) + _ROUNDING
-    # of the noise that stays only its pure epsilon is used: at worst, a loss of that much or as much less
+    # of the remaining noise only its pure epsilon is used: in the worst case its loss is +pure or -pure
     pure = DiscreteLaplaceCurve(curve.ratio, curve.levels).pure_epsilon
     p = np.concatenate((masses / (1 + math.exp(-pure)), masses * math.exp(-pure) / (1 + math.exp(-pure))))
     losses = np.concatenate((losses + pure, losses - pure))

@@ -1,7 +1,7 @@
 """Atoms of the noise of ``almost-central``: a few numbers that add up to 0 (Ghazi et al. 2021).
 
-Halving repeatedly, a number i is 2^h numbers of two neighbouring sizes at depth h. Each halving of a number is an
-atom {i, -ceil(i/2), -floor(i/2)}, so i is an integer number of copies of each atom, and of "+1" and "-1" at last.
+By repeated halving, a number i becomes 2^h numbers of two adjacent sizes at depth h. Each halving of a number is an
+atom {i, -ceil(i/2), -floor(i/2)}, so i is a sum of integer multiples of atoms, and finally of "+1" and "-1".
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import numpy as np
 from shuffledp.errors import ParameterError
 
 Move = tuple[int, int]
-"""The reach of an atom, and by how many copies it is moved."""
+"""The reach of an atom, and the number of copies by which it is shifted."""
 
 MOST_LEVELS = 1 << 14
-_PARTS = 8  # moves are rounded up to this part of the largest at their depth
+_PARTS = 8  # shifts are rounded up to multiples of this fraction of the largest at their depth
 
 
 @dataclass(frozen=True)
 class Atom:
-    """Numbers that add up to 0, the one of largest size first."""
+    """Numbers that add up to 0, the one with the largest absolute value first."""
 
     members: tuple[int, ...]
     reach: int
-    """A bound on how many copies replacing one user moves."""
+    """Bound on the number of copies by which replacing one user shifts this atom."""
 
 
 def decomposition(message: int) -> Iterator[dict[int, int]]:
-    """By depth: how many copies of the atom led by each number make up the message; at the end the rest.
+    """Per depth, the number of copies of each atom, by its leading number, that make up the message; then the rest.
 
-    The rest is {1: n_+, -1: n_-}: with these, e_message = sum of copies * atom + n_+ e_1 - n_- e_-1, where
-    atoms led by a negative number are subtracted.
+    The rest is {1: n_+, -1: n_-}, such that e_message = sum of copies * atom + n_+ e_1 - n_- e_-1, where atoms with a
+    negative leading number are subtracted.
     """
     sizes, sign = {message: 1}, 1
     rest = {1: 0, -1: 0}
@@ -52,7 +52,7 @@ def decomposition(message: int) -> Iterator[dict[int, int]]:
 
 @lru_cache(maxsize=32)
 def atoms_of(levels: int) -> tuple[Atom, ...]:
-    """All atoms that some message 1 .. levels + 1 is made of, {+1, -1} first."""
+    """All atoms that occur in a message 1 .. levels + 1, {+1, -1} first."""
     check_levels(levels)
     reaches = _reaches(levels)
     led = [Atom(_members(leader), reach) for leader, reach in sorted(reaches.items())]
@@ -61,11 +61,11 @@ def atoms_of(levels: int) -> tuple[Atom, ...]:
 
 @lru_cache(maxsize=32)
 def _reaches(levels: int) -> dict[int, int]:
-    """Of each leading number, 2^h with h the greatest depth where it occurs; signs alternate with the depth."""
+    """For each leading number, 2^h with h the greatest depth at which it occurs; signs alternate with the depth."""
     reaches: dict[int, int] = {}
     largest = levels + 1
     for depth in range(largest.bit_length()):
-        # message m is of sizes m >> depth and, if there is a remainder, the next
+        # at this depth, message m consists of the sizes m >> depth and, if there is a remainder, (m >> depth) + 1
         most = (largest - 1 >> depth) + 1
         for size in range(2, most + 1):
             reaches[size if depth % 2 == 0 else -size] = 1 << depth
@@ -75,7 +75,7 @@ def _reaches(levels: int) -> dict[int, int]:
 def most_ends(levels: int) -> int:
     """The largest number of "+1" or of "-1" in the decomposition of a message."""
     message = np.arange(1, levels + 2)
-    depth = np.frexp(message)[1] - 1  # where sizes are 1, which are ends, and 2, which are two ends one deeper
+    depth = np.frexp(message)[1] - 1  # here sizes are 1 (an end) or 2 (two ends, one deeper)
     remainder = message - (1 << depth)
     return int(np.maximum((1 << depth) - remainder, 2 * remainder).max())
 
@@ -87,25 +87,25 @@ def _members(leader: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=32)
 def moves_by_depth(levels: int) -> tuple[tuple[tuple[Move, ...], ...], ...]:
-    """Per depth, the moves (of one or two atoms) that messages make there, without those within another."""
+    """Per depth, the shifts of one or two atoms that messages cause, without those that are dominated by others."""
     reaches = _reaches(levels)
     message = np.arange(2, levels + 2)
-    found = []
+    by_depth = []
     for depth in range((levels + 1).bit_length()):
         size, remainder = message >> depth, message & ((1 << depth) - 1)
         unit = max(1, (1 << depth) // _PARTS)
         sign = 1 if depth % 2 == 0 else -1
         reach = np.array([0, 0, *(reaches.get(sign * each, 0) for each in range(2, (levels + 1 >> depth) + 2))])
-        kept = np.where(size >= 2, (1 << depth) - remainder, 0)
+        lower = np.where(size >= 2, (1 << depth) - remainder, 0)
         pairs = [
             (reach[each], np.where(number > 0, -(-number // unit) * unit, 0))
-            for each, number in ((size, kept), (size + 1, np.where(size >= 1, remainder, 0)))
+            for each, number in ((size, lower), (size + 1, np.where(size >= 1, remainder, 0)))
         ]
         rows = np.unique(np.column_stack([column for pair in pairs for column in pair]), axis=0)
         moves = {tuple(sorted(move for move in ((a, b), (c, d)) if move[1])) for a, b, c, d in rows.tolist()}
         if moves := moves - {()}:
-            found.append(_largest_moves(moves))
-    return tuple(found)
+            by_depth.append(_largest_moves(moves))
+    return tuple(by_depth)
 
 
 def _largest_moves(candidates: set[tuple[Move, ...]]) -> tuple[tuple[Move, ...], ...]:
@@ -121,7 +121,7 @@ def _largest_moves(candidates: set[tuple[Move, ...]]) -> tuple[tuple[Move, ...],
 
 
 def tolerances(levels: int) -> list[int]:
-    """For each atom but {+1, -1}, t with copies_s / t_s summing to at most 1 for each message; inverse to its size."""
+    """For each atom except {+1, -1}, t_s inverse to its size, with the sum of copies_s / t_s at most 1 per message."""
     largest = 0
     for message in range(2, levels + 2):
         *depths, _ = decomposition(message)
@@ -130,6 +130,6 @@ def tolerances(levels: int) -> list[int]:
 
 
 def check_levels(levels: int) -> None:
-    """Refuse a number of levels that is too large to compute with."""
+    """Reject a number of levels outside 1 to 2^14."""
     if not 1 <= levels <= MOST_LEVELS:
         raise ParameterError(f"Levels must lie between 1 and {MOST_LEVELS:,}, not {levels}.", levels=levels)

@@ -1,4 +1,4 @@
-"""The privacy loss of moving a negative binomial number of copies, on a grid, from above."""
+"""Privacy loss of shifting a negative binomial number of copies: upper bounds on a grid."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Extended = NDArray[np.longdouble]
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """The pmf of a privacy loss: masses at (first, first + 1, ...) times the width of a cell, and at infinity."""
+    """The pmf of a privacy loss: masses at (first, first + 1, ...) times the grid width, and at infinity."""
 
     masses: Floats
     first: int
@@ -35,20 +35,20 @@ class Losses:
             object.__setattr__(self, "infinite", self.infinite + missing)
 
     def and_then(self, other: Losses) -> Losses:
-        """The loss of both together, if they are independent."""
+        """The sum of two independent losses."""
         return Losses(np.convolve(self.masses, other.masses), self.first + other.first, self.infinite + other.infinite)
 
 
 @lru_cache(maxsize=512)
 def negative_binomial_losses(shape: int, ratio: Dyadic, copies: int, width: float, cells: int) -> tuple[Losses, Losses]:
-    """The privacy loss of N moved up by ``copies`` against N, and of N against N moved up, N ~ NB(shape, ratio).
+    """The privacy loss of N + copies against N, and of N against N + copies, for N ~ NB(shape, ratio).
 
-    The loss ln(Pr[N = k] / Pr[N + copies = k]) falls with k, so cells of it are stretches of k. The mass of
-    each goes to the two ends of its cell such that it stays the same under both distributions.
+    The loss ln(Pr[N = k] / Pr[N + copies = k]) decreases with k, so a cell of the grid is a range of k. The mass of a
+    cell is split between its two ends such that its mass under both distributions is preserved.
     """
     edges: Floats = np.arange(-cells, cells + 1, dtype=np.float64) * width
-    last = _last_above(shape, ratio, copies, edges)  # per edge, the last k whose loss lies above
-    stay, moved = _stretches(shape, ratio, last), _stretches(shape, ratio, last - copies)
+    last = _last_above(shape, ratio, copies, edges)  # per edge, the last k with a loss above it
+    stay, moved = _range_masses(shape, ratio, last), _range_masses(shape, ratio, last - copies)
     down = _in_cells(stay.inner[::-1], moved.inner[::-1], width)
     down[0] += stay.above
     up = _in_cells(moved.inner, stay.inner, width)
@@ -59,8 +59,8 @@ def negative_binomial_losses(shape: int, ratio: Dyadic, copies: int, width: floa
 def _last_above(shape: int, ratio: Dyadic, copies: int, edges: Floats) -> Floats:
     """The last k with copies ln(ratio) + sum over j < shape of ln((k + j)/(k - copies + j)) > edge; infinite if all.
 
-    The sum lies between those with all j the least and all j the largest, so k is known up to the shape: it is
-    found by halving what is left of that.
+    The sum lies between those with all j replaced by the least and by the largest j. That gives an interval for k of
+    about the length ``shape``, in which k is found by bisection of all edges at once.
     """
     slope = copies * math.log1p(-float(ratio.complement))
     excess = edges - slope
@@ -80,20 +80,20 @@ def _last_above(shape: int, ratio: Dyadic, copies: int, edges: Floats) -> Floats
 
 
 @dataclass(frozen=True, eq=False)
-class _Stretches:
-    """Mass up to the least edge, between edges in order of increasing k, and beyond the last."""
+class _RangeMasses:
+    """Mass below the first edge, between successive edges in order of increasing k, and above the last edge."""
 
     below: float
     inner: Floats
     above: float
 
 
-def _stretches(shape: int, ratio: Dyadic, last: Floats) -> _Stretches:
-    """``last`` falls; the masses between its entries are taken on whichever side of the distribution is smaller."""
+def _range_masses(shape: int, ratio: Dyadic, last: Floats) -> _RangeMasses:
+    """The masses between the entries of ``last``, which decreases, as differences of the smaller of the two tails."""
     order = last[::-1]
     lower, upper = tails(shape, ratio, order)
     inner = np.where(lower[1:] < 0.5, np.diff(lower), -np.diff(upper))
-    return _Stretches(float(lower[0]), positive_part(inner), float(upper[-1]))
+    return _RangeMasses(float(lower[0]), positive_part(inner), float(upper[-1]))
 
 
 def tails(shape: int, ratio: Dyadic, k: Floats) -> tuple[Floats, Floats]:
@@ -113,10 +113,10 @@ def tails(shape: int, ratio: Dyadic, k: Floats) -> tuple[Floats, Floats]:
 
 
 def _in_cells(first: Floats, second: Floats, width: float) -> Floats:
-    """Masses under the first distribution at the edges, from the masses of each cell under both distributions."""
+    """Masses of the first distribution at the edges, from the masses of each cell under both distributions."""
     cells = len(first) // 2
     lower = np.arange(-cells, cells) * width
-    ratio = np.exp(np.minimum(lower, LARGEST_EPSILON))  # a smaller one moves mass upward
+    ratio = np.exp(np.minimum(lower, LARGEST_EPSILON))  # a smaller ratio moves mass upward
     to_upper = np.clip((first - second * ratio) / -math.expm1(-width), 0.0, first)
     masses = np.zeros(2 * cells + 1)
     masses[1:] += to_upper
@@ -125,7 +125,7 @@ def _in_cells(first: Floats, second: Floats, width: float) -> Floats:
 
 
 def worst_of(candidates: list[Losses], width: float) -> Losses:
-    """One loss pmf whose every delta is the largest of the given ones: connect the dots (Doroshenko et al. 2022)."""
+    """A loss pmf whose delta at every edge is the largest of the given ones: connect the dots (Doroshenko 2022)."""
     if len(candidates) == 1:
         return candidates[0]
     first = min(each.first for each in candidates)
@@ -138,7 +138,7 @@ def worst_of(candidates: list[Losses], width: float) -> Losses:
 
 
 def _curves(candidates: list[Losses], first: int, last: int, width: float) -> Extended:
-    """Of each the delta at each edge: the sum over larger losses of mass * (1 - e^(edge - loss))."""
+    """The delta of each candidate at each edge: the sum over larger losses of mass * (1 - e^(edge - loss))."""
     masses = np.zeros((len(candidates), last - first), dtype=np.longdouble)
     for row, each in zip(masses, candidates, strict=True):
         row[each.first - first : each.first - first + len(each.masses)] = each.masses

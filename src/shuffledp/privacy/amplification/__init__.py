@@ -1,10 +1,9 @@
-"""Amplification by shuffling: what an anonymous crowd adds to reports that are private on their own.
+"""Privacy amplification by shuffling, for reports that are locally private.
 
-One theorem a file. ``METHODS`` names those that need only the local epsilon; each gives an epsilon that
-holds after shuffling, at most the local one. Names with "stronger-clones" hold for randomized response
-and channels that pass ``check_restriction``; the others for every randomizer. "exact-2-rr" is no
-guarantee but the mark to compare with: the exact epsilon of two answers when all others hold a 0, which is
-not always the worst case.
+One theorem per module. ``METHODS`` lists those that need only the local epsilon; each returns an epsilon that holds
+after shuffling, at most the local one. Those named "stronger-clones" hold for randomized response and for channels that
+pass ``check_restriction``; the others hold for every randomizer. "exact-2-rr" is not a guarantee but a reference: the
+exact epsilon of randomized response on bits if all other users hold a 0, which is not always the worst case.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ class _Curve:
 
 
 def _capped(method: Method) -> Method:
-    """Shuffling never hurts: the local epsilon holds as well."""
+    """The least of the method's epsilon and the local one, which still holds after shuffling."""
 
     def epsilon(users: int, local_epsilon: float, delta: float) -> float:
         return min(local_epsilon, method(users, local_epsilon, delta))

@@ -1,8 +1,8 @@
-"""Hiding among clones: how private it is that others sometimes send what the target may have sent.
+"""Hiding among clones: amplification by users who send what the target might have sent.
 
-Feldman, McMillan and Talwar (2021): each other user is, with some probability, a clone of the target,
-that is, sends one of the two messages between which the target is to be told apart, either with
-probability 1/2. The same distribution describes uniform blanket messages exactly (Luo, Wang and Yi 2022).
+Feldman, McMillan and Talwar (2021): each other user is, with some probability, a clone of the target, that is, sends
+one of the target's two possible messages with probability 1/2 each. The same distribution describes uniform blanket
+messages exactly (Luo, Wang and Yi 2022).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Integers = NDArray[np.int64]
 
 _MOST_CLONES = 1 << 50
 _CUTS = (1e-20, 1e-50, 1e-305)
-_UPPER_CUT = 1e-12  # of clones beyond it only the fewest are counted: cheap, as more of them hide better
+_UPPER_CUT = 1e-12  # mass of the largest counts, which are replaced by the least of them
 _COARSENESS = 1e-6  # width of a block of clone counts, relative to the count
 _BLOCKS_PER_DEVIATION = 100
-_LONGEST_SUM = 8  # masses of longer blocks are differences of tails
+_LONGEST_SUM = 8  # masses of longer blocks are computed as differences of tails
 _CHUNK = 64
 _CHUNKS_FROM = 10_000
 _DIRECT_PRODUCTS = 10**7
@@ -41,12 +41,11 @@ _MOST_OUTCOMES_OF_PAIR = 1 << 21
 
 @dataclass(frozen=True)
 class ClonesCurve:
-    """The target among C clones: what is seen is C + 1 messages of two types and how many are of each.
+    """The privacy curve of a target among C clones: the analyzer sees C + 1 messages of two types.
 
-    C is ``sure`` plus the sum of the independent binomials ``clones`` (a trial succeeds if it is a
-    clone at all), each clone is of either type with probability 1/2, and the target is of its own
-    type with probability ``alpha``. All this happens with probability ``weight``; otherwise what is
-    seen does not depend on the target.
+    C is ``sure`` plus the sum of the independent binomials ``clones`` (a trial is a user who may be a clone). Each
+    clone is of either type with probability 1/2, and the target is of its own type with probability ``alpha``. All this
+    happens with probability ``weight``; otherwise the messages do not depend on the target.
     """
 
     clones: tuple[Binomial, ...]
@@ -62,20 +61,20 @@ class ClonesCurve:
         if self.sure < 0:
             raise ParameterError(f"The number of sure clones must be at least 0, not {self.sure}.", sure=self.sure)
         if self.sure > _MOST_CLONES:
-            # more than can be counted: as if there were fewer, which is worse
+            # the count would overflow; fewer clones are worse
             object.__setattr__(self, "sure", _MOST_CLONES)
 
     @property
     def theorem(self) -> str:
-        """What proves it."""
+        """The proof."""
         return "hiding among clones, summed exactly over their number (Feldman, McMillan and Talwar 2021)"
 
     def delta_at(self, epsilon: float) -> float:
-        """The least delta at which the two values of the target are (epsilon, delta)-close, from above.
+        """Upper bound on the least delta of (epsilon, delta)-privacy of the target.
 
-        Exact but for rounding up to about a million clones; beyond, clones are counted in blocks of a
-        millionth, as if there were only the fewest of the block: a clone more is a fair coin more,
-        which anyone can add, so fewer are worse.
+        Exact except for rounding up to about a million clones. Beyond, clone counts are grouped into blocks of a
+        relative width of 1e-6, and each is replaced by the smallest of its block: fewer clones are worse, because
+        anyone can simulate another clone by a fair coin.
         """
         check_epsilon(epsilon)
         alpha = Dyadic.of(self.alpha)
@@ -88,7 +87,7 @@ class ClonesCurve:
             counts = _clone_counts(self.clones, self.sure, cut)
             each = _two_types_delta(counts.least, alpha, growth)
             delta = counts.expectation(each)
-            if counts.slack * float(each.sum()) > 1e-7 * delta:  # too small for a Fourier transform
+            if counts.slack * float(each.sum()) > 1e-7 * delta:  # below the resolution of the Fourier transform
                 delta = _clone_counts(self.clones, self.sure, cut, direct=True).expectation(each)
             delta += counts.left_out * (max(edge, 0.0) + edge_error)
             if delta > 1e6 * cut:
@@ -119,7 +118,7 @@ class ClonesCurve:
         return ((pair,),)
 
     def _cuts(self, alpha: Dyadic, growth: float) -> tuple[float, ...]:
-        """The masses to leave out that are worth a try: not those far above the divergence at the mean."""
+        """Masses to leave out, in the order to try; without those far above the divergence at the mean count."""
         mean = self.sure + sum(part.mean for part in self.clones)
         typical = float(_two_types_delta(np.array([round(mean)]), alpha, growth)[0])
         return tuple(cut for cut in _CUTS[:-1] if typical > cut**2) + _CUTS[-1:]
@@ -127,14 +126,14 @@ class ClonesCurve:
 
 @dataclass(frozen=True, eq=False)
 class _CloneCounts:
-    """The distribution of the number of clones in blocks: the fewest in each block, and at least its mass."""
+    """The distribution of the number of clones in blocks: the least count of each block, and a bound on its mass."""
 
     least: Integers
     mass: Floats
     slack: float
     """Bound on the absolute error of each mass."""
     left_out: float
-    """Mass of fewer clones than any block."""
+    """Mass of counts below the first block."""
 
     def expectation(self, values: Floats) -> float:
         return float((self.mass * values).sum()) + self.slack * float(values.sum())
@@ -162,7 +161,7 @@ def _clone_counts(clones: tuple[Binomial, ...], sure: int, cut: float, *, direct
 
 
 def _blocks(part: Binomial, step: int, cut: float) -> tuple[int, Floats, float]:
-    """Where the blocks of ``step`` outcomes start, their masses from above, and the mass below them."""
+    """The start of the first block of ``step`` outcomes, bounds on the masses of blocks, and the mass below them."""
     first = part.least_with_lower_tail(cut / 4)
     last = part.trials - part.mirrored.least_with_lower_tail(_UPPER_CUT)
     nodes = np.arange(first, max(first, last) + 1, step, dtype=np.int64)
@@ -177,7 +176,7 @@ def _blocks(part: Binomial, step: int, cut: float) -> tuple[int, Floats, float]:
 
 
 def _block_masses(part: Binomial, nodes: Integers, error: Floats) -> Floats:
-    """Pr[node <= N < next node] and at last Pr[N >= node], as differences of the smaller tails."""
+    """Pr[node <= N < next node], and Pr[N >= node] for the last node, as differences of the smaller tails."""
     below = nodes <= part.mean
     tail = np.concatenate((part.lower_tail(nodes[below] - 1), part.upper_tail(nodes[~below])))
     signed = np.append(np.where(below, tail, -tail), 0.0)
@@ -188,33 +187,33 @@ def _block_masses(part: Binomial, nodes: Integers, error: Floats) -> Floats:
 
 
 def _convolved(first: Floats, second: Floats, slack: float, *, direct: bool) -> tuple[Floats, float]:
-    """The masses of a sum, and a bound on their absolute error beyond rounding of the last digits."""
+    """The masses of a sum, and a bound on their absolute error besides relative rounding errors."""
     slack *= float(second.sum())
     if direct or len(first) * len(second) <= _DIRECT_PRODUCTS:
         return np.convolve(first, second) * (1 + 1e-12), slack
     size = len(first) + len(second) - 1
     length = 1 << (size - 1).bit_length()
     mass = np.fft.irfft(np.fft.rfft(first, length) * np.fft.rfft(second, length), length)[:size]
-    # a fast Fourier transform errs by a few units of log2(length) relative to the Euclidean norms
+    # the error of a fast Fourier transform is a few times log2(length) units of the Euclidean norms
     error = 10 * math.log2(length) * 2.0**-53 * float(np.linalg.norm(first) * np.linalg.norm(second))
     return positive_part(mass), slack + error
 
 
 def _edge(alpha: Dyadic, growth: float) -> tuple[float, float]:
-    """alpha - e^epsilon (1 - alpha), the divergence without any clone, and a bound on its rounding."""
-    kept, lost = float(alpha), growth * float(alpha.complement)
-    return kept - lost, 2.0**-50 * (kept + lost)
+    """alpha - e^epsilon (1 - alpha), the divergence without clones, and a bound on its rounding error."""
+    own, other = float(alpha), growth * float(alpha.complement)
+    return own - other, 2.0**-50 * (own + other)
 
 
 def _two_types_delta(clones: Integers, alpha: Dyadic, growth: float) -> Floats:
-    """The divergence given the number of clones, from above.
+    """Upper bound on the divergence, given the number of clones.
 
-    Seen are a of t = clones + 1 messages of the first type. The likelihood ratio grows with a and
-    exceeds e^epsilon from a* on, where the divergence is, with A ~ Bin(clones, 1/2),
-    (alpha - e^epsilon (1 - alpha)) Pr[A = a* - 1] - (e^epsilon - 1) Pr[A >= a*].
+    Of t = clones + 1 messages, a are of the first type. The likelihood ratio increases with a and exceeds e^epsilon
+    from a* on, so the divergence is, with A ~ Bin(clones, 1/2), (alpha - e^epsilon (1 - alpha)) Pr[A = a* - 1] -
+    (e^epsilon - 1) Pr[A >= a*].
     """
-    kept, lost = float(alpha), float(alpha.complement)
-    share = (kept - lost / growth) / max((kept - lost) * (1 + 1 / growth), _TINIEST)
+    own, other = float(alpha), float(alpha.complement)
+    share = (own - other / growth) / max((own - other) * (1 + 1 / growth), _TINIEST)
     turning = np.minimum(np.floor((clones + 1) * min(share, 2.0)), clones).astype(np.int64) + 1
     edge, edge_error = _edge(alpha, growth)
     error = 1e-12 + np.abs(turning - clones / 2) * 2.0**-46
@@ -240,20 +239,20 @@ def fair_mass(k: Integers, trials: Integers) -> Floats:
 def _fair_upper_tails(k: Integers, trials: Integers, mass: Floats) -> Floats:
     """Pr[Bin(trials, 1/2) >= k], where ``mass`` is Pr[Bin(trials, 1/2) = k - 1].
 
-    For successive numbers of trials most tails follow from the one before:
-    Pr[A' >= k] = Pr[A >= k] + mass / 2 with one trial more, less Pr[A' = k] = mass (trials + 1) / (2 k) if k rises.
+    For successive numbers of trials most tails follow from the preceding one:
+    Pr[A' >= k] = Pr[A >= k] + mass / 2 with one more trial, minus Pr[A' = k] = mass (trials + 1) / (2 k) if k rises.
     """
     chunks = len(trials) // _CHUNK
     if chunks < 2 or trials[0] < _CHUNKS_FROM or trials[1] - trials[0] != 1:
         return _fair_upper_tail(k, trials)
-    whole = chunks * _CHUNK
-    rise = np.diff(k[:whole], append=k[whole - 1])
-    step = (mass[:whole] / 2 * (1 - rise * ((trials[:whole] + 1) / k[:whole]))).reshape(chunks, _CHUNK)
+    full = chunks * _CHUNK
+    rise = np.diff(k[:full], append=k[full - 1])
+    step = (mass[:full] / 2 * (1 - rise * ((trials[:full] + 1) / k[:full]))).reshape(chunks, _CHUNK)
     tails = np.empty((chunks, _CHUNK))
-    tails[:, 0] = _fair_upper_tail(k[:whole:_CHUNK], trials[:whole:_CHUNK])
+    tails[:, 0] = _fair_upper_tail(k[:full:_CHUNK], trials[:full:_CHUNK])
     tails[:, 1:] = tails[:, :1] + np.cumsum(step[:, :-1], axis=1)
-    tails -= _CHUNK * 2.0**-52 * tails.max(axis=1, keepdims=True)  # what is paid must not be overstated
-    return np.concatenate((positive_part(tails.ravel()), _fair_upper_tail(k[whole:], trials[whole:])))
+    tails -= _CHUNK * 2.0**-52 * tails.max(axis=1, keepdims=True)  # round down: these tails are subtracted
+    return np.concatenate((positive_part(tails.ravel()), _fair_upper_tail(k[full:], trials[full:])))
 
 
 def _fair_upper_tail(k: Integers, trials: Integers) -> Floats:
@@ -325,10 +324,10 @@ def clones_epsilon_closed_form(users: int, local_epsilon: float, delta: float) -
 
 
 def revealed_clones_delta(epsilon: float, users: int, local_epsilon: float, distance: float) -> float:
-    """Upper bound on delta for two values whose reports are this total variation distance apart.
+    """Upper bound on delta for two values whose reports have this total variation distance.
 
-    The part common to the two is revealed to be common, and only the rest hides among clones. The
-    bound is not monotone in the distance: evaluate it for every pair of values and take the largest.
+    It is revealed whether a report is drawn from the common part of the two distributions; only other reports hide
+    among clones. The bound is not monotone in the distance: evaluate it for every pair of values and take the largest.
     """
     check_clones(users, local_epsilon)
     most = math.tanh(local_epsilon / 2)

@@ -1,4 +1,4 @@
-"""Amplification by shuffling of Erlingsson et al. (2019): the first, for any randomizer, also adaptive ones."""
+"""Amplification by shuffling: Erlingsson et al. (2019), for every randomizer, also with adaptive interaction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shuffledp.privacy.amplification.clones import check_clones
 def erlingsson_epsilon(users: int, local_epsilon: float, delta: float) -> float:
     """Erlingsson et al. (2019): epsilon after shuffling.
 
-    Infinite where the bound does not fit a float; it can exceed local_epsilon, which then holds as well.
+    Infinite if the bound overflows. It can exceed local_epsilon, which also holds after shuffling.
     """
     check_clones(users, local_epsilon)
     check_target(1.0, delta)

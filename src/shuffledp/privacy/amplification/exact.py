@@ -1,4 +1,4 @@
-"""The exact divergence of shuffled reports, by enumeration: for two answers, and for few users of any channel."""
+"""Exact divergence of shuffled reports by enumeration: for bits, and for any channel with few users."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def response_channel(values: int, blanket: float | Dyadic) -> Floats:
 def two_response_delta(users: int, flip: float | Dyadic, epsilon: float, *, ones: int | None = None) -> float:
     """The exact delta of shuffled randomized response on bits, each flipped with probability ``flip``.
 
-    ``ones`` of the others hold a 1; by default the worst number of them is found by trying all.
+    ``ones`` of the others hold a 1; by default all numbers are tried and the worst is used.
     """
     check_number_of_users(users)
     if not 0 <= float(flip) <= 0.5:
@@ -57,7 +57,7 @@ def two_response_delta(users: int, flip: float | Dyadic, epsilon: float, *, ones
     if ones is not None and not 0 <= ones < users:
         raise ParameterError(f"Between 0 and {users - 1} others hold a 1, not {ones}.", ones=ones)
     probability = Dyadic.of(flip)
-    # exchanging the two answers turns k ones among the others into users - 1 - k
+    # by symmetry, k ones among the others are equivalent to users - 1 - k
     cases = range((users - 1) // 2 + 1) if ones is None else (ones,)
     return max(_two_response_delta(users, probability, epsilon, k) for k in cases)
 
@@ -69,15 +69,15 @@ def _two_response_delta(users: int, flip: Dyadic, epsilon: float, ones: int) -> 
 
 @lru_cache(maxsize=512)
 def _two_response_pair(users: int, flip: Dyadic, ones: int) -> DiscretePair:
-    """The number of reported ones, if the target holds a 1 and if not."""
+    """The distributions of the number of reported ones if the target holds a 1, and if it holds a 0."""
     others, cut = _sum_of(_window(ones, flip.complement), _window(users - 1 - ones, flip))
-    kept, flipped = float(flip.complement), float(flip)
+    true, flipped = float(flip.complement), float(flip)
     without, shifted = np.append(others, 0.0), np.append(0.0, others)
-    return DiscretePair(flipped * without + kept * shifted, kept * without + flipped * shifted, cut)
+    return DiscretePair(flipped * without + true * shifted, true * without + flipped * shifted, cut)
 
 
 def _window(trials: int, probability: Dyadic) -> tuple[Floats, float]:
-    """The masses of a binomial where they matter, and what is left out."""
+    """The non-negligible masses of a binomial distribution, and the mass that is left out."""
     if trials == 0 or probability.numerator in (0, 1 << probability.bits):
         return np.array([1.0]), 0.0
     curve = Binomial(trials, probability)
@@ -108,8 +108,8 @@ def exact_delta(channel: ArrayLike, users: int, epsilon: float, *, others: Seque
         outcomes=math.comb(users + outputs - 1, users),
         data_sets_compared=math.comb(users + values - 2, users - 1) if others is None else 1,
     )
-    place = Numbering(outputs, users)
-    reports = [{place.number((y,)): share for y, share in enumerate(row.tolist()) if share} for row in rows]
+    numbering = Numbering(outputs, users)
+    reports = [{numbering.number((y,)): share for y, share in enumerate(row.tolist()) if share} for row in rows]
     if others is None:
         curves = list(data_set_pmfs(reports, users - 1).values())
     else:
@@ -118,7 +118,7 @@ def exact_delta(channel: ArrayLike, users: int, epsilon: float, *, others: Seque
     for curve in curves:
         with_target = [extended(curve, report) for report in reports]
         for first, second in permutations(with_target, 2):
-            # a multiset that the first value makes impossible adds nothing
+            # multisets that are impossible under the first value contribute nothing
             mass = np.array(list(first.values()))
             pair = DiscretePair(mass, np.array([second.get(key, 0.0) for key in first]))
             worst = max(worst, pair.delta(epsilon))

@@ -1,7 +1,7 @@
 """Enumeration of multisets: the distribution of shuffled messages as exact counts of each message.
 
-A multiset is one integer, whose digits are the copies of each message, so that adding numbers joins
-multisets. Weights may be integers (exact, over a common denominator) or floats.
+A multiset is represented by one integer whose digits are the numbers of copies of each message, so that the union of
+multisets is a sum of integers. Weights are integers (exact, over a common denominator) or floats.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shuffledp.errors import ParameterError
 
 MOST_ENUMERATED_USERS = 1_000_000
 MOST_OUTCOMES = 2_000_000
-"""How many outcomes are compared at most: about two seconds, and a few hundred megabytes."""
+"""Maximum number of outcomes to compare: about two seconds and a few hundred megabytes."""
 
 Weight = TypeVar("Weight", int, float)
 
@@ -34,11 +34,11 @@ class Numbering:
 
     def messages(self, number: int) -> tuple[int, ...]:
         """The messages of a multiset by kind, in order."""
-        found: list[int] = []
+        messages: list[int] = []
         for kind in range(self.kinds):
             number, copies = divmod(number, self.most + 1)
-            found += [kind] * copies
-        return tuple(found)
+            messages += [kind] * copies
+        return tuple(messages)
 
 
 def extended(pmf: Mapping[int, Weight], report: Mapping[int, Weight]) -> dict[int, Weight]:
@@ -52,7 +52,7 @@ def extended(pmf: Mapping[int, Weight], report: Mapping[int, Weight]) -> dict[in
 
 
 def data_sets(values: int, users: int) -> Iterable[tuple[int, ...]]:
-    """All data sets up to the order of the users, which a shuffler hides."""
+    """All data sets, up to the order of the users."""
     return combinations_with_replacement(range(values), users)
 
 
@@ -65,7 +65,7 @@ def data_set_pmfs(reports: Sequence[Mapping[int, Weight]], users: int) -> dict[t
 
 
 def check_enumerable(*, users: int, values: int, outcomes: int, data_sets_compared: int | None = None) -> None:
-    """Refuse what would take too long, and say how much it is.
+    """Reject an enumeration that would take too long.
 
     By default every data set of ``users - 1`` others is tried with every ordered pair of different values.
     """

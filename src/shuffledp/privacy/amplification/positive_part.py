@@ -1,7 +1,7 @@
-"""The expected positive part of a sum of many independent draws, from above, down to tiny values.
+"""Upper bounds on the expected positive part of a sum of many independent draws, accurate down to tiny values.
 
-The distribution of the sum is found by a fast Fourier transform of its tilted distribution, whose mass lies where the
-sum turns positive: so even an expectation of 1e-30 keeps its digits.
+The distribution of the sum is computed by a fast Fourier transform of its exponentially tilted distribution, whose mass
+is concentrated around 0. So even an expectation of 1e-30 has a small relative error.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from shuffledp.search import bisect
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_TAIL = math.log(1e24)  # of the tilted distribution, left out on either side and added
-_FAINTEST = 60.0  # frequencies below e^-60 are not seen
+_TAIL = math.log(1e24)  # -ln of the mass of the tilted distribution that is left out on either side, and added
+_FAINTEST = 60.0  # frequencies with an amplitude below e^-60 are ignored
 _NOISE_CUT = 1e-40
 MOST_POINTS = 1 << 22
 """Of a Fourier transform: about a second of processor time and 150 MB of memory."""
@@ -44,7 +44,7 @@ class TooManyPointsError(ConditionError):
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """``trials`` independent draws, each an integer number of ``steps`` with its mass, and 0 otherwise."""
+    """The sum of ``trials`` independent draws from a distribution on integers ``steps`` with their masses, else 0."""
 
     trials: int
     steps: Integers
@@ -55,7 +55,7 @@ class Draws:
         return self.trials * math.log1p(float(self.mass @ np.expm1(tilt * self.steps)))
 
     def size(self, tilt: float) -> float:
-        """A bound on the numbers that were added up for the cumulant, hence on its rounding."""
+        """The sum of absolute values of the terms of the cumulant, which bounds its rounding error."""
         return self.trials * float(self.mass @ np.abs(np.expm1(tilt * self.steps)))
 
     def moments(self, tilt: float) -> tuple[float, float]:
@@ -65,21 +65,21 @@ class Draws:
         return self.trials * mean, self.trials * (float(tilted @ self.steps.astype(np.float64) ** 2) - mean * mean)
 
     def spectrum(self, tilt: float, length: int) -> tuple[NDArray[np.complex128], float]:
-        """The Fourier transform of the tilted distribution, and a bound on what its rounding does to a mass."""
+        """The Fourier transform of the tilted distribution, and a bound on the effect of its rounding on a mass."""
         tilted = self._tilted(tilt)
-        place = np.arange(length // 2 + 1, dtype=np.float64)
-        real, imaginary = np.zeros(len(place)), np.zeros(len(place))
+        frequency = np.arange(length // 2 + 1, dtype=np.float64)
+        real, imaginary = np.zeros(len(frequency)), np.zeros(len(frequency))
         for step, mass in zip(self.steps.tolist(), tilted.tolist(), strict=True):
-            turns = place * (step % length)  # exact, as is its remainder
+            turns = frequency * (step % length)  # exact in floating point, and so is its remainder
             half_angle = (turns - length * np.rint(turns / length)) * (math.pi / length)
             sine = np.sin(half_angle)
             real -= 2 * mass * sine * sine
-            imaginary -= 2 * mass * sine * np.cos(half_angle)  # the sign of numpy
+            imaginary -= 2 * mass * sine * np.cos(half_angle)  # numpy's sign convention
         excess = 2 * real + real**2 + imaginary**2
         size = self.trials / 2 * np.log1p(np.maximum(excess, -0.5))
-        low = excess < -0.5  # near 0 the logarithm of the size itself is accurate, up to about 2^-52 after all powers
+        low = excess < -0.5  # here the logarithm of the size itself is accurate
         size[low] = self.trials * np.log(np.maximum(np.hypot(1 + real[low], imaginary[low]), 1e-300))
-        spectrum = np.zeros(len(place), dtype=np.complex128)
+        spectrum = np.zeros(len(frequency), dtype=np.complex128)
         seen = np.flatnonzero(size > -_FAINTEST)
         angle = self.trials * np.arctan2(imaginary[seen], 1 + real[seen])
         spectrum[seen] = np.exp(size[seen] + 1j * angle)
@@ -95,12 +95,12 @@ class Draws:
 
 
 def on_grid(values: Floats, mass: Floats, width: float) -> tuple[Integers, Floats]:
-    """Each value moved to the two grid points around it so that its mean stays: never a smaller expectation.
+    """Split the mass of each value between the two adjacent grid points such that the mean is preserved.
 
-    A spread that keeps the mean can only raise the expectation of a convex function of the sum.
+    Such a spread can only increase the expectation of a convex function of the sum.
     """
     scaled = values / width
-    below = np.floor(scaled + 1e-9)  # a value that is on the grid but for rounding
+    below = np.floor(scaled + 1e-9)  # values that are on the grid except for rounding
     up = np.clip(scaled - below, 0.0, 1.0)
     steps = np.concatenate((below, below + 1)).astype(np.int64)
     masses = np.concatenate((mass * (1 - up), mass * up))
@@ -109,7 +109,7 @@ def on_grid(values: Floats, mass: Floats, width: float) -> tuple[Integers, Float
 
 @dataclass(frozen=True, eq=False)
 class ScaledNoise:
-    """scale (mean - N) with N binomial, moved to the grid so that its mean stays."""
+    """scale (mean - N) with N binomial, discretized on the grid with its mean preserved."""
 
     curve: Binomial
     scale: float
@@ -122,19 +122,19 @@ class ScaledNoise:
         if not (last - first) * max(self.scale, 1.0) <= MOST_POINTS:
             raise TooManyPointsError((last - first) * max(self.scale, 1.0))
         counts = np.arange(first, last + 1, dtype=np.int64)
-        places = np.asarray((self.curve.mean - counts) * self.scale, dtype=np.float64)
-        steps, mass = on_grid(places, self.curve.pmf(counts), 1.0)
+        positions = np.asarray((self.curve.mean - counts) * self.scale, dtype=np.float64)
+        steps, mass = on_grid(positions, self.curve.pmf(counts), 1.0)
         lowest = int(steps.min())
         total: Floats = np.asarray(np.bincount(steps - lowest, weights=mass), dtype=np.float64)
         return lowest + np.arange(len(total)), total
 
     @property
     def left_out(self) -> float:
-        """Bound on the mass that is not counted."""
+        """Bound on the mass that is left out."""
         return 4 * _NOISE_CUT
 
     def cumulant(self, tilt: float) -> float:
-        """ln E[e^(tilt noise)] of what is counted."""
+        """ln E[e^(tilt noise)] of the mass that is not left out."""
         steps, mass = self._points
         most = float(np.max(tilt * steps))
         return most + math.log(float((mass * np.exp(tilt * steps - most)).sum()))
@@ -161,7 +161,7 @@ class ScaledNoise:
 def expected_positive_part(draws: Draws, offset: float, noise: ScaledNoise | None = None) -> float:
     """Upper bound on E[max(sum + noise + offset, 0)] in grid steps; the noise is independent.
 
-    What the noise leaves out is not included.
+    The mass that the noise leaves out is not included.
     """
     tilt = _turning_tilt(draws, offset, noise)
 
@@ -170,7 +170,7 @@ def expected_positive_part(draws: Draws, offset: float, noise: ScaledNoise | Non
 
     _, variance = _moments(draws, tilt, noise)
     log_norm, reach = cumulant(tilt), min(8 / math.sqrt(max(variance, 1e-300)), _largest_tilt(draws))
-    highest = (cumulant(tilt + reach) - log_norm + _TAIL) / reach  # Chernoff: beyond lies less than e^-_TAIL
+    highest = (cumulant(tilt + reach) - log_norm + _TAIL) / reach  # Chernoff: mass beyond is below e^-_TAIL
     lowest = -(cumulant(tilt - reach) - log_norm + _TAIL) / reach
     start = math.floor(min(lowest, -offset)) - 1
     if not highest - start <= MOST_POINTS:
@@ -188,7 +188,7 @@ def expected_positive_part(draws: Draws, offset: float, noise: ScaledNoise | Non
     positive = (height > 0) & (tilt * height < 600)
     weight = height[positive] * np.exp(-tilt * height[positive])
     total = float(((positive_part(np.roll(tilted, -start % length)[positive]) + slack) * weight).sum())
-    total += 2 * math.exp(-_TAIL) / (math.e * tilt)  # what wraps around or lies beyond has at most this weight
+    total += 2 * math.exp(-_TAIL) / (math.e * tilt)  # bound on the weight of mass that wraps around or lies beyond
     rounding = 1e-9 + 2.0**-50 * (draws.size(tilt) + abs(tilt * offset) + abs(log_norm))
     exponent = log_norm + tilt * offset
     if not exponent < LARGEST_EPSILON:
@@ -205,7 +205,7 @@ def _moments(draws: Draws, tilt: float, noise: ScaledNoise | None) -> tuple[floa
 
 
 def _turning_tilt(draws: Draws, offset: float, noise: ScaledNoise | None) -> float:
-    """The tilt under which the mean sum is just 0, or a small one if it is above 0 untilted."""
+    """The tilt under which the mean of the sum is 0, or a small one if the mean is positive without tilting."""
     largest = _largest_tilt(draws)
     least = min(1 / math.sqrt(max(_moments(draws, 0.0, noise)[1], 1e-300)), largest)
     low, high = least, least
@@ -215,10 +215,10 @@ def _turning_tilt(draws: Draws, offset: float, noise: ScaledNoise | None) -> flo
 
 
 def _largest_tilt(draws: Draws) -> float:
-    """Twice of it still fits a float."""
+    """The largest tilt for which exponentials of twice the tilt are finite."""
     return 300 / max(1, int(np.abs(draws.steps).max()))
 
 
 def _even_fast_length(size: int) -> int:
-    """An even length at which a Fourier transform is fast."""
+    """An even length for which Fourier transforms are fast."""
     return 2 * fast_length(max(8, (size + 1) // 2))

@@ -1,8 +1,7 @@
-"""The privacy blanket of Balle, Bell, Gascon and Nissim (2019): what every report has in common.
+"""Amplification by the privacy blanket: Balle, Bell, Gascon and Nissim (2019).
 
-Each row of a channel is at least gamma w, where w is a distribution common to all values. The reports drawn from it
-hide the target. Their closed forms hold for every local randomizer; the distribution of one channel gives far
-more.
+Each row of a channel is at least gamma w, where w is a distribution common to all values. The reports drawn from w hide
+the target. The closed forms hold for every local randomizer; the bounds for a specific channel are much better.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ from shuffledp.randomness import Dyadic
 Floats = NDArray[np.float64]
 
 _CUTS = (1e-26, 1e-60, 1e-300)
-_MOST_POINTS = 400_000  # a bound below any delta that is asked for need not be sharp
+_MOST_POINTS = 400_000  # beyond, the bound is so small that it need not be sharp
 _DIRECT_POINTS = 10_000
 _GRID = 1 << 16
 _COARSE_GRID = 1 << 13
 _FINER = 4
 _MOST_COARSER = 8
-_WIDEST_NOISE = 5_000  # deviation of the number of other reports that is still listed
+_WIDEST_NOISE = 5_000  # largest standard deviation of the number of other reports that is enumerated
 _TINIEST = 1e-305
 
 
@@ -72,19 +71,19 @@ def hoeffding_delta(epsilon: float, users: int, local_epsilon: float) -> float:
 def bennett_delta(epsilon: float, users: int, local_epsilon: float) -> float:
     """The same by Bennett's inequality (Lemma 5.6, corrected), for any randomizer.
 
-    With the blanket taken as small as it can be, e^-local_epsilon, each L is at most
+    With the smallest possible blanket, e^-local_epsilon, each L is at most
     e^local_epsilon - e^epsilon and its second moment at most e^local_epsilon (1 + e^(2 epsilon)) - 2 e^epsilon.
     """
     _check(epsilon, users, local_epsilon)
     if epsilon >= local_epsilon:
         return 0.0
-    # all in units of e^local_epsilon, so that nothing overflows; with more than e^30 the bound says nothing
+    # in units of e^local_epsilon, to avoid overflow; for epsilon above 30 the bound is trivial
     growth, blanket = math.exp(min(epsilon, 30.0)), math.exp(-local_epsilon)
     gap, most = math.expm1(min(epsilon, 30.0)), -math.expm1(epsilon - local_epsilon)
     second = 1 + growth**2 - 2 * growth * blanket
     ratio = gap * most / second if second > 0 else 0.0
     if epsilon > 30 or not ratio > 1e-12:
-        return 1.0  # where the bound says nothing, or cannot be told from nothing
+        return 1.0  # the bound is trivial, or too close to trivial to compute
     fall = (1 + ratio) * math.log1p(ratio) - ratio
     each = math.expm1(-(second / most**2) * blanket * fall) if most > 1e-100 else -1.0
     hidden = users * math.log1p(blanket * each)
@@ -94,7 +93,7 @@ def bennett_delta(epsilon: float, users: int, local_epsilon: float) -> float:
 def bennett_expectation(count: int, *, gap: float, most: float, second_moment: float) -> float:
     """Upper bound on E[max(L_1 + ... + L_count, 0)] for independent L of mean -gap, at most ``most``.
 
-    Balle et al. (2019), Lemma 5.6, whose printed form has a factor 1/(gap count) too much and is not a bound.
+    Balle et al. (2019), Lemma 5.6, whose printed form has an extra factor 1/(gap count) and is not a valid bound.
     """
     ratio = gap * most / second_moment
     fall = (1 + ratio) * math.log1p(ratio) - ratio
@@ -108,7 +107,7 @@ def _log_gap_and_width(epsilon: float, local_epsilon: float) -> tuple[float, flo
 
 
 def _delta_of_log(logarithm: float) -> float:
-    """A bound on delta from its logarithm, of any size, rounded up."""
+    """A bound on delta from its logarithm, rounded up."""
     return as_delta(math.exp(min(logarithm, 0.0)) * (1 + 1e-9) + _TINIEST)
 
 
@@ -141,19 +140,19 @@ class BlanketCurve:
 
     @property
     def theorem(self) -> str:
-        """What proves it."""
+        """The proof."""
         return "privacy blanket, summed exactly (Balle, Bell, Gascon and Nissim 2019, Lemma 5.3)"
 
     @property
     def local_epsilon(self) -> float:
-        """What each report is private for on its own."""
+        """The epsilon of one report without shuffling."""
         if self.blanket.numerator == 0:
             return math.inf
         return math.log1p(float(self._other_ratio))
 
     @property
     def _other_ratio(self) -> Fraction:
-        """e^local_epsilon - 1: how much likelier the truth is than another value, less one."""
+        """e^local_epsilon - 1: the likelihood ratio of the true value to another one, minus 1."""
         return self.values * (1 - self.blanket.fraction) / self.blanket.fraction
 
     def delta_at(self, epsilon: float) -> float:
@@ -165,7 +164,7 @@ class BlanketCurve:
         return self._delta_at(epsilon, _GRID)
 
     def rough_delta_at(self, epsilon: float) -> float:
-        """The same from further above, for the start of a search."""
+        """A looser bound that is faster to compute, for the start of a search."""
         return self._delta_at(epsilon, _COARSE_GRID)
 
     def _delta_at(self, epsilon: float, grid: int) -> float:
@@ -183,7 +182,7 @@ class BlanketCurve:
 
 
 class _ResponseSums:
-    """The expectation behind the distribution of randomized response at one epsilon."""
+    """The expectation in the bound for randomized response, at one epsilon."""
 
     def __init__(self, curve: BlanketCurve, gap: float) -> None:
         each = curve.blanket.fraction / curve.values
@@ -195,20 +194,20 @@ class _ResponseSums:
         self.third = (curve.blanket.fraction - 2 * each) / (1 - 2 * each)
 
     def _reach(self, cut: float) -> tuple[int, int, float]:
-        """The numbers a + b that matter, and how far from half of them a matters (per root)."""
+        """The range of a + b with non-negligible mass, and that of a around (a + b) / 2, in units of sqrt(a + b)."""
         share = cut / max(1.0, self.largest * self.users)
         first = self.pairs.least_with_lower_tail(max(share, _TINIEST))
         last = self.users - self.pairs.mirrored.least_with_lower_tail(max(share, _TINIEST))
         return first, last, math.sqrt(-math.log(max(share, _TINIEST)) / 2)
 
     def direct_points(self) -> float:
-        """Roughly how many terms a direct sum has."""
+        """Approximate number of terms of the direct sum."""
         mean = 2 * self.each * self.users
         spread = 22 * math.sqrt(mean) + 30
         return spread * (max(0.0, 5.8 * math.sqrt(mean) - mean * self.gap / (2 * self.growth)) + 8)
 
     def direct(self) -> float:
-        """Summed over a + b and a, in closed form over c."""
+        """The sum over a + b and a, with a closed form for the sum over c."""
         total = 0.0
         for cut in _CUTS:
             first, last, reach = self._reach(cut)
@@ -221,7 +220,7 @@ class _ResponseSums:
         return total
 
     def _given(self, both: NDArray[np.int64], mass: Floats, reach: float) -> float:
-        """The sum over a, where mass is that of a + b; a beyond the reach weighs less than the cut."""
+        """The sum over a, given the masses of a + b; terms of a beyond the reach weigh less than the cut."""
         share = (self.growth * self.reward + self.gap) / ((1 + self.growth) * self.reward)
         lowest = np.floor(both * min(share, 2.0) * (1 - 1e-12)).astype(np.int64)
         highest = np.minimum(both, np.ceil(both / 2 + reach * np.sqrt(both)).astype(np.int64))
@@ -239,7 +238,7 @@ class _ResponseSums:
         return float(terms.sum()) * (1 + 1e-11)
 
     def _above_others(self, height: Floats, pairs: NDArray[np.int64]) -> Floats:
-        """E[max(height - gap c, 0)] with c ~ Bin(users - pairs, third), from above."""
+        """Upper bound on E[max(height - gap c, 0)] with c ~ Bin(users - pairs, third)."""
         if self.gap == 0 or self.third == 0:
             return height
         left = (self.users - pairs).astype(np.float64)
@@ -259,28 +258,28 @@ class _ResponseSums:
         return value
 
     def on_grid(self, grid: int = _GRID) -> float:
-        """By Fourier transform, with a + b and c untied if that costs less than a finer grid."""
+        """By Fourier transform; a + b and c are decoupled if that loses less accuracy than the grid."""
         rewards = np.array([self.reward - self.gap, -self.growth * self.reward - self.gap])
         deviation = math.sqrt(self.users * self.each * float(rewards @ rewards))
         finest = 30 * deviation / (_FINER * grid)
-        tied = untied = math.inf
-        tied_width, untied_width = self.gap, finest
+        coupled = decoupled = math.inf
+        coupled_width, decoupled_width = self.gap, finest
         variance = self.each * float(rewards @ rewards)
         if self.gap >= finest:
-            tied_width, cost = _best_width(self.gap, rewards, max(30 * deviation / grid, finest), finest)
-            tied = self.each * cost / variance
+            coupled_width, cost = _best_width(self.gap, rewards, max(30 * deviation / grid, finest), finest)
+            coupled = self.each * cost / variance
         mean = 2 * self.each * self.users
         fewest = max(0, math.floor(mean - 13 * math.sqrt(mean)))
         shifted = rewards + self.gap * float(self.third)
-        untied_width, cost = _best_width(abs(float(shifted[0])) or finest, shifted, 30 * deviation / grid, finest)
-        untied = self.each * cost / variance
+        decoupled_width, cost = _best_width(abs(float(shifted[0])) or finest, shifted, 30 * deviation / grid, finest)
+        decoupled = self.each * cost / variance
         rate = float(self.third)
-        untied += self.gap**2 * rate * (1 - rate) * (mean - fewest) / (self.users * variance)
-        if tied <= untied or self.third == 0:
-            return self._coarsened(self._tied, tied_width if tied < math.inf else finest)
+        decoupled += self.gap**2 * rate * (1 - rate) * (mean - fewest) / (self.users * variance)
+        if coupled <= decoupled or self.third == 0:
+            return self._coarsened(self._coupled, coupled_width if coupled < math.inf else finest)
         if math.sqrt(self.users * rate * (1 - rate)) > _WIDEST_NOISE:
-            return self._coarsened(self._tied, finest)
-        return self._coarsened(lambda width: self._untied(shifted, width), untied_width)
+            return self._coarsened(self._coupled, finest)
+        return self._coarsened(lambda width: self._decoupled(shifted, width), decoupled_width)
 
     def _coarsened(self, sum_of: Callable[[float], float], width: float) -> float:
         """The sum on a grid of this width, or of a wider one if that has too many points; at most the trivial bound.
@@ -294,8 +293,8 @@ class _ResponseSums:
                 width *= max(2.0, min(error.points / MOST_POINTS, 1e6) ** 2)
         return float(self.users)
 
-    def _tied(self, width: float) -> float:
-        """All reports on the grid; the commoner of those on other values and true ones stands still."""
+    def _coupled(self, width: float) -> float:
+        """All reports on the grid, relative to the more frequent of reports on other values and true reports."""
         others = float(self.third) * (1 - 2 * self.each)
         rewards = np.array([self.reward - self.gap, -self.growth * self.reward - self.gap, -self.gap])
         mass, still = np.array([self.each, self.each, others]), 0.0
@@ -306,12 +305,12 @@ class _ResponseSums:
         steps, masses = on_grid(rewards, mass, width)
         return expected_positive_part(Draws(self.users, steps, masses), self.users * still / width) * width
 
-    def _untied(self, shifted: Floats, width: float) -> float:
-        """With c replaced by its mean given a + b, and independent noise that is at least as spread.
+    def _decoupled(self, shifted: Floats, width: float) -> float:
+        """With c replaced by its mean given a + b, plus independent noise with at least the same spread.
 
-        c given a + b = j is Bin(n - j, p): its mean moves into the rewards, and what is left, n - j
-        independent centred coins, only gains spread (so the expectation grows) by more coins: take
-        those of the smallest j. Smaller ones are added by their probability.
+        Given a + b = j, c is Bin(n - j, p). Its mean is added to the rewards. The rest is a sum of n - j independent
+        centred coins, and more coins only increase the expectation, so the number of coins for the smallest j is used.
+        Values of j below that are accounted for by their probability.
         """
         tiny = 1e-34 / max(1.0, self.largest * self.users)
         fewest = self.pairs.least_with_lower_tail(tiny)
@@ -323,7 +322,7 @@ class _ResponseSums:
 
 
 def _best_width(unit: float, values: Floats, wanted: float, finest: float) -> tuple[float, float]:
-    """The grid width unit/m, not far from the wanted one, that spreads the values least; and the variance it adds."""
+    """The grid width unit/m near the wanted one that spreads the values least, and the variance that it adds."""
     least = max(1, math.ceil(unit / wanted))
     parts = np.arange(least, max(least, min(4 * least + 8, math.floor(unit / finest))) + 1, dtype=np.float64)[:4000]
     widths = unit / parts
@@ -337,7 +336,7 @@ def _best_width(unit: float, values: Floats, wanted: float, finest: float) -> tu
 def blanket_delta(channel: ArrayLike, users: int, epsilon: float) -> float:
     """Upper bound on delta of shuffling the reports of a finite channel, for the worst pair of values.
 
-    Outputs that some value cannot produce are no part of the blanket: their mass is added in full.
+    Outputs that some value cannot produce are not part of the blanket; their mass counts in full.
     """
     rows = check_channel(channel)
     check_number_of_users(users)
@@ -362,7 +361,7 @@ def _pair_delta(first: Floats, second: Floats, common: Floats, users: int, growt
     if (values <= 0).all():
         return outside
     mass = common[inside]
-    # the commonest value becomes 0, so that it stays on the grid
+    # shift the most frequent value to 0, so that it lies on the grid
     values, mass = np.append(values, 0.0), np.append(mass, max(0.0, 1 - float(mass.sum())))
     shift = float(values[np.argmax(mass)])
     values = values - shift
@@ -372,6 +371,6 @@ def _pair_delta(first: Floats, second: Floats, common: Floats, users: int, growt
     spread = math.sqrt(users * float(mass[moving] @ values[moving] ** 2))
     width = max(30 * spread, float(np.abs(values).max())) / (_FINER * _GRID)
     steps, masses = on_grid(values[moving], mass[moving], width)
-    steps, place = np.unique(steps, return_inverse=True)
-    draws = Draws(users, steps, np.asarray(np.bincount(place, weights=masses), dtype=np.float64))
+    steps, inverse = np.unique(steps, return_inverse=True)
+    draws = Draws(users, steps, np.asarray(np.bincount(inverse, weights=masses), dtype=np.float64))
     return outside + expected_positive_part(draws, users * shift / width) * width / users

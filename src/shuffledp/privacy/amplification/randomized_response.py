@@ -1,6 +1,6 @@
 """Privacy accounting of shuffled randomized response on k values: ``shuffled-k-rr`` and ``privacy-blanket``.
 
-The curve is the least of all bounds that are proved for it.
+The curve is the minimum of all bounds that are proved for it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from shuffledp.checks import check_epsilon, check_target
+from shuffledp.checks import check_epsilon, check_number_of_users, check_target
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.privacy.amplification.blanket_search import check_blanket_users, excess_of, typical_mean
+from shuffledp.privacy.amplification.blanket_search import excess_of, typical_mean
 from shuffledp.privacy.amplification.clones import ClonesCurve, fewest_clones
 from shuffledp.privacy.amplification.exact import two_response_delta
 from shuffledp.privacy.amplification.privacy_blanket import BlanketCurve
@@ -20,11 +20,11 @@ from shuffledp.randomness import Dyadic
 from shuffledp.search import Excess
 
 LARGEST_BLANKET = 0.999
-"""A blanket above it leaves nothing to be learnt."""
+"""Largest blanket of a calibration; with a larger one hardly any report is true."""
 
 _ENUMERATED_USERS = 200
 _TINY = 1e-30
-_CLOSE = 1e-3  # of delta below the target, relative
+_CLOSE = 1e-3  # relative distance of delta from the target
 _MOST_STEPS = 40
 _NARROW = 2e-8
 
@@ -38,20 +38,20 @@ class RandomizedResponseCurve:
     values: int
 
     def __post_init__(self) -> None:
-        _ = self._blanket_pmf  # checks the numbers
+        _ = self._blanket_curve  # checks the numbers
 
     @cached_property
-    def _blanket_pmf(self) -> BlanketCurve:
+    def _blanket_curve(self) -> BlanketCurve:
         return BlanketCurve(self.users, self.blanket, self.values)
 
     @property
     def local_epsilon(self) -> float:
-        """What each report is private for on its own, which is left if shuffler and analyzer collude."""
-        return self._blanket_pmf.local_epsilon
+        """The epsilon of one report without shuffling, which remains if the shuffler and the analyzer collude."""
+        return self._blanket_curve.local_epsilon
 
     @property
     def theorem(self) -> str:
-        """What proves it."""
+        """The proof."""
         if self._is_enumerated:
             return "exact enumeration of shuffled randomized response on two values"
         return (
@@ -68,14 +68,14 @@ class RandomizedResponseCurve:
         check_epsilon(epsilon)
         if self._is_enumerated:
             flip = Dyadic(self.blanket.numerator, self.blanket.bits + 1)
-            found = two_response_delta(self.users, flip, epsilon)
-            # the bounds cap what is tiny: exact zeros are not lost to rounding
-            return found if found > _TINY else min(found, self._blanket_pmf.delta_at(epsilon))
-        return min([self._blanket_pmf.delta_at(epsilon), *(curve.delta_at(epsilon) for curve in self.clone_pmfs)])
+            exact = two_response_delta(self.users, flip, epsilon)
+            # a tiny value may be rounding error only; the bound is exactly 0 where delta is
+            return exact if exact > _TINY else min(exact, self._blanket_curve.delta_at(epsilon))
+        return min([self._blanket_curve.delta_at(epsilon), *(curve.delta_at(epsilon) for curve in self.clone_curves)])
 
     @cached_property
-    def clone_pmfs(self) -> tuple[ClonesCurve, ...]:
-        """Stronger clones; and reports on the two values only, where they happen (the others are common)."""
+    def clone_curves(self) -> tuple[ClonesCurve, ...]:
+        """Stronger clones, and clones restricted to reports on the two values of the target."""
         ratio = self.local_epsilon
         if not 0 < ratio < 700:
             return ()
@@ -90,16 +90,16 @@ class RandomizedResponseCurve:
 def least_blanket(users: int, values: int, epsilon: float, delta: float) -> Dyadic:
     """The least probability of sending a uniform value at which shuffled randomized response meets the target.
 
-    ``RandomizedResponseCurve`` at just the returned probability is at most delta.
+    The target is checked at exactly the returned probability.
     """
     check_target(epsilon, delta)
-    check_blanket_users(users)
+    check_number_of_users(users)
     if values < 1:
         raise ParameterError(f"At least one value is needed, not {values}.", values=values)
     if values == 1:
         return Dyadic(0)
-    found = _least_of(lambda blanket: RandomizedResponseCurve(users, blanket, values), users, values, epsilon, delta)
-    if found is None:
+    solution = _least_of(lambda blanket: RandomizedResponseCurve(users, blanket, values), users, values, epsilon, delta)
+    if solution is None:
         raise InfeasibleError(
             f"{users:,} users are too few for randomized response on {values:,} values with epsilon = {epsilon:g} "
             f"and delta = {delta:g}: nearly every answer would be random. "
@@ -110,13 +110,13 @@ def least_blanket(users: int, values: int, epsilon: float, delta: float) -> Dyad
             epsilon=epsilon,
             delta=delta,
         )
-    return found
+    return solution
 
 
 def _least_of(
     curve_of: Callable[[Dyadic], RandomizedResponseCurve], users: int, values: int, epsilon: float, delta: float
 ) -> Dyadic | None:
-    """Found roughly first, then by the distribution itself."""
+    """The least blanket, by a search with a fast bound and then with the exact curve."""
 
     def combined(blanket: float) -> float:
         return curve_of(Dyadic.at_least(blanket)).delta_at(epsilon)
@@ -124,15 +124,15 @@ def _least_of(
     def roughly(blanket: float) -> float:
         curve = curve_of(Dyadic.at_least(blanket))
         rough = BlanketCurve(users, curve.blanket, values).rough_delta_at(epsilon)
-        return min([rough, *(clones.delta_at(epsilon) for clones in curve.clone_pmfs)])
+        return min([rough, *(clones.delta_at(epsilon) for clones in curve.clone_curves)])
 
     guess = min(typical_mean(epsilon, delta) * values / users, LARGEST_BLANKET / 2)
     low, high = _logit(1e-18), _logit(LARGEST_BLANKET)
     start = _descend(excess_of(lambda x: roughly(_rate(x)), delta), (_logit(guess), math.log(delta)), low, high, 0.05)
     if start is None:
         return None
-    found = _descend(excess_of(lambda x: combined(_rate(x)), delta), start, low, high, _CLOSE)
-    return None if found is None else Dyadic.at_least(_rate(found[0]))
+    solution = _descend(excess_of(lambda x: combined(_rate(x)), delta), start, low, high, _CLOSE)
+    return None if solution is None else Dyadic.at_least(_rate(solution[0]))
 
 
 def _descend(
@@ -140,7 +140,7 @@ def _descend(
 ) -> tuple[float, float] | None:
     """A point with excess from -close to 0, and the slope there; None if there is none up to ``high``.
 
-    From a start with about its slope, by the secant method, kept between points on either side.
+    By the secant method within a bracket, from a starting point and an approximate slope.
     """
     x, slope = min(max(start[0], low), high), start[1]
     above, below = -math.inf, math.inf  # the last point with excess > 0, and the first with excess <= 0

@@ -1,8 +1,8 @@
-"""Stronger clones of Feldman, McMillan and Talwar (2023), only where they are proved.
+"""Amplification by stronger clones: Feldman, McMillan and Talwar (2023), only where the theorems are proved.
 
-As published the theorems do not hold for every local randomizer (see the errata of the paper). They do hold
-if every report is at least R(z)(y) >= (R(x)(y) + R(x')(y)) / (e^local_epsilon + 1): then each other user is a
-clone with probability 2/(e^local_epsilon + 1). Randomized response and all channels of two values are so.
+As published, the theorems do not hold for every local randomizer (see the errata of the paper). They do hold if
+R(z)(y) >= (R(x)(y) + R(x')(y)) / (e^local_epsilon + 1) for all values and reports: then each other user is a clone with
+probability 2/(e^local_epsilon + 1). Randomized response and all channels on two values satisfy this.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class RandomizedResponse:
-    """Declares that the channel is randomized response on any number of values: it needs no check."""
+    """Declares that the channel is randomized response, on any number of values; it is not checked."""
 
     local_epsilon: float
 
@@ -35,7 +35,7 @@ def check_restriction(channel: ArrayLike | RandomizedResponse) -> float:
     rows = check_channel(channel)
     local_epsilon = local_epsilon_of(rows)
     if len(rows) < 2 or local_epsilon == 0:
-        raise ParameterError("All rows of the channel are the same: there is nothing to hide.")
+        raise ParameterError("All rows of the channel are equal: its reports do not depend on the value.")
     if not math.isfinite(local_epsilon):
         raise ConditionError(
             "Stronger clones need a channel that is private on its own; some value cannot produce some output.",
@@ -44,27 +44,27 @@ def check_restriction(channel: ArrayLike | RandomizedResponse) -> float:
     order = np.argsort(rows, axis=0)
     columns = np.arange(rows.shape[1])
     needed = (rows[order[-1], columns] + rows[order[-2], columns]) / (math.exp(local_epsilon) + 1)
-    found = rows[order[0], columns]
-    missing = needed * (1 - _ROUNDING) > found
+    least = rows[order[0], columns]
+    missing = needed * (1 - _ROUNDING) > least
     if missing.any():
-        y = int(np.argmax(np.where(missing, needed - found, -1.0)))
+        y = int(np.argmax(np.where(missing, needed - least, -1.0)))
         x, other, z = int(order[-1, y]), int(order[-2, y]), int(order[0, y])
         raise ConditionError(
             f"Stronger clones need R(z)(y) >= (R(x)(y) + R(x')(y)) / (e^local_epsilon + 1) for all x, x', z, y; "
-            f"x = {x}, x' = {other}, z = {z}, y = {y} give {found[y]:.6g} < {needed[y]:.6g}. "
+            f"x = {x}, x' = {other}, z = {z}, y = {y} give {least[y]:.6g} < {needed[y]:.6g}. "
             "Use the clones of 2021, which hold for every channel.",
             x=x,
             other=other,
             z=z,
             y=y,
-            found=float(found[y]),
+            least=float(least[y]),
             needed=float(needed[y]),
         )
     return local_epsilon
 
 
 def stronger_clones_curve(users: int, channel: ArrayLike | RandomizedResponse) -> ClonesCurve:
-    """The distribution in which each other user is a clone with probability 2/(e^local_epsilon + 1)."""
+    """The curve in which each other user is a clone with probability 2/(e^local_epsilon + 1)."""
     local_epsilon = check_restriction(channel)
     check_clones(users, local_epsilon)
     small = math.exp(-local_epsilon)

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from shuffledp.checks import check_target
+from shuffledp.checks import check_number_of_users, check_target
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.privacy.amplification.blanket_search import check_blanket_users, excess_of, typical_mean
+from shuffledp.privacy.amplification.blanket_search import excess_of, typical_mean
 from shuffledp.privacy.amplification.clones import ClonesCurve, probability_at_most
 from shuffledp.privacy.binomial import MOST_TRIALS, Binomial
 from shuffledp.privacy.guarantee import PrivacyCurve
 from shuffledp.randomness import Dyadic
 from shuffledp.search import find_bracket, narrow
 
-_CLOSE_ENOUGH = 1e-6  # of delta below the target, relative
+_CLOSE_ENOUGH = 1e-6  # relative distance of delta from the target
 _NARROW = 2e-8
 _FURTHEST = 60.0
 _MOST_PER_CELL = 1e13
@@ -25,7 +25,7 @@ _MOST_MESSAGES = 10**9
 
 @dataclass(frozen=True)
 class Slots:
-    """How many uniform messages each user adds: ``whole`` ones, and one more with probability ``rest``."""
+    """The number of uniform messages that each user adds: ``whole``, and one more with probability ``rest``."""
 
     whole: int
     rest: Dyadic
@@ -52,13 +52,13 @@ class Slots:
         return self.whole + float(self.rest)
 
     def curve(self, users: int, cells: int) -> ClonesCurve:
-        """The privacy of a value among the uniform messages over ``cells`` cells of these (honest) users.
+        """The privacy curve of a value among the uniform messages of ``users`` honest users over ``cells`` cells.
 
-        Each message is a trial that hits one of two cells with probability 2/cells; probabilities that
-        are no floats are rounded to fewer hits.
+        Each message is a trial that hits one of the target's two cells with probability 2/cells. Probabilities are
+        rounded down, to fewer hits.
         """
         if cells < 2:
-            raise ParameterError(f"At least 2 cells are needed to hide in, not {cells}.", cells=cells)
+            raise ParameterError(f"At least 2 cells are needed, not {cells}.", cells=cells)
         parts, sure = [], 0
         for trials, rate in (
             (users * self.whole, Fraction(2, cells)),
@@ -72,13 +72,12 @@ class Slots:
 
 
 def least_slots(users: int, cells: int, epsilon: float, delta: float) -> Slots:
-    """The fewest uniform messages over ``cells`` cells for each user that make one more message private.
+    """The fewest uniform messages per user over ``cells`` cells that make one more message private.
 
-    ``users`` are those that can be relied on. The distribution of the result at just its probabilities is at
-    most delta.
+    ``users`` is the number of honest users. The target is checked at exactly the returned probabilities.
     """
     check_target(epsilon, delta)
-    check_blanket_users(users)
+    check_number_of_users(users)
     if cells < 1:
         raise ParameterError(f"At least one cell is needed, not {cells}.", cells=cells)
     if cells == 1:

@@ -1,15 +1,14 @@
-"""Privacy accounting of ``cheu``: how private the number of ones among randomly flipped bits is.
+"""Privacy accounting of ``cheu``: the number of ones among randomly flipped bits.
 
-Everyone holds bits, each is flipped with probability f, and what is seen is how many ones there
-are: of one bit per user (a binary sum), of one labelled bit per category (a histogram), or of
-several bits per user without labels (a sum of bounded numbers). The noise depends on the data: K ones among the
-N bits of the other users give Bin(N - K, f) - Bin(K, f). The bounds here hold for every K. They
-rest on two facts:
+Users hold bits, and each bit is flipped with probability f. The analyzer sees the number of ones: of one bit per user
+(a binary sum), of one labelled bit per category (a histogram), or of several unlabelled bits per user (a sum of bounded
+numbers). The noise depends on the data: K ones among the N bits of the other users give Bin(N - K, f) - Bin(K, f). The
+bounds hold for every K, by two facts:
 
-* Less noise is worse. Telling the flips of some bits is more than leaving them in, so for all K
-  from K1 to K2 the noise Bin(N - K2, f) - Bin(K1, f) is a bound, and few such cells cover all K.
-* The number of ones has a likelihood ratio that rises with it (sums of log-concave distributions), so the
-  divergence is the largest Pr[U >= u] - e^epsilon Pr'[U >= u].
+* Less noise is worse. Revealing whether some bits were flipped can only increase the divergence, so for all K from K1
+  to K2 the noise Bin(N - K2, f) - Bin(K1, f) gives a bound, and a few such cells cover all K.
+* The likelihood ratio increases with the number of ones (a sum of log-concave distributions), so the divergence is the
+  largest Pr[U >= u] - e^epsilon Pr'[U >= u].
 """
 
 from __future__ import annotations

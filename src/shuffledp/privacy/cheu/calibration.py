@@ -1,4 +1,4 @@
-"""The least flip probability that meets a target, and those of the papers."""
+"""Calibration of flipped bits: the least flip probability that meets a target, and those of the papers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from shuffledp.privacy.guarantee import PrivacyCurve
 from shuffledp.randomness import Dyadic
 
 _ROUNDS = 8
-_CLOSE = 2e-3  # of delta below the target, relative; a rate above the least by a fraction of it
+_CLOSE = 2e-3  # relative distance of delta from the target; the rate is then above the least one by a fraction of this
 
 
-class _CellDistribution(PrivacyCurve, Protocol):
-    """A distribution that is the worst over cells of what the others hold."""
+class _CellCurve(PrivacyCurve, Protocol):
+    """A privacy curve that is the largest over cells of the numbers that other users hold."""
 
     def worst(self, epsilon: float) -> tuple[float, tuple[int, ...]]: ...
 
@@ -43,12 +43,12 @@ def least_sum_flip(users: int, bits: int, epsilon: float, delta: float) -> Dyadi
 
 
 def _least_flip(
-    curve_of: Callable[[Dyadic], _CellDistribution], users: int, epsilon: float, delta: float, *, bits: int
+    curve_of: Callable[[Dyadic], _CellCurve], users: int, epsilon: float, delta: float, *, bits: int
 ) -> Dyadic:
     check_target(epsilon, delta)
-    variance = 2 * math.log(1.25 / delta) / epsilon**2 + math.log(1 / delta)  # about that of Gaussian noise
-    found = _by_worst_cells(curve_of, epsilon, delta, guess=variance * bits / users)
-    if found is None:
+    variance = 2 * math.log(1.25 / delta) / epsilon**2 + math.log(1 / delta)  # approximately that of Gaussian noise
+    flip = _by_worst_cells(curve_of, epsilon, delta, guess=variance * bits / users)
+    if flip is None:
         raise InfeasibleError(
             f"{users:,} users are too few for epsilon = {epsilon:g} and delta = {delta:g}: bits would have to be "
             f"flipped with probability above {LARGEST_FLIP}. Ask more users or allow a larger epsilon.",
@@ -56,20 +56,20 @@ def _least_flip(
             epsilon=epsilon,
             delta=delta,
         )
-    return found
+    return flip
 
 
 def _by_worst_cells(
-    curve_of: Callable[[Dyadic], _CellDistribution], epsilon: float, delta: float, *, guess: float
+    curve_of: Callable[[Dyadic], _CellCurve], epsilon: float, delta: float, *, guess: float
 ) -> Dyadic | None:
-    """The search on the worst cell alone, which costs little, with the distribution itself checked at what it finds.
+    """Search on the worst cell alone, which is cheap, and check the full curve at each solution.
 
-    If that is not the worst cell there, or not all of the distribution's delta, the search goes on with the cell that
-    is.
+    If another cell is worse at the solution, or the cell's delta is below that of the curve, the search is repeated
+    with the new cell and a corrected target.
     """
     top = math.log(LARGEST_FLIP)
     x, step, ratio = min(math.log(guess), top), 0.2, 1.0
-    _, cell = curve_of(Dyadic.of(0.5)).worst(epsilon)  # where nothing is left to be seen, any cell: a usual one
+    _, cell = curve_of(Dyadic.of(0.5)).worst(epsilon)  # at a flip probability of 1/2 all cells are equal
     best: Dyadic | None = None
     for _ in range(_ROUNDS):
         target = delta * (1 - _CLOSE / 4) / ratio
@@ -77,8 +77,8 @@ def _by_worst_cells(
         def excess(log_rate: float, cell: tuple[int, ...] = cell, target: float = target) -> float:
             return excess_over(curve_of(Dyadic.at_least(math.exp(log_rate))).delta_in(cell, epsilon), target)
 
-        found = crossing(excess, x, top, step=step)
-        x, step = top if found is None else found, 0.01
+        solution = crossing(excess, x, top, step=step)
+        x, step = top if solution is None else solution, 0.01
         flip = Dyadic.at_least(math.exp(x))
         curve = curve_of(flip)
         achieved, cell = curve.worst(epsilon)
@@ -86,7 +86,7 @@ def _by_worst_cells(
             best = flip if best is None or float(flip) < float(best) else best
             if achieved >= delta * (1 - _CLOSE):
                 return best
-        elif found is None:
+        elif solution is None:
             return best
         ratio = max(achieved, 1e-300) / max(curve.delta_in(cell, epsilon), 1e-300)
     if best is not None:
@@ -107,7 +107,7 @@ def paper_histogram_flip(users: int, epsilon: float, delta: float) -> Dyadic:
 
 
 def paper_sum_flip(users: int, bits: int, epsilon: float, delta: float) -> Dyadic:
-    """The same for each of ``bits`` bits, put together by advanced composition (their section 5)."""
+    """The same for each of ``bits`` bits, combined by advanced composition (their section 5)."""
     check_target(epsilon, delta)
     each = epsilon / math.sqrt(8 * bits * math.log(2 / delta)), delta / (2 * bits)
     return Dyadic.at_least(_lemma_4_8(users, *each, "Lemma 4.8 for each bit") / (2 * users))

@@ -1,4 +1,4 @@
-"""One category of flipped bits as a table: the distributions of its ones with and without the user's own bit."""
+"""One category of flipped bits: tables of the number of its ones, with and without the user's own bit."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from shuffledp.randomness import Dyadic
 
 Floats = NDArray[np.float64]
 
-_CUT = 1e-35  # mass that no sum looks at, added to delta
-_LONG = 500.0  # from this reach on, outcomes are gathered in blocks
+_CUT = 1e-35  # mass that is left out of sums, added to delta
+_LONG = 500.0  # from this reach on, outcomes are grouped into blocks
 _BLOCKS_PER_DEVIATION = 40
 _NEGLIGIBLE = 0.02
 
 
 class Coordinate:
-    """One category with the user's bit set (p) or not (q), in increasing order of p/q, with its upper sums.
+    """The distributions of one category with the user's bit set (p) or not (q), in increasing order of p/q.
 
     ``missing`` bounds the mass that is left out and ``error`` the relative error of each mass.
     """
@@ -42,15 +42,15 @@ class Coordinate:
         gained, lost = other.q * self.upper_p[start], grown * self.upper_q[start]
         rounding = (gained + lost) * other.error
         rounding += other.q * self.upper_error[0][start] + grown * self.upper_error[1][start]
-        found = float(positive_part(positive_part(gained - lost) + rounding).sum())
-        return found + self.missing + other.missing
+        divergence = float(positive_part(positive_part(gained - lost) + rounding).sum())
+        return divergence + self.missing + other.missing
 
     def pair(self, cut: float) -> DiscretePair:
-        """p against q, from above; what the table lacks is cut off."""
+        """A pair that bounds p against q; mass that the table lacks is cut off."""
         return DiscretePair(self.p * (1 + 2 * self.error), self.q, max(cut, self.missing))
 
     def reversed_pair(self, cut: float) -> DiscretePair:
-        """q against p, from above."""
+        """A pair that bounds q against p."""
         return DiscretePair(self.q * (1 + 2 * self.error), self.p, max(cut, self.missing))
 
 
@@ -60,16 +60,16 @@ def _upper_sums(masses: Floats) -> Floats:
 
 @lru_cache(maxsize=1024)
 def coordinate(ones: int, zeros: int, flip: Dyadic) -> Coordinate:
-    """The distributions of the ones of a category, if ``ones`` and ``zeros`` of the others' flips are unknown."""
+    """The distributions of the ones of a category, with noise from ``ones`` ones and ``zeros`` zeros of other users."""
     f = float(flip)
     narrow, wide = sorted((ones, zeros))
     if reach(wide * f * (1 - f), _CUT) > _LONG:
-        if narrow < _NEGLIGIBLE * wide:  # so little noise is given away
+        if narrow < _NEGLIGIBLE * wide:  # such a small part of the noise is omitted
             ones, zeros = (0, zeros) if ones < zeros else (ones, 0)
         return wide_coordinate(ones, zeros, flip)
     noise = np.convolve(_lattice(zeros, flip, 1), _lattice(ones, flip, 1)[::-1])
-    kept = np.flatnonzero(noise > _CUT)
-    noise = noise[kept[0] : kept[-1] + 1]
+    significant = np.flatnonzero(noise > _CUT)
+    noise = noise[significant[0] : significant[-1] + 1]
     stay, shifted = np.append(noise, 0.0), np.append(0.0, noise)
     missing = 4 * _CUT * len(noise)
     error = np.full(len(stay), 1e-11)
@@ -77,12 +77,12 @@ def coordinate(ones: int, zeros: int, flip: Dyadic) -> Coordinate:
 
 
 def wide_coordinate(ones: int, zeros: int, flip: Dyadic) -> Coordinate:
-    """The same from every h-th outcome, in blocks between them.
+    """The same in blocks of h outcomes, computed from every h-th outcome.
 
-    With W the noise, p - q of a block is (1 - 2 f) (W(first - 1) - W(last)), exactly. Its mass is that
-    of Euler's and Maclaurin's formula, whose next term is (h z / s)^4 / 720 at z deviations s. A
-    block's masses are moved to the ratios at its ends so that both stay the same: that spreads the
-    ratio, so every divergence becomes an upper bound.
+    With W the noise, p - q of a block is exactly (1 - 2 f) (W(first - 1) - W(last)). Its mass is computed by the
+    Euler-Maclaurin formula, whose next term is (h z / s)^4 / 720 at z standard deviations s. The masses of a block are
+    moved to the ratios at its ends such that both are preserved. That spreads the ratio, so every divergence becomes an
+    upper bound.
     """
     f = float(flip)
     step = max(1, math.floor(math.sqrt(max(ones, zeros) * f * (1 - f)) / _BLOCKS_PER_DEVIATION))
@@ -91,8 +91,8 @@ def wide_coordinate(ones: int, zeros: int, flip: Dyadic) -> Coordinate:
     else:
         minus = _lattice(ones, flip, step)[::-1] * (step if ones else 1)
         here, previous = (np.convolve(_lattice(zeros, flip, step, shift=shift), minus) for shift in (0, -1))
-    kept = np.flatnonzero(here > _CUT)
-    here, previous = here[kept[0] : kept[-1] + 1], previous[kept[0] : kept[-1] + 1]
+    significant = np.flatnonzero(here > _CUT)
+    here, previous = here[significant[0] : significant[-1] + 1], previous[significant[0] : significant[-1] + 1]
     slope = here - previous
     mass = step / 2 * (here[:-1] + here[1:]) - (step**2 - 1) / 12 * np.diff(slope) - np.diff(here) / 2
     shifted = mass - np.diff(previous)
@@ -110,7 +110,7 @@ def wide_coordinate(ones: int, zeros: int, flip: Dyadic) -> Coordinate:
 
 
 def _lattice(trials: int, flip: Dyadic, step: int, *, shift: int = 0) -> Floats:
-    """Pr[Bin(trials, f) = k + shift] for every step-th k that matters."""
+    """Pr[Bin(trials, f) = k + shift] for every step-th k of non-negligible mass."""
     if trials == 0:
         return np.ones(1)
     mean = trials * float(flip)

@@ -15,23 +15,23 @@ from shuffledp.privacy.incomplete_beta import betainc, betaincc
 from shuffledp.randomness import Dyadic
 
 Floats = NDArray[np.float64]
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 _MOST_STEPS = 40
-_SETTLED = 1e-8  # of L(u): then u is as good as the best
+_SETTLED = 1e-8  # once |L(u)| is below this, u is accurate enough
 _FAR = 1e3
 
 
 @dataclass(frozen=True)
 class Precision:
-    """How finely sums are taken."""
+    """Precision of the sums."""
 
     cut: float
-    """Mass that no sum looks at, added to delta."""
+    """Mass that is left out of sums, added to delta."""
     nodes: int
-    """Terms in a standard deviation."""
+    """Terms per standard deviation."""
     alias: float
-    """Bound on what leaving out the terms between them does; e^(-4 nodes^2), and a hundred times as much."""
+    """Bound on the error of skipping terms: a hundred times e^(-4 nodes^2)."""
 
 
 USUAL = Precision(1e-22, 4, 2e-26)
@@ -39,20 +39,20 @@ FINEST = Precision(1e-35, 5, 1e-41)
 
 
 def divergences(
-    ones: Whole, zeros: Whole, bits: int, flip: Dyadic, epsilon: float, precision: Precision = FINEST
+    ones: Integers, zeros: Integers, bits: int, flip: Dyadic, epsilon: float, precision: Precision = FINEST
 ) -> Floats:
     """Upper bounds on the divergence of a target's ``bits`` ones from as many zeros, one per cell.
 
     U is the number of ones less ``ones``: under P bits - Bin(ones + bits) + Bin(zeros), under Q
-    Bin(zeros + bits) - Bin(ones). With L(u) = ln P(u)/Q(u) - epsilon, which rises, the divergence is
-    D(u) = Pr[U >= u] - e^epsilon Pr'[U >= u] at the first u with L(u) > 0. It is bracketed from its
-    saddle point. At an earlier u the divergence is at most D(u) + (e^-L(u) - 1) Pr[U >= u].
+    Bin(zeros + bits) - Bin(ones). With L(u) = ln P(u)/Q(u) - epsilon, which increases, the divergence is
+    D(u) = Pr[U >= u] - e^epsilon Pr'[U >= u] at the first u with L(u) > 0, which is bracketed starting from the saddle
+    point. At a smaller u the divergence is at most D(u) + (e^-L(u) - 1) Pr[U >= u].
     """
     with_ones = _Difference(zeros, ones + bits, bits, flip, precision)
     with_zeros = _Difference(zeros + bits, ones, 0, flip, precision)
     guess, slope, middle = _saddle_point(ones, zeros, bits, float(flip), epsilon)
     low, at_low = -ones - 1, np.full(len(ones), -np.inf)
-    high = zeros + bits  # where L is the local epsilon less epsilon, above 0
+    high = zeros + bits  # here L is the local epsilon minus epsilon, which is above 0
     u = np.clip(np.round(guess), low + 1, high).astype(np.int64)
     for turn in range(_MOST_STEPS):
         here = _log_ratio(with_ones.mass(u), with_zeros.mass(u), above=u > middle) - epsilon
@@ -64,35 +64,37 @@ def divergences(
         halved = (np.maximum(low, np.minimum(np.floor(middle), high - 1)) + high) // 2
         u = np.where((np.abs(here) > _FAR) | (turn % 4 == 3), halved, np.clip(newton, low + 1, high)).astype(np.int64)
         u = np.where(high - low <= 1, high, np.minimum(np.maximum(u, low + 1), np.maximum(high - 1, low + 1)))
-    found = (high - low <= 1) | ~np.isfinite(at_low)
-    last = np.where(found, high, low)
+    exact = (high - low <= 1) | ~np.isfinite(at_low)
+    last = np.where(exact, high, low)
     p, q = with_ones.upper_tail(last), with_zeros.upper_tail(last)
     growth = math.exp(epsilon)
-    slack = np.where(found, 0.0, np.expm1(np.minimum(-at_low, 700.0))) * p
+    slack = np.where(exact, 0.0, np.expm1(np.minimum(-at_low, 700.0))) * p
     slack = np.where((high - low > 1) & ~np.isfinite(at_low), 1.0, slack)
     error = with_ones.error(last) + with_zeros.error(last)
     aliased = np.where(with_ones.step * with_zeros.step > 1, precision.alias * (1 + growth), 0.0)
     return positive_part(p - growth * q) + slack + error * (p + growth * q) + aliased + 2 * precision.cut
 
 
-def _saddle_point(ones: Whole, zeros: Whole, bits: int, f: float, epsilon: float) -> tuple[Floats, Floats, Floats]:
-    """About where L(u) = 0, its slope there, and the middle between the two means.
+def _saddle_point(
+    ones: Integers, zeros: Integers, bits: int, f: float, epsilon: float
+) -> tuple[Floats, Floats, Floats]:
+    """Approximately the zero of L, the slope of L there, and the midpoint of the two means.
 
     Both distributions are tilted by e^(theta u) such that their normalisations differ by e^epsilon.
     """
     growth = math.exp(epsilon / bits)
     x = (growth * (1 - f) - f) / max((1 - f) - growth * f, 1e-300)  # e^theta
     up, down = f * x / (1 - f + f * x), f / ((1 - f) * x + f)
-    kept = (1 - f) * x / ((1 - f) * x + f)
-    guess = zeros * up - ones * down + bits * (kept + up) / 2
-    variance = zeros * up * (1 - up) + ones * down * (1 - down) + bits * (kept * (1 - kept) + up * (1 - up)) / 2
-    slope: Floats = np.maximum(bits * (kept - up) / np.maximum(variance, 1e-9), 1e-300)
+    stays = (1 - f) * x / ((1 - f) * x + f)
+    guess = zeros * up - ones * down + bits * (stays + up) / 2
+    variance = zeros * up * (1 - up) + ones * down * (1 - down) + bits * (stays * (1 - stays) + up * (1 - up)) / 2
+    slope: Floats = np.maximum(bits * (stays - up) / np.maximum(variance, 1e-9), 1e-300)
     middle: Floats = (zeros - ones).astype(np.float64) * f + bits / 2
     return guess, slope, middle
 
 
 def _log_ratio(p: Floats, q: Floats, *, above: NDArray[np.bool_]) -> Floats:
-    """ln p/q; where masses are too small for a float, a large number of the right sign."""
+    """ln(p/q); if a mass underflows, a large number of the right sign."""
     tiny = (p < 1e-290) | (q < 1e-290)
     ratio = np.log(np.where(tiny, 1.0, p)) - np.log(np.where(tiny, 1.0, q))
     result: Floats = np.where(tiny, np.where(above, 1e4, -1e4), ratio)
@@ -102,14 +104,13 @@ def _log_ratio(p: Floats, q: Floats, *, above: NDArray[np.bool_]) -> Floats:
 class _Difference:
     """offset + Bin(plus, f) - Bin(minus, f), for many (plus, minus) at once.
 
-    Sums run over the one with fewer trials. If its deviation s is large, only every h-th term is
-    taken, h <= s/nodes: by Poisson's summation formula the error is at most about
-    exp(-s^2 (1 - cos(pi/h))), because the characteristic function of a binomial distribution is below
-    exp(-s^2 (1 - cos t)) and one of the two factors is taken at a frequency of pi/h or beyond.
-    That is worst at h = 2, where it is exp(-4 nodes^2).
+    Sums run over the variable with fewer trials. If its standard deviation s is large, only every h-th term is used, h
+    <= s/nodes. By Poisson's summation formula the error is at most about exp(-s^2 (1 - cos(pi/h))): the characteristic
+    function of a binomial distribution is below exp(-s^2 (1 - cos t)), and one of the two factors is evaluated at a
+    frequency of pi/h or more. The worst case is h = 2, with exp(-4 nodes^2).
     """
 
-    def __init__(self, plus: Whole, minus: Whole, offset: int, flip: Dyadic, precision: Precision) -> None:
+    def __init__(self, plus: Integers, minus: Integers, offset: int, flip: Dyadic, precision: Precision) -> None:
         self._f = float(flip)
         self._offset = offset
         self._cut = precision.cut
@@ -124,14 +125,14 @@ class _Difference:
         self._nodes = first + np.arange(points) * step
         inside = self._nodes <= np.minimum(narrow, last + step)
         self._weights = np.where(inside, binomial_masses(np.minimum(self._nodes, narrow), narrow, self._f), 0.0) * step
-        self.step: Whole = step[:, 0]
+        self.step: Integers = step[:, 0]
 
-    def _other(self, u: Whole) -> Whole:
-        """What the wide one must be for the difference to be u."""
+    def _other(self, u: Integers) -> Integers:
+        """The value of the variable with more trials for which the difference is u."""
         v = u[:, None] - self._offset
         return np.where(self._plus_is_wide, self._nodes + v, self._nodes - v)
 
-    def mass(self, u: Whole) -> Floats:
+    def mass(self, u: Integers) -> Floats:
         """Pr[difference = u]."""
         k = self._other(u)
         inside = (k >= 0) & (k <= self._wide)
@@ -139,10 +140,10 @@ class _Difference:
         total: Floats = (self._weights * np.where(inside, masses, 0.0)).sum(axis=1)
         return total
 
-    def upper_tail(self, u: Whole) -> Floats:
-        """Pr[difference >= u]: the wide one is at least k, or at most k if it is subtracted."""
+    def upper_tail(self, u: Integers) -> Floats:
+        """Pr[difference >= u]: the variable with more trials is at least k, or at most k if it is subtracted."""
         k = self._other(u)
-        least = np.where(self._plus_is_wide, k, k + 1)  # between least - 1 and least the tails divide
+        least = np.where(self._plus_is_wide, k, k + 1)  # the boundary between the two tails
         trials = np.broadcast_to(self._wide, least.shape)
         inner = np.clip(least, 1, trials)
         counts = self._weights > self._cut / 1e4
@@ -158,7 +159,7 @@ class _Difference:
         total: Floats = (self._weights * np.where(self._plus_is_wide, upper, lower)).sum(axis=1)
         return total
 
-    def error(self, u: Whole) -> Floats:
-        """Bound on the relative error of mass and tail, in the manner of Binomial.tail_error."""
+    def error(self, u: Integers) -> Floats:
+        """Bound on the relative error of masses and tails, like ``Binomial.tail_error``."""
         spread = np.abs(u - self._offset) + reach(self._wide[:, 0] * self._f, self._cut)
         return 4e-12 + spread * 2.0**-45

@@ -1,4 +1,4 @@
-"""Labelled flipped bits, one per category and user: a histogram."""
+"""Privacy curve of labelled flipped bits, one per category and user: a histogram."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shuffledp.randomness import Dyadic
 
 Cell = tuple[int, ...]
 
-_CELLS = 10  # ranges of each of K and K' to begin with
+_CELLS = 10  # initial number of ranges of each of K and K'
 _REFINEMENTS = 8
 _PARTS = 4
 _CELLS_OF_DIRECTIONS = 8
@@ -22,11 +22,11 @@ _CELLS_OF_DIRECTIONS = 8
 
 @dataclass(frozen=True)
 class FlippedHistogram:
-    """One labelled bit per category and user: of each category it is seen how many ones there are.
+    """One labelled bit per category and user; the analyzer sees the number of ones of each category.
 
-    Replacing a user moves two categories in opposite directions. K and K' of the others hold these
-    two, K + K' <= users - 1, and the worst pair is sought over all of them: cells of pairs are
-    bounded by the least noise in them, and the worst cells are divided.
+    Replacing a user changes two categories in opposite directions. K and K' of the other users hold these two, with K +
+    K' <= users - 1, and the bound holds for all such pairs: a cell of pairs is bounded by the least noise in it, and
+    the worst cells are subdivided.
     """
 
     users: int
@@ -37,15 +37,15 @@ class FlippedHistogram:
 
     @property
     def local_epsilon(self) -> float:
-        """What holds for the two bits of one user that change even without shuffling."""
+        """The epsilon of the two bits of one user that change, without shuffling."""
         return 2 * bit_epsilon(self.flip)
 
     def delta_at(self, epsilon: float) -> float:
-        """Upper bound on the least delta, whatever the others hold."""
+        """Upper bound on the least delta, for all values of the other users."""
         return self.worst(epsilon)[0]
 
     def worst(self, epsilon: float) -> tuple[float, Cell]:
-        """The same, and the cell of (K, K') where it is so."""
+        """The same, and the cell of (K, K') where the bound is largest."""
         check_epsilon(epsilon)
         others = self.users - 1
         ranges = list(pairwise(edges(others, _CELLS).tolist()))
@@ -57,7 +57,7 @@ class FlippedHistogram:
         for _ in range(_REFINEMENTS):
             parts = _divided(worst_first[0][1], others)
             if len(parts) == 1:
-                break  # the largest is no bound but the divergence at one (K, K')
+                break  # exact: the divergence at a single (K, K')
             heapq.heappop(worst_first)
             for part in parts:
                 heapq.heappush(worst_first, (-self.delta_in(part, epsilon), part))
@@ -75,7 +75,7 @@ class FlippedHistogram:
         return first.delta_against(second, min(epsilon, LARGEST_EPSILON))
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
-        """Per cell of (K, K'), two independent pairs that are at least as telling as the truth."""
+        """Per cell of (K, K'), two independent pairs that bound the privacy loss."""
         others = self.users - 1
         ranges = list(pairwise(edges(others, _CELLS_OF_DIRECTIONS).tolist()))
         cells = [coordinate(start, others - end + 1, self.flip) for start, end in ranges]
@@ -88,7 +88,7 @@ class FlippedHistogram:
 
 
 def _divided(cell: Cell, others: int) -> list[Cell]:
-    """The cell in parts; those that no data can reach are left out."""
+    """The parts of the cell, without those that no data set can reach."""
     first = pairwise((cell[0] + edges(cell[1] - cell[0] - 1, _PARTS)).tolist())
     second = list(pairwise((cell[2] + edges(cell[3] - cell[2] - 1, _PARTS)).tolist()))
     return [(*a, *b) for a in first for b in second if a[0] + b[0] <= others]

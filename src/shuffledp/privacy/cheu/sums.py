@@ -1,4 +1,4 @@
-"""The number of ones among unlabelled flipped bits: a count or a sum of bounded numbers."""
+"""Privacy curve of the number of ones among unlabelled flipped bits: a count or a sum of bounded numbers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from shuffledp.privacy.divergence import DiscretePair, as_delta, positive_part
 from shuffledp.randomness import Dyadic
 
 Floats = NDArray[np.float64]
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 Cell = tuple[int, ...]
 
-_CELLS = 32  # ranges of K to begin with
+_CELLS = 32  # initial number of ranges of K
 _REFINEMENTS = 3
-_REFINED = 4  # of the worst are divided
+_REFINED = 4  # number of the worst cells that are subdivided
 _PARTS = 4
 _CELLS_OF_DIRECTIONS = 8
 
@@ -39,14 +39,14 @@ class FlippedSum:
 
     @property
     def local_epsilon(self) -> float:
-        """What holds for all bits of one user even without shuffling."""
+        """The epsilon of all bits of one user, without shuffling."""
         return self.bits * bit_epsilon(self.flip)
 
     def delta_at(self, epsilon: float) -> float:
-        """Upper bound on the least delta, whatever the others hold.
+        """Upper bound on the least delta, for all values of the other users.
 
-        The worst replacement is all ones by all zeros; the other direction is the mirror image, in
-        which the others hold N - K ones.
+        The worst replacement is of all ones by all zeros. The other direction is its mirror image, in which the other
+        users hold N - K ones.
         """
         return self.worst(epsilon)[0]
 
@@ -58,7 +58,7 @@ class FlippedSum:
         return float(_bounds(self, np.array([cell[0]]), np.array([others - cell[1]]), min(epsilon, LARGEST_EPSILON))[0])
 
     def worst(self, epsilon: float) -> tuple[float, Cell]:
-        """The same for all K, and the first and last K of the cell where it is so."""
+        """The same for all K, and the first and last K of the cell where the bound is largest."""
         check_epsilon(epsilon)
         others = (self.users - 1) * self.bits
         starts = edges(others, _CELLS)
@@ -70,7 +70,7 @@ class FlippedSum:
         for _ in range(_REFINEMENTS):
             largest = np.argsort(bounds)[-_REFINED:]
             if (starts == ends)[largest[-1]]:
-                break  # the largest is no bound but the divergence at one K
+                break  # exact: the divergence at a single K
             finer = [starts[i] + edges(int(ends[i] - starts[i]), _PARTS) for i in largest]
             new_starts, new_ends = (
                 np.concatenate([parts[:-1] for parts in finer]),
@@ -86,11 +86,11 @@ class FlippedSum:
         return as_delta(float(bounds[at])), (int(starts[at]), int(ends[at]))
 
 
-def _bounds(curve: FlippedSum, ones: Whole, zeros: Whole, epsilon: float) -> Floats:
+def _bounds(curve: FlippedSum, ones: Integers, zeros: Integers, epsilon: float) -> Floats:
     """Upper bounds on delta, one per cell."""
-    found = positive_part(divergences(ones, zeros, curve.bits, curve.flip, epsilon, USUAL))
-    if found.max() > 1e6 * USUAL.cut:
-        return found
+    bounds = positive_part(divergences(ones, zeros, curve.bits, curve.flip, epsilon, USUAL))
+    if bounds.max() > 1e6 * USUAL.cut:
+        return bounds
     return positive_part(divergences(ones, zeros, curve.bits, curve.flip, epsilon, FINEST))
 
 
@@ -106,15 +106,15 @@ class FlippedCount:
 
     @property
     def local_epsilon(self) -> float:
-        """What holds for one user even without shuffling."""
+        """The epsilon of one report, without shuffling."""
         return bit_epsilon(self.flip)
 
     def delta_at(self, epsilon: float) -> float:
-        """Upper bound on the least delta, whatever the others hold."""
+        """Upper bound on the least delta, for all values of the other users."""
         return FlippedSum(self.users, self.flip, 1).delta_at(epsilon)
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
-        """Per cell of K and direction of the replacement, one pair that is at least as telling as the truth."""
+        """Per cell of K and direction of the replacement, one pair that bounds the privacy loss."""
         starts = edges(self.users - 1, _CELLS_OF_DIRECTIONS)
         cells = [coordinate(start, self.users - end, self.flip) for start, end in pairwise(starts.tolist())]
         return tuple((cell.pair(cut),) for cell in cells) + tuple((cell.reversed_pair(cut),) for cell in cells)

@@ -1,7 +1,7 @@
 """P^zsum of Balcer and Cheu (2020), Figure 1 and Theorem 11: a binary sum from two messages.
 
-Every user sends one token if their value is 1, and one more as noise with probability p close to 1.
-If nobody holds a 1 there are never more tokens than users, so the estimate of zero is exactly zero.
+Every user sends one token if their value is 1, and a noise token with probability p close to 1. If nobody holds a 1,
+there are never more tokens than users, so a count of zero is estimated as exactly zero.
 
 Accounting: ``shuffledp.privacy.balcer_cheu`` and ``shuffledp.privacy.binomial_noise``.
 """
@@ -45,7 +45,7 @@ class BalcerCheuCount(TokenProtocol, CountProtocol):
     changed_categories: ClassVar[int] = 1
 
     padded: bool = True
-    """Send zeros in place of tokens left out, so that the number of messages says nothing."""
+    """Send a zero instead of each token that is left out, so that the number of messages is constant."""
 
     @classmethod
     def for_target(cls, target: Target, *, padded: bool = True) -> Self:
@@ -64,13 +64,13 @@ class BalcerCheuCount(TokenProtocol, CountProtocol):
 
     @property
     def cost(self) -> Cost:
-        """Two messages of one bit if padded; else at most two, and here for a user who holds a 1."""
+        """Two messages of one bit if padded; otherwise at most two (expected number for a user who holds a 1)."""
         expected = 2.0 if self.padded else 1 + float(self.absence.complement)
         return Cost(messages_per_user=expected, max_messages_per_user=2, bits_per_message=1)
 
     @property
     def min_messages_per_user(self) -> int:
-        """Unpadded, a 0 with its noise token left out sends nothing."""
+        """Two if padded; otherwise none, for a 0 whose noise token is left out."""
         return 2 if self.padded else 0
 
     @property
@@ -83,7 +83,7 @@ class BalcerCheuCount(TokenProtocol, CountProtocol):
         return self._noise_parameters() | {"padded": self.padded}
 
     def report_pmf(self, index: int) -> dict[tuple[int, ...], Fraction]:
-        """The exact distribution of one report, as how many zeros and how many tokens it holds."""
+        """The exact distribution of one report: its numbers of zeros and of tokens."""
         absence = self.absence.fraction
         pmf: dict[tuple[int, ...], Fraction] = {}
         for noise_tokens, share in ((0, absence), (1, 1 - absence)):
@@ -110,7 +110,7 @@ class BalcerCheuCount(TokenProtocol, CountProtocol):
         return Messages(np.ones(offsets[-1], dtype=np.uint8), users, offsets, source.secure)
 
     def tally(self, messages: Messages) -> Tally:
-        """How many zeros and ones arrived."""
+        """The numbers of zeros and ones among the messages."""
         bits = check_indices(messages.values, 2)
         tokens = int(np.count_nonzero(bits))
         return Tally(np.array([len(bits) - tokens, tokens], dtype=np.int64), messages.users, messages.secure)
@@ -126,7 +126,7 @@ class BalcerCheuCount(TokenProtocol, CountProtocol):
     def check_tally(self, tally: Tally) -> None:
         """Two messages from each user if padded, at most two otherwise."""
         if len(tally.counts) != 2 or not (tally.counts[1] <= 2 * tally.users):
-            raise ParameterError(f"This is no tally of zeros and ones from {tally.users:,} users.")
+            raise ParameterError(f"This is not a tally of zeros and ones from {tally.users:,} users.")
         if self.padded and int(tally.counts.sum()) != 2 * tally.users:
             raise ParameterError(
                 f"{tally.users:,} users send {2 * tally.users:,} padded messages, not {int(tally.counts.sum()):,}."
@@ -141,12 +141,12 @@ class BalcerCheuCount(TokenProtocol, CountProtocol):
         return self.analysis_by(self.estimators[0], users)
 
     def analysis_by(self, estimator: str, users: int) -> TokenAnalysis:
-        """The analyzer of Figure 1, or another estimator by name; integers are compared."""
+        """The analyzer of Figure 1, or another estimator by name; thresholds are compared as integers."""
         return self.token_analysis(users, 1, estimator)
 
 
 def theorem_11_alpha(users: int, epsilon: float, delta: float, beta: float) -> float:
-    """Theorem 11 (ii): the share of users by which the estimate errs at most, except with probability beta.
+    """Theorem 11 (ii): a bound on the error, as a fraction of the users, that holds except with probability beta.
 
     Conditions: those of the theorem, and beta >= delta^25.
     """

@@ -1,7 +1,7 @@
 """The shuffled binary sum of Cheu, Smith, Ullman, Zeber and Zhilyaev (2019), Algorithm 1.
 
-Randomized response with much less noise than the local model needs: a user sends a fair coin with probability
-lambda / n, and the bit otherwise. About lambda fair coins among n bits hide each single one.
+Randomized response with much less noise than in the local model: a user sends a fair coin with probability lambda / n,
+and the true bit otherwise. About lambda fair coins among n bits hide each single bit.
 
 Accounting: ``shuffledp.privacy.cheu``.
 """
@@ -28,7 +28,7 @@ class CheuCount(AnswerCount):
     name: ClassVar[str] = "cheu"
 
     flip: Dyadic
-    """The probability lambda / (2 n) of sending the opposite; a fair coin is sent with twice that."""
+    """The probability lambda / (2 n) of sending the opposite bit; a fair coin is sent with twice that probability."""
 
     def __post_init__(self) -> None:
         if not 0 < 2 * self.flip.numerator <= 1 << self.flip.bits:
@@ -47,7 +47,7 @@ class CheuCount(AnswerCount):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Computed for the probability that is really sampled, and every data set."""
+        """Computed from the probability that is sampled, for all data sets."""
         curve = FlippedCount(self.target.honest_users, self.flip)
         theorem = (
             "Cheu et al. 2019, Lemma 4.8" if self.target.calibration == "paper" else "certified for all data by clones"

@@ -1,9 +1,9 @@
-"""A count with correlated noise: nearly the error of the central model from little more than one message each.
+"""A count with correlated noise: nearly the error of the central model with little more than one message per user.
 
 Ghazi, Kumar, Manurangsi and Pagh (2020), Algorithms 3 and 4; Ghazi, Kumar, Manurangsi, Pagh and Sinha (2021),
-Lemma 9. In the paper a user with a 1 sends "+1" and one with a 0 nothing, so that whoever sees how
-many messages a user sends learns the bit. Here everybody sends one message, "+1" or "-1", unless the
-paper's ``unary`` encoding is asked for; the error is nearly the same.
+Lemma 9. In the paper a user with a 1 sends "+1" and a user with a 0 sends nothing, so that the number of messages
+reveals the bit. Here every user sends one message, "+1" or "-1", unless the paper's ``unary`` encoding is chosen; the
+error is nearly the same.
 
 Accounting: ``shuffledp.privacy.correlated_noise``.
 """
@@ -50,9 +50,9 @@ class CorrelatedNoiseCount(CountProtocol):
     name: ClassVar[str] = "correlated-noise"
 
     ratio: Dyadic
-    """Of the geometric noise that stays: k messages have a probability proportional to ratio^k."""
+    """Ratio of the geometric noise that remains: k messages have a probability proportional to ratio^k."""
     flood_shape: Fraction
-    """Of the negative binomial number of pairs that cancel."""
+    """Shape of the negative binomial number of pairs that cancel."""
     flood_ratio: Dyadic
     encoding: str = "signed"
     """``signed``: everybody sends "+1" or "-1". ``unary``: "+1" or nothing, as in the paper."""
@@ -63,7 +63,7 @@ class CorrelatedNoiseCount(CountProtocol):
 
     @classmethod
     def for_target(cls, target: Target, *, split: float = 0.9, encoding: Encoding = "signed") -> Self:
-        """The least flooding that is (epsilon, delta)-private, with ``split`` of epsilon for the noise that stays.
+        """The least flooding that is (epsilon, delta)-private, with ``split`` of epsilon for the noise that remains.
 
         A larger split means less error and more messages.
         """
@@ -88,17 +88,17 @@ class CorrelatedNoiseCount(CountProtocol):
 
     @property
     def cost(self) -> Cost:
-        """One message, in the unary encoding of those who hold a 1, and the shares of noise."""
+        """One message (in the unary encoding only for a 1), and the shares of noise."""
         return Cost(1 + self.shares.mean_messages, None, 1)
 
     @property
     def min_messages_per_user(self) -> int:
-        """The own sign; in the unary encoding a 0 sends none."""
+        """The user's own sign; none for a 0 in the unary encoding."""
         return 1 if self.encoding == "signed" else 0
 
     @property
     def share_ratios(self) -> tuple[Dyadic, ...]:
-        """Of the noise that stays, and of the pairs that cancel."""
+        """The ratios of the noise that remains and of the pairs that cancel."""
         return self.ratio, self.flood_ratio
 
     def chance_of_more_messages(self, most: int) -> float:
@@ -111,7 +111,7 @@ class CorrelatedNoiseCount(CountProtocol):
         return MessageFormat((2,))
 
     def report_pmf(self, value: int) -> Pmf:
-        """The own message and the noise, but for a tail of 1e-5."""
+        """The user's own message and the noise, except for a tail of 1e-5."""
         bit = check_index(value, 2)
         own = (bit, 1 - bit) if self.encoding == "signed" else (bit, 0)
         return {(plus + own[0], minus + own[1]): mass for (plus, minus), mass in self.shares.pmf(_LEFT_OUT).items()}
@@ -134,16 +134,18 @@ class CorrelatedNoiseCount(CountProtocol):
         return Tally(np.concatenate((plus, minus)) + own, zeros + ones, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """Two kinds of message, and in the signed encoding one from everybody."""
+        """Counts of two messages; in the signed encoding at least one message per user."""
         if len(tally.counts) != 2 or (self.encoding == "signed" and int(tally.counts.sum()) < tally.users):
-            raise ParameterError(f"Messages are missing: {tally.users:,} users send that many or more, of two kinds.")
+            raise ParameterError(
+                f"{tally.users:,} users send at least {tally.users:,} messages, of two different ones."
+            )
 
     def observed(self, tally: Tally) -> NDArray[Any]:
-        """What is left when pairs cancel."""
+        """The number of "+1" minus the number of "-1"."""
         return tally.counts[:1] - tally.counts[1:]
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """The difference of the signs; if signed it runs from -n to n, and half of it counts."""
+        """The difference of the signs, which lies between -n and n in the signed encoding, where it is halved."""
         slope = 2.0 if self.encoding == "signed" else 1.0
         return LinearAnalysis(
             offset=-users * (slope - 1),

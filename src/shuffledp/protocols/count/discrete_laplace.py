@@ -1,6 +1,6 @@
-"""The central count: a trusted party adds discrete Laplace noise, the geometric mechanism.
+"""A count in the central model: a trusted party adds discrete Laplace noise (the geometric mechanism).
 
-Ghosh, Roughgarden and Sundararajan (2009) show that no other noise serves anybody better.
+Ghosh, Roughgarden and Sundararajan (2009) show that this noise is optimal for every user of the result.
 
 Accounting: ``shuffledp.privacy.discrete_laplace``.
 """
@@ -45,7 +45,7 @@ class DiscreteLaplaceCount(CountProtocol):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Pure privacy towards everybody but the party that collects."""
+        """Pure privacy with respect to everyone except the collecting party."""
         curve = DiscreteLaplaceCurve(self.ratio)
         return self.target.guarantee(curve, theorem="exact divergence of the noise", trust="central")
 
@@ -60,12 +60,12 @@ class DiscreteLaplaceCount(CountProtocol):
         return MessageFormat((2,))
 
     def report_pmf(self, value: int) -> Pmf:
-        """The bit as it is."""
+        """The true bit."""
         bit = check_index(value, 2)
         return {(1 - bit, bit): 1.0}
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
-        """Users send their bits: the party that collects is trusted with them."""
+        """The true bits: the collecting party is trusted with them."""
         return one_message_each(check_indices(values, 2).astype(np.uint8), source)
 
     def tally(self, messages: Messages) -> Tally:
@@ -79,7 +79,7 @@ class DiscreteLaplaceCount(CountProtocol):
         return Tally(noisy, tally.users, tally.secure and source.secure, released=True)
 
     def release_pmf(self, tally: Tally) -> Pmf:
-        """The number of ones with each noise."""
+        """The distribution of the number of ones plus noise."""
         ratio = float(self.ratio)
         reach = DiscreteLaplace(self.ratio).radius(_LEFT_OUT)
         one = int(tally.counts[0])
@@ -91,5 +91,5 @@ class DiscreteLaplaceCount(CountProtocol):
         return self.release(Tally(true[1:], int(true.sum()), source.secure), source=source)
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """The number is released as it is, with noise of mean 0."""
+        """The released number has noise with mean 0."""
         return LinearAnalysis(offset=0.0, slope=1.0, error=FixedNoise(DiscreteLaplace(self.ratio)), largest=users)

@@ -1,8 +1,8 @@
-"""A shuffled binary sum without delta: Ghazi, Golowich, Kumar, Manurangsi, Pagh and Velingker (2020).
+"""A shuffled binary sum with delta = 0: Ghazi, Golowich, Kumar, Manurangsi, Pagh and Velingker (2020).
 
 Every user sends ``size`` bits, size odd: (size - 1)/2 + x ones, or with probability ``mix`` a number of ones
-from a distribution that falls off on both sides of size/2. A single message could not do better than the local
-model (Balcer and Cheu 2020, Theorem 17); several can.
+from a distribution that decreases on both sides of size/2. With a single message, delta = 0 would need the error of the
+local model (Balcer and Cheu 2020, Theorem 17).
 
 Accounting: ``shuffledp.privacy.pure_sum``.
 """
@@ -40,16 +40,16 @@ class PureSumCount(CountProtocol):
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
     weights: tuple[int, ...]
-    """Of 0, 1, ... ones in a noisy report, over 2^64."""
+    """Probabilities of 0, 1, ... ones in a noisy report, over 2^64."""
     mix: Dyadic
     """The probability of a noisy report."""
     certified_users: int
-    """The guarantee is certified for so many honest users, and holds with more."""
+    """Number of honest users for which the guarantee is certified; it also holds with more."""
 
     def __post_init__(self) -> None:
         if self.certified_users > self.target.honest_users:
             raise ParameterError(
-                f"What is certified for {self.certified_users:,} honest users does not hold for fewer.",
+                f"The guarantee is certified for {self.certified_users:,} honest users and does not hold for fewer.",
                 certified_users=self.certified_users,
             )
 
@@ -57,31 +57,31 @@ class PureSumCount(CountProtocol):
     def for_target(cls, target: Target) -> Self:
         """The parameters of least error that are certified to be epsilon-private; delta is not needed.
 
-        Rounds of up to 250 honest users are certified, of fewer at a small epsilon. With more users, noisy reports
-        are as frequent as those need: further reports are independent of the target's, so the guarantee stays.
+        Rounds of up to 250 honest users are certified; fewer if epsilon is small. For more users the probability of a
+        noisy report is the same: further reports are independent of the target's, so the guarantee still holds.
         """
-        distribution = _largest_certified(target.honest_users, target.epsilon)
-        return cls(target.pure(), distribution.weights, distribution.mix, distribution.users)
+        curve = _largest_certified(target.honest_users, target.epsilon)
+        return cls(target.pure(), curve.weights, curve.mix, curve.users)
 
     @cached_property
-    def _pmf(self) -> PureSum:
+    def _curve(self) -> PureSum:
         return PureSum(self.certified_users, self.weights, self.mix)
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Without delta, for every data set."""
+        """Pure privacy, for all data sets."""
         return self.target.guarantee(
-            self._pmf, theorem="certified numerically for all data sets", local_epsilon=self._pmf.local_epsilon
+            self._curve, theorem="certified numerically for all data sets", local_epsilon=self._curve.local_epsilon
         )
 
     @property
     def size(self) -> int:
-        """How many bits a user sends."""
+        """Number of bits per user."""
         return len(self.weights) - 1
 
     @property
     def cost(self) -> Cost:
-        """As many bits from everybody."""
+        """A constant number of bits."""
         return Cost(float(self.size), self.size, 1)
 
     @property
@@ -90,7 +90,7 @@ class PureSumCount(CountProtocol):
         return MessageFormat((2,))
 
     def report_pmf(self, value: int) -> Pmf:
-        """So many zeros and ones."""
+        """The numbers of zeros and ones."""
         bit = check_index(value, 2)
         pmf: dict[tuple[int, ...], Fraction] = {}
         for ones, weight in enumerate(self.weights):
@@ -109,9 +109,10 @@ class PureSumCount(CountProtocol):
         return Messages(sent, len(bits), np.arange(len(bits) + 1, dtype=np.int64) * self.size, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """Everybody sent as many bits."""
+        """Every user sends ``size`` bits."""
         if len(tally.counts) != 2 or int(tally.counts.sum()) != tally.users * self.size:
-            raise ParameterError(f"{tally.users:,} users send {tally.users * self.size:,} bits, not what is tallied.")
+            sent = int(tally.counts.sum())
+            raise ParameterError(f"{tally.users:,} users send {tally.users * self.size:,} bits, not {sent:,}.")
 
     def observed(self, tally: Tally) -> NDArray[Any]:
         """The number of ones."""
@@ -134,7 +135,7 @@ class PureSumCount(CountProtocol):
 
 
 def _largest_certified(users: int, epsilon: float) -> PureSum:
-    """The distribution for as many of the users as the certificate can be computed for."""
+    """The curve for the largest number of users for which it can be certified."""
     sizes = [users, *(size for size in (MOST_USERS, 200, 150, 100, 70, 50) if size < users)]
     for size in sizes[:-1]:
         try:

@@ -1,8 +1,8 @@
-"""Warner's randomized response (1965): tell the truth with probability 1/2 + gamma, else the opposite.
+"""Warner's randomized response (1965): send the true bit with probability 1/2 + gamma, else the opposite.
 
-Here a user sends a fair coin with probability ``blanket`` = 1 - 2 gamma, and the truth otherwise. It is private
-for each user alone, epsilon = ln((1/2 + gamma) / (1/2 - gamma)), at the price of an error that grows with
-the square root of the users.
+Equivalently, a user sends a fair coin with probability ``blanket`` = 1 - 2 gamma, and the true bit otherwise. It is
+locally private with epsilon = ln((1/2 + gamma) / (1/2 - gamma)); its error grows with the square root of the number of
+users.
 
 Accounting: ``shuffledp.privacy.pure``.
 """
@@ -36,15 +36,15 @@ class RandomizedResponse(AnswerCount):
 
     @classmethod
     def for_target(cls, target: Target) -> Self:
-        """Epsilon-private for each user alone, with gamma = tanh(epsilon / 2) / 2; delta is not needed."""
+        """Locally epsilon-private, with gamma = tanh(epsilon / 2) / 2; delta is not needed."""
         return cls(target.pure(), blanket_for(2, target.epsilon))
 
     @property
     def gamma(self) -> float:
-        """How much likelier than a fair coin the truth is."""
+        """The probability of the true bit, minus 1/2."""
         return float(self.blanket.complement) / 2
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Pure local privacy, from the probability that is really sampled."""
+        """Pure local privacy, computed from the probability that is sampled."""
         return self.target.local_guarantee(response_epsilon(2, self.blanket), theorem="exact ratio")

@@ -1,7 +1,7 @@
-"""P^hist of Balcer and Cheu (2020), Figure 2 and Theorem 12: error that does not grow with the domain.
+"""P^hist of Balcer and Cheu (2020), Figure 2 and Theorem 12: a histogram whose error does not grow with the domain.
 
-P^zsum runs on every category at once: a user sends a token of each category with probability p close
-to 1, and one more of their own. A category that nobody holds is estimated to be exactly zero.
+P^zsum runs on every category: a user sends a noise token of each category with probability p close to 1, and one token
+of their own category. A category that nobody holds is estimated as exactly zero.
 
 Accounting: ``shuffledp.privacy.balcer_cheu`` and ``shuffledp.privacy.binomial_noise``.
 """
@@ -29,7 +29,7 @@ from shuffledp.protocols.parts.category_noise import MissingTokens
 from shuffledp.protocols.parts.postprocessing import TokenAnalysis
 from shuffledp.protocols.parts.tokens import TokenProtocol
 from shuffledp.protocols.protocol import Cost, ExpectedError
-from shuffledp.protocols.questions import HistogramProtocol
+from shuffledp.protocols.questions import HistogramProtocol, check_categories
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, bernoulli_indices, binomial
 
@@ -57,9 +57,9 @@ class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
 
     domain_size: int
     categories: Categories | None = None
-    """The categories by name; without them values are indices."""
+    """The names of the categories; without them values are indices."""
     padded: bool = False
-    """Send dummies in place of tokens left out. The number of messages says nothing either way."""
+    """Send a dummy instead of each token that is left out; the number of messages never depends on the value."""
 
     def __post_init__(self) -> None:
         TokenProtocol.__post_init__(self)
@@ -82,7 +82,7 @@ class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
 
     @property
     def cost(self) -> Cost:
-        """One message and nearly one more per category; one more than categories if padded."""
+        """One token, and a noise token or dummy per category."""
         noise_messages = self.domain_size * (1.0 if self.padded else float(self.absence.complement))
         return Cost(
             messages_per_user=1 + noise_messages,
@@ -92,7 +92,7 @@ class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
 
     @property
     def min_messages_per_user(self) -> int:
-        """The own token, and all dummies if padded."""
+        """The user's own token; if padded, all messages."""
         return 1 + self.domain_size if self.padded else 1
 
     @property
@@ -112,7 +112,7 @@ class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
         absence = self.absence.fraction
         pmf: dict[tuple[int, ...], Fraction] = {}
         for noise_tokens in product((0, 1), repeat=self.domain_size):
-            copies = [tokens + (place == index) for place, tokens in enumerate(noise_tokens)]
+            copies = [tokens + (category == index) for category, tokens in enumerate(noise_tokens)]
             dummies = [self.domain_size + 1 - sum(copies)] if self.padded else []
             present = sum(noise_tokens)
             pmf[(*copies, *dummies)] = (1 - absence) ** present * absence ** (self.domain_size - present)
@@ -130,7 +130,7 @@ class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
         return np.concatenate((tokens, dummies))
 
     def randomize_all(self, indices: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Messages:
-        """The randomizer on many users at once: a row of all categories each, but for what is absent."""
+        """The randomizer on many users at once: tokens of all categories except the absent ones, and the own one."""
         owned = np.ascontiguousarray(check_indices(indices, self.domain_size))
         width = self.domain_size + 1
         values = np.empty(len(owned) * width, dtype=self._dtype)
@@ -178,12 +178,9 @@ class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
         return replace(expected, rmse=max(expected.rmse, math.sqrt(average)))
 
     def check_tally(self, tally: Tally) -> None:
-        """Every category is there, and the messages are as many as that many users send."""
+        """A count per category, and a number of messages that this many users can send."""
         sent = int(tally.counts.sum())
-        if len(tally.counts) != self.domain_size:
-            raise ParameterError(
-                f"A tally of {len(tally.counts):,} categories does not fit a domain of {self.domain_size:,}."
-            )
+        check_categories(tally, self.domain_size)
         if not tally.users <= sent <= tally.users * (self.domain_size + 1):
             raise ParameterError(f"{sent:,} messages cannot come from {tally.users:,} users who follow the protocol.")
 
@@ -192,7 +189,7 @@ class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
         return self.analysis_by(self.estimators[0], users)
 
     def analysis_by(self, estimator: str, users: int) -> TokenAnalysis:
-        """The analyzer of Figure 2, or another estimator by name; integers are compared."""
+        """The analyzer of Figure 2, or another estimator by name; thresholds are compared as integers."""
         return self.token_analysis(users, self.domain_size, estimator)
 
     @property
@@ -201,7 +198,7 @@ class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
         return MissingTokens(self.absence)
 
     def chance_shown(self, counts: NDArray[np.int64], *, least: float = 0.0) -> NDArray[np.float64]:
-        """c users and N tokens left out: the estimate c - N + E[N] counts if c > N and it is at least ``least``."""
+        """With N tokens left out, c users are estimated as c - N + E[N] if c > N and that is at least ``least``."""
         noise = Binomial(self.users, self.absence)
         most = np.minimum(counts - 1, np.floor(counts + noise.mean - least).astype(np.int64)) if least else counts - 1
         chances: NDArray[np.float64] = np.where(most < 0, 0.0, noise.lower_tail(np.minimum(most, noise.trials)))
@@ -220,32 +217,32 @@ def _write_reports(
     values: NDArray[Any],
     ends: NDArray[np.int64],
 ) -> int:
-    """The row for each user without the absent cells (or a dummy there), then their own; and where each one's end.
+    """Write the row for each user without the absent cells (or with a dummy there), then the own token; set the ends.
 
-    The twin of the kernel of this name.
+    The numpy version of the kernel ``write_reports``.
     """
     sent = np.empty((len(owned), len(row) + 1), dtype=row.dtype)
     sent[:, :-1] = row
     sent[:, -1] = owned
-    users, places = np.divmod(absent, len(row))
+    users, columns = np.divmod(absent, len(row))
     ends[:] = np.arange(1, len(owned) + 1) * sent.shape[1]
     if dummy >= 0:
-        sent[users, places] = dummy
+        sent[users, columns] = dummy
         values[: sent.size] = sent.ravel()
     else:
         ends -= np.cumsum(np.bincount(users, minlength=len(owned)))
-        kept = np.ones(sent.shape, dtype=np.bool_)
-        kept[users, places] = False
-        values[: int(ends[-1])] = sent[kept]
+        present = np.ones(sent.shape, dtype=np.bool_)
+        present[users, columns] = False
+        values[: int(ends[-1])] = sent[present]
     return int(ends[-1])
 
 
 def theorem_12_alpha(users: int, epsilon: float, delta: float, beta: float, *, simultaneous: bool = False) -> float:
     """Theorem 12 (ii) and (iii): the error of each frequency, or of all, except with probability beta.
 
-    In the theorem's parameters, with which the protocol is (2 epsilon, 2 delta)-private. All
-    frequencies together need a union over the at most ``users`` occupied categories, and
-    beta >= users delta^25.
+    ``epsilon`` and ``delta`` are those of the theorem, with which the protocol is (2 epsilon, 2 delta)-private. The
+    bound on all frequencies is a union bound over at most ``users`` non-empty categories, and needs beta >= users
+    delta^25.
     """
     if simultaneous and not beta < 1:
         raise ConditionError(f"Theorem 12 (iii) needs beta < 1; given {beta:g}.", beta=beta)

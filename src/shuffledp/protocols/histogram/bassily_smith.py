@@ -1,12 +1,12 @@
 """The frequency oracle of Bassily and Smith (2015): one randomized sign of a public matrix.
 
-There is a public matrix of signs with a column per category. A user draws a row, looks up the sign at their
-category, and sends the row with the sign, flipped at random; an estimate is the sum of the received signs times
-those of the category. In the paper the matrix is random and two columns are orthogonal up to an error. Here its
-rows are all 2^m vectors of m bits, and the sign of category x is the parity of the bits that row and x + 1 share:
-over a uniform row the signs of any two categories are independent fair coins, as the paper's are, and any two columns
-are exactly orthogonal. So nothing needs to be stored, estimates have no bias, and their error is exact. A user's row
-is drawn afresh, which also removes what the paper's fixed matrix adds to the error of every round alike.
+A public matrix of signs has one column per category. A user draws a row, looks up the sign in the column of their
+category, and sends the row with the sign, flipped at random. An estimate is the sum of the received signs times those
+of the category. In the paper the matrix is random, and two columns are orthogonal up to an error. Here the rows are all
+2^m vectors of m bits, and the sign of category x is the parity of the common bits of the row and x + 1. Over a uniform
+row the signs of any two categories are independent fair coins, as in the paper, and any two columns are exactly
+orthogonal. So the matrix need not be stored, estimates are unbiased, and their error is exact. A new row for each user
+also avoids the additional error of the paper's fixed matrix.
 
 Accounting: ``shuffledp.privacy.pure``.
 """
@@ -24,9 +24,9 @@ from shuffledp.domain import Categories, Numbered, check_counts, check_index, ch
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.histogram.hadamard_response import check_total, odd_parity, sample_from_sets, walsh_hadamard
-from shuffledp.protocols.histogram.unary import check_table, single_message_pmf
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.parts.response import blanket_for, respond, response_epsilon
+from shuffledp.protocols.parts.single_message import check_listed, single_message_pmf
 from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.questions import HistogramProtocol, one_message_each
 from shuffledp.protocols.target import Target
@@ -47,18 +47,18 @@ class BassilySmith(HistogramProtocol):
 
     @classmethod
     def for_target(cls, target: Target, domain: Categories | Numbered) -> Self:
-        """Epsilon-private for each user alone; delta is not needed, and the paper's constants are the least ones."""
+        """Locally epsilon-private; delta is not needed, and the paper's constants are optimal."""
         size, named = cls.domain_fields(domain)
         return cls(target.pure(), blanket_for(2, target.epsilon), size, named)
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Pure local privacy: the row says nothing, and the sign is randomized response."""
+        """Pure local privacy: the row is independent of the value, and the sign is randomized response."""
         return self.target.local_guarantee(response_epsilon(2, self.blanket), theorem="exact ratio")
 
     @cached_property
     def rows(self) -> int:
-        """Of the public matrix: the least power of two above the number of categories."""
+        """Number of rows of the public matrix: the least power of two above the number of categories."""
         return 1 << self.domain_size.bit_length()
 
     @property
@@ -74,7 +74,7 @@ class BassilySmith(HistogramProtocol):
     def report_pmf(self, value: int) -> Pmf:
         """A uniform row; its sign at the value, or the other one."""
         index = check_index(value, self.domain_size)
-        check_table(self.message_format)
+        check_listed(self.message_format.codes)
         flipped = self.blanket.fraction / 2
         pmf = np.full(2 * self.rows, flipped / self.rows, dtype=object)
         pmf[self._set_of(index)] = (1 - flipped) / self.rows
@@ -95,23 +95,23 @@ class BassilySmith(HistogramProtocol):
         return one_message_each(messages, source)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """By counts where there are more users than signs in the matrix to share them among."""
+        """From counts if there are more users than entries of the matrix, else from messages."""
         true = check_counts(counts, self.domain_size)
         if int(true.sum()) <= self.domain_size * self.rows:
             return super().sample_tally(true, source=source)
         return sample_from_sets(true, self.blanket, self._set_of, 2 * self.rows, source)
 
     def check_tally(self, tally: Tally) -> None:
-        """Everybody sends one sign."""
+        """One sign per user."""
         check_total(tally, 2 * self.rows)
 
     def observed(self, tally: Tally) -> NDArray[Any]:
-        """For each category, how many received signs are its own less how many are not."""
+        """For each category, the number of received signs that equal its own minus the number of others."""
         positive, negative = tally.counts.reshape(-1, 2).T
         return walsh_hadamard(positive - negative)[1 : self.domain_size + 1]
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """Every user adds a sign, which has a mean for the own category and none for any other."""
+        """Every user adds a sign, whose mean is positive for the own category and 0 for any other."""
         slope = float(self.blanket.complement)
         return LinearAnalysis(
             offset=0.0,

@@ -1,9 +1,9 @@
 """The histogram of Cheu, Smith, Ullman, Zeber and Zhilyaev (2019), section 6.2.2: one noisy bit per category.
 
-A user's category is a row of bits with a single one; each bit is flipped with probability f. What is
-counted of a category are its ones, so that zeros carry nothing: they are sent in the paper's
-form (``bits``), and left out in the other (``ones``). In either form the number of messages has the same
-distribution whatever the category: it is d, or a sum of one coin of probability 1 - f and d - 1 coins of f.
+A user's category is a one-hot row of bits, and each bit is flipped with probability f. Only ones are counted, so zeros
+carry no information: the paper's form (``bits``) sends them, the other form (``ones``) does not. In both forms the
+number of messages does not depend on the category: it is d, or the sum of one coin with probability 1 - f and d - 1
+coins with f.
 
 Accounting: ``shuffledp.privacy.cheu``.
 """
@@ -62,7 +62,7 @@ class CheuHistogram(HistogramProtocol):
         if self.form not in FORMS:
             raise UnknownNameError(f"There is no form {self.form!r}; choose one of {', '.join(FORMS)}.", form=self.form)
         if 2 * self.flip.fraction >= 1:
-            raise ParameterError(f"Bits that are flipped with probability {self.flip} say nothing.", flip=self.flip)
+            raise ParameterError(f"The flip probability must be below 1/2, not {self.flip}.", flip=self.flip)
 
     @classmethod
     def for_target(cls, target: Target, domain: Categories | Numbered, *, form: str = "ones") -> Self:
@@ -74,12 +74,12 @@ class CheuHistogram(HistogramProtocol):
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:  # noqa: ARG003
-        """The paper's own form."""
+        """The paper's form."""
         return ({"form": "bits"},)
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """The privacy of one release, whatever the other users hold."""
+        """The privacy of one release, for all values of the other users."""
         curve = FlippedHistogram(self.target.honest_users, self.flip)
         return self.target.guarantee(
             curve,
@@ -89,14 +89,14 @@ class CheuHistogram(HistogramProtocol):
 
     @property
     def cost(self) -> Cost:
-        """Every bit, or little more than one message while the domain is not larger than n / (n f)."""
+        """Every bit; or only the ones, little more than one message if the domain is smaller than 1 / f."""
         ones = float(self.flip.complement.fraction + (self.domain_size - 1) * self.flip.fraction)
         messages = ones if self.form == "ones" else float(self.domain_size)
         return Cost(messages, self.domain_size, self.message_format.bits)
 
     @property
     def min_messages_per_user(self) -> int:
-        """Every bit, or none where all are zero."""
+        """Every bit; or none, if all are zero."""
         return self.domain_size if self.form == "bits" else 0
 
     @property
@@ -105,14 +105,14 @@ class CheuHistogram(HistogramProtocol):
         return MessageFormat((self.domain_size,), flags=int(self.form == "bits"))
 
     def report_pmf(self, value: int) -> Pmf:
-        """Every bit by itself is right with probability 1 - f; at most twelve categories."""
+        """Independent bits, each true with probability 1 - f; at most twelve categories."""
         owned = check_index(value, self.domain_size)
         if self.domain_size > _LARGEST_LISTED:
             raise ParameterError(f"A report over {self.domain_size:,} categories has too many outcomes to list.")
         flip = self.flip.fraction
         pmf: dict[tuple[int, ...], Fraction] = {}
         for bits in product((0, 1), repeat=self.domain_size):
-            flipped = sum(bit != (place == owned) for place, bit in enumerate(bits))
+            flipped = sum(bit != (category == owned) for category, bit in enumerate(bits))
             copies = bits if self.form == "ones" else tuple(count for bit in bits for count in (1 - bit, bit))
             pmf[copies] = flip**flipped * (1 - flip) ** (self.domain_size - flipped)
         return pmf
@@ -138,24 +138,24 @@ class CheuHistogram(HistogramProtocol):
         return np.concatenate((own[~bernoulli(self.flip, len(owned), source)], others))
 
     def tally(self, messages: Messages) -> Tally:
-        """How many ones each category has; zeros are as many as are left to the number of users."""
+        """The number of ones of each category; the other users sent a zero."""
         counted = super().tally(messages)
         return counted if self.form == "ones" else Tally(counted.counts[1::2], counted.users, counted.secure)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """The holders whose bit stays, and the others whose bit is flipped."""
+        """The holders whose bit is not flipped, and the others whose bit is."""
         true = check_counts(counts, self.domain_size)
         users = int(true.sum())
         stay = true - binomials(true, self.flip, source)
         return Tally(stay + binomials(users - true, self.flip, source), users, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """Each user sends at most one 1 for each category."""
+        """At most one 1 per user and category."""
         if len(tally.counts) != self.domain_size or int(tally.counts.max()) > tally.users:
             raise ParameterError(f"This tally cannot come from {tally.users:,} users who follow the protocol.")
 
     def without_excess(self, tally: Tally) -> Tally:
-        """Nobody sends a category twice, so that more than there are users is somebody's who sent one often."""
+        """At most one message per user and category: an honest user does not send a category twice."""
         return replace(tally, counts=np.minimum(tally.counts, tally.users))
 
     @property
@@ -178,6 +178,6 @@ class CheuHistogram(HistogramProtocol):
 
 @lru_cache(maxsize=64)
 def _flip(calibration: str, honest_users: int, epsilon: float, delta: float) -> Dyadic:
-    """Kept, since both forms and every domain have the same."""
+    """Cached: it does not depend on the form or the domain."""
     choose = paper_histogram_flip if calibration == "paper" else least_histogram_flip
     return choose(honest_users, epsilon, delta)

@@ -1,9 +1,9 @@
-"""A histogram with correlated noise: nearly the error of the central model from about one message each.
+"""A histogram with correlated noise: nearly the error of the central model with about one message per user.
 
-Ghazi, Kumar, Manurangsi and Pagh (2020), Algorithms 3 and 4 and Corollary 2; Ghazi, Kumar, Manurangsi, Pagh
-and Sinha (2021), Lemma 9. Users send "+1" for their category, and for every category a share of
-noise: a few "+1" and "-1" of their own, and pairs of both that cancel in the estimate and only flood
-the analyzer. All shares together are geometric, so that the error is exactly discrete Laplace.
+Ghazi, Kumar, Manurangsi and Pagh (2020), Algorithms 3 and 4 and Corollary 2; Ghazi, Kumar, Manurangsi, Pagh and Sinha
+(2021), Lemma 9. Users send "+1" for their category, and for every category a share of noise: a few "+1" and "-1", and
+pairs of both, which cancel in the estimate and flood the analyzer. The sum of all shares is geometric, so that the
+error is exactly discrete Laplace.
 
 Accounting: ``shuffledp.privacy.correlated_noise``.
 """
@@ -53,9 +53,9 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
     grows_with_domain: ClassVar[bool] = True
 
     ratio: Dyadic
-    """Of the geometric noise that stays: k messages have a probability proportional to ratio^k."""
+    """Ratio of the geometric noise that remains: k messages have a probability proportional to ratio^k."""
     flood_shape: Fraction
-    """Of the negative binomial number of pairs that cancel."""
+    """Shape of the negative binomial number of pairs that cancel."""
     flood_ratio: Dyadic
     domain_size: int
     categories: Categories | None = None
@@ -64,7 +64,8 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
     def for_target(cls, target: Target, domain: Categories | Numbered, *, split: float = 0.9) -> Self:
         """The least flooding that is (epsilon, delta)-private overall.
 
-        ``split`` is the part of epsilon for the noise that stays: more of it means less error and more messages.
+        ``split`` is the fraction of epsilon for the noise that remains; a larger one means less error and more
+        messages.
         """
         size, named = cls.domain_fields(domain)
         choose = paper_flooding if target.calibration == "paper" else least_flooding
@@ -72,12 +73,12 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
-        """Less error for more messages, and fewer messages for more error; not where each takes long to find."""
+        """Less error for more messages, and fewer messages for more error; none if epsilon is small."""
         return ({"split": 0.96}, {"split": 0.7}) if settings.get("epsilon", 1.0) >= _LEAST_WORTH_TRYING else ()
 
     @property
     def shares(self) -> NoiseShares:
-        """The noise, in as many shares as there are honest users; every further user adds to it."""
+        """The noise, in as many shares as there are honest users; further users add more."""
         return NoiseShares(self.ratio, self.flood_shape, self.flood_ratio, self.target.honest_users)
 
     @cached_property
@@ -115,7 +116,7 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         return MessageFormat((self.domain_size,), flags=1)
 
     def report_pmf(self, value: int) -> Pmf:
-        """The own "+1" and every category's noise, but for a tail of 1e-5; for little noise and few categories."""
+        """The user's "+1" and the noise of every category, except for a tail of 1e-5; for few outcomes only."""
         owned = check_index(value, self.domain_size)
         noise = self.shares.pmf(_LEFT_OUT / self.domain_size)
         if len(noise) ** self.domain_size > _LARGEST_LISTED:
@@ -148,25 +149,25 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         return Tally(np.column_stack((true + plus, minus)).ravel(), users, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """Everybody sent a "+1"."""
+        """Counts of both signs per category, and at least one "+1" per user."""
         if len(tally.counts) != 2 * self.domain_size:
             raise ParameterError(
-                f"A tally of {len(tally.counts):,} kinds of message does not fit a domain of {self.domain_size:,}."
+                f"A tally of {len(tally.counts):,} different messages does not fit a domain of {self.domain_size:,}."
             )
         if int(tally.counts[::2].sum()) < tally.users:
             raise ParameterError(f"Messages are missing: {tally.users:,} users send that many or more.")
 
     def observed(self, tally: Tally) -> NDArray[Any]:
-        """What is left when pairs cancel."""
+        """The number of "+1" minus the number of "-1" of each category."""
         return tally.counts[::2] - tally.counts[1::2]
 
     @property
     def category_noise(self) -> LaplaceNoise:
-        """The count and the noise that stays."""
+        """The count plus the noise that remains."""
         return LaplaceNoise(self.ratio)
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """The noise that stays: discrete Laplace, or wider if more than the planned shares came."""
+        """The noise that remains: discrete Laplace, or wider if there are more users than planned."""
         return LinearAnalysis(
             offset=0.0,
             slope=1.0,

@@ -1,9 +1,9 @@
 """A noisy Count-Min sketch: Ghazi, Golowich, Kumar, Pagh and Velingker (2021), Algorithm 2 and Lemma 4.10.
 
-Public hash functions h_1 .. h_tau send categories to s buckets. A user sends the cell (t, h_t(x)) of every row t,
-and every cell of all rows once more with probability gamma. A category's count is in one cell of each row,
-with the noise Bin(n, gamma) and with whoever shares the cell. The paper takes the least row, which the
-noise makes too small; the median of the rows has hardly any bias.
+Public hash functions h_1 .. h_tau map categories to s buckets. A user sends the cell (t, h_t(x)) of every row t, and
+every cell of all rows once more with probability gamma. Each row has one cell of a category, which contains its count,
+the noise Bin(n, gamma), and the counts of other categories with the same hash. The paper's estimate is the minimum over
+the rows, which the noise biases downward; the median of the rows has hardly any bias.
 
 Accounting: ``shuffledp.privacy.count_min``.
 """
@@ -39,10 +39,10 @@ from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, binomial
 
 Floats = NDArray[np.float64]
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 BETA = 0.05
-"""The paper's risk that some estimate is spoiled by the hash functions."""
+"""The paper's probability that hash collisions distort some estimate."""
 
 _MOST_CELLS = 1 << 27
 _LARGEST_SIZE = (1 << 31) - 1
@@ -95,9 +95,9 @@ class CountMinHistogram(HistogramProtocol):
     ) -> Self:
         """The least noise that is (epsilon, delta)-private overall, all rows together.
 
-        By default log2(2 d / 0.05) rows, made odd for the median, and as many buckets as categories, which then
-        hardly ever share one, or 4 n where that is less. The paper has 2 n buckets and takes the least row.
-        Hash functions are drawn here and public from then on, before anybody reports.
+        By default there are log2(2 d / 0.05) rows, rounded up to an odd number for the median, and as many buckets as
+        categories but at most 4 n, so that collisions are rare. The paper has 2 n buckets and takes the minimum. Hash
+        functions are drawn here, before anybody reports, and are public.
         """
         size, named = cls.domain_fields(domain)
         paper = target.calibration == "paper"
@@ -105,8 +105,8 @@ class CountMinHistogram(HistogramProtocol):
             buckets = max(2, 2 * target.users if paper else min(4 * target.users, size))
         if max(size, buckets) > _LARGEST_SIZE:
             raise InfeasibleError(
-                f"Hashing {size:,} categories to {buckets:,} buckets is not offered: at most {_LARGEST_SIZE:,} of "
-                "either. Give fewer buckets.",
+                f"Hashing {size:,} categories to {buckets:,} buckets is not supported: at most {_LARGEST_SIZE:,} of "
+                "either. Choose fewer buckets.",
                 buckets=buckets,
             )
         family = AffineHashes.for_domain(size, buckets)
@@ -122,12 +122,12 @@ class CountMinHistogram(HistogramProtocol):
 
     @property
     def rows(self) -> int:
-        """One for each hash function."""
+        """Number of rows: one per hash function."""
         return len(self.hashes)
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """The privacy of one release: two cells change in each row, whatever the hash functions are."""
+        """The privacy of one release: two cells change in each row, for all hash functions."""
         return self.target.guarantee(
             SketchRows(self.target.honest_users, self.gamma, self.rows),
             theorem=f"certified numerically: {self.rows} rows composed by their privacy loss distribution",
@@ -145,7 +145,7 @@ class CountMinHistogram(HistogramProtocol):
         return self.rows
 
     def most_users(self, tally: Tally, messages: int) -> int:  # noqa: ARG002
-        """Everybody sends a cell of each row."""
+        """The least total of a row: every user sends one cell of each row."""
         return int(tally.counts.reshape(self.rows, -1).sum(axis=1).min())
 
     @property
@@ -154,7 +154,7 @@ class CountMinHistogram(HistogramProtocol):
         return MessageFormat((self.rows, self.buckets))
 
     def report_pmf(self, value: int) -> Pmf:
-        """The cells of the own category, and a coin for each cell; at most sixteen cells."""
+        """The cells of the user's category, and a coin for each cell; at most sixteen cells."""
         owned = check_index(value, self.domain_size)
         cells = self.rows * self.buckets
         if cells > _LARGEST_LISTED:
@@ -178,13 +178,13 @@ class CountMinHistogram(HistogramProtocol):
 
     def tally(self, messages: Messages) -> Tally:
         """How often each cell was sent."""
-        self._check_room()
+        self._check_memory()
         return super().tally(messages)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """The holders of every cell, and binomial noise on each."""
+        """The number of holders of each cell plus binomial noise."""
         true = check_counts(counts, self.domain_size)
-        self._check_room()
+        self._check_memory()
         users = int(true.sum())
         cells = binomial(users, self.gamma, self.rows * self.buckets, source)
         held = np.flatnonzero(true)
@@ -193,16 +193,16 @@ class CountMinHistogram(HistogramProtocol):
         return Tally(cells, users, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """Everybody sent a cell of each row."""
+        """At least one cell per user and row."""
         if len(tally.counts) != self.rows * self.buckets:
             raise ParameterError(
                 f"A tally of {len(tally.counts):,} cells does not fit {self.rows:,} rows of {self.buckets:,} buckets."
             )
         if int(tally.counts.reshape(self.rows, -1).sum(axis=1).min()) < tally.users:
-            raise ParameterError(f"Messages are missing: {tally.users:,} users send that many or more for each row.")
+            raise ParameterError(f"Messages are missing: {tally.users:,} users send at least that many for each row.")
 
     def estimate(self, tally: Tally, *, estimator: str = "") -> HistogramEstimate:
-        """The median of the rows less the mean of the noise, or the least row and at least 0 (``minimum``).
+        """The median of the rows minus the mean of the noise; or the minimum, at least 0 (estimator ``minimum``).
 
         Intervals hold for every data set that was fixed before the hash functions were drawn.
         """
@@ -230,10 +230,10 @@ class CountMinHistogram(HistogramProtocol):
     def expected_error(
         self, *, estimator: str = "", confidence: float = 0.95, counts: NDArray[np.int64] | None = None
     ) -> ExpectedError:
-        """The exact error for given true counts (of at most 300 categories, evenly chosen among more).
+        """The exact error for given true counts, of at most 300 evenly spaced categories; else without collisions.
 
-        Without them, of a category that shares no cell. The largest error allows for shared cells: it
-        holds for every data set that was fixed before the hash functions were drawn.
+        The maximum error includes collisions: it holds for every data set that was fixed before the hash functions were
+        drawn.
         """
         estimator = estimator or self.estimators[0]
         check_estimator(estimator, self.estimators)
@@ -252,45 +252,45 @@ class CountMinHistogram(HistogramProtocol):
         )
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """Of one row, where nobody shares the cell."""
+        """The analysis of one row without collisions."""
         noise = Binomial(users, self.gamma)
         return LinearAnalysis(noise.mean, 1.0, FixedNoise(noise), users, self.domain_size)
 
-    def _mean_squared_error(self, sketch: RowStatistic, true: Whole, *, lowest: float) -> float:
-        """Who shares a cell with whom is known from the public hash functions."""
+    def _mean_squared_error(self, sketch: RowStatistic, true: Integers, *, lowest: float) -> float:
+        """The collisions follow from the public hash functions."""
         step = -(-self.domain_size // _MOST_CATEGORIES)
         chosen, held = np.arange(0, self.domain_size, step), np.flatnonzero(true)
         extra = np.empty((len(chosen), self.rows), dtype=np.int64)
         for row, (theirs, ours) in enumerate(zip(self._cells(held), self._cells(chosen), strict=True)):
-            cells, place = np.unique(theirs, return_inverse=True)
-            sums = np.append(np.bincount(place, weights=true[held], minlength=len(cells)), 0.0).astype(np.int64)
+            cells, inverse = np.unique(theirs, return_inverse=True)
+            sums = np.append(np.bincount(inverse, weights=true[held], minlength=len(cells)), 0.0).astype(np.int64)
             at = np.searchsorted(cells, ours)
-            found = (at < len(cells)) & (np.append(cells, -1)[at] == ours)
-            extra[:, row] = np.where(found, sums[at], 0) - true[chosen]
-        extra.sort(axis=1)  # which row has what does not matter
-        known: dict[tuple[int, ...], float] = {}
+            occupied = (at < len(cells)) & (np.append(cells, -1)[at] == ours)
+            extra[:, row] = np.where(occupied, sums[at], 0) - true[chosen]
+        extra.sort(axis=1)  # the order of the rows does not matter
+        errors: dict[tuple[int, ...], float] = {}
         total = 0.0
         for shared, count in zip(extra, true[chosen].tolist(), strict=True):
             key = (count if math.isfinite(lowest) else 0, *shared.tolist())
-            if key not in known:
-                known[key] = sketch.squared_error(shared, least=lowest - count)
-            total += known[key]
+            if key not in errors:
+                errors[key] = sketch.squared_error(shared, least=lowest - count)
+            total += errors[key]
         return total / len(chosen)
 
-    def _ordered(self, tally: Tally, order: int) -> Whole:
-        """For each category the ``order``-th least of its cells."""
-        found = np.empty(self.domain_size, dtype=np.int64)
+    def _ordered(self, tally: Tally, order: int) -> Integers:
+        """The ``order``-th smallest of the cells of each category."""
+        selected = np.empty(self.domain_size, dtype=np.int64)
         for start in range(0, self.domain_size, _CHUNK_CATEGORIES):
             end = min(self.domain_size, start + _CHUNK_CATEGORIES)
             cells = tally.counts[self._cells(np.arange(start, end))]
-            found[start:end] = np.partition(cells, order - 1, axis=0)[order - 1]
-        return found
+            selected[start:end] = np.partition(cells, order - 1, axis=0)[order - 1]
+        return selected
 
-    def _cells(self, values: Whole) -> Whole:
-        """Of every row, the cell of each value."""
+    def _cells(self, values: Integers) -> Integers:
+        """The cell of each value in every row."""
         factor, shift = (np.array(part, dtype=np.uint64)[:, None] for part in zip(*self.hashes, strict=True))
         buckets = self._family.apply(factor, shift, values[None, :])
-        cells: Whole = buckets.astype(np.int64) + np.arange(self.rows)[:, None] * self.buckets
+        cells: Integers = buckets.astype(np.int64) + np.arange(self.rows)[:, None] * self.buckets
         return cells
 
     @cached_property
@@ -301,10 +301,10 @@ class CountMinHistogram(HistogramProtocol):
         order = 1 if estimator == "minimum" else (self.rows + 1) // 2
         return row_statistic(users, self.gamma, self.rows, order, self.domain_size, float(self._family.collision))
 
-    def _check_room(self) -> None:
+    def _check_memory(self) -> None:
         cells = self.rows * self.buckets
         if cells > _MOST_CELLS:
             raise ParameterError(
-                f"A sketch of {cells:,} cells does not fit into memory; at most {_MOST_CELLS:,}. Give fewer buckets.",
+                f"A sketch of {cells:,} cells does not fit into memory; at most {_MOST_CELLS:,}. Choose fewer buckets.",
                 cells=cells,
             )

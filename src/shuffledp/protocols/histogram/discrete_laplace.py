@@ -1,7 +1,7 @@
-"""The central histogram: a trusted party adds discrete Laplace noise to every count.
+"""A histogram in the central model: a trusted party adds discrete Laplace noise to every count.
 
-Ghosh, Roughgarden and Sundararajan (2009) show that no noise is better for a single count. Replacing one
-user moves two counts by one, so each has noise for half of epsilon. It is the measure of all others.
+Ghosh, Roughgarden and Sundararajan (2009) show that this noise is optimal for a single count. Replacing one user
+changes two counts by one, so each has noise for half of epsilon. Other protocols are compared with this one.
 
 Accounting: ``shuffledp.privacy.discrete_laplace``.
 """
@@ -27,6 +27,7 @@ from shuffledp.protocols.parts.clear import ClearHistogram
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
 from shuffledp.protocols.parts.thresholded import check_unreleased
 from shuffledp.protocols.protocol import Pmf
+from shuffledp.protocols.questions import check_categories
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
@@ -55,18 +56,18 @@ class DiscreteLaplaceHistogram(ClearHistogram):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Pure privacy towards everybody but the party that collects."""
+        """Pure privacy with respect to everyone except the collecting party."""
         curve = DiscreteLaplaceCurve(self.ratio, coordinates=2)
         return self.target.guarantee(curve, theorem="exact divergence of the noise", trust="central")
 
     def release(self, tally: Tally, *, source: RandomSource = SYSTEM) -> Tally:
-        """Noise on every count, also on those that are 0."""
+        """Add noise to every count, including zeros."""
         check_unreleased(tally, self.domain_size)
         noise = discrete_laplace(self.ratio, self.domain_size, source)
         return Tally(tally.counts + noise, tally.users, tally.secure and source.secure, released=True)
 
     def release_pmf(self, tally: Tally) -> Pmf:
-        """Independent noise on every count."""
+        """Every count plus independent noise."""
         return independent_noise_pmf(self.ratio, tally.counts)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
@@ -75,11 +76,8 @@ class DiscreteLaplaceHistogram(ClearHistogram):
         return self.release(Tally(true, int(true.sum()), source.secure), source=source)
 
     def check_tally(self, tally: Tally) -> None:
-        """Every category is there."""
-        if len(tally.counts) != self.domain_size:
-            raise ParameterError(
-                f"A tally of {len(tally.counts):,} categories does not fit a domain of {self.domain_size:,}."
-            )
+        """A count per category."""
+        check_categories(tally, self.domain_size)
 
     @property
     def category_noise(self) -> LaplaceNoise:
@@ -87,7 +85,7 @@ class DiscreteLaplaceHistogram(ClearHistogram):
         return LaplaceNoise(self.ratio)
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """The counts are released as they are, with noise of mean 0."""
+        """The released counts have noise with mean 0."""
         return LinearAnalysis(
             offset=0.0,
             slope=1.0,
@@ -101,7 +99,7 @@ def independent_noise_pmf(ratio: Dyadic, counts: NDArray[np.int64]) -> Pmf:
     """The distribution of these counts with independent noise on each, but for a small tail."""
     reach = likely_noise(ratio, _LEFT_OUT / len(counts))
     if (2 * reach + 1) ** len(counts) > _LARGEST_LISTED:
-        raise ParameterError("What is released has too many outcomes to list; use a smaller domain or less noise.")
+        raise ParameterError("The release has too many outcomes to list; use a smaller domain or less noise.")
     noise = range(-reach, reach + 1)
     masses = noise_mass(ratio, np.array(noise)).tolist()
     true = counts.tolist()
@@ -114,7 +112,7 @@ def independent_noise_pmf(ratio: Dyadic, counts: NDArray[np.int64]) -> Pmf:
 
 
 def likely_noise(ratio: Dyadic, risk: float) -> int:
-    """The noise lies further from 0 with at most this probability."""
+    """A bound on the absolute value of the noise that is exceeded with at most this probability."""
     return DiscreteLaplace(ratio).radius(risk)
 
 

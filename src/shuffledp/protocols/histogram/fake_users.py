@@ -1,7 +1,7 @@
-"""FLIP of Cheu and Zhilyaev (2022): every user adds fake users, who hold nothing.
+"""FLIP of Cheu and Zhilyaev (2022): a histogram in which every user also reports for fake users without a value.
 
-A user sends their category as a row of bits, all zero but one, and ``fake_rows`` rows of zeros, with every bit of
-every row flipped with a small probability. The flipped bits of the fake rows hide the real ones.
+A user sends their category as a one-hot row of bits, and ``fake_rows`` rows of zeros. Every bit of every row is flipped
+with a small probability. The flipped bits of the fake rows hide the real ones.
 
 Accounting: ``shuffledp.privacy.fake_users``.
 """
@@ -32,7 +32,7 @@ from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials
 
 _CHUNK_CELLS = 1 << 24
-_LONGEST_LAW = 100_000
+_MOST_LISTED = 100_000
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,12 @@ class FakeUsersHistogram(HistogramProtocol):
     """
 
     name: ClassVar[str] = "fake-users"
-    trust: ClassVar[str] = "shuffled"
     grows_with_domain: ClassVar[bool] = True
 
     flip: Dyadic
     """The probability that a bit is flipped."""
     fake_rows: int
-    """How many rows of zeros each user adds."""
+    """Number of rows of zeros that each user adds."""
     domain_size: int
     categories: Categories | None = None
 
@@ -64,12 +63,12 @@ class FakeUsersHistogram(HistogramProtocol):
 
     @classmethod
     def for_target(cls, target: Target, domain: Categories | Numbered, *, fake_rows: int = 1) -> Self:
-        """The least flip probability that meets the target; or the paper's."""
+        """The least flip probability that meets the target, or the paper's."""
         size, named = cls.domain_fields(domain)
         if fake_rows < 1:
             raise ParameterError(f"At least one fake row is needed, not {fake_rows}.", fake_rows=fake_rows)
         if size <= 1:
-            return cls(target, Dyadic(0), fake_rows, size, named)  # there is nothing to hide
+            return cls(target, Dyadic(0), fake_rows, size, named)  # a single category reveals nothing
         least = least_row_flip if target.calibration == "tight" else paper_row_flip
         return cls(target, least(target.honest_users * fake_rows, target.epsilon, target.delta), fake_rows, size, named)
 
@@ -82,8 +81,8 @@ class FakeUsersHistogram(HistogramProtocol):
     def guarantee(self) -> Guarantee:
         """From the fake rows of the honest users.
 
-        One report alone: whichever row is the real one, two values change two bits of it, so that
-        the likelihoods differ by at most ((1 - flip) / flip)^2, with or without an order of the rows.
+        The local guarantee holds for one report: replacing the value changes two bits of the real row, so the
+        likelihoods differ by at most a factor of ((1 - flip) / flip)^2, for every position of the real row.
         """
         if self.domain_size == 1:
             return self.target.guarantee(PureCurve(0.0), theorem="a single category", local_epsilon=0.0)
@@ -112,23 +111,23 @@ class FakeUsersHistogram(HistogramProtocol):
     def report_pmf(self, value: int) -> Pmf:
         """Every multiset of rows."""
         owned = check_index(value, self.domain_size)
-        if 1 << self.domain_size * self._rows > _LONGEST_LAW:
+        if 1 << self.domain_size * self._rows > _MOST_LISTED:
             raise ParameterError(f"Reports of {self._rows} rows of {self.domain_size} bits are too many to list.")
         codes = self.message_format.codes
-        real = 1 << (self.domain_size - 1 - owned)  # the first bit counts most in a code
+        real = 1 << (self.domain_size - 1 - owned)  # the first bit is the most significant one of a code
         pmf: dict[tuple[int, ...], Fraction] = {}
         for rows in product(range(codes), repeat=self._rows):
             flips = (rows[0] ^ real).bit_count() + sum(row.bit_count() for row in rows[1:])
-            kept = self._rows * self.domain_size - flips
+            unchanged = self._rows * self.domain_size - flips
             copies = [0] * codes
             for row in rows:
                 copies[row] += 1
-            mass = self.flip.fraction**flips * self.flip.complement.fraction**kept
+            mass = self.flip.fraction**flips * self.flip.complement.fraction**unchanged
             pmf[tuple(copies)] = pmf.get(tuple(copies), Fraction(0)) + mass
         return pmf
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
-        """The randomizer on many users at once; the real row comes first until the messages are mixed."""
+        """The randomizer on many users at once; the real row comes first, until the messages are shuffled."""
         owned = check_indices(values, self.domain_size)
         rows, size = self._rows * len(owned), self.domain_size
         bits = bernoulli(self.flip, rows * size, source).view(np.uint8).reshape(rows, size)
@@ -147,7 +146,7 @@ class FakeUsersHistogram(HistogramProtocol):
         return Tally(counts, messages.users, messages.secure)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """Bits are independent: of each category's ones those that stay, of its zeros those that are flipped."""
+        """Bits are independent: the ones that are not flipped, and the zeros that are."""
         true = check_counts(counts, self.domain_size)
         users = int(true.sum())
         lost = binomials(true, self.flip, source)
@@ -155,7 +154,7 @@ class FakeUsersHistogram(HistogramProtocol):
         return Tally(true - lost + gained, users, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """No bit is set in more rows than there are."""
+        """No count exceeds the number of rows."""
         if len(tally.counts) != self.domain_size or int(tally.counts.max()) > tally.users * self._rows:
             raise ParameterError(
                 f"{tally.users:,} users of this protocol set each of {self.domain_size:,} bits in at most "
@@ -164,7 +163,7 @@ class FakeUsersHistogram(HistogramProtocol):
             )
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """Every bit is flipped alike, so the variance does not depend on the truth."""
+        """All bits have the same flip probability, so the variance does not depend on the true counts."""
         flip, slope = float(self.flip), 1 - 2 * float(self.flip)
         rows = users * self._rows
         return LinearAnalysis(

@@ -1,12 +1,12 @@
 """Private-coin histogram of Ghazi, Golowich, Kumar, Pagh and Velingker (2021), Algorithm 1: Hadamard codewords.
 
-Category x has the nonzero bit vector x + 1; a codeword of it is a vector with which it has an even number of
-common bits, so that half of all vectors are, and a quarter for any two categories. A message is a
-tuple of ``hashes`` vectors: of the own category's codewords, or in the added messages of any vectors. A
-category is counted in a tuple if all of it are its codewords.
+Category x is represented by the nonzero bit vector x + 1. Its codewords are the vectors that have an even number of
+bits in common with it: half of all vectors, and a quarter for any two categories. A message is a tuple of ``hashes``
+vectors: codewords of the user's category, or uniform vectors in the added messages. A tuple counts for a category if
+all its vectors are codewords of that category.
 
-In the paper vectors have one bit more wherever the domain is no power of two; what matters is only that
-the vectors of the categories are different and not zero.
+In the paper vectors have one more bit unless the domain size is a power of two; it suffices that the vectors of the
+categories are distinct and not zero.
 
 Accounting: ``shuffledp.privacy.amplification.uniform_blanket`` and ``shuffledp.privacy.amplification.clones``.
 """
@@ -29,21 +29,15 @@ from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.amplification import Slots, least_slots
 from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve
 from shuffledp.privacy.pure import PureCurve
-from shuffledp.protocols.histogram.uniform_blanket import (
-    BLANKET_THEOREM,
-    blanket_cost,
-    blanket_offsets,
-    blanket_report_pmf,
-    check_blanket,
-)
+from shuffledp.protocols.parts.blanket import BLANKET_THEOREM, BlanketHistogram, blanket_offsets, blanket_report_pmf
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
-from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import HistogramProtocol
+from shuffledp.protocols.parts.single_message import check_listed
+from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial, draw_words, uniform_counts
 from shuffledp.shuffling import permute
 
-_LONGEST_LAW = 4096
+_MOST_LISTED = 4096
 _CHUNK = 1 << 16
 _MOST_HASHES = 62
 _MOST_BITS = 32
@@ -53,7 +47,7 @@ Vectors = NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
-class HadamardBlanketHistogram(HistogramProtocol):
+class HadamardBlanketHistogram(BlanketHistogram):
     """A histogram from tuples of parity vectors, for very large domains (Ghazi, Golowich and others 2019); shuffled.
 
     Options of ``calibrate``:
@@ -62,22 +56,20 @@ class HadamardBlanketHistogram(HistogramProtocol):
     """
 
     name: ClassVar[str] = "hadamard-blanket"
-    trust: ClassVar[str] = "shuffled"
 
     blanket: Slots
-    """How many uniform tuples each user adds."""
+    """Number of uniform tuples that each user adds."""
     hashes: int
-    """How many vectors a message has."""
+    """Number of vectors per message."""
     domain_size: int
     categories: Categories | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_blanket(self.blanket)
         if not 1 <= self.hashes <= _MOST_HASHES or self.bits > _MOST_BITS:
             raise ParameterError(
-                f"Messages of {self.hashes} vectors of {self.bits} bits cannot be counted: "
-                f"at most {_MOST_HASHES} of {_MOST_BITS} bits can.",
+                f"Messages of {self.hashes} vectors of {self.bits} bits are not supported: "
+                f"at most {_MOST_HASHES} vectors of {_MOST_BITS} bits.",
                 hashes=self.hashes,
                 bits=self.bits,
             )
@@ -90,7 +82,7 @@ class HadamardBlanketHistogram(HistogramProtocol):
         if not 1 <= length <= _MOST_HASHES:
             raise ParameterError(f"The number of hashes must lie in 1 .. {_MOST_HASHES}, not {length}.", hashes=length)
         if size <= 1:
-            slots = Slots(0, Dyadic(0))  # there is nothing to hide
+            slots = Slots(0, Dyadic(0))  # a single category reveals nothing
         elif target.calibration == "tight":
             slots = least_slots(target.honest_users, 1 << length, target.epsilon, target.delta)
         else:
@@ -100,32 +92,22 @@ class HadamardBlanketHistogram(HistogramProtocol):
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
-        """Shorter tuples agree by chance more often, and need fewer others to hide in."""
+        """Shorter tuples, which agree by chance more often and need fewer uniform tuples."""
         length = (int(settings["users"]) - 1).bit_length()
         return [{"hashes": length - fewer} for fewer in (3, 5) if length - fewer >= 2]
 
     @cached_property
     def bits(self) -> int:
-        """Bits of a vector: the categories are the nonzero vectors from 1 on."""
+        """Number of bits of a vector: the categories are the vectors 1, 2, ..."""
         return self.domain_size.bit_length()
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """A uniform tuple agrees with a value with probability 2^-hashes; that it may with two only helps."""
+        """A uniform tuple agrees with a value with probability 2^-hashes; agreeing with two only improves privacy."""
         if self.domain_size == 1:
             return self.target.guarantee(PureCurve(0.0), theorem="a single category", local_epsilon=0.0)
         curve: PrivacyCurve = self.blanket.curve(self.target.honest_users, 1 << self.hashes)
         return self.target.guarantee(curve, theorem=BLANKET_THEOREM)
-
-    @property
-    def cost(self) -> Cost:
-        """The tuple of the own value and the uniform ones."""
-        return blanket_cost(self.blanket, self.message_format)
-
-    @property
-    def min_messages_per_user(self) -> int:
-        """The own message and the whole ones of the blanket."""
-        return 1 + self.blanket.whole
 
     @property
     def message_format(self) -> MessageFormat:
@@ -136,8 +118,7 @@ class HadamardBlanketHistogram(HistogramProtocol):
         """Uniform over the tuples of codewords, and uniform tuples."""
         owned = check_index(value, self.domain_size)
         codes = self.message_format.codes
-        if codes > _LONGEST_LAW:
-            raise ParameterError(f"{codes:,} different messages are too many to list.")
+        check_listed(codes, most=_MOST_LISTED)
         tuples = self.message_format.message(np.arange(codes)).reshape(codes, self.hashes)
         own = np.flatnonzero((_odd(tuples & tuples.dtype.type(owned + 1)) == 0).all(axis=1))
         return blanket_report_pmf({int(code): Fraction(1, len(own)) for code in own}, codes, self.blanket)
@@ -152,33 +133,33 @@ class HadamardBlanketHistogram(HistogramProtocol):
         vectors = (owned + 1).astype(dtype)
         lowest = vectors & (~vectors + dtype.type(1))
         own = sent[offsets[:-1]]
-        own ^= _odd(own & vectors[:, None]).astype(dtype) * lowest[:, None]  # one bit makes an odd number even
+        own ^= _odd(own & vectors[:, None]).astype(dtype) * lowest[:, None]  # flipping one bit makes an odd parity even
         sent[offsets[:-1]] = own
         return Messages(sent[:, 0] if self.hashes == 1 else sent, len(owned), offsets, source.secure)
 
     def tally(self, messages: Messages) -> Tally:
-        """How many tuples each category is counted in."""
+        """The number of tuples that count for each category."""
         sent = self.message_format.check(messages.values).reshape(-1, self.hashes)
         return Tally(count_even(sent, self.bits, self.domain_size), messages.users, messages.secure)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """The vectors that are even with a whole tuple form a subspace: draw its dimension, then the subspace.
+        """The vectors with even parity for a tuple form a subspace: draw its dimension, then the subspace.
 
-        All subspaces of one dimension are equally likely, for uniform tuples; for tuples of codewords of
-        a value, all those that contain its vector.
+        For uniform tuples all subspaces of one dimension are equally likely; for tuples of codewords of a category, all
+        those that contain its vector.
         """
         true = check_counts(counts, self.domain_size)
         users = int(true.sum())
-        found = np.zeros(1 << self.bits, dtype=np.int64)
-        found[1 : 1 + self.domain_size] = true
+        counted = np.zeros(1 << self.bits, dtype=np.int64)
+        counted[1 : 1 + self.domain_size] = true
         for held in _in_parts(true):
-            _add_own_subspaces(found, held + 1, self.hashes, self.bits, source)
+            _add_own_subspaces(counted, held + 1, self.hashes, self.bits, source)
         added = users * self.blanket.whole + _successes(users, self.blanket.rest, source)
-        _add_subspaces(found, added, self.hashes, self.bits, source)
-        return Tally(found[1 : 1 + self.domain_size], users, source.secure)
+        _add_subspaces(counted, added, self.hashes, self.bits, source)
+        return Tally(counted[1 : 1 + self.domain_size], users, source.secure)
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """Others' tuples and uniform ones agree by chance."""
+        """Tuples of other users and uniform ones agree by chance."""
         hit = 2.0**-self.hashes
         each, slope = hit * (1 - hit), 1 - hit
         maybe = float(self.blanket.rest) * hit
@@ -213,32 +194,32 @@ def _odd(numbers: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def count_even(tuples: NDArray[Any], bits: int, domain_size: int) -> NDArray[np.int64]:
-    """For each category, in how many tuples all vectors have an even number of bits in common with its vector.
+    """For each category, the number of tuples all of whose vectors have even parity with its vector.
 
-    These are the solutions of linear equations modulo 2, one for each vector: by elimination most uniform tuples turn
-    out to have none but zero.
+    For one tuple these are the solutions of linear equations modulo 2, one per vector. Elimination shows that most
+    uniform tuples have only the solution zero.
     """
     counts = np.zeros(domain_size + 1, dtype=np.int64)
     step = max(1, _CHUNK >> max(0, bits - tuples.shape[1]))
     for start in range(0, len(tuples), step):
         pivots = _echelon(tuples[start : start + step].T.copy(order="C"), bits)
-        open_ones = pivots[:, pivots[-1] == 0].astype(np.uint32)  # fewer than ``bits`` independent equations
-        solutions = _solutions(open_ones, bits)
+        underdetermined = pivots[:, pivots[-1] == 0].astype(np.uint32)  # fewer than ``bits`` independent equations
+        solutions = _solutions(underdetermined, bits)
         counts += np.bincount(solutions[solutions <= domain_size], minlength=domain_size + 1)
     return counts[1:]
 
 
 def _echelon(rows: NDArray[Any], bits: int) -> NDArray[Any]:
-    """Per column of ``rows`` (overwritten) vectors of the same span with falling leading bits, then zeros."""
+    """Per column of ``rows`` (overwritten), vectors of the same span with decreasing leading bits, then zeros."""
     pivots = np.empty((bits, rows.shape[1]), dtype=rows.dtype)
-    for place in range(bits):
-        np.max(rows, axis=0, out=pivots[place])
-        np.minimum(rows, rows ^ pivots[place], out=rows)  # clears the leading bit of the pivot
+    for rank in range(bits):
+        np.max(rows, axis=0, out=pivots[rank])
+        np.minimum(rows, rows ^ pivots[rank], out=rows)  # clears the leading bit of the pivot
     return pivots
 
 
 def _solutions(pivots: Vectors, bits: int) -> Vectors:
-    """All vectors that are even with every pivot of one column, for all columns."""
+    """All vectors with even parity for every pivot of one column, for all columns."""
     by_bit = np.zeros((bits, pivots.shape[1]), dtype=np.uint32)
     for pivot in pivots:
         some = np.flatnonzero(pivot)
@@ -255,9 +236,9 @@ def _solutions(pivots: Vectors, bits: int) -> Vectors:
 
 
 def kernel_sizes(matrices: int, rows: int, columns: int, source: RandomSource) -> list[int]:
-    """Of so many uniform matrices of bits, how many have a kernel of dimension 0, 1, 2, ...
+    """Of uniform matrices of bits, the number with a kernel of dimension 0, 1, 2, ...
 
-    Column by column: a new one lies in the span of the others, of rank s, with probability 2^(s - rows).
+    Column by column: a new column lies in the span of the previous ones, of rank s, with probability 2^(s - rows).
     """
     by_rank = [matrices] + [0] * columns
     for _ in range(columns):
@@ -273,30 +254,30 @@ def kernel_sizes(matrices: int, rows: int, columns: int, source: RandomSource) -
 
 
 def _successes(trials: int, probability: Dyadic, source: RandomSource) -> int:
-    """One draw of Bin(trials, probability); a few coins are thrown, which needs no table."""
+    """One draw of Bin(trials, probability); few trials are drawn one by one, without a table."""
     if trials <= _FEW_COINS:
         return int(np.count_nonzero(bernoulli(probability, trials, source)))
     return int(binomial(trials, probability, 1, source)[0])
 
 
-def _add_subspaces(found: NDArray[np.int64], tuples: int, hashes: int, bits: int, source: RandomSource) -> None:
-    """Count the nonzero vectors that are even with each of so many uniform tuples."""
+def _add_subspaces(counted: NDArray[np.int64], tuples: int, hashes: int, bits: int, source: RandomSource) -> None:
+    """Count the nonzero vectors with even parity for each of ``tuples`` uniform tuples."""
     for dimension, count in enumerate(kernel_sizes(tuples, hashes, bits, source)):
         if dimension == 1 and count:
-            found[1:] += uniform_counts(count, len(found) - 1, source)
+            counted[1:] += uniform_counts(count, len(counted) - 1, source)
         elif dimension > 1:
             for start in range(0, count, _CHUNK):
                 basis = _bases(min(_CHUNK, count - start), dimension, bits, source)
                 for vectors in _spanned(basis):
-                    np.add.at(found, vectors, 1)
+                    np.add.at(counted, vectors, 1)
 
 
 def _add_own_subspaces(
-    found: NDArray[np.int64], vectors: NDArray[np.int64], hashes: int, bits: int, source: RandomSource
+    counted: NDArray[np.int64], vectors: NDArray[np.int64], hashes: int, bits: int, source: RandomSource
 ) -> None:
-    """Count the further vectors that are even with a tuple of codewords of each of these vectors.
+    """For each of these vectors, count the other vectors with even parity for a tuple of its codewords.
 
-    Modulo the own vector they are the kernel of a uniform matrix with a column fewer.
+    Modulo the own vector they are the kernel of a uniform matrix with one column less.
     """
     sizes = kernel_sizes(len(vectors), hashes, bits - 1, source)
     if sizes[0] == len(vectors):
@@ -312,9 +293,9 @@ def _add_own_subspaces(
         leading = (np.frexp(these.astype(np.float64))[1] - 1).astype(np.uint32)
         low = (np.uint32(1) << leading) - np.uint32(1)
         for shorter in _spanned(_bases(count, dimension, bits - 1, source)):
-            other = (shorter & low) | (shorter & ~low) << np.uint32(1)  # of the two, the one without that bit
-            np.add.at(found, other, 1)
-            np.add.at(found, other ^ these, 1)
+            other = (shorter & low) | (shorter & ~low) << np.uint32(1)  # the representative without that bit
+            np.add.at(counted, other, 1)
+            np.add.at(counted, other ^ these, 1)
 
 
 def _bases(count: int, dimension: int, bits: int, source: RandomSource) -> Vectors:
@@ -330,7 +311,7 @@ def _bases(count: int, dimension: int, bits: int, source: RandomSource) -> Vecto
 
 
 def _spanned(basis: Vectors) -> Iterator[Vectors]:
-    """For each column one nonzero vector of its span after the other."""
+    """The nonzero vectors of the span of each column, one after the other."""
     vectors = np.zeros(basis.shape[1], dtype=np.uint32)
     for step in range(1, 1 << len(basis)):
         vectors = vectors ^ basis[(step & -step).bit_length() - 1]  # in the order of a Gray code
@@ -338,8 +319,8 @@ def _spanned(basis: Vectors) -> Iterator[Vectors]:
 
 
 def _in_parts(counts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """The categories of all users, some users at a time."""
+    """The categories of all users, in parts of bounded size."""
     ends = np.cumsum(counts)
     for start in range(0, int(ends[-1]), _CHUNK):
-        places = np.arange(start, min(start + _CHUNK, int(ends[-1])))
-        yield np.searchsorted(ends, places, side="right")
+        users = np.arange(start, min(start + _CHUNK, int(ends[-1])))
+        yield np.searchsorted(ends, users, side="right")

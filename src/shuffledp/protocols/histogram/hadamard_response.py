@@ -1,10 +1,10 @@
-"""Hadamard response: send a uniform output of a set that depends on one's category, or blindly any output.
+"""Hadamard response: send a uniform output of a set that depends on the category, or any output.
 
 Acharya, Sun and Zhang (2019). Outputs form ``blocks`` of ``width`` columns of a Hadamard matrix. A category belongs to
-a block and has a row r > 0 of the matrix; its set are the columns of its block where that row is +1, which are
-half of them. Two rows of a block agree in half of the columns, so that all but the own category cancel. The paper's
-e^epsilon times likelier outputs are the same as a uniform one of all outputs with probability ``blanket``, else a
-uniform one of the set.
+a block and has a row r > 0 of the matrix; its set consists of the columns of its block where that row is +1, half of
+them. Two rows of a block agree in half of the columns, so that other categories cancel. In the paper the outputs of the
+set are e^epsilon times as likely as others; equivalently, a user sends a uniform output with probability ``blanket``,
+else a uniform one of the set.
 
 Accounting: ``shuffledp.privacy.pure``.
 """
@@ -26,9 +26,9 @@ from shuffledp.errors import ParameterError
 from shuffledp.estimate import HistogramEstimate
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.histogram.unary import check_table, single_message_pmf
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis, check_estimator
 from shuffledp.protocols.parts.response import blanket_for, response_epsilon
+from shuffledp.protocols.parts.single_message import check_listed, single_message_pmf
 from shuffledp.protocols.protocol import Cost, ExpectedError, Pmf
 from shuffledp.protocols.questions import HistogramProtocol, one_message_each
 from shuffledp.protocols.target import Target
@@ -37,7 +37,7 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomi
 Floats = NDArray[np.float64]
 
 _MOST_OUTPUTS = 1 << 62
-_BLOCK_SHARE = 0.1  # of the risk of an interval: that a block holds more users than is assumed
+_BLOCK_SHARE = 0.1  # fraction of the risk of an interval for a block that holds more users than assumed
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class HadamardResponse(HistogramProtocol):
     trust: ClassVar[str] = "local"
 
     blanket: Dyadic
-    """The probability of sending a uniform output whatever one's own category is."""
+    """The probability of sending a uniform output, independent of the category."""
     blocks: int
     domain_size: int
     categories: Categories | None = None
@@ -69,14 +69,14 @@ class HadamardResponse(HistogramProtocol):
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
-        """Half of the paper's blocks, which can be better where e^epsilon lies just above a power of two."""
+        """Half of the paper's blocks, which can be better if e^epsilon is slightly above a power of two."""
         size, _ = cls.sizes(settings.get("domain_size"), settings.get("categories"))
         blocks = _paper_blocks(settings["epsilon"], size)
         return ({"blocks": blocks // 2},) if blocks > 1 else ()
 
     @classmethod
     def for_target(cls, target: Target, domain: Categories | Numbered, *, blocks: int | None = None) -> Self:
-        """Epsilon-private for each user alone; delta is not needed. By default the paper's number of blocks."""
+        """Locally epsilon-private; delta is not needed. By default with the paper's number of blocks."""
         size, named = cls.domain_fields(domain)
         chosen = _paper_blocks(target.epsilon, size) if blocks is None else blocks
         return cls(target.pure(), blanket_for(2 * chosen, target.epsilon), chosen, size, named)
@@ -88,7 +88,7 @@ class HadamardResponse(HistogramProtocol):
 
     @cached_property
     def width(self) -> int:
-        """The columns of a block: the least power of two with a row for every category, besides row 0."""
+        """Columns per block: the least power of two with a row for every category besides row 0."""
         return 1 << (-(-self.domain_size // self.blocks)).bit_length()
 
     @property
@@ -98,20 +98,20 @@ class HadamardResponse(HistogramProtocol):
 
     @property
     def message_format(self) -> MessageFormat:
-        """The number of a block and column."""
+        """A block and a column, as one number."""
         return MessageFormat((self.blocks * self.width,))
 
     def report_pmf(self, value: int) -> Pmf:
-        """Any output, more likely if it is in the value's set."""
+        """Any output, with a higher probability if it is in the value's set."""
         index = check_index(value, self.domain_size)
-        check_table(self.message_format)
+        check_listed(self.message_format.codes)
         outputs = self.blocks * self.width
         pmf = np.full(outputs, self.blanket.fraction / outputs, dtype=object)
         pmf[self._set_of(index)] += Fraction(2, self.width) * self.blanket.complement.fraction
         return single_message_pmf(pmf.tolist())
 
     def _set_of(self, value: int) -> NDArray[np.int64]:
-        """The outputs that a user with this value sends if not blindly."""
+        """The set of outputs of this value."""
         block, row = divmod(value, self.width - 1)
         columns = np.arange(self.width)
         return block * self.width + columns[~odd_parity(columns & (row + 1))]
@@ -121,30 +121,30 @@ class HadamardResponse(HistogramProtocol):
         block, row = np.divmod(check_indices(values, self.domain_size), self.width - 1)
         row += 1
         columns = integers(self.width, len(row), source).astype(np.int64)
-        columns ^= (row & -row) * odd_parity(columns & row)  # one flipped bit brings every other column into the set
+        columns ^= (row & -row) * odd_parity(columns & row)  # flipping one bit moves a column into the set
         answers = block * self.width + columns
         blind = np.flatnonzero(bernoulli(self.blanket, len(answers), source))
         answers[blind] = integers(self.blocks * self.width, len(blind), source)
         return one_message_each(answers.astype(self.message_format.dtype), source)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """By counts where there are more users than outputs to share them among."""
+        """From counts if there are more users than outputs of all sets, else from messages."""
         true = check_counts(counts, self.domain_size)
         if int(true.sum()) <= self.domain_size * self.width // 2:
             return super().sample_tally(true, source=source)
         return sample_from_sets(true, self.blanket, self._set_of, self.blocks * self.width, source)
 
     def check_tally(self, tally: Tally) -> None:
-        """Everybody sends one output."""
+        """One output per user."""
         check_total(tally, self.blocks * self.width)
 
     def observed(self, tally: Tally) -> NDArray[Any]:
-        """For each category, the outputs in its set less the others in its block."""
+        """For each category, the number of outputs in its set minus that of the others in its block."""
         decoded = walsh_hadamard(tally.counts.reshape(self.blocks, self.width))
         return decoded[:, 1:].reshape(-1)[: self.domain_size]
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """As if everybody's category were in one block, where the variance is largest."""
+        """The worst case, in which the categories of all users are in one block."""
         return self._analysis(users, self._noise(users, users))
 
     def _analysis(self, users: int, error: IndependentTerms) -> LinearAnalysis:
@@ -153,7 +153,7 @@ class HadamardResponse(HistogramProtocol):
         )
 
     def _noise(self, users: int, in_block: float) -> IndependentTerms:
-        """The distribution of a category's error if so many users have a category in its block."""
+        """The error of a category if ``in_block`` users have a category of its block."""
         slope, blind = float(self.blanket.complement), float(self.blanket) / self.blocks
         return IndependentTerms(
             base_variance=(users * blind + in_block * slope) / slope**2,
@@ -162,7 +162,7 @@ class HadamardResponse(HistogramProtocol):
         )
 
     def estimate(self, tally: Tally, *, estimator: str = "") -> HistogramEstimate:
-        """The estimated counts, with errors that follow from how many users each block has."""
+        """The estimated counts, with errors computed from the estimated number of users of each block."""
         estimate = super().estimate(tally, estimator=estimator)
         if self.blocks == 1:
             return estimate
@@ -209,7 +209,7 @@ class HadamardResponse(HistogramProtocol):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _BlockNoise(IndependentTerms):
-    """The errors of all categories at once: their variance grows with the users of the category's block."""
+    """The errors of all categories: the variance grows with the number of users of the category's block."""
 
     same_for_all: ClassVar[bool] = False
 
@@ -217,24 +217,24 @@ class _BlockNoise(IndependentTerms):
     """Estimated users per block."""
     in_block_error: IndependentTerms
     block_of: NDArray[np.int64]
-    """Of each category."""
+    """The block of each category."""
     users: int
     variance_per_neighbour: float
 
     def variance(self, truth: Floats) -> Floats:
-        """At the estimated users of each block."""
+        """The variance at the estimated number of users of each block."""
         held = np.clip(self.in_block, 0.0, self.users)[self.block_of]
         return np.maximum(super().variance(truth) + self.variance_per_neighbour * held, 0.0)
 
     def interval(self, estimate: Floats, risk: float) -> tuple[Floats, Floats]:
-        """A part of the risk is that a block has more users than assumed; the width grows with them."""
+        """Part of the risk is spent on an upper bound on the users of each block, on which the width depends."""
         _, most = self.in_block_error.interval(self.in_block, 2 * _BLOCK_SHARE * risk)
         assumed = replace(self, in_block=most)
         return super(_BlockNoise, assumed).interval(estimate, (1 - _BLOCK_SHARE) * risk)
 
 
 def _paper_blocks(epsilon: float, domain_size: int) -> int:
-    """The least power of two that is at least half of e^epsilon, or as many as there are categories."""
+    """The least power of two that is at least min(e^epsilon / 2, domain_size)."""
     most, blocks = min(math.exp(min(epsilon, 100.0)), 2.0 * domain_size), 1
     while 2 * blocks < most:
         blocks *= 2
@@ -242,13 +242,13 @@ def _paper_blocks(epsilon: float, domain_size: int) -> int:
 
 
 def odd_parity(numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which numbers have an odd number of bits set: where a Hadamard matrix is -1 at (row, column), of row & column."""
+    """Which numbers have odd parity; of row & column, where the Hadamard matrix is -1."""
     odd: NDArray[np.bool_] = (np.bitwise_count(numbers) & 1).astype(np.bool_)
     return odd
 
 
 def walsh_hadamard(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Each row times the Hadamard matrix, by sums and differences of halves."""
+    """The product of each row with the Hadamard matrix, by the fast Walsh-Hadamard transform."""
     out = rows.astype(np.int64)
     width, half = rows.shape[-1], 1
     while half < width:
@@ -267,7 +267,7 @@ def sample_from_sets(
     outputs: int,
     source: RandomSource,
 ) -> Tally:
-    """The tally of a uniform output of each user's set or, with probability ``blanket``, of all outputs."""
+    """The tally if each user sends a uniform output of their set or, with probability ``blanket``, any output."""
     blind = binomials(counts, blanket, source)
     sent = uniform_counts(int(blind.sum()), outputs, source)
     for value, users in enumerate((counts - blind).tolist()):
@@ -277,6 +277,6 @@ def sample_from_sets(
 
 
 def check_total(tally: Tally, outputs: int) -> None:
-    """Refuse a tally that is not of one output per user."""
+    """Reject a tally without exactly one output per user."""
     if len(tally.counts) != outputs or int(tally.counts.sum()) != tally.users:
-        raise ParameterError(f"A tally of {tally.users:,} users has {outputs:,} counts that sum to that number.")
+        raise ParameterError(f"A tally of {tally.users:,} users must have {outputs:,} counts that sum to that number.")

@@ -1,7 +1,7 @@
-"""FE1 of Luo, Wang and Yi (2022): a hash of the own value in clear, hidden by uniform hashes that users add.
+"""FE1 of Luo, Wang and Yi (2022): the hash of the true value, hidden by uniform hashes that users add.
 
-A message is a hash function, drawn afresh, and a bucket: that of the user's value, or in the added
-messages a uniform one. A large domain needs no more messages than there are buckets.
+A message is a newly drawn hash function and a bucket: that of the user's value, or in the added messages a uniform one.
+The number of messages depends on the number of buckets, not on the size of the domain.
 
 Accounting: ``shuffledp.privacy.amplification.uniform_blanket`` and ``shuffledp.privacy.amplification.clones``.
 """
@@ -20,35 +20,34 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, Numbered, check_index, check_indices
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.messages import MessageFormat, Messages, Tally
+from shuffledp.messages import Messages
 from shuffledp.privacy.amplification import Slots, least_slots
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.histogram.uniform_blanket import (
+from shuffledp.protocols.parts.blanket import (
     BLANKET_THEOREM,
-    blanket_cost,
+    BlanketHistogram,
     blanket_offsets,
     blanket_report_pmf,
-    check_blanket,
     paper_blanket_mean,
-    sample_in_parts,
     slots_of,
 )
+from shuffledp.protocols.parts.hashed_reports import HashedHistogram
 from shuffledp.protocols.parts.hashing import AffineHashes
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
-from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import HistogramProtocol
+from shuffledp.protocols.parts.single_message import check_listed
+from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers
 from shuffledp.search import bisect_integers
 
 _LEAST_DOMAIN = 4
 _MOST_BUCKETS = 1 << 30
-_LONGEST_LAW = 10_000
-_OFTEN_NEEDED = 50  # messages in each bucket; only a start for a search
+_MOST_LISTED = 10_000
+_OFTEN_NEEDED = 50  # messages per bucket, as the starting point of a search
 
 
 @dataclass(frozen=True)
-class HashedBlanketHistogram(HistogramProtocol):
+class HashedBlanketHistogram(BlanketHistogram, HashedHistogram):
     """A histogram of hashed values among uniform ones, for large domains (Luo, Wang and Yi 2022, FE1); shuffled.
 
     Options of ``calibrate``:
@@ -58,33 +57,31 @@ class HashedBlanketHistogram(HistogramProtocol):
     """
 
     name: ClassVar[str] = "hashed-blanket"
-    trust: ClassVar[str] = "shuffled"
 
     blanket: Slots
-    """How many uniform messages each user adds."""
+    """Number of uniform messages that each user adds."""
     buckets: int
     domain_size: int
     categories: Categories | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_blanket(self.blanket)
-        _ = self.hashes  # refuses what cannot be hashed
+        _ = self.hashes  # raises an error if the domain cannot be hashed
 
     @classmethod
     def for_target(
         cls, target: Target, domain: Categories | Numbered, *, buckets: int | None = None, most_messages: int = 2
     ) -> Self:
-        """The fewest messages for the number of buckets; unless given, as many as ``most_messages`` allow.
+        """The fewest messages for the number of buckets; by default the most buckets that ``most_messages`` allow.
 
-        More buckets have fewer collisions and need more messages to hide in.
+        More buckets have fewer collisions and need more messages.
         """
         size, named = cls.domain_fields(domain)
         largest = min(size // 2, _MOST_BUCKETS)
         if size < _LEAST_DOMAIN or (buckets is not None and not 2 <= buckets <= largest):
             raise InfeasibleError(
                 f"Hashing needs 2 or more buckets, and at least twice as many categories; given {buckets or 2:,} "
-                f"buckets for {size:,} categories. The protocol uniform-blanket does without hashes.",
+                f"buckets for {size:,} categories. The protocol uniform-blanket needs no hashes.",
                 buckets=buckets,
                 domain_size=size,
             )
@@ -103,7 +100,7 @@ class HashedBlanketHistogram(HistogramProtocol):
             needed = least_slots(honest, 2, target.epsilon, target.delta).mean
             raise _too_few(honest, most_messages, math.ceil(needed) + 1)
         full = Slots(added, Dyadic(0))
-        least = chosen < largest and buckets is None  # then the messages that were allowed are just needed
+        least = chosen < largest and buckets is None  # then all allowed messages are needed
         return cls(
             target, full if least else least_slots(honest, chosen, target.epsilon, target.delta), chosen, size, named
         )
@@ -120,31 +117,15 @@ class HashedBlanketHistogram(HistogramProtocol):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """A uniform message agrees with a value with probability 1/buckets; that it may with two only helps."""
+        """A uniform message agrees with a value with probability 1/buckets; agreeing with two improves privacy."""
         curve = self.blanket.curve(self.target.honest_users, self.buckets)
         return self.target.guarantee(curve, theorem=BLANKET_THEOREM)
-
-    @property
-    def cost(self) -> Cost:
-        """The hash of the own value and the uniform messages."""
-        return blanket_cost(self.blanket, self.message_format)
-
-    @property
-    def min_messages_per_user(self) -> int:
-        """The own message and the whole ones of the blanket."""
-        return 1 + self.blanket.whole
-
-    @property
-    def message_format(self) -> MessageFormat:
-        """The function as two numbers, and the bucket."""
-        return MessageFormat((*self.hashes.bounds, self.buckets))
 
     def report_pmf(self, value: int) -> Pmf:
         """A uniform function with the value's bucket, and uniform messages."""
         owned = np.array([check_index(value, self.domain_size)])
         codes = self.message_format.codes
-        if codes > _LONGEST_LAW:
-            raise ParameterError(f"{codes:,} different messages are too many to list.")
+        check_listed(codes, most=_MOST_LISTED)
         factor, shift, bucket = self.message_format.message(np.arange(codes)).T
         own = np.flatnonzero(self.hashes.apply(factor, shift, owned) == bucket)
         return blanket_report_pmf({int(code): Fraction(1, len(own)) for code in own}, codes, self.blanket)
@@ -160,18 +141,8 @@ class HashedBlanketHistogram(HistogramProtocol):
         sent[own, 2] = self.hashes.apply(sent[own, 0], sent[own, 1], owned)
         return Messages(sent, len(owned), offsets, source.secure)
 
-    def tally(self, messages: Messages) -> Tally:
-        """How many messages each category agrees with."""
-        sent = self.message_format.check(messages.values)
-        counts = self.hashes.supports(sent[:, 0], sent[:, 1], sent[:, 2], self.domain_size)
-        return Tally(counts, messages.users, messages.secure)
-
-    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """By messages, of some users at a time: supports of categories depend on each other."""
-        return sample_in_parts(self, counts, source)
-
     def analysis(self, users: int) -> LinearAnalysis:
-        """Others' values collide, and uniform messages agree by chance."""
+        """Values of other users collide, and uniform messages agree by chance."""
         collision, hit = float(self.hashes.collision), 1 / self.buckets
         other, slope = collision * (1 - collision), 1 - collision
         maybe = float(self.blanket.rest) * hit
@@ -190,10 +161,10 @@ class HashedBlanketHistogram(HistogramProtocol):
 
 
 def _most_buckets(target: Target, added: int, largest: int) -> int:
-    """The most buckets for which so many messages by each user are enough; 1 if not even 2 are.
+    """The most buckets for which ``added`` messages per user meet the target; 1 if not even 2 do.
 
-    More buckets are hit less often, and fewer hits hide less. The search starts where each bucket has as
-    many messages as it needs among not much fewer buckets.
+    With more buckets each is hit less often, which is less private. The search starts from the number of messages that
+    each of a similar number of buckets needs.
     """
     slots, users = Slots(added, Dyadic(0)), target.honest_users
 
@@ -217,8 +188,8 @@ def _most_buckets(target: Target, added: int, largest: int) -> int:
 
 def _too_few(users: int, most_messages: int, needed: int) -> InfeasibleError:
     return InfeasibleError(
-        f"{users:,} users with at most {most_messages} messages each cannot hide even among 2 buckets; "
-        f"allow {needed:,} messages (most_messages) or gather more users.",
+        f"{users:,} users with at most {most_messages} messages each are too few even for 2 buckets; "
+        f"allow {needed:,} messages (most_messages) or collect from more users.",
         users=users,
         most_messages=most_messages,
         needed=needed,

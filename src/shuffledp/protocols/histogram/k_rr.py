@@ -1,8 +1,7 @@
-"""k-ary randomized response: tell the truth, or with some probability name any category at random.
+"""k-ary randomized response: send the true category, or with some probability a uniform one.
 
-Kairouz, Bonawitz and Ramage (2016); the local model's simplest histogram. With probability ``blanket`` a
-user sends a uniform category, else their own, so that the likelihood ratio of any two is
-1 + k (1 - blanket) / blanket.
+Kairouz, Bonawitz and Ramage (2016); the simplest histogram of the local model. With probability ``blanket`` a user
+sends a uniform category, else their own, so that the largest likelihood ratio is 1 + k (1 - blanket) / blanket.
 
 Accounting: ``shuffledp.privacy.pure``.
 """
@@ -33,17 +32,17 @@ class KRandomizedResponse(AnswerHistogram):
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
     blanket: Dyadic
-    """The probability of sending a uniform category whatever one's own is."""
+    """The probability of sending a uniform category instead of the true one."""
     domain_size: int
     categories: Categories | None = None
 
     @classmethod
     def for_target(cls, target: Target, domain: Categories | Numbered) -> Self:
-        """Epsilon-private for each user alone; delta is not needed, and the paper's constants are the least ones."""
+        """Locally epsilon-private; delta is not needed, and the paper's constants are optimal."""
         size, named = cls.domain_fields(domain)
         return cls(target.pure(), blanket_for(size, target.epsilon), size, named)
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Pure local privacy, from the probability that is really sampled."""
+        """Pure local privacy, computed from the probability that is sampled."""
         return self.target.local_guarantee(response_epsilon(self.domain_size, self.blanket), theorem="exact ratio")

@@ -1,9 +1,9 @@
-"""Local hashing: randomized response about the hash of one's category, under a hash function of one's own.
+"""Local hashing: randomized response on the hash of the category, with a new hash function per user.
 
-Wang, Blocki, Li and Jha (2017). Each user draws a public hash function, hashes their category into few buckets and
-sends the function with a randomized bucket. A report supports every category that hashes to its bucket. The
-optimised number of buckets, e^epsilon + 1, makes the error of rare categories least. The affine family is not ideal:
-two categories collide with a probability near, but not equal to, one over the buckets; the analyzer uses the exact one.
+Wang, Blocki, Li and Jha (2017). Each user draws a public hash function, hashes their category to one of a few buckets,
+and sends the function with a randomized bucket. A report supports every category that hashes to its bucket. The
+optimised number of buckets, e^epsilon + 1, minimizes the error of rare categories. In the affine family two categories
+collide with a probability close, but not equal, to 1/buckets; the analyzer uses the exact probability.
 
 Accounting: ``shuffledp.privacy.pure``.
 """
@@ -21,27 +21,22 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, Numbered, check_index, check_indices
 from shuffledp.errors import ParameterError
-from shuffledp.messages import MessageFormat, Messages, Tally
+from shuffledp.messages import Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.histogram.unary import (
-    check_supports,
-    check_table,
-    single_message_pmf,
-    support_analysis,
-)
+from shuffledp.protocols.parts.hashed_reports import HashedHistogram
 from shuffledp.protocols.parts.hashing import AffineHashes
 from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.parts.response import blanket_for, respond, response_epsilon
+from shuffledp.protocols.parts.single_message import check_listed, single_message_pmf
+from shuffledp.protocols.parts.supports import check_supports, support_analysis
 from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import HistogramProtocol, one_message_each
+from shuffledp.protocols.questions import one_message_each
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
-_CHUNK_MESSAGES = 1 << 20
-
 
 @dataclass(frozen=True)
-class LocalHashing(HistogramProtocol):
+class LocalHashing(HashedHistogram):
     """A histogram by randomized response on a hash (Wang and others 2017, OLH); local, delta 0.
 
     Options of ``calibrate``:
@@ -53,7 +48,7 @@ class LocalHashing(HistogramProtocol):
     trust: ClassVar[str] = "local"
 
     blanket: Dyadic
-    """The probability of sending a uniform bucket whatever one's own is."""
+    """The probability of sending a uniform bucket instead of the true one."""
     hashes: AffineHashes
     domain_size: int
     categories: Categories | None = None
@@ -62,20 +57,20 @@ class LocalHashing(HistogramProtocol):
         super().__post_init__()
         if self.hashes.prime < self.domain_size:
             raise ParameterError(
-                f"{self.domain_size:,} categories need a prime of at least as much, not {self.hashes.prime:,}.",
+                f"{self.domain_size:,} categories need a prime of at least that size, not {self.hashes.prime:,}.",
                 prime=self.hashes.prime,
             )
 
     @classmethod
     def for_target(cls, target: Target, domain: Categories | Numbered, *, buckets: int | None = None) -> Self:
-        """Epsilon-private for each user alone; delta is not needed. By default the buckets of the least error."""
+        """Locally epsilon-private; delta is not needed. By default with the number of buckets of least error."""
         size, named = cls.domain_fields(domain)
         hashes = AffineHashes.for_domain(size, _best_buckets(target.epsilon, size) if buckets is None else buckets)
         return cls(target.pure(), blanket_for(hashes.buckets, target.epsilon), hashes, size, named)
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Pure local privacy: the function says nothing, and the bucket is randomized response."""
+        """Pure local privacy: the function is independent of the value, and the bucket is randomized response."""
         return self.target.local_guarantee(response_epsilon(self.hashes.buckets, self.blanket), theorem="exact ratio")
 
     @property
@@ -83,15 +78,10 @@ class LocalHashing(HistogramProtocol):
         """One function with a bucket."""
         return Cost(1.0, 1, self.message_format.bits)
 
-    @property
-    def message_format(self) -> MessageFormat:
-        """The function's factor less one and its shift, and a bucket."""
-        return MessageFormat((*self.hashes.bounds, self.hashes.buckets))
-
     def report_pmf(self, value: int) -> Pmf:
-        """A uniform function; its bucket of the value, or any."""
+        """A uniform function with the value's bucket, or any bucket."""
         index = check_index(value, self.domain_size)
-        check_table(self.message_format)
+        check_listed(self.message_format.codes)
         factor, shift, sent = self.message_format.message(np.arange(self.message_format.codes)).T
         true = self.hashes.apply(factor, shift, np.array([index])) == sent
         functions = math.prod(self.hashes.bounds)
@@ -109,20 +99,12 @@ class LocalHashing(HistogramProtocol):
         messages[:, 2] = respond(hashed, self.hashes.buckets, self.blanket, source)
         return one_message_each(messages, source)
 
-    def tally(self, messages: Messages) -> Tally:
-        """How many reports support each category."""
-        counts = np.zeros(self.domain_size, dtype=np.int64)
-        for start in range(0, len(messages), _CHUNK_MESSAGES):
-            chunk = self.message_format.check(messages.values[start : start + _CHUNK_MESSAGES])
-            counts += self.hashes.supports(chunk[:, 0], chunk[:, 1], chunk[:, 2], self.domain_size)
-        return Tally(counts, messages.users, messages.secure)
-
     def check_tally(self, tally: Tally) -> None:
-        """Nobody supports a category twice."""
+        """At most one report per user supports a category."""
         check_supports(tally, self.domain_size)
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """A category is supported by its holders, and by others if it collides with theirs; or blindly by anybody."""
+        """A category is supported by its holders, by holders of colliding categories, and by random buckets."""
         blind = self.blanket.fraction / self.hashes.buckets
         own = blind + self.blanket.complement.fraction
         other = blind + self.blanket.complement.fraction * self.hashes.collision
@@ -130,5 +112,5 @@ class LocalHashing(HistogramProtocol):
 
 
 def _best_buckets(epsilon: float, domain_size: int) -> int:
-    """e^epsilon + 1, rounded as in the paper; not more than there are categories to tell apart."""
+    """e^epsilon + 1, rounded as in the paper, but at most the number of categories."""
     return max(2, min(round(math.exp(min(epsilon, 30.0))) + 1, domain_size))

@@ -1,12 +1,12 @@
-"""Sample and threshold, Bharadwaj and Cormode (2022): privacy from random sampling, without any noise.
+"""Sample and threshold, Bharadwaj and Cormode (2022): a histogram made private by random sampling, without noise.
 
-Users send their category as it is. The party that counts keeps each message with probability ps and passes on only
-categories of which enough are kept. That is more than shuffling: the messages are **not** private, and this party sees
-all of them. In return no category is ever shown that nobody holds.
+Users send their true category. The counting party samples each message with probability ps and releases only categories
+whose sampled count reaches a threshold. That is more than shuffling: the messages are **not** private, and this party
+sees all of them. In return, a category that nobody holds is never released.
 
-Bharadwaj and Cormode let users toss the coins. That fails if some of them are dishonest: threshold - 1 users who send
-a category with certainty leave it to a single user's coin whether the category is shown, which is delta = ps. Where the
-counting party tosses all coins, dishonest users are ordinary data, and the guarantee is a maximum over all data.
+In the paper users toss the coins. That fails if some users are dishonest: if threshold - 1 users always send a
+category, a single user's coin decides whether it is released, so delta is ps. If the counting party tosses all coins,
+dishonest users are ordinary data, and the guarantee is a maximum over all data sets.
 
 Accounting: ``shuffledp.privacy.sample_and_threshold``.
 """
@@ -17,7 +17,6 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import product
 from typing import ClassVar, Self
 
 import numpy as np
@@ -42,6 +41,7 @@ from shuffledp.protocols.parts.thresholded import (
     ThresholdAnalysis,
     check_released,
     check_unreleased,
+    independent_release_pmf,
 )
 from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.target import Target
@@ -66,7 +66,7 @@ class SampleAndThresholdHistogram(ClearHistogram):
     exact_zeros: ClassVar[bool] = True
 
     sampling: Dyadic
-    """The probability that the counting party keeps a message."""
+    """The probability that the counting party samples a message."""
     threshold: int
     """The least count that is released."""
     domain_size: int
@@ -78,22 +78,22 @@ class SampleAndThresholdHistogram(ClearHistogram):
     ) -> Self:
         """The least threshold for ``sampling``; without it, the best for a category of average size.
 
-        An average too small to be shown is no guide; then the best for a count of 10 ln(1/delta) / (1 - e^-epsilon).
+        If the average is too small to be released, a count of 10 ln(1/delta) / (1 - e^-epsilon) is used instead.
         """
         size, named = cls.domain_fields(domain)
         if sampling is not None:
             taken = Dyadic.of(sampling)
             return cls(target, taken, least_threshold(taken, target.epsilon, target.delta), size, named)
         if target.calibration == "paper":
-            distribution = paper_sampling(target.epsilon, target.delta)
+            curve = paper_sampling(target.epsilon, target.delta)
         else:
             shown = math.ceil(-10 * math.log(target.delta) / -math.expm1(-target.epsilon))
-            distribution = best_sampling(target.epsilon, target.delta, max(target.users // max(size, 1), shown))
-        return cls(target, distribution.sampling, distribution.threshold, size, named)
+            curve = best_sampling(target.epsilon, target.delta, max(target.users // max(size, 1), shown))
+        return cls(target, curve.sampling, curve.threshold, size, named)
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Privacy towards everybody but the counting party, whatever other users send."""
+        """Privacy with respect to everyone except the counting party, for all messages of other users."""
         return self.target.guarantee(
             SampleAndThreshold(self.sampling, self.threshold),
             theorem="certified numerically: divergence of sampled counts above a threshold, the worst of all data; "
@@ -102,28 +102,24 @@ class SampleAndThresholdHistogram(ClearHistogram):
         )
 
     def release(self, tally: Tally, *, source: RandomSource = SYSTEM) -> Tally:
-        """Keep each message with the sampling probability; counts below the threshold become 0."""
+        """Sample each message with the sampling probability; counts below the threshold become 0."""
         check_unreleased(tally, self.domain_size)
-        kept = binomials(tally.counts, self.sampling, source)
-        shown = np.where(kept >= self.threshold, kept, 0)
+        sampled = binomials(tally.counts, self.sampling, source)
+        shown = np.where(sampled >= self.threshold, sampled, 0)
         return Tally(shown, tally.users, tally.secure and source.secure, released=True)
 
     def release_pmf(self, tally: Tally) -> Pmf:
-        """Independent binomial counts above the threshold, 0 with the rest of the probability."""
+        """Independent binomial counts, replaced by 0 if below the threshold."""
         counts = tally.counts.tolist()
         if math.prod(max(0, count - self.threshold + 1) + 1 for count in counts) > _LARGEST_LISTED:
-            raise ParameterError("What is released has too many outcomes to list; use fewer users or a smaller domain.")
-        each = [self._shown_pmf(count) for count in counts]
-        return {
-            tuple(shown for shown, _ in outcome): math.prod(mass for _, mass in outcome)
-            for outcome in product(*(pmf.items() for pmf in each))
-        }
+            raise ParameterError("The release has too many outcomes to list; use fewer users or a smaller domain.")
+        return independent_release_pmf([self._shown_pmf(count) for count in counts])
 
     def _shown_pmf(self, count: int) -> dict[int, Fraction]:
-        """Exact masses of what is shown of a category that so many users sent."""
-        kept, dropped = self.sampling.fraction, self.sampling.complement.fraction
+        """The exact distribution of the released count of a category that ``count`` users sent."""
+        sampled, dropped = self.sampling.fraction, self.sampling.complement.fraction
         shown = {
-            number: math.comb(count, number) * kept**number * dropped ** (count - number)
+            number: math.comb(count, number) * sampled**number * dropped ** (count - number)
             for number in range(self.threshold, count + 1)
         }
         return {0: 1 - sum(shown.values(), Fraction(0))} | shown
@@ -134,13 +130,13 @@ class SampleAndThresholdHistogram(ClearHistogram):
         return self.release(Tally(true, int(true.sum()), source.secure), source=source)
 
     def check_tally(self, tally: Tally) -> None:
-        """Nothing below the threshold was let through, and nobody was counted twice."""
+        """No count below the threshold, and no more messages than users."""
         check_released(tally, self.domain_size, self.threshold)
         if int(tally.counts.sum()) > tally.users:
             raise ParameterError(f"{int(tally.counts.sum()):,} messages cannot come from {tally.users:,} users.")
 
     def chance_shown(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """At least the threshold of c users take part."""
+        """The probability that at least ``threshold`` of c messages are sampled."""
         from scipy.special import betainc
 
         spare = np.maximum(counts - self.threshold + 1, 1)
@@ -150,7 +146,7 @@ class SampleAndThresholdHistogram(ClearHistogram):
         return chances
 
     def analysis(self, users: int) -> ThresholdAnalysis:
-        """C / ps where the category is shown; each holder adds 1/ps - 1 or -1 to the error."""
+        """C / ps for released categories; each holder contributes 1/ps - 1 or -1 to the error."""
         taken = float(self.sampling)
         return ThresholdAnalysis(
             offset=0.0,
@@ -164,7 +160,7 @@ class SampleAndThresholdHistogram(ClearHistogram):
 
 @dataclass(frozen=True)
 class _SampledThreshold:
-    """A count c is shown as Bin(c, ps) / ps if that many reach the threshold."""
+    """A count c is estimated as Bin(c, ps) / ps if the sampled count reaches the threshold."""
 
     sampling: Dyadic
     threshold: int
@@ -176,5 +172,5 @@ class _SampledThreshold:
         return float(Binomial(count, self.sampling).lower_tail(self.threshold - 1))
 
     def squared_errors(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """By the distribution of each count."""
+        """The mean squared error at each count, from its exact distribution."""
         return np.array([sampled_error(self.sampling, self.threshold, count) ** 2 for count in counts.tolist()])

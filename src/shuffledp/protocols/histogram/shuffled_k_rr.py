@@ -1,8 +1,8 @@
-"""Shuffled k-ary randomized response: one category a user, which is its own with high probability.
+"""Shuffled k-ary randomized response: one category per user, the true one with high probability.
 
-Balle, Bell, Gascon and Nissim (2019), Theorem 3.1. With probability ``blanket`` a user sends a uniform
-category, else their own; the uniform ones hide the others. Among many users far less of them
-is needed than without a shuffler.
+Balle, Bell, Gascon and Nissim (2019), Theorem 3.1. With probability ``blanket`` a user sends a uniform category, else
+their own; the uniform categories hide the true ones. With many users a much smaller blanket suffices than without a
+shuffler.
 
 Accounting: ``shuffledp.privacy.amplification.randomized_response``.
 """
@@ -31,19 +31,18 @@ class ShuffledKRandomizedResponse(AnswerHistogram):
     """A histogram by randomized response, one message per user (Balle and others 2019); shuffled."""
 
     name: ClassVar[str] = "shuffled-k-rr"
-    trust: ClassVar[str] = "shuffled"
 
     blanket: Dyadic
-    """The probability of sending a uniform category whatever one's own is."""
+    """The probability of sending a uniform category instead of the true one."""
     domain_size: int
     categories: Categories | None = None
 
     @classmethod
     def for_target(cls, target: Target, domain: Categories | Numbered) -> Self:
-        """The least blanket that meets the target; or that of Theorem 3.1."""
+        """The least blanket that meets the target, or that of Theorem 3.1."""
         size, named = cls.domain_fields(domain)
         if size <= 1:
-            return cls(target, Dyadic(0), size, named)  # there is nothing to hide
+            return cls(target, Dyadic(0), size, named)  # a single category reveals nothing
         if target.calibration == "tight":
             return cls(target, least_blanket(target.honest_users, size, target.epsilon, target.delta), size, named)
         share = size * theorem_31_mean(target.epsilon, target.delta) / (target.honest_users - 1)
@@ -59,14 +58,14 @@ class ShuffledKRandomizedResponse(AnswerHistogram):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """The bounds that are proved for shuffled randomized response, at the probability really sampled."""
+        """The minimum of all proved bounds, at the probability that is sampled."""
         curve = RandomizedResponseCurve(self.target.honest_users, self.blanket, self.domain_size)
         local = response_epsilon(self.domain_size, self.blanket) if self.domain_size > 1 else 0.0
         return self.target.guarantee(curve, theorem=curve.theorem, local_epsilon=local)
 
 
 def theorem_31_mean(epsilon: float, delta: float) -> float:
-    """How many uniform reports each value needs by Balle et al. (2019), Theorem 3.1; for epsilon <= 1."""
+    """The number of uniform reports that each value needs by Balle et al. (2019), Theorem 3.1; for epsilon <= 1."""
     if epsilon > 1:
         raise ConditionError(
             f"Theorem 3.1 needs epsilon <= 1, not {epsilon:g}; the tight calibration has no such limit.",

@@ -1,9 +1,9 @@
-"""SOLH of Wang, Ding, Xu and others (2020): one shuffled answer about a hash of one's category.
+"""SOLH of Wang, Ding, Xu and others (2020): shuffled randomized response on a hash of the category.
 
-Each user draws a hash function into some hundreds of buckets or more, and answers by randomized
-response which bucket their category falls into. The message does not grow with the domain. Of
-two categories that share a bucket nothing can be told apart, so the privacy is at least that of shuffled
-randomized response over the buckets, whatever the family of hash functions.
+Each user draws a hash function to hundreds of buckets or more, and sends it with the bucket of their category,
+randomized by randomized response. The size of a message does not grow with the domain. Two categories in the same
+bucket are indistinguishable, so the privacy is at least that of shuffled randomized response on the buckets, for every
+family of hash functions.
 
 Accounting: ``shuffledp.privacy.amplification.privacy_blanket``.
 """
@@ -19,34 +19,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, Numbered, check_index, check_indices
-from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
-from shuffledp.messages import MessageFormat, Messages, Tally
+from shuffledp.errors import ConditionError, InfeasibleError
+from shuffledp.messages import Messages
 from shuffledp.privacy.amplification import BlanketCurve
 from shuffledp.privacy.amplification.blanket_search import excess_of, typical_mean
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.histogram.shuffled_k_rr import theorem_31_mean
-from shuffledp.protocols.histogram.uniform_blanket import sample_in_parts
+from shuffledp.protocols.parts.hashed_reports import HashedHistogram
 from shuffledp.protocols.parts.hashing import AffineHashes, least_prime
-from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.parts.response import respond, response_epsilon
+from shuffledp.protocols.parts.single_message import check_listed, single_message_pmf
+from shuffledp.protocols.parts.supports import support_analysis
 from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import HistogramProtocol, one_message_each
+from shuffledp.protocols.questions import one_message_each
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 from shuffledp.randomness.dyadic import check_uncertain
 from shuffledp.search import find_bracket, narrow
 
-_LONGEST_LAW = 100_000
-_LARGEST_LOGIT = math.log(999)  # a blanket of 0.999 leaves nothing to be learnt
+_MOST_LISTED = 100_000
+_LARGEST_LOGIT = math.log(999)  # a blanket of 0.999, with which hardly any report is true
 _LEAST_LOGIT = -42.0
 _MOST_BUCKETS = 1 << 30
 _TRIAL_EPSILON = 1.0
-_TRIAL_USERS = 2_000  # the best share of buckets hardly depends on the number of users
+_TRIAL_USERS = 2_000  # the best number of buckets per user hardly depends on the number of users
 _FIRST_TRIAL = 0.05  # buckets per user
 
 
 @dataclass(frozen=True)
-class ShuffledLocalHashing(HistogramProtocol):
+class ShuffledLocalHashing(HashedHistogram):
     """A histogram by randomized response on a hash, one message per user (Wang and others 2020); shuffled.
 
     Options of ``calibrate``:
@@ -55,17 +57,16 @@ class ShuffledLocalHashing(HistogramProtocol):
     """
 
     name: ClassVar[str] = "solh"
-    trust: ClassVar[str] = "shuffled"
 
     blanket: Dyadic
-    """The probability of sending a uniform bucket whatever one's own is."""
+    """The probability of sending a uniform bucket instead of the true one."""
     buckets: int
     domain_size: int
     categories: Categories | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.hashes  # refuses what cannot be hashed
+        _ = self.hashes  # raises an error if the domain cannot be hashed
         check_uncertain("blanket", self.blanket)
 
     @classmethod
@@ -95,7 +96,7 @@ class ShuffledLocalHashing(HistogramProtocol):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """As randomized response over the buckets, by its blanket: where hashes collide there is less to see."""
+        """That of randomized response on the buckets, by the privacy blanket; collisions only improve it."""
         curve = BlanketCurve(self.target.honest_users, self.blanket, self.buckets)
         local = response_epsilon(self.buckets, self.blanket)
         return self.target.guarantee(curve, theorem=curve.theorem, local_epsilon=local)
@@ -105,23 +106,16 @@ class ShuffledLocalHashing(HistogramProtocol):
         """A hash function and a bucket."""
         return Cost(1.0, 1, self.message_format.bits)
 
-    @property
-    def message_format(self) -> MessageFormat:
-        """The function as two numbers, and the bucket."""
-        return MessageFormat((*self.hashes.bounds, self.buckets))
-
     def report_pmf(self, value: int) -> Pmf:
-        """A uniform function, and the value's bucket or any."""
+        """A uniform function with the value's bucket, or any bucket."""
         owned = np.array([check_index(value, self.domain_size)])
         codes = self.message_format.codes
-        if codes > _LONGEST_LAW:
-            raise ParameterError(f"{codes:,} different messages are too many to list.")
+        check_listed(codes, most=_MOST_LISTED)
         factor, shift, bucket = self.message_format.message(np.arange(codes)).T
         own = self.hashes.apply(factor, shift, owned) == bucket
         other = self.blanket.fraction / codes
         more = self.blanket.complement.fraction * self.buckets / codes
-        identity = np.eye(codes, dtype=np.int64).tolist()
-        return {tuple(identity[code]): other + (more if own[code] else 0) for code in range(codes)}
+        return single_message_pmf([other + (more if own[code] else 0) for code in range(codes)], most=_MOST_LISTED)
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once."""
@@ -133,44 +127,22 @@ class ShuffledLocalHashing(HistogramProtocol):
         sent[:, 2] = respond(own, self.buckets, self.blanket, source)
         return one_message_each(sent, source)
 
-    def tally(self, messages: Messages) -> Tally:
-        """How many messages each category agrees with."""
-        sent = self.message_format.check(messages.values)
-        counts = self.hashes.supports(sent[:, 0], sent[:, 1], sent[:, 2], self.domain_size)
-        return Tally(counts, messages.users, messages.secure)
-
-    def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """By messages, of some users at a time: supports of categories depend on each other."""
-        return sample_in_parts(self, counts, source)
-
     def analysis(self, users: int) -> LinearAnalysis:
-        """Holders agree with their message with probability p, others with q, by the exact chance of a collision."""
-        collision = float(self.hashes.collision)
-        return _analysis(users, float(self.blanket), self.buckets, self.domain_size, collision)
+        """Holders agree with their message with probability p, others with q, from the exact collision probability."""
+        own, other = _agreement(float(self.blanket), self.buckets, float(self.hashes.collision))
+        return support_analysis(users, self.domain_size, own, other)
 
 
-def _analysis(users: int, blanket: float, buckets: int, size: int, collision: float) -> LinearAnalysis:
-    own = 1 - blanket + blanket / buckets
-    other = (1 - blanket) * collision + blanket / buckets
-    slope = own - other
-    return LinearAnalysis(
-        offset=users * other,
-        slope=slope,
-        error=IndependentTerms(
-            base_variance=users * other * (1 - other) / slope**2,
-            variance_per_holder=(own * (1 - own) - other * (1 - other)) / slope**2,
-            largest_term=1 / slope,
-        ),
-        largest=users,
-        numbers=size,
-    )
+def _agreement(blanket: float, buckets: int, collision: float) -> tuple[float, float]:
+    """The probabilities that a report agrees with its user's category and with another one."""
+    return 1 - blanket + blanket / buckets, (1 - blanket) * collision + blanket / buckets
 
 
 def _best_buckets(target: Target, size: int) -> int:
     """The number of buckets with about the least error, among powers of four times a first guess.
 
-    A small domain needs no collisions: its prime has just as many buckets. What a blanket costs depends nearly only on
-    the buckets per user times epsilon squared, so the search is on a smaller round with a larger epsilon.
+    A small domain is hashed without collisions, to as many buckets as its prime. The error depends almost only on the
+    buckets per user times epsilon squared, so the search uses a smaller round with a larger epsilon.
     """
     share = _FIRST_TRIAL * min(1.0, target.epsilon) ** 2
     if size <= max(2, share * target.honest_users):
@@ -185,8 +157,8 @@ def _best_buckets(target: Target, size: int) -> int:
         if blanket is None:
             return math.inf
         many = round(buckets * scale)
-        collision = float(AffineHashes.for_domain(size, many).collision)
-        return _analysis(target.users, float(blanket), many, size, collision).expected_error(0.5).rmse
+        own, other = _agreement(float(blanket), many, float(AffineHashes.for_domain(size, many).collision))
+        return support_analysis(target.users, size, own, other).expected_error(0.5).rmse
 
     best = max(fewest, round(_FIRST_TRIAL * users))
     least = rmse(best)

@@ -1,8 +1,8 @@
-"""The stability-based histogram of Bun, Nissim and Stemmer (2016): noise on what is there, and nothing else.
+"""The stability-based histogram of Bun, Nissim and Stemmer (2016), in the central model.
 
-A trusted party adds discrete Laplace noise to every non-empty category and releases what reaches a
-threshold; everything else is released as 0. So the error does not grow with the domain, at the price
-of small counts and of a delta: a category of one user is shown with that probability at most.
+A trusted party adds discrete Laplace noise to every non-empty category and releases the counts that reach a threshold;
+all others are released as 0. So the error does not grow with the domain, but small counts are lost and there is a
+delta: a category with one user is released with at most that probability.
 
 Accounting: ``shuffledp.privacy.stability``.
 """
@@ -12,14 +12,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, Numbered, check_counts
-from shuffledp.errors import ParameterError
 from shuffledp.messages import Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, decay_of, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
@@ -32,13 +30,13 @@ from shuffledp.protocols.parts.thresholded import (
     ThresholdAnalysis,
     check_released,
     check_unreleased,
+    independent_release_pmf,
 )
 from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
 _LEFT_OUT = 1e-14
-_LARGEST_LISTED = 100_000
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ class StabilityHistogram(ClearHistogram):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Privacy towards everybody but the party that collects."""
+        """Privacy with respect to everyone except the collecting party."""
         return self.target.guarantee(
             StabilityCurve(self.ratio, self.threshold),
             theorem="divergence of the noise and of the threshold together",
@@ -77,7 +75,7 @@ class StabilityHistogram(ClearHistogram):
         )
 
     def release(self, tally: Tally, *, source: RandomSource = SYSTEM) -> Tally:
-        """Noise on every count that is not 0; what then lies below the threshold becomes 0."""
+        """Add noise to every nonzero count; noisy counts below the threshold become 0."""
         check_unreleased(tally, self.domain_size)
         held = np.flatnonzero(tally.counts)
         noisy = tally.counts[held] + discrete_laplace(self.ratio, len(held), source)
@@ -86,14 +84,8 @@ class StabilityHistogram(ClearHistogram):
         return Tally(shown, tally.users, tally.secure and source.secure, released=True)
 
     def release_pmf(self, tally: Tally) -> Pmf:
-        """Of each count by itself: withheld, or shown with its noise."""
-        each = [self._shown_pmf(count) for count in tally.counts.tolist()]
-        if math.prod(len(pmf) for pmf in each) > _LARGEST_LISTED:
-            raise ParameterError("What is released has too many outcomes to list; use a smaller domain or less noise.")
-        return {
-            tuple(shown for shown, _ in outcome): math.prod(mass for _, mass in outcome)
-            for outcome in product(*(pmf.items() for pmf in each))
-        }
+        """Independent counts, each withheld or released with noise."""
+        return independent_release_pmf([self._shown_pmf(count) for count in tally.counts.tolist()])
 
     def _shown_pmf(self, count: int) -> dict[int, float]:
         if count == 0:
@@ -109,15 +101,15 @@ class StabilityHistogram(ClearHistogram):
         return self.release(Tally(true, int(true.sum()), source.secure), source=source)
 
     def check_tally(self, tally: Tally) -> None:
-        """Nothing below the threshold was let through."""
+        """No count below the threshold."""
         check_released(tally, self.domain_size, self.threshold)
 
     def chance_shown(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """c > 0 users and noise that together reach the threshold."""
+        """The probability that c > 0 users plus noise reach the threshold."""
         return DiscreteLaplace(self.ratio).upper_tails(self.threshold - counts) * (counts > 0)
 
     def analysis(self, users: int) -> ThresholdAnalysis:
-        """What is shown has noise of mean 0, but for the threshold."""
+        """Released counts have noise with mean 0, except for the effect of the threshold."""
         return ThresholdAnalysis(
             offset=0.0,
             slope=1.0,
@@ -134,7 +126,7 @@ class StabilityHistogram(ClearHistogram):
 
 @dataclass(frozen=True)
 class _NoisyThreshold:
-    """A count c is shown as c + X if that is at least the threshold, and c is not 0."""
+    """A count c > 0 is released as c + X if that is at least the threshold."""
 
     ratio: Dyadic
     threshold: int

@@ -1,9 +1,9 @@
 """Unary encoding: one bit per category, each flipped at random.
 
-Erlingsson, Pihur and Korolova (2014), basic RAPPOR, flip every bit alike: the symmetric variant. Wang, Blocki, Li
-and Jha (2017) send the own bit as a fair coin, which lets the other bits be quieter: the optimised variant.
-Replacing a value moves two bits, so that the likelihood ratio of any two reports is at most
-(p / q) ((1 - q) / (1 - p)), where a 1 is sent with probability p for the own category and q for others.
+In the symmetric variant (basic RAPPOR: Erlingsson, Pihur and Korolova 2014) every bit has the same flip probability. In
+the optimised variant (Wang, Blocki, Li and Jha 2017) the bit of the user's category is a fair coin, so that the other
+bits need less noise. Replacing a value changes two bits, so the likelihood ratio is at most (p / q) ((1 - q) / (1 -
+p)), where a 1 is sent with probability p for the user's category and q for others.
 
 Accounting: ``shuffledp.privacy.pure``.
 """
@@ -11,7 +11,7 @@ Accounting: ``shuffledp.privacy.pure``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -26,7 +26,9 @@ from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.pure import log_ratio_above
 from shuffledp.protocols.parts.category_noise import Responses
-from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.parts.single_message import check_listed, single_message_pmf
+from shuffledp.protocols.parts.supports import check_supports, support_analysis
 from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.questions import HistogramProtocol, one_message_each
 from shuffledp.protocols.target import Target
@@ -35,7 +37,6 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomi
 VARIANTS = ("optimised", "symmetric")
 
 _CHUNK_BITS = 1 << 22
-_LARGEST_TABLE = 1 << 10
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,9 @@ class UnaryEncoding(HistogramProtocol):
     grows_with_domain: ClassVar[bool] = True
 
     own_one: Dyadic
-    """The probability of sending a 1 for one's own category."""
+    """The probability of sending a 1 for the user's category."""
     other_one: Dyadic
-    """The probability of sending a 1 for any other."""
+    """The probability of sending a 1 for any other category."""
     domain_size: int
     categories: Categories | None = None
 
@@ -63,28 +64,28 @@ class UnaryEncoding(HistogramProtocol):
         super().__post_init__()
         if not 0 < self.other_one.fraction < self.own_one.fraction < 1:
             raise ParameterError(
-                f"A 1 must be likelier for the own category than for others, and neither certain: "
-                f"{self.own_one} and {self.other_one} are not.",
+                f"The probabilities of a 1 must satisfy 0 < other_one < own_one < 1; got own_one={self.own_one} and "
+                f"other_one={self.other_one}.",
                 own_one=self.own_one,
                 other_one=self.other_one,
             )
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
-        """With few categories, where many users hold each, the symmetric variant is the more accurate one."""
+        """The symmetric variant, which is more accurate for few categories with many users each."""
         size, _ = cls.sizes(settings.get("domain_size"), settings.get("categories"))
         root = math.exp(min(settings["epsilon"] / 2, 100.0))
         return ({"variant": "symmetric"},) if size < (root + 1) ** 2 / root else ()
 
     @classmethod
     def for_target(cls, target: Target, domain: Categories | Numbered, *, variant: str = "optimised") -> Self:
-        """Epsilon-private for each user alone; delta is not needed, and the paper's constants are the least ones."""
+        """Locally epsilon-private; delta is not needed, and the paper's constants are optimal."""
         size, named = cls.domain_fields(domain)
         return cls(target.pure(), *_least_noise(target.epsilon, variant), size, named)
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Pure local privacy, from the probabilities that are really sampled."""
+        """Pure local privacy, computed from the probabilities that are sampled."""
         return self.target.local_guarantee(_ratio_epsilon(self.own_one, self.other_one), theorem="exact ratio")
 
     @property
@@ -100,9 +101,10 @@ class UnaryEncoding(HistogramProtocol):
     def report_pmf(self, value: int) -> Pmf:
         """Every row of bits with the product of their probabilities."""
         index = check_index(value, self.domain_size)
-        check_table(self.message_format)
+        check_listed(self.message_format.codes)
         rows = self.message_format.message(np.arange(self.message_format.codes)).reshape(-1, self.domain_size)
-        ones = [self.own_one.fraction if place == index else self.other_one.fraction for place in range(rows.shape[1])]
+        ones = [self.other_one.fraction] * self.domain_size
+        ones[index] = self.own_one.fraction
         return single_message_pmf([_probability(row, ones) for row in rows.tolist()])
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
@@ -114,7 +116,7 @@ class UnaryEncoding(HistogramProtocol):
         return one_message_each(rows if self.domain_size == 1 else rows.reshape(-1, self.domain_size), source)
 
     def tally(self, messages: Messages) -> Tally:
-        """How many ones each category got."""
+        """The number of ones of each category."""
         counts = np.zeros(self.domain_size, dtype=np.int64)
         step = max(1, _CHUNK_BITS // self.domain_size)
         for start in range(0, len(messages), step):
@@ -123,14 +125,14 @@ class UnaryEncoding(HistogramProtocol):
         return Tally(counts, messages.users, messages.secure)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """The ones of each category are independent: so many from its holders, so many from all others."""
+        """Independent binomial numbers of ones from the holders of each category and from the others."""
         true = check_counts(counts, self.domain_size)
         users = int(true.sum())
         ones = binomials(true, self.own_one, source) + binomials(users - true, self.other_one, source)
         return Tally(ones, users, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """Nobody sends two ones for a category."""
+        """At most one 1 per user and category."""
         check_supports(tally, self.domain_size)
 
     @property
@@ -139,7 +141,7 @@ class UnaryEncoding(HistogramProtocol):
         return Responses(self.own_one, self.other_one)
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """A category gets a 1 from its holders with probability p, from others with q."""
+        """Holders send a 1 for a category with probability p, others with q."""
         return support_analysis(users, self.domain_size, float(self.own_one), float(self.other_one))
 
 
@@ -152,7 +154,7 @@ def _least_noise(epsilon: float, variant: str) -> tuple[Dyadic, Dyadic]:
     while True:
         own = Dyadic(1, 1) if variant == "optimised" else other.complement
         if own.fraction <= other.fraction:
-            raise ParameterError(f"epsilon = {epsilon:g} is too small for bits that tell anything.", epsilon=epsilon)
+            raise ParameterError(f"epsilon = {epsilon:g} is too small: the bits would be uniform.", epsilon=epsilon)
         if _ratio_epsilon(own, other) <= epsilon:
             return own, other
         other = Dyadic.at_least(other.fraction * (1 + Fraction(1, 1 << 48)))
@@ -165,41 +167,5 @@ def _ratio_epsilon(own: Dyadic, other: Dyadic) -> float:
 
 
 def _probability(row: list[int], ones: list[Fraction]) -> Fraction:
-    """Of a row of independent bits."""
+    """The probability of a row of independent bits."""
     return math.prod((one if bit else 1 - one for bit, one in zip(row, ones, strict=True)), start=Fraction(1))
-
-
-def support_analysis(users: int, values: int, own: float, other: float) -> LinearAnalysis:
-    """Estimates where a report supports its own value with one probability, and each other value with another."""
-    slope = own - other
-    return LinearAnalysis(
-        offset=users * other,
-        slope=slope,
-        error=IndependentTerms(
-            base_variance=users * other * (1 - other) / slope**2,
-            variance_per_holder=(own * (1 - own) - other * (1 - other)) / slope**2,
-            largest_term=1 / slope,
-        ),
-        largest=users,
-        numbers=values,
-    )
-
-
-def check_supports(tally: Tally, values: int) -> None:
-    """Refuse a tally in which a value has more supporters than there are users."""
-    if len(tally.counts) != values or int(tally.counts.max()) > tally.users:
-        raise ParameterError(f"A tally of {tally.users:,} users has {values:,} counts, each at most that number.")
-
-
-def single_message_pmf(probabilities: Sequence[Fraction]) -> Pmf:
-    """The distribution of a report of one message, from the probability of each code."""
-    codes = range(len(probabilities))
-    return {tuple(int(place == code) for place in codes): probabilities[code] for code in codes}
-
-
-def check_table(form: MessageFormat) -> None:
-    """Refuse to list the distributions of more messages than anybody would read."""
-    if form.codes > _LARGEST_TABLE:
-        raise ParameterError(
-            f"A report takes more than {_LARGEST_TABLE:,} values, too many to list; use fewer categories."
-        )

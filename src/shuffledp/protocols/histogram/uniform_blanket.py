@@ -1,7 +1,7 @@
-"""FE0 of Luo, Wang and Yi (2022): the own value in clear, hidden by uniform values that users add.
+"""FE0 of Luo, Wang and Yi (2022): the true value, hidden by uniform values that users add.
 
-Each user sends their value, ``whole`` uniform values, and one more with probability ``rest``. How many
-were added in all is public, so that the noise of a count is exactly binomial.
+Each user sends their value, ``whole`` uniform values, and one more with probability ``rest``. The total number of added
+values is public, so the noise of a count is exactly binomial.
 
 Accounting: ``shuffledp.privacy.amplification.uniform_blanket`` and ``shuffledp.privacy.amplification.clones``.
 """
@@ -9,63 +9,59 @@ Accounting: ``shuffledp.privacy.amplification.uniform_blanket`` and ``shuffledp.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import combinations_with_replacement
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, Numbered, check_counts, check_index, check_indices
-from shuffledp.errors import ConditionError, ParameterError
+from shuffledp.errors import ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.amplification import Slots, least_slots
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve
 from shuffledp.privacy.incomplete_beta import betainc, betaincc
 from shuffledp.privacy.pure import PureCurve
+from shuffledp.protocols.parts.blanket import (
+    BLANKET_THEOREM,
+    BlanketHistogram,
+    blanket_offsets,
+    blanket_report_pmf,
+    paper_blanket_mean,
+    slots_of,
+)
 from shuffledp.protocols.parts.linear import ErrorDistribution, FixedNoise, IndependentTerms, LinearAnalysis
-from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import HistogramProtocol
+from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.target import Target
-from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial, integers, uniform_counts
+from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, binomial, integers, uniform_counts
 from shuffledp.search import bisect
-
-BLANKET_THEOREM = "exact sum over the number of blanket messages that hit either value (Luo, Wang and Yi 2022)"
 
 Floats = NDArray[np.float64]
 
-_LONGEST_LAW = 200_000
-_PART_USERS = 1 << 18
 _BLOCKS = 128
 
 
 @dataclass(frozen=True)
-class UniformBlanketHistogram(HistogramProtocol):
+class UniformBlanketHistogram(BlanketHistogram):
     """A histogram of values in clear among uniform ones (Luo, Wang and Yi 2022, FE0); shuffled."""
 
     name: ClassVar[str] = "uniform-blanket"
-    trust: ClassVar[str] = "shuffled"
     grows_with_domain: ClassVar[bool] = True
 
     blanket: Slots
-    """How many uniform values each user adds."""
+    """Number of uniform values that each user adds."""
     domain_size: int
     categories: Categories | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_blanket(self.blanket)
-
     @classmethod
     def for_target(cls, target: Target, domain: Categories | Numbered) -> Self:
-        """The fewest uniform values that meet the target; or as many as the paper's theorem asks for."""
+        """The fewest uniform values that meet the target, or the number of the paper's theorem."""
         size, named = cls.domain_fields(domain)
         if size <= 1:
-            slots = Slots(0, Dyadic(0))  # there is nothing to hide
+            slots = Slots(0, Dyadic(0))  # a single category reveals nothing
         elif target.calibration == "tight":
             slots = least_slots(target.honest_users, size, target.epsilon, target.delta)
         else:
@@ -74,7 +70,7 @@ class UniformBlanketHistogram(HistogramProtocol):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """From the noise messages of the honest users; without the shuffler the value is among few others."""
+        """From the uniform messages of the honest users; without the shuffler there is no guarantee."""
         curve: PrivacyCurve = PureCurve(0.0)
         if self.domain_size > 1:
             curve = self.blanket.curve(self.target.honest_users, self.domain_size)
@@ -82,22 +78,12 @@ class UniformBlanketHistogram(HistogramProtocol):
         return self.target.guarantee(curve, theorem=BLANKET_THEOREM, local_epsilon=local)
 
     @property
-    def cost(self) -> Cost:
-        """The own value and the uniform ones."""
-        return blanket_cost(self.blanket, self.message_format)
-
-    @property
-    def min_messages_per_user(self) -> int:
-        """The own message and the whole ones of the blanket."""
-        return 1 + self.blanket.whole
-
-    @property
     def message_format(self) -> MessageFormat:
         """A category's index."""
         return MessageFormat((self.domain_size,))
 
     def report_pmf(self, value: int) -> Pmf:
-        """The own value and every multiset of uniform ones."""
+        """The true value and every multiset of uniform ones."""
         owned = check_index(value, self.domain_size)
         return blanket_report_pmf({owned: Fraction(1)}, self.domain_size, self.blanket)
 
@@ -117,7 +103,7 @@ class UniformBlanketHistogram(HistogramProtocol):
         return Tally(true + uniform_counts(added, self.domain_size, source), users, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """Everybody adds ``whole`` messages or one more."""
+        """Every user adds ``whole`` messages or one more."""
         added = int(tally.counts.sum()) - tally.users
         least = tally.users * self.blanket.whole
         most = least + tally.users * (self.blanket.rest.numerator > 0)
@@ -130,7 +116,7 @@ class UniformBlanketHistogram(HistogramProtocol):
             )
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """What is to be expected before it is known how many uniform values were added."""
+        """The analysis before the total number of added values is observed."""
         return LinearAnalysis(
             offset=users * self.blanket.mean / self.domain_size,
             slope=1.0,
@@ -140,7 +126,7 @@ class UniformBlanketHistogram(HistogramProtocol):
         )
 
     def _checked(self, tally: Tally, estimator: str) -> LinearAnalysis:
-        """Given how many uniform values were added, the noise of each count is binomial."""
+        """The analysis given the number of added values, with which the noise of each count is binomial."""
         super()._checked(tally, estimator)
         added = int(tally.counts.sum()) - tally.users
         error: ErrorDistribution = IndependentTerms(0.0, 0.0, 0.0)
@@ -157,14 +143,14 @@ class UniformBlanketHistogram(HistogramProtocol):
 
 @dataclass(frozen=True)
 class _CentredNoise:
-    """N - T/cells for T = users whole + Bin(users, rest) uniform messages of which N fall into one cell."""
+    """The distribution of N - T/cells: T = users whole + Bin(users, rest) uniform messages, N of them in one cell."""
 
     users: int
     blanket: Slots
     cells: int
 
     def variance(self, truth: Floats) -> Floats:
-        """Given T the mean of the error is 0, and the variance is that of T/cells hits."""
+        """The variance: given T, the error has mean 0 and the variance of Bin(T, 1/cells)."""
         one = self.users * self.blanket.mean * (1 - 1 / self.cells) / self.cells
         return np.full(np.shape(truth), one)
 
@@ -174,7 +160,7 @@ class _CentredNoise:
         return estimate - width, estimate + width
 
     def radius(self, risk: float, largest_truth: float) -> float:  # noqa: ARG002
-        """The least distance that the error exceeds with at most the risk."""
+        """The least distance that the error exceeds with a probability of at most the risk."""
         if self.cells == 1 or self.blanket.mean == 0:
             return 0.0
         least, most, mass, missed = self._blocks(risk)
@@ -190,10 +176,10 @@ class _CentredNoise:
         )
 
     def _blocks(self, risk: float) -> tuple[Floats, Floats, Floats, float]:
-        """The least and most uniform messages in each of some blocks, their masses, and the mass beyond."""
-        sure = float(self.users * self.blanket.whole)
+        """Blocks of T: the least and the largest T of each, their masses, and the mass outside."""
+        fixed = float(self.users * self.blanket.whole)
         if self.blanket.rest.is_certain:
-            total = np.array([sure + self.users * float(self.blanket.rest)])
+            total = np.array([fixed + self.users * float(self.blanket.rest)])
             return total, total, np.ones(1), 0.0
         distribution = Binomial(self.users, self.blanket.rest)
         cut = max(1e-9 * risk, 1e-300)
@@ -203,7 +189,7 @@ class _CentredNoise:
         starts = np.arange(first, last + 1, step, dtype=np.int64)
         ends = np.minimum(starts + step - 1, last)
         mass = np.maximum(distribution.lower_tail(ends) - distribution.lower_tail(starts - 1), 0.0)
-        return starts.astype(np.float64) + sure, ends.astype(np.float64) + sure, mass, 2 * cut
+        return starts.astype(np.float64) + fixed, ends.astype(np.float64) + fixed, mass, 2 * cut
 
     def _risk_of(
         self,
@@ -230,72 +216,3 @@ def _lower_tail(trials: Floats, rate: float, k: Floats) -> Floats:
     inner = np.clip(k, 1, np.maximum(trials, 1))
     tail = betaincc(inner, np.maximum(trials, 1) - inner + 1, rate)
     return np.where(k <= 0, 0.0, np.where(k > trials, 1.0, tail))
-
-
-def check_blanket(blanket: Slots) -> None:
-    """Refuse a negative number of messages."""
-    if blanket.whole < 0:
-        raise ParameterError(f"Users cannot add {blanket.whole} blanket messages.", whole=blanket.whole)
-
-
-def blanket_cost(blanket: Slots, form: MessageFormat) -> Cost:
-    """One message of one's own, and the blanket messages."""
-    most = 1 + blanket.whole + (blanket.rest.numerator > 0)
-    return Cost(1 + blanket.mean, most, form.bits)
-
-
-def blanket_offsets(users: int, blanket: Slots, source: RandomSource) -> NDArray[np.int64]:
-    """Where each report starts: a message of one's own, ``whole`` more, and maybe another one."""
-    lengths = 1 + blanket.whole + bernoulli(blanket.rest, users, source).astype(np.int64)
-    return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths)))
-
-
-def blanket_report_pmf(own: Mapping[int, Fraction], codes: int, blanket: Slots) -> Pmf:
-    """The pmf of a report of one message with the distribution ``own`` and blanket messages uniform over all codes."""
-    longest = blanket.whole + (blanket.rest.numerator > 0)
-    if len(own) * math.comb(codes + longest - 1, longest) > _LONGEST_LAW:
-        raise ParameterError(f"Reports of {longest + 1} messages of {codes:,} kinds are too many to list.")
-    pmf: dict[tuple[int, ...], Fraction] = {}
-    rest = blanket.rest.fraction
-    for added, share in ((blanket.whole, 1 - rest), (blanket.whole + 1, rest)):
-        if not share:
-            continue
-        for drawn in combinations_with_replacement(range(codes), added):
-            copies = [0] * codes
-            for code in drawn:
-                copies[code] += 1
-            orders = math.factorial(added) // math.prod(math.factorial(count) for count in copies)
-            for code, mass in own.items():
-                report = tuple(count + (place == code) for place, count in enumerate(copies))
-                pmf[report] = pmf.get(report, Fraction(0)) + share * mass * Fraction(orders, codes**added)
-    return pmf
-
-
-def slots_of(mean: float) -> Slots:
-    """At least so many messages on average."""
-    whole = math.floor(mean)
-    return Slots(whole, Dyadic.at_least(mean - whole))
-
-
-def paper_blanket_mean(epsilon: float, delta: float) -> float:
-    """How many uniform messages each cell needs by Luo, Wang and Yi (2022): 32 ln(2/delta)/epsilon^2, epsilon <= 3."""
-    if epsilon > 3:
-        raise ConditionError(
-            f"The constants of Luo, Wang and Yi 2022 need epsilon <= 3, not {epsilon:g}; "
-            "the tight calibration has no such limit.",
-            epsilon=epsilon,
-        )
-    return 32 * math.log(2 / delta) / epsilon**2
-
-
-def sample_in_parts(protocol: HistogramProtocol, counts: NDArray[np.int64], source: RandomSource) -> Tally:
-    """The literal route without the shuffle, for some users at a time."""
-    true = check_counts(counts, protocol.domain_size)
-    ends = np.cumsum(true)
-    users = int(ends[-1])
-    total = Tally(np.zeros(protocol.domain_size, dtype=np.int64), 0, source.secure)
-    for start in range(0, users, _PART_USERS):
-        places = np.arange(start, min(start + _PART_USERS, users))
-        held = np.searchsorted(ends, places, side="right")
-        total = total + protocol.tally(protocol.randomize_all(held, source=source))
-    return total

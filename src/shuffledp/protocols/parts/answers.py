@@ -1,4 +1,4 @@
-"""Every user sends one answer by randomized response, local or shuffled: all of such a protocol but its calibration."""
+"""Base of protocols in which every user sends one index by randomized response, local or shuffled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
 
 class _Answer:
-    """One index below ``domain_size``: the own one, or with probability ``blanket`` a uniform one."""
+    """One index below ``domain_size``: the true one, or with probability ``blanket`` a uniform one."""
 
     if TYPE_CHECKING:  # a field of the protocol, or derived from one
 
@@ -38,7 +38,7 @@ class _Answer:
         return MessageFormat((self.domain_size,))
 
     def report_pmf(self, value: int) -> Pmf:
-        """One message: the own index, or any."""
+        """One message: the true index, or any."""
         return response_pmf(check_index(value, self.domain_size), self.domain_size, self.blanket)
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
@@ -47,7 +47,7 @@ class _Answer:
         return one_message_each(answers.astype(self.message_format.dtype), source)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """Everybody's answer at once, without an order."""
+        """The tally of all answers, without drawing them one by one."""
         return sample_responses(check_counts(counts, self.domain_size), self.blanket, source)
 
 
@@ -57,7 +57,7 @@ class AnswerHistogram(_Answer, HistogramProtocol):
     domain_size: int
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """A category is sent by its holders with probability p, by others with q."""
+        """Holders send a category with probability p, others with q."""
         return response_analysis(users, self.domain_size, self.blanket)
 
 

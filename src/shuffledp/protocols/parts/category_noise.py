@@ -1,4 +1,4 @@
-"""The distribution of what is observed of one category, where the categories of a histogram are independent."""
+"""Distributions of the observed number of one category, for histograms with independent categories."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shuffledp.randomness import Dyadic
 
 @dataclass(frozen=True)
 class Responses:
-    """Every user says yes: holders of the category with probability ``own``, others with ``other``."""
+    """A 1 from every holder with probability ``own``, and from every other user with probability ``other``."""
 
     own: Dyadic
     other: Dyadic
@@ -17,14 +17,14 @@ class Responses:
 
 @dataclass(frozen=True)
 class MissingTokens:
-    """One from every holder, and one more from every user except with probability ``absence``."""
+    """One token from every holder, and one from every user except with probability ``absence``."""
 
     absence: Dyadic
 
 
 @dataclass(frozen=True)
 class LaplaceNoise:
-    """The number of holders and noise x with a probability proportional to ratio^|x|."""
+    """The number of holders plus noise x with a probability proportional to ratio^|x|."""
 
     ratio: Dyadic
 

@@ -1,4 +1,4 @@
-"""Histograms of values in the clear: users send their category as it is, to a party that is trusted with it."""
+"""Histograms in which users send their true category to a trusted party."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shuffledp.randomness import SYSTEM, RandomSource
 
 
 class ClearHistogram(HistogramProtocol):
-    """What users send; the noise comes with the release."""
+    """Users send their category; noise is added at the release."""
 
     trust: ClassVar[str] = "central"
 
@@ -29,11 +29,11 @@ class ClearHistogram(HistogramProtocol):
         return MessageFormat((self.domain_size,))
 
     def report_pmf(self, value: int) -> Pmf:
-        """The value as it is."""
+        """The true category."""
         owned = check_index(value, self.domain_size)
-        return {tuple(int(place == owned) for place in range(self.domain_size)): 1.0}
+        return {tuple(int(category == owned) for category in range(self.domain_size)): 1.0}
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
-        """Nothing is randomized."""
+        """The true categories, without randomization."""
         owned = check_indices(values, self.domain_size)
         return one_message_each(owned.astype(self.message_format.dtype), source)

@@ -1,7 +1,7 @@
-"""Public hash functions drawn by users: x to ((u x + v) mod prime) mod buckets, and who supports which hash.
+"""Public hash functions x -> ((u x + v) mod prime) mod buckets, and the number of hashes that values agree with.
 
-For u in 1 .. prime - 1 and v in 0 .. prime - 1 the pair of two different values is uniform over all pairs
-of different residues, so that any two collide with exactly the same probability.
+For uniform u in 1 .. prime - 1 and v in 0 .. prime - 1, the residues of two different values are uniform over all pairs
+of different residues, so any two values collide with the same probability.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shuffledp.randomness import RandomSource, integers
 
 _LARGEST_PRIME = 1 << 31  # products of two residues fit 64 bits
 _CHUNK_CELLS = 1 << 21
-_INVERSE_COST = 60  # of finding all preimages, in candidates
+_INVERSE_COST = 60  # cost of computing all preimages, in units of candidates
 
 Numbers = NDArray[np.uint64]
 
@@ -49,7 +49,7 @@ class AffineHashes:
 
     @classmethod
     def for_domain(cls, size: int, buckets: int) -> AffineHashes:
-        """The family with the least prime that fits."""
+        """The family with the least prime of at least ``size`` and ``buckets``."""
         if max(size, buckets) >= _LARGEST_PRIME:
             raise ParameterError(f"Hashing needs fewer than 2^31 values, not {max(size, buckets):,}.", size=size)
         return cls(least_prime(max(size, buckets, 3)), buckets)
@@ -57,12 +57,12 @@ class AffineHashes:
     @property
     def collision(self) -> Fraction:
         """The probability that two different values have the same hash."""
-        whole, rest = divmod(self.prime, self.buckets)
-        return Fraction(whole * (rest + self.prime - self.buckets), self.prime * (self.prime - 1))
+        quotient, rest = divmod(self.prime, self.buckets)
+        return Fraction(quotient * (rest + self.prime - self.buckets), self.prime * (self.prime - 1))
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """A function is sent as u - 1 and v, below these."""
+        """Exclusive upper bounds of u - 1 and v, which are sent."""
         return self.prime - 1, self.prime
 
     def draw(self, size: int, source: RandomSource) -> tuple[Numbers, Numbers]:
@@ -77,7 +77,7 @@ class AffineHashes:
         return hashed
 
     def supports(self, factor: Numbers, shift: Numbers, hashes: NDArray[Any], domain_size: int) -> NDArray[np.int64]:
-        """For every value of the domain, how many of these (function, hash) pairs it agrees with."""
+        """For every value of the domain, the number of (function, hash) pairs that it agrees with."""
         residues = -(-self.prime // self.buckets)
         if domain_size <= residues + _INVERSE_COST:
             return self._supports_by_value(factor, shift, hashes, domain_size)
@@ -98,7 +98,7 @@ class AffineHashes:
     def _supports_by_preimage(
         self, factor: Numbers, shift: Numbers, hashes: NDArray[Any], domain_size: int
     ) -> NDArray[np.int64]:
-        """Residues y, y + buckets, ... below the prime, each sent back through the function."""
+        """Count the preimages of the residues y, y + buckets, ... below the prime."""
         counts = np.zeros(domain_size, dtype=np.int64)
         prime = np.uint64(self.prime)
         steps = np.arange(0, self.prime, self.buckets, dtype=np.uint64)
@@ -114,7 +114,7 @@ class AffineHashes:
 
 
 def _inverse(numbers: Numbers, prime: int) -> Numbers:
-    """The inverse of each modulo the prime, as its power prime - 2."""
+    """The inverse of each number modulo the prime, as its power prime - 2."""
     result = np.ones_like(numbers)
     power, exponent, modulus = numbers.copy(), prime - 2, np.uint64(prime)
     while exponent:

@@ -1,8 +1,8 @@
-"""Estimates that are linear in what is counted: their errors, intervals and largest error.
+"""Linear estimates: their errors, confidence intervals and maximum error.
 
-An observation is ``offset + slope * (true number) + noise``. The distribution of the error is either that of
-a noise which does not depend on the truth (``FixedNoise``), or a sum of independent bounded terms whose
-variance grows linearly with the true number (``IndependentTerms``).
+An observation is ``offset + slope * (true number) + noise``. The error is either noise that does not depend on the true
+number (``FixedNoise``), or a sum of independent bounded terms whose variance is linear in the true number
+(``IndependentTerms``).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LINEAR_ESTIMATORS = ("unbiased", "clipped")
 
 
 class Analysis(Protocol):
-    """From what is observed of a round to estimates, intervals and errors."""
+    """Maps the observed numbers of a round to estimates, intervals and errors."""
 
     def estimate(self, observed: NDArray[Any], estimator: str) -> Floats:
         """The estimated numbers."""
@@ -46,26 +46,26 @@ class Analysis(Protocol):
         """The root mean squared error of each estimate."""
 
     def intervals(self, observed: NDArray[Any]) -> Callable[[float], Floats]:
-        """From a confidence to intervals [low, high] that hold it for every truth."""
+        """From a confidence to intervals [low, high] with at least this coverage for every true number."""
 
     def withheld_below(self, confidence: float) -> int | None:
-        """The least count that is surely enough not withheld; None where every count is estimated."""
+        """The least count that is withheld with at most half of the risk; None if no count is withheld."""
 
     def expected_error(self, confidence: float, truth: NDArray[Any] | None = None) -> ExpectedError:
         """The predicted error, typical or for given true numbers."""
 
 
 class ErrorDistribution(Protocol):
-    """The distribution of (estimate - truth), in the unit of the estimate."""
+    """The distribution of the error, estimate minus true number, in the unit of the estimate."""
 
     def variance(self, truth: Floats) -> Floats:
         """The mean squared error at these true numbers; linear in them."""
 
     def interval(self, estimate: Floats, risk: float) -> tuple[Floats, Floats]:
-        """The true numbers at which an estimate like this, or a more extreme one, has at least the risk."""
+        """Confidence interval: the true numbers at which such an estimate is not too unlikely (risk)."""
 
     def radius(self, risk: float, largest_truth: float) -> float:
-        """The error exceeds this with at most the risk, whatever the true number."""
+        """A bound on the error that is exceeded with a probability of at most ``risk``, for every true number."""
 
 
 class NoiseDistribution(Protocol):
@@ -88,22 +88,22 @@ class NoiseDistribution(Protocol):
 
 @dataclass(frozen=True)
 class FixedNoise:
-    """Noise ``step * (N - E[N])`` that does not depend on the truth: intervals are its quantiles, shifted."""
+    """Noise ``step * (N - E[N])`` that does not depend on the true number; intervals are shifted quantiles."""
 
     noise: NoiseDistribution
     step: float = 1.0
 
     def variance(self, truth: Floats) -> Floats:
-        """The same everywhere."""
+        """Constant."""
         return np.full(np.shape(truth), self.step**2 * self.noise.variance)
 
     def interval(self, estimate: Floats, risk: float) -> tuple[Floats, Floats]:
-        """The estimate less what the noise is likely to be."""
+        """The estimate minus the likely range of the noise."""
         least, most = self._likely(risk / 2)
         return estimate - self.step * (most - self.noise.mean), estimate - self.step * (least - self.noise.mean)
 
     def radius(self, risk: float, largest_truth: float) -> float:  # noqa: ARG002
-        """The least distance from the mean that the noise exceeds with at most the risk."""
+        """The least distance from the mean that the noise exceeds with a probability of at most ``risk``."""
         least, most = self._likely(risk / 2)
         high = max(most - self.noise.mean, self.noise.mean - least)
         distance = bisect(lambda distance: self._risk_of(distance) <= risk, 0.0, high, relative=1e-6, absolute=1e-6)
@@ -114,7 +114,7 @@ class FixedNoise:
         return above + float(self.noise.lower_tail(math.ceil(self.noise.mean - distance) - 1))
 
     def _likely(self, risk: float) -> tuple[int, int]:
-        """The noise is below the first, and above the second, with at most the risk each."""
+        """Bounds on the noise, each violated with a probability of at most ``risk``."""
         centre = round(self.noise.mean)
         most = least_integer(lambda k: float(self.noise.upper_tail(centre + k + 1)) <= risk, low=-1)
         least = least_integer(lambda k: float(self.noise.lower_tail(centre - k - 1)) <= risk, low=-1)
@@ -125,42 +125,42 @@ class FixedNoise:
 class IndependentTerms:
     """A sum of independent terms, one or more per user, in the unit of the estimate.
 
-    Intervals and radii hold for every number of users: they come from Bernstein's inequality, or from the
-    normal distribution with the correction of Berry and Esseen where that is sharper.
+    Intervals and radii are valid for every number of users: they use Bernstein's inequality, or the normal distribution
+    with the Berry-Esseen correction if that is sharper.
     """
 
     same_for_all: ClassVar[bool] = True
-    """Equal estimates have equal distributions; False where categories differ."""
+    """Whether equal estimates have equal error distributions; False if categories differ."""
 
     base_variance: float
-    """The variance where nobody holds the value."""
+    """The variance if nobody holds the value."""
     variance_per_holder: float
-    """By how much it grows with each user who does."""
+    """Increase of the variance per user who holds the value."""
     largest_term: float
-    """No term lies further from its mean; or third absolute moments are at most this times the variance."""
+    """Bound on the distance of a term from its mean; or on the ratio of its third absolute moment to its variance."""
     heaviest_tail: float | None = None
-    """Bernstein's constant; a third of the largest term unless the terms are unbounded."""
+    """Bernstein's constant, for unbounded terms; by default a third of the largest term."""
 
     def variance(self, truth: Floats) -> Floats:
         """Linear in the true number."""
         return np.maximum(self.base_variance + self.variance_per_holder * np.asarray(truth, dtype=np.float64), 0.0)
 
     def interval(self, estimate: Floats, risk: float) -> tuple[Floats, Floats]:
-        """Solve |estimate - truth| <= width(truth) for the truth, on either side."""
+        """The solutions of |estimate - truth| <= width(truth), on both sides."""
         if not self.same_for_all:
             return self._outermost(estimate, -1.0, risk), self._outermost(estimate, 1.0, risk)
-        distinct, place = np.unique(estimate, return_inverse=True)
+        distinct, inverse = np.unique(estimate, return_inverse=True)
         low, high = (self._outermost(distinct, side, risk) for side in (-1.0, 1.0))
-        return low[place], high[place]
+        return low[inverse], high[inverse]
 
     def _outermost(self, estimate: Floats, side: float, risk: float) -> Floats:
-        """The truth farthest to one side that is within its own width of the estimate, from outside."""
+        """Upper bound on the truth farthest to one side that is within its own width of the estimate, by bisection."""
         inside = estimate
-        if side > 0:  # near 0 the width may grow faster than the truth: then likely truths begin farther out
+        if side > 0:  # near 0 the width may grow faster than the truth, so that likely truths start at a distance
             peak = np.full_like(estimate, self._peak(risk))
             inside = np.where((estimate < peak) & (peak - estimate <= self._width(peak, risk)), peak, estimate)
         outside = inside + side * np.maximum(self._width(inside, risk), 1.0)
-        for _ in range(64):  # until no truth farther out is likely
+        for _ in range(64):  # until no truth beyond is likely
             likely = side * (outside - estimate) <= self._width(outside, risk)
             if not likely.any():
                 break
@@ -174,7 +174,7 @@ class IndependentTerms:
         return outside
 
     def _peak(self, risk: float) -> float:
-        """From this truth on, Bernstein's width grows more slowly than the truth."""
+        """The truth beyond which Bernstein's width grows more slowly than the truth."""
         if self.variance_per_holder <= 0:
             return 0.0
         tail = self.largest_term / 3 if self.heaviest_tail is None else self.heaviest_tail
@@ -183,7 +183,7 @@ class IndependentTerms:
         return max(0.0, (slope**2 - (tail * level) ** 2 - 2 * level * self.base_variance) / (2 * slope))
 
     def radius(self, risk: float, largest_truth: float) -> float:
-        """At the true number with the largest variance."""
+        """The width at the true number with the largest variance."""
         return float(np.max(self._width(np.array([0.0, largest_truth]), risk)))
 
     def _width(self, truth: Floats, risk: float) -> Floats:
@@ -205,31 +205,31 @@ class IndependentTerms:
 
 @dataclass(frozen=True)
 class LinearAnalysis:
-    """From observations to estimates of ``numbers`` true numbers between 0 and ``largest``."""
+    """Linear estimates of ``numbers`` true numbers between 0 and ``largest``."""
 
     offset: float
-    """What is observed on average where the truth is 0."""
+    """Expected observation if the true number is 0."""
     slope: float
-    """By how much the observation grows with the truth."""
+    """Increase of the expected observation per unit of the true number."""
     error: ErrorDistribution
     largest: float
     numbers: int = 1
 
     def estimate(self, observed: NDArray[Any], estimator: str) -> Floats:
-        """The unbiased estimates, or these cut to what is possible."""
+        """The unbiased estimates, or these clipped to the possible range."""
         unbiased: Floats = (observed - self.offset) / self.slope
         return np.clip(unbiased, 0.0, self.largest) if estimator == "clipped" else unbiased
 
     def standard_errors(self, observed: NDArray[Any]) -> Floats:
-        """The standard deviation of each estimate, at the truth that is estimated."""
+        """The standard deviation of each estimate, at the estimated number."""
         return np.sqrt(self.error.variance(self.estimate(observed, "clipped")))
 
     def withheld_below(self, confidence: float) -> int | None:  # noqa: ARG002
-        """The least count that is surely enough not withheld; None, since every count is estimated."""
+        """None: no count is withheld."""
         return None
 
     def intervals(self, observed: NDArray[Any]) -> Callable[[float], Floats]:
-        """From a confidence to intervals [low, high] that hold it for every truth."""
+        """From a confidence to intervals [low, high] with at least this coverage for every true number."""
         estimate = self.estimate(observed, "unbiased")
 
         def at(confidence: float) -> Floats:
@@ -239,10 +239,10 @@ class LinearAnalysis:
         return at
 
     def expected_error(self, confidence: float, truth: NDArray[Any] | None = None) -> ExpectedError:
-        """Root of the mean squared error over all the numbers, and the largest error.
+        """The root mean squared error over all numbers, and the maximum error.
 
-        The variance is linear in the truth and histograms sum to the number of users, so that the mean over
-        the categories is the same for every data set; ``truth`` matters for single numbers only.
+        The variance is linear in the true count, and the counts of a histogram sum to the number of users; so the mean
+        over the categories is the same for every data set, and ``truth`` matters for single numbers only.
         """
         check_confidence(confidence)
         at = self._typical() if truth is None else np.asarray(truth, dtype=np.float64)
@@ -253,7 +253,7 @@ class LinearAnalysis:
         )
 
     def _typical(self) -> Floats:
-        """The mean truth of a histogram; for a single number, where its variance is largest."""
+        """The mean count of a histogram; for a single number, the one with the largest variance."""
         if self.numbers > 1:
             return np.array([self.largest / self.numbers])
         ends = np.array([0.0, self.largest])
@@ -261,7 +261,7 @@ class LinearAnalysis:
 
 
 def check_estimator(estimator: str, offered: tuple[str, ...]) -> None:
-    """Refuse an estimator that the protocol does not have."""
+    """Reject an estimator that the protocol does not have."""
     if estimator not in offered:
         raise UnknownNameError(
             f"There is no estimator {estimator!r} here; choose one of {', '.join(offered)}.", estimator=estimator

@@ -1,8 +1,8 @@
-"""Correlated noise in shares: every user adds a little, and all shares together have the wanted distribution.
+"""Correlated noise in shares: every user adds a share, and the sum of all shares has the planned distribution.
 
-To each bin all planned users together add a geometric number of "+1", as many of "-1", and a negative binomial
-number of pairs of both, which cancel. A user's share of each is negative binomial with the planned users'
-part of its shape.
+To each bin all planned users together add a geometric number of "+1", a geometric number of "-1", and a negative
+binomial number of pairs of both, which cancel. A user's share of each is negative binomial, with the shape divided by
+the number of planned users.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Signs = dict[tuple[int, int], float]
 
 @dataclass(frozen=True)
 class NoiseShares:
-    """The noise of all planned users together, and how many they are."""
+    """The noise of all planned users together, and their number."""
 
     ratio: Dyadic
     flood_shape: Fraction
@@ -34,7 +34,7 @@ class NoiseShares:
 
     @property
     def mean_messages(self) -> float:
-        """How many messages a user adds to one bin, on average."""
+        """Expected number of messages that a user adds to one bin."""
         staying = self.ratio.fraction / self.ratio.complement.fraction
         flooding = self.flood_shape * self.flood_ratio.fraction / self.flood_ratio.complement.fraction
         return float(2 * (staying + flooding) / self.planned)
@@ -46,7 +46,7 @@ class NoiseShares:
         return chance_of_more([staying, Share(float(self.flood_shape) * part, float(self.flood_ratio), 2)], most)
 
     def pmf(self, left_out: float) -> Signs:
-        """The numbers of "+1" and "-1" that a user adds to one bin, without the least likely ones."""
+        """The distribution of a user's numbers of "+1" and "-1" in one bin, without the least likely ones."""
         staying = _masses(NegativeBinomial(Fraction(1, self.planned), self.ratio), left_out / 100)
         flooding = _masses(NegativeBinomial(self.flood_shape / self.planned, self.flood_ratio), left_out / 100)
         table = np.zeros((len(staying) + len(flooding) - 1,) * 2)
@@ -54,12 +54,12 @@ class NoiseShares:
         for pairs, mass in enumerate(flooding):
             table[pairs : pairs + len(staying), pairs : pairs + len(staying)] += mass * alone
         likeliest = np.argsort(-table, axis=None)
-        kept = likeliest[: int(np.searchsorted(np.cumsum(table.ravel()[likeliest]), 1 - left_out / 2)) + 1]
-        plus, minus = np.unravel_index(kept, table.shape)
+        listed = likeliest[: int(np.searchsorted(np.cumsum(table.ravel()[likeliest]), 1 - left_out / 2)) + 1]
+        plus, minus = np.unravel_index(listed, table.shape)
         return dict(zip(zip(plus.tolist(), minus.tolist(), strict=True), table[plus, minus].tolist(), strict=True))
 
     def draw(self, cells: int, source: RandomSource) -> NDArray[np.int64]:
-        """One share for each cell (a user's bin): every "+1" as twice its cell, every "-1" as one more."""
+        """One share per cell (a bin of a user): each "+1" is returned as 2 * cell, each "-1" as 2 * cell + 1."""
         sent = []
         for sign in (0, 1):
             cell, copies = scattered_negative_binomial(Fraction(1, self.planned), self.ratio, cells, source)
@@ -69,14 +69,14 @@ class NoiseShares:
         return np.concatenate((*sent, pairs, pairs + 1))
 
     def totals(self, users: int, bins: int, source: RandomSource) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The "+1" and the "-1" that so many users add to each bin: sums of shares are negative binomial again."""
+        """The numbers of "+1" and "-1" that ``users`` users add to each bin; sums of shares are negative binomial."""
         share = Fraction(users, self.planned)
         pairs = negative_binomial(share * self.flood_shape, self.flood_ratio, bins, source)
         plus = negative_binomial(share, self.ratio, bins, source)
         return pairs + plus, pairs + negative_binomial(share, self.ratio, bins, source)
 
     def staying(self, users: int) -> NoiseDistribution:
-        """What is left of so many users' noise when pairs cancel: discrete Laplace if they are as planned."""
+        """The noise of ``users`` users after pairs cancel: discrete Laplace if they are as many as planned."""
         share = Fraction(users, self.planned)
         if share == 1:
             return DiscreteLaplace(self.ratio)
@@ -84,6 +84,6 @@ class NoiseShares:
 
 
 def _masses(distribution: NegativeBinomial, cut: float) -> NDArray[np.float64]:
-    """The masses from 0 on, but for a tail."""
+    """The masses from 0 on, except for a tail."""
     first, masses, _ = distribution.window(cut)
     return np.concatenate((np.zeros(first), masses))

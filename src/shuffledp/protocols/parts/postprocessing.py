@@ -1,7 +1,7 @@
-"""From a noisy count to an estimate, where the noise can only take away.
+"""Estimators of counts from token counts, whose noise is never positive: errors, intervals and thresholds.
 
-What is seen is the surplus o = c - N: the true count less a noise N ~ Bin(n, q) that is never
-negative. All estimators are functions of the surplus, so privacy is the same for each.
+The analyzer observes the surplus o = c - N, the true count minus the noise N ~ Bin(n, q) >= 0. All estimators are
+functions of the surplus, so they have the same privacy.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from shuffledp.protocols.protocol import ExpectedError
 from shuffledp.search import bisect
 
 _PLAUSIBLY_WITHHELD = 0.025  # as in an interval of 95 % confidence
-_TUNING_RISK = 0.05  # what the last two estimators take to be likely
+_TUNING_RISK = 0.05  # risk that tunes the last two estimators
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 ESTIMATORS = {
     "threshold": "the paper's: 0 unless the surplus is positive, so an empty category is exactly 0",
-    "unbiased": "the surplus plus the mean noise; right on average, can be below 0",
+    "unbiased": "the surplus plus the mean noise; unbiased, can be negative",
     "clipped": "the unbiased estimate, but at least 0",
-    "midpoint": "the surplus plus the middle of the likely noise, at least 0; the least largest error",
-    "relaxed-threshold": "0 unless the surplus exceeds what an empty category shows; finds smaller categories",
+    "midpoint": "the surplus plus the midpoint of the likely noise, at least 0; least maximum error",
+    "relaxed-threshold": "0 unless the surplus exceeds that of an empty category; detects smaller categories",
 }
-"""Every estimator by name, with what it is good for."""
+"""Every estimator by name, with its purpose."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class SurplusAnalysis:
     categories: int
     estimator: str = "threshold"
     risk: float = 0.05
-    """How often the largest error may exceed the radius that is predicted."""
+    """The probability that the maximum error exceeds the predicted radius."""
 
     def __post_init__(self) -> None:
         if self.estimator not in ESTIMATORS:
@@ -56,17 +56,17 @@ class SurplusAnalysis:
 
     @cached_property
     def _occupied(self) -> int:
-        """At most this many categories have anybody in them."""
+        """Maximum number of non-empty categories."""
         return min(self.noise.trials, self.categories)
 
     @cached_property
     def _likely_noise(self) -> tuple[int, int]:
-        """Between these lies the noise of every category below and every occupied category above."""
+        """Bounds on the noise: from below for all categories, from above for all non-empty ones."""
         low = self.noise.least_with_lower_tail(_TUNING_RISK / (2 * self.categories), strictly=True)
         return low, self._upper_quantile(_TUNING_RISK / (2 * self._occupied))
 
     @cached_property
-    def _middle(self) -> float:
+    def _midpoint(self) -> float:
         return sum(self._likely_noise) / 2
 
     def _upper_quantile(self, risk: float) -> int:
@@ -74,14 +74,14 @@ class SurplusAnalysis:
         return self.noise.trials - self.noise.mirrored.least_with_lower_tail(risk, strictly=True)
 
     def estimate(self, surplus: Counts) -> Floats:
-        """The estimated counts; all but the unbiased ones are cut at the number of users, which costs nothing."""
+        """The estimated counts; all except the unbiased ones are clipped at the number of users."""
         unbiased: Floats = surplus.astype(np.float64) + self.noise.mean
         users = float(self.noise.trials)
         rules: dict[str, Callable[[], Floats]] = {
             "threshold": lambda: np.where(surplus > 0, np.minimum(unbiased, users), 0.0),
             "unbiased": lambda: unbiased,
             "clipped": lambda: np.clip(unbiased, 0.0, users),
-            "midpoint": lambda: np.clip(surplus + self._middle, 0.0, users),
+            "midpoint": lambda: np.clip(surplus + self._midpoint, 0.0, users),
             "relaxed-threshold": lambda: np.where(surplus > -self._likely_noise[0], np.minimum(unbiased, users), 0.0),
         }
         return rules[self.estimator]()
@@ -89,12 +89,12 @@ class SurplusAnalysis:
     def standard_errors(self, surplus: Counts) -> Floats:
         """The root mean squared error of the estimator at the count that is estimated.
 
-        For a count that is withheld (see ``withheld_below``): the largest at any count that is withheld with more than
-        2.5 %, as an interval of 95 % confidence allows. Cutting an estimate to the possible counts can only bring it
-        nearer to the truth, and is not accounted for.
+        For a withheld count (see ``withheld_below``): the largest error at any count that is withheld with a
+        probability above 2.5 %, as in an interval of 95 % confidence. Clipping only reduces the error, and is not
+        accounted for.
         """
-        if self._kept_from is None:
-            bias = self._middle - self.noise.mean if self.estimator == "midpoint" else 0.0
+        if self._withheld_margin is None:
+            bias = self._midpoint - self.noise.mean if self.estimator == "midpoint" else 0.0
             return np.full(len(surplus), math.hypot(self.noise.deviation, bias))
         estimate = self.estimate(surplus)
         shown = np.sqrt(self._squared_errors(np.rint(estimate).astype(np.int64)))
@@ -105,47 +105,47 @@ class SurplusAnalysis:
     @cached_property
     def _error_of_withheld(self) -> float:
         least_noise = int(self._noise_table[0][0])
-        kept_from = self._kept_from or 0
+        margin = self._withheld_margin or 0
         most = min(self._withheld_at_most(_PLAUSIBLY_WITHHELD), self.noise.trials)
-        # below the first of these every count is withheld, and errs by itself: the largest of them errs most
-        counts = np.arange(max(0, min(least_noise - kept_from, most)), most + 1, dtype=np.int64)
+        # smaller counts are always withheld; their error is the count itself, which is smaller
+        counts = np.arange(max(0, min(least_noise - margin, most)), most + 1, dtype=np.int64)
         return math.sqrt(float(np.max(self._squared_errors(counts))))
 
     @cached_property
-    def _kept_from(self) -> int | None:
-        """A count c is withheld if the noise is at least c plus this; None if the estimator withholds nothing."""
+    def _withheld_margin(self) -> int | None:
+        """A count c is withheld if the noise is at least c plus this; None if the estimator never withholds."""
         return {"threshold": 0, "relaxed-threshold": self._likely_noise[0]}.get(self.estimator)
 
     def _squared_errors(self, counts: Counts) -> Floats:
         """E (estimate - count)^2 at each count, summed over the exact distribution of the noise."""
         points = self._noise_table[0]
         squares, withheld = self._error_sums
-        shown_noise = np.clip(counts + (self._kept_from or 0) - points[0], 0, len(points))  # so many points are below
+        shown_noise = np.clip(counts + (self._withheld_margin or 0) - points[0], 0, len(points))  # points below
         errors: Floats = squares[shown_noise] + counts.astype(np.float64) ** 2 * withheld[shown_noise]
         return errors
 
     @cached_property
     def _error_sums(self) -> tuple[Floats, Floats]:
-        """For each point of the noise: the squared errors summed below it, and the probability at or above it."""
+        """For each value of the noise: the sum of squared errors below it, and the probability at or above it."""
         points, mass = self._noise_table
         squares = np.append(0.0, np.cumsum(mass * (points - self.noise.mean) ** 2))
         return squares, np.append(np.cumsum(mass[::-1])[::-1], 0.0)
 
     def _withheld_at_most(self, risk: float) -> int:
         """The largest count that is withheld with more than the risk; 0 always is."""
-        return max(0, self._upper_quantile(risk) - (self._kept_from or 0))
+        return max(0, self._upper_quantile(risk) - (self._withheld_margin or 0))
 
     def withheld_below(self, confidence: float) -> int | None:
         """The least count that is withheld with at most half of the risk; None if nothing is withheld."""
-        if self._kept_from is None:
+        if self._withheld_margin is None:
             return None
         return min(self._withheld_at_most((1 - confidence) / 2), self.noise.trials) + 1
 
     def intervals(self, surplus: Counts) -> Callable[[float], Floats]:
-        """From a confidence to intervals [low, high] that hold it for every true count.
+        """From a confidence to intervals [low, high] with at least this coverage for every true count.
 
-        The noise does not depend on the count, so its quantiles are shifted by the surplus; nothing
-        is taken to be normal. Where the estimate was set to 0, the interval starts at 0.
+        The noise does not depend on the count, so its exact quantiles are shifted by the surplus. If the estimate was
+        set to 0, the interval starts at 0.
         """
         estimate = self.estimate(surplus)
 
@@ -161,9 +161,9 @@ class SurplusAnalysis:
         return at
 
     def expected_error(self, counts: Counts | None = None) -> ExpectedError:
-        """The predicted error: of given true counts, or of a count that stands clear of the noise."""
+        """The predicted error: of given true counts, or of a count well above the noise."""
         if counts is None:
-            bias = self._middle - self.noise.mean if self.estimator == "midpoint" else 0.0
+            bias = self._midpoint - self.noise.mean if self.estimator == "midpoint" else 0.0
             rmse = math.hypot(self.noise.deviation, bias)
         else:
             distinct, repeats = np.unique(counts, return_counts=True)
@@ -190,7 +190,7 @@ class SurplusAnalysis:
         return points, self.noise.pmf(points)
 
     def radius(self) -> float:
-        """All counts together are within this of the truth, except with probability ``risk``."""
+        """A bound on the errors of all counts together that is exceeded with a probability of at most ``risk``."""
 
         def enough(radius: float) -> bool:
             return self._risk_of(radius) <= self.risk
@@ -200,12 +200,12 @@ class SurplusAnalysis:
         return rounded_down if enough(rounded_down) else radius
 
     def _risk_of(self, radius: float) -> float:
-        """Union over the categories, each at its worst count, of the chance to err by more than ``radius``.
+        """Union bound over the categories, each at its worst count, on the probability of an error above ``radius``.
 
-        A count that is reported errs by the noise's distance from its correction; one that is zeroed
-        errs by itself, which is worst just above the radius. An empty category only errs upward.
+        The error of a reported count is the deviation of the noise from its correction. The error of a withheld count
+        is the count itself; the worst one is just above the radius. The error of an empty category is never negative.
         """
-        centre = self._middle if self.estimator == "midpoint" else self.noise.mean
+        centre = self._midpoint if self.estimator == "midpoint" else self.noise.mean
         above = float(self.noise.upper_tail(math.floor(centre + radius) + 1))
         below = float(self.noise.lower_tail(math.ceil(centre - radius) - 1))
         occupied, empty = self._occupied, self.categories - self._occupied
@@ -213,21 +213,21 @@ class SurplusAnalysis:
             return self.categories * (above + below)
         if self.estimator in ("clipped", "midpoint"):
             return occupied * (above + below) + empty * below
-        kept_from = self._kept_from or 0
-        zeroed = float(self.noise.upper_tail(math.floor(radius) + 1 + kept_from))
-        missed = float(self.noise.lower_tail(min(kept_from, math.ceil(centre - radius)) - 1))
-        return occupied * (max(above, zeroed) + below) + empty * missed
+        margin = self._withheld_margin or 0
+        withheld = float(self.noise.upper_tail(math.floor(radius) + 1 + margin))
+        missed = float(self.noise.lower_tail(min(margin, math.ceil(centre - radius)) - 1))
+        return occupied * (max(above, withheld) + below) + empty * missed
 
 
 @lru_cache(maxsize=64)
 def surplus_analysis(noise: Binomial, categories: int, estimator: str, risk: float = 0.05) -> SurplusAnalysis:
-    """The analysis with what it has computed already: rounds of one protocol share it."""
+    """A cached analysis, shared by the rounds of one protocol."""
     return SurplusAnalysis(noise, categories, estimator, risk)
 
 
 @dataclass(frozen=True)
 class TokenAnalysis:
-    """The analysis of counted tokens, of which everybody sends one more per category but for the noise."""
+    """The analysis of token counts: every user sends one noise token per category unless it is omitted."""
 
     noise: Binomial
     categories: int
@@ -242,15 +242,15 @@ class TokenAnalysis:
         return self._analysis.standard_errors(self._surplus(observed))
 
     def intervals(self, observed: Counts) -> Callable[[float], Floats]:
-        """From a confidence to intervals that hold it for every true count."""
+        """From a confidence to intervals with at least this coverage for every true count."""
         return self._analysis.intervals(self._surplus(observed))
 
     def withheld_below(self, confidence: float) -> int | None:
-        """The least count that is surely enough not withheld; None where every count is estimated."""
+        """The least count that is withheld with at most half of the risk; None if no count is withheld."""
         return self._analysis.withheld_below(confidence)
 
     def expected_error(self, confidence: float, truth: Counts | None = None) -> ExpectedError:
-        """The predicted error: of given true counts, or of a count that stands clear of the noise."""
+        """The predicted error: of given true counts, or of a count well above the noise."""
         check_confidence(confidence)
         return surplus_analysis(self.noise, self.categories, self.estimator, 1 - confidence).expected_error(truth)
 

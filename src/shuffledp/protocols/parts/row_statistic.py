@@ -1,4 +1,4 @@
-"""The median or minimum over the rows of a sketch: its distribution, and how far it can be off."""
+"""The median or minimum over the rows of a sketch: its distribution and bounds on its error."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from shuffledp.randomness import Dyadic
 from shuffledp.search import bisect_integers
 
 Floats = NDArray[np.float64]
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 _CUT = 1e-14
 
 
 @dataclass(frozen=True)
 class RowStatistic:
-    """The ``order``-th least of ``rows`` rows, each with noise of its own and with others in the same cell."""
+    """The ``order``-th smallest of ``rows`` rows with independent noise and with collisions."""
 
     noise: Binomial
     rows: int
@@ -33,22 +33,22 @@ class RowStatistic:
 
     @cached_property
     def squared_error_alone(self) -> float:
-        """The mean squared error of a category that shares no cell."""
+        """The mean squared error of a category without collisions."""
         return self.squared_error(np.zeros(self.rows, dtype=np.int64))
 
-    def squared_error(self, extra: Whole, *, least: float = -math.inf) -> float:
-        """The mean squared error if so many others share the cell of each row; errors below ``least`` become it."""
+    def squared_error(self, extra: Integers, *, least: float = -math.inf) -> float:
+        """The mean squared error if ``extra`` other users share the cell of each row; errors are at least ``least``."""
         values, masses = self._pmf(extra)
         errors = np.maximum(values - self.noise.mean, least)
         return float(masses @ errors**2)
 
-    def _pmf(self, extra: Whole) -> tuple[Whole, Floats]:
-        """The distribution of the order statistic of noise + extra: how many rows are at most v is a sum of coins."""
+    def _pmf(self, extra: Integers) -> tuple[Integers, Floats]:
+        """The distribution of the order statistic of noise + extra; the number of rows <= v is a sum of coins."""
         first, distribution = self._noise_table
         distinct = np.unique(extra)
         steps = np.arange(first, first + len(distribution))
         values = np.unique(distinct[:, None] + steps)
-        at_most = np.zeros((self.order + 1, len(values)))  # so many rows are at most v; the last is "or more"
+        at_most = np.zeros((self.order + 1, len(values)))  # Pr[i rows are <= v]; the last entry: i or more
         at_most[0] = 1.0
         padded = np.concatenate(([0.0], distribution, [1.0]))
         for shift in extra.tolist():
@@ -60,18 +60,18 @@ class RowStatistic:
 
     @cached_property
     def _noise_table(self) -> tuple[int, Floats]:
-        """Pr[N <= k] from some k on, up to where it is 1."""
+        """The first k of non-negligible mass, and Pr[N <= k] from there on."""
         first = self.noise.least_with_lower_tail(_CUT)
         last = self.noise.trials - self.noise.mirrored.least_with_lower_tail(_CUT)
         masses = self.noise.pmf(np.arange(first, last + 1, dtype=np.int64))
         return first, np.minimum(np.cumsum(masses), 1.0)
 
     def reach_above(self, risk: float) -> float:
-        """The estimate is too large by more than this with at most the risk, whatever the data.
+        """A bound on the overestimate that is exceeded with a probability of at most ``risk``, for every data set.
 
-        Then all but order - 1 rows are too large, by noise or by others in the cell: more than a of these
-        with probability at most n c / (a + 1), or c times the number of other categories, c being the
-        probability that two categories collide.
+        If it is exceeded, all but order - 1 rows are too large, by noise or by collisions. More than a other users
+        collide with probability at most n c / (a + 1), and at most c times the number of other categories, where c is
+        the probability that two categories collide.
         """
         best, others = float(self.noise.trials), 0
         while others < best:
@@ -86,13 +86,13 @@ class RowStatistic:
         return lambda k: self._rows_beyond(sharing + float(self.noise.upper_tail(k + 1)), rows) <= risk
 
     def reach_below(self, risk: float) -> float:
-        """The estimate is too small by more than this with at most the risk; others in a cell only add."""
+        """A bound on the underestimate that is exceeded with a probability of at most ``risk``; collisions only add."""
         mirrored = self.noise.mirrored
         k = self._first(lambda k: self._rows_beyond(float(mirrored.upper_tail(k + 1)), self.order) <= risk, mirrored)
         return max(0.0, (self.noise.trials if k is None else k) - mirrored.mean)
 
     def _sharing(self, others: int) -> float:
-        """A bound on the probability that more than so many others share a cell."""
+        """Upper bound on the probability that more than ``others`` other users share a cell."""
         users = self.noise.trials
         return min(1.0, min(self.categories - 1, users) * self.collision, users * self.collision / (others + 1))
 
@@ -102,7 +102,7 @@ class RowStatistic:
 
     @staticmethod
     def _first(enough: Callable[[int], bool], noise: Binomial) -> int | None:
-        """The least k from the mean of the noise on that is enough; None if not even all of it is."""
+        """The least k above the mean of the noise that is large enough; None if not even the maximum is."""
         low, high = math.ceil(noise.mean) - 1, noise.trials
         if not enough(high):
             return None
@@ -114,5 +114,5 @@ class RowStatistic:
 
 @lru_cache(maxsize=16)
 def row_statistic(users: int, gamma: Dyadic, rows: int, order: int, categories: int, collision: float) -> RowStatistic:
-    """The statistic for noise of so many users, made once."""
+    """A cached statistic for the noise of ``users`` users."""
     return RowStatistic(Binomial(users, gamma), rows, order, categories, collision)

@@ -1,6 +1,6 @@
-"""Reports of few messages out of very many possible ones: drawn, and put in the order of the users.
+"""Sparse reports: few messages out of many possible ones, drawn by cell and sorted by user.
 
-A *cell* is a user and a possible message of theirs: ``user * codes + code``.
+A *cell* is a pair of a user and a possible message, as the number ``user * codes + code``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from shuffledp.randomness import Dyadic, RandomSource, bernoulli_indices
 
 
 def scattered_bernoulli(probability: Dyadic, cells: int, source: RandomSource) -> NDArray[np.int64]:
-    """One coin for each cell; the cells whose coin shows 1, in increasing order.
+    """Toss one coin per cell and return the cells with a 1, in increasing order.
 
-    Time and memory grow with their number.
+    Time and memory are proportional to their number.
     """
     return bernoulli_indices(probability, cells, source)
 
@@ -32,7 +32,7 @@ def messages_of_cells(cells: NDArray[np.int64], users: int, form: MessageFormat,
 
 
 def check_cells(users: int, form: MessageFormat) -> None:
-    """Refuse more cells than can be numbered."""
+    """Reject a number of cells beyond 2^62."""
     if users * form.codes >= 1 << 62:
         raise ParameterError(
             f"{users:,} users with {form.codes:,} possible messages each are too many to draw; "

@@ -1,11 +1,13 @@
-"""Counts that are shown only from a threshold on: what is withheld is estimated as 0, and how far off that is."""
+"""Estimates of counts that are released only from a threshold on; withheld counts are estimated as 0."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import lru_cache
+from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,7 +17,8 @@ from shuffledp.checks import check_confidence
 from shuffledp.errors import ParameterError
 from shuffledp.messages import Tally
 from shuffledp.protocols.parts.linear import LinearAnalysis
-from shuffledp.protocols.protocol import ExpectedError
+from shuffledp.protocols.protocol import ExpectedError, Pmf
+from shuffledp.protocols.questions import check_categories
 from shuffledp.search import bisect_integers
 
 Floats = NDArray[np.float64]
@@ -23,15 +26,16 @@ Floats = NDArray[np.float64]
 THRESHOLD_ESTIMATORS = ("threshold",)
 _PLAUSIBLY_WITHHELD = 0.025  # as in an interval of 95 % confidence
 _NEVER_WITHHELD = 1e-12
+_MOST_LISTED = 100_000
 
 
 class Withholding(Protocol):
-    """What the threshold does to a true count; hashable. A count of 0 is always withheld, so that it has no error."""
+    """The effect of the threshold on a true count; hashable. A count of 0 is always withheld, without error."""
 
     def __hash__(self) -> int: ...
 
     def withheld(self, count: int) -> float:
-        """The probability that a category with so many users is withheld; falls with their number."""
+        """The probability that a category with ``count`` users is withheld; decreases with the count."""
 
     def squared_errors(self, counts: NDArray[np.int64]) -> Floats:
         """The mean squared error of the estimate at each true count."""
@@ -39,25 +43,25 @@ class Withholding(Protocol):
 
 @dataclass(frozen=True)
 class ThresholdAnalysis(LinearAnalysis):
-    """Linear estimates of what is shown, and 0 for the rest."""
+    """Linear estimates of released counts, and 0 for withheld ones."""
 
     withholding: Withholding = field(kw_only=True)
 
     def estimate(self, observed: NDArray[Any], estimator: str) -> Floats:  # noqa: ARG002
-        """What is observed of a category that is withheld is 0."""
+        """0 for withheld categories, which are observed as 0."""
         return np.where(observed > 0, super().estimate(observed, "unbiased"), 0.0)
 
     def standard_errors(self, observed: NDArray[Any]) -> Floats:
-        """The root mean squared error at the count that is estimated, withholding included.
+        """The root mean squared error at the estimated count, including the effect of withholding.
 
-        For what is withheld: the largest at any count that its 95% interval allows.
+        For a withheld count: the largest error at any count in its 95 % interval.
         """
         estimate = np.rint(self.estimate(observed, "threshold")).astype(np.int64)
-        distinct, place = np.unique(estimate, return_inverse=True)
+        distinct, inverse = np.unique(estimate, return_inverse=True)
         squares = self.error.variance(distinct.astype(np.float64))
         near = distinct <= self.hidden(_NEVER_WITHHELD)
         squares[near] = self.withholding.squared_errors(distinct[near])
-        shown = np.sqrt(squares)[place]
+        shown = np.sqrt(squares)[inverse]
         if np.all(observed > 0):
             return shown
         return np.where(observed > 0, shown, _withheld_error(self.withholding, self.hidden(_PLAUSIBLY_WITHHELD)))
@@ -67,7 +71,7 @@ class ThresholdAnalysis(LinearAnalysis):
         return self.hidden((1 - confidence) / 2) + 1
 
     def intervals(self, observed: NDArray[Any]) -> Callable[[float], Floats]:
-        """Half of the risk for what is shown, half for being withheld."""
+        """Intervals with half of the risk for released counts and half for withholding."""
         estimate = self.estimate(observed, "threshold")
 
         def at(confidence: float) -> Floats:
@@ -81,9 +85,9 @@ class ThresholdAnalysis(LinearAnalysis):
         return at
 
     def expected_error(self, confidence: float, truth: NDArray[Any] | None = None) -> ExpectedError:
-        """The larger error of a count of average size and of one that is shown, or that of the given true counts."""
+        """The larger of the errors of an average count and of a released one; or that of given true counts."""
         check_confidence(confidence)
-        risk = (1 - confidence) / (2 * min(self.numbers, self.largest))  # only categories that are held can be off
+        risk = (1 - confidence) / (2 * min(self.numbers, self.largest))  # only non-empty categories have an error
         return ExpectedError(
             rmse=math.sqrt(self._mean_squared_error(truth)),
             max_error=max(float(self.hidden(risk)), self.error.radius(risk, self.largest)),
@@ -99,13 +103,13 @@ class ThresholdAnalysis(LinearAnalysis):
         return float(self.withholding.squared_errors(distinct) @ times) / float(times.sum())
 
     def hidden(self, risk: float) -> int:
-        """The largest true count that is withheld with more than the risk."""
+        """The largest true count that is withheld with a probability above ``risk``."""
         return _most_withheld(self.withholding, risk, int(self.largest))
 
 
 @lru_cache(maxsize=1024)
 def _most_withheld(withholding: Withholding, risk: float, largest: int) -> int:
-    """The largest true count up to ``largest`` that is withheld with more than the risk."""
+    """The largest true count up to ``largest`` that is withheld with a probability above ``risk``."""
     low, high = 0, 1
     while high <= largest and withholding.withheld(high) > risk:
         low, high = high, 2 * high
@@ -116,7 +120,7 @@ def _most_withheld(withholding: Withholding, risk: float, largest: int) -> int:
 def _withheld_error(withholding: Withholding, most: int) -> float:
     """The largest root mean squared error at a count of at most ``most``.
 
-    It rises with the count as long as nearly all are withheld, and then falls: a coarse search is refined.
+    It increases with the count while most counts are withheld, and then decreases; a coarse search is refined.
     """
     step = max(1, most // 256)
     coarse = np.unique(np.append(np.arange(0, most + 1, step), most))
@@ -125,19 +129,29 @@ def _withheld_error(withholding: Withholding, most: int) -> float:
     return math.sqrt(float(np.max(withholding.squared_errors(fine))))
 
 
+def independent_release_pmf(counts: Sequence[Mapping[int, Fraction | float]]) -> Pmf:
+    """The joint distribution of independent released counts."""
+    if math.prod(len(pmf) for pmf in counts) > _MOST_LISTED:
+        raise ParameterError(
+            "The release has too many outcomes to list; use fewer users, a smaller domain or less noise."
+        )
+    return {
+        tuple(count for count, _ in outcome): math.prod(mass for _, mass in outcome)
+        for outcome in product(*(pmf.items() for pmf in counts))
+    }
+
+
 def check_unreleased(tally: Tally, categories: int) -> None:
-    """Refuse to release twice, or what is not a tally of these categories."""
+    """Reject a tally that is already released, or that does not fit the categories."""
     if tally.released:
-        raise ParameterError("This tally is released already; that happens once.")
-    if len(tally.counts) != categories:
-        raise ParameterError(f"A tally of {len(tally.counts):,} categories does not fit a domain of {categories:,}.")
+        raise ParameterError("This tally is already released; a tally is released once.")
+    check_categories(tally, categories)
 
 
 def check_released(tally: Tally, categories: int, threshold: int) -> None:
-    """Refuse to estimate from counts that should have been withheld."""
+    """Reject a tally that is not released, or that contains counts below the threshold."""
     if not tally.released:
         raise ParameterError("This tally holds counts below the threshold; release it first.")
-    if len(tally.counts) != categories:
-        raise ParameterError(f"A tally of {len(tally.counts):,} categories does not fit a domain of {categories:,}.")
+    check_categories(tally, categories)
     if np.any((tally.counts != 0) & (tally.counts < threshold)):
-        raise ParameterError(f"A released tally holds no count below the threshold {threshold:,}.")
+        raise ParameterError(f"A released tally must not contain counts below the threshold {threshold:,}.")

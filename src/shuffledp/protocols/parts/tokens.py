@@ -1,6 +1,6 @@
-"""Noise by tokens left out, as in Balcer and Cheu's protocols: what their count and their histogram share.
+"""Noise by omitted tokens: the common base of Balcer and Cheu's count and histogram.
 
-Every user sends a token of each category as noise, and leaves each out with a small probability.
+Every user sends a noise token of each category, and omits each with a small probability.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from shuffledp.randomness.dyadic import check_uncertain
 
 @dataclass(frozen=True)
 class TokenProtocol(Protocol):
-    """A protocol whose noise is a binomial number of tokens left out; it can be built from the noise itself."""
+    """A protocol whose noise is a binomial number of omitted tokens; it can also be built from a given noise."""
 
     estimators: ClassVar[tuple[str, ...]] = tuple(ESTIMATORS)
     theorem: ClassVar[str]
-    """Of Balcer and Cheu, for the paper's calibration."""
+    """The theorem of Balcer and Cheu behind the paper's calibration."""
     changed_categories: ClassVar[int]
-    """How many token counts one user's value changes."""
+    """Number of token counts that change if one user is replaced."""
 
     absence: Dyadic
-    """The probability, 1 - p in the paper, of leaving a noise token out; exactly what is sampled."""
+    """The probability of omitting a noise token (1 - p in the paper), exactly as it is sampled."""
 
     def __post_init__(self) -> None:
         check_users(self.target.users, self.target.honest_fraction)
@@ -45,7 +45,7 @@ class TokenProtocol(Protocol):
     @classmethod
     @abstractmethod
     def curve_of(cls, noise: Binomial) -> ComposableCurve:
-        """The privacy curve, given the distribution of the number of tokens left out by honest users."""
+        """The privacy curve, given the distribution of the number of tokens that honest users omit."""
 
     @classmethod
     @abstractmethod
@@ -56,7 +56,7 @@ class TokenProtocol(Protocol):
     def with_noise(
         cls, *, users: int, absence: float | Dyadic, delta: float, honest_fraction: float = 1.0, **domain: Any
     ) -> Self:
-        """The protocol with a given probability of leaving a noise token out; epsilon follows from delta.
+        """The protocol with a given probability of omitting a noise token; epsilon follows from delta.
 
         The domain is given as for ``calibrate``.
         """
@@ -66,7 +66,7 @@ class TokenProtocol(Protocol):
         if epsilon == float("inf"):
             raise InfeasibleError(
                 f"With absence probability {exact} no epsilon holds at delta = {delta:g}: "
-                "one nearer to 1/2 makes more noise.",
+                "choose one closer to 1/2, which gives more noise.",
                 absence=exact,
                 delta=delta,
             )
@@ -75,14 +75,14 @@ class TokenProtocol(Protocol):
 
     @classmethod
     def least_absence(cls, target: Target) -> Dyadic:
-        """The least noise for the target when only the honest users add any."""
+        """The least noise that meets the target with the noise of honest users only."""
         if target.calibration == "paper":
             return paper_noise(target.honest_users, target.epsilon, target.delta, coordinates=cls.changed_categories)
         return tight_noise(target.honest_users, target.epsilon, target.delta, cls.curve_of)
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """The privacy of one release, computed from the probability that is really sampled."""
+        """The privacy of one release, computed from the probability that is sampled."""
         curve = self.curve_of(Binomial(self.target.honest_users, self.absence))
         proof = f"Balcer and Cheu 2020, {self.theorem}" if self.target.calibration == "paper" else None
         return self.target.guarantee(curve, theorem=proof or "exact divergence of the noise")
@@ -105,7 +105,7 @@ class TokenProtocol(Protocol):
         return {"terms": target, "absence": noise["absence"], **others}
 
     def token_analysis(self, users: int, categories: int, estimator: str) -> TokenAnalysis:
-        """From counted tokens of so many users to estimates."""
+        """The analysis of the token counts of ``users`` users."""
         return TokenAnalysis(Binomial(users, self.absence), categories, estimator)
 
     def _noise_parameters(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from shuffledp.messages import Messages, Tally
 from shuffledp.privacy.amplification import Slots
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.quantile_trees import blanket_tree_curve, least_tree_blankets
-from shuffledp.protocols.histogram.uniform_blanket import blanket_offsets, blanket_report_pmf, check_blanket
+from shuffledp.protocols.parts.blanket import blanket_offsets, blanket_report_pmf
 from shuffledp.protocols.parts.weighted_noise import UniformMessages
 from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.quantiles.protocol import Floats, QuantilesProtocol, usual_branching
@@ -50,8 +50,6 @@ class UniformBlanketQuantiles(QuantilesProtocol):
         super().__post_init__()
         if len(self.blankets) != len(self.branching):
             raise ParameterError(f"{len(self.blankets)} blankets do not fit {len(self.branching)} levels.")
-        for blanket in self.blankets:
-            check_blanket(blanket)
 
     @classmethod
     def for_target(cls, target: Target, domain: Bins, *, branching: tuple[int, ...] | None = None) -> Self:

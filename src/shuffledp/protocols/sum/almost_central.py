@@ -1,11 +1,11 @@
-"""Sums at almost central error, with hardly more than one message if users are very many.
+"""Sums with almost the error of the central model, and little more than one message per user in large rounds.
 
 Ghazi, Kumar, Manurangsi, Pagh and Sinha (2021). A number is rounded at random to a level x of 0 .. k and sent as the
-message x + 1. Beside it, all users together send geometrically many "+1" and "-1", whose difference is the noise of the
-sum, and for each *atom*, a few numbers that add up to 0, negative binomially many copies: these hide which numbers were
-sent, and cancel in the sum. Every user draws its share of each, so that the number of a user's messages does not
-depend on the value. The paper leaves out the message of the value 0; here everybody sends one. Patents may
-apply (US 12,072,987 B1).
+message x + 1. In addition, all users together send geometric numbers of "+1" and "-1", whose difference is the noise of
+the sum, and for each *atom*, a few numbers that add up to 0, a negative binomial number of copies: these hide which
+numbers were sent, and cancel in the sum. Every user draws a share of each, so that the number of a user's messages does
+not depend on the value. In the paper the value 0 is not sent; here every user sends a message. Patents may apply (US
+12,072,987 B1).
 
 Accounting: ``shuffledp.privacy.almost_central``.
 """
@@ -45,14 +45,14 @@ from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, negative_binomial, scattered_negative_binomial
 from shuffledp.randomness.logarithmic import LEAST_COMPLEMENT_BITS
 
-_MOST_LEVELS = 1000  # the accounting of more takes long
+_MOST_LEVELS = 1000  # the accounting of more levels takes long
 _LEFT_OUT = 1e-5
-_TOO_RARE = 1e-7  # to be listed
-_TABLE_ENTRIES = 1 << 10  # of the tables from which the copies of one atom are drawn
+_TOO_RARE = 1e-7  # less likely reports are not listed
+_TABLE_ENTRIES = 1 << 10  # of the sampling table of one atom
 _MOST_LISTED = 4
 
 Part = tuple[tuple[int, ...], Fraction, Dyadic]
-"""Messages that are sent together, and shape and ratio of the number of their copies over all honest users."""
+"""Messages that are sent together, and the shape and ratio of the number of copies of all honest users."""
 
 
 @dataclass(frozen=True)
@@ -69,27 +69,27 @@ class AlmostCentralSum(SumProtocol):
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
     noise: AlmostCentralCurve
-    """How many levels there are, and the noise of all honest users."""
+    """The number of levels, and the noise of all honest users."""
     domain: Interval
 
     def __post_init__(self) -> None:
         check_levels(self.levels, users=self.target.users)
         if not _can_be_drawn(self.noise):
             raise ParameterError(
-                f"With {self.levels:,} levels the noise at epsilon = {self.target.epsilon:g} has shares too long to "
+                f"With {self.levels:,} levels the noise at epsilon = {self.target.epsilon:g} has too long shares to "
                 "draw; use fewer levels.",
                 levels=self.levels,
             )
 
     @classmethod
     def for_target(cls, target: Target, domain: Interval, *, levels: int | None = None, split: float = 0.9) -> Self:
-        """The fewest messages that meet the target; ``split`` is the part of epsilon for the noise of the sum.
+        """The fewest messages that meet the target; ``split`` is the fraction of epsilon for the noise of the sum.
 
-        By default there are epsilon sqrt(users) levels, but not more than 1000, nor more than can be drawn.
+        By default there are epsilon sqrt(users) levels, at most 1000, and fewer if their noise cannot be drawn.
         """
         if target.calibration == "paper":
             raise ParameterError(
-                "The paper's constants for almost-central are not offered: they need hundreds of times as many "
+                "The paper's constants for almost-central are not supported: they need hundreds of times as many "
                 "messages; use the tight calibration.",
                 calibration=target.calibration,
             )
@@ -110,13 +110,13 @@ class AlmostCentralSum(SumProtocol):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Recomputed from the noise that is really sampled."""
+        """Computed from the noise that is sampled."""
         theorem = "certified numerically: composition of the atoms' privacy losses (after Ghazi et al. 2021)"
         return self.target.guarantee(self.noise, theorem=theorem)
 
     @property
     def cost(self) -> Cost:
-        """The real message, and a user's share of all others."""
+        """The real message, and a share of all noise messages."""
         noise = expected_noise_messages(self.noise) / self.target.honest_users
         return Cost(1 + noise, None, self.message_format.bits)
 
@@ -138,23 +138,23 @@ class AlmostCentralSum(SumProtocol):
 
     @cached_property
     def _parts(self) -> tuple[Part, ...]:
-        """All that is sent as noise."""
+        """All noise messages."""
         staying = [((sign,), Fraction(1), self.noise.ratio) for sign in (1, -1)]
         atoms = [(atom.members, shape, ratio) for atom, shape, ratio in self.noise.flooding]
         return (*staying, *atoms)
 
     @cached_property
     def _lowest(self) -> int:
-        """The least number that is sent."""
+        """The least number that can be sent."""
         return min(min(members) for members, _, _ in self._parts)
 
     @property
     def message_format(self) -> MessageFormat:
-        """A number from the lowest on up to levels + 1, counted from the lowest."""
+        """A number from the lowest one to levels + 1, as its distance from the lowest."""
         return MessageFormat((self.levels + 2 - self._lowest,))
 
     def report_pmf(self, value: float) -> Pmf:
-        """The real message with every number of copies of each part, but for a tail."""
+        """The real message with every number of copies of each part, except for a tail."""
         if self.levels > _MOST_LISTED:
             raise ParameterError(f"{self.levels:,} levels are too many to list; at most {_MOST_LISTED}.")
         kinds = self.message_format.codes
@@ -175,7 +175,7 @@ class AlmostCentralSum(SumProtocol):
         return pmf
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
-        """The randomizer on many users at once: the few who send copies of a part are drawn at random."""
+        """The randomizer on many users at once; for each part, only the few users who send copies are drawn."""
         owned = to_levels(values, self.levels, self.domain, source)
         senders, sent = [np.arange(len(owned))], [owned + 1]
         for members, shape, ratio in self._parts:
@@ -190,27 +190,27 @@ class AlmostCentralSum(SumProtocol):
         return Messages(codes[order], len(owned), offsets, source.secure)
 
     def sample_tally(self, values: NDArray[np.float64], *, source: RandomSource = SYSTEM) -> Tally:
-        """All copies of each part at once."""
+        """The total number of copies of each part is drawn at once."""
         owned = to_levels(values, self.levels, self.domain, source)
         counts = np.bincount(owned + 1 - self._lowest, minlength=self.message_format.codes).astype(np.int64)
         if len(owned):
             for members, shape, ratio in self._parts:
-                whole = shape * len(owned) / self.target.honest_users
-                np.add.at(counts, np.array(members) - self._lowest, negative_binomial(whole, ratio, 1, source)[0])
+                total_shape = shape * len(owned) / self.target.honest_users
+                np.add.at(counts, np.array(members) - self._lowest, negative_binomial(total_shape, ratio, 1, source)[0])
         return Tally(counts, len(owned), source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """A count of each number."""
+        """One count per number."""
         if len(tally.counts) != self.message_format.codes:
             raise ParameterError(f"A tally counts {self.message_format.codes:,} numbers, not {len(tally.counts):,}.")
 
     def observed(self, tally: Tally) -> NDArray[Any]:
-        """The sum of all numbers, less the one that everybody adds to their level."""
+        """The sum of all numbers, minus the 1 that every user adds to their level."""
         numbers = np.arange(len(tally.counts)) + self._lowest
         return np.array([int(tally.counts @ numbers) - tally.users])
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """The sum in units of a level."""
+        """The sum, in units of a level."""
         rounded = users if worst_rounding_variance(users, self.levels, self.domain) else 0
         return LinearAnalysis(offset=0.0, slope=self.levels, error=self._error(users, rounded), largest=users)
 
@@ -219,18 +219,18 @@ class AlmostCentralSum(SumProtocol):
         return RoundedNoise(decay_of(self.noise.ratio), self.levels, rounded, shape=shape)
 
     def variance(self, values: NDArray[np.float64]) -> float:
-        """The noise of all who take part, and the rounding of these numbers; the atoms cancel."""
+        """The noise of all users, and the rounding of these numbers; the atoms cancel."""
         return self._error(len(values), 0).noise_variance() + rounding_variance(values, self.levels, self.domain)
 
 
 def _can_be_drawn(noise: AlmostCentralCurve) -> bool:
-    """Whether the sampler takes every ratio of the noise."""
+    """Whether the sampler supports every ratio of the noise."""
     ratios = [noise.ratio, *(ratio for _, _, ratio in noise.flooding)]
     return all(ratio.complement.fraction >= Fraction(1, 1 << LEAST_COMPLEMENT_BITS) for ratio in ratios)
 
 
 def _copies_pmf(shape: float, ratio: Dyadic, parts: int) -> Iterator[tuple[int, float]]:
-    """The distribution NB(shape, ratio), but for a tail such that all parts together leave out what they may."""
+    """The distribution NB(shape, ratio), except for a tail; the tails of all parts together are at most 1e-5."""
     mass, rest, copies = float(ratio.complement) ** shape, 1.0, 0
     while rest > _LEFT_OUT / parts:
         yield copies, mass

@@ -1,8 +1,8 @@
-"""Sums of bits that are flipped at random: Cheu, Smith, Ullman, Zeber and Zhilyaev (2019), Algorithms 5 and 6.
+"""Sums from randomly flipped bits: Cheu, Smith, Ullman, Zeber and Zhilyaev (2019), Algorithms 5 and 6.
 
-A number is rounded at random to a level j of r, and written as r bits of which j are ones. Each bit is flipped with
-probability f and sent on its own, without a label, so that the analyzer sees only how many ones there are. More
-bits round less and need more noise each, but less in all.
+A number is rounded at random to a level j of 0 .. r, and written as r bits of which j are ones. Each bit is flipped
+with probability f and sent as an unlabelled message, so that the analyzer sees only the number of ones. With more bits
+there is less rounding and less noise in total.
 
 Accounting: ``shuffledp.privacy.cheu``.
 """
@@ -48,9 +48,9 @@ class CheuSum(SumProtocol):
     name: ClassVar[str] = "cheu"
 
     bits: int
-    """How many bits a user sends."""
+    """Number of bits per user."""
     flip: Dyadic
-    """The probability with which each is flipped."""
+    """The probability of flipping each bit."""
     domain: Interval
 
     def __post_init__(self) -> None:
@@ -58,11 +58,11 @@ class CheuSum(SumProtocol):
         if self.bits > _MOST_BITS:
             raise ParameterError(f"A user sends at most {_MOST_BITS:,} bits, not {self.bits:,}.", bits=self.bits)
         if not 0 < 2 * self.flip.fraction < 1:
-            raise ParameterError(f"Bits are flipped with a probability between 0 and 1/2, not {self.flip}.")
+            raise ParameterError(f"The flip probability must lie between 0 and 1/2, not {self.flip}.")
 
     @classmethod
     def for_target(cls, target: Target, domain: Interval, *, bits: int | None = None) -> Self:
-        """The least flips that meet the target, or the paper's; ``bits`` is ceil(epsilon sqrt(users)) by default."""
+        """The least flip probability that meets the target, or the paper's; by default epsilon sqrt(users) bits."""
         if bits is None:
             bits = _usual_bits(target.users, target.epsilon, domain)
         least = paper_sum_flip if target.calibration == "paper" else least_sum_flip
@@ -75,20 +75,20 @@ class CheuSum(SumProtocol):
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
-        """A quarter of the bits, at an error a tenth larger."""
+        """A quarter of the bits, with about 10 % more error."""
         usual = _usual_bits(settings["users"], settings["epsilon"], settings["domain"])
         return [{"bits": -(-usual // 4)}] if usual > 1 else []
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Recomputed from the flips that are really sampled."""
+        """Computed from the flip probability that is sampled."""
         curve = FlippedSum(self.target.honest_users, self.flip, self.bits)
         theorem = "exact divergence of the flipped bits, bounded over all data sets"
         return self.target.guarantee(curve, theorem=theorem, local_epsilon=curve.local_epsilon)
 
     @property
     def cost(self) -> Cost:
-        """The bits, each on its own."""
+        """One message per bit."""
         return Cost(float(self.bits), self.bits, 1)
 
     @property
@@ -97,16 +97,16 @@ class CheuSum(SumProtocol):
         return MessageFormat((2,))
 
     def report_pmf(self, value: float) -> Pmf:
-        """How many zeros and ones: the ones that stay and the zeros that become ones."""
+        """The numbers of zeros and ones: ones that are not flipped, and zeros that are."""
         if self.bits > _MOST_LISTED:
             raise ParameterError(f"{self.bits:,} bits are too many to list; at most {_MOST_LISTED}.")
         pmf: dict[tuple[int, ...], Fraction] = {}
         for level, share in level_pmf(value, self.bits, self.domain).items():
             stay = _binomial_pmf(level, self.flip.complement.fraction)
             turn = _binomial_pmf(self.bits - level, self.flip.fraction)
-            for kept, first in enumerate(stay):
-                for turned, second in enumerate(turn):
-                    ones = kept + turned
+            for unflipped, first in enumerate(stay):
+                for flipped, second in enumerate(turn):
+                    ones = unflipped + flipped
                     key = (self.bits - ones, ones)
                     pmf[key] = pmf.get(key, Fraction(0)) + share * first * second
         return pmf
@@ -115,26 +115,26 @@ class CheuSum(SumProtocol):
         """The randomizer on many users at once."""
         owned = to_levels(values, self.bits, self.domain, source)
         sent = np.empty((len(owned), self.bits), dtype=np.uint8)
-        places = np.arange(self.bits)
+        positions = np.arange(self.bits)
         chunk = max(1, _CHUNK_BITS // self.bits)
         for start in range(0, len(owned), chunk):
             part = owned[start : start + chunk]
             flips = bernoulli(self.flip, len(part) * self.bits, source).reshape(len(part), self.bits)
-            np.not_equal(places < part[:, None], flips, out=sent[start : start + chunk], casting="unsafe")
+            np.not_equal(positions < part[:, None], flips, out=sent[start : start + chunk], casting="unsafe")
         offsets = self.bits * np.arange(len(owned) + 1, dtype=np.int64)
         return Messages(sent.reshape(-1), len(owned), offsets, source.secure)
 
     def sample_tally(self, values: NDArray[np.float64], *, source: RandomSource = SYSTEM) -> Tally:
-        """All bits at once: only their number matters."""
+        """Binomial numbers of ones among all bits."""
         ones = int(to_levels(values, self.bits, self.domain, source).sum())
         total = len(values) * self.bits
-        kept = int(binomial(ones, self.flip.complement, 1, source)[0])
-        turned = int(binomial(total - ones, self.flip, 1, source)[0])
-        counts = np.array([total - kept - turned, kept + turned], dtype=np.int64)
+        received = int(binomial(ones, self.flip.complement, 1, source)[0])
+        received += int(binomial(total - ones, self.flip, 1, source)[0])
+        counts = np.array([total - received, received], dtype=np.int64)
         return Tally(counts, len(values), source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """Every user sends all bits."""
+        """``bits`` messages per user."""
         if len(tally.counts) != 2 or int(tally.counts.sum()) != tally.users * self.bits:
             raise ParameterError(
                 f"{tally.users:,} users send {tally.users * self.bits:,} bits, not {int(tally.counts.sum()):,}."
@@ -146,7 +146,7 @@ class CheuSum(SumProtocol):
 
     @cached_property
     def _reports(self) -> AffineReports:
-        """The flips have the same variance at all levels. Bits are independent, so that each is a term of its own."""
+        """The variance of the flips is the same at all levels; bits are independent, so each is a separate term."""
         f = float(self.flip)
         return AffineReports(
             start=self.bits * f,
@@ -161,12 +161,12 @@ class CheuSum(SumProtocol):
         return self._reports.analysis(users)
 
     def variance(self, values: NDArray[np.float64]) -> float:
-        """The flips, and the rounding of these numbers."""
+        """The variance of the flips, and of the rounding of these numbers."""
         return self._reports.variance(values)
 
 
 def _usual_bits(users: int, epsilon: float, domain: Interval) -> int:
-    """So many bits that rounding adds less than unavoidable noise; integers need no more than their steps."""
+    """Enough bits that rounding adds less than the noise; for integers at most their number of steps."""
     fewest = min(math.ceil(epsilon * math.sqrt(users)), _MOST_BITS)
     return levels_for(domain, fewest=fewest, most=fewest)
 

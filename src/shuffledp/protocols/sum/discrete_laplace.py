@@ -1,8 +1,8 @@
-"""The central model's sum: numbers as levels, and discrete Laplace noise on their sum.
+"""A sum in the central model: discrete Laplace noise on the sum of rounded numbers.
 
-Ghosh, Roughgarden and Sundararajan (2009) for integers; other numbers are first rounded at random to so many
-levels that the rounding is lost in the noise. The randomness is integers throughout, so
-that nothing can be read from the last digits of a float (Mironov 2012).
+Ghosh, Roughgarden and Sundararajan (2009) for integers; other numbers are first rounded at random to so many levels
+that the rounding is negligible. All random numbers are integers, so that floating-point digits leak nothing (Mironov
+2012).
 
 Accounting: ``shuffledp.privacy.discrete_laplace``.
 """
@@ -24,7 +24,7 @@ from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
 _ROUNDING_SHARE = 10  # rounding adds about a thousandth to the variance
-_LEAST_DECAY = 1e-6  # nearer to 1 than this the noise takes long to draw
+_LEAST_DECAY = 1e-6  # for smaller decays the noise takes long to draw
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class DiscreteLaplaceSum(CentralLevels):
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
     levels: int
-    """Numbers are rounded to one of levels + 1 points."""
+    """Numbers are rounded at random to one of levels + 1 points."""
     ratio: Dyadic
     """The noise x has a probability proportional to ratio^|x|."""
     domain: Interval
@@ -61,18 +61,18 @@ class DiscreteLaplaceSum(CentralLevels):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Pure privacy of the released sum, which one user moves by all levels at most."""
+        """Pure privacy of the released sum, which one user changes by at most ``levels``."""
         curve = DiscreteLaplaceCurve(self.ratio, sensitivity=self.levels)
         return self.target.guarantee(curve, theorem="exact divergence of the noise", trust="central")
 
     @property
     def decay(self) -> float:
-        """Of the noise, per level."""
+        """Decay of the noise per level."""
         return decay_of(self.ratio)
 
     def release(self, tally: Tally, *, source: RandomSource = SYSTEM) -> Tally:
-        """The sum with noise."""
+        """The sum plus noise."""
         if tally.released:
-            raise ParameterError("This tally is released already; noise is added once.")
+            raise ParameterError("This tally is already released; noise is added once.")
         noise = discrete_laplace(self.ratio, 1, source)
         return Tally(tally.counts + noise, tally.users, tally.secure and source.secure, released=True)

@@ -1,7 +1,7 @@
-"""One bit per number: Duchi, Jordan and Wainwright (2013, 2018), the local model's coarsest mean.
+"""A sum from one bit per user in the local model: Duchi, Jordan and Wainwright (2013, 2018).
 
-A number at place t of its interval becomes a coin that shows 1 with probability
-1/2 + (2 t - 1) (1/2 - f), where f is the least probability that any bit has.
+A number at position t of its interval becomes a bit that is 1 with probability 1/2 + (2 t - 1) (1/2 - f), where f is
+the least probability of a bit.
 
 Accounting: ``shuffledp.privacy.pure``.
 """
@@ -36,17 +36,17 @@ class DuchiSum(SumProtocol):
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
     blanket: Dyadic
-    """The probability of sending a fair coin; else the number is rounded to an end of its interval at random."""
+    """The probability of sending a fair coin; otherwise the number is rounded at random to an end of its interval."""
     domain: Interval
 
     @classmethod
     def for_target(cls, target: Target, domain: Interval) -> Self:
-        """Epsilon-private for each user alone; delta is not needed."""
+        """Locally epsilon-private; delta is not needed."""
         return cls(target.pure(), blanket_for(2, target.epsilon), domain)
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Pure local privacy: the two ends of the interval are the easiest to tell apart."""
+        """Pure local privacy; the two ends of the interval are the worst case."""
         return self.target.local_guarantee(response_epsilon(2, self.blanket), theorem="exact ratio")
 
     @property
@@ -86,7 +86,7 @@ class DuchiSum(SumProtocol):
         )
 
     def variance(self, values: NDArray[np.float64]) -> float:
-        """The bits' variances."""
+        """The variance of the bits."""
         slope = float(self.blanket.complement)
         one = float(self.blanket) / 2 + slope * values
         return float(np.sum(one * (1 - one))) / slope**2

@@ -1,9 +1,9 @@
-"""The central model's sum with Laplace noise: Dwork, McSherry, Nissim and Smith (2006), drawn by OpenDP.
+"""A sum in the central model with Laplace noise: Dwork, McSherry, Nissim and Smith (2006), drawn by OpenDP.
 
-Numbers are fixed-point: rounded at random to a multiple of 2^-bits of the interval, so finely that nothing is
-lost. Their sum is an integer, and OpenDP adds Laplace noise on the same grid
-with integers only (Canonne, Kamath and Steinke 2020), so that nothing can be read from the last digits.
-OpenDP's own privacy map is checked before every release. It draws from the operating system and takes no seed.
+Numbers are fixed-point: rounded at random to a multiple of 2^-bits of the interval, so finely that the rounding is
+negligible. Their sum is an integer, and OpenDP adds Laplace noise on the same grid with integer arithmetic (Canonne,
+Kamath and Steinke 2020), so that floating-point digits leak nothing. OpenDP's privacy map is checked before every
+release. OpenDP draws from the operating system and does not take a seed.
 
 Accounting: ``shuffledp.privacy.pure``.
 """
@@ -29,7 +29,7 @@ from shuffledp.randomness import SYSTEM, RandomSource
 
 _MOST_BITS = 39
 _SUM_BITS = 61
-_NOISE_BITS = 55  # noise beyond 2^62, where OpenDP would cut it, has a probability below e^-120
+_NOISE_BITS = 55  # noise beyond 2^62, where OpenDP clips it, has a probability below e^-120
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class LaplaceSum(CentralLevels):
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
     levels: int
-    """The interval is divided into so many steps, a power of two unless chosen otherwise."""
+    """Number of steps of the interval; by default a power of two."""
     scale: int
     """The noise x, in steps, has a probability proportional to e^(-|x| / scale)."""
     domain: Interval
@@ -76,7 +76,7 @@ class LaplaceSum(CentralLevels):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Pure privacy of the released sum, which one user moves by all levels at most."""
+        """Pure privacy of the released sum, which one user changes by at most ``levels``."""
         curve = PureCurve(_epsilon_above(self.levels, self.scale))
         return self.target.guarantee(
             curve, theorem="Dwork, McSherry, Nissim and Smith 2006, Theorem 1", trust="central"
@@ -84,7 +84,7 @@ class LaplaceSum(CentralLevels):
 
     @property
     def decay(self) -> float:
-        """Of the noise, per level."""
+        """Decay of the noise per level."""
         return 1 / self.scale
 
     def release(self, tally: Tally, *, source: RandomSource = SYSTEM) -> Tally:
@@ -95,7 +95,7 @@ class LaplaceSum(CentralLevels):
                 "use the protocol discrete-laplace for a seeded run."
             )
         if tally.released:
-            raise ParameterError("This tally is released already; noise is added once.")
+            raise ParameterError("This tally is already released; noise is added once.")
         self.check_tally(tally)
         measurement = _measurement(self.scale)
         if measurement.map(self.levels) > self.target.epsilon:
@@ -122,7 +122,7 @@ def _measurement(scale: int) -> Any:
         from opendp.mod import enable_features
     except ImportError:
         raise MissingPackageError(
-            "The protocol laplace needs OpenDP: pip install 'shuffledp[opendp]'; discrete-laplace does without."
+            "The protocol laplace needs OpenDP: pip install 'shuffledp[opendp]'; discrete-laplace does not need it."
         ) from None
     enable_features("contrib")
     return make_laplace(atom_domain(T="i64"), absolute_distance(T="i64"), float(scale))

@@ -1,7 +1,7 @@
-"""Numbers as levels: a place in an interval rounded at random to one of k + 1 equally spaced points.
+"""Numbers as levels: a position in an interval rounded at random to one of k + 1 equally spaced points.
 
-The rounded level has the place as its mean, so that sums of levels estimate sums of numbers without bias. Whole
-numbers fall on levels if there are as many levels as integers, and then nothing is rounded.
+The mean of the rounded level is the position, so that sums of levels are unbiased estimates of sums of numbers. If the
+number of levels is a multiple of the number of steps of an integer interval, nothing is rounded.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from shuffledp.domain import Interval, check_positions
 from shuffledp.errors import ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.parts.single_message import single_message_pmf
 from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.questions import SumProtocol, one_message_each
 from shuffledp.randomness import SYSTEM, RandomSource, round_randomly
 
 Floats = NDArray[np.float64]
 
-MOST_LEVELS = 1 << 39  # a place times this is what exact rounding takes
+MOST_LEVELS = 1 << 39  # exact rounding supports positions times at most this
 _MOST_SUM_BITS = 62
-_MOST_LISTED = 512
+MOST_LISTED = 512
 _CHUNK = 1 << 20
 _SLOPES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)
 
 
 def levels_for(domain: Interval, *, fewest: float, most: float) -> int:
-    """As many levels as integers if these are not too many, else the fewest that are enough."""
+    """As many levels as steps of an integer interval if these are not too many, else the fewest that suffice."""
     steps = domain.steps
     if steps is not None and steps <= max(most, fewest):
         return steps
@@ -41,11 +42,11 @@ def levels_for(domain: Interval, *, fewest: float, most: float) -> int:
 
 
 def check_levels(levels: int, *, users: int = 1) -> int:
-    """So many levels can be rounded to, and all users' levels added up."""
+    """Reject a number of levels for which rounding or the sum over all users would overflow."""
     if not 1 <= levels <= MOST_LEVELS or (users * levels).bit_length() > _MOST_SUM_BITS:
         raise ParameterError(
-            f"{levels:,} levels of {users:,} users cannot be added up; use 1 to {MOST_LEVELS:,} levels, "
-            f"and so few that their sum stays below 2^{_MOST_SUM_BITS}.",
+            f"{levels:,} levels with {users:,} users are not supported: use 1 to {MOST_LEVELS:,} levels, such that "
+            f"users times levels is below 2^{_MOST_SUM_BITS}.",
             levels=levels,
             users=users,
         )
@@ -58,18 +59,18 @@ def _on_levels(domain: Interval, levels: int) -> bool:
 
 
 def _scaled(values: NDArray[Any], levels: int, domain: Interval) -> Floats:
-    """Places in units of a level; of integers that are levels, without the rounding of the division."""
+    """Positions in units of a level; exact integers if every number is a level."""
     scaled: Floats = check_positions(values) * levels
     return np.rint(scaled) if _on_levels(domain, levels) else scaled
 
 
 def to_levels(values: NDArray[Any], levels: int, domain: Interval, source: RandomSource) -> NDArray[np.int64]:
-    """Each place rounded at random to a level 0 .. levels, with the place as its mean."""
+    """Each position rounded at random to a level 0 .. levels, with the position as its mean."""
     return round_randomly(_scaled(values, levels, domain), source)
 
 
 def level_pmf(value: float, levels: int, domain: Interval) -> dict[int, Fraction]:
-    """The distribution of the level of one place."""
+    """The distribution of the level of one position."""
     scaled = Fraction(float(_scaled(np.array([value]), levels, domain)[0]))
     lower = math.floor(scaled)
     pmf = {lower: 1 - (scaled - lower), lower + 1: scaled - lower}
@@ -77,14 +78,14 @@ def level_pmf(value: float, levels: int, domain: Interval) -> dict[int, Fraction
 
 
 def rounding_variance(values: Floats, levels: int, domain: Interval) -> float:
-    """What rounding adds to the variance of the sum of these positions."""
+    """The variance that rounding adds to the sum of these positions."""
     scaled = _scaled(values, levels, domain)
     fractions = scaled - np.floor(scaled)
     return float(np.sum(fractions * (1 - fractions))) / levels**2
 
 
 def worst_rounding_variance(users: int, levels: int, domain: Interval) -> float:
-    """The most that rounding can add: everybody half-way between two levels."""
+    """The largest variance that rounding can add: all users half-way between two levels."""
     return 0.0 if _on_levels(domain, levels) else users / 4 / levels**2
 
 
@@ -95,53 +96,43 @@ class AffineReports:
     start: float
     slope: float
     variances: Floats
-    """At level 0, 1, ..., k."""
+    """Variances at the levels 0, 1, ..., k."""
     largest_term: float
-    """No number lies further from its mean; or third absolute moments are at most this times the variance."""
+    """Bound on the distance of a number from its mean; or on the ratio of its third absolute moment to its variance."""
     domain: Interval
     heaviest_tail: float | None = None
     """Bernstein's constant of the numbers, if they are unbounded."""
 
     @property
-    def _per_place(self) -> float:
+    def _per_position(self) -> float:
         return self.slope * (len(self.variances) - 1)
 
     def variance(self, values: Floats) -> float:
-        """Of the estimated sum of these positions: the numbers' at their levels, and the levels'."""
+        """The variance of the estimated sum of these positions: of the numbers at their levels, and of the levels."""
         levels = len(self.variances) - 1
         scaled = _scaled(values, levels, self.domain)
         lower = np.minimum(np.floor(scaled), levels - 1).astype(np.int64)
         part = scaled - lower
         each = (1 - part) * self.variances[lower] + part * self.variances[lower + 1] + self.slope**2 * part * (1 - part)
-        return float(np.sum(each)) / self._per_place**2
+        return float(np.sum(each)) / self._per_position**2
 
     def worst_variance(self) -> float:
-        """The largest of one place: between two levels it is a parabola that opens downwards."""
+        """The largest variance of one position; between two levels it is a parabola that opens downward."""
         levels = len(self.variances) - 1
         steps = self.domain.steps
         if steps is not None and _on_levels(self.domain, levels):
-            return float(self.variances[:: levels // steps].max()) / self._per_place**2
+            return float(self.variances[:: levels // steps].max()) / self._per_position**2
         below, above, spread = self.variances[:-1], self.variances[1:], self.slope**2
         part = np.clip((above - below + spread) / (2 * spread), 0.0, 1.0)
         each = (1 - part) * below + part * above + spread * part * (1 - part)
-        return float(each.max()) / self._per_place**2
+        return float(each.max()) / self._per_position**2
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """From the sum of the numbers of so many users to the sum of their positions."""
-        scale = self._per_place
+        """Estimates the sum of the positions of ``users`` users from the sum of their numbers."""
+        scale = self._per_position
         tail = None if self.heaviest_tail is None else self.heaviest_tail / scale
         error = IndependentTerms(users * self.worst_variance(), 0.0, self.largest_term / scale, tail)
         return LinearAnalysis(offset=users * self.start, slope=scale, error=error, largest=users)
-
-
-def one_message_pmf(probabilities: list[Fraction]) -> Pmf:
-    """The distribution of a report of a single message, from the probability of each."""
-    if len(probabilities) > _MOST_LISTED:
-        raise ParameterError(f"{len(probabilities):,} messages are too many to list; at most {_MOST_LISTED}.")
-    kinds = len(probabilities)
-    return {
-        tuple(int(place == sent) for place in range(kinds)): share for sent, share in enumerate(probabilities) if share
-    }
 
 
 def sum_of_messages(form: MessageFormat, messages: Messages) -> Tally:
@@ -153,7 +144,7 @@ def sum_of_messages(form: MessageFormat, messages: Messages) -> Tally:
 
 
 def noise_table(decay: float, least_mass: float) -> dict[int, float]:
-    """The distribution Pr[x] proportional to e^(-decay |x|), but for tails of the given mass."""
+    """The distribution Pr[x] proportional to e^(-decay |x|), except for tails of the given mass."""
     reach = math.ceil(-math.log(least_mass / 2) / decay)
     if reach > 1_000_000:
         raise ParameterError("The noise has too many values to list; use fewer levels or a larger epsilon.")
@@ -163,35 +154,35 @@ def noise_table(decay: float, least_mass: float) -> dict[int, float]:
 
 @dataclass(frozen=True)
 class RoundedNoise:
-    """The error of a sum of levels: noise that decays as e^(-decay |x|) per level, and what rounding adds.
+    """The error of a sum of levels: noise that decays as e^(-decay |x|) per level, and rounding.
 
-    The noise is the difference of two negative binomial numbers of the given shape; discrete Laplace for 1.
+    The noise is the difference of two negative binomial numbers with the given shape; discrete Laplace for shape 1.
     """
 
     decay: float
     levels: int
     rounded_users: int
-    """How many users' numbers are rounded; 0 if numbers are levels."""
+    """Number of users whose numbers are rounded; 0 if all numbers are levels."""
     shape: float = 1.0
 
     def noise_variance(self) -> float:
-        """Of the noise alone, in positions: 2 a / (1 - a)^2 with a = e^-decay for each unit of shape."""
+        """Variance of the noise alone, in positions: 2 a / (1 - a)^2 with a = e^-decay, times the shape."""
         return self.shape / (2 * math.sinh(self.decay / 2) ** 2) / self.levels**2
 
     def variance(self, truth: Floats) -> Floats:
-        """At worst: the noise, and everybody half-way between two levels."""
+        """The worst case: the noise, and all users half-way between two levels."""
         return np.full(np.shape(truth), self.noise_variance() + self.rounded_users / 4 / self.levels**2)
 
     def interval(self, estimate: Floats, risk: float) -> tuple[Floats, Floats]:
-        """The error does not depend on the truth but for the rounding, which is bounded for all."""
+        """Independent of the true sum: the noise does not depend on it, and the rounding is bounded."""
         radius = self.radius(risk, 0.0)
         return estimate - radius, estimate + radius
 
     def radius(self, risk: float, largest_truth: float) -> float:  # noqa: ARG002
-        """Chernoff's bound; for discrete Laplace noise also its own tail.
+        """The least of Chernoff's bounds; for discrete Laplace noise also of its exact tail.
 
-        Rounding multiplies e^(s error) by at most e^(s^2 / 8) per user on average (Hoeffding). Pr[N >= x] is at most
-        a^x / (1 + a) for every real x, also below 0, so that for N alone the tail may be averaged over the rounding.
+        Rounding multiplies the expectation of e^(s error) by at most e^(s^2 / 8) per user (Hoeffding). For discrete
+        Laplace noise N, Pr[N >= x] <= a^x / (1 + a) for every real x, so the tail may be averaged over the rounding.
         """
         exponents = []
         for part in _SLOPES:
@@ -204,7 +195,7 @@ class RoundedNoise:
 
 
 class CentralLevels(SumProtocol):
-    """Users send their level as it is; a trusted party adds them up and releases the sum with noise."""
+    """Users send their level; a trusted party releases the sum with noise."""
 
     levels: int
 
@@ -220,16 +211,17 @@ class CentralLevels(SumProtocol):
 
     @property
     def message_format(self) -> MessageFormat:
-        """A level from 0 on."""
+        """A level."""
         return MessageFormat((self.levels + 1,))
 
     def report_pmf(self, value: float) -> Pmf:
-        """One of the two levels around the number."""
+        """One of the two levels next to the number."""
         pmf = level_pmf(value, self.levels, self.domain)
-        return one_message_pmf([pmf.get(level, Fraction(0)) for level in range(min(self.levels, _MOST_LISTED) + 1)])
+        levels = range(min(self.levels, MOST_LISTED) + 1)
+        return single_message_pmf([pmf.get(level, Fraction(0)) for level in levels], most=MOST_LISTED)
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
-        """Rounding only: the trusted party adds the noise."""
+        """The rounded numbers; the trusted party adds the noise."""
         owned = to_levels(values, self.levels, self.domain, source)
         return one_message_each(owned.astype(self.message_format.dtype), source)
 
@@ -243,17 +235,17 @@ class CentralLevels(SumProtocol):
             raise ParameterError(f"A released sum is one number, not {len(tally.counts)}.")
 
     def release_pmf(self, tally: Tally) -> Pmf:
-        """The sum with every noise, but for tails of 1e-14."""
+        """The sum plus noise, except for tails of 1e-14."""
         total = int(tally.counts[0])
         return {(total + x,): share for x, share in noise_table(self.decay, 1e-14).items()}
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """The released sum in units of a level."""
+        """The released sum, in units of a level."""
         rounded = users if worst_rounding_variance(users, self.levels, self.domain) else 0
         error = RoundedNoise(self.decay, self.levels, rounded)
         return LinearAnalysis(offset=0.0, slope=self.levels, error=error, largest=users)
 
     def variance(self, values: Floats) -> float:
-        """The noise, and the rounding of these numbers."""
+        """The variance of the noise, and of the rounding of these numbers."""
         noise = RoundedNoise(self.decay, self.levels, 0).noise_variance()
         return noise + rounding_variance(values, self.levels, self.domain)

@@ -1,8 +1,8 @@
-"""Laplace noise added by each user: the local model's simplest sum (Dwork, McSherry, Nissim and Smith 2006).
+"""A sum in the local model with Laplace noise by each user (Dwork, McSherry, Nissim and Smith 2006).
 
-A number is rounded at random to a level 0 .. k, discrete Laplace noise with ratio e^(-epsilon / k) is added, and
-the result is cut to -M .. k + M so that it fits into a message. Cutting is done to what is private
-already, and M is so large that it never happens in practice.
+A number is rounded at random to a level 0 .. k, discrete Laplace noise with ratio e^(-epsilon / k) is added, and the
+result is clipped to -M .. k + M to fit into a message. Clipping is post-processing, and M is so large that it never
+happens in practice.
 
 Accounting: ``shuffledp.privacy.discrete_laplace`` and ``shuffledp.privacy.pure``.
 """
@@ -24,21 +24,22 @@ from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceCurve, decay_of, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.parts.single_message import single_message_pmf
 from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.questions import SumProtocol, one_message_each
 from shuffledp.protocols.sum.levels import (
+    MOST_LISTED,
     AffineReports,
     check_levels,
     level_pmf,
     levels_for,
-    one_message_pmf,
     sum_of_messages,
     to_levels,
 )
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
-_ENOUGH_LEVELS = 16  # for each unit of epsilon: rounding adds less than a thousandth to the variance
+_ENOUGH_LEVELS = 16  # per unit of epsilon, so that rounding adds less than a thousandth to the variance
 _MOST_WHOLE_LEVELS = 1 << 12
 _MOST_LEVELS = 1 << 20
 _CUT_EXPONENT = 36  # e^-36 < 1e-15
@@ -62,21 +63,21 @@ class LocalLaplaceSum(SumProtocol):
     ratio: Dyadic
     """The noise x has a probability proportional to ratio^|x|."""
     margin: int
-    """Answers further than this outside 0 .. levels are moved to the nearest that is not."""
+    """Answers are clipped to -margin .. levels + margin."""
     domain: Interval
 
     def __post_init__(self) -> None:
         if not 1 <= self.levels <= _MOST_LEVELS or not 0 <= self.margin < 1 << 62:
             raise ParameterError(
-                f"There must be 1 to {_MOST_LEVELS:,} levels and a margin of 0 or more below 2^62, "
-                f"not {self.levels:,} and {self.margin:,}.",
+                f"levels must lie between 1 and {_MOST_LEVELS:,} and margin between 0 and 2^62; "
+                f"got levels={self.levels:,}, margin={self.margin:,}.",
                 levels=self.levels,
                 margin=self.margin,
             )
 
     @classmethod
     def for_target(cls, target: Target, domain: Interval, *, levels: int | None = None) -> Self:
-        """Epsilon-private for each user alone; delta is not needed."""
+        """Locally epsilon-private; delta is not needed."""
         if levels is None:
             levels = levels_for(
                 domain, fewest=max(_ENOUGH_LEVELS, _ENOUGH_LEVELS * target.epsilon), most=_MOST_WHOLE_LEVELS
@@ -86,7 +87,7 @@ class LocalLaplaceSum(SumProtocol):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Pure local privacy; the ends of the interval are the easiest to tell apart."""
+        """Pure local privacy; the ends of the interval are the worst case."""
         curve = DiscreteLaplaceCurve(self.ratio, sensitivity=self.levels)
         return self.target.local_guarantee(curve.pure_epsilon, theorem="exact ratio")
 
@@ -102,18 +103,18 @@ class LocalLaplaceSum(SumProtocol):
 
     @property
     def message_format(self) -> MessageFormat:
-        """A noisy level, counted from the lowest possible one."""
+        """A noisy level, as its distance from the lowest possible one."""
         return MessageFormat((self.levels + 2 * self.margin + 1,))
 
     def report_pmf(self, value: float) -> Pmf:
-        """The rounded level with its noise; all that lies beyond the margins is at them."""
+        """The rounded level plus noise, clipped at the margins."""
         last = self.levels + 2 * self.margin
         pmf = [Fraction(0)] * (min(last, 1024) + 1)
         for level, share in level_pmf(value, self.levels, self.domain).items():
             centre = level + self.margin
             for answer in range(len(pmf)):
                 pmf[answer] += share * self._noise(answer - centre, cut=answer in (0, last))
-        return one_message_pmf(pmf)
+        return single_message_pmf(pmf, most=MOST_LISTED)
 
     def _noise(self, x: int, *, cut: bool) -> Fraction:
         """The probability of the noise x, or of x and all beyond it."""
@@ -136,7 +137,7 @@ class LocalLaplaceSum(SumProtocol):
 
     @cached_property
     def _reports(self) -> AffineReports:
-        """The noise is the same at all levels.
+        """The distribution of the noise is the same at all levels.
 
         E|X|^3 / E[X^2] = (1 + 4 a + a^2) / (1 - a^2), and 1/decay + 1/3 is a constant for Bernstein's inequality.
         """
@@ -155,5 +156,5 @@ class LocalLaplaceSum(SumProtocol):
         return self._reports.analysis(users)
 
     def variance(self, values: NDArray[np.float64]) -> float:
-        """The noise, and the rounding of these numbers."""
+        """The variance of the noise, and of the rounding of these numbers."""
         return self._reports.variance(values)

@@ -1,9 +1,9 @@
 """The piecewise mechanism of Wang, Xiao, Yang, Zhao, Hui, Shin, Shin and Yu (2019), on a grid.
 
-A number at level j is answered by an integer below K = w + k s: with probability 1 - ``outside`` a uniform one
-of the w from j s on, its window, else a uniform one of the others. The expected answer is affine in j, so that the
-estimate has no bias at all, and every answer has one of two probabilities, whose ratio is the privacy.
-On a fine grid this is the paper's mechanism, window C - 1 of 2 C with C = (h + 1)/(h - 1) and h = e^(epsilon/2).
+A user at level j sends an integer below K = w + k s: with probability 1 - ``outside`` a uniform one in the window of w
+integers that starts at j s, else a uniform one outside the window. The expected answer is affine in j, so the estimate
+is unbiased. Every answer has one of two probabilities, whose ratio determines epsilon. On a fine grid this is the
+paper's mechanism: a window of C - 1 out of 2 C with C = (h + 1)/(h - 1) and h = e^(epsilon/2).
 
 Accounting: ``shuffledp.privacy.pure``.
 """
@@ -25,13 +25,14 @@ from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.pure import log_ratio_above
 from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.parts.single_message import single_message_pmf
 from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.questions import SumProtocol, one_message_each
 from shuffledp.protocols.sum.levels import (
+    MOST_LISTED,
     AffineReports,
     check_levels,
     level_pmf,
-    one_message_pmf,
     sum_of_messages,
     to_levels,
 )
@@ -40,7 +41,7 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, intege
 
 _LEAST_GRID = 1 << 12
 _MOST_GRID = 1 << 20
-_FINE_WINDOW = 64  # a window of fewer points is coarse
+_FINE_WINDOW = 64  # least number of points of a window
 
 
 @dataclass(frozen=True)
@@ -59,19 +60,19 @@ class PiecewiseSum(SumProtocol):
     levels: int
     """Numbers are rounded at random to one of levels + 1 points."""
     step: int
-    """By how many answers the windows of two neighbouring levels are apart."""
+    """Distance between the windows of adjacent levels."""
     window: int
-    """How many answers a window has."""
+    """Number of answers in a window."""
     outside: Dyadic
-    """The probability of an answer outside one's window."""
+    """The probability of an answer outside the window."""
     domain: Interval
 
     def __post_init__(self) -> None:
         check_levels(self.levels)
         if self.step < 1 or self.window < 1 or self.answers > _MOST_GRID:
             raise ParameterError(
-                f"{self.levels} levels, {self.step} apart, with windows of {self.window} make {self.answers} answers; "
-                f"each must be at least 1 and the answers at most {_MOST_GRID:,}.",
+                f"step and window must be at least 1 and there can be at most {_MOST_GRID:,} answers; got "
+                f"levels={self.levels}, step={self.step}, window={self.window}, hence {self.answers} answers.",
                 answers=self.answers,
             )
         if not self.outside.numerator or self._slope <= 0:
@@ -81,9 +82,9 @@ class PiecewiseSum(SumProtocol):
 
     @classmethod
     def for_target(cls, target: Target, domain: Interval, *, answers: int | None = None) -> Self:
-        """Epsilon-private for each user alone; delta is not needed.
+        """Locally epsilon-private; delta is not needed.
 
-        ``answers`` is the size of the grid; by default so many that a window has 64 or more.
+        ``answers`` is the size of the grid; by default it is so large that a window has 64 answers or more.
         """
         share = 1 / (math.exp(target.epsilon / 2) + 1)  # (C - 1) / (2 C)
         if answers is None:
@@ -97,7 +98,7 @@ class PiecewiseSum(SumProtocol):
 
     @property
     def answers(self) -> int:
-        """How many answers there are."""
+        """Number of possible answers."""
         return self.window + self.levels * self.step
 
     @cached_property
@@ -125,7 +126,7 @@ class PiecewiseSum(SumProtocol):
             start = level * self.step
             for answer in range(len(pmf)):
                 pmf[answer] += share * (inner if start <= answer < start + self.window else outer)
-        return one_message_pmf(pmf)
+        return single_message_pmf(pmf, most=MOST_LISTED)
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once."""
@@ -142,7 +143,7 @@ class PiecewiseSum(SumProtocol):
 
     @property
     def _slope(self) -> float:
-        """By how much the expected answer grows with each level."""
+        """Increase of the expected answer per level."""
         outer = float(self.outside) * self.window / (self.answers - self.window)
         return self.step * (float(self.outside.complement) - outer)
 
@@ -169,7 +170,7 @@ class PiecewiseSum(SumProtocol):
         return self._reports.analysis(users)
 
     def variance(self, values: NDArray[np.float64]) -> float:
-        """The answers' variances."""
+        """The variance of the answers."""
         return self._reports.variance(values)
 
 

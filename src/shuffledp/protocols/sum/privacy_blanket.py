@@ -1,8 +1,8 @@
 """A sum from one message per user: Balle, Bell, Gascon and Nissim (2019), Algorithms 2 and 3.
 
-A number is rounded at random to a level 0 .. k, and sent by randomized response over the k + 1 levels: with probability
-``blanket`` a uniform one. The uniform messages of all users are the blanket that hides each one's own. Its error
-grows as n^(1/6), the least that one message can have.
+A number is rounded at random to a level 0 .. k, and sent by randomized response on the k + 1 levels: with probability
+``blanket`` a uniform level. The uniform messages of all users are the blanket that hides the true ones. The error grows
+as n^(1/6), which is optimal for one message.
 
 Accounting: ``shuffledp.privacy.amplification.randomized_response``.
 """
@@ -50,7 +50,7 @@ class PrivacyBlanketSum(SumProtocol):
     levels: int
     """Numbers are rounded at random to one of levels + 1 points."""
     blanket: Dyadic
-    """The probability of sending a uniform level whatever one's own is."""
+    """The probability of sending a uniform level instead of the true one."""
     domain: Interval
 
     def __post_init__(self) -> None:
@@ -59,14 +59,14 @@ class PrivacyBlanketSum(SumProtocol):
 
     @classmethod
     def for_target(cls, target: Target, domain: Interval, *, levels: int | None = None) -> Self:
-        """The least blanket that meets the target, or the paper's; ``levels`` is chosen for the least error."""
+        """The least blanket that meets the target, or the paper's; by default the levels of least error."""
         if levels is None:
             return cls(target, *_best(target, domain), domain)
         return cls(target, _check_levels(levels), _blanket(target, levels), domain)
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Recomputed from the blanket that is really sampled."""
+        """Computed from the blanket that is sampled."""
         curve = RandomizedResponseCurve(self.target.honest_users, self.blanket, self.levels + 1)
         local = response_epsilon(self.levels + 1, self.blanket)
         return self.target.guarantee(curve, theorem=curve.theorem, local_epsilon=local)
@@ -82,7 +82,7 @@ class PrivacyBlanketSum(SumProtocol):
         return MessageFormat((self.levels + 1,))
 
     def report_pmf(self, value: float) -> Pmf:
-        """Randomized response about the rounded level."""
+        """Randomized response on the rounded level."""
         if self.levels >= _MOST_LISTED:
             raise ParameterError(f"{self.levels + 1:,} messages are too many to list; at most {_MOST_LISTED}.")
         pmf: dict[tuple[int, ...], Any] = {}
@@ -98,17 +98,17 @@ class PrivacyBlanketSum(SumProtocol):
         return one_message_each(answers.astype(self.message_format.dtype), source)
 
     def sample_tally(self, values: NDArray[np.float64], *, source: RandomSource = SYSTEM) -> Tally:
-        """Everybody's answer at once, from how many are at each level."""
+        """The tally of all answers, from the number of users at each level."""
         owned = to_levels(values, self.levels, self.domain, source)
         return sample_responses(np.bincount(owned, minlength=self.levels + 1), self.blanket, source)
 
     def check_tally(self, tally: Tally) -> None:
-        """Every user sends one message."""
+        """One message per user."""
         if len(tally.counts) != self.levels + 1 or int(tally.counts.sum()) != tally.users:
             raise ParameterError(f"{tally.users:,} users send {tally.users:,} levels, not {int(tally.counts.sum()):,}.")
 
     def observed(self, tally: Tally) -> NDArray[Any]:
-        """The sum of the levels that were sent."""
+        """The sum of the received levels."""
         return np.array([tally.counts @ np.arange(self.levels + 1)])
 
     @cached_property
@@ -116,23 +116,23 @@ class PrivacyBlanketSum(SumProtocol):
         return _reports_of(self.levels, float(self.blanket), float(self.blanket.complement), self.domain)
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """Linear in the sum of the levels that were sent."""
+        """Linear in the sum of the received levels."""
         return self._reports.analysis(users)
 
     def variance(self, values: NDArray[np.float64]) -> float:
-        """The answers' variances."""
+        """The variance of the answers."""
         return self._reports.variance(values)
 
 
 def _check_levels(levels: int) -> int:
     if not 1 <= levels <= _MOST_LEVELS:
-        raise ParameterError(f"There must be 1 to {_MOST_LEVELS:,} levels, not {levels:,}.", levels=levels)
+        raise ParameterError(f"levels must lie between 1 and {_MOST_LEVELS:,}, not {levels:,}.", levels=levels)
     return levels
 
 
 def _reports_of(levels: int, blanket: float, truth: float, domain: Interval) -> AffineReports:
-    """Mean and variance of an answer: a mixture of the own level and a uniform one."""
-    own = np.arange(levels + 1, dtype=np.float64) - levels / 2  # from the middle: there a uniform level has mean 0
+    """Mean and variance of an answer, which is a mixture of the true level and a uniform one."""
+    own = np.arange(levels + 1, dtype=np.float64) - levels / 2  # relative to the mean of a uniform level
     uniform_square = levels * (levels + 2) / 12
     variances: NDArray[np.float64] = blanket * (uniform_square + truth * own**2)
     return AffineReports(
@@ -168,7 +168,7 @@ def _blanket(target: Target, levels: int) -> Dyadic:
 
 
 def _best(target: Target, domain: Interval) -> tuple[int, Dyadic]:
-    """The levels of about the least error that are feasible, with their blanket."""
+    """The feasible number of levels with about the least error, and its blanket."""
     mean = _typical_mean(target)
     levels = min(_candidates(target, domain, mean), key=lambda each: _error(each, mean, target, domain))
     while True:
@@ -181,19 +181,19 @@ def _best(target: Target, domain: Interval) -> tuple[int, Dyadic]:
 
 
 def _typical_mean(target: Target) -> float:
-    """Roughly how many uniform messages each level needs; the best number of levels hardly depends on it."""
+    """Approximate number of uniform messages that each level needs; the best number of levels hardly depends on it."""
     if target.calibration == "paper":
         return _paper_mean(target)
     return math.log(1 / target.delta) * max(1.0, 2.1 / target.epsilon**2 + 0.6 / target.epsilon + 0.4)
 
 
 def _paper_mean(target: Target) -> float:
-    """How many uniform messages each level has on average by Theorem 3.1 of the paper."""
+    """Expected number of uniform messages of each level by Theorem 3.1 of the paper."""
     return max(14 * math.log(2 / target.delta) / target.epsilon**2, 27 / target.epsilon)
 
 
 def _candidates(target: Target, domain: Interval, mean: float) -> list[int]:
-    """Around the best number of levels for real numbers, and that of whole ones."""
+    """Numbers of levels around the best one for real numbers, and the number of steps of integers."""
     typical = (target.honest_users / mean) ** (1 / 3)
     most = max(1, min(math.ceil(3 * typical), math.floor(0.99 * target.honest_users / mean) - 1, _MOST_LEVELS))
     candidates = {*np.unique(np.geomspace(1, most, 80).round().astype(int)).tolist()}

@@ -1,9 +1,9 @@
 """Sums by splitting and mixing: Balle, Bell, Gascon and Nissim (2020), after Ishai, Kushilevitz, Ostrovsky and Sahai.
 
-A number is rounded at random to a level 0 .. k. Each user adds a share of discrete Laplace noise to it (the
-difference of two Polya numbers, so that the shares of all honest users make up the whole noise), and splits the
-result into m messages that add up to it modulo g, all but one of them uniform. Mixed with those of the others, they
-show hardly more than their sum, which has the error of the central model.
+A number is rounded at random to a level 0 .. k. Each user adds a share of discrete Laplace noise (the difference of two
+Polya numbers, so that the shares of all honest users add up to the noise), and splits the result into m messages that
+add up to it modulo g, all but one of them uniform. Mixed with those of other users, they reveal hardly more than their
+sum, which has the error of the central model.
 
 Accounting: ``shuffledp.privacy.split_and_mix``.
 """
@@ -66,11 +66,11 @@ class SplitAndMixSum(SumProtocol):
     levels: int
     """Numbers are rounded at random to one of levels + 1 points."""
     ratio: Dyadic
-    """The noise of all honest users x has a probability proportional to ratio^|x|."""
+    """The noise x of all honest users has a probability proportional to ratio^|x|."""
     messages: int
-    """How many messages a user sends."""
+    """Number of messages per user."""
     modulus: int
-    """A message is a number below this power of two."""
+    """A power of two; messages are smaller integers."""
     domain: Interval
 
     def __post_init__(self) -> None:
@@ -93,18 +93,18 @@ class SplitAndMixSum(SumProtocol):
         if levels is None:
             fewest = math.ceil(max(1.0, target.epsilon) * math.sqrt(target.users))
             levels = levels_for(domain, fewest=fewest, most=fewest)
-        distribution = split_and_mix_noise(
+        curve = split_and_mix_noise(
             epsilon=target.epsilon,
             delta=target.delta,
             users=target.users,
             levels=check_levels(levels, users=target.users),
             honest_users=target.honest_users,
         )
-        return cls(target, levels, distribution.ideal.ratio, distribution.messages, distribution.modulus, domain)
+        return cls(target, levels, curve.ideal.ratio, curve.messages, curve.modulus, domain)
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """The noisy sum is private without any delta; what the mixed shares show beyond it is delta."""
+        """The noisy sum is private with delta = 0; the mixed shares reveal more with probability delta."""
         ideal = DiscreteLaplaceCurve(self.ratio, sensitivity=self.levels)
         curve = SplitAndMixCurve(ideal, self.messages, self.modulus, self.target.honest_users)
         theorem = "Balle, Bell, Gascon and Nissim 2020, secure mixing of shares, and the exact divergence of the noise"
@@ -112,7 +112,7 @@ class SplitAndMixSum(SumProtocol):
 
     @property
     def share(self) -> Fraction:
-        """Every user's part of the noise: such that the honest ones make up all of it."""
+        """The share of the noise per user, such that the honest users add all of it."""
         return Fraction(1, self.target.honest_users)
 
     @property
@@ -122,16 +122,16 @@ class SplitAndMixSum(SumProtocol):
 
     @property
     def share_ratios(self) -> tuple[Dyadic, ...]:
-        """Of the noise of the sum."""
+        """The ratio of the noise of the sum."""
         return (self.ratio,)
 
     @property
     def message_format(self) -> MessageFormat:
-        """A number modulo the modulus."""
+        """An integer below the modulus."""
         return MessageFormat((self.modulus,))
 
     def report_pmf(self, value: float) -> Pmf:
-        """All ways to split the noisy level, each multiset with the number of its orders."""
+        """All multisets of shares of the noisy level, each weighted by the number of its orders."""
         if math.comb(self.modulus + self.messages - 1, self.messages) > _MOST_LISTED:
             raise ParameterError(f"{self.messages} shares modulo {self.modulus:,} are too many to list.")
         noisy = np.zeros(self.modulus)
@@ -148,7 +148,7 @@ class SplitAndMixSum(SumProtocol):
 
     @cached_property
     def _noise_pmf(self) -> dict[int, float]:
-        """One user's share of the noise, but for a tail."""
+        """The distribution of one user's share of the noise, except for a tail."""
         masses, ratio, shape = [float(self.ratio.complement) ** float(self.share)], float(self.ratio), float(self.share)
         while 1 - math.fsum(masses) > _LEFT_OUT / 2:
             masses.append(masses[-1] * ratio * (len(masses) - 1 + shape) / len(masses))
@@ -170,22 +170,22 @@ class SplitAndMixSum(SumProtocol):
         for sign in (1, -1):
             hit, sizes = scattered_negative_binomial(self.share, self.ratio, len(noisy), source)
             noisy[hit] += sign * sizes
-        return noisy.view(np.uint64) & np.uint64(self.modulus - 1)  # of a power of two also right below 0
+        return noisy.view(np.uint64) & np.uint64(self.modulus - 1)  # correct for negative numbers too
 
     def _shares(self, noisy: NDArray[np.uint64], source: RandomSource) -> NDArray[Any]:
-        """A row per user that adds up to the noisy level: uniform shares, and one that is what is missing."""
+        """One row per user that adds up to the noisy level: uniform shares, and the remainder."""
         shares = np.empty((len(noisy), self.messages), dtype=self.message_format.dtype)
         mask = np.uint64(self.modulus - 1)
         missing = noisy
-        for place in range(self.messages - 1):
+        for column in range(self.messages - 1):
             drawn = integers(self.modulus, len(noisy), source)
-            shares[:, place] = drawn
+            shares[:, column] = drawn
             missing = (missing - drawn) & mask
         shares[:, -1] = missing
         return shares
 
     def tally(self, messages: Messages) -> Tally:
-        """The sums of the messages' digits, the last ones first: plain sums, which do not overflow."""
+        """The sums of each digit of the messages, least significant first, which do not overflow."""
         total = np.zeros(self._digits, dtype=np.int64)
         step = _CHUNK_USERS * self.messages
         for start in range(0, len(messages), step):
@@ -200,31 +200,31 @@ class SplitAndMixSum(SumProtocol):
         return -(-(self.modulus.bit_length() - 1) // _DIGIT_BITS)
 
     def sample_tally(self, values: NDArray[np.float64], *, source: RandomSource = SYSTEM) -> Tally:
-        """The shares of a part of the users at a time."""
+        """From the messages of the users, in parts of bounded size."""
         total = Tally.zero(self._digits)
         for part in _parts(values):
             total = total + self.tally(self.randomize_all(part, source=source))
         return Tally(total.counts, total.users, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """A sum per digit."""
+        """One sum per digit."""
         if len(tally.counts) != self._digits:
             raise ParameterError(f"A tally of shares has {self._digits} sums of digits, not {len(tally.counts)}.")
 
     def observed(self, tally: Tally) -> NDArray[Any]:
-        """The sum modulo the modulus, taken from the window around the middle of what is possible."""
-        total = sum(int(digits) << _DIGIT_BITS * place for place, digits in enumerate(tally.counts))
+        """The sum modulo the modulus, as its representative closest to the middle of the possible range."""
+        total = sum(int(digits) << _DIGIT_BITS * position for position, digits in enumerate(tally.counts))
         lowest = tally.users * self.levels // 2 - self.modulus // 2
         return np.array([(total - lowest) % self.modulus + lowest])
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """The sum in units of a level."""
+        """The sum, in units of a level."""
         rounded = users if worst_rounding_variance(users, self.levels, self.domain) else 0
         error = RoundedNoise(decay_of(self.ratio), self.levels, rounded, shape=float(users * self.share))
         return LinearAnalysis(offset=0.0, slope=self.levels, error=error, largest=users)
 
     def variance(self, values: NDArray[np.float64]) -> float:
-        """The noise of all who take part, and the rounding of these numbers; that sums wrap around is neglected."""
+        """The noise of all users, and the rounding of these numbers; the wrap-around of sums is neglected."""
         noise = RoundedNoise(decay_of(self.ratio), self.levels, 0, shape=float(len(values) * self.share))
         return noise.noise_variance() + rounding_variance(values, self.levels, self.domain)
 

@@ -61,7 +61,7 @@ def test_a_wrong_password_reads_as_such(guarded, attempt):
 
 @pytest.mark.parametrize("attempt", [check_store, open_store], ids=["check", "start"])
 def test_what_cannot_be_reached(postgres_server, attempt):
-    with pytest.raises(StoreError, match="no such database"):
+    with pytest.raises(StoreError, match="database does not exist"):
         attempt(postgres_server.format("no_such_one"))
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

@@ -153,7 +153,7 @@ def test_a_reserve_holds_its_space(tmp_path):
     assert reserve.held
     assert (tmp_path / "reserve").stat().st_blocks * 512 >= 1 << 20
     assert (tmp_path / "reserve").stat().st_mode & 0o777 == 0o600
-    assert reserve.release()
-    assert not reserve.release()
+    assert reserve.free()
+    assert not reserve.free()
     assert not (tmp_path / "reserve").exists()
     assert reserve.restore()

@@ -1,8 +1,8 @@
-"""What the shuffler keeps durably: reports of rounds that are open, and the state of every round for ever.
+"""The interface of the shuffler's stores: reports of unfinished rounds, and the state of every round permanently.
 
-Nothing of a report is kept but its bytes: no address and no time. No column links a token to the report it paid for,
-but both are written in one transaction, so that the database's own log tells with which reports a token was spent,
-until the round is destroyed.
+Of a report only its bytes are stored: no address and no time. No column links a token to its report, but both are
+written in one transaction, so the database's write-ahead log reveals with which reports a token was spent until the
+round is destroyed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TOKEN_HASH_SIZE = 32
 
 
 class StoreError(ShuffledpError):
-    """The store cannot be opened, reached or written, or a round is not in the state that this needs."""
+    """The store cannot be opened, reached or written, or a round is in the wrong state for an operation."""
 
 
 class UnreachableStoreError(StoreError):
@@ -27,7 +27,7 @@ class UnreachableStoreError(StoreError):
 
 
 class DamagedRoundError(StoreError):
-    """The stored reports of one round cannot be used; other rounds may be in order."""
+    """The stored reports of one round cannot be used; other rounds may be intact."""
 
 
 class ReportOutcome(Enum):
@@ -36,31 +36,31 @@ class ReportOutcome(Enum):
     NEW = "new"
     """It is durable."""
     SAME = "same"
-    """It was here already, with these bytes."""
+    """It was stored before, with the same bytes."""
     CONFLICT = "conflict"
-    """Another report with this id is here."""
+    """Another report with this id is stored."""
     CLOSED = "closed"
-    """The round takes no reports any more, or was never opened. Said also to one that it holds already."""
+    """The round is closed or was never opened; also for a report that it holds."""
     FULL = "full"
-    """The round holds as many reports as it may."""
+    """The round has its maximum number of reports."""
     TOKEN_UNKNOWN = "token-unknown"  # noqa: S105
-    """The round wants tokens, and this is none of its own, or there is none."""
+    """The round requires a token, and the report has none or an unknown one."""
     TOKEN_SPENT = "token-spent"  # noqa: S105
     """Another report was accepted with this token."""
     UNAVAILABLE = "unavailable"
-    """The storage of this round fails while that of others may work. It may or may not be durable."""
+    """The storage of this round fails, while other rounds may work; the report may or may not be durable."""
 
 
 class RoundState(Enum):
-    """Where a round is; it only ever goes forward."""
+    """State of a round; it only advances."""
 
     COLLECTING = "collecting"
     CLOSED = "closed"
     SHUFFLED = "shuffled"
-    """The batch file and the manifest in the note are the truth; the reports may be destroyed."""
+    """The batch file and the manifest in the note are authoritative; the reports may be destroyed."""
     DELIVERED = "delivered"
     DESTROYED = "destroyed"
-    """Never to be released."""
+    """Too few reports: it is never released."""
     CANCELLED = "cancelled"
     """An operator ended it before it was shuffled; its reports were destroyed."""
     ABANDONED = "abandoned"
@@ -70,7 +70,7 @@ class RoundState(Enum):
 FINISHED = frozenset(
     {RoundState.DELIVERED, RoundState.DESTROYED, RoundState.CANCELLED, RoundState.ABANDONED},
 )
-"""The states that a round never leaves."""
+"""The final states."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,32 +94,32 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A report that was checked and waits to become durable."""
+    """A valid report that waits to become durable."""
 
     task_id: bytes
     report_id: bytes
     body: bytes = field(repr=False)
     token_hash: bytes | None = field(default=None, repr=False)
-    """The SHA-256 of the enrolment token, where the round wants one."""
+    """The SHA-256 of the enrolment token, if the round requires one."""
 
 
 class Store(Protocol):
     """Safe to use from several threads. Everything is durable when a call returns; failures are StoreErrors."""
 
     def open_round(self, task_id: bytes, *, maximum: int, tokens: bool) -> None:
-        """Begin to collect, or do nothing if the round is known, whatever its state: no round opens twice."""
+        """Begin to collect; no effect if the round exists in any state: no round opens twice."""
 
     def accept(self, batch: Sequence[Incoming]) -> list[ReportOutcome]:
-        """Take in reports of any rounds, each whole with its token or not at all; the outcomes in their order.
+        """Store reports of any rounds, each atomically with its token; the outcomes are in the same order.
 
-        If it raises, each of the reports may or may not be durable: sending it again is safe and tells.
+        If it raises, each report may or may not be durable; accepting it again is safe and tells.
         """
 
     def count(self, task_id: bytes) -> int:
-        """How many reports the round accepted; known also after they were destroyed."""
+        """The number of reports that the round accepted, even after they were destroyed."""
 
     def state(self, task_id: bytes) -> RoundState:
-        """Where the round is."""
+        """The state of the round."""
 
     def rounds(self) -> Mapping[bytes, RoundState]:
         """Every round that was ever opened."""
@@ -127,48 +127,48 @@ class Store(Protocol):
     def survey(self) -> Survey:
         """State, number of reports and damage of every round that was ever opened, at the cost of one statement.
 
-        It also does the store's own periodic work: noticing files that were deleted or replaced.
+        It also does the store's periodic work, such as detecting deleted and replaced files.
         """
 
     def note(self, task_id: bytes) -> bytes:
-        """What was noted at the last advance: the signed manifest of a round that was shuffled, else nothing."""
+        """The note of the last advance: the signed manifest of a shuffled round, else empty."""
 
     def close_round(self, task_id: bytes) -> int:
-        """Accept no report after this; returns how many there are. Closing again says the same number."""
+        """Close the round, and return its number of reports; closing it again returns the same number."""
 
     def claim(self, task_id: bytes) -> AbstractContextManager[bool]:
-        """Whether this caller alone may release the round, for as long as the context lasts; never waits.
+        """A context whose value tells whether this caller alone may mix or deliver the round; it never waits.
 
-        It saves work in vain. What makes a release happen once is ``advance``, which only one caller can do.
+        It prevents duplicate work. That a batch is made once is ensured by ``advance``, which succeeds for one caller.
         """
 
     def advance(self, task_id: bytes, to: RoundState, note: bytes = b"") -> None:
         """From CLOSED to SHUFFLED, with the manifest as the note, or from SHUFFLED to DELIVERED.
 
-        Repeating a step with the same note does nothing; with another note, or in another state, it is refused.
+        Repeating it with the same note has no effect; with another note, or in another state, it is refused.
         """
 
     def reports(self, task_id: bytes) -> Iterator[bytes]:
-        """The bodies of all reports of a closed round, in no particular order, in bounded memory."""
+        """The bodies of all reports of a closed round, in any order, with bounded memory."""
 
     def destroy(self, task_id: bytes) -> None:
-        """Reports, their ids and the tokens are gone for good; the round can never open again.
+        """Delete the reports, their ids and the tokens; the round can never open again.
 
-        A CLOSED round becomes DESTROYED, a SHUFFLED or DELIVERED one keeps its state. Others are refused.
+        A CLOSED round becomes DESTROYED, a SHUFFLED or DELIVERED one keeps its state; a COLLECTING one is refused.
         """
 
     def give_up(self, task_id: bytes, to: RoundState) -> None:
-        """End a round without a release: reports and tokens are destroyed, and the new state is recorded for good.
+        """End a round without delivery: delete its reports and tokens, and record the final state.
 
-        To CANCELLED from COLLECTING or CLOSED, to ABANDONED from any state that is not finished. Works for damaged
-        rounds. Repeating it does nothing.
+        To CANCELLED from COLLECTING or CLOSED, to ABANDONED from any state that is not final. It also works for damaged
+        rounds; repeating it has no effect.
         """
 
     def add_tokens(self, task_id: bytes, hashes: Iterable[bytes]) -> None:
-        """Let these tokens, given by their SHA-256, each pay for one report; known ones stay as they are."""
+        """Add tokens, given by their SHA-256, each of which allows one report; existing ones are unchanged."""
 
     def check(self) -> None:
-        """Nothing if the store can be written, else a StoreError."""
+        """Raise a StoreError if the store cannot be written."""
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""

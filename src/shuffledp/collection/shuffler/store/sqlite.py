@@ -339,7 +339,7 @@ class SqliteStore:
                 with transaction(self._index):
                     self._index.execute(statement, values)
             except (sqlite3.Error, OSError) as error:
-                if not is_disk_full(error) or not self._reserve.release():
+                if not is_disk_full(error) or not self._reserve.free():
                     raise
                 with transaction(self._index):
                     self._index.execute(statement, values)

@@ -17,13 +17,13 @@ _WAIT_SECONDS = 5.0
 _COMPANIONS = ("", "-wal", "-shm", "-journal")
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _CONFINED = (*_DAMAGE, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
-"""Errors of one file that say nothing about the other files of the store."""
+"""Errors that concern one file only."""
 
 
 def connect(
     file: Path, migrations: Migrations, *, create: bool, alone: bool = False, log_pages: int | None = None
 ) -> sqlite3.Connection:
-    """Open a database of the store and migrate it; without ``create`` a DamagedFileError if it is not there."""
+    """Open a database of the store and migrate it; DamagedFileError if it does not exist, unless ``create``."""
     return open_database(
         file,
         migrations,
@@ -43,7 +43,7 @@ def sqlite_failures(what: str) -> Iterator[None]:
     except (sqlite3.Error, OSError, DamagedFileError) as error:
         if is_locked(error):
             raise StoreError(
-                f"{what}: another process uses it. SQLite serves one process; take PostgreSQL for several."
+                f"{what}: another process uses it. SQLite serves one process; use PostgreSQL for several."
             ) from None
         raise StoreError(f"{what}: {str(error).rstrip('.')}.") from None
 
@@ -54,14 +54,14 @@ def is_locked(error: Exception) -> bool:
 
 
 def is_disk_full(error: Exception) -> bool:
-    """Whether an operation failed for want of disk space."""
+    """Whether an operation failed because the disk is full."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     return _code(error) == sqlite3.SQLITE_FULL
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether the content of the file is not what was written."""
+    """Whether the file is corrupt."""
     return isinstance(error, DamagedFileError) or _code(error) in _DAMAGE
 
 
@@ -77,7 +77,7 @@ def _code(error: Exception) -> int:
 
 
 class FileIdentity:
-    """Notices that a database was deleted, replaced or truncated while a connection still writes to the file it was.
+    """Detects that a database was deleted, replaced or truncated while a connection writes to it.
 
     SQLite shortens neither file while the connection is open: the database is never vacuumed, and its log is reused.
     """
@@ -88,13 +88,13 @@ class FileIdentity:
         self._of_log, self._log_size = _identity(self._log)
 
     def check(self) -> None:
-        """A DamagedFileError if the names lead to other files than at first, to shorter ones, or to none."""
+        """A DamagedFileError if the database or its log was deleted, replaced or truncated."""
         of_file, size = _identity(self._file)
         if of_file != self._of_file:
             raise DamagedFileError("was deleted or replaced while it was in use")
         of_log, log_size = _identity(self._log)
         if self._of_log is None:
-            self._of_log = of_log  # SQLite makes it when it first writes, and keeps it while the connection is open
+            self._of_log = of_log  # SQLite creates it at the first write, and keeps it while the connection is open
         elif of_log != self._of_log:
             raise DamagedFileError("lost its write-ahead log while it was in use")
         if size < self._size or log_size < self._log_size:
@@ -103,7 +103,7 @@ class FileIdentity:
 
 
 def _identity(file: Path) -> tuple[tuple[int, int] | None, int]:
-    """Which file a name leads to, if any, and its size."""
+    """Device and inode of a file, None if it does not exist, and its size."""
     try:
         status = file.stat()
     except FileNotFoundError:
@@ -117,11 +117,11 @@ class DiskReserve:
     def __init__(self, file: Path, size: int) -> None:
         self._file, self._size = file, size
         self.held = False
-        """Whether the space is reserved. If not, no report may be accepted: the rest of the disk is for closing."""
+        """Whether the space is reserved. If not, reports must be refused: the remaining space is for closing rounds."""
         self.restore()
 
     def restore(self) -> bool:
-        """Reserve the space again if there is enough; whether it is reserved."""
+        """Reserve the space again if possible; whether it is reserved."""
         if self.held:
             return True
         try:
@@ -139,16 +139,16 @@ class DiskReserve:
             self.held = True
         return self.held
 
-    def release(self) -> bool:
-        """Free the space; False if it was free already."""
-        released, self.held = self.held, False
-        if released:
+    def free(self) -> bool:
+        """Free the space; False if it was not reserved."""
+        was_held, self.held = self.held, False
+        if was_held:
             self._file.unlink(missing_ok=True)
-        return released
+        return was_held
 
 
 def remove(file: Path) -> None:
-    """Delete a database with everything that stands beside it, durably."""
+    """Delete a database with its companion files, durably."""
     for companion in _COMPANIONS:
         file.with_name(file.name + companion).unlink(missing_ok=True)
     sync_directory(file.parent)

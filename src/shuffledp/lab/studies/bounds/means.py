@@ -31,7 +31,7 @@ Row = dict[str, Any]
 
 def bernoulli(settings: Settings) -> tuple[list[Row], list[Check]]:
     """The error of a population's share that 95 of 100 rounds stay below, at mean 1/2, in the three models."""
-    sizes = settings.pick((1_000, 100_000), (1_000, 10_000, 100_000, 1_000_000))
+    sizes = settings.pick((1_000, 100_000), (1_000, 10_000, 100_000))
     rows: list[Row] = []
     checks: list[Check] = []
     cases = [(epsilon, trust, users) for epsilon in EPSILONS for trust in _PROTOCOLS for users in sizes]
@@ -45,7 +45,7 @@ def bernoulli(settings: Settings) -> tuple[list[Row], list[Check]]:
 
 
 def _measured(protocol: CountProtocol, epsilon: float, settings: Settings) -> tuple[Row, list[Check]]:
-    users, rounds = protocol.users, settings.pick(400, 4000)
+    users, rounds = protocol.users, settings.pick(400, 2000)
     errors = share_errors(protocol, 0.5, rounds, settings)
     alpha, low, high = quantile(errors, PROBABILITY)
     radius = share_radius(protocol, 1 - PROBABILITY)
@@ -109,7 +109,7 @@ def planned(settings: Settings) -> tuple[list[Row], list[Check]]:
             protocol = size.protocol
             assert isinstance(protocol, CountProtocol)  # noqa: S101
             least = local_users_lower(alpha, PROBABILITY, 1.0) if trust == "local" else users_lower(alpha, PROBABILITY)
-            rounds = settings.pick(200, 2000)
+            rounds = settings.pick(200, 1000)
             errors = share_errors(protocol, 0.5, rounds, settings)
             where = f"{trust} model, within {alpha:g} with probability {PROBABILITY:g}, epsilon 1, delta {DELTA:g}"
             rows.append(
@@ -179,8 +179,8 @@ def by_histogram_or_directly(settings: Settings) -> tuple[list[Row], list[Check]
     target: dict[str, Any] = {"users": _LEVELS_USERS, "epsilon": 1.0, "delta": DELTA}
     direct = find("sum", "split-and-mix").calibrate(**target, domain=Interval(0.0, 1.0))
     assert isinstance(direct, SumProtocol)  # noqa: S101
-    rounds = settings.pick(60, 600)
-    for levels in settings.steps(settings.pick((2, 20), (2, 5, 20, 100, 400))):
+    rounds = settings.pick(60, 200)
+    for levels in settings.steps(settings.pick((2, 20), (2, 5, 20, 100))):
         values = np.linspace(0.0, 1.0, levels)
         counts = np.full(levels, _LEVELS_USERS // levels, dtype=np.int64)
         counts[-1] += _LEVELS_USERS - counts.sum()

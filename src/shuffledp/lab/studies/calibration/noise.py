@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from shuffledp.errors import ConditionError
+from shuffledp.lab.studies.integer_accountant import Enclosure, count_delta, histogram_delta
+from shuffledp.lab.studies.token_checks import printed_alpha, printed_mean
 from shuffledp.privacy.balcer_cheu import CurveOf, least_users, paper_noise, tight_noise
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialCount, BinomialHistogram
@@ -29,6 +33,8 @@ class Question:
     name: str
     coordinates: int
     curve_of: CurveOf
+    exact_delta: Callable[[int, Fraction, float], Enclosure]
+    """Delta by integer arithmetic, which shares no code with ``curve_of``."""
 
     def errors_of_theorem(self, users: int, epsilon: float, delta: float) -> tuple[float, float]:
         """The error bounds of the theorem for each number, and for up to ``users`` numbers together."""
@@ -40,7 +46,10 @@ class Question:
         return users * alphas[0], users * alphas[1]
 
 
-QUESTIONS = (Question("count", 1, BinomialCount), Question("histogram", 2, BinomialHistogram))
+QUESTIONS = (
+    Question("count", 1, BinomialCount, count_delta),
+    Question("histogram", 2, BinomialHistogram, histogram_delta),
+)
 
 
 def noise_row(question: Question, users: int, epsilon: float, delta: float) -> dict[str, Any]:
@@ -56,6 +65,7 @@ def noise_row(question: Question, users: int, epsilon: float, delta: float) -> d
         "tight_mean": users * float(tight),
         "tight_variance": Binomial(users, tight).variance,
         "tight_true_delta": _delta(question, users, tight, epsilon),
+        "tight_exact_delta": question.exact_delta(users, tight.fraction, epsilon).high,
         "lemma_23_mean": (lemma := lemma_23_mean(*each)),
         "lemma_23_variance": _variance(users, lemma),
         "lemma_23_true_delta": _delta_of_mean(question, users, lemma, epsilon),
@@ -77,10 +87,13 @@ def noise_row(question: Question, users: int, epsilon: float, delta: float) -> d
         "paper_mean": users * float(paper),
         "paper_variance": Binomial(users, paper).variance,
         "paper_true_delta": curve.delta_at(epsilon),
+        "paper_exact_delta": question.exact_delta(users, paper.fraction, epsilon).high,
         "paper_true_epsilon": least_epsilon(curve, delta),
         "paper_least_users": corollary_24_users(*each),
         "theorem_radius": promised,
         "theorem_radius_together": promised_together,
+        "printed_radius": users * printed_alpha(users, *each, BETA),
+        "printed_radius_together": users * printed_alpha(users, *each, BETA / users),
     }
     row["variance_ratio"] = row["paper_variance"] / row["tight_variance"]
     return row | _radii("paper", users, paper)
@@ -88,8 +101,7 @@ def noise_row(question: Question, users: int, epsilon: float, delta: float) -> d
 
 def _of_formula(question: Question, users: int, epsilon: float, delta: float) -> dict[str, Any]:
     """The formula of Corollary 24 without its conditions, and the true delta of its noise."""
-    each = epsilon / question.coordinates, delta / question.coordinates
-    mean = 50 * math.log(2 / each[1]) / each[0] ** 2
+    mean = printed_mean(epsilon, delta, question.coordinates)
     return {
         "formula_mean": mean,
         "formula_variance": _variance(users, mean),

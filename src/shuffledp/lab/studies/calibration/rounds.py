@@ -8,11 +8,14 @@ import numpy as np
 
 from shuffledp.lab.studies.calibration.noise import BETA
 from shuffledp.lab.studies.checks import Check, agrees, quantile, rarely
+from shuffledp.lab.studies.token_checks import message_tally, noise_check, round_errors
 from shuffledp.protocols.count.balcer_cheu import BalcerCheuCount
 from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
 from shuffledp.randomness import RandomSource
 
 CATEGORIES = 20
+_MESSAGE_TARGET = (10_000, 1.0, 1e-6)
+"""Users, epsilon and delta of the rounds in which every message is made; the conditions of Theorem 12 hold."""
 
 
 def count_rounds(
@@ -46,6 +49,39 @@ def histogram_rounds(
     return _judged("histogram", calibration, target, (errors, unbiased.ravel()), (radius, _spread(protocol)))
 
 
+def message_rounds(calibration: str, rounds: int, source: RandomSource) -> tuple[list[dict[str, Any]], list[Check]]:
+    """Whole rounds of both protocols, in which every message is made, permuted with all others and counted."""
+    users, epsilon, delta = target = _MESSAGE_TARGET
+    rows: list[dict[str, Any]] = []
+    checks: list[Check] = []
+    protocols: list[BalcerCheuCount | BalcerCheuHistogram] = [
+        BalcerCheuCount.calibrate(users=users, epsilon=epsilon, delta=delta, calibration=calibration),
+        BalcerCheuHistogram.calibrate(
+            users=users, epsilon=epsilon, delta=delta, calibration=calibration, domain_size=CATEGORIES
+        ),
+    ]
+    for protocol in protocols:
+        values = np.arange(users) % len(protocol.inputs())
+        truth = protocol.truth(values)
+        tallies = [message_tally(protocol, values, source) for _ in range(rounds)]
+        tallies += [message_tally(protocol, values, source, singly=True)]
+        errors = np.array([round_errors(protocol, tally, truth).max() for tally in tallies])
+        unbiased = np.array([protocol.observed(tally) - users + _mean(protocol) - truth for tally in tallies])
+        radius = protocol.expected_error(confidence=1 - BETA).max_error
+        row, run_checks = _judged(
+            protocol.question, calibration, target, (errors, unbiased.ravel()), (radius, _spread(protocol)), "messages"
+        )
+        rows.append(row)
+        where = f"{protocol.question}, {users:,} users, {calibration} noise, messages"
+        counts = truth.astype(np.int64)
+        checks += [*run_checks, noise_check("Noise of whole rounds", where, protocol, counts, tallies)]
+    return rows, checks
+
+
+def _mean(protocol: BalcerCheuCount | BalcerCheuHistogram) -> float:
+    return protocol.users * float(protocol.absence)
+
+
 def _often_hidden(protocol: BalcerCheuCount | BalcerCheuHistogram) -> int:
     """A count, or one of several, that is zeroed in nearly 10 of 100 rounds; its error is then the count itself."""
     return int(protocol.expected_error(confidence=1 - 2 * BETA).max_error)
@@ -62,15 +98,17 @@ def _judged(
     target: tuple[int, float, float],
     measured: tuple[Any, Any],
     computed: tuple[float, float],
+    route: str = "tallies drawn",
 ) -> tuple[dict[str, Any], list[Check]]:
     """Errors with thresholds against the largest one that is computed, unbiased ones against their spread."""
     (errors, unbiased), (radius, spread) = measured, computed
     users, epsilon, delta = target
-    where = f"{question}, epsilon {epsilon:g}, delta {delta:g}, {users:,} users, {calibration} noise"
+    where = f"{question}, epsilon {epsilon:g}, delta {delta:g}, {users:,} users, {calibration} noise, {route}"
     error, low, high = quantile(errors, 1 - BETA)
     row = {
         "question": question,
         "calibration": calibration,
+        "route": route,
         "epsilon": epsilon,
         "delta": delta,
         "users": users,

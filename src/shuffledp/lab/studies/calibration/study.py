@@ -15,9 +15,9 @@ from shuffledp.lab.studies.calibration.protocols import (
     protocol_row,
     protocols_of_two_calibrations,
 )
-from shuffledp.lab.studies.calibration.rounds import count_rounds, histogram_rounds
-from shuffledp.lab.studies.checks import Check, at_least, at_most
-from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure
+from shuffledp.lab.studies.calibration.rounds import count_rounds, histogram_rounds, message_rounds
+from shuffledp.lab.studies.checks import Check, at_least, at_most, equals
+from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure, span
 
 _USERS = 10_000_000
 """Large enough that Theorem 12 holds for every target up to epsilon 2."""
@@ -68,6 +68,10 @@ def _rounds(settings: Settings) -> tuple[list[Row], list[Check]]:
                 row, run_checks = run(calibration, target, rounds, settings.source)
                 rows.append(row)
                 checks += run_checks
+    for calibration in ("paper", "tight"):
+        whole, run_checks = message_rounds(calibration, settings.pick(30, 300), settings.source)
+        rows += whole
+        checks += run_checks
     return rows, checks
 
 
@@ -77,6 +81,14 @@ def _checks(row: Row) -> list[Check]:
     theorem, delta = _THEOREMS[row["question"]], row["delta"]
     checks = [
         at_most("Tight noise is private as said", where, row["tight_true_delta"], delta),
+        at_most("Tight noise is private as said, by integer arithmetic", where, row["tight_exact_delta"], delta),
+        equals(
+            "Delta of the tight noise as reported and by integer arithmetic",
+            where,
+            row["tight_true_delta"],
+            row["tight_exact_delta"],
+            tolerance=1e-6 * row["tight_exact_delta"],
+        ),
         at_least("Tight noise is not below its floor, ln(1/delta)", where, row["tight_mean"], row["least_mean"]),
     ]
     if row["lemma_23_true_delta"] is not None:
@@ -92,6 +104,15 @@ def _checks(row: Row) -> list[Check]:
     return [
         *checks,
         at_most(f"{theorem}, privacy", where, row["paper_true_delta"], delta),
+        at_most(f"{theorem}, privacy by integer arithmetic", where, row["paper_exact_delta"], delta),
+        *(
+            equals(f"{theorem}, {words} as printed", where, row[key], row[printed], tolerance=1e-9 * row[printed])
+            for words, key, printed in (
+                ("noise", "paper_mean", "formula_mean"),
+                ("error bound of each number", "theorem_radius", "printed_radius"),
+                ("error bound together", "theorem_radius_together", "printed_radius_together"),
+            )
+        ),
         at_most(f"Tight noise is at most that of {theorem}", where, row["tight_variance"], row["paper_variance"]),
         at_most(
             f"Tight needs at most the users of {theorem}", where, row["tight_least_users"], row["paper_least_users"]
@@ -138,7 +159,9 @@ def _words(rows: Sequence[Row], protocols: Sequence[Row], rounds: Sequence[Row])
         f"Errors: the bound of Theorem 11 (ii) is {spread('count', 'theorem_radius', 'tight_radius')} times the "
         "error with tight noise; for all categories together, Theorem 12 (iii) is "
         f"{spread('histogram', 'theorem_radius_together', 'tight_radius_together')} times. "
-        f"{sum(each['rounds'] for each in rounds):,} rounds were run: with either noise, errors are as computed.",
+        f"{sum(each['rounds'] for each in rounds if each['route'] == 'tallies drawn'):,} rounds were run with tallies "
+        f"drawn from their distribution, and {sum(each['rounds'] for each in rounds if each['route'] == 'messages'):,} "
+        "whole rounds of messages: with either noise, errors are as computed.",
         _beyond(broken),
         f"Other protocols, {SETTING['users']:,} users, epsilon {SETTING['epsilon']:g}, {CATEGORIES} categories: the "
         f"constants of the papers cost from {least['rmse_ratio']:.2f} times the error ({least['protocol']}) to "
@@ -191,9 +214,12 @@ def _noise_figure(rows: Sequence[Row]) -> Figure:
                 ],
             )
         )
+    everywhere = [row for row in rows if row["delta"] == _SHOWN_DELTA]
+    shown = [row for row in everywhere if row.get("paper_mean") is not None]
     return curve_figure(
-        "Variance of the noise against epsilon: the theorems ask for tens of times what is needed; beyond their "
-        "epsilon their formula falls below it, and no longer hides anybody.",
+        "Variance of the noise against epsilon: where the theorems hold they ask for "
+        f"{span((row['variance_ratio'] for row in shown), '.0f')} times what is needed; beyond, their formula falls "
+        f"to {min(row['formula_mean'] / row['tight_mean'] for row in everywhere):.2g} times the least mean.",
         panels_shown=panels,
         title="How much noise the theorems ask for, and how much is needed",
         x_title="epsilon",
@@ -205,6 +231,10 @@ def _noise_figure(rows: Sequence[Row]) -> Figure:
 def _points(rows: Sequence[Row], key: str) -> list[tuple[float, float]]:
     """The points of a column by epsilon, without missing numbers and those too small to be drawn."""
     return [(row["epsilon"], row[key]) for row in rows if row.get(key) is not None and row[key] >= _LEAST_SHOWN]
+
+
+def _ratios(rows: Sequence[Row], question: str) -> str:
+    return span((row["variance_ratio"] for row in _proven(rows, question)), ".0f")
 
 
 def _ratio_figure(rows: Sequence[Row]) -> Figure:
@@ -228,8 +258,9 @@ def _ratio_figure(rows: Sequence[Row]) -> Figure:
         for question in QUESTIONS
     ]
     return curve_figure(
-        "The variance of the theorem's noise as a multiple of the least, against delta: tens of times for a count, "
-        "more for a histogram; less for a smaller delta and for a larger epsilon.",
+        "The variance of the theorem's noise as a multiple of the least, against delta: "
+        + " and ".join(f"{_ratios(rows, question.name)} times for a {question.name}" for question in QUESTIONS)
+        + ".",
         panels_shown=panels,
         title="Variance of the theorem's noise as a multiple of the least variance",
         x_title="delta",
@@ -256,8 +287,11 @@ def _users_figure(rows: Sequence[Row]) -> Figure:
             for delta in ends
         ]
         panels.append(Panel(question.name, curves))
+    proven = [row for question in QUESTIONS for row in _proven(rows, question.name)]
     return curve_figure(
-        "The fewest users against epsilon: the theorems ask for tens of times as many as are needed.",
+        "The fewest users against epsilon: the theorems ask for "
+        f"{span((row['paper_least_users'] / row['tight_least_users'] for row in proven), '.0f')} times as many as are "
+        "needed.",
         panels_shown=panels,
         title="The fewest users",
         x_title="epsilon",
@@ -283,13 +317,20 @@ def _error_figure(rows: Sequence[Row], rounds: Sequence[Row]) -> Figure:
         if question.name == "count":
             curves.append(Curve("tight, no threshold", _points(chosen, "tight_radius_unbiased"), "computed"))
             for calibration in ("paper", "tight"):
-                run = [row for row in rounds if (row["question"], row["calibration"]) == ("count", calibration)]
+                run = [
+                    row
+                    for row in rounds
+                    if (row["question"], row["calibration"], row["route"]) == ("count", calibration, "tallies drawn")
+                ]
                 dots = [(row["epsilon"], row["error"]) for row in run]
                 curves.append(Curve(f"measured, {calibration}", dots, group=calibration, labelled=False))
         panels.append(Panel(heading, curves))
+    counts = [row for row in _proven(rows, "count") if row["delta"] == _SHOWN_DELTA]
     return curve_figure(
-        "The error that 95 of 100 rounds stay below against epsilon: with tight noise tens of times less than the "
-        "theorems promise, and still less without the threshold.",
+        "The error that 95 of 100 rounds stay below against epsilon: with tight noise "
+        f"{span((row['theorem_radius'] / row['tight_radius'] for row in counts), '.0f')} times less than Theorem 11 "
+        f"promises, and {span((row['theorem_radius'] / row['tight_radius_unbiased'] for row in counts), '.0f')} times "
+        "less without the threshold.",
         panels_shown=panels,
         title="Error: what the theorems promise, and what is true",
         x_title="epsilon",
@@ -323,8 +364,8 @@ def _protocol_figure(protocols: Sequence[Row]) -> Figure:
         )
 
     return Figure(
-        "Predicted error of every shuffled protocol with the least noise and with that of its paper: up to a hundred "
-        "times more.",
+        "Predicted error of every shuffled protocol with the least noise and with that of its paper: up to "
+        f"{max(row['rmse_ratio'] for row in comparable):.0f} times more.",
         draw,
         "protocols",
     )

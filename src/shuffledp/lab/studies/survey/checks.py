@@ -71,13 +71,13 @@ def checks_of_protocol(measurements: Sequence[Measured]) -> list[Check]:
 def _against_paper(measurement: Measured) -> list[Check]:
     """The paper's own constants give no less error and no fewer messages."""
     where = f"{measurement.name}, {measurement.users:,} users"
-    if measurement.name not in ("sum/privacy-blanket", "count/correlated-noise"):
+    if not measurement.entry.paper_bounds:
         return []
     try:
         paper = calibrated(measurement.entry, measurement.users, calibration="paper", delta=measurement.delta)
     except ConditionError:  # too few users for the theorem
         return []
-    if measurement.name == "sum/privacy-blanket":
+    if measurement.entry.paper_bounds == "error":
         bound = paper.expected_error().rmse
         return [at_most("No more error than by the paper's constants", where, measurement.predicted, bound)]
     bound = paper.cost.messages_per_user

@@ -3,24 +3,54 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Interval
 from shuffledp.lab.studies.checks import rmse
 from shuffledp.protocols.questions import CountProtocol, SumProtocol
 from shuffledp.protocols.registry import find
 from shuffledp.randomness import RandomSource
 
 EPSILON, DELTA = 1.0, 1e-6
-_UNIT = Interval(0.0, 1.0)
 _MAX_LEVELS = 500  # more levels would need more noise than can be drawn
 _USERS_COUNTED = 200
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Data:
+    """The fixed values of all users in all rounds, so that only the protocols are random."""
+
+    name: str
+    values: Callable[[int], NDArray[Any]]
+    """From the number of users to their values, as randomizers take them."""
+
+
+def _skewed_numbers(users: int) -> Floats:
+    """The quantiles of the density 2 (1 - x), in which small numbers are frequent."""
+    quantiles: Floats = 1 - np.sqrt(1 - (np.arange(users) + 0.5) / users)
+    return quantiles
+
+
+def _quarter_of_ones(users: int) -> NDArray[np.int64]:
+    return (np.arange(users) < users // 4).astype(np.int64)
+
+
+NUMBERS = Data("numbers in [0, 1]", _skewed_numbers)
+BITS = Data("bits", _quarter_of_ones)
+
+
+def _levels_of_almost_central(users: int) -> dict[str, Any]:
+    return {"levels": min(math.ceil(EPSILON * math.sqrt(users)), _MAX_LEVELS)}
+
+
+def _no_options(users: int) -> dict[str, Any]:  # noqa: ARG001
+    return {}
 
 
 @dataclass(frozen=True)
@@ -37,6 +67,7 @@ class Entry:
     """The correct error of the sum, and messages."""
     question: str
     protocol: str
+    """With the question, the name of the protocol in the registry."""
     group: str = ""
     """Entries of one group have the same colour in figures."""
     counts_all_messages: bool = False
@@ -45,6 +76,17 @@ class Entry:
     """The share of epsilon that the noise is calibrated for, if it is the noise of the central model."""
     effort: float = 1.0
     """The share of the usual number of rounds that is run, below 1 for slow protocols."""
+    data: Data = NUMBERS
+    options: Callable[[int], dict[str, Any]] = _no_options
+    """Options of the calibration, by the number of users."""
+    drawn: bool = True
+    """Whether the figure of errors shows it; a curve that nearly coincides with another is left out."""
+    swept: bool = False
+    """Whether it is also measured at other values of delta."""
+    hoeffding: bool = False
+    """Whether Hoeffding's bound of the notes is about it."""
+    paper_bounds: str = ""
+    """What may not exceed that of the paper's constants: ``error``, ``messages`` or nothing."""
 
 
 ENTRIES = (
@@ -65,6 +107,7 @@ ENTRIES = (
         "sum",
         "piecewise",
         "local",
+        drawn=False,
     ),
     Entry(
         "privacy blanket",
@@ -73,6 +116,7 @@ ENTRIES = (
         "Theta(n^(1/6)); 1 (the notes' numbers are those of split and mix)",
         "sum",
         "privacy-blanket",
+        paper_bounds="error",
     ),
     Entry("cheu, many bits", "", "", "O(log(1/delta)/epsilon); epsilon sqrt(n)", "sum", "cheu", "cheu", effort=0.15),
     Entry(
@@ -85,6 +129,7 @@ ENTRIES = (
         counts_all_messages=True,
         share=0.9,
         effort=0.25,
+        options=_levels_of_almost_central,
     ),
     Entry(
         "split and mix",
@@ -104,6 +149,8 @@ ENTRIES = (
         "count",
         "randomized-response",
         "local",
+        data=BITS,
+        hoeffding=True,
     ),
     Entry(
         "cheu, one message",
@@ -113,6 +160,8 @@ ENTRIES = (
         "count",
         "cheu",
         "cheu",
+        data=BITS,
+        swept=True,
     ),
     Entry(
         "correlated noise",
@@ -123,9 +172,21 @@ ENTRIES = (
         "correlated-noise",
         counts_all_messages=True,
         share=0.9,
+        data=BITS,
+        swept=True,
+        paper_bounds="messages",
     ),
     Entry(
-        "central", "Central", "O(1/epsilon); 1", "O(1/epsilon); 1", "count", "discrete-laplace", "central", share=1.0
+        "central",
+        "Central",
+        "O(1/epsilon); 1",
+        "O(1/epsilon); 1",
+        "count",
+        "discrete-laplace",
+        "central",
+        share=1.0,
+        data=BITS,
+        swept=True,
     ),
 )
 """All entries, in the order in which they are drawn."""
@@ -135,26 +196,17 @@ def calibrated(
     entry: Entry, users: int, *, calibration: str = "tight", delta: float = DELTA
 ) -> CountProtocol | SumProtocol:
     """The protocol of an entry, calibrated for this number of users."""
-    settings: dict[str, Any] = {"users": users, "epsilon": EPSILON, "delta": delta, "calibration": calibration}
-    if entry.question == "sum":
-        settings["domain"] = _UNIT
-    if entry.protocol == "almost-central":
-        settings["levels"] = min(math.ceil(EPSILON * math.sqrt(users)), _MAX_LEVELS)
-    protocol = find(entry.question, entry.protocol).calibrate(**settings)
+    kind = find(entry.question, entry.protocol)
+    protocol = kind.calibrate(
+        users=users,
+        epsilon=EPSILON,
+        delta=delta,
+        calibration=calibration,
+        **kind.domain_settings(lower=0.0, upper=1.0),
+        **entry.options(users),
+    )
     assert isinstance(protocol, CountProtocol | SumProtocol)  # noqa: S101 - the survey has no histograms
     return protocol
-
-
-def data_of(question: str, users: int) -> NDArray[Any]:
-    """The fixed data of all rounds.
-
-    For sums the quantiles of the density 2 (1 - x), in which small numbers are frequent; for counts the numbers of
-    zeros and ones, a quarter of which are ones.
-    """
-    if question == "count":
-        return np.array([users - users // 4, users // 4], dtype=np.int64)
-    quantiles: Floats = 1 - np.sqrt(1 - (np.arange(users) + 0.5) / users)
-    return quantiles
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,8 +225,8 @@ class Measured:
     """The average number of messages per user: for each round if it is random, else one number."""
     expected_messages: float
     bits_per_message: float
-    levels: int | None
-    """The number of levels above 0 that numbers are rounded to."""
+    rounding: float
+    """The largest part of the mean squared error that comes from rounding, over all data; 0 where it is not bounded."""
     true_delta: float
     """Delta at the study's epsilon, computed from the noise that is drawn."""
 
@@ -188,8 +240,7 @@ class Measured:
         """A bound on the mean squared error, including rounding, if the noise is that of the central model."""
         if self.entry.share is None:
             return None
-        rounding = 0.0 if self.levels is None else self.users / (4 * self.levels**2)
-        return 2 / (self.entry.share * EPSILON) ** 2 + rounding
+        return 2 / (self.entry.share * EPSILON) ** 2 + self.rounding
 
     def as_row(self) -> dict[str, Any]:
         """The measurement as a row of a table."""
@@ -215,18 +266,16 @@ class Measured:
 def measured(entry: Entry, users: int, rounds: int, source: RandomSource, *, delta: float = DELTA) -> Measured:
     """Run ``rounds`` rounds of an entry."""
     protocol = calibrated(entry, users, delta=delta)
-    data = data_of(entry.question, users)
-    truth = float(data[1]) if entry.question == "count" else math.fsum(data)
+    values = entry.data.values(users)
+    summary: NDArray[Any] = protocol.summary(values)
+    truth = float(protocol.truth(values)[0])
     errors, messages = np.empty(rounds), []
     for number in range(rounds):
-        tally = protocol.sample_tally(data, source=source)
+        tally = protocol.sample_tally(summary, source=source)
         errors[number] = protocol.estimate(tally).value - truth
         if entry.counts_all_messages:
             messages.append(int(tally.counts.sum()) / users)
-    if isinstance(protocol, CountProtocol):
-        expected = protocol.expected_error(confidence=0.95, counts=data[1:])
-    else:
-        expected = protocol.expected_error(confidence=0.95, values=data)
+    expected = protocol.expected_error_of(values)
     return Measured(
         entry,
         users,
@@ -234,15 +283,20 @@ def measured(entry: Entry, users: int, rounds: int, source: RandomSource, *, del
         errors,
         expected.rmse,
         expected.max_error,
-        np.array(messages or [_messages_of_some(protocol, entry.question, source)]),
+        np.array(messages or [_messages_of_some(protocol, entry.data, source)]),
         protocol.cost.messages_per_user,
         protocol.cost.bits_per_message,
-        getattr(protocol, "levels", None),
+        0.0 if entry.share is None else _largest_rounding(protocol),
         protocol.guarantee.delta_at(EPSILON),
     )
 
 
-def _messages_of_some(protocol: CountProtocol | SumProtocol, question: str, source: RandomSource) -> float:
+def _largest_rounding(protocol: CountProtocol | SumProtocol) -> float:
+    """The mean squared error at worst over all data, less that of values that are not rounded, the lowest ones."""
+    lowest = np.full(protocol.users, protocol.inputs()[0])
+    return max(0.0, protocol.expected_error().rmse ** 2 - protocol.expected_error_of(lowest).rmse ** 2)
+
+
+def _messages_of_some(protocol: CountProtocol | SumProtocol, data: Data, source: RandomSource) -> float:
     """The average number of messages of a few users, for protocols in which all users send the same number."""
-    values = np.arange(_USERS_COUNTED) % 2 if question == "count" else data_of(question, _USERS_COUNTED)
-    return len(protocol.randomize_all(values, source=source)) / _USERS_COUNTED
+    return len(protocol.randomize_all(data.values(_USERS_COUNTED), source=source)) / _USERS_COUNTED

@@ -12,7 +12,7 @@ from shuffledp.figures import Curve, Panel
 from shuffledp.lab.studies.checks import rmse
 from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure
 from shuffledp.lab.studies.survey.checks import RISK, checks_of_protocol, checks_of_rounds, hoeffding
-from shuffledp.lab.studies.survey.entries import DELTA, ENTRIES, EPSILON, Entry, Measured, measured
+from shuffledp.lab.studies.survey.entries import BITS, DELTA, ENTRIES, EPSILON, NUMBERS, Entry, Measured, measured
 
 _ROUNDS = {10**3: 1000, 5000: 1000, 30_000: 500, 200_000: 150, 10**6: 80}
 _QUICK_ROUNDS = {10**3: 120, 10**4: 60, 30_000: 40}
@@ -21,8 +21,6 @@ _LEAST_ROUNDS = 10
 _BIT_ROUNDS = {10**3: 2000, 10**4: 2000, 10**5: 2000, 10**6: 500, 10**7: 150}
 _QUICK_BIT_ROUNDS = {10**3: 150, 10**4: 150, 10**5: 150, 10**6: 100}
 _SWEEP_USERS = 100_000
-_SWEPT = ("cheu", "correlated-noise", "discrete-laplace")
-_NOT_DRAWN = "piecewise"  # its curve nearly coincides with that of duchi
 _FIT_FROM = 10**4
 
 
@@ -34,14 +32,12 @@ def _measure(settings: Settings) -> Outcome:
         for entry, users, count in settings.part(0.0, 0.95).steps(cases, weights)
     ]
     deltas = settings.pick((1e-2, 1e-6, 1e-10), (1e-2, 1e-3, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12))
-    swept = [(entry, delta) for entry in ENTRIES if _in_sweep(entry) for delta in deltas]
+    swept = [(entry, delta) for entry in ENTRIES if entry.swept for delta in deltas]
     sweep = [
         measured(entry, _SWEEP_USERS, settings.pick(150, 1000), settings.source, delta=delta)
         for entry, delta in settings.part(0.95, 1.0).steps(swept)
     ]
-    responses, checks = hoeffding(
-        [measurement for measurement in measurements if measurement.entry.protocol == "randomized-response"]
-    )
+    responses, checks = hoeffding([measurement for measurement in measurements if measurement.entry.hoeffding])
     checks += [check for measurement in (*measurements, *sweep) for check in checks_of_rounds(measurement)]
     checks += [check for entry in ENTRIES for check in checks_of_protocol(_of(entry, measurements))]
     summary = [_summary(_of(entry, measurements)) for entry in ENTRIES]
@@ -60,7 +56,7 @@ def _measure(settings: Settings) -> Outcome:
 
 def _rounds(entry: Entry, settings: Settings) -> dict[int, int]:
     """The number of rounds for an entry by the number of users; bits are faster, as only counts are drawn."""
-    if entry.question == "count":
+    if entry.data is BITS:
         return settings.pick(_QUICK_BIT_ROUNDS, _BIT_ROUNDS)
     usual = settings.pick(_QUICK_ROUNDS, _ROUNDS)
     return {users: max(_LEAST_ROUNDS, round(entry.effort * rounds)) for users, rounds in usual.items()}
@@ -68,14 +64,10 @@ def _rounds(entry: Entry, settings: Settings) -> dict[int, int]:
 
 def _seconds(entry: Entry, users: int, rounds: int) -> float:
     """The approximate duration of a case, for the progress."""
-    if entry.question == "count":
+    if entry.data is BITS:
         return 0.3 + rounds * users * (4e-9 if entry.group == "local" else 0)
     slow = entry.effort < 1
     return 0.5 + rounds * (users * (2e-7 if slow else 5e-8) + (0.02 if slow else 1e-3))
-
-
-def _in_sweep(entry: Entry) -> bool:
-    return entry.question == "count" and entry.protocol in _SWEPT
 
 
 def _of(entry: Entry, measurements: Sequence[Measured]) -> list[Measured]:
@@ -149,7 +141,8 @@ def _words(
         f"The row that is empty in the notes, almost central: error {rmse(almost.errors)[0]:.2f} with "
         f"{float(almost.messages.mean()):.1f} messages of {almost.bits_per_message:g} bits per user at "
         f"{almost.users:,} users, but {sent('sum/almost-central', 0):.0f} messages at {first:,} users. Numbers are "
-        f"rounded to as many levels as the root of the users, at most {almost.levels:,} here. Split and mix has "
+        f"rounded to as many levels as the root of the users, at most {almost.entry.options(almost.users)['levels']:,} "
+        "here. Split and mix has "
         f"{sent('sum/split-and-mix', -1):.0f} messages at {numbers:,} users and {sent('sum/split-and-mix', 0):.0f} "
         f"at {first:,}: as users become many, fewer are needed.",
         f"Correlated noise sends {sent('count/correlated-noise', 0):.3f} messages per user at {first:,} users and "
@@ -182,10 +175,9 @@ def _curve(measurements: Sequence[Measured]) -> Curve:
 
 
 def _error_figure(measurements: Sequence[Measured]) -> Figure:
-    drawn = [entry for entry in ENTRIES if entry.protocol != _NOT_DRAWN]
+    drawn = [entry for entry in ENTRIES if entry.drawn]
     numbers, bits = (
-        [_curve(_of(entry, measurements)) for entry in drawn if entry.question == question]
-        for question in ("sum", "count")
+        [_curve(_of(entry, measurements)) for entry in drawn if entry.data is data] for data in (NUMBERS, BITS)
     )
     blanket = next(curve for curve in numbers if curve.name == "privacy blanket")
     (end, height) = blanket.points[-1]
@@ -195,9 +187,10 @@ def _error_figure(measurements: Sequence[Measured]) -> Figure:
     bits.insert(1, _rate("rate sqrt(n) / epsilon", bits[0], lambda users: math.sqrt(users) / EPSILON))
     bits.insert(3, _rate("rate sqrt(ln(1 / delta))", bits[2], lambda _: math.sqrt(math.log(1 / DELTA))))
     return curve_figure(
-        "Error of a private sum against the number of users: local protocols grow as the square root, one shuffled "
-        "message of numbers as the sixth root, and protocols with several messages stay as flat as the central model.",
-        panels_shown=[Panel("numbers in [0, 1]", numbers), Panel("bits", bits)],
+        "Error of a private sum against the number of users, which it grows with to the power "
+        + ", ".join(f"{_growth(_of(entry, measurements)):.2f} ({entry.name}, {entry.data.name})" for entry in drawn)
+        + ".",
+        panels_shown=[Panel(NUMBERS.name, numbers), Panel(BITS.name, bits)],
         title="Error of a private sum, by model",
         x_title="users",
         y_title="root mean squared error of the sum",
@@ -233,8 +226,9 @@ def _message_figure(measurements: Sequence[Measured]) -> Figure:
         for name, label in shown.items()
     ]
     return curve_figure(
-        "Messages per user against the number of users: many bits grow as the square root, almost central falls from "
-        "hundreds towards one, split and mix from nine to six, correlated noise from 1.6 to 1.",
+        "Messages per user, from the fewest to the most users: "
+        + ", ".join(f"{line.name} from {line.points[0][1]:.3g} to {line.points[-1][1]:.3g}" for line in lines)
+        + ".",
         panels_shown=[Panel("", lines)],
         title="Messages per user",
         x_title="users",
@@ -258,8 +252,11 @@ def _delta_figure(sweep: Sequence[Measured]) -> Figure:
             lines.append(Curve(entry.name, points[::-1], spread=spread[::-1], group=entry.group))
     lines.insert(1, _rate("rate sqrt(ln(1 / delta))", lines[0], lambda delta: math.sqrt(math.log(1 / delta))))
     return curve_figure(
-        "Error of a binary sum against delta: with one message it grows as delta falls, with correlated noise it "
-        "does not.",
+        "Error of a binary sum, from the largest to the smallest delta: "
+        + ", ".join(
+            f"{line.name} from {line.points[-1][1]:.2f} to {line.points[0][1]:.2f}" for line in lines if line.spread
+        )
+        + ".",
         panels_shown=[Panel("", lines)],
         title="Bits: one message pays for a small delta",
         x_title="delta",

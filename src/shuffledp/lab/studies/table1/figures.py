@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shuffledp.figures import Curve, Panel
-from shuffledp.lab.studies.study import Figure, curve_figure
+from shuffledp.lab.studies.study import Figure, curve_figure, span
 from shuffledp.lab.studies.table1.rows import ROWS
 
 Rows = Sequence[dict[str, Any]]
@@ -34,9 +34,8 @@ def main_figure(rows: Rows, epsilon: float, delta: float) -> Figure:
         for users in sorted({row["users"] for row in rows})
     ]
     return curve_figure(
-        "Largest error of a histogram against the number of categories, for each row of Table 1 with tight noise: "
-        "local protocols far above all others, Theorem 12 and the stability-based histogram flat, the others growing "
-        "slowly.",
+        "Largest error of a histogram against the number of categories, for each row of Table 1 with tight noise, from "
+        f"the smallest to the largest domain: {_growths(rows, max(row['users'] for row in rows))}.",
         panels_shown=panels,
         title="Table 1, measured: the error of Theorem 12 does not grow with the domain",
         x_title="categories d",
@@ -64,9 +63,10 @@ def row_figure(rows: Rows, users: int) -> Figure:
                     drawn.append(_measured(name, chosen, group))
                     drawn.append(Curve(name, points, "formula", group=group, labelled=False))
         panels.append(Panel(title, drawn))
+    shares = [row["error"] / row["formula"] for row in rows if row["users"] == users]
     return curve_figure(
-        "A panel for each row of Table 1: measured largest errors below the dashed formula of the row, with the "
-        "paper's and with tight noise.",
+        f"A panel for each row of Table 1: measured largest errors at {span(shares, '.0%')} of the dashed formula of "
+        "the row, with the paper's and with tight noise.",
         panels_shown=panels,
         title="Each row of Table 1 next to its formula",
         x_title="categories d",
@@ -81,9 +81,13 @@ def row_figure(rows: Rows, users: int) -> Figure:
 def large_figure(rows: Rows, users: int) -> Figure:
     """Errors in very large domains, where the growing curves cross the flat one."""
     names = dict.fromkeys(row["protocol"] for row in rows)
+    largest = max(row["domain_size"] for row in rows)
+    flat = next(row["error"] for row in rows if row["protocol"] == "balcer-cheu" and row["domain_size"] == largest)
+    others = {row["protocol"]: row["error"] / flat for row in rows if row["domain_size"] == largest}
+    ratios = ", ".join(f"{name} {ratio:.2f}" for name, ratio in others.items() if name != "balcer-cheu")
     return curve_figure(
-        "Largest error against the number of categories up to 10^40: the growing lines cross the flat line of "
-        "Theorem 12.",
+        f"Largest error against the number of categories, up to {largest:.0e}. There, as a multiple of the error of "
+        f"Theorem 12: {ratios}.",
         panels_shown=[Panel("", [_measured(name, [row for row in rows if row["protocol"] == name]) for name in names])],
         title="Very large domains: where a constant error is the smallest",
         x_title="categories d",
@@ -110,9 +114,15 @@ def message_figure(rows: Rows) -> Figure:
         )
         drawn.append(Curve("local: 1", [(size, 1.0) for size in sizes], "computed"))
         panels.append(Panel(f"{users:,} users", drawn))
+    largest = max(row["domain_size"] for row in rows if row["protocol"] == "balcer-cheu")
+    sent = {
+        row["protocol"]: row["messages_per_user"]
+        for row in rows
+        if row["calibration"] == "tight" and row["model"] == "shuffled" and row["domain_size"] <= largest
+    }
+    listed = ", ".join(f"{name} {messages:,.3g}" for name, messages in sent.items())
     return curve_figure(
-        "Messages per user against the number of categories: as many as categories for Theorem 12, the same number "
-        "in every domain for the Hadamard protocol.",
+        f"Messages per user against the number of categories. In the largest domain that was run: {listed}.",
         panels_shown=panels,
         title="What it costs: messages per user",
         x_title="categories d",
@@ -121,6 +131,14 @@ def message_figure(rows: Rows) -> Figure:
         name="messages",
         size=(380, 300),
     )
+
+
+def _growths(rows: Rows, users: int) -> str:
+    parts = []
+    for row in ROWS.values():
+        errors = [each["error"] for each in rows if _is(each, row.protocol, users, "tight")]
+        parts.append(f"{row.protocol} from {errors[0]:,.0f} to {errors[-1]:,.0f}")
+    return f"with {users:,} users {', '.join(parts)}"
 
 
 def _measured(name: str, rows: Rows, group: str = "") -> Curve:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from shuffledp.domain import Categories
 from shuffledp.errors import ConditionError, InfeasibleError
 from shuffledp.lab.studies.largest_errors import EmptyErrors, hidden_share
+from shuffledp.messages import Tally
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace
 from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
@@ -35,7 +37,8 @@ DELTA = 1e-8
 BETA = 0.05
 
 _LEAST_BUCKETS = 1000
-_NUMBER_OF_LARGE = 6
+NUMBER_OF_LARGE = 6
+"""The held categories that no threshold hides."""
 _HIDDEN = 0.2
 
 
@@ -57,6 +60,11 @@ class Row:
     """A round over a large domain takes seconds."""
     least_rounds: int = 20
     """With fewer the largest of all rounds would stand for their quantile; 10 where the formula has room for that."""
+    message_rounds: tuple[int, int] = (10, 60)
+    """Rounds in which all messages are made, in the quick and in the full form."""
+    allowance: float = 0.0
+    """Share of the predicted mean square by which the measured one may be off beyond chance, where predictions are
+    approximate or follow from rare events."""
 
     @property
     def label(self) -> str:
@@ -146,6 +154,8 @@ ROWS: dict[str, Row] = {
             ),
             slow=True,
             least_rounds=10,
+            message_rounds=(0, 10),
+            allowance=0.05,
         ),
         Row(
             "hadamard-blanket",
@@ -202,17 +212,48 @@ def calibrated(protocol: str, users: int, size: int, calibration: str) -> Histog
         return None
 
 
-def round_errors(protocol: HistogramProtocol, counts: NDArray[np.int64], source: RandomSource) -> NDArray[np.float64]:
-    """The error of every category in one round; public hash functions are drawn anew."""
-    if isinstance(protocol, CountMinHistogram):
-        drawn = AffineHashes.for_domain(protocol.domain_size, protocol.buckets).draw(protocol.rows, source)
-        pairs = zip(*(part.tolist() for part in drawn), strict=True)
-        protocol = replace(protocol, hashes=tuple((int(u), int(v)) for u, v in pairs))
+def with_new_hashes(protocol: HistogramProtocol, source: RandomSource) -> HistogramProtocol:
+    """The protocol with public hash functions drawn anew, if it has any."""
+    if not isinstance(protocol, CountMinHistogram):
+        return protocol
+    drawn = AffineHashes.for_domain(protocol.domain_size, protocol.buckets).draw(protocol.rows, source)
+    pairs = zip(*(part.tolist() for part in drawn), strict=True)
+    return replace(protocol, hashes=tuple((int(u), int(v)) for u, v in pairs))
+
+
+def estimator_of(protocol: HistogramProtocol) -> str:
+    """The estimator of the row: that of the paper for the sketch with the paper's noise, else the default."""
     paper_sketch = isinstance(protocol, CountMinHistogram) and protocol.target.calibration == "paper"
+    return "minimum" if paper_sketch else protocol.estimators[0]
+
+
+def round_errors(protocol: HistogramProtocol, counts: NDArray[np.int64], source: RandomSource) -> NDArray[np.float64]:
+    """The error of every category in one round whose tally is drawn; public hash functions are drawn anew."""
+    return drawn_round(protocol, counts, source)[1]
+
+
+def drawn_round(
+    protocol: HistogramProtocol, counts: NDArray[np.int64], source: RandomSource
+) -> tuple[Tally, NDArray[np.float64]]:
+    """The tally of one round, drawn from its distribution, and the absolute error of every category."""
+    protocol = with_new_hashes(protocol, source)
     tally = protocol.sample_tally(counts, source=source)
-    estimate = protocol.estimate(tally, estimator="minimum" if paper_sketch else protocol.estimators[0])
-    errors: NDArray[np.float64] = np.abs(estimate.counts - counts)
-    return errors
+    errors: NDArray[np.float64] = np.abs(protocol.estimate(tally, estimator=estimator_of(protocol)).counts - counts)
+    return tally, errors
+
+
+def likelihood_ratio(protocol: HistogramProtocol | None) -> Fraction | None:
+    """The largest ratio of probabilities of one outcome under two values of a user, for protocols of pure privacy."""
+    match protocol:
+        case UnaryEncoding():
+            own, other = protocol.own_one.fraction, protocol.other_one.fraction
+            return own * (1 - other) / (other * (1 - own))
+        case BassilySmith():
+            blanket = protocol.blanket.fraction
+            return (1 - blanket / 2) / (blanket / 2)
+        case DiscreteLaplaceHistogram():
+            return 1 / protocol.ratio.fraction**2  # two counts change by 1
+    return None
 
 
 def empty_errors(protocol: HistogramProtocol) -> EmptyErrors | None:
@@ -240,7 +281,7 @@ def held_counts(users: int) -> tuple[int, ...]:
         for calibration in ("paper", "tight")
     ]
     left = users - sum(hard)
-    weights = list(range(_NUMBER_OF_LARGE, 0, -1))
+    weights = list(range(NUMBER_OF_LARGE, 0, -1))
     large = [left * weight // sum(weights) for weight in weights]
     large[0] += left - sum(large)
     return (*large, *hard)

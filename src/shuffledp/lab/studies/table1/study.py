@@ -3,26 +3,52 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from shuffledp.lab.studies.checks import Check, at_most, equals, quantile, rarely
+from shuffledp.lab.studies.checks import (
+    Check,
+    at_most,
+    equals,
+    exceeded_rarely,
+    frequency,
+    mean_square_agrees,
+    quantile,
+)
+from shuffledp.lab.studies.integer_accountant import exponential_bounds
 from shuffledp.lab.studies.largest_errors import EmptyErrors, held_quantile
-from shuffledp.lab.studies.study import Outcome, Settings, Study, Table
+from shuffledp.lab.studies.study import Outcome, Settings, Study, Table, span
 from shuffledp.lab.studies.table1.figures import large_figure, main_figure, message_figure, row_figure
 from shuffledp.lab.studies.table1.messages import message_checks, message_row
 from shuffledp.lab.studies.table1.rows import (
     BETA,
     DELTA,
     EPSILON,
+    NUMBER_OF_LARGE,
     ROWS,
     Row,
     calibrated,
+    drawn_round,
     empty_errors,
+    estimator_of,
     held_counts,
-    round_errors,
+    likelihood_ratio,
+    with_new_hashes,
 )
+from shuffledp.lab.studies.token_checks import (
+    audit_check,
+    constant_check,
+    largest_error_check,
+    message_tally,
+    noise_check,
+    privacy_checks,
+    zero_checks,
+)
+from shuffledp.messages import Tally
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
 from shuffledp.protocols.parts.postprocessing import SurplusAnalysis
@@ -31,7 +57,9 @@ from shuffledp.search import bisect
 
 _LARGE_USERS = 1_000_000
 _LARGEST_EXPONENT = 40
-_NEARLY = 1e-6
+_MESSAGE_USERS, _MESSAGE_SIZE = 10_000, 20
+"""The users and categories of the rounds in which every message is made."""
+_SHOWN_NOISE = 1000
 _LARGE = {
     "cheu": ("cheu", "tight"),
     "discrete-laplace": ("discrete-laplace", "tight"),
@@ -41,6 +69,8 @@ _LARGE = {
 }
 
 Rows = list[dict[str, Any]]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 def _measure(settings: Settings) -> Outcome:
@@ -61,11 +91,19 @@ def _measure(settings: Settings) -> Outcome:
         row, case_checks = _case(settings, *case)
         rows += row
         checks += case_checks
-    large, large_checks = _large(settings.part(0.95, 1.0))
-    checks += large_checks + _message_checks(rows)
+    large, large_checks = _large(settings.part(0.95, 0.98))
+    whole, whole_checks = _whole_rounds(settings.part(0.98, 1.0))
+    checks += [
+        *large_checks,
+        *whole_checks,
+        *_message_checks(rows),
+        *_privacy_checks({row["users"] for row in rows}),
+        audit_check("Theorem 12", BalcerCheuHistogram, settings),
+        *zero_checks("Theorem 12", BalcerCheuHistogram, settings),
+    ]
     return Outcome(
-        measured=_words(rows, large),
-        tables={"": Table.of(rows), "large": Table.of(large)},
+        measured=_words(rows, large, whole),
+        tables={"": Table.of(rows), "large": Table.of(large), "messages": Table.of(whole)},
         figures=[
             main_figure(rows, EPSILON, DELTA),
             row_figure(rows, max(row["users"] for row in rows)),
@@ -109,26 +147,33 @@ def _case(settings: Settings, row: Row, users: int, size: int, calibration: str)
     counts = np.zeros(size, dtype=np.int64)
     counts[: len(held)] = held
     rounds = _rounds(settings, row, users, size, calibration)
-    all_errors = [round_errors(protocol, counts, settings.source) for _ in range(rounds)]
-    errors = np.array([of_round.max() for of_round in all_errors])
+    measured = [drawn_round(protocol, counts, settings.source) for _ in range(rounds)]
+    errors = np.array([float(of_round.max()) for _, of_round in measured])
     formula = row.formula(protocol, users, size)
     estimator = "minimum" if (row.protocol, calibration) == ("count-min", "paper") else ""
     predicted = protocol.expected_error(confidence=1 - BETA, estimator=estimator).max_error
     where = f"{users:,} users, {size:,} categories, {calibration} noise"
     checks = [
-        _exceeded(f"{row.label}: error within the formula", where, errors, formula),
-        _exceeded(f"{row.label}: error within what is predicted", where, errors, predicted),
+        exceeded_rarely(f"{row.label}: error within the formula", where, errors, formula, at_most=BETA),
+        exceeded_rarely(f"{row.label}: error within what is predicted", where, errors, predicted, at_most=BETA),
     ]
-    if isinstance(protocol, BalcerCheuHistogram):
+    if not isinstance(protocol, BalcerCheuHistogram):
+        checks += _as_predicted(row, where, protocol, counts, np.stack([off for _, off in measured]))
+    else:
         noise = Binomial(users, protocol.absence)
-        empty = max((float(e[len(held) :].max()) for e in all_errors), default=0.0) if size > len(held) else 0.0
+        empty = max((float(off[len(held) :].max()) for _, off in measured), default=0.0) if size > len(held) else 0.0
         exact = held_quantile(noise, held, 1 - BETA)
+        shortened = [Tally(tally.counts[:_SHOWN_NOISE], tally.users) for tally, _ in measured]
         checks += [
-            _exceeded("Theorem 12: the same error in every domain", where, errors, exact),
+            exceeded_rarely("Theorem 12: the same error in every domain", where, errors, exact, at_most=BETA),
+            largest_error_check("Theorem 12: largest error as computed", where, errors, protocol, held),
+            noise_check("Theorem 12: noise", where, protocol, counts[:_SHOWN_NOISE], shortened),
             at_most(
                 "Theorem 12: categories without users are exactly 0", where, empty, 0.0, evidence=f"{rounds} rounds"
             ),
         ]
+        if calibration == "paper":
+            checks.append(constant_check("Theorem 12", where, protocol, EPSILON, DELTA))
     error, low, high = quantile(errors, 1 - BETA)
     return [
         {
@@ -152,9 +197,113 @@ def _case(settings: Settings, row: Row, users: int, size: int, calibration: str)
     ], checks + message_checks(protocol, users, size, settings.source)
 
 
-def _exceeded(claim: str, where: str, errors: Any, bound: float) -> Check:
-    failures = int(np.count_nonzero(errors > bound + _NEARLY))
-    return rarely(claim, f"{where}, at most {bound:,.1f}", failures=failures, rounds=len(errors), at_most=BETA)
+def _as_predicted(row: Row, where: str, protocol: HistogramProtocol, counts: Ints, errors: Floats) -> list[Check]:
+    """Errors are as the protocol predicts for these data, two-sided.
+
+    With a threshold, of the counts that it never hides; how often it hides each of the others is a check of its own.
+    """
+    claim = f"{row.label}: error as predicted"
+    estimator = estimator_of(protocol)
+    if not protocol.exact_zeros:
+        expected = protocol.expected_error(counts=counts, estimator=estimator).rmse
+        return [mean_square_agrees(claim, where, errors, expected, allowance=row.allowance)]
+    expected = protocol.expected_error(counts=counts[:NUMBER_OF_LARGE], estimator=estimator).rmse
+    checks = [mean_square_agrees(claim, where, errors[:, :NUMBER_OF_LARGE], expected)]
+    hidden = 1 - protocol.chance_shown(counts)
+    for index in range(NUMBER_OF_LARGE, len(held_counts(protocol.users))):
+        checks.append(
+            frequency(
+                f"{row.label}: a count of {counts[index]:,} is hidden",
+                where,
+                hits=int(np.count_nonzero(errors[:, index] == counts[index])),
+                trials=len(errors),
+                probability=float(hidden[index]),
+            )
+        )
+    return checks
+
+
+def _whole_rounds(settings: Settings) -> tuple[Rows, list[Check]]:
+    """Rounds of the shuffled rows in which every message goes through randomizer, permutation and analyzer."""
+    held = held_counts(_MESSAGE_USERS)
+    counts = np.zeros(_MESSAGE_SIZE, dtype=np.int64)
+    counts[: len(held)] = held
+    values = np.repeat(np.arange(_MESSAGE_SIZE), counts)
+    rows: Rows = []
+    checks: list[Check] = []
+    cases = [
+        (row, calibration)
+        for row in ROWS.values()
+        for calibration in row.calibrations
+        if row.model == "shuffled"
+        and row.message_rounds[not settings.quick]
+        and (calibration == "tight" or not row.slow)
+    ]
+    for row, calibration in settings.steps(cases):
+        rounds = row.message_rounds[not settings.quick]
+        protocol = calibrated(row.protocol, _MESSAGE_USERS, _MESSAGE_SIZE, calibration)
+        if protocol is None:
+            continue
+        where = f"{_MESSAGE_USERS:,} users, {_MESSAGE_SIZE} categories, {calibration} noise, messages"
+        tallies, errors = [], np.empty((rounds, _MESSAGE_SIZE))
+        for number in range(rounds):
+            hashed = with_new_hashes(protocol, settings.source)
+            tallies.append(message_tally(hashed, values, settings.source))
+            estimate = hashed.estimate(tallies[-1], estimator=estimator_of(protocol))
+            errors[number] = np.abs(estimate.counts - counts)
+        expected = protocol.expected_error(counts=counts, estimator=estimator_of(protocol)).rmse
+        if isinstance(protocol, BalcerCheuHistogram):
+            largest = errors.max(axis=1)
+            singly = [message_tally(protocol, values[:: len(values) // 500], settings.source, singly=True)]
+            few = protocol.summary(values[:: len(values) // 500])
+            checks += [
+                noise_check("Theorem 12, whole rounds: noise", where, protocol, counts, tallies),
+                noise_check("Theorem 12, reports made one by one: noise", where, protocol, few, singly),
+                largest_error_check("Theorem 12, whole rounds: error as computed", where, largest, protocol, held),
+            ]
+        else:
+            claim = f"{row.label}, whole rounds: error as predicted"
+            checks.append(mean_square_agrees(claim, where, errors, expected, allowance=row.allowance))
+        rows.append(
+            {
+                "protocol": row.protocol,
+                "calibration": calibration,
+                "users": _MESSAGE_USERS,
+                "domain_size": _MESSAGE_SIZE,
+                "rounds": rounds,
+                "rmse": float(np.sqrt(np.mean(errors**2))),
+                "predicted_rmse": expected,
+            }
+        )
+    return rows, checks
+
+
+def _privacy_checks(users: Iterable[int]) -> list[Check]:
+    """Privacy from the probabilities that are drawn, where it follows from few integers."""
+    checks = []
+    for number in sorted(users):
+        for calibration in ROWS["balcer-cheu"].calibrations:
+            protocol = calibrated("balcer-cheu", number, 10, calibration)
+            assert isinstance(protocol, BalcerCheuHistogram)  # noqa: S101
+            where = f"{number:,} users, {calibration} noise"
+            checks += privacy_checks("Theorem 12", where, protocol, EPSILON, DELTA)
+        for row in ROWS.values():
+            ratio = likelihood_ratio(calibrated(row.protocol, number, 10, "tight"))
+            if ratio is not None:
+                bound = Fraction(exponential_bounds(EPSILON)[0], 1 << 128)
+                claim = f"{row.label}: the largest likelihood ratio is at most e^epsilon"
+                checks.append(
+                    Check(
+                        claim,
+                        f"{number:,} users",
+                        float(ratio),
+                        "<=",
+                        float(bound),
+                        ratio <= bound,
+                        "rational arithmetic on the probabilities drawn",
+                    )
+                )
+    return checks
 
 
 def _large(settings: Settings) -> tuple[Rows, list[Check]]:
@@ -183,9 +332,8 @@ def _large(settings: Settings) -> tuple[Rows, list[Check]]:
             if not name.endswith("without threshold"):
                 row["formula"] = formula
                 where = f"{_LARGE_USERS:,} users, 10^{exponent} categories, {calibration} noise"
-                checks.append(
-                    _exceeded(f"{ROWS[protocol_name].label}: error within the formula", where, errors, formula)
-                )
+                claim = f"{ROWS[protocol_name].label}: error within the formula"
+                checks.append(exceeded_rarely(claim, where, errors, formula, at_most=BETA))
             rows.append(row)
     return rows, checks
 
@@ -237,7 +385,7 @@ def crossover(users: int = _LARGE_USERS) -> float:
     return bisect(reduces_error, math.log10(users), 100.0, absolute=0.02)
 
 
-def _words(rows: Rows, large: Rows) -> list[str]:
+def _words(rows: Rows, large: Rows, whole: Rows) -> list[str]:
     few, many = sorted({row["users"] for row in rows})
     held = ", ".join(f"{count:,}" for count in held_counts(many))
     sizes, rounds = [row["domain_size"] for row in rows], [row["rounds"] for row in rows]
@@ -245,16 +393,19 @@ def _words(rows: Rows, large: Rows) -> list[str]:
     where = f"up to {max(run):,} categories, with twice as many buckets" if run else "nowhere here"
     local, cheu = ([_errors(rows, name, users)[-1] for users in (few, many)] for name in ("unary", "cheu"))
     return [
-        f"Whole rounds of {few:,} and {many:,} users, {min(rounds)} to {max(rounds)} of them (fewer where a round "
-        f"takes seconds), at epsilon = {EPSILON:g}, delta = {DELTA:g}; with the noise of each paper (paper) and with "
-        "the least noise that meets the same target by exact accounting (tight).",
+        f"Rounds of {few:,} and {many:,} users, {min(rounds)} to {max(rounds)} of them (fewer where a round takes "
+        f"seconds), at epsilon = {EPSILON:g}, delta = {DELTA:g}; with the noise of each paper (paper) and with the "
+        "least noise that meets the same target by exact accounting (tight). Tallies are drawn from the distribution "
+        f"that they have in a whole round. In {sum(row['rounds'] for row in whole):,} whole rounds of "
+        f"{_MESSAGE_USERS:,} users and {_MESSAGE_SIZE} categories every message of the shuffled protocols is made, "
+        "permuted with all others and counted; errors are as predicted there, too.",
         f"The same data for all: ten categories are held, of {many:,} users by {held}. The last four are hard for "
         "protocols with a threshold: each is the largest count that Theorem 12 or the central stability-based "
         "histogram, with its paper's or with tight noise, hides in one round of five. The domain around these ten "
         "grows.",
         f"From {min(sizes):,} to {max(sizes):,} categories and with {many:,} users, the error of Theorem 12 stays at "
-        f"{_span(_errors(rows, 'balcer-cheu', many))} users with tight noise and at "
-        f"{_span(_errors(rows, 'balcer-cheu', many, 'paper'))} with the theorem's. That of cheu grows from "
+        f"{span(_errors(rows, 'balcer-cheu', many))} users with tight noise and at "
+        f"{span(_errors(rows, 'balcer-cheu', many, 'paper'))} with the theorem's. That of cheu grows from "
         f"{_growth(_errors(rows, 'cheu', many))}, of central discrete Laplace noise from "
         f"{_growth(_errors(rows, 'discrete-laplace', many))}, of the best local protocol from "
         f"{_growth(_errors(rows, 'unary', many))}.",
@@ -292,11 +443,6 @@ def _growth(errors: list[float]) -> str:
 
 def _is(row: dict[str, Any], protocol: str, users: int, calibration: str) -> bool:
     return bool((row["protocol"], row["users"], row["calibration"]) == (protocol, users, calibration))
-
-
-def _span(values: list[float]) -> str:
-    low, high = min(values), max(values)
-    return f"{low:,.0f}" if round(low) == round(high) else f"{low:,.0f} to {high:,.0f}"
 
 
 STUDY = Study(

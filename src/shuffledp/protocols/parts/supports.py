@@ -1,0 +1,29 @@
+"""Reports that support categories: each supports that of its user with one probability, every other with another."""
+
+from __future__ import annotations
+
+from shuffledp.errors import ParameterError
+from shuffledp.messages import Tally
+from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
+
+
+def support_analysis(users: int, values: int, own: float, other: float) -> LinearAnalysis:
+    """Unbiased estimates, if a report supports its user's value with probability ``own`` and others with ``other``."""
+    slope = own - other
+    return LinearAnalysis(
+        offset=users * other,
+        slope=slope,
+        error=IndependentTerms(
+            base_variance=users * other * (1 - other) / slope**2,
+            variance_per_holder=(own * (1 - own) - other * (1 - other)) / slope**2,
+            largest_term=1 / slope,
+        ),
+        largest=users,
+        numbers=values,
+    )
+
+
+def check_supports(tally: Tally, values: int) -> None:
+    """Reject a tally in which a value has more supporters than there are users."""
+    if len(tally.counts) != values or int(tally.counts.max()) > tally.users:
+        raise ParameterError(f"A tally of {tally.users:,} users must have {values:,} counts up to {tally.users:,}.")
