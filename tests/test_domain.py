@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import shuffledp as sdp
-from shuffledp.domain import BIT, Categories, Interval, Numbered
+from shuffledp.domain import BIT, Bins, Categories, Interval, Numbered
 from shuffledp.errors import DomainError
 from shuffledp.text_values import canonical_form, looks_missing, parse_number, string_of
 
@@ -50,6 +50,8 @@ def forms(values):
         (Numbered(5), [1, 2, 4, 1], [1, 2, 4, 1]),
         (Numbered(5), [1.0, 2.0, 4.0, 1.0], [1, 2, 4, 1]),
         (Numbered(5), ["1", "2.0", "4", " 1"], [1, 2, 4, 1]),
+        (Bins(0, 4, bins=4), [1, 2, 4, 1], [1, 2, 3, 1]),
+        (Bins(0, 4, bins=2), [0.0, 1.99, 4.0, 2.0], [0, 0, 1, 1]),
         (BIT, [1, 0, 0, 1], [1, 0, 0, 1]),
         (BIT, [True, False, False, True], [1, 0, 0, 1]),
         (BIT, [1.0, 0.0, 0.0, 1.0], [1, 0, 0, 1]),
@@ -90,7 +92,7 @@ def test_what_is_not_in_the_domain_is_refused_in_every_container(domain, values)
             domain.encode_all(form)
 
 
-@pytest.mark.parametrize("domain", [NAMES, DIGITS, BOOLEANS, Numbered(3), BIT, Interval(0, 3)])
+@pytest.mark.parametrize("domain", [NAMES, DIGITS, BOOLEANS, Numbered(3), BIT, Interval(0, 3), Bins(0, 3, bins=3)])
 @pytest.mark.parametrize(
     "missing", [None, math.nan, np.nan, np.float32("nan"), pd.NA, pd.NaT, "", " ", b"bus", ["bus"], {}, object(), 1j]
 )
@@ -271,7 +273,7 @@ def test_a_boolean_is_not_called_an_integer():
     assert "integer" not in str(told.value)
 
 
-@pytest.mark.parametrize("domain", [BIT, Interval(0, 3)])
+@pytest.mark.parametrize("domain", [BIT, Interval(0, 3), Bins(0, 3, bins=3)])
 @pytest.mark.parametrize(
     ("values", "wrong"),
     [

@@ -109,13 +109,17 @@ def error_sentence(errors: Sequence[float], counts: Sequence[float], withheld_be
     shown = [error for error, count in zip(errors, counts, strict=True) if withheld_below is None or count != 0]
     parts = []
     if shown:
-        smallest, largest = _error(min(shown)), _error(max(shown))
-        errors_shown = smallest if smallest == largest else f"{smallest} to {largest}"
-        parts.append(f"The standard error of each count is {errors_shown} users")
+        parts.append(f"The standard error of each count is {error_range(shown)} users")
     if withheld:
         subject = "of a withheld one" if shown else "The standard error of a withheld count is"
         parts.append(f"{subject} up to {_error(max(withheld))}")
     return ", ".join(parts) + "." if parts else ""
+
+
+def error_range(errors: Sequence[float]) -> str:
+    """The smallest and the largest error; one number if they are shown alike."""
+    smallest, largest = _error(min(errors)), _error(max(errors))
+    return smallest if smallest == largest else f"{smallest} to {largest}"
 
 
 def _clipped(value: float, low: float, high: float) -> float:

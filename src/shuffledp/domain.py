@@ -372,7 +372,7 @@ class Interval(Domain):
         """The number that the string is; ``encode`` checks that it lies between the bounds."""
         number = parse_number(text)
         if number is None:
-            raise DomainError(f"A sum needs a number, not {text!r}.", value=text)
+            raise DomainError(f"A number is needed, not {text!r}.", value=text)
         return number
 
     def encode(self, value: float) -> float:

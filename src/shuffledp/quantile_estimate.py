@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.checks import check_confidence
-from shuffledp.display import ShownNumber, show_counts, show_number
+from shuffledp.display import ShownNumber, error_range, percent, show_counts, show_number
 from shuffledp.errors import ParameterError
 from shuffledp.estimate import Estimate
 
@@ -209,6 +209,11 @@ class QuantileEstimate(Estimate):
         numbers = self.below.tolist(), self.standard_errors.tolist(), self.interval(confidence).tolist()
         return show_counts(*numbers, users=self.users)
 
+    def error_sentence(self) -> str:
+        """The standard errors of the numbers of users below edges."""
+        errors = error_range(self.standard_errors.tolist())
+        return f"The standard error of the number of users below an edge is {errors} users."
+
     def to_document(self, confidence: float = 0.95) -> dict[str, Any]:
         """The content of the JSON form, with arrays."""
         quantiles = zip(self.asked, self.quantiles(confidence=confidence), strict=True)
@@ -239,18 +244,32 @@ class QuantileEstimate(Estimate):
 
     def figure(self, suffix: str, *, confidence: float = 0.95, title: str | None = None) -> bytes:
         """The cumulative distribution with a band that holds everywhere at once, as the content of a file."""
-        from shuffledp.figures import cumulative
+        from shuffledp.figures import MarkedQuantile, cumulative
 
         band = self.interval(confidence, simultaneous=True)
         ends = np.array([[0.0, 0.0], *band.tolist(), [float(self.users)] * 2])
+        ends[:, 0] = np.maximum.accumulate(ends[:, 0])  # the truth does not decrease, so neither need its bounds
+        ends[::-1, 1] = np.minimum.accumulate(ends[::-1, 1])
+        marks = [
+            MarkedQuantile(share, number.value, number.low, number.high, f"{share:g}: {text.text}")
+            for share, number, text in zip(
+                self.asked, self.quantiles(confidence=confidence), self.shown(confidence), strict=True
+            )
+        ]
+        _, *guarantee = self._caption(confidence)
         return cumulative(
             suffix,
             edges=self.edges,
             shares=self.cumulative / self.users,
             band=ends / self.users,
-            quantiles=list(zip(self.asked, self.quantiles(confidence=confidence), strict=True)),
+            quantiles=marks,
             title=title or self._title("distribution"),
-            caption=self._caption(confidence),
+            caption=[
+                f"Band: {percent(confidence)} confidence at all values together. Dots: quantiles with "
+                f"{percent(confidence)} intervals.",
+                f"{self.users:,} users in {self.bins:,} bins, protocol {self.protocol}.",
+                *guarantee,
+            ],
         )
 
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from shuffledp.domain import Interval
+from shuffledp.domain import Bins, Interval
 from shuffledp.engines.encoding import collect_positions
 from shuffledp.engines.local import FileColumn
 from shuffledp.errors import BelowMinimumError, DataError
@@ -112,6 +112,21 @@ def test_whole_number_columns(tmp_path):
     assert FileColumn(tmp_path / "x.parquet", "x").positions(domain).tolist() == [0.0, 0.5, 1.0]
     with pytest.raises(DataError):
         FileColumn(tmp_path / "x.parquet", "l").positions(domain)
+
+
+def test_bins_of_typed_columns(tmp_path):
+    """The edges of bins too: numbers take the same bin from a file as from Python."""
+    domain = Bins(0, 1, bins=10)
+    numbers = np.concatenate([domain.edges, np.nextafter(domain.edges[1:], 0), [0.3, 0.1 + 0.2, 0.7, 1e-7]])
+    wanted = np.bincount(domain.encode_all(numbers), minlength=10).tolist()
+    pyarrow.parquet.write_table(pa.table({"x": numbers}), tmp_path / "x.parquet")
+    assert FileColumn(tmp_path / "x.parquet", "x").bins(domain).tolist() == wanted
+    (tmp_path / "x.csv").write_text("x\n" + "\n".join(map(repr, numbers.tolist())) + "\n")
+    assert FileColumn(tmp_path / "x.csv", "x").bins(domain).tolist() == wanted
+    wide = FileColumn(tmp_path / "x.csv", "x").bins(Bins(0.2, 0.5, bins=2), clip=True)
+    assert wide.sum() == len(numbers)
+    with pytest.raises(DataError, match="`clip=True`"):
+        FileColumn(tmp_path / "x.csv", "x").bins(Bins(0.2, 0.5, bins=2))
 
 
 @pytest.mark.parametrize("route", ["auto", "messages", "counts"])

@@ -12,9 +12,9 @@ import pyarrow.parquet
 import pytest
 
 from shuffledp.collection.device.client import encoded
-from shuffledp.domain import BIT, Categories, EqualTo, Interval, Numbered
+from shuffledp.domain import BIT, Bins, Categories, EqualTo, Interval, Numbered
 from shuffledp.engines.columns import _as_strings, read_column
-from shuffledp.engines.encoding import _count, collect_positions
+from shuffledp.engines.encoding import _count, collect_positions, count_bins
 from shuffledp.errors import DataError, DomainError
 from shuffledp.text_values import string_of
 
@@ -86,7 +86,29 @@ def test_positions_follow_the_rules_of_the_domain(tmp_path, domain, clip, form):
             collect_positions([pa.array([value])], domain, clip=clip)
 
 
-@pytest.mark.parametrize("domain", [*DISCRETE, *(domain for domain, clip in INTERVALS if not clip)], ids=repr)
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("clip", [False, True])
+def test_bins_follow_the_rules_of_the_domain(tmp_path, clip, form):
+    domain = Bins(0, 120, bins=480)
+    wanted = {value: expected(domain, value, clip=clip) for value in NASTY}
+    inside = [value for value in NASTY if not isinstance(wanted[value], str)]
+    counts = count_bins(read_column(written(tmp_path, inside, form), "m"), domain, clip=clip)
+    assert counts.tolist() == np.bincount([wanted[value] for value in inside], minlength=480).tolist()
+    assert np.count_nonzero(counts) > 4
+    for value in (value for value in NASTY if wanted[value] == "outside"):
+        with pytest.raises(DataError, match="1 value is outside the domain"):
+            count_bins([pa.array([value])], domain, clip=clip)
+    gaps = [value for value in NASTY if wanted[value] == "missing"]
+    path = written(tmp_path, [*inside, *gaps], form)
+    with pytest.raises(DataError, match=f"{len(gaps)} values are missing"):
+        count_bins(read_column(path, "m"), domain, clip=clip)
+    dropped = count_bins(read_column(path, "m"), domain, clip=clip, drop_missing=True)
+    assert dropped.tolist() == counts.tolist()
+
+
+@pytest.mark.parametrize(
+    "domain", [*DISCRETE, Bins(0, 120, bins=480), *(domain for domain, clip in INTERVALS if not clip)], ids=repr
+)
 def test_devices_follow_the_rules_of_the_domain(domain):
     """The value of an option or of standard input, and then what the client encodes."""
     for value in NASTY:

@@ -245,7 +245,7 @@ def test_what_is_no_number_is_none_for_run_and_report(tmp_path, text):
         told = outcome(lambda clip=clip: FileColumn(path, "m").positions(Interval(0, 100), clip=clip))
         assert told[0] == "DataError"
         assert repr(text) in told[1]
-    with pytest.raises(ShuffledpError, match="A sum needs a number"):
+    with pytest.raises(ShuffledpError, match="A number is needed"):
         FileColumn(path, "m").values(Interval(0, 100))
 
 

@@ -46,7 +46,7 @@ def account(
         ),
     ] = None,
     question: Annotated[
-        str | None, typer.Option("--question", help="count, histogram or sum, if PROTOCOL is only a name.")
+        str | None, typer.Option("--question", help="count, histogram, sum or quantiles, if PROTOCOL is only a name.")
     ] = None,
     calibration: Annotated[
         Calibration | None,

@@ -166,12 +166,19 @@ DomainOption = Annotated[
 DomainFileOption = Annotated[
     Path | None, typer.Option("--domain-file", metavar="FILE", help="Categories of a histogram, one per line.")
 ]
-_LOWER = typer.Option("--lower", parser=number, metavar="L", help="Lower bound of the values of a sum or mean.")
+_LOWER = typer.Option(
+    "--lower", parser=number, metavar="L", help="Lower bound of the values of a sum, mean or quantiles."
+)
 LowerOption = Annotated[float, _LOWER]
 OptionalLowerOption = Annotated[float | None, _LOWER]
-_UPPER = typer.Option("--upper", parser=number, metavar="U", help="Upper bound of the values of a sum or mean.")
+_UPPER = typer.Option(
+    "--upper", parser=number, metavar="U", help="Upper bound of the values of a sum, mean or quantiles."
+)
 UpperOption = Annotated[float, _UPPER]
 OptionalUpperOption = Annotated[float | None, _UPPER]
+_BINS = typer.Option("--bins", parser=integer, metavar="B", help="Number of bins of equal width, for quantiles.")
+BinsOption = Annotated[int, _BINS]
+OptionalBinsOption = Annotated[int | None, _BINS]
 WholeOption = Annotated[bool, typer.Option("--whole", help="All values are integers.")]
 
 _COLUMN = typer.Option("--column", metavar="C", help="The column with the users' values.")
@@ -239,10 +246,11 @@ class QualifiedProtocolOptions:
     domain_size: DomainSizeOption = 2
     lower: LowerOption = 0.0
     upper: UpperOption = 1.0
+    bins: OptionalBinsOption = None
 
     def arguments(self, kind: type[Protocol]) -> dict[str, Any]:
         """The keyword arguments that every constructor of the protocol takes."""
-        domain = kind.domain_settings(domain_size=self.domain_size, lower=self.lower, upper=self.upper)
+        domain = kind.domain_settings(domain_size=self.domain_size, lower=self.lower, upper=self.upper, bins=self.bins)
         return {"users": self.users, "delta": self.delta, "honest_fraction": self.honest_fraction, **domain}
 
 

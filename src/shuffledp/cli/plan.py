@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from shuffledp.cli.options import (
+    BinsOption,
     ConfidenceOption,
     DeltaOption,
     DomainSizeOption,
@@ -33,6 +34,7 @@ from shuffledp.planning import (
     Mean,
     Plan,
     Plans,
+    Quantiles,
     Question,
     Sum,
     fewest_users_for,
@@ -41,6 +43,8 @@ from shuffledp.planning import (
 )
 from shuffledp.planning.planner import trust_asked
 from shuffledp.protocols.protocol import Protocol
+from shuffledp.protocols.quantiles.protocol import DEFAULT_BINS
+from shuffledp.protocols.registry import with_article
 
 _PLACEHOLDER_USERS = 2
 
@@ -122,6 +126,17 @@ def plan_mean(lower: LowerOption, upper: UpperOption, options: PlanOptions, whol
     Example: shuffledp plan mean --users 20000 --lower 0 --upper 100 --epsilon 1 --delta 1e-8
     """
     _plan(Mean(options.planned_users, lower, upper, whole), options)
+
+
+@takes_groups
+def plan_quantiles(
+    lower: LowerOption, upper: UpperOption, options: PlanOptions, bins: BinsOption = DEFAULT_BINS
+) -> None:
+    """Plan private quantiles of numbers between two bounds.
+
+    Example: shuffledp plan quantiles --users 20000 --lower 0 --upper 120 --bins 64 --epsilon 1 --delta 1e-8
+    """
+    _plan(Quantiles(options.planned_users, lower, upper, bins), options)
 
 
 def _plan(question: Question, options: PlanOptions) -> None:
@@ -236,7 +251,7 @@ def _figure(plans: Plans, suffix: str) -> bytes:
             for candidate in plans.plans
         ],
         edge=[(candidate.cost.bytes_per_user, candidate.expected.rmse) for candidate in plans.frontier],
-        title=f"Error and communication of a {question.name}",
+        title=f"Error and communication of {with_article(question.name)}",
         x_title="bytes per user",
         y_title=f"typical error ({question.unit})",
         caption=[
@@ -254,3 +269,4 @@ plan_app.command("count")(plan_count)
 plan_app.command("histogram")(plan_histogram)
 plan_app.command("sum")(plan_sum)
 plan_app.command("mean")(plan_mean)
+plan_app.command("quantiles")(plan_quantiles)

@@ -16,6 +16,7 @@ from shuffledp.checks import check_confidence, check_target, check_users
 from shuffledp.cli.domains import choose_domain
 from shuffledp.cli.options import (
     BEST,
+    BinsOption,
     Calibration,
     CalibrationOption,
     ColumnOption,
@@ -37,6 +38,7 @@ from shuffledp.cli.options import (
     WholeOption,
     as_flags,
     missing_markers,
+    number,
     takes_groups,
 )
 from shuffledp.cli.screen import (
@@ -45,6 +47,7 @@ from shuffledp.cli.screen import (
     note_warnings,
     print_histogram,
     print_json,
+    print_table,
     progress_bar,
     say,
     waiting,
@@ -55,16 +58,20 @@ from shuffledp.errors import OutputError, ParameterError
 from shuffledp.extras import check_extra, extra
 from shuffledp.figures import check_figure_path
 from shuffledp.output import check_writable, write_all
-from shuffledp.planning import Count, Histogram, Mean, Question, Sum, plan
+from shuffledp.planning import Count, Histogram, Mean, Quantiles, Question, Sum, plan
 from shuffledp.protocols.flow import run_counted, run_round
 from shuffledp.protocols.parts.linear import check_estimator
 from shuffledp.protocols.protocol import Protocol
+from shuffledp.protocols.quantiles.protocol import DEFAULT_BINS
 from shuffledp.protocols.registry import PROTOCOLS, find
+from shuffledp.quantile_estimate import DEFAULT_QUANTILES, check_quantile
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
 
 if TYPE_CHECKING:
     from shuffledp.engines.local import FileColumn
 
+_PLACEHOLDER_USERS = 2
+_MAX_QUANTILES = 99
 _FORMATS = (".json", ".csv", ".parquet")
 _TABLES = "Writing a CSV or Parquet file"
 
@@ -160,6 +167,9 @@ def run_histogram(
     _deliver(estimate, result, options, options.column, _show_histogram)
 
 
+ClipOption = Annotated[bool, typer.Option("--clip", help="Clip values outside the bounds to the nearer one.")]
+
+
 @dataclass(frozen=True, kw_only=True)
 class BoundsOptions:
     """The public domain of a sum or mean."""
@@ -167,7 +177,7 @@ class BoundsOptions:
     lower: LowerOption
     upper: UpperOption
     whole: WholeOption = False
-    clip: Annotated[bool, typer.Option("--clip", help="Clip values outside the bounds to the nearer one.")] = False
+    clip: ClipOption = False
 
 
 def run_sum(options: RunOptions, bounds: BoundsOptions) -> None:
@@ -191,19 +201,54 @@ def _run_numbers(kind: type[Sum], options: RunOptions, bounds: BoundsOptions) ->
     _check_options("sum", options)
     with _column(options) as column:
         positions = column.positions(interval, clip=bounds.clip)
-    caveats = _caveats(options)
-    if bounds.clip:
-        caveats.append("Values outside the bounds were clipped; the estimate is of the clipped values.")
+    caveats = _caveats(options, clip=bounds.clip)
     question = kind(len(positions), interval.lower, interval.upper, interval.whole)
     estimate = _estimate(question, positions, options, caveats)
     subject = f"the {kind.name} of {options.column}"
     _deliver(estimate, estimate.to_json(options.confidence), options, subject, _show_number)
 
 
+def run_quantiles(
+    options: RunOptions,
+    lower: LowerOption,
+    upper: UpperOption,
+    bins: BinsOption = DEFAULT_BINS,
+    quantiles: Annotated[
+        str,
+        typer.Option("--quantiles", metavar="P,Q", help="Shares of users, each strictly between 0 and 1."),
+    ] = ",".join(f"{share:g}" for share in DEFAULT_QUANTILES),
+    clip: ClipOption = False,
+) -> None:
+    """Estimate privately the median and other quantiles of the users' numbers, each between two public bounds.
+
+    Example: shuffledp run quantiles survey.csv --column minutes --lower 0 --upper 240 --epsilon 1 --delta 1e-6
+    """
+    question, shares = Quantiles(_PLACEHOLDER_USERS, lower, upper, bins), _shares(quantiles)
+    _check_options("quantiles", options)
+    with _column(options) as column:
+        counts = column.bins(question.domain, clip=clip)
+    question = replace(question, users=int(counts.sum()))
+    estimate = replace(_estimate(question, counts, options, _caveats(options, clip=clip)), asked=shares)
+    subject = f"the distribution of {options.column}"
+    _deliver(estimate, estimate.to_json(options.confidence), options, subject, _show_quantiles)
+
+
+def _shares(listed: str) -> tuple[float, ...]:
+    """Parse the comma-separated shares of --quantiles."""
+    shares = tuple(number(share) for share in listed.split(","))
+    for share in shares:
+        check_quantile(share)
+    if len(set(shares)) < len(shares):
+        raise ParameterError(f"--quantiles {listed!r} names a share twice.")
+    if len(shares) > _MAX_QUANTILES:
+        raise ParameterError(f"--quantiles takes at most {_MAX_QUANTILES} shares, not {len(shares):,}; --out has all.")
+    return shares
+
+
 def _check_options(question: str, options: RunOptions, domain_file: Path | None = None) -> None:
     """Refuse what can be refused before a large file is read."""
     check_target(options.epsilon, options.delta)
-    check_users(2, options.honest_fraction)
+    check_users(_PLACEHOLDER_USERS, options.honest_fraction)
     check_confidence(options.confidence)
     if options.protocol != BEST:
         protocols = [find(question, options.protocol)]
@@ -273,11 +318,14 @@ def _protocol(question: Question, options: RunOptions) -> Protocol:
     return protocol
 
 
-def _caveats(options: RunOptions) -> list[str]:
-    """What the guarantee does not cover."""
+def _caveats(options: RunOptions, *, clip: bool = False) -> list[str]:
+    """What the guarantee does not cover, and what was done to the values."""
+    caveats = []
     if options.drop_missing:
-        return ["Rows without a value were left out: who has one, and the number of users, is not protected."]
-    return []
+        caveats.append("Rows without a value were left out: who has one, and the number of users, is not protected.")
+    if clip:
+        caveats.append("Values outside the bounds were clipped; the estimate is of the clipped values.")
+    return caveats
 
 
 def _deliver(
@@ -356,8 +404,22 @@ def _show_histogram(estimate: Any, options: RunOptions) -> None:
         say(withheld)
 
 
+def _show_quantiles(estimate: Any, options: RunOptions) -> None:
+    confidence = options.confidence
+    rows = [
+        [f"{share:g}", shown.text, shown.interval]
+        for share, shown in zip(estimate.asked, estimate.shown(confidence), strict=True)
+    ]
+    print_table(["quantile", options.column, f"{percent(confidence)} interval"], rows)
+    say(
+        f"{estimate.users:,} users in {estimate.bins:,} bins from {estimate.edges[0]:g} to {estimate.edges[-1]:g}, by "
+        f"{estimate.protocol}. {estimate.error_sentence()}"
+    )
+
+
 run_app = typer.Typer(help="From a data file to a private estimate with error bars.", no_args_is_help=True)
 run_app.command("count")(takes_groups(run_count))
 run_app.command("histogram")(takes_groups(run_histogram))
 run_app.command("sum")(takes_groups(run_sum))
 run_app.command("mean")(takes_groups(run_mean))
+run_app.command("quantiles")(takes_groups(run_quantiles))

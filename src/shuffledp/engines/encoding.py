@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import BIT, Categories, DiscreteDomain, Domain, EqualTo, Interval
+from shuffledp.domain import BIT, Bins, Categories, DiscreteDomain, Domain, EqualTo, Interval
 from shuffledp.errors import DataError, DomainError
 from shuffledp.extras import extra
 from shuffledp.messages import count_values
@@ -99,9 +99,32 @@ def collect_positions(
     ``clip`` clips numbers to the nearer bound, ``drop_missing`` leaves out rows without a number.
     """
     result = ColumnCounts(np.zeros(1, dtype=np.int64))
-    parts: list[NDArray[np.float64]] = []
+    parts = [domain.encode_all(numbers, clip=clip) for numbers in _numbers_inside(batches, domain, result, clip=clip)]
+    result.counts[0] = sum(map(len, parts))
+    _refuse_unfit_numbers(result, domain, clip=clip, drop_missing=drop_missing)
+    return np.concatenate(parts)
+
+
+def count_bins(
+    batches: Iterable[pa.Array], domain: Bins, *, clip: bool = False, drop_missing: bool = False
+) -> NDArray[np.int64]:
+    """The number of users per bin; what is not a number, outside or missing is an error.
+
+    ``clip`` clips numbers to the nearer bound, ``drop_missing`` leaves out rows without a number.
+    """
+    result = ColumnCounts(np.zeros(len(domain), dtype=np.int64))
+    for numbers in _numbers_inside(batches, domain.interval, result, clip=clip):
+        result.counts += count_values(domain.encode_all(numbers, clip=clip), len(domain))
+    _refuse_unfit_numbers(result, domain.interval, clip=clip, drop_missing=drop_missing)
+    return result.counts
+
+
+def _numbers_inside(
+    batches: Iterable[pa.Array], domain: Interval, result: ColumnCounts, *, clip: bool
+) -> Iterator[NDArray[np.float64]]:
+    """The numbers of each batch that lie in the domain; ``result`` counts the other rows."""
     for batch in batches:
-        result.missing += 0 if drop_missing else batch.null_count
+        result.missing += batch.null_count
         text = batch.drop_null()
         numbers = _as_numbers(text)
         outside = domain.outside(numbers, clip=clip)
@@ -109,15 +132,18 @@ def collect_positions(
             for value, rows in _distinct(text.filter(pa.array(outside))):
                 result.add(value, None, rows)
                 result.add_marker(value)
-        parts.append(domain.encode_all(numbers[~outside], clip=clip))
-    result.counts[0] = sum(map(len, parts))
+        yield numbers[~outside]
+
+
+def _refuse_unfit_numbers(result: ColumnCounts, domain: Interval, *, clip: bool, drop_missing: bool) -> None:
+    if drop_missing:
+        result.missing = 0
     advice = "" if clip or domain.whole else "; `clip=True` clips numbers to the nearer bound"
     _refuse_leftovers(
         result,
         f"The domain is {domain.description}{advice}",
         "Use `drop_missing=True` to leave missing ones out",
     )
-    return np.concatenate(parts)
 
 
 @dataclass

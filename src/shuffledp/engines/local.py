@@ -10,9 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, Domain, EqualTo, Interval
+from shuffledp.domain import Bins, Categories, Domain, EqualTo, Interval
 from shuffledp.engines.columns import Progress, read_column
-from shuffledp.engines.encoding import collect_positions, count_bits, count_categories, distinct_values, parse_values
+from shuffledp.engines.encoding import (
+    collect_positions,
+    count_bins,
+    count_bits,
+    count_categories,
+    distinct_values,
+    parse_values,
+)
 from shuffledp.text_values import looks_missing
 
 
@@ -48,6 +55,10 @@ class FileColumn:
         """The position of each user's number in the interval, from 0.0 to 1.0."""
         batches = self._batches(numeric=True)
         return collect_positions(batches, domain, clip=clip, drop_missing=self.drop_missing)
+
+    def bins(self, domain: Bins, *, clip: bool = False) -> NDArray[np.int64]:
+        """The number of users per bin."""
+        return count_bins(self._batches(numeric=True), domain, clip=clip, drop_missing=self.drop_missing)
 
     def values(self, domain: Domain, *, limit: int | None = None) -> list[Any]:
         """The value of each user as the domain parses it; of at most ``limit`` users, the first ones."""

@@ -1,7 +1,7 @@
 """Figures: one specification to PNG, SVG or a stand-alone HTML page, in light or dark."""
 
 from shuffledp.figures.bars import bars
-from shuffledp.figures.cumulative import cumulative
+from shuffledp.figures.cumulative import MarkedQuantile, cumulative
 from shuffledp.figures.curves import Curve, Panel, curves, panels
 from shuffledp.figures.frontier import frontier
 from shuffledp.figures.labels import place_labels
@@ -21,6 +21,7 @@ __all__ = [
     "FORMATS",
     "LIGHT",
     "Curve",
+    "MarkedQuantile",
     "Panel",
     "Theme",
     "bars",

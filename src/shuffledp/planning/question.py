@@ -168,7 +168,8 @@ class Quantiles:
     bins: int = DEFAULT_BINS
 
     def __post_init__(self) -> None:
-        self.domain  # noqa: B018 - checks the bounds
+        if self.domain.bins < 2:
+            raise DomainError(f"Quantiles need at least 2 bins, not {self.bins}.")
 
     @property
     def domain(self) -> Bins:

@@ -124,11 +124,16 @@ def find(question: str, name: str) -> type[Protocol]:
         raise UnknownNameError(f"There is no question {question!r}; choose one of {', '.join(PROTOCOLS)}.")
     if name not in named:
         raise UnknownNameError(
-            f"There is no protocol {name!r} for a {question}; choose one of {', '.join(named)}.",
+            f"There is no protocol {name!r} for {with_article(question)}; choose one of {', '.join(named)}.",
             question=question,
             protocol=name,
         )
     return named[name]
+
+
+def with_article(question: str) -> str:
+    """The name of a question in a sentence: "a count", "quantiles"."""
+    return question if question.endswith("s") else f"a {question}"
 
 
 def find_qualified(name: str) -> type[Protocol]:
