@@ -400,7 +400,7 @@ class Interval(Domain):
         """The numbers themselves, checked, and clipped to the bounds with ``clip``."""
         array = _numeric(values)
         if array.ndim != 1 or not (_is_real(array.dtype) or len(array) == 0):
-            raise DomainError(f"One number from each user is needed{_first_other(values)}.")
+            raise DomainError(f"The values must be one number from each user{_first_other(values)}.")
         numbers = array.astype(np.float64)
         outside = self.outside(numbers, clip=clip)
         if outside.any():

@@ -18,6 +18,7 @@ COMMANDS = {
     "run count": "run count data.csv --column x --protocol cheu",
     "run histogram": "run histogram data.csv --column x --domain 0,1 --protocol cheu",
     "run sum": "run sum data.csv --column x --lower 0 --upper 1 --protocol split-and-mix",
+    "run quantiles": "run quantiles data.csv --column x --lower 0 --upper 1 --bins 4 --protocol uniform-blanket",
     "account": "account count/balcer-cheu --users 500",
     "task create": TASK,
 }

@@ -8,8 +8,9 @@ averages); the same test rejects a prediction that is 25 per cent off in standar
 import numpy as np
 import pytest
 
-from shuffledp.domain import Interval
+from shuffledp.domain import Bins, Interval
 from shuffledp.protocols.registry import PROTOCOLS
+from shuffledp.testing.subject import numbers_of
 
 USERS, CATEGORIES = 1500, 6
 NUMBERS = 500
@@ -25,6 +26,7 @@ def calibrated(question, name):
         "count": {},
         "histogram": {"domain_size": CATEGORIES},
         "sum": {"domain": Interval(-2.0, 8.0)},
+        "quantiles": {"domain": Bins(0.0, CATEGORIES, CATEGORIES)},
     }
     return PROTOCOLS[question][name].calibrate(**target, **domain[question])
 
@@ -35,13 +37,14 @@ def measured(protocol, question, rounds):
         truth, summary, given = np.array([500.0]), np.array([1000, 500]), {"counts": np.array([500])}
     elif question == "histogram":
         truth, summary, given = COUNTS.astype(float), COUNTS, {"counts": COUNTS}
+    elif question == "quantiles":
+        truth, summary, given = np.cumsum(COUNTS)[:-1].astype(float), COUNTS, {}
     else:
         truth, summary, given = np.array([NUMBERS * -2.0 + 10.0 * PLACES.sum()]), PLACES, {"values": PLACES}
     errors = []
     for _ in range(rounds):
         estimate = protocol.estimate(protocol.sample_tally(summary))
-        numbers = estimate.counts if question == "histogram" else np.array([estimate.value])
-        errors.append(float(np.mean((numbers - truth) ** 2)))
+        errors.append(float(np.mean((numbers_of(estimate) - truth) ** 2)))
     return np.array(errors), protocol.expected_error(**given).rmse ** 2
 
 
@@ -61,7 +64,7 @@ from normal for six of its own standard deviations. The conformance kit holds bo
 )
 def test_predicted_error(question, name):
     protocol = calibrated(question, name)
-    errors, predicted = measured(protocol, question, 400 if question != "histogram" else 150)
+    errors, predicted = measured(protocol, question, 400 if question in ("count", "sum") else 150)
     assert agrees(errors, predicted), (np.sqrt(errors.mean()), np.sqrt(predicted))
 
 

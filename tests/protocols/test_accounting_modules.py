@@ -14,7 +14,12 @@ from shuffledp.protocols.registry import PROTOCOLS, find_qualified
 
 ROOT = Path(shuffledp.__file__).parent
 NAMES = [f"{question}/{name}" for question, named in PROTOCOLS.items() for name in named]
-DOMAINS: dict[str, dict[str, Any]] = {"count": {}, "histogram": {"domain_size": 16}, "sum": {"lower": 0, "upper": 3}}
+DOMAINS: dict[str, dict[str, Any]] = {
+    "count": {},
+    "histogram": {"domain_size": 16},
+    "sum": {"lower": 0, "upper": 3},
+    "quantiles": {"lower": 0, "upper": 3, "bins": 16},
+}
 
 
 def named_modules(name: str) -> list[str]:

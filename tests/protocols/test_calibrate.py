@@ -100,6 +100,8 @@ def test_facts_that_belong_together(kind):
     if kind.question == "histogram" and kind.independent_categories:
         assert kind.calibrate(**GIVEN, domain_size=3).category_noise is not None
     if kind.trust != "central" and not kind.trusts_shuffler:
-        question = {"histogram": {"domain_size": 8}, "sum": {"lower": 0, "upper": 1}}.get(kind.question, {})
+        bounds = {"lower": 0, "upper": 1}
+        domains = {"histogram": {"domain_size": 8}, "sum": bounds, "quantiles": {**bounds, "bins": 8}}
+        question = domains.get(kind.question, {})
         protocol = kind.calibrate(users=1000, epsilon=2.0, delta=1e-4, **question)
         assert protocol.min_messages_per_user <= protocol.cost.messages_per_user

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from shuffledp.domain import Interval
+from shuffledp.domain import Bins, Interval
 from shuffledp.errors import ParameterError, UnknownNameError
 from shuffledp.protocols.registry import PROTOCOLS, find_qualified
 from shuffledp.testing import planted_faults
@@ -23,6 +23,8 @@ def protocol(name, *, users=30, epsilon=1.0, delta=0.01, domain_size=4, **option
         options["domain_size"] = domain_size
     if kind.question == "sum":
         options["domain"] = Interval(0, 1)
+    if kind.question == "quantiles":
+        options["domain"] = Bins(0, 1, domain_size)
     return kind.calibrate(users=users, epsilon=epsilon, delta=delta, **options)
 
 
@@ -76,6 +78,8 @@ CASES = {
     "histogram/sample-and-threshold": ("little-noise", "clear-release"),
     "sum/duchi": ("clear-last-value", "little-noise"),
     "sum/split-and-mix": ("clear-last-value", "no-shuffle"),
+    "quantiles/uniform-blanket": ("clear-last-value", "little-noise", "tenfold-users", "no-shuffle"),
+    "quantiles/discrete-laplace": ("little-noise", "clear-release"),
 }
 
 
@@ -92,8 +96,8 @@ LATER = (
 
 
 def is_slow(name, fault):
-    """One fault of histograms is among the fast tests: the others are looked for as in counts."""
-    return name in LATER or (name == "histogram/balcer-cheu" and fault != "clear-last-value")
+    """One fault of histograms and of quantiles is among the fast tests: the others are looked for as in counts."""
+    return name in LATER or (not name.startswith("count/") and fault != "clear-last-value")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 Hay, Rastogi, Miklau and Suciu (2010), with all levels accounted for jointly.
 
-Accounting: ``shuffledp.privacy.quantile_trees``.
+Accounting: ``shuffledp.privacy.quantile_trees``, ``shuffledp.privacy.composition``.
 """
 
 from __future__ import annotations

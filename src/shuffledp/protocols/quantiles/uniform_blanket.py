@@ -4,7 +4,7 @@ The tree is that of RM2 of Wang et al. (2025); all levels are accounted for join
 less noise than with epsilon and delta divided among them. How many messages were added on each level is public, so that
 the noise of a level is exactly multinomial.
 
-Accounting: ``shuffledp.privacy.quantile_trees``.
+Accounting: ``shuffledp.privacy.quantile_trees``, ``shuffledp.privacy.composition``.
 """
 
 from __future__ import annotations
