@@ -10,6 +10,7 @@ import shuffledp as sdp
 from shuffledp.privacy.balcer_cheu import least_users
 from shuffledp.privacy.binomial_noise import BinomialCount, BinomialHistogram
 from shuffledp.privacy.smoothness import corollary_24_users
+from shuffledp.protocols.quantiles.protocol import TreeAnalysis
 
 PAGE = (Path(__file__).parent / "accuracy.md").read_text(encoding="utf-8")
 
@@ -86,6 +87,22 @@ def test_ratios_to_the_central_model():
     assert f"{ours / conditioned_error(12, 1.0):.2f} {ours / conditioned_error(1000, 1.0):.3f}" == "1.24 1.115"
     added = sdp.find("histogram", "discrete-laplace").calibrate(domain_size=1000, **settings | {"epsilon": 2.0})
     assert f"{added.expected_error().rmse:.2f}" == "1.36"
+
+
+@pytest.mark.parametrize("row", rows("Quantiles"), ids=" ".join)
+def test_quantiles(row):
+    branching = tuple(map(int, row[0].split()))
+    settings = {"users": 10**6, "epsilon": 1.0, "delta": 1e-6, "domain": sdp.Bins(0, 1, 1024), "branching": branching}
+    tree = sdp.find("quantiles", "uniform-blanket").calibrate(**settings)
+    noises = tree.noises(tree.users)
+    worst = TreeAnalysis(tree.tree, noises, noises).standard_errors.max()
+    assert row[1:] == [
+        f"{tree.users * tree.blankets[0].mean / tree.tree.sizes[0]:.1f}",
+        f"{tree.cost.messages_per_user:.2f}",
+        f"{tree.expected_error().rmse:.1f}",
+        f"{worst:.1f}",
+        f"{sdp.find('quantiles', 'discrete-laplace').calibrate(**settings).expected_error().rmse:.1f}",
+    ]
 
 
 @pytest.mark.parametrize("row", rows("The fewest users"), ids=" ".join)

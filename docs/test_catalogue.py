@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shuffledp.domain import Interval
+from shuffledp.domain import Bins, Interval
 from shuffledp.protocols.registry import PROTOCOLS
 
 DOCS = Path(__file__).parent
@@ -19,8 +19,14 @@ PAGES = {
     "count": DOCS / "protocols-counting.md",
     "histogram": DOCS / "protocols-histogram.md",
     "sum": DOCS / "protocols-summing.md",
+    "quantiles": DOCS / "protocols-quantiles.md",
 }
-SETTINGS = {"count": {}, "histogram": {"domain_size": 1_000}, "sum": {"domain": Interval(0.0, 1.0)}}
+SETTINGS = {
+    "count": {},
+    "histogram": {"domain_size": 1_000},
+    "sum": {"domain": Interval(0.0, 1.0)},
+    "quantiles": {"domain": Bins(0.0, 1.0, 1_024)},
+}
 TARGET = {"users": 1_000_000, "epsilon": 1.0, "delta": 1e-6}
 ROW = re.compile(r"^\| \[`([-\w]+)`\]\(([-\w.#]+)\) \| (.*) \|$", re.MULTILINE)
 ENTRIES = [(question, name) for question, named in PROTOCOLS.items() for name in named]

@@ -21,6 +21,11 @@ CASES = {
     "plan histogram": ("plan", "histogram", [f"plan histogram --users 500 --domain-size 5 {TARGET}"]),
     "plan sum": ("plan", "sum", [f"plan sum --users 500 {BOUNDS} {TARGET}"]),
     "plan mean": ("plan", "mean", [f"plan mean --users 500 {BOUNDS} {TARGET}"]),
+    "plan quantiles": (
+        "plan",
+        "quantiles",
+        [f"plan quantiles --users 500 --bins 16 --max-messages 8 {BOUNDS} {TARGET}"],
+    ),
     "run count": ("run count", "count", [f"run count {commute_path()} --column owns_car {TARGET}"]),
     "run histogram": (
         "run histogram",
@@ -37,9 +42,22 @@ CASES = {
         "mean",
         [f"run mean {commute_path()} --column minutes --clip --protocol split-and-mix {BOUNDS} {TARGET}"],
     ),
+    "run quantiles": (
+        "run quantiles",
+        "quantiles",
+        [
+            f"run quantiles {commute_path()} --column minutes --clip --bins 4 --protocol uniform-blanket {BOUNDS} "
+            f"{TARGET}"
+        ],
+    ),
     "account count": ("account", "count", [f"account count/balcer-cheu --users 25000 --releases 2 {TARGET}"]),
     "account histogram": ("account", "histogram", [f"account histogram/unary --users 25000 {TARGET}"]),
     "account sum": ("account", "sum", [f"account sum/split-and-mix --users 25000 {TARGET}"]),
+    "account quantiles": (
+        "account",
+        "quantiles",
+        [f"account quantiles/uniform-blanket --users 25000 --bins 4 {TARGET}"],
+    ),
     "solve support": (
         "solve",
         "support",

@@ -13,7 +13,7 @@ import pytest
 
 import shuffledp
 from shuffledp import exports
-from shuffledp.protocols.registry import PROTOCOLS
+from shuffledp.protocols.registry import PROTOCOLS, with_article
 
 SOURCE = Path(shuffledp.__file__).parent
 ENTRIES = [(question, name) for question, named in PROTOCOLS.items() for name in named]
@@ -43,8 +43,8 @@ def test_names_are_listed_once_in_the_form_that_type_checkers_export(package):
 
 
 def test_what_a_program_needs_is_public():
-    wanted = """plan Plan Plans Count Histogram Sum Mean Categories Numbered Bit Interval Guarantee compose audit
-        check_protocol InsecureSeededRandomness protocols Protocol Target errors"""
+    wanted = """plan Plan Plans Count Histogram Sum Mean Quantiles Categories Numbered Bit Interval Bins Guarantee
+        compose audit check_protocol InsecureSeededRandomness protocols Protocol Target errors"""
     assert set(wanted.split()) <= set(NAMES)
     errors = [name for name, value in vars(shuffledp.errors).items() if isinstance(value, type)]
     assert {name for name in errors if name != "StoppedError"} <= set(NAMES)
@@ -103,7 +103,7 @@ def test_help_of_protocols_names_trust_and_options(question, name):
     """The first line says what the protocol is; options of ``calibrate`` are listed."""
     kind = PROTOCOLS[question][name]
     summary = kind.__doc__.splitlines()[0]
-    assert summary.startswith(f"A {question} ")
+    assert summary.startswith(f"{with_article(question).capitalize()} ")
     assert kind.trusts_shuffler or kind.trust in summary
     parameters = inspect.signature(kind.for_target).parameters.values()
     options = [parameter.name for parameter in parameters if parameter.kind == parameter.KEYWORD_ONLY]
@@ -124,8 +124,10 @@ def test_names_that_people_begin_with_have_examples():
         "Histogram",
         "Sum",
         "Mean",
+        "Quantiles",
         "Categories",
         "Interval",
+        "Bins",
         "audit",
         "check_protocol",
         "compose",

@@ -27,7 +27,7 @@ _MOST_REFINED = 48  # bins at either end of an interval that are examined with t
 
 @dataclass(frozen=True)
 class EstimatedNumber:
-    """One number with its confidence interval."""
+    """One number, its ``value``, with its interval from ``low`` to ``high`` at a ``confidence``."""
 
     value: float
     low: float
@@ -44,7 +44,9 @@ class QuantileEstimate(Estimate):
     """The estimated distribution of the users' numbers over bins: ``quantile()``, ``median``, ``cdf()``, ``range()``.
 
     Every number has an interval that contains the truth, whatever the data, with at least the confidence. The value of
-    a quantile is interpolated within its bin; its interval consists of whole bins.
+    a quantile is interpolated within its bin; its interval consists of whole bins. ``below`` are the estimated numbers
+    of users below the inner ``edges`` of the bins, with their ``standard_errors``; ``unbiased`` are these before they
+    were made monotone, and ``radius_of`` computes intervals. ``asked`` are the quantiles that tables list.
 
     >>> plans = sdp.plan(sdp.Quantiles(users=2_000, lower=0, upper=120, bins=16), epsilon=1.0, delta=1e-6)
     >>> estimate = plans.best.run([30.0] * 1_000 + [90.0] * 1_000)

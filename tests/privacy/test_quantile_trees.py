@@ -11,6 +11,7 @@ from shuffledp.errors import InfeasibleError
 from shuffledp.privacy.amplification import Slots
 from shuffledp.privacy.amplification.clones import ClonesCurve
 from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.composition import LevelsCurve, compose, compose_all
 from shuffledp.privacy.quantile_trees import (
     blanket_tree_curve,
     laplace_tree_curve,
@@ -106,3 +107,15 @@ def test_what_composition_cannot_prove_is_refused():
     with pytest.raises(InfeasibleError, match="blanket messages per cell"):
         least_tree_blankets(10**6, (32, 1024), 1e-7, 1e-6)
     assert np.isfinite(float(least_tree_ratio(3, 1.0, 1e-15)))  # pure noise always exists
+
+
+@pytest.mark.parametrize(("users", "epsilon", "delta"), [(10**6, 1.0, 1e-8), (300, 1.0, 1e-6), (2_000, 8.0, 1e-11)])
+def test_levels_convolved_by_numpy_agree_with_any_other_composition(users, epsilon, delta):
+    sizes = (4, 16, 64)
+    blankets = least_tree_blankets(users, sizes, epsilon, delta)
+    curve = blanket_tree_curve(blankets, users, sizes)
+    other = compose_all(blanket.curve(users, size) for blanket, size in zip(blankets, sizes, strict=True))
+    assert isinstance(curve, LevelsCurve)
+    for point in (0.0, epsilon / 2, epsilon, 1.5 * epsilon):
+        assert curve.delta_at(point) == pytest.approx(other.delta_at(point), rel=1e-9, abs=1e-12)
+    assert compose(curve, 2).delta_at(2 * epsilon) == pytest.approx(compose(other, 2).delta_at(2 * epsilon), rel=1e-9)

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from shuffledp.engines.local import FileColumn
 
 _PLACEHOLDER_USERS = 2
+_DEFAULT_QUANTILES = ",".join(map(str, DEFAULT_QUANTILES))
 _MAX_QUANTILES = 99
 _FORMATS = (".json", ".csv", ".parquet")
 _TABLES = "Writing a CSV or Parquet file"
@@ -216,7 +217,7 @@ def run_quantiles(
     quantiles: Annotated[
         str,
         typer.Option("--quantiles", metavar="P,Q", help="Shares of users, each strictly between 0 and 1."),
-    ] = ",".join(f"{share:g}" for share in DEFAULT_QUANTILES),
+    ] = _DEFAULT_QUANTILES,
     clip: ClipOption = False,
 ) -> None:
     """Estimate privately the median and other quantiles of the users' numbers, each between two public bounds.

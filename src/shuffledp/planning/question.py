@@ -153,7 +153,8 @@ class Mean(Sum):
 class Quantiles:
     """What are the median and other quantiles of the users' numbers, each between two public bounds?
 
-    Numbers are counted in bins of equal width.
+    ``users`` is the number of users, ``lower`` and ``upper`` are the bounds, ``bins`` is the number of bins of equal
+    width in which numbers are counted.
 
     >>> sdp.Quantiles(users=10_000, lower=0, upper=120, bins=120).domain.edges[1]
     np.float64(1.0)

@@ -14,7 +14,7 @@ from shuffledp.checks import check_number_of_users, check_target
 from shuffledp.errors import InfeasibleError
 from shuffledp.privacy.amplification.blanket_search import excess_of, typical_mean
 from shuffledp.privacy.amplification.uniform_blanket import Slots
-from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, compose, compose_all
+from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, compose, compose_levels
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, least_ratio
 from shuffledp.privacy.guarantee import PrivacyCurve
 from shuffledp.randomness import Dyadic
@@ -28,7 +28,7 @@ _MOST_PER_CELL = 1e13
 
 def blanket_tree_curve(blankets: Sequence[Slots], users: int, sizes: Sequence[int]) -> PrivacyCurve:
     """The privacy of a value counted on levels of these sizes, each with its uniform messages of these users."""
-    return compose_all(blanket.curve(users, size) for blanket, size in zip(blankets, sizes, strict=True))
+    return compose_levels(blanket.curve(users, size) for blanket, size in zip(blankets, sizes, strict=True))
 
 
 def laplace_tree_curve(ratio: Dyadic, levels: int) -> PrivacyCurve:

@@ -32,7 +32,10 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
 @dataclass(frozen=True)
 class DiscreteLaplaceQuantiles(QuantilesProtocol):
-    """The protocol with its public parameters."""
+    """Quantiles from a tree of counts with discrete Laplace noise, added by a trusted party; central.
+
+    ``branching`` is the number of children of a node on each level.
+    """
 
     name: ClassVar[str] = "discrete-laplace"
     trust: ClassVar[str] = "central"

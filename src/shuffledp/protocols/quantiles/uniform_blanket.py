@@ -1,6 +1,6 @@
 """A tree of FE0 histograms: the own cell of every level in clear, hidden by uniform cells that users add.
 
-The tree is that of RM2 of Wang et al. (2025); all levels are accounted for jointly, so that they need several times
+The tree is that of RM2 of Luo et al. (2025); all levels are accounted for jointly, so that they need several times
 less noise than with epsilon and delta divided among them. How many messages were added on each level is public, so that
 the noise of a level is exactly multinomial.
 
@@ -38,7 +38,10 @@ TREE_THEOREM = "composition over the levels of the exact sum over blanket messag
 
 @dataclass(frozen=True)
 class UniformBlanketQuantiles(QuantilesProtocol):
-    """The protocol with its public parameters."""
+    """Quantiles from every user's cell on each level of a tree, in clear among uniform cells; shuffled.
+
+    ``branching`` is the number of children of a node on each level.
+    """
 
     name: ClassVar[str] = "uniform-blanket"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
