@@ -34,6 +34,7 @@ Indices = NDArray[np.int64]
 _SHOWN = 3
 _LARGEST_BOUND = 1e290
 """A sum over a billion users, with a billion times as much noise, is still finite."""
+DEFAULT_BINS = 1024
 MOST_BINS = 1 << 20
 _NUMERAL = re.compile(r"0|[1-9][0-9]{0,18}")
 _YES = ("1", "true", "yes", "y", "t")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from shuffledp.domain import DEFAULT_BINS
 from shuffledp.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -176,9 +177,9 @@ _UPPER = typer.Option(
 )
 UpperOption = Annotated[float, _UPPER]
 OptionalUpperOption = Annotated[float | None, _UPPER]
-_BINS = typer.Option("--bins", parser=integer, metavar="B", help="Number of bins of equal width, for quantiles.")
-BinsOption = Annotated[int, _BINS]
-OptionalBinsOption = Annotated[int | None, _BINS]
+BinsOption = Annotated[
+    int, typer.Option("--bins", parser=integer, metavar="B", help="Number of bins of equal width, for quantiles.")
+]
 WholeOption = Annotated[bool, typer.Option("--whole", help="All values are integers.")]
 
 _COLUMN = typer.Option("--column", metavar="C", help="The column with the users' values.")
@@ -246,7 +247,7 @@ class QualifiedProtocolOptions:
     domain_size: DomainSizeOption = 2
     lower: LowerOption = 0.0
     upper: UpperOption = 1.0
-    bins: OptionalBinsOption = None
+    bins: BinsOption = DEFAULT_BINS
 
     def arguments(self, kind: type[Protocol]) -> dict[str, Any]:
         """The keyword arguments that every constructor of the protocol takes."""

@@ -25,6 +25,7 @@ from shuffledp.cli.options import (
 )
 from shuffledp.cli.screen import note, note_warnings, print_json, print_table, say, waiting
 from shuffledp.display import percent
+from shuffledp.domain import DEFAULT_BINS
 from shuffledp.errors import ParameterError
 from shuffledp.figures import check_figure_path, frontier
 from shuffledp.output import write_whole
@@ -43,7 +44,6 @@ from shuffledp.planning import (
 )
 from shuffledp.planning.planner import trust_asked
 from shuffledp.protocols.protocol import Protocol
-from shuffledp.protocols.quantiles.protocol import DEFAULT_BINS
 from shuffledp.protocols.registry import with_article
 
 _PLACEHOLDER_USERS = 2

@@ -53,7 +53,7 @@ from shuffledp.cli.screen import (
     waiting,
 )
 from shuffledp.display import percent
-from shuffledp.domain import Interval
+from shuffledp.domain import DEFAULT_BINS, Interval
 from shuffledp.errors import OutputError, ParameterError
 from shuffledp.extras import check_extra, extra
 from shuffledp.figures import check_figure_path
@@ -62,7 +62,6 @@ from shuffledp.planning import Count, Histogram, Mean, Quantiles, Question, Sum,
 from shuffledp.protocols.flow import run_counted, run_round
 from shuffledp.protocols.parts.linear import check_estimator
 from shuffledp.protocols.protocol import Protocol
-from shuffledp.protocols.quantiles.protocol import DEFAULT_BINS
 from shuffledp.protocols.registry import PROTOCOLS, find
 from shuffledp.quantile_estimate import DEFAULT_QUANTILES, check_quantile
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from shuffledp.domain import Bins, Categories, Interval
+from shuffledp.domain import DEFAULT_BINS, Bins, Categories, Interval
 from shuffledp.errors import DomainError, ParameterError
 from shuffledp.protocols.protocol import Protocol
-from shuffledp.protocols.quantiles.protocol import DEFAULT_BINS
 from shuffledp.protocols.questions import SumProtocol
 
 MAX_CATEGORIES = 1 << 31

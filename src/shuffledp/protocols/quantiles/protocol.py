@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.checks import check_confidence
-from shuffledp.domain import Bins
+from shuffledp.domain import DEFAULT_BINS, Bins
 from shuffledp.errors import DomainError
 from shuffledp.messages import MessageFormat, Tally
 from shuffledp.protocols.flow import tally_round
@@ -28,7 +28,6 @@ from shuffledp.randomness import SYSTEM, RandomSource
 
 Floats = NDArray[np.float64]
 
-DEFAULT_BINS = 1024
 QUANTILE_ESTIMATORS = ("unbiased", "monotone")
 
 
