@@ -192,3 +192,28 @@ def test_long_names_that_differ_at_their_end_have_different_labels():
     assert {label[-1] for label in labels} == {"x", "y"}
     same_ends = draw(".svg", names=(LONG * 3 + "x" + LONG * 3, LONG * 3 + "y" + LONG * 3)).decode()
     assert same_ends.count('aria-roledescription="bar"') == 2, "a bar each, whatever its label"
+
+
+def test_quantiles_of_a_distribution_have_labels_that_do_not_overlap():
+    """Also close together, with wide intervals, and at the right edge."""
+    edges = np.linspace(0.0, 120.0, 65)
+    shares = (edges / 120) ** 6
+    band = np.stack((np.clip(shares - 0.1, 0, 1), np.clip(shares + 0.1, 0, 1)), axis=1)
+    asked = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+    marks = [
+        figures.MarkedQuantile(share, 120 * share ** (1 / 6), 40.0, 120.0, f"{share:g}: {120 * share ** (1 / 6):.2f}")
+        for share in asked
+    ]
+    words = {"edges": edges, "shares": shares, "band": band, "title": "Title", "caption": ["caption"]}
+    drawing = figures.cumulative(".svg", quantiles=marks, **words)
+    assert all(mark.label.encode() in drawing for mark in marks)
+    boxes = list(text_boxes(drawing.decode()))
+    overlaps = [
+        (one, other)
+        for index, one in enumerate(boxes)
+        for other in boxes[:index]
+        if one[0] < other[2] - 1 and other[0] < one[2] - 1 and one[1] < other[3] - 3 and other[1] < one[3] - 3
+    ]
+    assert overlaps == []
+    many = [figures.MarkedQuantile(k / 20, 6.0 * k, 5.0 * k, 7.0 * k, f"words {k}") for k in range(1, 20)]
+    assert b"words" not in figures.cumulative(".svg", quantiles=many, **words)  # too many to be read

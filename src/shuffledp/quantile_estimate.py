@@ -65,6 +65,8 @@ class QuantileEstimate(Estimate):
     radius_of: RadiusOf = field(repr=False)
     asked: tuple[float, ...] = field(default=DEFAULT_QUANTILES, kw_only=True)
     """The quantiles that tables and the JSON form list."""
+    _radii: dict[tuple[int, float], float] = field(default_factory=dict, init=False, repr=False)
+    """Radii by edge and risk: they take long to compute, and tables and figures need the same."""
 
     def __post_init__(self) -> None:
         for share in self.asked:
@@ -145,7 +147,9 @@ class QuantileEstimate(Estimate):
     def _radius_below(self, edge: int, risk: float) -> float:
         if edge in (0, self.bins):
             return 0.0
-        return self.radius_of((np.arange(self.bins) < edge).astype(np.float64), risk)
+        if (edge, risk) not in self._radii:
+            self._radii[edge, risk] = self.radius_of((np.arange(self.bins) < edge).astype(np.float64), risk)
+        return self._radii[edge, risk]
 
     def cdf(self, x: float, confidence: float = 0.95) -> EstimatedNumber:
         """The share of users below ``x``; interpolated between edges, where the interval is that of both."""
