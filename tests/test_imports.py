@@ -91,7 +91,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "count": {},
     "histogram": {"domain_size": 100},
     "sum": {"domain": Interval(0.0, 10.0)},
-    "quantiles": {"domain": Bins(0.0, 10.0, 64)},
+    "quantiles": {"domain": Bins(0.0, 10.0, 100)},
 }
 CHECKED = [
     f"{question}/{name}"

@@ -26,7 +26,8 @@ from shuffledp.collection.device import Patience, Policy
 from shuffledp.collection.shuffler.settings import ShufflerSettings
 from shuffledp.errors import ParameterError
 from shuffledp.messages import Messages
-from shuffledp.planning import Count, Histogram, Sum
+from shuffledp.planning import Count, Histogram, Quantiles, Sum
+from shuffledp.protocols.parts.tree import TreeFit
 from shuffledp.protocols.registry import PROTOCOLS, find
 
 HERE = Path(__file__).parent
@@ -128,7 +129,12 @@ def test_keys_of_a_task():
     assert documented == set(_task("count", "cheu").to_document())
 
 
-QUESTIONS = {"count": Count(10_000), "histogram": Histogram(10_000, 16), "sum": Sum(10_000, 0.0, 100.0, False)}
+QUESTIONS = {
+    "count": Count(10_000),
+    "histogram": Histogram(10_000, 16),
+    "sum": Sum(10_000, 0.0, 100.0, False),
+    "quantiles": Quantiles(10_000, 0.0, 100.0, 16),
+}
 
 
 def _task(question, name):
@@ -172,9 +178,18 @@ def _contributions(protocol):
     return [observed(messages[place : place + 1]) - nothing for place in range(len(messages))]
 
 
+def _largest_spread(protocol):
+    """The most that one message moves the number of users below an edge, up or down; a dummy moves nothing."""
+    fit = TreeFit(protocol.tree, tuple(noise.variance for noise in protocol.noises(protocol.users)))
+    moved = np.concatenate(fit.coefficients(np.tri(protocol.domain_size - 1, protocol.domain_size)), axis=1)
+    return float((moved.max(axis=1) - np.minimum(moved.min(axis=1), 0.0)).max())
+
+
 def _moved_by_one_report(task):
     """The largest minus the smallest estimate that one report can cause, all of its messages being alike."""
     protocol = task.protocol
+    if protocol.question == "quantiles":
+        return task.messages_per_report * _largest_spread(protocol)
     added = _contributions(protocol)
     least = min(added) if task.messages_per_report == 1 else min(0.0, *added)  # dummies add nothing
     width = protocol.domain.width if protocol.question == "sum" else 1.0

@@ -16,8 +16,9 @@ DOMAINS = {
     "histogram": {"categories": sdp.Categories.of(["bus", "a\u0378b"])},
     "count": {},
     "sum": {"domain": sdp.Interval(0, 9)},
+    "quantiles": {"domain": sdp.Bins(0, 9, 8)},
 }
-PROTOCOLS = {"histogram": "balcer-cheu", "count": "balcer-cheu", "sum": "cheu"}
+PROTOCOLS = {"histogram": "balcer-cheu", "count": "balcer-cheu", "sum": "cheu", "quantiles": "uniform-blanket"}
 
 
 class Analyzer:
@@ -96,6 +97,7 @@ def publish(tmp_path, analyzer):
             "histogram": ["bus"] * 600 + ["a\u0378b"] * 400,
             "count": [0] * 600 + [1] * 400,
             "sum": [3.5] * 1000,
+            "quantiles": [3.5] * 1000,
         }[question]
         document = task.protocol.run(values).to_json(0.95)
         document["guarantee"] |= {"epsilon": 1.0, "delta": 1e-6}
@@ -116,6 +118,12 @@ def test_it_is_shown(question, publish, release):
     if question == "histogram":
         assert "a?b" in done.out  # nothing that steers a terminal
         assert f"{document['counts'][0]:,.0f}" in done.out
+    elif question == "quantiles":
+        told = " ".join(done.out.split())
+        assert "quantile ┃ estimate ┃ 95% interval" in told or "quantile │ estimate │ 95% interval" in told
+        assert (
+            len([line for line in done.out.splitlines() if " to " in line and line.lstrip("│ ").startswith("0.")]) == 5
+        )
     else:
         assert f"The {question} is" in done.out
     assert release("--json").json == document
@@ -212,6 +220,43 @@ def test_bad_input(options, status, words, publish, release, analyzer):
     done = release(*options)
     assert (done.status, words in done.error) == (status, True)
     assert not analyzer.seen
+
+
+def test_quantiles_of_a_real_analyzer(shuffledp, tmp_path):
+    """Numbers of 300 devices on 16 bins, through both servers."""
+    folder = tmp_path / "rehearsal"
+    folder.mkdir()
+    users, values = 300, [(7 * i % 120) + 0.5 for i in range(300)]
+    rehearsal = Rehearsal.prepare(
+        folder,
+        kind=sdp.find("quantiles", "uniform-blanket"),
+        settings={"users": users, "domain": sdp.Bins(0, 120, 16), "branching": (4, 4)},
+        epsilon=4.0,
+        delta=1e-4,
+        name="Minutes",
+    )
+    (tmp_path / "data.csv").write_text("minutes\n" + "".join(f"{value}\n" for value in values))
+    (tmp_path / "task.json").write_bytes(rehearsal.task.to_bytes())
+    given = ("--task", "task.json", "--author", folder / "author.pub", "--server")
+    limits = ("--max-epsilon", 4, "--max-delta", 1e-4)
+    with rehearsal.servers():
+        options = ("--csv", "data.csv", "--column", "minutes", *limits)
+        sent = shuffledp("report", *given, rehearsal.shuffler_url, *options)
+        assert sent.status == 0, sent.err
+        address = f"http://127.0.0.1:{rehearsal.analyzer_port}"
+        done = shuffledp("release", *given, address, "--wait", "60s", "--out", "release.json")
+        page = rehearsal.published("/page").decode()
+        table = rehearsal.published(".csv").decode().splitlines()
+    assert done.status == 0, done.err
+    assert "300 reports were counted, and 0 messages rejected." in done.out
+    document = json.loads((tmp_path / "release.json").read_bytes())
+    low, high = document["quantiles"][2]["interval"]
+    assert low <= sorted(values)[users // 2 - 1] <= high  # fails with a probability far below 5%: bins are wide
+    true_below = sum(value < document["edges"][8] for value in values)
+    assert abs(document["below"][7] - true_below) <= 10 * document["standard_errors"][7]
+    assert len(table) == 16
+    assert "share of users below" in page
+    assert page.count("<circle") == 5
 
 
 def test_of_a_real_analyzer(shuffledp, tmp_path):

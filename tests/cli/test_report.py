@@ -73,6 +73,7 @@ class Place:
             "histogram": {"domain_size": 3, "categories": sdp.Categories.of(["bus", "bike", "car"])},
             "count": {},
             "sum": {"domain": sdp.Interval(0, 120)},
+            "quantiles": {"domain": sdp.Bins(0, 120, 12)},
         }[question]
         now = datetime.now(UTC).replace(microsecond=0)
         task = Task.create(
@@ -244,6 +245,7 @@ def test_refusals_are_shown_by_reason(report, place, server):
         ("count/cheu", ("yes", "No", "1", "0", "TRUE", "f"), ()),
         ("count/cheu", ("bus", "car", "bus"), ("--equals", "bus")),
         ("sum/split-and-mix", ("0", "120", "1.5", "1e2"), ()),
+        ("quantiles/uniform-blanket", ("0", "120", "1.5", "1e2"), ()),
         ("histogram/balcer-cheu", ("bus", "", "car"), ("--drop-missing",)),
     ],
 )
@@ -305,12 +307,15 @@ def test_missing_values(report, place):
 
 
 def test_the_same_rules_as_run(report, place, server):
-    place.task("sum/duchi")
-    for text in ("1_0", "\uff11\uff10", "inf", "nan", "0x10"):
-        place.csv("5", text)
-        assert "A number is needed" in report(*MANY).error
-        done = report("--value", text, "--state", "device")
-        assert (done.status, "A number is needed" in done.error) == (2, True)
+    for name in ("sum/duchi", "quantiles/uniform-blanket"):
+        place.task(name)
+        for text in ("1_0", "\uff11\uff10", "inf", "nan", "0x10"):
+            place.csv("5", text)
+            assert "A number is needed" in report(*MANY).error
+            done = report("--value", text, "--state", "device")
+            assert (done.status, "A number is needed" in done.error) == (2, True)
+    done = report("--value", "120.5", "--state", "device")
+    assert (done.status, "are not numbers from 0 to 120" in done.error) == (2, True)
     place.task()
     place.csv("bus", "NA", "car")
     assert "If 'NA' stands for a missing value, use --missing NA." in report(*MANY).error

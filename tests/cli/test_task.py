@@ -141,6 +141,32 @@ def test_the_best_within_the_messages(shuffledp, parties, tmp_path):
         assert name in (None, task.protocol.name)
 
 
+def test_quantiles(shuffledp, parties, tmp_path):
+    made = create(shuffledp, "quantiles", "--lower", 0, "--upper", 120, "--bins", 16)
+    assert made.status == 0, made.err
+    assert "quantiles of numbers from 0 to 120, in 16 bins" in made.out
+    task = SignedTask.load(tmp_path / "task.json").task
+    assert (task.protocol.question, len(task.protocol.domain)) == ("quantiles", 16)
+    assert shuffledp(*VERIFY).status == 0
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        (("quantiles",), "Quantiles need their bounds: give --lower and --upper."),
+        (("quantiles", "--lower", 3, "--upper", 3), "3"),
+        (("quantiles", "--lower", 0, "--upper", 1, "--bins", 0), "bins must lie between 1 and"),
+        (("quantiles", "--lower", 0, "--upper", 1, "--whole"), "--whole belongs to a sum, not to quantiles."),
+        (("quantiles", "--domain", "a,b"), "belong to a histogram"),
+        (("count", "--bins", 7), "--bins belongs to quantiles, not to a count."),
+        (("count", "--upper", 7), "--lower and --upper belong to a sum or to quantiles, not to a count."),
+    ],
+)
+def test_bins_and_bounds(question, words, shuffledp, parties):
+    refused = create(shuffledp, *question)
+    assert (refused.status, words in refused.error) == (2, True), refused.error
+
+
 def test_a_sum(shuffledp, parties, tmp_path):
     made = create(shuffledp, "sum", "--lower", 0, "--upper", 120, "--whole", "--protocol", "split-and-mix")
     assert made.status == 0

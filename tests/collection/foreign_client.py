@@ -275,6 +275,31 @@ def local_laplace(draw, p, x, h):
     return [(noisy + draw.difference(p["ratio"], -noisy, p["levels"] + 2 * p["margin"] - noisy),)]
 
 
+def bin_of(x, domain):
+    lower, upper, bins = float(domain["lower"]), float(domain["upper"]), domain["bins"]
+    assert lower <= float(x) <= upper
+    edges = [lower + (upper - lower) * i / bins for i in range(bins)] + [upper]
+    return min(sum(edge <= float(x) for edge in edges), bins) - 1
+
+
+def levels_of(p):
+    """First cell, width in bins and number of cells of each level."""
+    levels, first = [], 0
+    for level in range(len(p["branching"])):
+        width = math.prod(p["branching"][level + 1 :])
+        levels.append((first, width, -(-p["domain"]["bins"] // width)))
+        first += levels[-1][2]
+    return levels
+
+
+def tree_of_blankets(draw, p, x, h):
+    sent, own = [], bin_of(x, p["domain"])
+    for (first, width, cells), blanket in zip(levels_of(p), p["blankets"], strict=True):
+        sent.append((first + own // width,))
+        sent += [(first + draw.below(cells),) for _ in range(blanket["whole"] + draw.coin(blanket["rest"]))]
+    return sent
+
+
 def most_of_blanket(p):
     return 1 + p["blanket"]["whole"] + (p["blanket"]["rest"] > 0)
 
@@ -329,6 +354,12 @@ CLIENT = {
     ),
     "sum/piecewise": (piecewise, lambda p: [p["window"] + p["levels"] * p["step"]], 0, 1),
     "sum/local-laplace": (local_laplace, lambda p: [p["levels"] + 2 * p["margin"] + 1], 0, 1),
+    "quantiles/uniform-blanket": (
+        tree_of_blankets,
+        lambda p: [sum(cells for _, _, cells in levels_of(p))],
+        0,
+        lambda p: sum(1 + blanket["whole"] + (blanket["rest"] > 0) for blanket in p["blankets"]),
+    ),
 }  # fmt: skip
 
 

@@ -41,14 +41,37 @@ def fake_rows(p, h, e):
     return two((1 - flip) * before + flip * here, flip * before + (1 - flip) * here, e)
 
 
+def clones(blanket, h, n):
+    """The distribution of the number of uniform messages that hit either of two cells."""
+    whole = masses(h * blanket["whole"], min(Fraction(2, n), 1))
+    return np.convolve(whole, masses(h, min(2 * blanket["rest"] / n, 1)))
+
+
 def blanket_messages(p, h, e, n):
-    whole = masses(h * p["blanket"]["whole"], min(Fraction(2, n), 1))
-    number = np.convolve(whole, masses(h, min(2 * p["blanket"]["rest"] / n, 1)))
+    number = clones(p["blanket"], h, n)
     total = 0.0
     for t, mass in enumerate(number):
         ways = [math.comb(t, i) for i in range(t + 1)]
         total += mass / 2**t * sum(max(0, a - e * b) for a, b in zip([0, *ways], [*ways, 0], strict=True))
     return total
+
+
+def tree_of_blankets(p, h, e):
+    """The levels composed: the ratio of all levels is the product of t + 1 - i to i, one factor per level."""
+    ratios, bins = {Fraction(1): 1.0}, p["domain"]["bins"]
+    for level, blanket in enumerate(p["blankets"]):
+        number = clones(blanket, h, -(-bins // math.prod(p["branching"][level + 1 :])))
+        seen = {}
+        for t, mass in enumerate(number):
+            for i in range(1, t + 2):  # of the own cell are i; where it is hit by nobody else, nothing hides
+                ratio = Fraction(t + 1 - i, i)
+                seen[ratio] = seen.get(ratio, 0.0) + mass * math.comb(t, i - 1) / 2**t
+        joint = {}
+        for one_, p_ in ratios.items():
+            for other, q_ in seen.items():
+                joint[one_ * other] = joint.get(one_ * other, 0.0) + p_ * q_
+        ratios = joint
+    return sum(mass * max(0.0, 1 - e * float(ratio)) for ratio, mass in ratios.items())
 
 
 def privacy_blanket(b, n, h, e):
@@ -191,6 +214,8 @@ def delta(name, p, h, epsilon):
     if name in ("histogram/uniform-blanket", "histogram/hashed-blanket", "histogram/hadamard-blanket"):
         n = p.get("buckets") or (1 << p["hashes"] if "hashes" in p else size)
         return blanket_messages(p, h, e, n) if size > 1 or "buckets" in p else 0.0
+    if name == "quantiles/uniform-blanket":
+        return tree_of_blankets(p, h, e)
     if name in ("histogram/shuffled-k-rr", "histogram/solh", "sum/privacy-blanket"):
         n = p.get("buckets") or (p["levels"] + 1 if "levels" in p else size)
         return privacy_blanket(p["blanket"], n, h, e) if n > 1 else 0.0

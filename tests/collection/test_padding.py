@@ -12,6 +12,7 @@ import small_counting
 import small_histogram_local
 import small_histogram_more
 import small_histogram_shuffled
+import small_quantiles
 import small_summing
 from scipy import stats
 
@@ -27,7 +28,14 @@ from shuffledp.privacy.capping import CappedCurve, Share, chance_of_more
 from shuffledp.protocols.registry import PROTOCOLS
 from shuffledp.testing.statistics import ALPHA, p_value
 
-GROUPS = (small_counting, small_histogram_local, small_histogram_shuffled, small_histogram_more, small_summing)
+GROUPS = (
+    small_counting,
+    small_histogram_local,
+    small_histogram_shuffled,
+    small_histogram_more,
+    small_summing,
+    small_quantiles,
+)
 SMALL = {
     "histogram/balcer-cheu": BalcerCheuHistogram.with_noise(users=3, absence=0.3, delta=0.5, domain_size=3),
     **{name: protocol for group in GROUPS for name, protocol in group.instances().items()},
@@ -52,6 +60,8 @@ def values_of(protocol) -> list:
         interval = protocol.domain
         steps = interval.steps or 4
         return [interval.lower + interval.width * step / steps for step in range(steps + 1)]
+    if protocol.question == "quantiles":
+        return protocol.domain.edges.tolist()
     return list(range(2 if protocol.question == "count" else protocol.domain_size))
 
 
@@ -64,7 +74,7 @@ def sizes(make_report, task, rounds: int = 4) -> set[tuple[int, int]]:
 
 def test_there_is_a_small_instance_of_every_protocol():
     assert set(TAKEN) <= set(SMALL)
-    assert len(TAKEN) >= 27
+    assert len(TAKEN) >= 28
 
 
 @pytest.mark.parametrize("name", TAKEN)
@@ -104,7 +114,9 @@ def test_real_reports_are_as_long_as_the_task_says(name, parties):
             parties.task(name, users=2000, epsilon=2.0, delta=1e-5)
         return
     task = parties.task(name, users=2000, epsilon=2.0, delta=1e-5)
-    for value in {"sum": (0.5, -1.0, 4.0), "count": (0, 1), "histogram": ("bus", "train")}[task.protocol.question]:
+    numbers = (0.5, -1.0, 4.0)
+    values = {"sum": numbers, "quantiles": numbers, "count": (0, 1), "histogram": ("bus", "train")}
+    for value in values[task.protocol.question]:
         assert len(sealed_report(task, value)) == ReportFormat.of(task).size
     if not is_unbounded(task.protocol):
         with pytest.raises(ParameterError, match="messages, not"):

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from shuffledp.domain import Categories, Interval
+from shuffledp.domain import Bins, Categories, Interval
 from shuffledp.errors import ShuffledpError
+from shuffledp.privacy.amplification import Slots
 from shuffledp.protocols.documents import from_document
 from shuffledp.protocols.parts.tokens import TokenProtocol
 from shuffledp.protocols.registry import PROTOCOLS, find_qualified
@@ -37,6 +38,8 @@ TYPES = {
     Fraction: "fraction",
     Target: "terms",
     Interval: "interval",
+    Bins: "bins",
+    tuple[Slots, ...]: "list of blankets",
     Categories | None: "names",
     tuple[int, ...]: "list of integers",
     tuple[tuple[int, int], ...]: "list of pairs",
@@ -73,7 +76,10 @@ def parameters_of(kind, prefix=""):
 
 def test_every_protocol_that_a_task_can_name_has_a_section():
     assert re.findall("^### (.*)$", PAGE, re.MULTILINE) == [
-        name for question in ("count", "histogram", "sum") for name in COLLECTED if name.startswith(f"{question}/")
+        name
+        for question in ("count", "histogram", "sum", "quantiles")
+        for name in COLLECTED
+        if name.startswith(f"{question}/")
     ]
 
 
@@ -82,14 +88,16 @@ def test_the_parameters_of_a_protocol(name):
     assert table(section(name), "parameter") == parameters_of(find_qualified(name))
 
 
-@pytest.mark.parametrize(("name", "kind"), [("terms", Target), ("interval", Interval)])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("terms", Target), ("interval", Interval), ("bins", Bins), ("blanket", Slots)]
+)
 def test_the_objects_that_protocols_share(name, kind):
     assert table(PAGE, name) == parameters_of(kind)
 
 
 def test_the_types():
     words = re.search(r"\| type \|.*\n\|[ |-]+\n((?:\|.*\n)+)", PAGE)[1]
-    for word in ("integer", "probability", "fraction", "number", "names", "terms", "interval"):
+    for word in ("integer", "probability", "fraction", "number", "names", "terms", "interval", "bins", "blanket"):
         assert re.search(rf"^\|.*\b{word}\b.*\|", words, re.MULTILINE)
 
 
@@ -184,6 +192,11 @@ OUT_OF_RANGE = {
     "sum/duchi": {"blanket": [NEVER]},
     "sum/piecewise": {"levels": [0, 1 << 20], "step": [0], "window": [0], "outside": [NEVER, FAIR]},
     "sum/local-laplace": {"levels": [0, (1 << 20) + 1], "ratio": [NEVER, ALWAYS], "margin": [-1, hex(1 << 62)]},
+    "quantiles/uniform-blanket": {
+        "domain.bins": [1, (1 << 20) + 1],
+        "branching": [[], [2], [2, 1], [2, 2, 2], [2] * 21],
+        "blankets": [[], [{"whole": 0, "rest": FAIR}], [{"whole": -1, "rest": FAIR}] * 2],
+    },
 }
 OF_ALL = {
     "terms.users": [0],

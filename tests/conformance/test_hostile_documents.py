@@ -189,6 +189,51 @@ def test_many_hostile_documents_are_refused_or_true(name):
     assert "refused" in sweep(name, 150)
 
 
+TREE_SECONDS = 10.0
+"""Of processor time; it takes at most 5."""
+
+
+def tree_document(branching: list[int], bins: int, users: int, blankets: list[dict[str, Any]]) -> dict[str, Any]:
+    document = copy.deepcopy(document_of("quantiles/uniform-blanket"))
+    parameters = document["parameters"]
+    parameters["terms"] |= {"users": users, "epsilon": 1.0, "delta": DELTAS[-1]}
+    parameters["domain"]["bins"] = bins
+    return {**document, "parameters": parameters | {"branching": branching, "blankets": blankets}}
+
+
+def odd_blankets(*wholes: int) -> list[dict[str, Any]]:
+    """Different on every level, so that no two levels are computed at once."""
+    return [
+        {"whole": whole, "rest": {"numerator": (1 << 53) // (level + 3) | 1, "bits": 53}}
+        for level, whole in enumerate(wholes)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("users", "wholes"),
+    [
+        (10**15, [10**9 - level for level in range(20)]),
+        (10**12, [(10**9 - level) * (level % 2) for level in range(20)]),
+    ],
+)
+def test_a_tree_of_many_levels_is_verified_in_bounded_time(users, wholes):
+    document = tree_document([2] * 20, 1 << 20, users, odd_blankets(*wholes))
+    with processor_seconds(TREE_SECONDS):
+        assert 0 < from_document(document).guarantee.delta_at(1.0) < 1
+
+
+@pytest.mark.parametrize(
+    ("branching", "bins"),
+    [([2] * 10**6, 1 << 20), ([2] * 21, 1 << 20), ([1 << 20], (1 << 20) + 1), ([2**100] * 3, 1 << 20), ([2], 10**60)],
+)
+def test_a_tree_that_does_not_fit_is_refused_at_once(branching, bins):
+    document = tree_document(branching, bins, 10**6, odd_blankets(*[0] * min(len(branching), 30)))
+    with processor_seconds(1.0), pytest.raises(ShuffledpError) as refused:
+        from_document(document)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 300
+
+
 def noiseless(name: str, key: str, bits: int = 1100) -> dict[str, Any]:
     document = copy.deepcopy(document_of(name))
     holder = document["parameters"].get("noise", document["parameters"])

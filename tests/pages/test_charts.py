@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from shuffledp.pages import Bar, bar_chart, interval_chart
+from shuffledp.pages import Bar, CurvePoint, bar_chart, cumulative_chart, interval_chart
 
 TEXTS = {"title": "title", "axis_title": "axis", "description": "description"}
 
@@ -59,6 +59,26 @@ def test_one_number_on_its_range(interval, bounds, axes):
     assert drawing.count("<circle") == axes
     assert drawing.count(">50.5</text>") >= 1
     assert (", enlarged" in drawing) == (axes == 2)
+
+
+def test_a_distribution_and_its_band_are_where_the_axes_say():
+    points = [CurvePoint(10.0 * i, i / 10, max(0.0, i / 10 - 0.05), min(1.0, i / 10 + 0.05)) for i in range(11)]
+    drawing = cumulative_chart(points, [(0.5, Bar("0.5", 50.0, 40.0, 70.0, ""))], notes=["<note>"], **TEXTS)
+    ElementTree.fromstring(drawing)
+    heights = {text: float(y) - 4 for y, text in re.findall(r'y="([\d.]+)" text-anchor="end"[^>]*>(\d+%)<', drawing)}
+    assert list(heights) == ["0%", "25%", "50%", "75%", "100%"]
+    (line,) = re.findall(r'd="M([^"Z]+)" stroke="var\(--bar\)"', drawing)
+    (band,) = re.findall(r'd="M([^"]+)Z"', drawing)
+    drawn = [tuple(map(float, point.split())) for point in line.split("L")]
+    assert len(drawn) == 11
+    assert len(band.split("L")) == 22
+    for point, (x, y) in zip(points, drawn, strict=True):
+        assert x == pytest.approx(position(drawing, point.x), abs=0.1)
+        assert y == pytest.approx(heights["0%"] + point.share * (heights["100%"] - heights["0%"]), abs=0.1)
+    cx, cy = map(float, re.search(r'<circle cx="([\d.]+)" cy="([\d.]+)"', drawing).groups())
+    assert (cx, cy) == pytest.approx((position(drawing, 50.0), heights["50%"]), abs=0.1)
+    start, end = map(float, re.search(r'd="M([\d.]+) [\d.]+H([\d.]+)M', drawing).groups())
+    assert (start, end) == pytest.approx([position(drawing, 40.0), position(drawing, 70.0)], abs=0.1)
 
 
 def test_the_same_numbers_give_the_same_bytes():

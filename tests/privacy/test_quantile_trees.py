@@ -11,7 +11,7 @@ from shuffledp.errors import InfeasibleError
 from shuffledp.privacy.amplification import Slots
 from shuffledp.privacy.amplification.clones import ClonesCurve
 from shuffledp.privacy.binomial import Binomial
-from shuffledp.privacy.composition import LevelsCurve, compose, compose_all
+from shuffledp.privacy.composition import compose, compose_all
 from shuffledp.privacy.quantile_trees import (
     blanket_tree_curve,
     laplace_tree_curve,
@@ -76,6 +76,32 @@ def test_the_pair_of_clones_has_their_privacy_curve(curve):
             assert direction.delta(epsilon) <= curve.delta_at(epsilon) * (1 + 1e-6) + 1e-12
 
 
+@pytest.mark.parametrize("mean", [5, 300, 40_000, 3e6, 1e9])
+def test_pairs_of_bounded_size_are_upper_bounds(mean):
+    """Blocks of clone counts cost less than a thousandth of the noise; only beyond 2^24 clones more is given away."""
+    users = 10**12
+    curve = Slots.at_least(mean * 32 / users).curve(users, 64)
+    pair = curve.pair_of_about(1 << 16, 1e-17)
+    assert len(pair.p) < 3 * 10**6
+    less = Slots.at_least(0.999 * min(mean, 2**24) * 32 / users).curve(users, 64)
+    for multiple in (0.0, 1.0, 3.0):
+        epsilon = multiple / math.sqrt(mean)
+        assert curve.delta_at(epsilon) * (1 - 1e-9) <= pair.delta(epsilon) <= less.delta_at(epsilon) * 1.01 + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_levels_that_differ_compose_as_different_releases(seed):
+    random = np.random.default_rng(seed)
+    sizes = (4, 16, 64)
+    blankets = tuple(Slots.at_least(float(random.uniform(30, 300)) * size / 5000) for size in sizes)
+    ours = blanket_tree_curve(blankets, 5000, sizes)
+    levels = [blanket.curve(5000, size) for blanket, size in zip(blankets, sizes, strict=True)]
+    theirs = compose_all(levels)
+    for epsilon in (0.0, 0.5, 1.0, 1.5):
+        assert ours.delta_at(epsilon) == pytest.approx(theirs.delta_at(epsilon), rel=2e-3, abs=1e-12)
+    assert compose_all([ours]).delta_at(1.0) == pytest.approx(ours.delta_at(1.0), rel=2e-3)
+
+
 def test_so_many_clones_that_outcomes_cannot_be_listed():
     assert ClonesCurve((Binomial(10**12, Dyadic(1, 1)),)).directions(1e-16) == ()
 
@@ -115,7 +141,6 @@ def test_levels_convolved_by_numpy_agree_with_any_other_composition(users, epsil
     blankets = least_tree_blankets(users, sizes, epsilon, delta)
     curve = blanket_tree_curve(blankets, users, sizes)
     other = compose_all(blanket.curve(users, size) for blanket, size in zip(blankets, sizes, strict=True))
-    assert isinstance(curve, LevelsCurve)
     for point in (0.0, epsilon / 2, epsilon, 1.5 * epsilon):
-        assert curve.delta_at(point) == pytest.approx(other.delta_at(point), rel=1e-9, abs=1e-12)
-    assert compose(curve, 2).delta_at(2 * epsilon) == pytest.approx(compose(other, 2).delta_at(2 * epsilon), rel=1e-9)
+        assert curve.delta_at(point) == pytest.approx(other.delta_at(point), rel=2e-3, abs=1e-12)
+    assert compose(curve, 2).delta_at(2 * epsilon) == pytest.approx(compose(other, 2).delta_at(2 * epsilon), rel=2e-3)

@@ -83,6 +83,8 @@ def _report(case: Case, protocol: Any, value: int | str, parts: tuple[Part, ...]
     made: Document = {"value": value}
     if protocol.question == "sum":
         made["levels"] = {str(level): _text(share) for level, share in _levels(protocol, index).items()}
+    if protocol.question == "quantiles":
+        made["bin"] = index
     if case.messages_per_report is not None:
         pmf, chance = _capped(_own_messages(protocol, index), parts, case.messages_per_report)
         return made | {"chance_of_more": _text(chance), "law": _listed(pmf, form)}

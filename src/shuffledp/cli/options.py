@@ -180,6 +180,10 @@ OptionalUpperOption = Annotated[float | None, _UPPER]
 BinsOption = Annotated[
     int, typer.Option("--bins", parser=integer, metavar="B", help="Number of bins of equal width, for quantiles.")
 ]
+OptionalBinsOption = Annotated[
+    int | None,
+    typer.Option("--bins", parser=integer, metavar="B", help="Number of bins of equal width, for quantiles."),
+]
 WholeOption = Annotated[bool, typer.Option("--whole", help="All values are integers.")]
 
 _COLUMN = typer.Option("--column", metavar="C", help="The column with the users' values.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shuffledp.cli.options import AuthorOption, HttpOptions, JsonOption, TaskOption, takes_groups
-from shuffledp.cli.screen import note, print_histogram, print_json, say, waiting
+from shuffledp.cli.screen import note, print_histogram, print_json, print_table, say, waiting
 from shuffledp.cli.task_files import read_authentic
 from shuffledp.cli.times import seconds_of
 from shuffledp.display import error_sentence, percent, show_counts, show_number, withheld_sentence
@@ -118,6 +118,9 @@ def _show_estimate(document: dict[str, Any], question: str) -> None:
         say(f"Between {number.low} and {number.high} with {percent(confidence)} confidence.")
         return
     users = document["users"]
+    if question == "quantiles":
+        _show_quantiles(document["quantiles"], users, confidence)
+        return
     if question == "count":
         names, counts, errors = [""], [document["value"]], [document["standard_error"]]
         intervals = [document["interval"]]
@@ -135,3 +138,13 @@ def _show_estimate(document: dict[str, Any], question: str) -> None:
         say(error_sentence(errors, counts, withheld_below))
     if withheld_below is not None and 0 in counts:
         say(withheld_sentence(withheld_below, confidence))
+
+
+def _show_quantiles(quantiles: list[dict[str, Any]], users: int, confidence: float) -> None:
+    rows = []
+    for entry in quantiles:
+        low, high = entry["interval"]
+        number = show_number(entry["value"], (high - low) / 4, (low, high))
+        rows.append([f"{float(entry['quantile']):g}", number.text, number.interval])
+    print_table(["quantile", "estimate", f"{percent(confidence)} interval"], rows)
+    say(f"Of the numbers of {users:,} users; the JSON and CSV forms have the whole distribution.")

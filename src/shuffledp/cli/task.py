@@ -22,6 +22,7 @@ from shuffledp.cli.options import (
     EpsilonOption,
     HonestFractionOption,
     JsonOption,
+    OptionalBinsOption,
     OptionalDomainSizeOption,
     OptionalLowerOption,
     OptionalMaxDeltaOption,
@@ -43,7 +44,7 @@ from shuffledp.cli.task_files import (
     read_verifying_key,
 )
 from shuffledp.cli.times import moment
-from shuffledp.domain import Categories, Domain, Interval, Numbered
+from shuffledp.domain import DEFAULT_BINS, Bins, Categories, Domain, Interval, Numbered
 from shuffledp.errors import InfeasibleError, OutputError, ParameterError
 from shuffledp.output import check_writable, write_whole
 from shuffledp.privacy.guarantee import target_warnings
@@ -66,6 +67,7 @@ class QuestionName(StrEnum):
     COUNT = "count"
     HISTOGRAM = "histogram"
     SUM = "sum"
+    QUANTILES = "quantiles"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +80,7 @@ class DomainOptions:
     lower: OptionalLowerOption = None
     upper: OptionalUpperOption = None
     whole: WholeOption = False
+    bins: OptionalBinsOption = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +150,7 @@ class KeyOptions:
 @task_app.command("create")
 @takes_groups
 def create_task(
-    question: Annotated[QuestionName, typer.Argument(metavar="QUESTION", help="count, histogram or sum.")],
+    question: Annotated[QuestionName, typer.Argument(metavar="QUESTION", help="count, histogram, sum or quantiles.")],
     protocol: ProtocolOptions,
     round_options: RoundOptions,
     keys: KeyOptions,
@@ -190,19 +193,26 @@ def create_task(
 
 def _question(name: str, users: int, options: DomainOptions) -> Question:
     """The question with its public domain; options that belong to another question are refused."""
-    from shuffledp.planning import Count, Histogram, Sum
+    from shuffledp.planning import Count, Histogram, Quantiles, Sum
 
     categories = [options.domain, options.domain_file, options.domain_size]
     if name != "histogram" and any(option is not None for option in categories):
         raise ParameterError(f"--domain, --domain-file and --domain-size belong to a histogram, not to a {name}.")
-    if name != "sum" and (options.lower is not None or options.upper is not None or options.whole):
-        raise ParameterError(f"--lower, --upper and --whole belong to a sum, not to a {name}.")
+    if name not in ("sum", "quantiles") and (options.lower is not None or options.upper is not None):
+        raise ParameterError(f"--lower and --upper belong to a sum or to quantiles, not to a {name}.")
+    if name != "sum" and options.whole:
+        raise ParameterError(f"--whole belongs to a sum, not to {name}.")
+    if name != "quantiles" and options.bins is not None:
+        raise ParameterError(f"--bins belongs to quantiles, not to a {name}.")
     if name == "count":
         return Count(users)
-    if name == "sum":
+    if name in ("sum", "quantiles"):
         if options.lower is None or options.upper is None:
-            raise ParameterError("A sum needs its bounds: give --lower and --upper.")
-        return Sum(users, options.lower, options.upper, options.whole)
+            need = "A sum needs its" if name == "sum" else "Quantiles need their"
+            raise ParameterError(f"{need} bounds: give --lower and --upper.")
+        if name == "sum":
+            return Sum(users, options.lower, options.upper, options.whole)
+        return Quantiles(users, options.lower, options.upper, DEFAULT_BINS if options.bins is None else options.bins)
     if sum(option is not None for option in categories) != 1:
         raise ParameterError(
             "A histogram needs its domain once: --domain a,b,c, --domain-file FILE or --domain-size D."
@@ -377,6 +387,8 @@ def _domain(domain: Domain) -> str:
     match domain:
         case Interval(lower, upper, whole):
             return f"of {'integers' if whole else 'numbers'} from {lower:g} to {upper:g}"
+        case Bins(lower, upper, bins):
+            return f"of numbers from {lower:g} to {upper:g}, in {bins:,} bins"
         case Numbered():
             return f"of {len(domain):,} categories, numbered"
         case Categories():

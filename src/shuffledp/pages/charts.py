@@ -1,4 +1,4 @@
-"""Charts of estimates as inline SVG: bars with their intervals, and one number with its interval.
+"""Charts of estimates as inline SVG: bars with their intervals, one number, and a cumulative distribution.
 
 Colours are CSS variables (``--ink``, ``--soft``, ``--line``, ``--bar``), so that one drawing serves light and dark
 pages. The same numbers always give the same bytes.
@@ -18,6 +18,7 @@ _LABEL_WIDTH, _PLOT_WIDTH = 260, 520
 _ROW_HEIGHT, _BAR_HEIGHT = 26, 18
 _TOP, _BOTTOM, _GAP = 34, 46, 8
 _TICKS = 6
+_CURVE_LEFT, _CURVE_HEIGHT = 48, 260
 _ENLARGED_FROM = 25
 """An interval shorter than this part of the range is drawn a second time, enlarged."""
 
@@ -32,6 +33,16 @@ class Bar:
     high: float
     label: str
     """The number as it is written beside the bar."""
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """The share of users below a number, with the band around it."""
+
+    x: float
+    share: float
+    low: float
+    high: float
 
 
 def bar_chart(bars: Sequence[Bar], *, title: str, axis_title: str, notes: Sequence[str], description: str) -> str:
@@ -75,6 +86,41 @@ def interval_chart(bar: Bar, bounds: tuple[float, float], *, title: str, axis_ti
         bottom += _BOTTOM
     overhang = text_width(bar.label, _FONT_SIZE) / 2
     return _drawing(parts, title, (), description, width=30 + _PLOT_WIDTH + max(30, overhang), bottom=bottom - _BOTTOM)
+
+
+def cumulative_chart(
+    points: Sequence[CurvePoint],
+    quantiles: Sequence[tuple[float, Bar]],
+    *,
+    title: str,
+    axis_title: str,
+    notes: Sequence[str],
+    description: str,
+) -> str:
+    """The shares of users below increasing numbers with their band, and a dot with its interval per quantile."""
+    top, bottom = _TOP + 18.0, _TOP + 18.0 + _CURVE_HEIGHT
+    axis = _Axis(points[0].x, points[-1].x, _CURVE_LEFT)
+
+    def height(share: float) -> float:
+        return bottom - _CURVE_HEIGHT * min(max(share, 0.0), 1.0)
+
+    def path(pairs: Sequence[tuple[float, float]]) -> str:
+        return "M" + "L".join(f"{axis.position(x):.2f} {height(y):.2f}" for x, y in pairs)
+
+    band = [(point.x, point.low) for point in points] + [(point.x, point.high) for point in reversed(points)]
+    parts = axis.draw(bottom, axis_title, top=top)
+    parts.append(_text(_CURVE_LEFT, top - 12, "share of users below", soft=True))
+    for quarter in range(5):
+        y = height(quarter / 4)
+        parts.append(f'<path d="M{_CURVE_LEFT} {y:.2f}h{_PLOT_WIDTH}" stroke="var(--line)"/>')
+        parts.append(_text(_CURVE_LEFT - _GAP, y + 4, f"{25 * quarter}%", anchor="end", soft=True))
+    parts.append(f'<path d="{path(band)}Z" fill="var(--bar)" fill-opacity="0.3"/>')
+    line = path([(point.x, point.share) for point in points])
+    parts.append(f'<path d="{line}" stroke="var(--bar)" stroke-width="2" fill="none"/>')
+    for share, bar in quantiles:
+        parts += _interval(axis.position(bar.low), axis.position(bar.high), height(share), 5)
+        parts.append(f'<circle cx="{axis.position(bar.value):.2f}" cy="{height(share):.2f}" r="4" fill="var(--ink)"/>')
+    return _drawing(parts, title, notes, description, width=_CURVE_LEFT + _PLOT_WIDTH + 40, bottom=bottom)
 
 
 @dataclass(frozen=True)

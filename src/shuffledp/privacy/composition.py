@@ -23,7 +23,7 @@ from shuffledp.errors import ParameterError
 from shuffledp.privacy.adaptive_composition import MOST_ADAPTIVE_RELEASES, AdaptiveComposition
 from shuffledp.privacy.divergence import DiscretePair, as_delta
 from shuffledp.privacy.guarantee import AlternativesCurve, ComposableCurve, PrivacyCurve
-from shuffledp.privacy.loss_grid import GridLosses, convolved, grid_width, largest_loss, on_grid
+from shuffledp.privacy.loss_grid import GridLosses, grid_width, largest_loss, on_grid
 from shuffledp.privacy.pure import PureCurve
 
 CERTIFIED_DOWN_TO = 1e-12
@@ -273,36 +273,6 @@ class JointCurve:
         return _least_bound(convolved, self._added, epsilon)
 
 
-@dataclass(frozen=True)
-class LevelsCurve(JointCurve):
-    """Independent parts of one report, convolved by numpy alone, so that devices check it without SciPy.
-
-    Where the pair of a part has too many outcomes to list, it is computed like any other composition.
-    """
-
-    @cached_property
-    def _losses(self) -> GridLosses | None:
-        losses = [(_losses_of(curve), times) for curve, times in self.parts]
-        pairs = [(each, times) for each, times in losses if isinstance(each, _Pairs) and len(each.directions) == 1]
-        if len(pairs) < len(losses):
-            return None
-        width = _joint_width(min(each.width for each, _ in pairs), max(each.largest for each, _ in pairs))
-        return convolved([(each.in_direction(0, width), times) for each, times in pairs])
-
-    def delta_at(self, epsilon: float) -> float:
-        """Upper bound on the least delta, not below the resolution of the convolution."""
-        check_epsilon(epsilon)
-        if self._losses is None:
-            return super().delta_at(epsilon)
-        return _certified(self._losses.delta_at(min(epsilon, LARGEST_EPSILON)), self.releases)
-
-
-def compose_levels(curves: Iterable[PrivacyCurve]) -> PrivacyCurve:
-    """The same as ``compose_all``, for the parts of one report, which devices check."""
-    composed = compose_all(curves)
-    return LevelsCurve(_parts_of(composed)) if isinstance(composed, ComposedCurve | JointCurve) else composed
-
-
 def _convolved(parts: _Parts) -> _Convolved:
     losses = [(_losses_of(curve), times) for curve, times in parts]
     finest, largest = min(each.width for each, _ in losses), max(each.largest for each, _ in losses)
@@ -316,13 +286,9 @@ def _added_epsilon(parts: Iterable[tuple[PrivacyCurve, int]]) -> float:
 
 
 def _delta_of(distribution: Any, releases: int, epsilon: float) -> float:
-    return _certified(float(distribution.get_delta_for_epsilon(min(epsilon, LARGEST_EPSILON))), releases)
-
-
-def _certified(computed: float, releases: int) -> float:
-    """A delta that was convolved, with what rounding may have lost."""
+    found = float(distribution.get_delta_for_epsilon(min(epsilon, LARGEST_EPSILON)))
     rounding = releases * _ROUNDING_PER_RELEASE + CERTIFIED_DOWN_TO / 10
-    return as_delta(as_delta(computed) * (1 + 1e-6 + releases * 1e-9) + rounding)
+    return as_delta(as_delta(found) * (1 + 1e-6 + releases * 1e-9) + rounding)
 
 
 @lru_cache(maxsize=256)
@@ -372,13 +338,11 @@ class _Pairs:
         """A grid that shows the finest of them, though of a bounded number of cells."""
         return max(min(map(grid_width, self._every)), self.largest / _MOST_CELLS_OF_ALL)
 
-    def in_direction(self, index: int, width: float) -> GridLosses:
-        """The losses in one direction on multiples of the width."""
-        return reduce(lambda a, b: a.compose(b), [on_grid(pair, width) for pair in self.directions[index]])
-
     def on_grid(self, width: float) -> Any:
         """A loss distribution on multiples of the width that dominates, whatever the direction."""
-        once = [self.in_direction(index, width) for index in range(len(self.directions))]
+        once = [
+            reduce(lambda a, b: a.compose(b), [on_grid(pair, width) for pair in pairs]) for pairs in self.directions
+        ]
         if len(once) == 1:
             return once[0].distribution()
         return _worst_of(once, _reach(self.directions, width), width, self.alone)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,6 @@ from shuffledp.privacy.divergence import DiscretePair, positive_part
 
 _CELLS_PER_DEVIATION = 250
 _MOST_CELLS = 200_000
-_FOURIER_ROUNDING = 5e-16  # of all masses together, per square root of their number
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +31,6 @@ class GridLosses:
         masses = positive_part(fftconvolve(self.masses, other.masses))
         infinite = self.infinite + other.infinite * (1 - self.infinite)
         return GridLosses(self.first + other.first, masses, infinite, self.width)
-
-    def delta_at(self, epsilon: float) -> float:
-        """The divergence at one epsilon."""
-        losses = (self.first + np.arange(len(self.masses))) * self.width
-        above = losses > epsilon
-        return self.infinite + float(np.sum(self.masses[above] * -np.expm1(epsilon - losses[above])))
 
     def deltas(self, reach: int) -> NDArray[np.float64]:
         """The divergence at all multiples of the width from -reach to reach.
@@ -65,25 +57,6 @@ class GridLosses:
         return PrivacyLossDistribution.create_from_rounded_probability(
             grid, self.infinite, self.width, pessimistic_estimate=True
         )
-
-
-def convolved(parts: Sequence[tuple[GridLosses, int]]) -> GridLosses:
-    """The losses of independent outcomes on one grid, each so many times, added; by numpy alone.
-
-    What Fourier transforms may lose to rounding is added to the infinite losses. The error of all masses has about the
-    Euclidean norm of the masses times the precision of a number, and so at most the square root of their number times
-    that.
-    """
-    cells = sum(times * (len(losses.masses) - 1) for losses, times in parts) + 1
-    length = 1 << max(cells - 1, 1).bit_length()
-    spectrum = np.ones(length // 2 + 1, dtype=np.complex128)
-    for losses, times in parts:
-        spectrum *= np.fft.rfft(losses.masses, length) ** times
-    masses = positive_part(np.fft.irfft(spectrum, length)[:cells])
-    finite = math.fsum(times * math.log1p(-losses.infinite) for losses, times in parts)
-    infinite = -math.expm1(finite) + _FOURIER_ROUNDING * math.sqrt(length)
-    first = sum(times * losses.first for losses, times in parts)
-    return GridLosses(first, masses, infinite, parts[0][0].width)
 
 
 def largest_loss(pair: DiscretePair) -> float:

@@ -1,4 +1,4 @@
-"""Composition of many independent copies of a pair of distributions and its mirror image, by one Fourier transform.
+"""Composition of independent copies of pairs of distributions by one Fourier transform, in NumPy alone.
 
 The losses are discretized on a grid such that every divergence is an upper bound ("connect the dots", Doroshenko et al.
 2022). The cyclic Fourier transform of the masses is raised to the number of copies. Mass that wraps around only
@@ -39,6 +39,21 @@ class MirroredComposition:
         if self.times < 1:
             raise ParameterError(f"At least one copy is needed, not {self.times}.", times=self.times)
 
+    @cached_property
+    def _all(self) -> IndependentComposition:
+        return IndependentComposition(((self.pair, self.times), (self.pair.reversed, self.times)))
+
+    def delta_at(self, epsilon: float) -> float:
+        """Upper bound on the divergence of all first distributions from all second ones."""
+        return self._all.delta_at(epsilon)
+
+
+@dataclass(frozen=True, eq=False)
+class IndependentComposition:
+    """Independent copies of several pairs (p, q), each with the number of its copies."""
+
+    pairs: tuple[tuple[DiscretePair, int], ...]
+
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the divergence of all first distributions from all second ones."""
         check_epsilon(epsilon)
@@ -50,26 +65,29 @@ class MirroredComposition:
     @cached_property
     def _composed(self) -> tuple[Floats, Floats, float]:
         """Losses, upper bounds on their masses, and a bound on the mass elsewhere and on the rounding error."""
-        sides = self.pair, self.pair.reversed
+        sides = [pair for pair, _ in self.pairs]
+        copies = [times for _, times in self.pairs]
         if any(
             float(side.p[side.q > 0].sum()) < _LEAST_FINITE for side in sides
         ):  # nearly every outcome reveals the value
             return np.zeros(1), np.zeros(1), 1.0
         width = min(_deviation(side) for side in sides) / _CELLS_PER_DEVIATION
-        width = max(width, max(_span(side) for side in sides) * math.sqrt(2 * self.times) / _MOST_CELLS, 1e-12)
+        width = max(width, max(_span(side) for side in sides) * math.sqrt(sum(copies)) / _MOST_CELLS, 1e-12)
         width = max(width, max(_range(side) for side in sides) / _MOST_CELLS_OF_ONE)
         parts = [_on_grid(side, width) for side in sides]
-        lowest, highest = _ends(parts, self.times)
+        lowest, highest = _ends(parts, copies)
         length = 1 << max(4, (highest - lowest).bit_length())
         spectrum = np.ones(length // 2 + 1, dtype=np.complex128)
-        for part in parts:
-            spectrum = spectrum * np.fft.rfft(_wrapped(part, length))
-        masses = np.roll(np.fft.irfft(spectrum**self.times, length), -(lowest % length))
+        for part, times in zip(parts, copies, strict=True):
+            spectrum = spectrum * np.fft.rfft(_wrapped(part, length)) ** times
+        masses = np.roll(np.fft.irfft(spectrum, length), -(lowest % length))
         # the relative error of a transform is about log2(length) units of the Euclidean norm of its input; a power
         # multiplies it by the exponent, and a sum over the cycle by the square root of the length
         norm = max(math.sqrt(float((part.masses**2).sum())) for part in parts)
-        rounding = 2 * self.times * 2.0**-53 * math.log2(length) * math.sqrt(length) * norm
-        finite = self.times * sum(math.log1p(-min(part.infinite, 1 - 2.0**-53)) for part in parts)
+        rounding = sum(copies) * 2.0**-53 * math.log2(length) * math.sqrt(length) * norm
+        finite = math.fsum(
+            times * math.log1p(-min(part.infinite, 1 - 2.0**-53)) for part, times in zip(parts, copies, strict=True)
+        )
         missing = -math.expm1(finite) * (1 + 1e-12) + math.exp(-_TAIL) + rounding
         losses: Floats = np.arange(lowest, lowest + length, dtype=np.float64) * width
         return losses, positive_part(masses), missing
@@ -115,13 +133,14 @@ def _wrapped(part: _GridLosses, length: int) -> Floats:
     return np.asarray(np.bincount(index, weights=part.masses, minlength=length), dtype=np.float64)
 
 
-def _ends(parts: list[_GridLosses], times: int) -> tuple[int, int]:
+def _ends(parts: list[_GridLosses], copies: list[int]) -> tuple[int, int]:
     """Bounds on the composed loss, in grid points, each exceeded with a probability of at most e^-_TAIL (Chernoff)."""
-    variance = times * sum(_variance(part) for part in parts)
+    counted = list(zip(parts, copies, strict=True))
+    variance = sum(times * _variance(part) for part, times in counted)
     usual = math.sqrt(2 * _TAIL / max(variance, 1e-300))
     highest, lowest = (
         min(
-            (times * sum(part.cumulant(sign * tilt * usual) for part in parts) + _TAIL) / (tilt * usual)
+            (sum(times * part.cumulant(sign * tilt * usual) for part, times in counted) + _TAIL) / (tilt * usual)
             for tilt in _TILTS
         )
         for sign in (1, -1)

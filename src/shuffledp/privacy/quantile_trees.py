@@ -8,15 +8,21 @@ cell of a level, that level says nothing about them: the composition of all leve
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from shuffledp.checks import check_number_of_users, check_target
 from shuffledp.errors import InfeasibleError
 from shuffledp.privacy.amplification.blanket_search import excess_of, typical_mean
+from shuffledp.privacy.amplification.clones import ClonesCurve
 from shuffledp.privacy.amplification.uniform_blanket import Slots
-from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, compose, compose_levels
+from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, compose
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, least_ratio
+from shuffledp.privacy.divergence import DiscretePair
 from shuffledp.privacy.guarantee import PrivacyCurve
+from shuffledp.privacy.mirrored_composition import IndependentComposition
 from shuffledp.randomness import Dyadic
 from shuffledp.search import find_bracket, narrow
 
@@ -24,11 +30,40 @@ _NARROW = 2e-5  # of the logarithm of the noise
 _CLOSE_ENOUGH = 1e-4  # of the logarithm of delta below the target
 _FURTHEST = 60.0
 _MOST_PER_CELL = 1e13
+_OUTCOMES_OF_LEVEL = 1 << 18  # of which blocks of clone counts cost less than a thousandth of the noise
+_CUT = 1e-17
 
 
-def blanket_tree_curve(blankets: Sequence[Slots], users: int, sizes: Sequence[int]) -> PrivacyCurve:
+@dataclass(frozen=True)
+class BlanketTreeCurve:
+    """A value that is counted once per level, among the uniform messages of each level."""
+
+    levels: tuple[tuple[ClonesCurve, int], ...]
+    """The distinct curves of levels, and how many levels have each."""
+
+    @cached_property
+    def _composed(self) -> PrivacyCurve:
+        (first, times), *more = self.levels
+        if times == 1 and not more:
+            return first
+        return IndependentComposition(
+            tuple((curve.pair_of_about(_OUTCOMES_OF_LEVEL, _CUT), times) for curve, times in self.levels)
+        )
+
+    def delta_at(self, epsilon: float) -> float:
+        """Upper bound on the least delta; with several levels, at least the resolution of the composition."""
+        return self._composed.delta_at(epsilon)
+
+    def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
+        """One pair per level; exchanging the two values exchanges the distributions of each."""
+        pairs = [(curve.pair_of_about(_OUTCOMES_OF_LEVEL, cut),) * times for curve, times in self.levels]
+        return (sum(pairs, ()),)
+
+
+def blanket_tree_curve(blankets: Sequence[Slots], users: int, sizes: Sequence[int]) -> BlanketTreeCurve:
     """The privacy of a value counted on levels of these sizes, each with its uniform messages of these users."""
-    return compose_levels(blanket.curve(users, size) for blanket, size in zip(blankets, sizes, strict=True))
+    curves = Counter(blanket.curve(users, size) for blanket, size in zip(blankets, sizes, strict=True))
+    return BlanketTreeCurve(tuple(curves.items()))
 
 
 def laplace_tree_curve(ratio: Dyadic, levels: int) -> PrivacyCurve:

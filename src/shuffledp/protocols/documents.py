@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 VERSION = 1
 MOST_BITS = 128
 """Maximum number of bits of a probability, of either part of a fraction, and of an integer."""
+MOST_ENTRIES = 1 << 17
+"""Of a list in a document; no protocol that a task can have needs more than half of them."""
 _MANTISSA_BITS = 53
 _FRACTION = re.compile(r"-?[0-9]{1,39}/[0-9]{1,39}")  # 2^128 has 39 digits
 _SAID_ELSEWHERE = ("epsilon", "delta", "calibration")
@@ -156,6 +158,8 @@ def _as(kind: Any, value: Any, name: str) -> Any:
     if origin is tuple:
         inner = typing.get_args(kind)
         each = inner[0] if len(inner) == 2 and inner[1] is Ellipsis else None
+        if isinstance(value, list) and len(value) > MOST_ENTRIES:
+            raise ParameterError(f"The parameter {name} has {len(value):,} entries, more than {MOST_ENTRIES:,}.")
         if not isinstance(value, list) or (each is None and len(value) != len(inner)):
             raise ParameterError(
                 f"The parameter {name} must be a list of {'some' if each else len(inner)}, not {value!r}."

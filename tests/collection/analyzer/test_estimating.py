@@ -9,7 +9,7 @@ import pytest
 
 from shuffledp.collection.analyzer.counting import Counted
 from shuffledp.collection.analyzer.estimating import NotReleasedError, estimate_round
-from shuffledp.domain import Interval
+from shuffledp.domain import Bins, Interval
 from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.registry import PROTOCOLS
 
@@ -24,7 +24,9 @@ USERS, MORE = 2000, 25
 
 
 def task_of(collection, name, **changes):
-    settings = {"domain": Interval(0.0, 1.0)} if name.startswith("sum/") else {}
+    domains = {"sum": Interval(0.0, 1.0), "quantiles": Bins(0.0, 1.0, 16)}
+    question = name.split("/")[0]
+    settings = {"domain": domains[question]} if question in domains else {}
     return collection.task(name, users=USERS, settings=settings | changes, publish=False)
 
 
@@ -101,6 +103,26 @@ def test_a_broken_report_stops_nothing(scene, kind):
         assert USERS <= result.users <= reports
         assert result.estimate.users == result.users
         assert bool(result.estimate.caveats) == (result.users < reports or rejected > 0)
+
+
+@pytest.mark.parametrize("branching", [(4, 4), (2, 2, 2, 2)])
+def test_all_messages_on_one_level_stop_nothing(shared_collection, branching):
+    """Dishonest devices put nothing on some levels and all their messages on another, in one cell."""
+    task = task_of(shared_collection, "quantiles/uniform-blanket", branching=branching)
+    tree = task.protocol.tree
+    for level in range(len(branching)):
+        for dishonest in (1, MORE, USERS):
+            stuffed = np.full(dishonest * task.messages_per_report, tree.offsets[level], dtype=np.int64)
+            values = np.concatenate((honest(task, USERS), stuffed.astype(task.protocol.message_format.dtype)))
+            reports = USERS + dishonest
+            result = estimate_round(task, counted_of(task, values, reports=reports), reports)
+            assert USERS <= result.users <= reports
+    tally = task.protocol.tally(Messages(honest(task, USERS), 0))
+    excess = replace(tally, users=USERS, counts=tally.counts + 50)
+    trimmed = task.protocol.without_excess(excess)
+    task.protocol.check_tally(trimmed)
+    for before, after in zip(tree.levels_of(excess.counts), tree.levels_of(trimmed.counts), strict=True):
+        assert np.ptp(before - after) <= 1  # the same from every cell: differences between cells stay
 
 
 def test_messages_of_too_few_users_are_not_released(scene):

@@ -19,15 +19,18 @@ from shuffledp.collection.analyzer.estimating import estimate_round
 from shuffledp.collection.analyzer.ledger import Entry
 from shuffledp.collection.analyzer.publishing import Releases, json_pieces, release_document
 from shuffledp.collection.analyzer.settings import Budget
-from shuffledp.domain import Interval
+from shuffledp.domain import Bins, Interval
 from shuffledp.messages import Messages, Tally
 
 ENTRY = Entry(True, Budget(3.0, 1e-6), 2, 1.4142)
-NAMES = ("histogram/k-rr", "count/balcer-cheu", "sum/duchi")
+NAMES = ("histogram/k-rr", "count/balcer-cheu", "sum/duchi", "quantiles/uniform-blanket")
+ROWS = {"histogram": 4, "quantiles": 15}
 
 
 def result_of(collection, protocol, /, users=500, **changes):
-    settings = {"domain": Interval(-5.0, 5.0)} if protocol.startswith("sum/") else {}
+    domains = {"sum": Interval(-5.0, 5.0), "quantiles": Bins(-5.0, 5.0, 16)}
+    question = protocol.split("/")[0]
+    settings = {"domain": domains[question]} if question in domains else {}
     task = collection.task(protocol, publish=False, settings=settings, **changes)
     values = np.full(users, 0.25) if protocol.startswith("sum/") else np.arange(users) % 2
     messages = task.protocol.randomize_all(values)
@@ -65,7 +68,7 @@ def test_the_same_round_gives_the_same_bytes(shared_collection, tmp_path, name):
     assert list(document) == list(release_document(result, ENTRY, 0.95))
     assert document["budget"] == {"epsilon": 3.0, "delta": 1e-6, "spent_epsilon": 1.4142, "releases": 2}
     rows = list(csv.DictReader(io.StringIO(contents[0]["csv"].decode())))
-    assert len(rows) == (4 if name.startswith("histogram") else 1)
+    assert len(rows) == ROWS.get(name.split("/")[0], 1)
     page = contents[0]["html"].decode()
     assert html.escape(result.estimate.guarantee.sentence().split(",")[0]).replace("&#x27;", "&#39;") in page
     assert "1.414 is spent of 3" in page

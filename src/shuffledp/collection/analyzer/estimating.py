@@ -48,7 +48,13 @@ class Result:
         numbers = (intervals, *(value for value in published if isinstance(value, float | np.ndarray)))
         if not all(np.isfinite(number).all() for number in numbers):
             raise NotReleasedError("The estimate is too large for a floating-point number; retrying cannot help.")
-        return replace(self, estimate=replace(self.estimate, intervals=lambda _: intervals))
+        computed = self.estimate.intervals
+        return replace(
+            self,
+            estimate=replace(
+                self.estimate, intervals=lambda asked: intervals if asked == confidence else computed(asked)
+            ),
+        )
 
 
 def estimate_round(task: Task, counted: Counted, reports: int) -> Result:

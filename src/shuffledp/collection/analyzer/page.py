@@ -11,10 +11,12 @@ from shuffledp.collection.analyzer.estimating import Result
 from shuffledp.collection.analyzer.ledger import Entry
 from shuffledp.display import percent, show_counts
 from shuffledp.estimate import CountEstimate, HistogramEstimate, SumEstimate
-from shuffledp.pages import Bar, bar_chart, interval_chart, render_page
+from shuffledp.pages import Bar, CurvePoint, bar_chart, cumulative_chart, interval_chart, render_page
+from shuffledp.quantile_estimate import QuantileEstimate
 
 _MAX_ROWS = 200
 _MAX_BARS = 60
+_MAX_POINTS = 600
 _REASONS = {
     "cannot-be-opened": "not sealed to this analyzer and task",
     "malformed": "neither a message nor a dummy",
@@ -94,6 +96,8 @@ def _chart(result: Result, names: Sequence[str], confidence: float) -> str:
             axis_title=f"sum over {result.users:,} users",
             description=description,
         )
+    if isinstance(estimate, QuantileEstimate):
+        return _distribution(estimate, confidence, description)
     notes = [f"Lines: {percent(confidence)} confidence."]
     if len(names) > _MAX_BARS:
         notes.append(f"The {_MAX_BARS} largest of {len(names):,} categories.")
@@ -102,6 +106,26 @@ def _chart(result: Result, names: Sequence[str], confidence: float) -> str:
         title="The estimated number of users",
         axis_title=f"users (of {result.users:,})",
         notes=notes,
+        description=description,
+    )
+
+
+def _distribution(estimate: QuantileEstimate, confidence: float, description: str) -> str:
+    """The cumulative distribution with its band, and the quantiles of the table."""
+    edges, users = estimate.edges, float(estimate.users)
+    band = np.array([[0.0, 0.0], *estimate.interval(confidence, simultaneous=True).tolist(), [users, users]])
+    chosen = np.unique(np.linspace(0, len(edges) - 1, min(len(edges), _MAX_POINTS)).astype(np.int64))
+    shares, ends = estimate.cumulative[chosen] / users, band[chosen] / users
+    quantiles = zip(estimate.asked, estimate.quantiles(confidence=confidence), strict=True)
+    return cumulative_chart(
+        [CurvePoint(*numbers) for numbers in np.column_stack((edges[chosen], shares, ends)).tolist()],
+        [(share, Bar(f"{share:g}", number.value, number.low, number.high, "")) for share, number in quantiles],
+        title="The estimated distribution",
+        axis_title="value",
+        notes=[
+            f"Band: with {percent(confidence)} confidence, the whole curve lies in it.",
+            f"Dots and lines: the quantiles of the table, with {percent(confidence)} confidence each.",
+        ],
         description=description,
     )
 
@@ -138,6 +162,9 @@ def _table(result: Result, names: Sequence[str], confidence: float) -> tuple[lis
     if isinstance(estimate, HistogramEstimate):
         estimate = estimate.part(0, _MAX_ROWS)
     numbers = estimate.shown(confidence)
+    if isinstance(estimate, QuantileEstimate):
+        head = ["quantile", "estimate", f"{percent(confidence)} interval"]
+        return head, [[name, number.text, number.interval] for name, number in zip(names, numbers, strict=True)]
     head = ["", "estimate", "standard error", f"{percent(confidence)} interval"]
     rows = [[name, number.text, number.error, number.interval] for name, number in zip(names, numbers, strict=False)]
     if not isinstance(estimate, SumEstimate):
@@ -150,4 +177,6 @@ def _names(result: Result) -> Sequence[str]:
     """The names of the estimated numbers: the categories of a histogram, or one name."""
     if isinstance(result.estimate, HistogramEstimate):
         return result.estimate.categories
+    if isinstance(result.estimate, QuantileEstimate):
+        return [f"{share:g}" for share in result.estimate.asked]
     return ["sum" if isinstance(result.estimate, SumEstimate) else "yes"]

@@ -127,15 +127,23 @@ def _column_pieces(column: tuple[str, ...] | NDArray[Any]) -> Iterator[bytes]:
 
 def _table_pieces(estimate: Any, confidence: float) -> Iterator[bytes]:
     """The table as CSV, some rows at a time: the bytes that Arrow writes for ``estimate.to_table()``."""
-    starts = range(0, len(estimate.counts), _ROWS) if isinstance(estimate, HistogramEstimate) else [0]
-    for start in starts:
-        part = estimate.part(start, start + _ROWS) if isinstance(estimate, HistogramEstimate) else estimate
-        columns = part.columns(confidence)
+    for start, columns in _column_parts(estimate, confidence):
         lists = [column.tolist() if isinstance(column, np.ndarray) else column for column in columns.values()]
         rows = [[_csv_cell(value) for value in row] for row in zip(*lists, strict=True)]
         if start == 0:
             rows.insert(0, [_csv_cell(name) for name in columns])
         yield "".join(",".join(row) + "\n" for row in rows).encode()
+
+
+def _column_parts(estimate: Any, confidence: float) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The number of the first row, and the columns of some rows."""
+    if isinstance(estimate, HistogramEstimate):
+        for start in range(0, len(estimate.counts), _ROWS):
+            yield start, estimate.part(start, start + _ROWS).columns(confidence)
+        return
+    columns = estimate.columns(confidence)
+    for start in range(0, len(next(iter(columns.values()))), _ROWS):
+        yield start, {name: column[start : start + _ROWS] for name, column in columns.items()}
 
 
 def _csv_cell(value: str | float | bool) -> str:

@@ -37,6 +37,8 @@ _DIRECT_PRODUCTS = 10**7
 _TINIEST = 1e-305
 _BLOCKS_OF_PAIR = 512
 _MOST_OUTCOMES_OF_PAIR = 1 << 21
+_FEWEST_BLOCKS = 16
+_MOST_CLONES_OF_PAIR = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -95,16 +97,30 @@ class ClonesCurve:
         return as_delta(self.weight * delta * (1 + 1e-12) + _TINIEST)
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
-        """One pair, since exchanging the two types exchanges its distributions; none if it has too many outcomes.
-
-        An outcome is a block of clone counts, of which the fewest count, and how many messages are of the first type.
-        """
-        counts = _clone_counts(self.clones, self.sure, cut).coarsened(_BLOCKS_OF_PAIR)
-        clones = counts.least[:, None]
-        # Hoeffding: a fair count lies further from its mean with probability at most cut
-        reach = math.ceil(math.sqrt(int(counts.least[-1]) * math.log(2 / cut) / 2)) + 2
-        if counts.slack > 0 or len(counts.least) * (2 * reach + 1) > _MOST_OUTCOMES_OF_PAIR:
+        """One pair, since exchanging the two types exchanges its distributions; none if it has too many outcomes."""
+        counts = _clone_counts(self.clones, self.sure, cut)
+        blocks = min(_BLOCKS_OF_PAIR, len(counts.least))
+        if counts.slack > 0 or blocks * (2 * _reach(counts, cut) + 1) > _MOST_OUTCOMES_OF_PAIR:
             return ()
+        return ((self._pair(counts.coarsened(_BLOCKS_OF_PAIR), cut),),)
+
+    def pair_of_about(self, outcomes: int, cut: float) -> DiscretePair:
+        """The pair with about so many outcomes; if there are too many clones for that, as if there were fewer."""
+        counts = _clone_counts(self._fewer, min(self.sure, _MOST_CLONES_OF_PAIR), cut, direct=True)
+        return self._pair(counts.coarsened(max(_FEWEST_BLOCKS, outcomes // (2 * _reach(counts, cut) + 1))), cut)
+
+    @property
+    def _fewer(self) -> tuple[Binomial, ...]:
+        """Each with a bounded mean, by leaving out trials, of which every one can only help."""
+        limits = [math.ceil(_MOST_CLONES_OF_PAIR / part.probability.fraction) for part in self.clones]
+        return tuple(
+            replace(part, trials=min(part.trials, limit)) for part, limit in zip(self.clones, limits, strict=True)
+        )
+
+    def _pair(self, counts: _CloneCounts, cut: float) -> DiscretePair:
+        """An outcome is a block of clone counts, of which the fewest count, and how many are of the first type."""
+        clones = counts.least[:, None]
+        reach = _reach(counts, cut)
         heads = clones // 2 + np.arange(-reach - 1, reach + 1)
         fair = np.where((heads >= 0) & (heads <= clones), fair_mass(np.clip(heads, 0, clones), clones), 0.0)
         with_target, without = fair[:, :-1], fair[:, 1:]  # of the first type are one more than heads, or as many
@@ -114,8 +130,7 @@ class ClonesCurve:
         q = (masses * (own * without + other * with_target)).ravel()
         keep = (p > 0) | (q > 0)
         rest = 1 - self.weight  # nothing of the target is seen
-        pair = DiscretePair(np.append(p[keep], rest), np.append(q[keep], rest), counts.left_out + 2 * cut)
-        return ((pair,),)
+        return DiscretePair(np.append(p[keep], rest), np.append(q[keep], rest), counts.left_out + 2 * cut)
 
     def _cuts(self, alpha: Dyadic, growth: float) -> tuple[float, ...]:
         """Masses to leave out, in the order to try; without those far above the divergence at the mean count."""
@@ -142,6 +157,11 @@ class _CloneCounts:
         """At most this many blocks, each of several."""
         starts = np.arange(0, len(self.least), -(-len(self.least) // most))
         return replace(self, least=self.least[starts], mass=np.add.reduceat(self.mass, starts))
+
+
+def _reach(counts: _CloneCounts, cut: float) -> int:
+    """Hoeffding: a fair count of clones lies further from its mean with probability at most ``cut``."""
+    return math.ceil(math.sqrt(int(counts.least[-1]) * math.log(2 / cut) / 2)) + 2
 
 
 @lru_cache(maxsize=8)

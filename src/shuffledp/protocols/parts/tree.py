@@ -39,6 +39,8 @@ class Tree:
     def __post_init__(self) -> None:
         if not 2 <= self.bins <= MOST_BINS:
             raise DomainError(f"A tree has between 2 and {MOST_BINS:,} bins, not {self.bins:,}.", bins=self.bins)
+        if len(self.branching) > self.bins.bit_length():  # before anything is computed for each of them
+            raise DomainError(f"A tree over {self.bins:,} bins has fewer than {len(self.branching):,} levels.")
         if not self.branching or min(self.branching) < 2:
             raise DomainError(f"Every level divides a node into at least 2, not {self.branching}.")
         if math.prod(self.branching) < self.bins or self.sizes[0] < 2:

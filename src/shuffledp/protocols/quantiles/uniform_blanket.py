@@ -4,14 +4,14 @@ The tree is that of RM2 of Luo et al. (2025); all levels are accounted for joint
 less noise than with epsilon and delta divided among them. How many messages were added on each level is public, so that
 the noise of a level is exactly multinomial.
 
-Accounting: ``shuffledp.privacy.quantile_trees``, ``shuffledp.privacy.composition``.
+Accounting: ``shuffledp.privacy.quantile_trees``, ``shuffledp.privacy.mirrored_composition``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
@@ -32,6 +32,7 @@ from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.quantiles.protocol import Floats, QuantilesProtocol, usual_branching
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, RandomSource, binomial, integers, uniform_counts
+from shuffledp.search import least_integer
 
 TREE_THEOREM = "composition over the levels of the exact sum over blanket messages that hit either cell"
 
@@ -80,6 +81,28 @@ class UniformBlanketQuantiles(QuantilesProtocol):
         """Per level the own cell and those that everybody adds."""
         return sum(1 + blanket.whole for blanket in self.blankets)
 
+    def most_users(self, tally: Tally, messages: int) -> int:  # noqa: ARG002
+        """Everybody sends their cell of each level, and the uniform ones that everybody adds."""
+        levels = zip(self.tree.levels_of(tally.counts), self.blankets, strict=True)
+        return min(int(counts.sum()) // (1 + blanket.whole) for counts, blanket in levels)
+
+    def without_excess(self, tally: Tally) -> Tally:
+        """Levels with more messages than their users send lose uniform ones, which leaves the estimates as they are."""
+        levels = self.tree.levels_of(tally.counts)
+        limits = [most for _, most in self._sent_by(tally.users)]
+        if all(int(counts.sum()) <= most for counts, most in zip(levels, limits, strict=True)):
+            return tally
+        parts = [
+            less_uniform(counts, max(0, int(counts.sum()) - most)) for counts, most in zip(levels, limits, strict=True)
+        ]
+        return replace(tally, counts=np.concatenate(parts))
+
+    def _sent_by(self, users: int) -> list[tuple[int, int]]:
+        """Per level, the fewest and the most messages of so many users."""
+        fewest = [users * (1 + blanket.whole) for blanket in self.blankets]
+        added = [users * (blanket.rest.numerator > 0) for blanket in self.blankets]
+        return [(least, least + more) for least, more in zip(fewest, added, strict=True)]
+
     def report_pmf(self, value: int) -> Pmf:
         """Per level the own cell and every multiset of uniform ones."""
         owned = self.tree.nodes_of(np.array([check_index(value, self.domain_size)]))[0] - np.array(
@@ -127,10 +150,9 @@ class UniformBlanketQuantiles(QuantilesProtocol):
                 f"A tally of {len(tally.counts):,} cells does not fit a tree of {self.tree.nodes:,}.",
                 cells=len(tally.counts),
             )
-        for level, (counts, blanket) in enumerate(zip(self.tree.levels_of(tally.counts), self.blankets, strict=True)):
+        levels = zip(self.tree.levels_of(tally.counts), self._sent_by(tally.users), strict=True)
+        for level, (counts, (least, most)) in enumerate(levels):
             sent = int(counts.sum())
-            least = tally.users * (1 + blanket.whole)
-            most = least + tally.users * (blanket.rest.numerator > 0)
             if not least <= sent <= most:
                 raise ParameterError(
                     f"{tally.users:,} users of this protocol send {least:,} to {most:,} messages about level "
@@ -150,3 +172,18 @@ class UniformBlanketQuantiles(QuantilesProtocol):
         """Given how many uniform cells were added on each level, their mean is subtracted."""
         levels = self.tree.levels_of(tally.counts.astype(np.float64))
         return [counts - (float(counts.sum()) - tally.users) / len(counts) for counts in levels]
+
+
+def less_uniform(counts: NDArray[np.int64], excess: int) -> NDArray[np.int64]:
+    """The counts with ``excess`` fewer messages, equally many from every cell that has so many.
+
+    >>> less_uniform(np.array([0, 2, 9, 9]), 7).tolist()
+    [0, 0, 6, 7]
+    """
+    if excess == 0:
+        return counts
+    level = least_integer(lambda level: int(np.minimum(counts, level).sum()) >= excess)
+    reduced = counts - np.minimum(counts, level - 1)
+    rest = excess - int((counts - reduced).sum())
+    reduced[np.flatnonzero(reduced)[:rest]] -= 1
+    return reduced
