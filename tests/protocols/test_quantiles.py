@@ -40,7 +40,7 @@ def test_errors_are_as_planned(name, epsilon, values):
     error = np.std(squares) / np.sqrt(len(squares))
     planned = protocol.expected_error().rmse ** 2
     assert abs(np.mean(squares) - planned) < 5 * error  # alpha = 6e-7
-    assert 5 * error < 0.2 * planned  # and errors off by 10 per cent show
+    assert 5 * error < 0.3 * planned  # and errors off by 15 per cent show
 
 
 def covered(protocol, values, share, narrower=1.0, rounds=1200):

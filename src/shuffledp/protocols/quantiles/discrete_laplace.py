@@ -24,7 +24,7 @@ from shuffledp.protocols.histogram.discrete_laplace import independent_noise_pmf
 from shuffledp.protocols.parts.thresholded import check_unreleased
 from shuffledp.protocols.parts.weighted_noise import LaplaceCells
 from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.quantiles.protocol import QuantilesProtocol, usual_branching
+from shuffledp.protocols.quantiles.protocol import QuantilesProtocol, branchings
 from shuffledp.protocols.questions import one_message_each
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
@@ -50,10 +50,13 @@ class DiscreteLaplaceQuantiles(QuantilesProtocol):
 
     @classmethod
     def for_target(cls, target: Target, domain: Bins, *, branching: tuple[int, ...] | None = None) -> Self:
-        """The least noise, the same on every cell, that meets the target."""
-        chosen = usual_branching(domain.bins) if branching is None else tuple(branching)
-        cls.tree_of(domain, chosen)
-        return cls(target, domain, chosen, least_tree_ratio(len(chosen), target.epsilon, target.delta))
+        """The least noise, the same on every cell, that meets the target; of several trees the most accurate one."""
+        trees = branchings(domain.bins) if branching is None else [tuple(branching)]
+        for tree in trees:
+            cls.tree_of(domain, tree)
+        ratios = {levels: least_tree_ratio(levels, target.epsilon, target.delta) for levels in set(map(len, trees))}
+        protocols = [cls(target, domain, tree, ratios[len(tree)]) for tree in trees]
+        return min(protocols, key=lambda protocol: protocol.expected_error().rmse)
 
     @cached_property
     def guarantee(self) -> Guarantee:
