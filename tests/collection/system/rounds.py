@@ -5,7 +5,6 @@ import json
 import multiprocessing
 import random
 import secrets
-import socket
 import sqlite3
 import threading
 import time
@@ -16,7 +15,7 @@ import psycopg
 
 import shuffledp as sdp
 from shuffledp.collection.device.sending import Patience, deliver, reports_path
-from shuffledp.collection.rehearsal import Rehearsal
+from shuffledp.collection.rehearsal import Rehearsal, free_ports
 from shuffledp.collection.shuffler.enrolment import create_tokens
 from shuffledp.collection.transport.connection import Connection
 from shuffledp.collection.wire.formats import ReportFormat
@@ -329,8 +328,7 @@ class SharedRound(Round):
         secret = self.directory / "address"
         secret.touch(mode=0o600)
         secret.write_text(address)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            ports = (self.shuffler_port, free.getsockname()[1])
+        ports = (self.shuffler_port, *free_ports(1))
         self.urls = [f"http://127.0.0.1:{port}" for port in ports]
         self.works = [self.directory / "shuffler", self.directory / "shuffler-2"]
         self.works[1].mkdir(mode=0o700)
