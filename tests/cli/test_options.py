@@ -72,6 +72,7 @@ def test_an_option_of_a_command_line_means_the_same_everywhere():
         "--domain-size", "--lower", "--upper", "--calibration",  # required, or with a default where they seldom matter
         "--users", "--epsilon",  # may be left to the search of plan and solve
         "--protocol",  # solve reproduces a paper's protocol
+        "--route",  # solve has one route more, and an enumeration of its own
         "--devices", "--plot", "--out", "--column", "--trials",
     }  # fmt: skip
     seen: dict[str, set[str]] = {}

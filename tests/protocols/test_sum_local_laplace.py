@@ -65,7 +65,7 @@ def test_measured_errors_are_as_predicted():
 
 
 def test_what_cannot_be_is_refused():
-    with pytest.raises(ParameterError, match="levels and a margin"):
+    with pytest.raises(ParameterError, match="and margin between"):
         LocalLaplaceSum(Target(2, 1.0, 0.0), levels=1, ratio=Dyadic(1, 1), margin=-1, domain=UNIT)
     with pytest.raises(ParameterError, match="more than the claimed"):
         _ = LocalLaplaceSum(Target(2, 0.5, 0.0), levels=1, ratio=Dyadic(1, 1), margin=1, domain=UNIT).guarantee

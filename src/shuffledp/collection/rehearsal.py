@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import http.client
 import json
+import random
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,6 +25,8 @@ from shuffledp.errors import UnreachableError
 from shuffledp.protocols.protocol import Protocol
 
 _HOST = "127.0.0.1"
+_LEAST_PORT = 10_000
+_OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
 _POPULATION = "rehearsal"
@@ -76,7 +79,7 @@ class Rehearsal:
             (directory / part).mkdir(mode=0o700)
         initialize(directory / "analyzer")
         (directory / "tasks" / "task.json").write_bytes(task.to_bytes())
-        ports = _free_ports(2)
+        ports = free_ports(2)
         (directory / "servers.toml").write_text(_settings(directory, *ports), encoding="utf-8")
         (directory / "budgets.toml").write_text(f"[{_POPULATION}]\nepsilon = {epsilon!r}\ndelta = {delta!r}\n")
         return cls(directory, task, author.public, *ports)
@@ -153,12 +156,29 @@ def _settings(directory: Path, shuffler_port: int, analyzer_port: int) -> str:
     )
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server((_HOST, 0)) for _ in range(count)]
-    ports = [listener.getsockname()[1] for listener in sockets]
-    for listener in sockets:
-        listener.close()
-    return ports
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on, outside the range from which the system takes ports for outgoing connections.
+
+    So the port of a server that is stopped and started again is not taken by a connection in between.
+    """
+    candidates = list(range(_LEAST_PORT, _first_outgoing_port()))
+    random.SystemRandom().shuffle(candidates)
+    ports: list[int] = []
+    for port in candidates:
+        with suppress(OSError):
+            socket.create_server((_HOST, port)).close()
+            ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise UnreachableError(f"Not even {count} ports from {_LEAST_PORT} on are free.")
+
+
+def _first_outgoing_port() -> int:
+    """The least port that the system takes for outgoing connections; 32,768 if it does not say."""
+    try:
+        return max(int(_OUTGOING_PORTS.read_text().split()[0]), _LEAST_PORT + 1000)
+    except (OSError, ValueError, IndexError):
+        return 32_768
 
 
 def _get(port: int, path: str) -> tuple[int, bytes]:

@@ -125,11 +125,11 @@ def _numbers_inside(
     """The numbers of each batch that lie in the domain; ``result`` counts the other rows."""
     for batch in batches:
         result.missing += batch.null_count
-        text = batch.drop_null()
-        numbers = _as_numbers(text)
+        strings = batch.drop_null()
+        numbers = _as_numbers(strings)
         outside = domain.outside(numbers, clip=clip)
         if outside.any():
-            for value, rows in _distinct(text.filter(pa.array(outside))):
+            for value, rows in _distinct(strings.filter(pa.array(outside))):
                 result.add(value, None, rows)
                 result.add_marker(value)
         yield numbers[~outside]
@@ -187,16 +187,16 @@ def parse_values(
     return ParsedColumn(values, result.markers)
 
 
-def _as_numbers(text: pa.Array) -> NDArray[np.float64]:
+def _as_numbers(strings: pa.Array) -> NDArray[np.float64]:
     """Each string as a number by the rules of ``parse_number``; NaN if it is not a number."""
     try:
-        numbers: NDArray[np.float64] = pc.cast(text, pa.float64()).to_numpy(zero_copy_only=False)
+        numbers: NDArray[np.float64] = pc.cast(strings, pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
         pass
     else:
         if np.isfinite(numbers).all():  # Arrow takes inf and nan for numbers
             return numbers
-    parsed = (parse_number(value) for value in text.to_pylist())
+    parsed = (parse_number(value) for value in strings.to_pylist())
     return np.array([math.nan if number is None else number for number in parsed], dtype=np.float64)
 
 

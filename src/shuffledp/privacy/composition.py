@@ -27,13 +27,13 @@ from shuffledp.privacy.loss_grid import GridLosses, grid_width, largest_loss, on
 from shuffledp.privacy.pure import PureCurve
 
 CERTIFIED_DOWN_TO = 1e-12
-"""Composed deltas below this drown in the rounding of fast Fourier transforms; none smaller is claimed."""
+"""Least composed delta: smaller ones are below the rounding error of fast Fourier transforms."""
 
 MOST_RELEASES = 10_000
 
 _CUT = 1e-16
-_HIDES_NOTHING = 1 - 1e-9  # a delta above it at the largest epsilon
-_ROUNDING_PER_RELEASE = 1e-14  # of the Fourier transforms, added to delta
+_NOT_PRIVATE = 1 - 1e-9  # a delta above it at the largest epsilon
+_ROUNDING_PER_RELEASE = 1e-14  # rounding error of the Fourier transforms, added to delta
 _MOST_CELLS_OF_ALL = 30_000  # where pairs differ much in how far their losses spread
 _CURVE_REACH = 60.0
 _CURVE_POINTS = 1000
@@ -42,7 +42,7 @@ _MOST_CURVE_NODES = 160
 _TRIED = 12
 _CURVE_ERROR = 0.01  # relative, of a chord above the curve
 _SHARES_OF_DELTA = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12)
-_DOWN = 1 - 2e-15  # so that rounded parts of an epsilon do not come to more than it
+_DOWN = 1 - 2e-15  # so that the sum of rounded parts does not exceed epsilon
 _PLAUSIBLE = 1.1  # added pairs are computed exactly where they may be the least bound
 
 
@@ -63,19 +63,19 @@ def compose_all(curves: Iterable[PrivacyCurve]) -> PrivacyCurve:
 
 
 def followed_by(curve: PrivacyCurve, more: PrivacyCurve) -> PrivacyCurve:
-    """The same as ``compose_all`` of these two, where one of them may be that of many releases.
+    """The same as ``compose_all([curve, more])``, where ``curve`` may already be composed of many releases.
 
-    What was convolved for the first is taken up where both are on one grid, so that one more release costs one more
-    convolution. The bounds are the same but for the rounding that is allowed for.
+    The convolution for ``curve`` is reused if both fit one grid, so that one more release costs one more convolution.
+    The bounds are the same except for rounding.
     """
     composed = compose_all([curve, more])
     if not (isinstance(curve, JointCurve) and isinstance(composed, JointCurve)):
         return composed
-    return replace(composed, known=_continued(curve.convolved, _parts_of(more)))
+    return replace(composed, reused=_continued(curve.convolved, _parts_of(more)))
 
 
 def _continued(begun: _Convolved, parts: _Parts) -> _Convolved | None:
-    """What is convolved already, and these; none if that needs another grid."""
+    """The given convolution, continued by these releases; None if they need another grid."""
     added = [(_losses_of(part), times) for part, times in parts]
     finest = min(begun.finest, *(losses.width for losses, _ in added))
     largest = max(begun.largest, *(losses.largest for losses, _ in added))
@@ -85,13 +85,13 @@ def _continued(begun: _Convolved, parts: _Parts) -> _Convolved | None:
 
 
 def _released(curves: Iterable[tuple[PrivacyCurve, int]]) -> PrivacyCurve:
-    """Each distribution so often; equal ones are taken together."""
+    """The curve of these releases with their multiplicities; equal ones are merged."""
     counts: dict[PrivacyCurve, int] = {}
     for curve, releases in curves:
         for part, times in _parts_of(curve):
             counts[part] = counts.get(part, 0) + releases * times
     _check_releases(sum(counts.values()))
-    if any(curve.delta_at(LARGEST_EPSILON) > _HIDES_NOTHING for curve in counts):
+    if any(curve.delta_at(LARGEST_EPSILON) > _NOT_PRIVATE for curve in counts):
         return PureCurve(math.inf)  # delta is 1 at every epsilon; there is no finite loss to convolve
     return _joined(tuple(counts.items()))
 
@@ -104,7 +104,7 @@ def _joined(parts: _Parts) -> PrivacyCurve:
 
 
 def _parts_of(curve: PrivacyCurve) -> _Parts:
-    """The distributions that are released, and how often."""
+    """The curves that a composed curve consists of, with their multiplicities."""
     if isinstance(curve, ComposedCurve):
         return ((curve.curve, curve.releases),)
     return curve.parts if isinstance(curve, JointCurve) else ((curve, 1),)
@@ -143,7 +143,7 @@ class ComposedCurve:
         return _AddedPairs(((self.curve, self.releases),))
 
     def delta_at(self, epsilon: float) -> float:
-        """Upper bound on the least delta: the least of several, none below the resolution of its method."""
+        """Upper bound on the least delta: the minimum of several bounds, each at least the resolution of its method."""
         check_epsilon(epsilon)
         if epsilon >= _added_epsilon([(self.curve, self.releases)]):
             return 0.0
@@ -154,7 +154,7 @@ class ComposedCurve:
 
 
 def _least_bound(convolved: float, added: _AddedPairs, epsilon: float) -> float:
-    """The least of both bounds; added pairs are computed exactly only where they may be that."""
+    """The minimum of both bounds; added pairs are computed exactly only if they may be the smaller one."""
     if added.rough(epsilon) > _PLAUSIBLE * convolved:
         return convolved
     return min(convolved, max(as_delta(added.exact(epsilon)), CERTIFIED_DOWN_TO / 10))
@@ -172,12 +172,12 @@ class _AddedPairs:
 
     @cached_property
     def _curves(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        """Per distribution, about its curve: increasing e^epsilon and deltas."""
+        """Per privacy curve, approximate points: increasing e^epsilon, and deltas."""
         return [_points_of(cast("Hashable", curve)) for curve, _ in self._parts]
 
     @cached_property
     def _divisions(self) -> list[list[float]]:
-        """Which part of epsilon each single release gets."""
+        """Candidate divisions: the fraction of epsilon per single release of each curve."""
         divisions = [[1 / sum(times for _, times in self._parts)] * len(self._parts)]
         for share in _SHARES_OF_DELTA if len(self._parts) > 1 else ():
             epsilons = []
@@ -190,14 +190,14 @@ class _AddedPairs:
         return divisions
 
     def _rough(self, division: Sequence[float], epsilon: float) -> float:
-        """About the bound with one division."""
+        """Approximate bound with one division."""
         total = 0.0
         for part, (_, times), points in zip(division, self._parts, self._curves, strict=True):
             total += times * float(np.interp(math.exp(part * epsilon), *points))
         return total
 
     def rough(self, epsilon: float) -> float:
-        """About the bound with the best division."""
+        """Approximate bound with the best division."""
         epsilon = min(epsilon, LARGEST_EPSILON)
         return min(self._rough(division, epsilon) for division in self._divisions)
 
@@ -217,14 +217,14 @@ class _Convolved:
     """Privacy losses of several releases on one grid."""
 
     finest: float
-    """The least width that a distribution asks for."""
+    """The least grid width of any release."""
     largest: float
     """The largest loss of a single release."""
     distribution: Any
 
     @property
     def width(self) -> float:
-        """Of the grid."""
+        """The grid width."""
         return _joint_width(self.finest, self.largest)
 
 
@@ -234,7 +234,7 @@ def _joint_width(finest: float, largest: float) -> float:
 
 
 def _convolve(begun: Any | None, added: Iterable[tuple[_Pairs | _Curve, int]], width: float) -> Any:
-    """What is convolved already, and then each of these so often."""
+    """The convolution so far, continued by these losses with their multiplicities."""
     for losses, times in added:
         more = losses.on_grid(width).self_compose(times)
         begun = more if begun is None else begun.compose(more)
@@ -246,26 +246,26 @@ class JointCurve:
     """Independent releases of different distributions, all on one grid of privacy losses."""
 
     parts: _Parts
-    """Each distribution, and how often it is released."""
-    known: _Convolved | None = field(default=None, compare=False, repr=False)
-    """Their losses, if they are convolved already."""
+    """Each privacy curve, and the number of its releases."""
+    reused: _Convolved | None = field(default=None, compare=False, repr=False)
+    """The convolution of their losses, if it is available."""
 
     @property
     def releases(self) -> int:
-        """How many in all."""
+        """The total number of releases."""
         return sum(times for _, times in self.parts)
 
     @cached_property
     def convolved(self) -> _Convolved:
-        """The losses of all of them."""
-        return _convolved(self.parts) if self.known is None else self.known
+        """The convolution of all losses."""
+        return _convolved(self.parts) if self.reused is None else self.reused
 
     @cached_property
     def _added(self) -> _AddedPairs:
         return _AddedPairs(self.parts)
 
     def delta_at(self, epsilon: float) -> float:
-        """Upper bound on the least delta: the least of several, none below the resolution of its method."""
+        """Upper bound on the least delta: the minimum of several bounds, each at least the resolution of its method."""
         check_epsilon(epsilon)
         if epsilon >= _added_epsilon(self.parts):
             return 0.0
@@ -280,26 +280,26 @@ def _convolved(parts: _Parts) -> _Convolved:
 
 
 def _added_epsilon(parts: Iterable[tuple[PrivacyCurve, int]]) -> float:
-    """The epsilons of distributions without any delta add up; infinite where a distribution has one."""
+    """The sum of the epsilons of releases with delta = 0; infinite if any release has a delta."""
     epsilons = [curve.epsilon * times if isinstance(curve, PureCurve) else math.inf for curve, times in parts]
     return math.fsum(epsilons) * (1 + 1e-15)
 
 
 def _delta_of(distribution: Any, releases: int, epsilon: float) -> float:
-    found = float(distribution.get_delta_for_epsilon(min(epsilon, LARGEST_EPSILON)))
+    delta = float(distribution.get_delta_for_epsilon(min(epsilon, LARGEST_EPSILON)))
     rounding = releases * _ROUNDING_PER_RELEASE + CERTIFIED_DOWN_TO / 10
-    return as_delta(as_delta(found) * (1 + 1e-6 + releases * 1e-9) + rounding)
+    return as_delta(as_delta(delta) * (1 + 1e-6 + releases * 1e-9) + rounding)
 
 
 @lru_cache(maxsize=256)
 def _curve_of(curve: Hashable) -> _Curve:
-    """Points of a curve take long to compute; they are kept."""
+    """Cached, because the points of a curve take long to compute."""
     return _Curve(cast("PrivacyCurve", curve))
 
 
 @lru_cache(maxsize=1024)
 def _points_of(curve: Hashable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """About the deltas of one release, at increasing e^epsilon from 1 on."""
+    """Approximate deltas of one release, at increasing e^epsilon from 1 on."""
     return _losses_of(cast("PrivacyCurve", curve)).points()
 
 
@@ -318,7 +318,7 @@ def _losses_of(curve: PrivacyCurve) -> _Pairs | _Curve:
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """The privacy losses of one release of which the pairs of distributions are known."""
+    """The privacy losses of one release, given its pairs of distributions."""
 
     directions: tuple[tuple[DiscretePair, ...], ...]
     alone: _Curve | None = None
@@ -376,13 +376,13 @@ def _worst_of(every: list[GridLosses], reach: int, width: float, alone: _Curve |
 
 @dataclass(frozen=True, eq=False)
 class _Curve:
-    """The privacy losses of one release of which only the curve of deltas is known."""
+    """The privacy losses of one release, given its privacy curve only."""
 
     curve: PrivacyCurve
 
     @cached_property
     def largest(self) -> float:
-        """Beyond this loss there is next to nothing."""
+        """The largest loss of non-negligible mass."""
         reach = _CURVE_REACH
         while reach < LARGEST_EPSILON / 2 and self._delta(reach) > _CUT:
             reach *= 2
@@ -393,7 +393,7 @@ class _Curve:
 
     @property
     def width(self) -> float:
-        """A thousandth of the largest."""
+        """The grid width: a thousandth of the largest loss."""
         return self.largest / _CURVE_POINTS
 
     @cached_property
@@ -403,25 +403,25 @@ class _Curve:
         Points are added where the last one showed the chord far above the curve.
         """
         step = _CURVE_POINTS // _CURVE_NODES
-        places = [*range(0, _CURVE_POINTS, step), _CURVE_POINTS]
-        found = {place: self._delta(place * self.width) for place in places}
-        gaps = [(-math.inf, left, right) for left, right in itertools.pairwise(places)]
-        while gaps and len(found) < _MOST_CURVE_NODES:
+        indices = [*range(0, _CURVE_POINTS, step), _CURVE_POINTS]
+        deltas = {index: self._delta(index * self.width) for index in indices}
+        gaps = [(-math.inf, left, right) for left, right in itertools.pairwise(indices)]
+        while gaps and len(deltas) < _MOST_CURVE_NODES:
             error, left, right = heapq.heappop(gaps)
             if -error < _CURVE_ERROR:
                 break
             middle = (left + right) // 2
-            if middle == left or found[left] <= 10 * _CUT:
+            if middle == left or deltas[left] <= 10 * _CUT:
                 continue
-            found[middle] = self._delta(middle * self.width)
-            x, a, b = (math.exp(place * self.width) for place in (middle, left, right))
-            chord = (found[left] * (b - x) + found[right] * (x - a)) / (b - a)
-            off = chord / max(found[middle], _CUT) - 1
+            deltas[middle] = self._delta(middle * self.width)
+            x, a, b = (math.exp(index * self.width) for index in (middle, left, right))
+            chord = (deltas[left] * (b - x) + deltas[right] * (x - a)) / (b - a)
+            off = chord / max(deltas[middle], _CUT) - 1
             for gap in ((left, middle), (middle, right)):
                 heapq.heappush(gaps, (-off, *gap))
-        nodes = np.array(sorted(found))
-        deltas = np.array([found[place] for place in nodes.tolist()])
-        return np.exp(nodes * self.width), np.minimum.accumulate(deltas)  # what holds at a smaller epsilon holds here
+        nodes = np.array(sorted(deltas))
+        values = np.array([deltas[index] for index in nodes.tolist()])
+        return np.exp(nodes * self.width), np.minimum.accumulate(values)  # delta decreases with epsilon
 
     def _delta(self, epsilon: float) -> float:
         return as_delta(self.curve.delta_at(epsilon))
@@ -432,7 +432,7 @@ class _Curve:
         if len(telling) == 0:
             return False
         tried = telling[np.linspace(0, len(telling) - 1, _TRIED).astype(np.int64)]
-        return any(self._delta(float(epsilons[place])) < (1 - _CURVE_ERROR) * deltas[place] for place in tried)
+        return any(self._delta(float(epsilons[index])) < (1 - _CURVE_ERROR) * deltas[index] for index in tried)
 
     def both_ways(self, growth: NDArray[np.float64]) -> NDArray[np.float64]:
         """Upper bounds at e^epsilon for increasing epsilons that lie about 0, as many below as above.
@@ -467,13 +467,13 @@ class _Curve:
 
 def _lower_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
     """The greatest convex function at or below the points, at the points."""
-    kept: list[tuple[float, float]] = []
+    hull: list[tuple[float, float]] = []
     for point in zip(x.tolist(), y.tolist(), strict=True):
-        while len(kept) > 1 and _is_above_chord(kept[-2], kept[-1], point):
-            kept.pop()
-        kept.append(point)
-    found: NDArray[np.float64] = np.interp(x, *np.array(kept).T)
-    return found
+        while len(hull) > 1 and _is_above_chord(hull[-2], hull[-1], point):
+            hull.pop()
+        hull.append(point)
+    values: NDArray[np.float64] = np.interp(x, *np.array(hull).T)
+    return values
 
 
 def _is_above_chord(left: tuple[float, float], middle: tuple[float, float], right: tuple[float, float]) -> bool:

@@ -23,6 +23,7 @@ from shuffledp.collection.analyzer.app import create_app
 from shuffledp.collection.analyzer.directory import initialize
 from shuffledp.collection.analyzer.server import Analyzer
 from shuffledp.collection.analyzer.settings import AnalyzerSettings
+from shuffledp.collection.rehearsal import free_ports
 from shuffledp.collection.server.connections import guarded_connections
 from shuffledp.collection.server.running import listen
 from shuffledp.collection.task.task import Task
@@ -251,12 +252,7 @@ def new_client() -> Any:
 @pytest.fixture
 def free_port() -> Any:
     """A port that nobody listens on."""
-
-    def find() -> int:
-        with listen("127.0.0.1", 0) as found:
-            return int(found.getsockname()[1])
-
-    return find
+    return lambda: free_ports(1)[0]
 
 
 @pytest.fixture(name="deliver")

@@ -354,6 +354,7 @@ class Forked:
     def __init__(self, code: str, arguments: list[str], environment: dict[str, str]):
         (out, to_out), (err, to_err) = FORKS.Pipe(duplex=False), FORKS.Pipe(duplex=False)
         given = {"out": to_out, "err": to_err, "environment": environment, "arguments": arguments}
+        self._asking = threading.Lock()
         self._process = FORKS.Process(target=exec, args=(REDIRECT + code, given))
         self._process.start()
         self.stdout, self.stderr = (os.fdopen(os.dup(each.fileno())) for each in (out, err))
@@ -362,7 +363,8 @@ class Forked:
 
     @property
     def returncode(self) -> int | None:
-        return self._process.exitcode
+        with self._asking:  # of two threads that ask at once, one would find the exit status read already
+            return self._process.exitcode
 
     def poll(self) -> int | None:
         return self.returncode
@@ -375,8 +377,7 @@ class Forked:
         self._process.kill()
 
     def wait(self, seconds: float = WAIT_SECONDS) -> int:
-        self._process.join(seconds)
-        assert self.returncode is not None, "it did not end"
+        until(lambda: self.returncode is not None, seconds)
         return self.returncode
 
 

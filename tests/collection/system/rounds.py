@@ -5,7 +5,6 @@ import json
 import multiprocessing
 import random
 import secrets
-import socket
 import sqlite3
 import threading
 import time
@@ -16,7 +15,7 @@ import psycopg
 
 import shuffledp as sdp
 from shuffledp.collection.device.sending import Patience, deliver, reports_path
-from shuffledp.collection.rehearsal import Rehearsal
+from shuffledp.collection.rehearsal import Rehearsal, free_ports
 from shuffledp.collection.shuffler.enrolment import create_tokens
 from shuffledp.collection.transport.connection import Connection
 from shuffledp.collection.wire.formats import ReportFormat
@@ -192,9 +191,9 @@ class Round(Rehearsal):
             "late": late,
             "shared": len(self.shufflers) > 1,
             "environment": self.environments[server],
-            "folder": str(self.folder),
-            "config": str(self.folder / "servers.toml"),
-            "log": str(self.folder / f"{server}.log"),
+            "folder": str(self.directory),
+            "config": str(self.directory / "servers.toml"),
+            "log": str(self.directory / f"{server}.log"),
             "fault": fault,
             "__name__": "server",
         }
@@ -246,7 +245,7 @@ class Round(Rehearsal):
     def look(self) -> str:
         """How far the analyzer is, by its files; what is published is kept, to see whether it ever changes."""
         batch, file = (
-            self.folder / "analyzer" / name for name in (f"batches/{self.name}", f"releases/{self.name}.json")
+            self.directory / "analyzer" / name for name in (f"batches/{self.name}", f"releases/{self.name}.json")
         )
         with contextlib.suppress(FileNotFoundError):
             self.documents.add(file.read_bytes())
@@ -263,7 +262,7 @@ class Round(Rehearsal):
         """What a server has logged in all its lives; the last line of a killed one may be cut."""
         found = []
         with contextlib.suppress(FileNotFoundError):
-            for line in (self.folder / f"{role}.log").read_text().splitlines():
+            for line in (self.directory / f"{role}.log").read_text().splitlines():
                 with contextlib.suppress(json.JSONDecodeError):
                     found.append(json.loads(line))
         return found
@@ -276,7 +275,7 @@ class Round(Rehearsal):
             for each in folder.iterdir()
             if not each.name.startswith((".lock", ".clock", "operator.sock"))
         }
-        return work | {each.name for each in (self.folder / "reports").glob("round-*")}
+        return work | {each.name for each in (self.directory / "reports").glob("round-*")}
 
     def document(self, counts: list[int]) -> dict:
         """The part of a release that says what was counted."""
@@ -302,7 +301,7 @@ class EnrolledRound(Round):
     copies = 2
 
     def equip(self) -> None:
-        enrolment, file = self.folder / "enrolment", self.folder / "tokens.txt"
+        enrolment, file = self.directory / "enrolment", self.directory / "tokens.txt"
         enrolment.mkdir()
         create_tokens(self.name, DEVICES, directory=enrolment, out=file)
         self.tokens = self.copies * file.read_text().split()
@@ -314,7 +313,7 @@ class EnrolledRound(Round):
 
     def spent(self) -> tuple[int, int]:
         """How many reports the store has, and how many tokens are spent; while no server runs."""
-        with contextlib.closing(sqlite3.connect(self.folder / "reports" / f"round-{self.name}.db")) as store:
+        with contextlib.closing(sqlite3.connect(self.directory / "reports" / f"round-{self.name}.db")) as store:
             tables = ("reports", "tokens WHERE spent = 1")
             return tuple(store.execute(f"SELECT count(*) FROM {each}").fetchone()[0] for each in tables)
 
@@ -326,13 +325,12 @@ class SharedRound(Round):
 
     def equip(self, *, address: str) -> None:
         self.address = address
-        secret = self.folder / "address"
+        secret = self.directory / "address"
         secret.touch(mode=0o600)
         secret.write_text(address)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            ports = (self.shuffler_port, free.getsockname()[1])
+        ports = (self.shuffler_port, *free_ports(1))
         self.urls = [f"http://127.0.0.1:{port}" for port in ports]
-        self.works = [self.folder / "shuffler", self.folder / "shuffler-2"]
+        self.works = [self.directory / "shuffler", self.directory / "shuffler-2"]
         self.works[1].mkdir(mode=0o700)
         for server, port, work in zip(self.shufflers, ports, self.works, strict=True):
             settings = {"PORT": port, "WORK": work, "STORE": "postgres", "STORE_DSN_FILE": secret}

@@ -99,7 +99,7 @@ class Keeper(threading.Thread):
         return not self.trouble
 
     def _told(self) -> str:
-        return (self.here.folder / f"{self.server}.log").read_text()
+        return (self.here.directory / f"{self.server}.log").read_text()
 
     def _phase(self) -> str:
         """What was being done when it was killed; where it stood a moment before is not told by anybody else."""
@@ -198,7 +198,7 @@ def release(here, keepers) -> dict:
     """What is published, once that is all that is left of the round."""
 
     def is_over() -> bool:
-        clean = not here.left_over() and not list((here.folder / "analyzer" / "batches").glob("*"))
+        clean = not here.left_over() and not list((here.directory / "analyzer" / "batches").glob("*"))
         return (here.look() == "released" and clean) or in_trouble(keepers)
 
     until(is_over, what="the release")
@@ -240,12 +240,12 @@ def check(here, document: dict) -> None:
     assert [json.loads(each) for each in here.documents] == [document], "the release changed"
     released = [event for event in here.events("analyzer") if event["event"] == "released"]
     assert len(released) <= 1, f"{len(released)} releases"  # none, if it was killed before it could say so
-    with closing(sqlite3.connect(here.folder / "analyzer" / "ledger.db")) as ledger:
+    with closing(sqlite3.connect(here.directory / "analyzer" / "ledger.db")) as ledger:
         entries = ledger.execute("SELECT task, granted FROM releases").fetchall()
     assert entries == [(task, 1)], f"the ledger has {entries}"
-    with closing(sqlite3.connect(here.folder / "analyzer" / "analyzer.db")) as batches:
+    with closing(sqlite3.connect(here.directory / "analyzer" / "analyzer.db")) as batches:
         states = batches.execute("SELECT task, state FROM batches").fetchall()
     assert states == [(task, "released")], f"the batches are {states}"
-    left = [*here.left_over(), *(here.folder / "analyzer" / "batches").glob("*")]
+    left = [*here.left_over(), *(here.directory / "analyzer" / "batches").glob("*")]
     assert not left, f"left over: {left}"
     here.check_store()

@@ -42,7 +42,7 @@ class Fuzzer:
 
     def __init__(self, here):
         self.here = here
-        self.shuffler = SigningKey.load(here.folder / "shuffler.key")
+        self.shuffler = SigningKey.load(here.directory / "shuffler.key")
         messages = [message for sealed in here.sealed[: here.users] for message in sealed]
         random.shuffle(messages)
         self.chunks = [b"".join(messages[at : at + 100]) for at in range(0, len(messages), 100)]

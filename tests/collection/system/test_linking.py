@@ -42,7 +42,7 @@ def delivered(here, until, fault: str) -> np.ndarray:
         for each in (shuffler, analyzer):
             each.terminate()
             each.join(60)
-    folder = here.folder / "analyzer" / "batches" / here.name
+    folder = here.directory / "analyzer" / "batches" / here.name
     chunks = len(json.loads((folder / "manifest").read_bytes())["batch"]["chunks"])
     assert chunks > 1
     content = b"".join((folder / f"{place}.chunk").read_bytes() for place in range(chunks))

@@ -17,8 +17,8 @@ ADVANCE = "UPDATE shuffledp.rounds SET state = %s, note = %b WHERE task_id = %s"
 
 def closed_round(here, store) -> tuple:
     """A full round in the store, and what releases it."""
-    key = SigningKey.load(here.folder / "shuffler.key")
-    known = load_task(here.folder / "tasks" / "task.json", [here.author], key.public)
+    key = SigningKey.load(here.directory / "shuffler.key")
+    known = load_task(here.directory / "tasks" / "task.json", [here.author], key.public)
     store.open_round(known.id, maximum=here.users, tokens=False)
     store.accept([Incoming(known.id, known.format.report_id(each), each) for each in here.reports[: here.users]])
     assert store.close_round(known.id) == here.users

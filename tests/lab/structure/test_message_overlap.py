@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import pytest
 
+import shuffledp as sdp
 from shuffledp.errors import ParameterError
 from shuffledp.lab.structure import Channel, ShuffledCurve, r_gap, r_infinity
 from shuffledp.lab.structure.message_overlap import (
@@ -62,6 +63,25 @@ def test_overlaps_shrink_like_two_to_the_square_of_the_messages():
     assert all(lower < overlap for lower, overlap in zip(proven, found, strict=True))
     logarithms = [-math.log2(overlap) / messages**2 for messages, overlap in zip((1, 3, 5), found, strict=True)]
     assert all(0.5 < each < 1 for each in logarithms)
+
+
+def test_the_exponent_is_half_of_what_counts_as_equal_as_possible_leave():
+    """Three bits: 3^2 - (2^2 + 1^2) = 4. As many kinds as messages: m^2 - m."""
+    assert overlap_lower(3, 3, 2) == Fraction(1, 2 * 3 * 4 * (4 * 7) ** 2)
+    assert overlap_lower(3, 2, 5) == Fraction(1, 2 * 3 * 15 * (25 * 7))
+    for messages, kinds in ((1, 2), (4, 2), (5, 3), (6, 2), (3, 7)):
+        simple = 6 * kinds**messages * (kinds * math.sqrt(7)) ** (messages**2 * (1 - 1 / kinds))
+        assert float(overlap_lower(3, messages, kinds)) >= 1 / simple
+
+
+def test_with_a_delta_the_overlap_vanishes():
+    """Randomized response at (1, 1e-6) has an overlap of lambda / n, below every bound of a pure protocol."""
+    overlaps = [
+        2 * float(sdp.find("count", "cheu").calibrate(users=users, epsilon=1.0, delta=1e-6).flip)
+        for users in (1_000, 100_000)
+    ]
+    assert overlaps[1] < 0.02 * overlaps[0]
+    assert overlaps[1] < float(overlap_lower(Fraction(math.e), 1, 2))
 
 
 def test_the_bound_is_false_for_the_randomizer_in_order():

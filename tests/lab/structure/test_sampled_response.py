@@ -8,6 +8,7 @@ import pytest
 from shuffledp.errors import ParameterError
 from shuffledp.lab.structure import Channel, ShuffledCurve
 from shuffledp.lab.structure.sampled_response import (
+    coined_sample_pmf,
     equal_variance_count,
     filled_sample_pmf,
     pure_ratio,
@@ -28,6 +29,17 @@ def test_randomized_response_is_a_sample_filled_with_coins(share):
             assert sum(pmf) == 1
             assert pmf == response_pmf(users, ones, share)
             assert pmf != filled_sample_pmf(users, ones, share + Fraction(1, 100))
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_without_a_threshold_randomized_response_is_computed_from_a_large_sample(share):
+    """So the claim that neither can be computed from the other needs a threshold of 2."""
+    least = (1 - share) / (1 - share / 2)
+    for rate in (least, (1 + least) / 2):
+        for ones in range(5):
+            assert coined_sample_pmf(4, ones, rate, share) == response_pmf(4, ones, share)
+    with pytest.raises(ParameterError, match="at least"):
+        coined_sample_pmf(4, 2, 1 - share, share)  # the rate of the sample that randomized response fills
 
 
 @pytest.mark.parametrize("share", SHARES)

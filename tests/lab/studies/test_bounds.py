@@ -32,12 +32,8 @@ def test_the_constants_hold_and_a_smaller_one_is_noticed(monkeypatch):
 def test_counts_of_one_message_hold_and_a_bound_that_is_too_strong_is_noticed(monkeypatch):
     assert broken(one_message.counts(QUICK)[1] + one_message.separation()[1]) == []
     exact = one_message.count_error_lower
-    monkeypatch.setattr(one_message, "count_error_lower", lambda *target: one_message_scaled(exact(*target), 20))
+    monkeypatch.setattr(one_message, "count_error_lower", lambda *target: 3 * exact(*target))
     assert broken(one_message.counts(QUICK)[1])
-
-
-def one_message_scaled(bound, factor):
-    return type(bound)(bound.rmse * factor, bound.count, bound.shift, bound.hidden, bound.distance)
 
 
 def test_means_notice_an_estimate_without_noise_or_with_too_much(monkeypatch):

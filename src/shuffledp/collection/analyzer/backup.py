@@ -200,9 +200,7 @@ def _restore(backup: Path, work: Path, marker: Marker, count: Callable[[Ledger],
 
 def _count(ledger: Ledger, counted: list[Task], tasks: AnalyzerTasks) -> None:
     for task in counted:
-        ledger.enter_past_release(
-            task, tasks.budget(task), b""
-        )  # matches no manifest, so no batch of the task is released
+        ledger.enter_past_release(task, tasks.budget(task), b"")  # no batch has this manifest, so none is released
 
 
 def _copy_file(source: Path, target: Path, *, mode: int = 0o600) -> None:

@@ -47,9 +47,7 @@ class Outbox:
             raise OutputError(f"Cannot create the directory {directory}: {error.strerror or error}.") from None
         if not stat.S_ISDIR(status.st_mode):
             raise OutputError(f"{directory} is not a directory.")
-        if (
-            status.st_mode & 0o077 or status.st_uid != os.geteuid()
-        ):  # else other users could delete a report and cause a second one
+        if status.st_mode & 0o077 or status.st_uid != os.geteuid():  # deleting a report would allow a second one
             raise OutputError(
                 f"The directory {directory} belongs to or is accessible to other users; the reports of a device need "
                 f"a directory of mode 0700: chmod 700 {directory}."

@@ -144,9 +144,7 @@ class RoundClock:
             self._anchor = (wall, steady)
             self._offset = 0.0
             return wall
-        if (
-            not self._is_logged and steady >= self._logged_at + _LOG_SECONDS
-        ):  # limits the log of a clock that keeps jumping
+        if not self._is_logged and steady >= self._logged_at + _LOG_SECONDS:
             event("clock-jumped", level=logging.ERROR, seconds=round(deviation))
             self._logged_at, self._is_logged = steady, True
         self._offset = deviation

@@ -1,25 +1,38 @@
 """Sample complexity of a Bernoulli mean: lower bounds with explicit constants, and the exact error of randomized bits.
 
-n users hold independent bits with mean mu, which is to be estimated within alpha with probability p for every mu.
+n users hold independent bits with mean mu, which is to be estimated within alpha with probability p for every mu, where
+alpha < 1/2 and p > 1/2. (The answer 1/2 serves alpha >= 1/2, and a guess without users serves small p.)
 
 Lower bound. An estimate within alpha tells mu = 1/2 - a from 1/2 + a for every a > alpha, each with probability p, so
-the distributions of all messages have a total variation distance of at least 2 p - 1. Let R(0), R(1) be the
-distributions of one epsilon-private message and m = (R(0) + R(1)) / 2. The messages have the distributions m - a D and
-m + a D with D = R(1) - R(0) and |D| <= 2 tanh(epsilon / 2) m, so their Hellinger affinity is
+the distributions of the transcript have a total variation distance of at least 2 p - 1. A transcript y, public coins
+included, has probability c(y) times the product of f_i(y, x_i) over users i with bits x_i, in however many rounds users
+are asked. Local privacy bounds f_i(y, 1) / f_i(y, 0) by e^epsilon and e^-epsilon, so with m_i and D_i the mean of the
+two and their difference, |D_i| <= 2 tanh(epsilon / 2) m_i. The transcript has the distributions c times the product of
+m_i - a D_i or m_i + a D_i, and s = c times the product of m_i is one, too (mu = 1/2). So the Hellinger affinity is
 
-    sum of sqrt(m^2 - a^2 D^2) >= sqrt(1 - 4 a^2 tanh(epsilon / 2)^2).
+    sum of s times the product of sqrt(1 - a^2 D_i^2 / m_i^2) >= (1 - 4 a^2 tanh(epsilon / 2)^2)^(n / 2).
 
-Affinities of independent messages multiply, and total variation is at most sqrt(1 - affinity^2). Hence
-(2 p - 1)^2 <= 1 - (1 - 4 a^2 tanh(epsilon / 2)^2)^n. If users are asked in turn, each message given the earlier ones
-has the same bound, and the affinities multiply all the same. Without privacy tanh becomes 1.
+Total variation is at most sqrt(1 - affinity^2). Hence (2 p - 1)^2 <= 1 - (1 - 4 a^2 tanh(epsilon / 2)^2)^n. Without
+privacy tanh becomes 1.
+
+Exact bound. f_i(y, x) = sum over bits z of g_i(y, z) q(z | x) with q randomized response at the same epsilon, and
+g_i >= 0 because of the two ratios. The sum of c times the product of g_i(y, z_i) over y is 1 for every z, since q is
+invertible and maps 1 to 1. So every such protocol can be computed from n independent randomized responses, and the best
+success of those on given means (``local_success_upper``) bounds that of all.
 """
 
 from __future__ import annotations
 
 import math
 
-from shuffledp.checks import check_epsilon
+from shuffledp.checks import check_epsilon, check_positive_epsilon
 from shuffledp.errors import ParameterError
+from shuffledp.search import least_integer
+
+_ROUNDING = 1e-9
+"""Margin for rounding errors of sums of probabilities."""
+_MAX_SUMMED = 10**7
+"""Users whose distribution is summed exactly."""
 
 
 def check_mean_target(alpha: float, probability: float) -> None:
@@ -36,11 +49,48 @@ def local_users_lower(alpha: float, probability: float, epsilon: float) -> int:
     """No epsilon-private local protocol with fewer users estimates every Bernoulli mean within alpha.
 
     ln(1 / (4 p (1 - p))) / -ln(1 - 4 alpha^2 tanh(epsilon / 2)^2), rounded up: Omega(1 / (alpha epsilon)^2) with its
-    constant. It holds for pure privacy, with or without sequential interaction.
+    constant. It holds for pure privacy, however users are asked: at once, in turn, or repeatedly, with public coins.
     """
     check_mean_target(alpha, probability)
     check_epsilon(epsilon)
     return _users_lower(2 * alpha * math.tanh(epsilon / 2), probability)
+
+
+def exact_local_users_lower(alpha: float, probability: float, epsilon: float, *, points: int = 2) -> int:
+    """The same from the exact success on ``points`` means (``local_success_upper``): a larger number."""
+    check_mean_target(alpha, probability)
+    check_positive_epsilon(epsilon)
+
+    def may_succeed(users: int) -> bool:
+        return local_success_upper(users, alpha, epsilon, points=points) >= probability - _ROUNDING
+
+    first = local_users_lower(alpha, probability, epsilon)
+    return least_integer(may_succeed, low=first - 1, high=first)
+
+
+def local_success_upper(users: int, alpha: float, epsilon: float, *, points: int = 2) -> float:
+    """No epsilon-private local protocol estimates all of ``points`` means within alpha with a larger probability.
+
+    The means are 2 alpha apart around 1/2, and drawn with probabilities like a cosine. The success of the best guess
+    from the number of ones among randomized responses is summed exactly.
+    """
+    import numpy as np
+    from scipy import stats
+
+    offsets = np.arange(points) - (points - 1) / 2
+    if not 1 <= users <= _MAX_SUMMED or points < 2 or not 0 < alpha * (points - 1) < 0.5:
+        raise ParameterError(
+            f"users must be at least 1 and at most {_MAX_SUMMED:,}, and at least 2 points 2 alpha apart must lie in "
+            f"(0, 1); got {users:,} users and {points} points for alpha = {alpha}."
+        )
+    check_positive_epsilon(epsilon)
+    prior = np.cos(np.pi * offsets / (points + 1))
+    shares = 0.5 + 2 * alpha * offsets * math.tanh(epsilon / 2)
+    ones = np.arange(users + 1)
+    joint = np.zeros(users + 1)
+    for weight, share in zip(prior / prior.sum(), shares, strict=True):
+        np.maximum(joint, weight * stats.binom.pmf(ones, users, share), out=joint)
+    return float(joint.sum())
 
 
 def users_lower(alpha: float, probability: float) -> int:
@@ -58,8 +108,11 @@ def _users_lower(separation: float, probability: float) -> int:
 
 def alpha_lower(users: int, probability: float, epsilon: float = math.inf) -> float:
     """The half-width below which ``users`` users are too few: the inverse of ``local_users_lower``."""
-    if users < 1 or not 0.5 < probability < 1:
-        raise ParameterError(f"users must be at least 1 and the probability in (1/2, 1); got {users}, {probability}.")
+    if not (users >= 1 and 0.5 < probability < 1 and epsilon > 0):
+        raise ParameterError(
+            "users must be at least 1, the probability in (1/2, 1) and epsilon above 0; "
+            f"got {users}, {probability} and {epsilon}."
+        )
     affinity = (4 * probability * (1 - probability)) ** (1 / users)
     return min(math.sqrt(1 - affinity) / (2 * math.tanh(epsilon / 2)), 0.5)
 

@@ -1,38 +1,39 @@
 """Lower bounds on the error when every user sends one shuffled message, with explicit constants.
 
-Both start from the same fact: a single message cannot be hidden better than the other users' messages hide it. If the
-shuffled protocol is (epsilon, delta)-private for n users, then for all values x, x' and sets Y of messages
+``histogram_error_lower`` starts from Theorem 6.2 of Cheu and others (2019): if the shuffled protocol is (epsilon,
+delta)-private for n users, then for all values x, x' and sets Y of messages
 
-    R(x)(Y) <= n e^epsilon R(x')(Y) + delta                                (Cheu and others 2019, Theorem 6.2).
+    R(x)(Y) <= n e^epsilon R(x')(Y) + delta.
 
-``histogram_error_lower`` packs the domain: t users hold one of d - 1 values v, the others v0. The set of messages that
-are more than 2 n e^epsilon times likelier on v than on v0 has probability at most 2 delta on v. So the data with v and
-the data with v0 alone give any event probabilities within a factor of (2 n e^epsilon)^t, apart from 2 t delta. Events
-"v is estimated above t/2, all others below" exclude each other. An error below t/2 with probability 1 - beta therefore
-needs 1 - beta <= 2 t delta + (2 n e^epsilon)^t / (d - 1).
+It packs the domain: t users hold one of d - 1 values v, the others v0. The t messages that differ are independent, so
+by basic composition the data with v give any event at most (n e^epsilon)^t times its probability on the data with v0
+alone, plus t delta. The events "v is estimated above t/2, all others but v0 below" exclude each other. An error below
+t/2 with probability 1 - beta therefore needs 1 - beta <= t delta + (n e^epsilon)^t / (d - 1).
 
-``count_error_lower`` looks at messages that betray a 1. Of all messages in Y_c = {R(1) > c R(0)} a user with a 0 sends
-one with probability below 1/c. With all zeros no message lies in Y_c with probability at least (1 - 1/c)^n; if one
-user holds a 1, with at most h (1 - 1/c)^(n - 1) when h = R(1)(not Y_c). Privacy bounds h from below:
+``count_error_lower`` compares two facts about the overlap o = sum of min(R(0), R(1)) = a + b, where a = R(0)(Y),
+b = R(1)(not Y) and Y = {R(1) > R(0)}:
 
-    h >= e^-epsilon (1 - 1/c - delta (1 - 1/c)^-(n - 1)).
+1. If all bits are uniform, the count given all reports has an expected variance of n/2 times the sum of
+   R(0) R(1) / (R(0) + R(1)), at least n o / 4. No estimator has a smaller mean squared error on all data.
+2. "No message in Y" has probability (1 - a)^n if all hold a 0, and b (1 - a)^(n - 1) if one holds a 1. So privacy says
+   (1 - a)^(n - 1) (1 - a - e^epsilon b) <= delta, and the same with a and b exchanged.
 
-So each 1 is sent with probability h as a message that is at most c / h times as likely as on 0, with c up to about
-n / ln(1/delta). The other ones are revealed, which only helps. Counts s and s + k then differ by at most
-``revealed`` (two binomial numbers of revealed ones) and ``blended`` (k messages among those of n - s zeros, by the
-chi-square divergence), and no estimator has a mean squared error below k^2 (1 - distance) / 4 on both.
+For every kappa in (0, 1 - delta): either o >= kappa e^-epsilon, or a + e^epsilon b and b + e^epsilon a are below kappa,
+so (1 - a)^(n - 1) and (1 - b)^(n - 1) are below delta / (1 - kappa). The mean squared error is therefore at least
+
+    min(n kappa e^-epsilon / 4, n/2 (1 - (delta / (1 - kappa))^(1 / (n - 1)))).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from shuffledp.checks import check_target
 from shuffledp.errors import ParameterError
+from shuffledp.search import bisect
 
-_SLACKS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
-_MAX_SHIFT = 400
+_ROUNDING = 1e-9
+"""Relative margin for rounding errors of the last steps."""
 
 
 def histogram_error_lower(
@@ -41,17 +42,17 @@ def histogram_error_lower(
     """The largest error in users that every single-message histogram exceeds on some data with this probability.
 
     The domain is given by the natural logarithm of its size, which may be far too large to write down. The result is
-    0 where the bound says nothing; it grows like ln(d) / (2 (epsilon + ln(2 n))), without limit.
+    0 where the bound says nothing; it grows like ln(d) / (2 (epsilon + ln n)), at most to n / 2.
     """
     _check(users, epsilon, delta, failure)
     if not log_domain_size >= math.log(2):
         raise ParameterError("The domain needs at least two categories.", log_domain_size=log_domain_size)
     others = log_domain_size + math.log1p(-math.exp(-log_domain_size))  # ln(d - 1)
-    per_user = epsilon + math.log(2 * users)
+    per_user = epsilon + math.log(users)
 
     def excluded(held: int) -> bool:
         exponent = held * per_user - others
-        return exponent < 0 and 2 * held * delta + math.exp(exponent) < 1 - failure
+        return exponent < 0 and held * delta + math.exp(exponent) < 1 - failure
 
     held = min(int(others / per_user), users)
     while held > 0 and not excluded(held):
@@ -81,76 +82,43 @@ def any_histogram_error_lower(
     return held / 2
 
 
-@dataclass(frozen=True)
-class CountBound:
-    """A lower bound on the error of every single-message count, and the two counts that prove it."""
-
-    rmse: float
-    """Every estimator has at least this root mean squared error on one of the two counts."""
-    count: int
-    shift: int
-    """The other count is ``count + shift``."""
-    hidden: float
-    """The probability that a message of a 1 is not betrayed by its likelihood ratio."""
-    distance: float
-    """Upper bound on the total variation distance between the two counts."""
-
-
-def count_error_lower(users: int, epsilon: float, delta: float) -> CountBound:
+def count_error_lower(users: int, epsilon: float, delta: float) -> float:
     """A lower bound on the root mean squared error of every (epsilon, delta)-private single-message binary sum.
 
-    It grows like sqrt(ln(1/delta)); ``count_error_constant`` is the constant for many users.
+    On some data every estimator errs at least as much. The best kappa is taken; for many users the bound tends to
+    sqrt(ln(1/delta) / 2). It is at least ``count_error_closed_form``.
     """
     _check(users, epsilon, delta, 0.5)
-    best = CountBound(0.0, 0, 0, 0.0, 1.0)
-    for slack in _SLACKS:
-        expected = math.log(1 / delta) - slack  # of messages that betray a 1, with all zeros
-        if expected <= 1 or expected >= users / 2:
-            continue
-        rest = math.log1p(-expected / users)
-        hidden = math.exp(-epsilon) * (math.exp(rest) - delta * math.exp(-(users - 1) * rest))
-        if hidden <= 0:
-            continue
-        likelier = users / expected / hidden
-        for share in (0.5, 0.2, 0.05, 0.01, 0.001):
-            count = int(share * users)
-            if count < 1:
-                continue
-            revealed = (1 - hidden) * _largest_probability(count, 1 - hidden)
-            best = max(best, _best_shift(users, count, hidden, likelier, revealed), key=lambda bound: bound.rmse)
-    return best
+
+    logarithm = math.log(1 / delta)
+
+    def terms(slack: float) -> tuple[float, float]:
+        """Both terms of the minimum at kappa = 1 - e^-slack."""
+        kappa, hidden = -math.expm1(-slack), -math.expm1((slack - logarithm) / (users - 1))
+        return users * kappa * math.exp(-epsilon) / 4, users * hidden / 2
+
+    def is_first_larger(slack: float) -> bool:
+        first, second = terms(slack)
+        return first >= second
+
+    slack = bisect(is_first_larger, 0.0, logarithm, relative=1e-12)
+    return math.sqrt(min(terms(slack * (1 - _ROUNDING))) * (1 - _ROUNDING))
 
 
-def count_error_constant(epsilon: float) -> float:
-    """The c with which the error of every single-message count is at least c sqrt(ln(1/delta) - 1), for many users.
+def count_error_closed_form(users: int, epsilon: float, delta: float) -> float:
+    """The same with kappa = 1 - 1/e: the root of min((1 - 1/e) e^-epsilon n / 4, (ln(1/delta) - 1) / (2 e)).
 
-    sqrt(max over x of x (1 - sqrt(e^x - 1) / 2) / 4) sqrt(e^-epsilon (1 - 1/e)), for shifts that need not be integers.
+    0.4288 sqrt(ln(1/delta) - 1) from ``count_users_least`` users on; 0 for a delta of 1/e or more.
     """
-    best = max(x * (1 - math.sqrt(math.expm1(x)) / 2) / 4 for x in (step / 1000 for step in range(1, 1600)))
-    return math.sqrt(best * math.exp(-epsilon) * (1 - 1 / math.e))
+    _check(users, epsilon, delta, 0.5)
+    few, many = (1 - 1 / math.e) * math.exp(-epsilon) * users / 4, (math.log(1 / delta) - 1) / (2 * math.e)
+    return math.sqrt(max(0.0, min(few, many)))
 
 
-def _best_shift(users: int, count: int, hidden: float, likelier: float, revealed: float) -> CountBound:
-    best = CountBound(0.0, count, 0, hidden, 1.0)
-    zeros = users - count
-    for shift in range(1, min(_MAX_SHIFT, zeros // 2) + 1):
-        # overlap of two random subsets of ``shift`` among ``zeros``; Hoeffding (1963): at most the binomial moment
-        exponent = shift * math.log1p(shift / zeros * (likelier - 1))
-        if exponent > 2:
-            break
-        distance = shift * revealed + math.sqrt(math.expm1(exponent)) / 2
-        if distance < 1:
-            bound = CountBound(shift / 2 * math.sqrt(1 - distance), count, shift, hidden, distance)
-            best = max(best, bound, key=lambda each: each.rmse)
-    return best
-
-
-def _largest_probability(trials: int, chance: float) -> float:
-    """The largest probability of Bin(trials, chance): the distance of the distribution from its shift by one."""
-    from scipy import stats
-
-    mode = math.floor((trials + 1) * chance)
-    return max(float(stats.binom.pmf(number, trials, chance)) for number in (mode - 1, mode))
+def count_users_least(epsilon: float, delta: float) -> float:
+    """The number of users from which on the closed form no longer depends on users and epsilon."""
+    check_target(epsilon, delta)
+    return max(2.0, 2 * math.exp(epsilon) * (math.log(1 / delta) - 1) / (math.e - 1))
 
 
 def _check(users: int, epsilon: float, delta: float, failure: float) -> None:

@@ -4,9 +4,10 @@ Ghazi and others (2020b), cited in section 1.2 of Balcer and Cheu (2020): if a s
 is epsilon-private, replacing one value changes the distribution of that user's multiset of messages by at most
 1 - 2^(-O_epsilon(m^2 l)) in statistical distance. Here with a constant, for k = 2^l messages and r = e^epsilon:
 
-    overlap >= 1 / (2 r C(m + k - 1, m) (k^2 (1 + 2 r))^(m (m - 1) / 2)),
+    overlap >= 1 / (2 r C(m + k - 1, m) (k^2 (1 + 2 r))^e),    e = (m^2 - s) / 2 <= m^2 (1 - 1/k) / 2,
 
-where the overlap is 1 minus the distance, the sum of the smaller of the two probabilities of each multiset.
+where s is the least sum of squares of k counts that sum to m, and the overlap is 1 minus the distance, the sum of the
+smaller of the two probabilities of each multiset. It is enough that the protocol is private for one number of users.
 
 Proof. Let P, Q be the distributions of the multiset v, a vector of k counts that sum to m, on x and x'. Weighing every
 message by a positive number z makes the generating functions p(z), q(z). If all users hold x, the shuffled messages
@@ -15,7 +16,7 @@ all z > 0 and any n (``tilted_ratio``). Let e^(2 c) = k^2 (1 + 2 r), and let w w
 P(v) e^(c |v|^2), Q(v) e^(c |v|^2) is largest. With the weights z = e^(2 c w), Q(v) z^(v - w) <= P(w) e^(-c |v - w|^2).
 Multisets that differ from w in j messages are at most k^(2 j), with |v - w|^2 >= 2 j: all but w add up to at most
 P(w) / (2 r). So P(w) <= r (Q(w) + P(w) / (2 r)), and Q(w) >= P(w) / (2 r). And P(w) is not small: the likeliest of the
-C(m + k - 1, m) multisets has |v|^2 >= m, while |w|^2 <= m^2.
+C(m + k - 1, m) multisets has |v|^2 >= s, while |w|^2 <= m^2.
 """
 
 from __future__ import annotations
@@ -72,7 +73,11 @@ def overlap_lower(ratio: Exact, messages: int, alphabet: int) -> Fraction:
     if messages < 1 or alphabet < 1:
         raise ParameterError(f"There must be at least one message of at least one kind; got {messages}, {alphabet}.")
     multisets = math.comb(messages + alphabet - 1, messages)
-    return 1 / (2 * r * multisets * (alphabet**2 * (1 + 2 * r)) ** (messages * (messages - 1) // 2))
+    each, more = divmod(messages, alphabet)
+    squares = (
+        more * (each + 1) ** 2 + (alphabet - more) * each**2
+    )  # the least sum of squares: counts as equal as can be
+    return 1 / (2 * r * multisets * (alphabet**2 * (1 + 2 * r)) ** ((messages**2 - squares) // 2))
 
 
 def channel_overlap_lower(channel: Channel, ratio: Exact) -> Fraction:

@@ -6,13 +6,16 @@ probability, and the number of sampled ones is released if it reaches a threshol
 
 What they have in common is the first step. Randomized response *is* a sample at rate 1 - share in which every bit that
 is left out is replaced by a fair coin (``filled_sample_pmf``): the two distributions are equal. The second step
-differs: coins of the users here, a counting party that removes small numbers there. Neither is a post-processing of
-the other:
+differs: coins of the users here, a counting party that removes small numbers there. For a threshold of 2 to n and rates
+strictly between 0 and 1, neither is a post-processing of the other:
 
 - Randomized response is purely private, e^epsilon = (2 - share) / share for every number of users. Post-processing
   keeps that. Sample-and-threshold is not: as many sampled ones as there are cannot occur with one holder fewer.
 - From a threshold of 2 on, sample-and-threshold releases 0 both if nobody and if one user holds a 1. Any
   post-processing has one distribution for both; randomized response has two.
+
+Without a threshold (1) the second half is different: from a rate of (1 - share) / (1 - share/2) on, randomized response
+is computed from the sampled ones, by coins for each of them and for each other user (``coined_sample_pmf``).
 """
 
 from __future__ import annotations
@@ -47,6 +50,25 @@ def filled_sample_pmf(users: int, ones: int, share: Exact) -> Pmf:
         for sampled_zeros, other in enumerate(binomial_pmf(users - ones, rate)):
             for coins, tossed in enumerate(binomial_pmf(users - sampled_ones - sampled_zeros, Fraction(1, 2))):
                 total[sampled_ones + coins] += mass * other * tossed
+    return tuple(total)
+
+
+def coined_sample_pmf(users: int, ones: int, rate: Exact, share: Exact) -> Pmf:
+    """The number of ones if every sampled one and every other user is replaced by a coin that depends on which it is.
+
+    Others show a one with probability ``share`` / 2, sampled ones with the probability that makes a one 1 - ``share`` /
+    2 altogether. It is a post-processing of the number of sampled ones, and equals ``response_pmf``.
+    """
+    flip, sampling = _checked(users, ones, share) / 2, _checked(users, ones, rate)
+    if sampling * (1 - flip) < 1 - 2 * flip:
+        raise ParameterError(f"The rate must be at least {(1 - 2 * flip) / (1 - flip)}; got {sampling}.")
+    sampled_coin = (1 - 2 * flip + sampling * flip) / sampling
+    total = [Fraction(0)] * (users + 1)
+    for sampled, mass in enumerate(binomial_pmf(ones, sampling)):
+        for shown, other in enumerate(
+            convolved(binomial_pmf(sampled, sampled_coin), binomial_pmf(users - sampled, flip))
+        ):
+            total[shown] += mass * other
     return tuple(total)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from shuffledp.figures import Curve, Panel
 from shuffledp.lab.studies.amplification.few_users import EXAMPLE_USERS
-from shuffledp.lab.studies.study import Figure, curve_figure
+from shuffledp.lab.studies.study import Figure, curve_figure, span
 
 Rows = Sequence[dict[str, Any]]
 
@@ -47,9 +47,17 @@ def _main(rows: Rows, crowds: Sequence[int], delta: float) -> Figure:
         diagonal = [(row["local_epsilon"], row["local_epsilon"]) for row in chosen]
         lines = [_curve(label, chosen, name) for name, label in _MAIN.items()]
         panels.append(Panel(f"{users:,} users", [Curve("no shuffling", diagonal, "formula"), *lines]))
+    drawn = [row for users in crowds for row in _of(rows, users)]
+    shares = [row["stronger-clones"] / row["local_epsilon"] for row in drawn if row.get("stronger-clones") is not None]
+    ratios = [
+        row["stronger-clones"] / row["3-rr exact"]
+        for row in drawn
+        if row.get("stronger-clones") is not None and row.get("3-rr exact")
+    ]
     return curve_figure(
-        "Epsilon after shuffling against local epsilon, for two crowds. The bounds lie far below the diagonal; "
-        "stronger clones is the lowest and nearly touches the exact value of randomized response with three answers.",
+        f"Epsilon after shuffling against local epsilon, for {len(crowds)} numbers of users. Stronger clones lies at "
+        f"{span(shares, '.2g')} of the diagonal, and at {span(ratios, '.2f')} times the exact value of randomized "
+        "response with three answers.",
         panels_shown=panels,
         title="Epsilon after shuffling",
         x_title=_LOCAL,
@@ -70,8 +78,10 @@ def _by_users(rows: Rows, audited: Rows, local_epsilons: Sequence[float], delta:
         if shown:
             lines.append(Curve("shown by rounds", [(row["users"], row["shown"]) for row in shown]))
         panels.append(Panel(f"local epsilon = {local:g}", lines))
+    first, last = (_stronger(rows, users, local_epsilons[0]) for users in _ends(rows, local_epsilons[0]))
     return curve_figure(
-        "Epsilon after shuffling against the number of users: all bounds fall like one over the root of the number.",
+        f"Epsilon after shuffling against the number of users. At local epsilon {local_epsilons[0]:g}, stronger clones "
+        f"falls from {first:.3g} to {last:.3g}.",
         panels_shown=panels,
         title="Epsilon after shuffling decreases with the number of users",
         x_title="users",
@@ -79,6 +89,16 @@ def _by_users(rows: Rows, audited: Rows, local_epsilons: Sequence[float], delta:
         caption=[f"delta = {delta:g}. * for randomized response. Dots: what rounds that were run prove at least."],
         name="users",
     )
+
+
+def _ends(rows: Rows, local: float) -> tuple[int, int]:
+    """The fewest and the most users with a value of stronger clones."""
+    users = [row["users"] for row in rows if row["local_epsilon"] == local and row.get("stronger-clones") is not None]
+    return min(users), max(users)
+
+
+def _stronger(rows: Rows, users: int, local: float) -> float:
+    return next(float(row["stronger-clones"]) for row in rows if (row["users"], row["local_epsilon"]) == (users, local))
 
 
 def _forms(rows: Rows, users: int, delta: float) -> Figure:
@@ -109,9 +129,15 @@ def _forms(rows: Rows, users: int, delta: float) -> Figure:
                 _curve(label, counted, f"{count}-rr bound", group=label),
                 Curve(f"{label}, exact", exact, group=label, labelled=False),
             ]
+    gaps = [
+        row[f"{count}-rr bound"] / row[f"{count}-rr exact"]
+        for count in (3, 10, 100)
+        for row in chosen
+        if row.get(f"{count}-rr bound") and row.get(f"{count}-rr exact")
+    ]
     return curve_figure(
         "All forms of the bounds, closed ones dashed; and randomized response on a known number of answers, whose "
-        "exact values lie on the lines of the bounds.",
+        f"bounds are {span(gaps, '.3f')} times the exact values.",
         panels_shown=[
             Panel(f"every randomizer, {users:,} users", general),
             Panel(f"randomized response, {users:,} users", response),
@@ -134,8 +160,8 @@ def _few_users(examples: Rows) -> Figure:
         return _curve(label, chosen, name, x="epsilon", kind=kind)
 
     return curve_figure(
-        "Delta against epsilon for few users. Left all bounds lie above the exact curve; right the form of 2023 that "
-        "is not valid for that channel falls below it.",
+        "Delta against epsilon for few users: bounds for a channel of the class that they are proven for, and the form "
+        "of 2023 for a channel outside it, next to the exact curves.",
         panels_shown=[
             Panel(
                 f"randomized response, 3 answers, {EXAMPLE_USERS} users",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from shuffledp.lab.bounds.hyperbolic import crossing, least_m
-from shuffledp.lab.bounds.single_message import count_error_constant
+from shuffledp.lab.bounds.single_message import count_users_least
 from shuffledp.lab.studies.bounds import constants, means, one_message
 from shuffledp.lab.studies.study import Outcome, Settings, Study, Table
 
@@ -76,8 +77,9 @@ def _words(
         f"{separated[0]['theorem_12']:.0f} users for a million, "
         + (f"by 10^{passed[0]} categories" if passed else "nowhere in this range")
         + ". In domains that can be listed it is weaker than the bound that holds in every model. A count of one "
-        f"message errs {min(factors):.0f} to {max(factors):.0f} times as much as its lower bound; for many users that "
-        f"bound is {count_error_constant(1.0):.3f} sqrt(ln(1/delta) - 1) at epsilon 1.",
+        f"message errs {min(factors):.1f} to {max(factors):.1f} times as much as its lower bound, which tends to "
+        f"sqrt(ln(1/delta) / 2) for many users; from {math.ceil(count_users_least(1.0, 1e-12)):,} users on it is at "
+        "least 0.428 sqrt(ln(1/delta) - 1) at epsilon 1, for every delta down to 1e-12.",
         "Histograms and means. The sum of numbers on "
         f"{first['levels']} levels errs by {first['rmse_by_histogram']:.2f} from a histogram and by "
         f"{first['rmse_directly']:.2f} directly, on {last['levels']} levels by {last['rmse_by_histogram']:.2f} and "

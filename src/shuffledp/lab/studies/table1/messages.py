@@ -22,6 +22,7 @@ from shuffledp.lab.studies.table1.rows import BETA, DELTA, EPSILON
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.protocols.histogram.count_min import CountMinHistogram
 from shuffledp.protocols.histogram.hadamard_blanket import HadamardBlanketHistogram
+from shuffledp.protocols.protocol import Protocol
 from shuffledp.randomness import RandomSource
 
 _RARE = 1e-6
@@ -29,7 +30,7 @@ _MAX_CELLS = 50_000_000
 _REPORTS = 20
 
 
-def message_bound(protocol: Any, size: int) -> float | None:
+def message_bound(protocol: Protocol, size: int) -> float | None:
     """The expected number of messages with the paper's constants, for any number of users; None for other rows."""
     if isinstance(protocol, HadamardBlanketHistogram):
         return 2 + 72 * (1 - math.log(EPSILON * DELTA)) / EPSILON**2
@@ -39,7 +40,7 @@ def message_bound(protocol: Any, size: int) -> float | None:
     return None
 
 
-def message_rate(protocol: Any, size: int) -> float | None:
+def message_rate(protocol: Protocol, size: int) -> float | None:
     """What Table 1 says, with 1 as the constant."""
     if isinstance(protocol, HadamardBlanketHistogram):
         return -math.log(EPSILON * DELTA) / EPSILON**2
@@ -48,7 +49,7 @@ def message_rate(protocol: Any, size: int) -> float | None:
     return None
 
 
-def message_quantile(protocol: Any) -> float | None:
+def message_quantile(protocol: Protocol) -> float | None:
     """The number of messages that a user of the sketch exceeds with probability at most 1e-6."""
     if not isinstance(protocol, CountMinHistogram):
         return None
@@ -56,7 +57,7 @@ def message_quantile(protocol: Any) -> float | None:
     return float(protocol.rows + extra.trials - extra.mirrored.least_with_lower_tail(_RARE))
 
 
-def message_row(protocol: Any, size: int) -> dict[str, Any]:
+def message_row(protocol: Protocol, size: int) -> dict[str, Any]:
     """The columns of messages of one case; empty for the rows that are not of [13]."""
     return {
         "messages_formula": message_bound(protocol, size),
@@ -65,7 +66,7 @@ def message_row(protocol: Any, size: int) -> dict[str, Any]:
     }
 
 
-def message_checks(protocol: Any, users: int, size: int, source: RandomSource) -> list[Check]:
+def message_checks(protocol: Protocol, users: int, size: int, source: RandomSource) -> list[Check]:
     """Messages are within the formula, the cost is what the construction says, and reports have as many."""
     bound = message_bound(protocol, size)
     if bound is None:
