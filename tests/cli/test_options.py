@@ -69,7 +69,7 @@ def test_an_option_of_a_command_line_means_the_same_everywhere():
     differing = {
         "--max-messages",  # of a plan in expectation; of a task to create, or to accept
         "--max-epsilon", "--max-delta", "--min-users",  # task verify compares with the task's own claim
-        "--domain-size", "--lower", "--upper", "--calibration",  # required, or with a default where they seldom matter
+        "--domain-size", "--lower", "--upper", "--bins", "--calibration",  # required, or with a default
         "--users", "--epsilon",  # may be left to the search of plan and solve
         "--protocol",  # solve reproduces a paper's protocol
         "--route",  # solve has one route more, and an enumeration of its own
