@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Interval
 from shuffledp.figures import Curve, Panel
-from shuffledp.lab.bounds.bernoulli_mean import alpha_lower, local_users_lower, randomized_bits_success, users_lower
+from shuffledp.lab.bounds.bernoulli_mean import (
+    alpha_lower,
+    exact_local_users_lower,
+    local_users_lower,
+    randomized_bits_success,
+    users_lower,
+)
 from shuffledp.lab.studies.checks import Check, agrees, at_least, at_most, likely, quantile, rarely, rmse
 from shuffledp.lab.studies.study import Figure, Settings, curve_figure
 from shuffledp.planning.sample_size import share_radius, users_for_share
@@ -108,7 +114,8 @@ def planned(settings: Settings) -> tuple[list[Row], list[Check]]:
             size = users_for_share(within=alpha, probability=PROBABILITY, epsilon=1.0, delta=DELTA, trust=trust)
             protocol = size.protocol
             assert isinstance(protocol, CountProtocol)  # noqa: S101
-            least = local_users_lower(alpha, PROBABILITY, 1.0) if trust == "local" else users_lower(alpha, PROBABILITY)
+            local = trust == "local"
+            least = exact_local_users_lower(alpha, PROBABILITY, 1.0) if local else users_lower(alpha, PROBABILITY)
             rounds = settings.pick(200, 1000)
             errors = share_errors(protocol, 0.5, rounds, settings)
             where = f"{trust} model, within {alpha:g} with probability {PROBABILITY:g}, epsilon 1, delta {DELTA:g}"
