@@ -31,6 +31,7 @@ from shuffledp.lab.structure.message_overlap import (
     tilted_ratio,
 )
 from shuffledp.lab.structure.sampled_response import (
+    coined_sample_pmf,
     filled_sample_pmf,
     pure_ratio,
     response_pmf,
@@ -237,9 +238,15 @@ def _sampling(users: int) -> list[Check]:
         for share in shares
         for ones in range(users + 1)
     )
+    coined = sum(
+        response_pmf(users, ones, share) != coined_sample_pmf(users, ones, (1 - share) / (1 - share / 2), share)
+        for share in shares
+        for ones in range(users + 1)
+    )
     where = f"{users} users, all counts, shares {', '.join(map(str, shares))}"
     checks = [
         equals("Randomized response is a sample filled with fair coins", where, different, 0, evidence=_EXACT),
+        equals("Without a threshold it is computed from a larger sample", where, coined, 0, evidence=_EXACT),
     ]
     for share in shares:
         here = f"{users} users, share {share}"
@@ -278,7 +285,8 @@ def _words(rows: list[Row], overlaps: list[Row], checks: list[Check]) -> list[st
         "constant is generous; that the exponent is quadratic in the number of messages shows in the programs, too.",
         "Randomized response with parameter lambda has, for every count tried, exactly the distribution of a sample at "
         "rate 1 - lambda/n whose gaps are filled with fair coins. Sample-and-threshold starts with the same sample, "
-        "but is not purely private, so neither is a post-processing of the other.",
+        "but is not purely private, so it is not a post-processing of randomized response. From a threshold of 2 on it "
+        "does not tell one holder from none, so randomized response is not a post-processing of it either.",
     ]
 
 
