@@ -31,7 +31,7 @@ from shuffledp.protocols.questions import check_categories
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
-_LEFT_OUT = 1e-14
+_OMITTED_MASS = 1e-14
 _LARGEST_LISTED = 100_000
 
 
@@ -68,17 +68,17 @@ class DiscreteLaplaceHistogram(ClearHistogram):
 
     def release_pmf(self, tally: Tally) -> Pmf:
         """Every count plus independent noise."""
-        reach = likely_noise(self.ratio, _LEFT_OUT / self.domain_size)
+        reach = likely_noise(self.ratio, _OMITTED_MASS / self.domain_size)
         if (2 * reach + 1) ** self.domain_size > _LARGEST_LISTED:
             raise ParameterError("The release has too many outcomes to list; use a smaller domain or less noise.")
         noise = range(-reach, reach + 1)
         masses = noise_mass(self.ratio, np.array(noise)).tolist()
         true = tally.counts.tolist()
         return {
-            tuple(count + noise[each] for count, each in zip(true, drawn, strict=True)): math.prod(
-                masses[each] for each in drawn
+            tuple(count + noise[index] for count, index in zip(true, indices, strict=True)): math.prod(
+                masses[index] for index in indices
             )
-            for drawn in product(range(len(noise)), repeat=self.domain_size)
+            for indices in product(range(len(noise)), repeat=self.domain_size)
         }
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
@@ -92,7 +92,7 @@ class DiscreteLaplaceHistogram(ClearHistogram):
 
     @property
     def category_noise(self) -> LaplaceNoise:
-        """The released count."""
+        """The distribution of a released count."""
         return LaplaceNoise(self.ratio)
 
     def analysis(self, users: int) -> LinearAnalysis:
