@@ -27,7 +27,7 @@ def authentic_task(content: bytes, *authors: VerifyingKey) -> Task:
         envelope = parse_canonical(content.removesuffix(b"\n"), most_bytes=MOST_TASK_BYTES)
     with _refusing("malformed"):
         if not isinstance(envelope, dict) or set(envelope) != {"task", "author", "signature"}:
-            raise ParameterError("A signed task has the keys task, author and signature.")
+            raise ParameterError("A signed task must have the keys task, author and signature.")
         signature = from_base64(envelope["signature"], SIGNATURE_SIZE)
     author = next((key for key in authors if key.id == envelope["author"]), None)
     if author is None:
