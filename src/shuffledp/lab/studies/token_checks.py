@@ -288,5 +288,5 @@ def audit_check(theorem: str, kind: type[TokenProtocol], settings: Settings) -> 
         "<=",
         shown.epsilon_claimed,
         not result.exposed,
-        f"{2 * result.trials:,} rounds of messages; wrong alarm {1 - _AUDIT_CONFIDENCE:.0e}",
+        f"{2 * result.trials:,} rounds of messages; false alarm {1 - _AUDIT_CONFIDENCE:.0e}",
     )

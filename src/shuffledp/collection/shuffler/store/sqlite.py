@@ -99,7 +99,7 @@ class SqliteStore:
             file = self._directory / "index.db"
             _refuse_lost_index(self._directory)
             self._reserve = DiskReserve(self._directory / "reserve", _RESERVE_BYTES)
-            self._index = connect(file, SQLITE_INDEX, create=True, alone=True, log_pages=_INDEX_LOG_PAGES)
+            self._index = connect(file, SQLITE_INDEX, create=True, exclusive=True, log_pages=_INDEX_LOG_PAGES)
             set_cache(self._index, _INDEX_CACHE_BYTES)
             try:
                 self._load()

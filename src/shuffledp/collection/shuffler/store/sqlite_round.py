@@ -98,7 +98,7 @@ class SqliteRound:
     def open(self) -> None:
         """Open the file of a collecting round; of a closed round, check only that the file exists."""
         if self.state is RoundState.COLLECTING:
-            connection = connect(self.file, SQLITE_ROUND, create=False, alone=True, log_pages=_LOG_PAGES)
+            connection = connect(self.file, SQLITE_ROUND, create=False, exclusive=True, log_pages=_LOG_PAGES)
             try:
                 count = count_reports(connection)
                 if count < self.stored:
@@ -236,7 +236,7 @@ class SqliteRound:
 def create_round_file(file: Path) -> sqlite3.Connection:
     """Create the file of a new round; a DamagedRoundError if an unusable file exists under its name."""
     try:
-        return connect(file, SQLITE_ROUND, create=True, alone=True, log_pages=_LOG_PAGES)
+        return connect(file, SQLITE_ROUND, create=True, exclusive=True, log_pages=_LOG_PAGES)
     except sqlite3.Error as error:
         if is_locked(error) or not is_confined(error):
             raise

@@ -27,27 +27,27 @@ def figures(
     audited: Rows,
     examples: Rows,
     *,
-    crowds: Sequence[int],
+    user_counts: Sequence[int],
     local_epsilons: Sequence[float],
     delta: float,
 ) -> list[Figure]:
     """All figures of the study, the main one first."""
     return [
-        _main(rows, crowds, delta),
+        _main(rows, user_counts, delta),
         _by_users(rows, audited, local_epsilons, delta),
-        _forms(rows, crowds[-1], delta),
+        _forms(rows, user_counts[-1], delta),
         _few_users(examples),
     ]
 
 
-def _main(rows: Rows, crowds: Sequence[int], delta: float) -> Figure:
+def _main(rows: Rows, user_counts: Sequence[int], delta: float) -> Figure:
     panels = []
-    for users in crowds:
+    for users in user_counts:
         chosen = _of(rows, users)
         diagonal = [(row["local_epsilon"], row["local_epsilon"]) for row in chosen]
         lines = [_curve(label, chosen, name) for name, label in _MAIN.items()]
         panels.append(Panel(f"{users:,} users", [Curve("no shuffling", diagonal, "formula"), *lines]))
-    drawn = [row for users in crowds for row in _of(rows, users)]
+    drawn = [row for users in user_counts for row in _of(rows, users)]
     shares = [row["stronger-clones"] / row["local_epsilon"] for row in drawn if row.get("stronger-clones") is not None]
     ratios = [
         row["stronger-clones"] / row["3-rr exact"]
@@ -55,7 +55,7 @@ def _main(rows: Rows, crowds: Sequence[int], delta: float) -> Figure:
         if row.get("stronger-clones") is not None and row.get("3-rr exact")
     ]
     return curve_figure(
-        f"Epsilon after shuffling against local epsilon, for {len(crowds)} numbers of users. Stronger clones lies at "
+        f"Epsilon after shuffling against local epsilon, for {len(user_counts)} numbers of users. Stronger clones lies at "
         f"{span(shares, '.2g')} of the diagonal, and at {span(ratios, '.2f')} times the exact value of randomized "
         "response with three answers.",
         panels_shown=panels,
