@@ -55,9 +55,9 @@ def _main(rows: Rows, user_counts: Sequence[int], delta: float) -> Figure:
         if row.get("stronger-clones") is not None and row.get("3-rr exact")
     ]
     return curve_figure(
-        f"Epsilon after shuffling against local epsilon, for {len(user_counts)} numbers of users. Stronger clones lies at "
-        f"{span(shares, '.2g')} of the diagonal, and at {span(ratios, '.2f')} times the exact value of randomized "
-        "response with three answers.",
+        f"Epsilon after shuffling against local epsilon, for {len(user_counts)} numbers of users. Stronger clones "
+        f"lies at {span(shares, '.2g')} of the diagonal, and at {span(ratios, '.2f')} times the exact value of "
+        "randomized response with three answers.",
         panels_shown=panels,
         title="Epsilon after shuffling",
         x_title=_LOCAL,
