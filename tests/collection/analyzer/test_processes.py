@@ -20,7 +20,8 @@ import sys
 from shuffledp.cli import main
 from shuffledp.collection.analyzer import counting
 if __name__ == "__main__":
-    counting._WORTH_PROCESSES, counting._FEWEST = 1000, 200  # further processes also for few messages
+    counting._MIN_MESSAGES_FOR_PROCESSES = 1000  # further processes also for few messages
+    counting._MIN_PIECE_MESSAGES = 200
     sys.exit(main._run(["serve", *sys.argv[1:]]))
 """
 RESTRICT = """

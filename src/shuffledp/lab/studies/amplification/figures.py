@@ -76,7 +76,7 @@ def _by_users(rows: Rows, audited: Rows, local_epsilons: Sequence[float], delta:
         lines += [_curve(label, chosen, name, x="users") for name, label in names.items()]
         shown = [row for row in audited if row["local_epsilon"] == local]
         if shown:
-            lines.append(Curve("shown by rounds", [(row["users"], row["shown"]) for row in shown]))
+            lines.append(Curve("lower bound by audit", [(row["users"], row["shown"]) for row in shown]))
         panels.append(Panel(f"local epsilon = {local:g}", lines))
     first, last = (_stronger(rows, users, local_epsilons[0]) for users in _ends(rows, local_epsilons[0]))
     return curve_figure(
@@ -86,7 +86,7 @@ def _by_users(rows: Rows, audited: Rows, local_epsilons: Sequence[float], delta:
         title="Epsilon after shuffling decreases with the number of users",
         x_title="users",
         y_title=_SHUFFLED,
-        caption=[f"delta = {delta:g}. * for randomized response. Dots: what rounds that were run prove at least."],
+        caption=[f"delta = {delta:g}. * for randomized response. Dots: lower bounds from audited rounds."],
         name="users",
     )
 
@@ -142,7 +142,7 @@ def _forms(rows: Rows, users: int, delta: float) -> Figure:
             Panel(f"every randomizer, {users:,} users", general),
             Panel(f"randomized response, {users:,} users", response),
         ],
-        title="Closed forms, what computing gains, and what knowing the randomizer gains",
+        title="Closed forms, numerical bounds, and bounds for a known randomizer",
         x_title=_LOCAL,
         y_title=_SHUFFLED,
         caption=[
@@ -182,7 +182,7 @@ def _few_users(examples: Rows) -> Figure:
                 ],
             ),
         ],
-        title="Few users: every bound against full enumeration",
+        title="Few users: bounds compared with full enumeration",
         x_title="epsilon",
         y_title="delta",
         x_log=False,

@@ -50,7 +50,7 @@ def histogram_rounds(
 
 
 def message_rounds(calibration: str, rounds: int, source: RandomSource) -> tuple[list[dict[str, Any]], list[Check]]:
-    """Whole rounds of both protocols, in which every message is made, permuted with all others and counted."""
+    """Whole rounds of both protocols, in which every message is generated, permuted with all others and counted."""
     users, epsilon, delta = target = _MESSAGE_TARGET
     rows: list[dict[str, Any]] = []
     checks: list[Check] = []
