@@ -123,4 +123,4 @@ def test_a_port_in_use_is_said_in_one_line(collection):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     lock.release()
     assert done.returncode == 1
-    assert "error: Another process works in" in done.stderr
+    assert "error: Another process uses" in done.stderr

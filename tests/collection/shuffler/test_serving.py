@@ -157,7 +157,7 @@ def test_help_has_an_example(shuffledp):
 
 def test_one_process_a_work_folder(place):
     shuffler = place.shuffler()
-    with pytest.raises(DataError, match="Another process works in"):
+    with pytest.raises(DataError, match="Another process uses"):
         place.shuffler(store_folder=place.folder / "other")
     assert not (place.folder / "other").exists()
     shuffler.close()

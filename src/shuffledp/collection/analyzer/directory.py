@@ -36,7 +36,7 @@ class Marker:
     """When the backup was made, if the directory is one."""
 
     def write(self, directory: Path) -> None:
-        """Write it durably; readers never see half of it."""
+        """Write it durably and atomically."""
         document = {"kind": "analyzer", "version": _VERSION, "initialized": self.initialized, "backup": self.backup}
         content = json.dumps(document).encode() + b"\n"
         write_durably(directory / MARKER, content, temporary=directory / f".{MARKER}")

@@ -369,7 +369,7 @@ def _paragraphs(rows: list[dict[str, Any]], whole: list[dict[str, Any]]) -> list
         f"All histogram protocols with every setting that the planner tries, at {len(settings)} pairs of users and "
         f"categories: {len(rows)} candidates, of which {len(measured)} were run on users spread evenly over the "
         f"categories, {sum(row['rounds'] for row in measured):,} rounds in all. Measured errors are within "
-        f"{max(deviations):.1%} of those predicted, and half of them within {float(np.median(deviations)):.1%}. Tallies "
+        f"{max(deviations):.1%} of those predicted, half of them within {float(np.median(deviations)):.1%}. Tallies "
         "of these rounds are drawn from the distribution that they have in a whole round.",
         f"For {len(whole)} shuffled candidates at {_setting(*_MESSAGE_PAIR)} whole rounds were run as well, "
         f"{_MESSAGE_ROUNDS} each: every message is generated, permuted with all others and counted. Errors are as "
