@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 
 def bernoulli(settings: Settings) -> tuple[list[Row], list[Check]]:
-    """The error of a population's share that 95 of 100 rounds stay below, at mean 1/2, in the three models."""
+    """The 95 % quantile of the error of a population's share, at mean 1/2, in the three models."""
     sizes = settings.pick((1_000, 100_000), (1_000, 10_000, 100_000))
     rows: list[Row] = []
     checks: list[Check] = []
@@ -106,7 +106,7 @@ def share_errors(protocol: CountProtocol, mean: float, rounds: int, settings: Se
 
 
 def planned(settings: Settings) -> tuple[list[Row], list[Check]]:
-    """The planner's numbers of users for a mean within alpha, against the lower bounds and in rounds."""
+    """The planner's numbers of users for a mean within alpha, compared with lower bounds and simulated rounds."""
     rows: list[Row] = []
     checks: list[Check] = []
     for alpha in settings.steps(settings.pick((0.03,), (0.1, 0.03, 0.01))):
@@ -160,15 +160,14 @@ def mean_figure(rows: list[Row]) -> Figure:
         ]
         panels.append(Panel(f"epsilon = {epsilon:g}", curves))
     return curve_figure(
-        "Users needed for the mean of bits against the error alpha: the shuffled and the central line lie on each "
-        "other, the local one far above, the more so for a smaller epsilon.",
+        "Users needed for the mean of bits against the error alpha: the shuffled and the central line "
+        "coincide, the local one lies far above, the more so for a smaller epsilon.",
         panels_shown=panels,
         title="Users for a mean of bits within alpha, with probability 95 %",
         x_title="alpha",
         y_title="users",
         caption=[
-            f"delta = {DELTA:g}. Dots: the error that 95 of 100 rounds stay below, measured for a population mean of "
-            "1/2.",
+            f"delta = {DELTA:g}. Dots: the 95 % quantile of the measured error, for a population mean of 1/2.",
             "Dashed: lower bounds with their constants.",
         ],
         size=(340, 320),
@@ -203,9 +202,9 @@ def by_histogram_or_directly(settings: Settings) -> tuple[list[Row], list[Check]
         summed = np.array(
             [direct.estimate(direct.sample_tally(data, source=settings.source)).value - truth for _ in range(rounds)]
         )
-        each = histogram.expected_error(estimator="unbiased").rmse
-        predicted = each * float(np.sqrt(values @ values))
-        alone = direct.expected_error(values=data).rmse
+        category_rmse = histogram.expected_error(estimator="unbiased").rmse
+        predicted = category_rmse * float(np.sqrt(values @ values))
+        direct_rmse = direct.expected_error(values=data).rmse
         where = f"{levels} levels, {_LEVELS_USERS:,} users, epsilon 1, delta {DELTA:g}"
         rows.append(
             {
@@ -214,14 +213,14 @@ def by_histogram_or_directly(settings: Settings) -> tuple[list[Row], list[Check]
                 "rmse_by_histogram": rmse(bucketed)[0],
                 "predicted_by_histogram": predicted,
                 "rmse_directly": rmse(summed)[0],
-                "predicted_directly": alone,
-                "rmse_of_a_category": each,
+                "predicted_directly": direct_rmse,
+                "rmse_of_a_category": category_rmse,
             }
         )
         checks += [
-            agrees("The sum from a histogram errs as predicted", where, bucketed, predicted),
-            agrees("The direct sum errs as predicted", where, summed, alone),
-            at_least("A mean is not harder than its histogram: error ratio", where, predicted / alone, 1.0),
+            agrees("The sum from a histogram has the predicted error", where, bucketed, predicted),
+            agrees("The direct sum has the predicted error", where, summed, direct_rmse),
+            at_least("A mean is not harder than its histogram: error ratio", where, predicted / direct_rmse, 1.0),
         ]
     return rows, checks
 
