@@ -218,7 +218,7 @@ def test_every_protocol_that_a_task_may_have_is_listed():
     }
     assert {(question, name) for question, name, *_ in ROWS} == allowed - NEVER_PADDED
     for question, name in NEVER_PADDED:
-        with pytest.raises(ParameterError, match="would have to hold more than"):
+        with pytest.raises(ParameterError, match="would have to be padded to more than"):
             _task(question, name)
 
 

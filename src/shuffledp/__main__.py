@@ -1,4 +1,4 @@
-"""``python -m shuffledp`` and the ``shuffledp`` command: SIGTERM is dealt with before anything large is imported."""
+"""``python -m shuffledp`` and the ``shuffledp`` command: SIGTERM is handled before anything large is imported."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import sys
 def main() -> None:
     """Run the command line.
 
-    A server that is asked to stop ends with status 0, also when it has not begun to listen: until then it has nothing
-    to clean up.
+    A server that is asked to stop exits with status 0, even before it listens: until then it has nothing to clean up.
     """
     arguments = sys.argv[1:]
     if arguments[:2] in (["serve", "shuffler"], ["serve", "analyzer"]) and "--check" not in arguments:

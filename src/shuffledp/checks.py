@@ -74,7 +74,7 @@ def check_local_epsilon(local_epsilon: float) -> None:
     """Reject a local epsilon outside (0, 700]."""
     if not 0 < local_epsilon <= LARGEST_EPSILON:
         raise ParameterError(
-            f"The local epsilon must lie above 0 and at most at {LARGEST_EPSILON:g}, not {local_epsilon}.",
+            f"The local epsilon must be above 0 and at most {LARGEST_EPSILON:g}, not {local_epsilon}.",
             local_epsilon=local_epsilon,
         )
 
@@ -97,7 +97,7 @@ def check_users(users: int, honest_fraction: float) -> None:
     check_real("honest_fraction", honest_fraction)
     if not 0 < honest_fraction <= 1:
         raise ParameterError(
-            f"The honest fraction must lie above 0 and at most at 1, not {honest_fraction}.",
+            f"The honest fraction must be above 0 and at most 1, not {honest_fraction}.",
             honest_fraction=honest_fraction,
         )
 

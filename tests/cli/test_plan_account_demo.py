@@ -122,7 +122,7 @@ def test_account_draws_its_curve(shuffledp, tmp_path):
     [
         (
             ("balcer-cheu", "--users", 100, "--epsilon", 1, "--delta", 1e-6),
-            "say count/balcer-cheu or histogram/balcer-cheu",
+            "use count/balcer-cheu or histogram/balcer-cheu",
         ),
         (("count/balcer-cheu", "--users", 100, "--delta", 1e-6), "either --epsilon"),
         (("count/balcer-cheu", "--users", 100, "--delta", 1e-6, "--epsilon", 1, "--absence", 0.1), "either --epsilon"),
@@ -135,7 +135,10 @@ def test_account_draws_its_curve(shuffledp, tmp_path):
             ("count/balcer-cheu", "--users", 1000, "--delta", 1e-6, "--absence", 0.1, "--calibration", "paper"),
             "with --absence it is given",
         ),
-        (("count/balcer-cheu", "--users", 1000, "--delta", 1e-13, "--epsilon", 2, "--releases", 2), "down to delta"),
+        (
+            ("count/balcer-cheu", "--users", 1000, "--delta", 1e-13, "--epsilon", 2, "--releases", 2),
+            "certified for delta >=",
+        ),
         (("count/balcer-cheu", "--users", 100, "--delta", 1e-6, "--absence", 0), "strictly between 0 and 1"),
     ],
 )

@@ -193,7 +193,7 @@ def test_the_ends_of_the_scale(shuffledp, epsilon):
             2,
             "category",
         ),
-        (("discrete-laplace", *TARGET), 2, "say count/discrete-laplace"),
+        (("discrete-laplace", *TARGET), 2, "use count/discrete-laplace"),
         (("sum/nothing", *TARGET), 2, "no protocol 'nothing'"),
     ],
 )

@@ -303,7 +303,7 @@ def test_missing_values(report, place):
     place.csv("")
     assert "no rows" in report(*MANY, "--drop-missing").error
     place.csv("bus")
-    assert "At least one connection" in report(*MANY, "--connections", 0).error
+    assert "number of connections must be at least 1" in report(*MANY, "--connections", 0).error
 
 
 def test_the_same_rules_as_run(report, place, server):

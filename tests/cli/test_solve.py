@@ -75,7 +75,7 @@ def test_support_with_a_search(shuffledp):
     assert done.json["theory"]["local_rate"] is None
     shown = " ".join(shuffledp(*SUPPORT, *settings).out.split())
     assert "enough for 99/100, measured" in shown
-    assert "99 of 100 rounds succeed from about" in shown
+    assert "The success probability reaches 99/100 at about" in shown
     assert "for everyone except the party that collects" in shown
     assert "network" not in shown  # one small message each
 

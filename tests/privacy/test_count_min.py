@@ -71,7 +71,7 @@ def test_several_releases_are_so_many_rows():
 def test_conditions():
     with pytest.raises(InfeasibleError, match="fewer rows"):
         least_gamma(1000, 22, 1.0, 1e-6)
-    with pytest.raises(InfeasibleError, match="down to"):
+    with pytest.raises(InfeasibleError, match="certified for delta >="):
         least_gamma(10**6, 22, 1.0, 1e-13)
     with pytest.raises(ConditionError, match="users"):
         paper_gamma(10_000, 22, 1.0, 1e-6)

@@ -24,5 +24,5 @@ def test_finding():
     for wrong in ("nothing", "count/nothing", "sum/balcer-cheu"):
         with pytest.raises(UnknownNameError):
             find_qualified(wrong)
-    with pytest.raises(UnknownNameError, match="say count/balcer-cheu or histogram/balcer-cheu"):
+    with pytest.raises(UnknownNameError, match="use count/balcer-cheu or histogram/balcer-cheu"):
         find_qualified("balcer-cheu")

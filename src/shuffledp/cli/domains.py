@@ -36,14 +36,14 @@ def choose_domain(
     raise ParameterError(
         "The domain is missing: which values are possible must be public, since taking them from the data would "
         "reveal rare ones. Use --domain a,b,c or --domain-file FILE; --domain-from-data takes them from the data "
-        "all the same, outside the guarantee."
+        "anyway, outside the guarantee."
     )
 
 
-def _listed(text: str) -> Categories:
-    names = [name.strip() for name in text.split(",")]
+def _listed(listed: str) -> Categories:
+    names = [name.strip() for name in listed.split(",")]
     if not all(names):
-        raise DomainError(f"The domain {text!r} has an empty name between its commas.")
+        raise DomainError(f"The domain {listed!r} has an empty name between its commas.")
     return Categories.of(names)
 
 

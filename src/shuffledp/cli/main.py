@@ -80,7 +80,7 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; exit with 2 for wrong usage and 1 for a failed run, after one line that says why."""
+    """Run the command line; exit with 2 for invalid usage and 1 for a failed run, after one line with the reason."""
     if not callable(signal.getsignal(signal.SIGTERM)):  # a server installs its own handler
         signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -88,11 +88,11 @@ def main() -> None:
     except KeyboardInterrupt:  # raised while another exception was handled
         status = _fail(_INTERRUPTED, _INTERRUPT_STATUS)
     if status == _INTERRUPT_STATUS:
-        _leave(status)
+        _exit_after_interrupt(status)
     sys.exit(status)
 
 
-def _leave(status: int) -> None:
+def _exit_after_interrupt(status: int) -> None:
     """Exit with the status after an interrupt.
 
     After an interrupt during ``exec``, which dataclasses use, Python exits by the signal although it was caught.

@@ -64,23 +64,23 @@ def _parameters(group: Any) -> list[Parameter]:
     ]
 
 
-def number(text: str | float) -> float:
+def number(argument: str | float) -> float:
     """Parse a number of the command line."""
     try:
-        return float(text)
+        return float(argument)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a number.") from None
+        raise typer.BadParameter(f"{argument!r} is not a number.") from None
 
 
-def integer(text: str | int) -> int:
+def integer(argument: str | int) -> int:
     """Parse an integer of the command line; 1e6 and 1_000_000 are accepted."""
     try:
-        value = float(text) if "e" in str(text).lower() else int(text)
+        value = float(argument) if "e" in str(argument).lower() else int(argument)
         if int(value) == value:
             return int(value)
     except (ValueError, OverflowError):
         pass
-    raise typer.BadParameter(f"{text!r} is not an integer.")
+    raise typer.BadParameter(f"{argument!r} is not an integer.")
 
 
 def missing_markers(listed: str | None) -> tuple[str, ...]:

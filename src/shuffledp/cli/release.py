@@ -43,7 +43,7 @@ def release(
     """Show the release of a task that the analyzer published: the estimate with its error bars, and the guarantee.
 
     Checked: that the release belongs to this task and states its guarantee. The numbers themselves cannot be checked
-    without the messages; they are the analyzer's word.
+    without the messages; the analyzer is trusted for them.
 
     Example: shuffledp release --task task.json --author author.key.pub --server https://analyzer.example --wait 2h
     """

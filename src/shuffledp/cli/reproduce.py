@@ -92,12 +92,12 @@ def _show(reports: list[Report], page: Path) -> None:
             for report in reports
         ],
     )
-    broken = [(report, check) for report in reports for check in report.checks if not check.holds]
-    for report, check in broken[:_MAX_SHOWN]:
+    failed = [(report, check) for report in reports for check in report.checks if not check.holds]
+    for report, check in failed[:_MAX_SHOWN]:
         say(
             f"FAILS: {report.study}: {check.claim} at {check.where}: {check.measured:.4g} should be "
             f"{check.relation} {check.bound:.4g} ({check.evidence})."
         )
-    if len(broken) > _MAX_SHOWN:
-        say(f"FAILS: {len(broken) - _MAX_SHOWN:,} more; the pages list them.")
+    if len(failed) > _MAX_SHOWN:
+        say(f"FAILS: {len(failed) - _MAX_SHOWN:,} more; the pages list them.")
     say(f"Open {page}")

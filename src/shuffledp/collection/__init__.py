@@ -1,4 +1,4 @@
-"""The deployed form of the shuffled model: devices report to a task, a shuffler mixes, an analyzer counts.
+"""The deployed form of the shuffled model: devices send reports, a shuffler shuffles, an analyzer releases.
 
 The public names are listed in ``__init__.pyi`` and loaded on first use: a server loads no client, a device no server.
 """

@@ -55,7 +55,7 @@ class Rehearsal:
         name: str = "Rehearsal",
         description: str = "",
     ) -> Rehearsal:
-        """Create keys, a signed task whose round is full with the planned users, and the settings of both servers."""
+        """Create keys, a signed task for at most the planned number of users, and the settings of both servers."""
         author, shuffler, analyzer = SigningKey.create(), SigningKey.create(), SealingKey.create()
         for key, role in ((author, "author"), (shuffler, "shuffler"), (analyzer, "analyzer")):
             key.save(directory / f"{role}.key")
@@ -182,7 +182,7 @@ def _first_outgoing_port() -> int:
 
 
 def _get(port: int, path: str) -> tuple[int, bytes]:
-    """Status and content; status 0 without an answer."""
+    """Status and content; status 0 if there is no response."""
     try:
         with Connection(f"http://{_HOST}:{port}", timeout=10) as connection:
             answer, content = connection.download(path, most=_MAX_RELEASE_BYTES)

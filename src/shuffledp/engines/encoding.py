@@ -70,7 +70,7 @@ def count_categories(
     if other is not None:
         result.counts[domain.encode(other)] += result.outside + result.missing
         result.outside = result.missing = 0
-    _refuse_leftovers(
+    _refuse_unencoded(
         result,
         "Use `other=NAME` to put them into a category of their own",
         "Use `other=NAME` to count missing ones too, or `drop_missing=True` to leave them out",
@@ -83,7 +83,7 @@ def count_bits(batches: Iterable[pa.Array], *, equals: str | None = None, drop_m
     result = _count(batches, BIT if equals is None else EqualTo(equals))
     if drop_missing:
         result.missing = 0
-    _refuse_leftovers(
+    _refuse_unencoded(
         result,
         "A count needs yes/no, true/false or 1/0; use `equals=VALUE` to count one value",
         "Use `drop_missing=True` to leave missing ones out",
@@ -94,7 +94,7 @@ def count_bits(batches: Iterable[pa.Array], *, equals: str | None = None, drop_m
 def collect_positions(
     batches: Iterable[pa.Array], domain: Interval, *, clip: bool = False, drop_missing: bool = False
 ) -> NDArray[np.float64]:
-    """The position of each user's number in the interval; what is not a number, outside or missing is an error.
+    """The position of each user's number in the interval; one that is not a number, outside or missing is an error.
 
     ``clip`` clips numbers to the nearer bound, ``drop_missing`` leaves out rows without a number.
     """
@@ -139,7 +139,7 @@ def _refuse_unfit_numbers(result: ColumnCounts, domain: Interval, *, clip: bool,
     if drop_missing:
         result.missing = 0
     advice = "" if clip or domain.whole else "; `clip=True` clips numbers to the nearer bound"
-    _refuse_leftovers(
+    _refuse_unencoded(
         result,
         f"The domain is {domain.description}{advice}",
         "Use `drop_missing=True` to leave missing ones out",
@@ -159,7 +159,7 @@ def parse_values(
 ) -> ParsedColumn:
     """The value of each user, parsed by the domain; a missing value or one outside the domain is an error.
 
-    ``drop_missing`` leaves out rows without a value, ``limit`` the rows after the first so many.
+    ``drop_missing`` leaves out rows without a value, and ``limit`` is the maximum number of rows.
     """
     result = ColumnCounts(np.zeros(1, dtype=np.int64))
     values: list[Any] = []
@@ -183,7 +183,7 @@ def parse_values(
             result.add(string, None, 1)
             result.add_marker(string)
     result.counts[0] = len(values)
-    _refuse_leftovers(result, reason, "Use `drop_missing=True` to leave missing ones out")
+    _refuse_unencoded(result, reason, "Use `drop_missing=True` to leave missing ones out")
     return ParsedColumn(values, result.markers)
 
 
@@ -209,7 +209,7 @@ def distinct_values(batches: Iterable[pa.Array]) -> Categories:
     for batch in batches:
         values.update(value for value in pc.unique(batch).to_pylist() if value is not None)
     if not values:
-        raise DataError("The column holds no value at all.")
+        raise DataError("The column has no values.")
     names: dict[str, str] = {}
     for value in sorted(values, key=_natural):
         names.setdefault(canonical_form(value), value)
@@ -251,7 +251,7 @@ def _listed(values: list[str]) -> str:
     return " or ".join(repr(value) for value in values)
 
 
-def _refuse_leftovers(result: ColumnCounts, advice: str, missing_advice: str) -> None:
+def _refuse_unencoded(result: ColumnCounts, advice: str, missing_advice: str) -> None:
     problems, remedies = [], []
     if result.outside:
         examples = ", ".join(repr(value[:40]) for value in result.examples)

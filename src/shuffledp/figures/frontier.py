@@ -35,22 +35,22 @@ def frontier(
     if left_out:
         caption = [*caption, f"Not drawn: {left_out} with a paper's constants, which lie far outside."]
     trusts = curve_colours((trust for _, trust, _, _, _ in points), theme)
-    across = Axis.over([x for *_, x, _ in points], _WIDTH)
-    upward = Axis.over([y for *_, y in points], _HEIGHT)
+    horizontal = Axis.over([x for *_, x, _ in points], _WIDTH)
+    vertical = Axis.over([y for *_, y in points], _HEIGHT)
     rows = [{"trust": trust, "calibration": kind, "x": x, "y": y} for _, trust, kind, x, y in points]
     first = {(name, trust): (x, y) for name, trust, _, x, y in reversed(points)}
     texts, leaders = [], []
-    pixels = {key: (across.pixel(x), upward.pixel(y)) for key, (x, y) in first.items()}
-    dots_at = [(across.pixel(x), upward.pixel(y)) for *_, x, y in points]
-    dots_at += _along([(across.pixel(x), upward.pixel(y)) for x, y in edge])
+    pixels = {key: (horizontal.pixel(x), vertical.pixel(y)) for key, (x, y) in first.items()}
+    dots_at = [(horizontal.pixel(x), vertical.pixel(y)) for *_, x, y in points]
+    dots_at += _along([(horizontal.pixel(x), vertical.pixel(y)) for x, y in edge])
     for (name, trust), (left, low) in place_labels(pixels, dots_at, _WIDTH, _HEIGHT).items():
-        texts.append({"x": across.value(left), "y": upward.value(low), "name": name, "trust": trust})
+        texts.append({"x": horizontal.value(left), "y": vertical.value(low), "name": name, "trust": trust})
         x, y = first[name, trust]
-        end = left if left > across.pixel(x) else left + LETTER_WIDTH * len(name)
-        if abs(low - upward.pixel(y)) > LABEL_HEIGHT or abs(end - across.pixel(x)) > 12:
-            leaders.append({"x": across.value(end), "y": upward.value(low), "x2": x, "y2": y, "trust": trust})
-    x_axis = alt.X("x:Q", title=x_title, scale=across.scale(), axis=across.ticks(6))
-    y_axis = alt.Y("y:Q", title=y_title, scale=upward.scale(), axis=upward.ticks(6))
+        end = left if left > horizontal.pixel(x) else left + LETTER_WIDTH * len(name)
+        if abs(low - vertical.pixel(y)) > LABEL_HEIGHT or abs(end - horizontal.pixel(x)) > 12:
+            leaders.append({"x": horizontal.value(end), "y": vertical.value(low), "x2": x, "y2": y, "trust": trust})
+    x_axis = alt.X("x:Q", title=x_title, scale=horizontal.scale(), axis=horizontal.ticks(6))
+    y_axis = alt.Y("y:Q", title=y_title, scale=vertical.scale(), axis=vertical.ticks(6))
     colour = alt.Color(
         "trust:N",
         title="trust",

@@ -1,6 +1,6 @@
 """The calibration search: the least noise parameter whose privacy curve meets a target.
 
-Every search works on the excess, ln(delta at the parameter / target delta), which is above 0 where there is too little
+Every search works on the excess, ln(delta at the parameter / target delta), which is positive where there is too little
 noise. It brackets the crossing from a guess and narrows the bracket by the Illinois method (``shuffledp.search``). The
 result is always a parameter at which the excess was computed and is not above 0.
 """
@@ -29,9 +29,9 @@ def honest_count(users: int, honest_fraction: float) -> int:
 
 
 def excess_over(achieved: float, delta: float, *, smallest: float = 1e-300) -> float:
-    """ln(achieved / delta), positive if and only if ``achieved`` > delta; at least ``smallest`` is assumed."""
+    """ln(max(achieved, smallest) / delta), positive if and only if ``achieved`` > delta."""
     difference = math.log(max(achieved, smallest)) - math.log(delta)
-    return min(difference, 0.0) if achieved <= delta else max(difference, 1e-300)  # rounding must not decide
+    return min(difference, 0.0) if achieved <= delta else max(difference, 1e-300)  # rounding must not change the sign
 
 
 def least_rate(
@@ -50,7 +50,7 @@ def least_rate(
 
 
 def crossing(excess: Excess, guess: float, highest: float, *, step: float = 0.2) -> float | None:
-    """The point where the excess falls to 0, rounded to where it is not above 0; None if it is above at ``highest``."""
+    """A point just above the root of the excess, where it is not positive; None if it is positive at ``highest``."""
     start = min(max(guess, _LEAST_LOG_RATE + 3), highest - min(0.01, step))
     bracket = find_bracket(excess, start, _LEAST_LOG_RATE, highest, step=step, growth=2)
     if bracket is None:

@@ -123,16 +123,18 @@ def _gathered_pair(curve: CorrelatedNoiseCurve, cut: float) -> DiscretePair:
             ratio=curve.ratio,
         )
     below = _with_geometric_tail(masses, a * a, more)
-    left_out += float(below[-1]) * a * a  # W past the end, which falls by a^2 from there
+    left_out += float(below[-1]) * a * a  # W past the end, which decreases by the factor a^2 from there
     before = np.concatenate(([0.0], below[:-1]))  # W(m - 1)
     rest = float(curve.ratio.complement)
     if curve.view == "signed":
-        ours, theirs = rest * below, rest * a * a * before
+        p_part, q_part = rest * below, rest * a * a * before
         tie = a * rest / (1 + a)
-        pair = DiscretePair(np.concatenate((ours, theirs, [tie])), np.concatenate((theirs, ours, [tie])), 2 * left_out)
+        pair = DiscretePair(
+            np.concatenate((p_part, q_part, [tie])), np.concatenate((q_part, p_part, [tie])), 2 * left_out
+        )
     else:
-        ours = np.concatenate((rest * a * before, [1 / (1 + a)]))
-        pair = DiscretePair(ours, np.concatenate((rest * below, [a / (1 + a)])), left_out)
+        p_part = np.concatenate((rest * a * before, [1 / (1 + a)]))
+        pair = DiscretePair(p_part, np.concatenate((rest * below, [a / (1 + a)])), left_out)
     return pair.sorted_by_loss() if curve.view == "histogram" else pair
 
 
@@ -170,9 +172,9 @@ def _table_pair(curve: CorrelatedNoiseCurve) -> DiscretePair:
     table[: widest + 1, 1:-1] = products @ shifted.T
     here, before = table[:, 1:], table[:, :-1]
     if curve.view == "signed":
-        ours, theirs = here[:-2].ravel(), before[2:].ravel()  # u - v = t + 1
+        p_part, q_part = here[:-2].ravel(), before[2:].ravel()  # u - v = t + 1
         tie = before[1].ravel()
-        p, q = np.concatenate((ours, theirs, tie)), np.concatenate((theirs, ours, tie))
+        p, q = np.concatenate((p_part, q_part, tie)), np.concatenate((q_part, p_part, tie))
     else:
         p = np.concatenate((here[:-1].ravel(), before[1:].ravel()))  # u > v, then u <= v
         q = np.concatenate((here[1:].ravel(), here[:-1].ravel()))
@@ -192,15 +194,15 @@ def least_flooding(epsilon: float, delta: float, split: float, view: View) -> Fl
 
     guess = 0.0
 
-    def mean(log_rest: float) -> float:
+    def mean(log_complement: float) -> float:
         nonlocal guess
-        flood_ratio = _ratio_short_of_one(log_rest)
+        flood_ratio = _ratio_from_log_complement(log_complement)
         guess = _least_shape(epsilon, delta, ratio, flood_ratio, view, guess=guess, precision=1e-3)
         return guess * float(flood_ratio) / float(flood_ratio.complement)
 
     # the best ratio is near e^(-half of the rest of epsilon)
     start = math.log(-math.expm1(-epsilon * (1 - split) * (0.25 if view == "histogram" else 0.5)))
-    flood_ratio = _ratio_short_of_one(_minimum(mean, start, -0.05))
+    flood_ratio = _ratio_from_log_complement(_minimum(mean, start, -0.05))
     least_shape = _least_shape(epsilon, delta, ratio, flood_ratio, view, guess=guess, precision=1e-5)
     for margin in (0.0, 1e-5, 1e-4, 1e-2):
         shape = Fraction(math.ceil(least_shape * (1 + margin) * _SHAPE_STEPS), _SHAPE_STEPS)
@@ -247,8 +249,8 @@ def _staying_ratio(epsilon: float, split: float, view: View) -> Dyadic:
     )
 
 
-def _ratio_short_of_one(log_rest: float) -> Dyadic:
-    return Dyadic.at_least(1 - math.exp(log_rest))
+def _ratio_from_log_complement(log_complement: float) -> Dyadic:
+    return Dyadic.at_least(1 - math.exp(log_complement))
 
 
 def _least_shape(
@@ -321,5 +323,5 @@ def _vertex(left: tuple[float, float], middle: tuple[float, float], right: tuple
     if not (math.isfinite(left[1] + right[1]) and left[0] < middle[0] < right[0]):
         return None
     rise, fall = (right[1] - middle[1]) / (right[0] - middle[0]), (middle[1] - left[1]) / (middle[0] - left[0])
-    bend = (rise - fall) / (right[0] - left[0])
-    return None if bend <= 0 else (left[0] + middle[0]) / 2 - fall / (2 * bend)
+    curvature = (rise - fall) / (right[0] - left[0])
+    return None if curvature <= 0 else (left[0] + middle[0]) / 2 - fall / (2 * curvature)

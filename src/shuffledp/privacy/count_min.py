@@ -43,7 +43,7 @@ class SketchRows:
 
     @cached_property
     def _composed(self) -> PrivacyCurve:
-        # adding tokens with probability gamma, or leaving them out, gives the same distribution, mirrored
+        # adding tokens with probability gamma and omitting them give mirrored distributions
         noise = Binomial(self.users, self.gamma)
         return (
             BinomialHistogram(noise) if self.rows == 1 else MirroredComposition(shift_pair(noise, cut=_CUT), self.rows)
@@ -67,7 +67,9 @@ def least_gamma(users: int, rows: int, epsilon: float, delta: float) -> Dyadic:
     )  # the rounding error of the composition grows with the number of rows
     if rows > 1 and delta < certified:
         raise InfeasibleError(
-            f"{rows} rows are accounted for down to delta = {certified:g}, not {delta:g}.", delta=delta, rows=rows
+            f"With {rows} rows the accounting is certified for delta >= {certified:g}; got {delta:g}.",
+            delta=delta,
+            rows=rows,
         )
     variance = 2 * rows * _gaussian_variance(epsilon, delta) + math.log(1 / delta)
     solution = least_rate(
@@ -94,12 +96,12 @@ def _gaussian_variance(epsilon: float, delta: float) -> float:
 
     normal = NormalDist()
 
-    def enough(deviation: float) -> bool:
+    def is_private(deviation: float) -> bool:
         tail = normal.cdf(1 / (2 * deviation) - epsilon * deviation)
         beyond = math.exp(min(epsilon, LARGEST_EPSILON)) * normal.cdf(-1 / (2 * deviation) - epsilon * deviation)
         return tail - beyond <= delta
 
-    return bisect_ratio(enough, 1e-3, 1e12, ratio=1.01)[1] ** 2
+    return bisect_ratio(is_private, 1e-3, 1e12, ratio=1.01)[1] ** 2
 
 
 def paper_gamma(users: int, rows: int, epsilon: float, delta: float) -> Dyadic:
@@ -108,7 +110,7 @@ def paper_gamma(users: int, rows: int, epsilon: float, delta: float) -> Dyadic:
     mean = 90 * rows**2 * math.log(2 * rows / delta) / epsilon**2
     if mean > users / 2:
         raise ConditionError(
-            f"The constant of Lemma 4.10 asks for gamma above 1/2, where the variance decreases: with {rows} rows, "
+            f"The constant of Lemma 4.10 requires gamma above 1/2, where the variance decreases: with {rows} rows, "
             f"epsilon = {epsilon:g} and delta = {delta:g} it takes {math.ceil(2 * mean):,} users; given {users:,}. "
             "The tight calibration needs far fewer.",
             users=users,

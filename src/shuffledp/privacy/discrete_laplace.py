@@ -66,7 +66,7 @@ class DiscreteLaplace:
     def radius(self, risk: float) -> int:
         """The least t >= 0 with Pr[|X| >= t + 1] <= risk."""
         if not 0 < risk <= 1:
-            raise ParameterError(f"The risk must lie above 0 and at most at 1, not {risk}.", risk=risk)
+            raise ParameterError(f"The risk must be above 0 and at most 1, not {risk}.", risk=risk)
         needed = -math.log(risk * (1 + float(self.ratio)) / 2) / decay_of(self.ratio)
         radius = max(0, math.floor(needed) - 2)
         while 2 * self.upper_tail(radius + 1) > risk:

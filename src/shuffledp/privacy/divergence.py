@@ -34,7 +34,7 @@ def as_delta(value: float) -> float:
     """
     if not math.isfinite(value):
         raise ConditionError(
-            f"The privacy of these parameters cannot be computed in floating point: delta came out as {value}. "
+            f"The privacy of these parameters cannot be computed in floating point: the result for delta is {value}. "
             "Choose probabilities and numbers of users that are less extreme.",
             delta=value,
         )
@@ -134,8 +134,8 @@ class DiscretePair:
 
     def sorted_by_loss(self) -> DiscretePair:
         """Outcomes in increasing order of p/q; outcomes without mass are dropped."""
-        keep = (self.p > 0) | (self.q > 0)
-        pair = DiscretePair(self.p[keep], self.q[keep], self.cut)
+        has_mass = (self.p > 0) | (self.q > 0)
+        pair = DiscretePair(self.p[has_mass], self.q[has_mass], self.cut)
         order = np.argsort(pair.loss, kind="stable")
         return DiscretePair(pair.p[order], pair.q[order], self.cut, ordered=True)
 

@@ -36,7 +36,7 @@ class FakeRows:
             raise ParameterError(f"At least one fake row is needed, not {self.rows}.", rows=self.rows)
         if not 0 < self.flip.numerator <= 1 << (self.flip.bits - 1):
             raise ParameterError(
-                f"The flip probability must lie above 0 and at most at 1/2, not {self.flip}.", flip=self.flip
+                f"The flip probability must be above 0 and at most 1/2, not {self.flip}.", flip=self.flip
             )
 
     @property

@@ -111,7 +111,7 @@ class Guarantee:
             return self._after_pure(releases)
         if releases > 1 and delta < CERTIFIED_DOWN_TO:
             raise ParameterError(
-                f"Several releases are accounted for down to delta = {CERTIFIED_DOWN_TO:g}, not {delta:g}.",
+                f"The composition of releases is certified for delta >= {CERTIFIED_DOWN_TO:g}; got {delta:g}.",
                 delta=delta,
             )
         curve = compose(self.curve, releases)

@@ -32,7 +32,7 @@ from shuffledp.errors import ParameterError
 Floats = NDArray[np.float64]
 
 _LARGEST = 1e100  # products of larger shapes would overflow
-_ENOUGH = 2.0**-53
+_TOLERANCE = 2.0**-53
 _MOST_STEPS = 5000
 _BLOCK = 4096  # entries at a time, to fit the cache
 _FEW = 8  # up to this many entries are faster one by one
@@ -63,11 +63,11 @@ def betaincc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Any:
 
 
 def _both(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> tuple[Any, Any]:
-    arrays = np.broadcast_arrays(*(np.asarray(each, dtype=np.float64) for each in (a, b, x)))
+    arrays = np.broadcast_arrays(*(np.asarray(array, dtype=np.float64) for array in (a, b, x)))
     shape = arrays[0].shape
-    first, second, at = (each.ravel() for each in arrays)
+    first, second, at = (array.ravel() for array in arrays)
     if first.size <= _FEW:
-        pairs = [_one(*each) for each in zip(first.tolist(), second.tolist(), at.tolist(), strict=True)]
+        pairs = [_one(*entry) for entry in zip(first.tolist(), second.tolist(), at.tolist(), strict=True)]
         lower, upper = (np.array(side, dtype=np.float64) for side in (zip(*pairs, strict=True) if pairs else ((), ())))
     else:
         _check(bool(np.all((first > 0) & (second > 0) & (first + second <= _LARGEST) & (at >= 0) & (at <= 1))))
@@ -100,8 +100,8 @@ def _many(a: Floats, b: Floats, x: Floats) -> tuple[Floats, Floats]:
     small = np.zeros(a.shape)
     for chosen, inner in ((smooth, _integral), (inside & ~smooth, _fraction)):
         if chosen.any():
-            given = tuple(each[chosen] for each in (a, b, x, y, excess))
-            small[chosen] = np.minimum(_front(*given) * inner(*given), 1.0)
+            arguments = tuple(array[chosen] for array in (a, b, x, y, excess))
+            small[chosen] = np.minimum(_front(*arguments) * inner(*arguments), 1.0)
     return np.where(swapped, 1 - small, small), np.where(swapped, small, 1 - small)
 
 
@@ -159,7 +159,7 @@ def _stirling(z: Floats) -> Floats:
     result: Floats = inverse * (_of_squares(inverse, _STIRLING[1:]) + _STIRLING[0])
     small = z < _STIRLING_FROM
     if small.any():
-        result[small] = [_small_stirling(each) for each in z[small].tolist()]
+        result[small] = [_small_stirling(value) for value in z[small].tolist()]
     return result
 
 
@@ -201,15 +201,15 @@ def _fraction(a: Floats, b: Floats, x: Floats, y: Floats, excess: Floats) -> Flo
         change = ahead * behind
         value = value * change
         if m % 4 == 0 or m < 4:
-            done = np.abs(change - 1) <= _ENOUGH
+            done = np.abs(change - 1) <= _TOLERANCE
             if done.any():
                 result[waiting[done]] = 1 / value[done]
                 if done.all():
                     return result
-                left = ~done
-                waiting = waiting[left]
+                active = ~done
+                waiting = waiting[active]
                 a, b, x, n, slope, start, inverse, value, ahead, behind = (
-                    each[left] for each in (a, b, x, n, slope, start, inverse, value, ahead, behind)
+                    array[active] for array in (a, b, x, n, slope, start, inverse, value, ahead, behind)
                 )
     raise ParameterError(f"The incomplete beta function does not converge at {a[0]:g}, {b[0]:g}, {x[0]:g}.")
 
@@ -231,8 +231,8 @@ def _reach(a: Any, b: Any, x: Any, y: Any, excess: Any) -> Any:
 
 def _integrand(v: Floats, a: Any, b: Any, x: Any, y: Any, excess: Any) -> Floats:
     down, up = -y * v, x * v
-    fall = excess * v + a * _beyond_linear(down) + b * _beyond_linear(up)
-    result: Floats = np.exp(-fall) / ((1 + down) * (1 + up))
+    exponent = excess * v + a * _beyond_linear(down) + b * _beyond_linear(up)
+    result: Floats = np.exp(-exponent) / ((1 + down) * (1 + up))
     return result
 
 
@@ -315,7 +315,7 @@ def _fraction_of_one(a: float, b: float, x: float, y: float, excess: float) -> f
         ahead = term + numerator / ahead
         change = ahead * behind
         value *= change
-        if abs(change - 1) <= _ENOUGH:
+        if abs(change - 1) <= _TOLERANCE:
             return 1 / value
     raise ParameterError(f"The incomplete beta function does not converge at {a:g}, {b:g}, {x:g}.")
 

@@ -17,7 +17,7 @@ _MOST_CELLS = 200_000
 
 @dataclass(frozen=True, eq=False)
 class GridLosses:
-    """The masses of losses on a grid: the first at ``first`` widths."""
+    """The pmf of a loss on a grid: ``masses[i]`` at (first + i) * width, and ``infinite`` at infinity."""
 
     first: int
     masses: NDArray[np.float64]
@@ -25,7 +25,7 @@ class GridLosses:
     width: float
 
     def compose(self, other: GridLosses) -> GridLosses:
-        """The losses of two independent outcomes, added."""
+        """The distribution of the sum of two independent losses."""
         from scipy.signal import fftconvolve
 
         masses = positive_part(fftconvolve(self.masses, other.masses))
@@ -42,15 +42,15 @@ class GridLosses:
 
         above = np.cumsum(self.masses[::-1])[::-1]
         first, last = min(self.first, -reach), max(self.first + len(above), reach) + 1
-        over = np.zeros(last - first)  # T of first .. last - 1
-        over[: self.first - first] = above[0]
-        over[self.first - first : self.first - first + len(above) - 1] = above[1:]
-        keep = math.exp(-self.width)
-        excess = lfilter([-math.expm1(-self.width)], [1.0, -keep], over[::-1])[::-1]
+        tail = np.zeros(last - first)  # T of first .. last - 1
+        tail[: self.first - first] = above[0]
+        tail[self.first - first : self.first - first + len(above) - 1] = above[1:]
+        decay = math.exp(-self.width)
+        excess = lfilter([-math.expm1(-self.width)], [1.0, -decay], tail[::-1])[::-1]
         return self.infinite + np.asarray(excess[-reach - first : reach - first + 1], dtype=np.float64)
 
     def distribution(self) -> Any:
-        """The same for dp-accounting."""
+        """The same distribution as an object of dp-accounting."""
         from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
         grid = {self.first + int(i): float(self.masses[i]) for i in np.flatnonzero(self.masses)}
@@ -66,11 +66,11 @@ def largest_loss(pair: DiscretePair) -> float:
 
 
 def grid_width(pair: DiscretePair) -> float:
-    """A grid much finer than the spread of the loss, though of a bounded number of cells."""
+    """A width much smaller than the standard deviation of the loss, with a bounded number of cells."""
     loss = pair.loss
     finite = np.isfinite(loss)
     weight = pair.p[finite] + pair.q[finite]
-    if not weight.sum() > 0:  # every outcome gives one of the two away
+    if not weight.sum() > 0:  # every outcome identifies its distribution
         return 1.0
     mean = float(np.average(loss[finite], weights=weight))
     deviation = math.sqrt(float(np.average((loss[finite] - mean) ** 2, weights=weight)))

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 _USUAL_CUT = 1e-30
 _TAIL_CUT = 1e-18
 _MOST_REACH = 1e6
-_UP = 1 + 1e-9  # larger than the rounding error of masses
+_ROUNDED_UP = 1 + 1e-9  # larger than the rounding error of masses
 _LEAST_SHAPE = Fraction(1, 1 << 200)
 _MOST_WINDOW = 1 << 23
 
@@ -59,7 +59,7 @@ class NegativeBinomial:
     def window(self, cut: float) -> tuple[int, Floats, float]:
         """The first k, the masses from there on, and an upper bound, at most ``cut``, on the mass outside.
 
-        The masses are cumulative sums of ln(Pr[k + 1] / Pr[k]) from k = 0, in extended precision.
+        The logarithms of the masses are cumulative sums of ln(Pr[k + 1] / Pr[k]) in extended precision.
         """
         reach = int(self.mean + 12 * math.sqrt(self.variance)) + 64
         while True:
@@ -85,7 +85,7 @@ class NegativeBinomial:
         dropped = int(np.searchsorted(falling, cut / 4))
         if dropped:
             left_out += float(falling[dropped - 1])
-        return first, masses[first : len(masses) - dropped], left_out * _UP
+        return first, masses[first : len(masses) - dropped], left_out * _ROUNDED_UP
 
     def _masses(self, reach: int) -> Floats:
         shape, rest = float(self.shape), float(self.ratio.complement)
@@ -106,7 +106,7 @@ class NegativeBinomial:
 class NegativeBinomialDifference:
     """The distribution of G1 - G2 for two independent draws from the same negative binomial distribution."""
 
-    each: NegativeBinomial
+    term: NegativeBinomial
 
     @property
     def mean(self) -> float:
@@ -116,32 +116,32 @@ class NegativeBinomialDifference:
     @property
     def variance(self) -> float:
         """The variance."""
-        return 2 * self.each.variance
+        return 2 * self.term.variance
 
     def upper_tail(self, k: int) -> float:
         """Upper bound on Pr[G1 - G2 >= k]."""
         if k <= 0:  # one minus a lower bound on Pr[G1 - G2 < k]
-            return 1.0 - self._counted(1 - k) / _UP
-        return as_delta(self._counted(k) * _UP + self._tables[2])
+            return 1.0 - self._tail_in_tables(1 - k) / _ROUNDED_UP
+        return as_delta(self._tail_in_tables(k) * _ROUNDED_UP + self._tables[2])
 
     def lower_tail(self, k: int) -> float:
         """Upper bound on Pr[G1 - G2 <= k]."""
         return self.upper_tail(-k)
 
-    def _counted(self, k: int) -> float:
+    def _tail_in_tables(self, k: int) -> float:
         """Pr[G1 - G2 >= k] for k > 0, of the mass in the tables."""
         masses, tails, _ = self._tables
         return float(masses[: max(0, len(tails) - k)] @ tails[k:])
 
     @cached_property
     def _tables(self) -> tuple[Floats, Floats, float]:
-        _, masses, left_out = self.each.window(_TAIL_CUT)  # the offset of the window cancels in the difference
+        _, masses, left_out = self.term.window(_TAIL_CUT)  # the offset of the window cancels in the difference
         return masses, np.cumsum(masses[::-1])[::-1], 2 * left_out
 
 
 @dataclass(frozen=True)
 class NegativeBinomialCurve:
-    """The privacy curve of a count or sum with negative binomial noise (Ghazi et al. 2020), by its sensitivity."""
+    """The privacy curve of a count or sum with negative binomial noise (Ghazi et al. 2020), for a given sensitivity."""
 
     noise: NegativeBinomial
     sensitivity: int = 1
@@ -163,8 +163,8 @@ class NegativeBinomialCurve:
     def pair(self, shift: int, cut: float) -> DiscretePair:
         """The noise, and the noise shifted up."""
         _, masses, left_out = self.noise.window(cut)
-        nothing = np.zeros(shift)
-        return DiscretePair(np.concatenate((masses, nothing)), np.concatenate((nothing, masses)), left_out)
+        zeros = np.zeros(shift)
+        return DiscretePair(np.concatenate((masses, zeros)), np.concatenate((zeros, masses)), left_out)
 
 
 def _log_of_complement(ratio: Dyadic) -> float:

@@ -26,23 +26,18 @@ def smoothness_delta(masses: ArrayLike, epsilon: float, k: int = 1) -> float:
     paper also allows the shift 0, for which no distribution is smooth. A zero in the denominator counts as an infinite
     ratio.
     """
-    curve = np.asarray(masses, dtype=np.float64)
-    if (
-        curve.ndim != 1
-        or len(curve) == 0
-        or (curve < 0).any()
-        or not math.isclose(float(curve.sum()), 1.0, abs_tol=1e-9)
-    ):
+    pmf = np.asarray(masses, dtype=np.float64)
+    if pmf.ndim != 1 or len(pmf) == 0 or (pmf < 0).any() or not math.isclose(float(pmf.sum()), 1.0, abs_tol=1e-9):
         raise ParameterError("The masses of a distribution must be at least 0 and sum to 1.")
     check_epsilon(epsilon)
     if k < 1:
         raise ParameterError(f"Smoothness needs k >= 1, not {k}.", k=k)
-    padded = np.concatenate((np.zeros(k), curve, np.zeros(k)))
+    padded = np.concatenate((np.zeros(k), pmf, np.zeros(k)))
     worst = 0.0
     for shift in (s for s in range(-k, k + 1) if s != 0):
-        shifted = padded[k + shift : k + shift + len(curve)]
-        rare = (curve > 0) & (curve >= math.exp(min(abs(shift) * epsilon, LARGEST_EPSILON)) * shifted)
-        worst = max(worst, math.fsum(curve[rare]))
+        shifted = padded[k + shift : k + shift + len(pmf)]
+        rare = (pmf > 0) & (pmf >= math.exp(min(abs(shift) * epsilon, LARGEST_EPSILON)) * shifted)
+        worst = max(worst, math.fsum(pmf[rare]))
     return worst
 
 

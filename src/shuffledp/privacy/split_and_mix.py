@@ -76,7 +76,7 @@ def mixing_distance(honest_users: int, modulus: int, messages: int) -> float:
 def least_messages(honest_users: int, modulus: int, sigma: float) -> int:
     """The fewest shares per user with a mixing distance of at most 2^-sigma."""
     if not 0 < sigma <= 1000:
-        raise ParameterError(f"sigma must lie above 0 and at most at 1000, not {sigma}.", sigma=sigma)
+        raise ParameterError(f"sigma must be above 0 and at most 1000, not {sigma}.", sigma=sigma)
     return _fewest_messages(honest_users, modulus, 2.0**-sigma)
 
 

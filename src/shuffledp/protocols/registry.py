@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 class _OfQuestion(Mapping[str, "type[Protocol]"]):
     """Protocols of one question by name, each loaded from its file on first use."""
 
-    def __init__(self, homes: dict[str, str]) -> None:
-        self._homes = homes
+    def __init__(self, paths: dict[str, str]) -> None:
+        self._paths = paths
         self._added: dict[str, type[Protocol]] = {}
 
     def __getitem__(self, name: str) -> type[Protocol]:
         if name in self._added:
             return self._added[name]
-        module, _, kind = self._homes[name].rpartition(".")
+        module, _, kind = self._paths[name].rpartition(".")
         protocol: type[Protocol] = getattr(import_module(f"shuffledp.protocols.{module}"), kind)
         return protocol
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self._homes, *self._added])
+        return iter([*self._paths, *self._added])
 
     def __len__(self) -> int:
-        return len(self._homes) + len(self._added)
+        return len(self._paths) + len(self._added)
 
     def add(self, kind: type[Protocol]) -> None:
         """Add a protocol of another package; ParameterError if the name is taken."""
@@ -41,7 +41,7 @@ class _OfQuestion(Mapping[str, "type[Protocol]"]):
     def classes(self) -> dict[str, str]:
         """The name of each protocol by the name of its class; loads none."""
         added = {kind.__name__: name for name, kind in self._added.items()}
-        return {home.rpartition(".")[2]: name for name, home in self._homes.items()} | added
+        return {path.rpartition(".")[2]: name for name, path in self._paths.items()} | added
 
 
 PROTOCOLS: Mapping[str, _OfQuestion] = {
@@ -141,14 +141,14 @@ def find_qualified(name: str) -> type[Protocol]:
     question, slash, rest = name.partition("/")
     if slash:
         return find(question, rest)
-    homes = [question for question, named in PROTOCOLS.items() if name in named]
-    if len(homes) == 2 and "quantiles" in homes:  # they have the names of the histograms that they consist of
-        homes.remove("quantiles")
-    if len(homes) == 1:
-        return PROTOCOLS[homes[0]][name]
-    if homes:
-        choices = " or ".join(f"{question}/{name}" for question in homes)
-        raise UnknownNameError(f"{name} answers several questions; say {choices}.", protocol=name)
+    questions = [question for question, named in PROTOCOLS.items() if name in named]
+    if len(questions) == 2 and "quantiles" in questions:  # they have the names of the histograms that they consist of
+        questions.remove("quantiles")
+    if len(questions) == 1:
+        return PROTOCOLS[questions[0]][name]
+    if questions:
+        choices = " or ".join(f"{question}/{name}" for question in questions)
+        raise UnknownNameError(f"{name} is ambiguous; use {choices}.", protocol=name)
     names = ", ".join(f"{question}/{other}" for question, named in PROTOCOLS.items() for other in named)
     raise UnknownNameError(f"There is no protocol {name!r}; choose one of {names}.", protocol=name)
 

@@ -86,7 +86,7 @@ def _binomial_table(trials: int, probability: Dyadic) -> InversionTable:
 
 
 def _cdf_bounds(trials: int, probability: Dyadic, precision: int) -> CdfBounds:
-    """Bounds from Pr[k + 1] / Pr[k] = (trials - k) success / ((k + 1) failure), which falls with k."""
+    """Bounds from Pr[k + 1] / Pr[k] = (trials - k) success / ((k + 1) failure), which decreases with k."""
     success, failure = probability.numerator, (1 << probability.bits) - probability.numerator
     mode = min(trials, (trials + 1) * success >> probability.bits)
     return unimodal_bounds(lambda k: ((trials - k) * success, (k + 1) * failure), mode, precision)

@@ -46,7 +46,7 @@ _SPARE = 64  # extra indices to replace duplicates; multiplied if a block cannot
 
 _LARGEST_SPARSE = 1 / 64  # in numpy: above this probability it is faster to draw every bit
 _HITS_PER_BLOCK = 1 << 12
-_LEAST = 2.0**-200  # avoids an overflow; blocks never become this long
+_MIN_PROBABILITY = 2.0**-200  # avoids an overflow; blocks never become this long
 
 
 def bernoulli(probability: Probability, size: int, source: RandomSource = SYSTEM) -> NDArray[np.bool_]:
@@ -60,7 +60,7 @@ def bernoulli(probability: Probability, size: int, source: RandomSource = SYSTEM
         for start, bitmap in _bitmaps(probability, size, source):
             _bits.spread_bits(bitmap, out[start : start + _CHUNK].view(np.uint8))
     else:
-        _toss(probability, out, source)
+        _draw_flags(probability, out, source)
     return out
 
 
@@ -310,7 +310,7 @@ def _clear_after(bitmap: NDArray[np.uint8], coins: int) -> None:
 # --- in numpy
 
 
-def _toss(probability: Dyadic, out: NDArray[np.bool_], source: RandomSource) -> None:
+def _draw_flags(probability: Dyadic, out: NDArray[np.bool_], source: RandomSource) -> None:
     """Set each bit to whether a uniform number lies below the probability.
 
     One random byte decides 255 of 256 cases; further bytes are drawn only where it equals the probability's leading
@@ -342,18 +342,18 @@ def _indices_of_ones(probability: Dyadic, size: int, source: RandomSource) -> ND
         starts = range(0, size, _CHUNK)
         chunks = [bernoulli(probability, min(_CHUNK, size - start), source) for start in starts]
         return np.concatenate([np.flatnonzero(chunk) + start for chunk, start in zip(chunks, starts, strict=True)])
-    return _some_of(size, _number_of_ones(probability, size, source), source)
+    return _uniform_subset(size, _number_of_ones(probability, size, source), source)
 
 
 def _number_of_ones(probability: Dyadic, size: int, source: RandomSource) -> int:
     """Bin(size, probability), as a sum over blocks of one size, whose table is short and cached."""
-    block = 1 << max(0, int(_HITS_PER_BLOCK / max(float(probability), _LEAST))).bit_length()
+    block = 1 << max(0, int(_HITS_PER_BLOCK / max(float(probability), _MIN_PROBABILITY))).bit_length()
     whole, rest = divmod(size, block)
     ones = int(binomial(block, probability, whole, source).sum()) if whole else 0
     return ones + int(binomial(rest, probability, 1, source)[0])
 
 
-def _some_of(size: int, number: int, source: RandomSource) -> NDArray[np.int64]:
+def _uniform_subset(size: int, number: int, source: RandomSource) -> NDArray[np.int64]:
     """A uniform subset of ``number`` indices below ``size``; duplicates are drawn again."""
     chosen = np.zeros(0, dtype=np.int64)
     while len(chosen) < number:

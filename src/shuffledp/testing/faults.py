@@ -45,7 +45,7 @@ def planted_faults(protocol: Protocol) -> dict[str, Protocol]:
     faults = {
         "a probability off by five per cent": broken(protocol, randomize_all=_sometimes_another_value(protocol)),
         "a sign error in the estimator": broken(protocol, estimate=_mirrored_estimate(protocol)),
-        "a fast route without noise": broken(protocol, sample_tally=_noiseless(protocol)),
+        "a fast route without noise": broken(protocol, sample_tally=_with_less_noise(protocol)),
         "a tally with one too many": broken(protocol, tally=_one_too_many(protocol)),
     }
     if protocol.released_only:  # users send their values in clear; the release adds the noise
@@ -72,8 +72,8 @@ def _one_too_many(protocol: Protocol) -> Callable[..., Tally]:
 
 def _sometimes_another_value(protocol: Protocol) -> Callable[..., Messages]:
     def randomize_all(values: NDArray[Any], **options: Any) -> Messages:
-        slipped = np.random.default_rng().random(len(values)) < 0.05
-        return protocol.randomize_all(np.where(slipped, protocol.other_inputs(values), values), **options)
+        replaced = np.random.default_rng().random(len(values)) < 0.05
+        return protocol.randomize_all(np.where(replaced, protocol.other_inputs(values), values), **options)
 
     return randomize_all
 
@@ -136,19 +136,19 @@ def _same_report_for_all(protocol: Protocol) -> Callable[..., Messages]:
 
 def _mirrored_estimate(protocol: Protocol) -> Callable[..., Estimate]:
     def estimate(tally: Tally, **options: Any) -> Estimate:
-        right = protocol.estimate(tally, **options)
-        if isinstance(right, HistogramEstimate):
-            return replace(right, counts=-right.counts)
-        if isinstance(right, QuantileEstimate):
-            return replace(right, below=-right.below)
-        if isinstance(right, CountEstimate | SumEstimate):
-            return replace(right, value=-right.value)
-        raise ParameterError(f"No sign error is known for {type(right).__name__}.")
+        correct = protocol.estimate(tally, **options)
+        if isinstance(correct, HistogramEstimate):
+            return replace(correct, counts=-correct.counts)
+        if isinstance(correct, QuantileEstimate):
+            return replace(correct, below=-correct.below)
+        if isinstance(correct, CountEstimate | SumEstimate):
+            return replace(correct, value=-correct.value)
+        raise ParameterError(f"No sign error is known for {type(correct).__name__}.")
 
     return estimate
 
 
-def _noiseless(protocol: Protocol) -> Callable[..., Tally]:
+def _with_less_noise(protocol: Protocol) -> Callable[..., Tally]:
     """A ``sample_tally`` with less noise: the median of three draws."""
 
     def sample_tally(summary: NDArray[Any], **options: Any) -> Tally:

@@ -373,7 +373,7 @@ def test_killed_while_restoring(collection, work, release, new_batch, restored, 
 
         with monkeypatch.context() as patched:
             patched.setattr(backup_module, "_copy_file", step)
-            patched.setattr(backup_module, "_count", partial(step, action=backup_module._count))
+            patched.setattr(backup_module, "_enter_releases", partial(step, action=backup_module._enter_releases))
             if steps == 6:
                 assert restored(collection.folder / "backup", released=[later])
                 break

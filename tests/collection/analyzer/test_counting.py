@@ -96,8 +96,8 @@ def test_cores_pieces_and_progress_make_no_difference(collection, tmp_path, monk
     sealed = [*collection.sealed(task, np.arange(200) % 4), os.urandom(task.sealed_size)]
     files = file_of(tmp_path, sealed)
     here = count(collection, task, files)
-    monkeypatch.setattr(counting, "_WORTH_PROCESSES", 0)
-    monkeypatch.setattr(counting, "_FEWEST", 64)
+    monkeypatch.setattr(counting, "_MIN_MESSAGES_FOR_PROCESSES", 0)
+    monkeypatch.setattr(counting, "_MIN_PIECE_MESSAGES", 64)
     seen = []
     there = count(collection, task, files, processes=2, progress=seen.append)
     assert len(seen) == -(-len(sealed) // 64)

@@ -20,7 +20,8 @@ import sys
 from shuffledp.cli import main
 from shuffledp.collection.analyzer import counting
 if __name__ == "__main__":
-    counting._WORTH_PROCESSES, counting._FEWEST = 1000, 200  # further processes also for few messages
+    counting._MIN_MESSAGES_FOR_PROCESSES = 1000  # further processes also for few messages
+    counting._MIN_PIECE_MESSAGES = 200
     sys.exit(main._run(["serve", *sys.argv[1:]]))
 """
 RESTRICT = """
@@ -122,4 +123,4 @@ def test_a_port_in_use_is_said_in_one_line(collection):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     lock.release()
     assert done.returncode == 1
-    assert "error: Another process works in" in done.stderr
+    assert "error: Another process uses" in done.stderr

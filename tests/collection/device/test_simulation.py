@@ -74,7 +74,7 @@ def test_a_fault_is_told(task, server):
     before = threading.active_count()
     with pytest.raises(DomainError, match="plane"):
         Devices(task, ["bus", "plane"], connect=lambda: Connection(server.url)).report()
-    with pytest.raises(ParameterError, match="At least one connection"):
+    with pytest.raises(ParameterError, match="number of connections must be at least 1"):
         devices(task, server, connections=0)
     assert threading.active_count() <= before + 8  # handlers of the server
 

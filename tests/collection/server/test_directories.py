@@ -26,7 +26,7 @@ def test_a_missing_directory_is_refused(tmp_path):
 
 def test_one_process_at_a_time(tmp_path):
     lock = lock_directory(tmp_path)
-    with pytest.raises(DataError, match="Another process works in"):
+    with pytest.raises(DataError, match="Another process uses"):
         lock_directory(tmp_path)
     lock.release()
     lock_directory(tmp_path).release()

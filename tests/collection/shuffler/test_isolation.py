@@ -237,7 +237,7 @@ class TestOperator:
         here = serve()
         assert {here.post(form, place.report(form)).status_code for _ in range(5)} == {201}
         name = form.task_id.hex()
-        with pytest.raises(StoreError, match="and works; cancel it to end it"):
+        with pytest.raises(StoreError, match="and does not fail; cancel it instead"):
             here.shuffler.operator.abandon(name)
         here.shuffler.operator.cancel(name)
         here.shuffler.operator.cancel(name)

@@ -157,7 +157,7 @@ def test_help_has_an_example(shuffledp):
 
 def test_one_process_a_work_folder(place):
     shuffler = place.shuffler()
-    with pytest.raises(DataError, match="Another process works in"):
+    with pytest.raises(DataError, match="Another process uses"):
         place.shuffler(store_folder=place.folder / "other")
     assert not (place.folder / "other").exists()
     shuffler.close()
@@ -226,7 +226,7 @@ class TestTokens:
         assert (tmp_path / "out.txt").stat().st_mode & 0o777 == 0o600
         assert sorted(each.name for each in tmp_path.iterdir()) == ["out.txt", "task.tokens"]
 
-    @pytest.mark.parametrize(("step", "named"), [("replace", "No token was created"), ("link", "admit nobody")])
+    @pytest.mark.parametrize(("step", "named"), [("replace", "No token was created"), ("link", "have no effect")])
     def test_a_step_that_fails_is_said_in_one_line(self, place, shuffledp, monkeypatch, step, named):
         place.task(file="task.json")
 

@@ -124,7 +124,7 @@ def test_what_is_no_hash(reader, junk):
 
 def test_reports_are_stored_while_tokens_are_added(reader, tmp_path, monkeypatch):
     """Between two groups others have the round: a report does not wait for the last."""
-    monkeypatch.setattr(enrolment, "_GROUP", 10)
+    monkeypatch.setattr(enrolment, "_HASHES_PER_TRANSACTION", 10)
     task, hashes = os.urandom(32), hashes_of(2_000)
     store = SqliteStore(tmp_path / "store")
     store.open_round(task, maximum=100, tokens=True)

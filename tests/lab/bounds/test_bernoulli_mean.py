@@ -95,6 +95,25 @@ def test_the_exact_bound_is_stronger():
     assert randomized_bits_success(45_200, flip, 0.5, 0.01) > 0.95
 
 
+@pytest.mark.parametrize("users", [1, 4, 5])
+def test_the_largest_success_by_enumeration(users):
+    """The best guess among the means, from all responses in order."""
+    epsilon, alpha = 2.0, 0.2
+    flip = 1 / (1 + math.exp(epsilon))
+    rows = [[1 - flip, flip], [flip, 1 - flip]]
+    assert local_success_upper(users, alpha, epsilon) == pytest.approx(best_success(rows, users, alpha), rel=1e-12)
+    means, prior = (0.1, 0.5, 0.9), [math.cos(math.pi / 4), 1.0, math.cos(math.pi / 4)]
+    shares = [flip + (1 - 2 * flip) * mean for mean in means]
+    expected = sum(
+        max(
+            weight * share ** sum(responses) * (1 - share) ** (users - sum(responses))
+            for weight, share in zip(prior, shares, strict=True)
+        )
+        for responses in itertools.product((0, 1), repeat=users)
+    ) / sum(prior)
+    assert local_success_upper(users, alpha, epsilon, points=3) == pytest.approx(expected, rel=1e-12)
+
+
 def asked_in_turn(epsilon, alpha, rng):
     """The best success of a protocol of two users and three rounds: each question depends on all earlier answers.
 
@@ -148,4 +167,4 @@ def test_targets_that_mean_nothing_are_rejected():
     with pytest.raises(ParameterError, match="2 alpha apart"):
         local_success_upper(100, 0.3, 1.0, points=3)
     with pytest.raises(ParameterError, match="at most"):
-        exact_local_users_lower(0.001, 0.95, 0.001)
+        local_success_upper(10**9, 0.01, 1.0, points=3)

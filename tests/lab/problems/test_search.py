@@ -61,7 +61,7 @@ def test_progress_and_words():
     assert seen == sorted(seen)
     assert seen[-1] == 1.0
     assert (
-        f"with {found.low:,}, as many or more with {found.high:,} (95% confidence, up to 1,500 rounds"
+        f"with {found.low:,} users and at least 99/100 with {found.high:,} (95% confidence, up to 1,500 rounds"
         in found.sentence()
     )
     document = found.to_json()

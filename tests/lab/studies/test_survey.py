@@ -131,7 +131,7 @@ def test_noise_that_is_lost_is_noticed_by_the_study(monkeypatch):
     kinds = ("split-and-mix", "privacy-blanket", "randomized-response", "correlated-noise", "discrete-laplace")
     some = tuple(entry for entry in ENTRIES if entry.protocol in kinds)
     monkeypatch.setattr(survey, "ENTRIES", some)
-    monkeypatch.setattr(survey, "_words", lambda *_: [])  # these tell and show all
+    monkeypatch.setattr(survey, "_paragraphs", lambda *_: [])  # these tell and show all
     monkeypatch.setattr(survey, "_message_figure", lambda _: None)
     monkeypatch.setattr(
         "shuffledp.protocols.sum.split_and_mix.scattered_negative_binomial",

@@ -1,9 +1,9 @@
 """Consistency of an analyzer's directory: the ledger, the states of batches, the releases and the chunks agree.
 
 Every release is entered into the ledger before it is published, and every batch is recorded before its chunks are
-stored, so the four agree after any crash. If they do not, data was lost or restored from an older copy. With a ledger
-that lacks releases the budget would start anew, so the analyzer refuses to start. The operator can restore the entries:
-the published releases name their tasks, and the tasks state what each release cost.
+stored, so the four agree after any crash. If they do not, data was lost or restored from an older copy. If the
+ledger lacks releases, their spent budget would be lost, so the analyzer refuses to start. The operator can restore the
+entries: the published releases name their tasks, and the tasks state the cost of each release.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def check_agreement(work: Path) -> set[bytes]:
     _refuse_contradictory(contents, work)
     if lost := contents.without_entry():
         raise DataError(
-            f"{work / LEDGER} lacks {len(lost):,} of the releases that were made, so that the budget would start anew: "
-            f"{_REMEDY}."
+            f"{work / LEDGER} lacks {len(lost):,} of the releases that were made, so that their spent budget "
+            f"would be lost: {_REMEDY}."
         )
     if lost := contents.without_batch():
         raise DataError(f"{work / 'analyzer.db'} lacks {len(lost):,} of the batches that were received: {_REMEDY}.")
@@ -99,8 +99,8 @@ def check_agreement(work: Path) -> set[bytes]:
 
 def _no_ledger(work: Path) -> str:
     return (
-        f"There is no ledger {work / LEDGER}, and no release from which it could be restored, so that the budget would "
-        "start anew: restore the backup of the whole directory."
+        f"There is no ledger {work / LEDGER}, and no release from which it could be restored, so that the spent "
+        "budget would be lost: restore the backup of the whole directory."
     )
 
 
@@ -143,8 +143,8 @@ def restore_from_releases(work: Path, tasks: AnalyzerTasks) -> None:
 def _refuse_contradictory(contents: _WorkDirectory, work: Path) -> None:
     if tasks := contents.contradictory():
         raise DataError(
-            f"The ledger and the batches in {work} contradict each other about {len(tasks):,} tasks: they are from "
-            "different times. Restore the backup of the whole directory."
+            f"The ledger and the batches in {work} contradict each other about {len(tasks):,} tasks: they are "
+            "not from the same backup. Restore the backup of the whole directory."
         )
 
 

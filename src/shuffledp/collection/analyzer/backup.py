@@ -145,7 +145,7 @@ def undecided_tasks(backup: Path, tasks: AnalyzerTasks) -> list[Task]:
 def restore(backup: Path, work: Path, tasks: AnalyzerTasks, released: Mapping[bytes, bool]) -> list[Task]:
     """Restore a backup into an empty directory; return the tasks that were entered as released after the backup.
 
-    ``released`` tells of every undecided task whether it was released after the backup.
+    ``released`` maps the id of every undecided task to whether it was released after the backup.
     """
     marker = _marker_of(backup)
     check_agreement(backup)
@@ -155,17 +155,17 @@ def restore(backup: Path, work: Path, tasks: AnalyzerTasks, released: Mapping[by
             f"{len(missing):,} tasks may have been released after the backup of {marker.backup}, beginning with "
             f"{missing[0].name!r} ({missing[0].id.hex()[:16]}): state for each whether it was."
         )
-    counted = [task for task in undecided if released[task.id]]
+    entered = [task for task in undecided if released[task.id]]
     with _errors_of(work):
         work.mkdir(mode=0o700, exist_ok=True)
         check_directory(work)
         make_private(work)
         lock = lock_directory(work)
         try:
-            _restore(backup, work, marker, lambda ledger: _count(ledger, counted, tasks))
+            _restore(backup, work, marker, lambda ledger: _enter_releases(ledger, entered, tasks))
         finally:
             lock.release()
-    return counted
+    return entered
 
 
 def _marker_of(backup: Path) -> Marker:
@@ -175,7 +175,7 @@ def _marker_of(backup: Path) -> Marker:
     return marker
 
 
-def _restore(backup: Path, work: Path, marker: Marker, count: Callable[[Ledger], None]) -> None:
+def _restore(backup: Path, work: Path, marker: Marker, enter: Callable[[Ledger], None]) -> None:
     """The marker of the backup is written first and replaced last: after a crash in between, no analyzer starts."""
     has_database = any(os.path.lexists(work / name) for name in (LEDGER, BATCH_STATES))
     if has_database or read_marker(work) is not None or is_used(work):
@@ -191,15 +191,15 @@ def _restore(backup: Path, work: Path, marker: Marker, count: Callable[[Ledger],
     sync_directory(work / RELEASES)
     ledger = Ledger(work / LEDGER)
     try:
-        count(ledger)
+        enter(ledger)
     finally:
         ledger.close()
     check_agreement(work)
     Marker(marker.initialized).write(work)
 
 
-def _count(ledger: Ledger, counted: list[Task], tasks: AnalyzerTasks) -> None:
-    for task in counted:
+def _enter_releases(ledger: Ledger, entered: list[Task], tasks: AnalyzerTasks) -> None:
+    for task in entered:
         ledger.enter_past_release(task, tasks.budget(task), b"")  # no batch has this manifest, so none is released
 
 
@@ -220,7 +220,7 @@ def _open_source(source: Path) -> BinaryIO:
 
 @contextmanager
 def _errors_of(path: Path) -> Iterator[None]:
-    """Errors of the disk and of the databases as errors of one line."""
+    """Raise errors of the disk as OutputError, and errors of the databases as DataError."""
     try:
         yield
     except OSError as error:

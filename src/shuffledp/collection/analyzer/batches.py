@@ -64,7 +64,7 @@ class BatchState(Enum):
 
 
 class BatchOutcome(Enum):
-    """What became of a manifest or chunk that was sent."""
+    """The outcome of storing a manifest or a chunk."""
 
     NEW = "new"
     SAME = "same"
@@ -90,7 +90,7 @@ class Batch:
 
 
 def most_manifest_bytes(task: Task) -> int:
-    """Maximum length of a manifest, in bytes: chunks are not tiny, unless they are few."""
+    """Maximum length of a manifest in bytes, for chunks of at least 64 KiB or a small number of chunks."""
     chunks = task.maximum_users * task.messages_per_report * task.sealed_size // _USUAL_CHUNK_BYTES + 1
     return min(MOST_MANIFEST_BYTES, _OTHER_BYTES + _BYTES_PER_CHUNK * max(chunks, _FEW_CHUNKS))
 
@@ -122,8 +122,8 @@ class Batches:
     def put_manifest(self, manifest: Manifest, content: bytes) -> BatchOutcome:
         """Record a new batch durably; ``content`` is the manifest with its signature, which the caller has verified."""
         task_id = manifest.task_id
-        bound = self._entered(task_id) if self.get(task_id) is None else None
-        if bound is not None and bound != digest(content):
+        ledger_manifest = self._entered(task_id) if self.get(task_id) is None else None
+        if ledger_manifest is not None and ledger_manifest != digest(content):
             return BatchOutcome.CONFLICT
         with self._lock:
             batch = self.get(task_id)
@@ -297,7 +297,7 @@ class Batches:
             self._connection.close()
 
     def _clean(self) -> None:
-        """Remove what a killed process left behind: directories of no batch, and incomplete files."""
+        """Remove leftovers of a killed process: directories without a batch, and incomplete files."""
         states = {batch.task_id.hex(): batch.state for batch in self.all()}
         for path in self._directory.iterdir():
             if path.is_file():

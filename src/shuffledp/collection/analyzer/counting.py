@@ -36,8 +36,8 @@ from shuffledp.protocols.protocol import Protocol
 
 OUTSIDE_DOMAIN = "outside-domain"
 REPEATED = "repeated"
-_FEWEST, _MOST = 1 << 12, 1 << 16  # messages of a piece
-_WORTH_PROCESSES = 20_000  # opened in less time than processes take to start
+_MIN_PIECE_MESSAGES, _MAX_PIECE_MESSAGES = 1 << 12, 1 << 16
+_MIN_MESSAGES_FOR_PROCESSES = 20_000  # fewer are opened in less time than processes take to start
 _WAITING_PER_PROCESS = 3
 
 
@@ -54,7 +54,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Counted:
-    """What sealed messages contained; pieces add up."""
+    """The contents of sealed messages; those of several pieces can be added."""
 
     tally: Tally
     """Its number of users is 0, since messages do not name users."""
@@ -78,8 +78,8 @@ class Counted:
 
 
 def pieces_of(task: Task, files: Iterable[tuple[Path, int]]) -> Iterator[Piece]:
-    """Cut files into pieces, larger ones for larger tallies: every piece returns one. ``files`` has paths and sizes."""
-    step = min(max(_FEWEST, len(_no_messages(task.protocol).counts)), _MOST)
+    """Split files, given by paths and sizes, into pieces; larger ones for larger tallies, as each piece returns one."""
+    step = min(max(_MIN_PIECE_MESSAGES, len(_no_messages(task.protocol).counts)), _MAX_PIECE_MESSAGES)
     for file, size in files:
         messages = size // task.sealed_size
         for start in range(0, messages, step):
@@ -104,11 +104,11 @@ def count_messages(
     copies = find_duplicates(pieces, task.sealed_size)
     pieces = [replace(piece, repeated=copies.get(number, b"")) for number, piece in enumerate(pieces)]
     cores = processes or len(os.sched_getaffinity(0))
-    few = sum(piece.messages for piece in pieces) < _WORTH_PROCESSES
+    few = sum(piece.messages for piece in pieces) < _MIN_MESSAGES_FOR_PROCESSES
     if pool is not None:
         counting = _in_pool(pool, pieces, cores)
     else:
-        counting = _in_turn(task, key, pieces) if few else _on_cores(task, key, pieces, cores)
+        counting = _in_this_process(task, key, pieces) if few else _in_new_processes(task, key, pieces, cores)
     for counted in counting:
         if stopping():
             raise ShutdownError
@@ -117,13 +117,13 @@ def count_messages(
     return total
 
 
-def _in_turn(task: Task, key: SealingKey, pieces: Iterable[Piece]) -> Iterator[Counted]:
+def _in_this_process(task: Task, key: SealingKey, pieces: Iterable[Piece]) -> Iterator[Counted]:
     reader = _Reader(task.protocol, Opener(key, task.id, task.message_size), task.sealed_size)
     for piece in pieces:
         yield reader.count(piece)
 
 
-def _on_cores(task: Task, key: SealingKey, pieces: Iterable[Piece], cores: int) -> Iterator[Counted]:
+def _in_new_processes(task: Task, key: SealingKey, pieces: Iterable[Piece], cores: int) -> Iterator[Counted]:
     with opening_processes(task, key, cores) as pool:
         yield from _in_pool(pool, pieces, cores)
 

@@ -36,7 +36,7 @@ class Marker:
     """When the backup was made, if the directory is one."""
 
     def write(self, directory: Path) -> None:
-        """Write it durably; readers never see half of it."""
+        """Write it durably and atomically."""
         document = {"kind": "analyzer", "version": _VERSION, "initialized": self.initialized, "backup": self.backup}
         content = json.dumps(document).encode() + b"\n"
         write_durably(directory / MARKER, content, temporary=directory / f".{MARKER}")
@@ -118,8 +118,8 @@ def check_initialized(directory: Path) -> None:
         raise DataError(_is_backup(directory, marker), path=str(directory))
     if marker is None and not _holds_data(directory):
         raise DataError(
-            f"{directory} has no ledger, so that the budget would start anew: mount its volume or restore the backup; "
-            "if this is a new analyzer, initialize it once with `shuffledp init analyzer`.",
+            f"{directory} has no ledger, so that the spent budget would be lost: mount its volume or restore the "
+            "backup; if this is a new analyzer, initialize it once with `shuffledp init analyzer`.",
             path=str(directory),
         )
 

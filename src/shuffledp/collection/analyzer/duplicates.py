@@ -53,14 +53,14 @@ def find_duplicates(pieces: Sequence[MessageRange], sealed_size: int, *, at_once
     coefficients = np.frombuffer(os.urandom(8 * words), dtype=np.uint64)
     marks: dict[int, NDArray[np.uint8]] = {}
     for remainder in range(passes):
-        alike = _alike(_fingerprints(pieces, sealed_size, coefficients), passes, remainder)
-        copies = _copies(pieces, sealed_size, starts, alike)
+        colliding = _colliding(_fingerprints(pieces, sealed_size, coefficients), passes, remainder)
+        copies = _copies(pieces, sealed_size, starts, colliding)
         for number, positions in _by_piece(starts, copies):
             marks.setdefault(number, np.zeros(pieces[number].messages, dtype=np.uint8))[positions] = 1
     return {number: mark.tobytes() for number, mark in marks.items()}
 
 
-def _alike(fingerprints: Iterator[NDArray[np.uint64]], passes: int, remainder: int) -> NDArray[np.int64]:
+def _colliding(fingerprints: Iterator[NDArray[np.uint64]], passes: int, remainder: int) -> NDArray[np.int64]:
     """The indices of messages whose fingerprint occurs more than once, sorted."""
     selected, indices = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
     start = 0
@@ -72,30 +72,30 @@ def _alike(fingerprints: Iterator[NDArray[np.uint64]], passes: int, remainder: i
     values, positions = np.concatenate(selected), np.concatenate(indices)
     order = np.argsort(values, kind="stable")
     ordered = values[order]
-    alike = np.zeros(len(ordered), dtype=np.bool_)
+    colliding = np.zeros(len(ordered), dtype=np.bool_)
     same = ordered[1:] == ordered[:-1]
-    alike[1:] |= same
-    alike[:-1] |= same
-    return np.sort(positions[order[alike]])
+    colliding[1:] |= same
+    colliding[:-1] |= same
+    return np.sort(positions[order[colliding]])
 
 
 def _copies(
-    pieces: Sequence[MessageRange], sealed_size: int, starts: NDArray[np.int64], alike: NDArray[np.int64]
+    pieces: Sequence[MessageRange], sealed_size: int, starts: NDArray[np.int64], colliding: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Of messages with equal fingerprints, the indices of those that are copies of an earlier message."""
-    if not len(alike):
-        return alike
+    if not len(colliding):
+        return colliding
     hashes = bytearray()
-    for number, positions in _by_piece(starts, alike):
+    for number, positions in _by_piece(starts, colliding):
         content = _read(pieces[number], sealed_size)
         for begin in (positions * sealed_size).tolist():
             message = content[begin : begin + sealed_size]
             hashes += hashlib.blake2b(message, digest_size=_DIGEST_SIZE).digest()
-    halves = np.frombuffer(hashes, dtype=np.uint64).reshape(len(alike), 2)
+    halves = np.frombuffer(hashes, dtype=np.uint64).reshape(len(colliding), 2)
     order = np.lexsort((halves[:, 1], halves[:, 0]))  # stable: of equal messages the earliest comes first
     ordered = halves[order]
-    again = np.all(ordered[1:] == ordered[:-1], axis=1)
-    return np.sort(alike[order[1:][again]])
+    is_copy = np.all(ordered[1:] == ordered[:-1], axis=1)
+    return np.sort(colliding[order[1:][is_copy]])
 
 
 def _by_piece(starts: NDArray[np.int64], numbers: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
@@ -109,7 +109,7 @@ def _by_piece(starts: NDArray[np.int64], numbers: NDArray[np.int64]) -> Iterator
 def _fingerprints(
     pieces: Sequence[MessageRange], sealed_size: int, coefficients: NDArray[np.uint64]
 ) -> Iterator[NDArray[np.uint64]]:
-    """The sum of the words of every message with random coefficients, piece by piece; it rarely agrees by chance."""
+    """The sum of the words of every message times random coefficients, piece by piece; collisions are improbable."""
     for piece in pieces:
         content = np.frombuffer(_read(piece, sealed_size), dtype=np.uint8).reshape(piece.messages, sealed_size)
         padded = np.zeros((piece.messages, len(coefficients) * _WORD.itemsize), dtype=np.uint8)

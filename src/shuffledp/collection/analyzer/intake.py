@@ -29,7 +29,7 @@ from shuffledp.collection.server.responses import PreparedResponse, json_respons
 from shuffledp.errors import ParameterError
 
 _MOST_MISSING = 1000
-_SHORT = 1 << 16  # an unwanted body of at most this size is read and dropped, to keep the connection open
+_MAX_DISCARDED_BYTES = 1 << 16  # an unwanted body of at most this size is read and dropped, to keep the connection open
 _CLOSE = (b"connection", b"close")
 _UNKNOWN_TASK = problem(403, "unknown-task", "This analyzer does not serve that task.", close=True)
 _NO_BATCH = problem(404, "no-batch", "There is no batch of this task, or it does not have that chunk.", close=True)
@@ -37,7 +37,7 @@ _BAD_SIGNATURE = problem(403, "bad-signature", "The manifest is not signed by th
 _MALFORMED = problem(422, "malformed", "The manifest is not valid for this task.")
 _OTHER_MANIFEST = problem(409, "other-manifest", "The batch of this task has another manifest.")
 _WRONG_CHUNK = problem(409, "wrong-chunk", "The hash of the chunk is not the one in the manifest.")
-_TOO_LONG = problem(413, "too-long", "The body is longer than it may be here.", close=True)
+_TOO_LONG = problem(413, "too-long", "The body is longer than allowed.", close=True)
 _CUT_OFF = problem(400, "cut-off", "The body ended too early.", close=True)
 _BUSY = problem(503, "overloaded", "Too many uploads at once; try again later.", retry_after=1, close=True)
 _NOT_DURABLE = problem(503, "not-durable", "Durable storage fails at the moment; try again later.", retry_after=5)
@@ -46,7 +46,7 @@ _STOPPING = problem(503, "shutting-down", "The analyzer is shutting down.", retr
 
 def read_task_id(segment: str) -> bytes | None:
     """The id of a task in the path of a URL, 64 hexadecimal digits in lower case; None if it is not one."""
-    if len(segment) != 64 or any(letter not in "0123456789abcdef" for letter in segment):
+    if len(segment) != 64 or any(character not in "0123456789abcdef" for character in segment):
         return None
     return bytes.fromhex(segment)
 
@@ -65,7 +65,7 @@ class BatchEndpoints:
     ) -> None:
         self._tasks, self._batches, self._arrived = tasks, batches, arrived
         self.memory = MemoryLimit(most_bytes=most_bytes)
-        self._one_manifest = asyncio.Lock()  # reading one takes several times its size
+        self._manifest_lock = asyncio.Lock()  # one at a time: parsing takes several times its size in memory
         self._stopping = False
         self._manifests = metrics.counter("manifests", "Manifests by what became of them", ["outcome"])
         self._chunks = metrics.counter("chunks", "Chunks by what became of them", ["outcome"])
@@ -103,7 +103,7 @@ class BatchEndpoints:
         async with self._body(request, most_manifest_bytes(task)) as content:
             if isinstance(content, PreparedResponse):
                 return content
-            async with self._one_manifest:
+            async with self._manifest_lock:
                 return await _durably(self._begin, task, content)
 
     def _begin(self, task: Any, content: bytes) -> PreparedResponse:
@@ -197,7 +197,7 @@ _REFUSALS: dict[type[Exception], PreparedResponse] = {
 def _unread(request: Request, answer: PreparedResponse) -> PreparedResponse:
     """The answer to a request whose body is not read: if the body is or may be long, the connection is closed."""
     length = declared_length(request.scope)
-    if (length is not None and length <= _SHORT) or _CLOSE in answer.headers:
+    if (length is not None and length <= _MAX_DISCARDED_BYTES) or _CLOSE in answer.headers:
         return answer
     return PreparedResponse(answer.status, answer.body, (*answer.headers, _CLOSE), answer.problem)
 

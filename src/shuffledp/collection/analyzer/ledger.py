@@ -98,7 +98,7 @@ class _Spent:
     """The composed privacy curve; None without any release."""
 
 
-_NOTHING = _Spent(0, 0, None)
+_NO_RELEASES = _Spent(0, 0, None)
 
 
 class Ledger:
@@ -111,7 +111,7 @@ class Ledger:
         self._connection = open_database(path, _MIGRATIONS)
 
     def reserve(self, task: Task, budget: Budget, manifest: bytes) -> Entry:
-        """Grant or refuse the release of a batch for good; a repeated call returns the same entry.
+        """Grant or refuse the release of a batch permanently; a repeated call returns the same entry.
 
         ``manifest`` is the SHA-256 of the batch's signed manifest. NotReleasedError if the task has an entry for
         another batch.
@@ -152,7 +152,7 @@ class Ledger:
     def _spent_on(self, population: str) -> _Spent:
         """The releases about a population until now; only new ones are convolved."""
         with self._transaction() as connection:
-            spent = self._spent.get(population, _NOTHING)
+            spent = self._spent.get(population, _NO_RELEASES)
             added = _released_after(connection, population, spent.last_row)
         if not added:
             return spent

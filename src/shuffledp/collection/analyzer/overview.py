@@ -1,4 +1,4 @@
-"""What the operator of an analyzer sees: tasks, states of batches, and spent budgets."""
+"""Overview for the operator of an analyzer: tasks, states of batches, and spent budgets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shuffledp.collection.task.task import Task
 
 
 def overview(settings: AnalyzerSettings) -> dict[str, Any]:
-    """The tasks with the states of their batches, and what each population has spent; from the work directory."""
+    """The tasks with the states of their batches, and the spent budget of each population, from the work directory."""
     tasks = check_analyzer(settings)
     check_agreement(settings.work)
     batches = batches_in(settings.work)

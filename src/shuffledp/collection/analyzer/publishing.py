@@ -23,7 +23,7 @@ _TIME = "%Y-%m-%dT%H:%M:%SZ"
 RELEASE_FORMS = ("json", "csv", "html")
 _ID = re.compile("[0-9a-f]{64}")
 _ROWS = 1 << 13  # of a column that are written at once
-_BETWEEN = ",\n    "
+_SEPARATOR = ",\n    "
 _LEAST_EXPONENTIAL, _LEAST_DECIMAL_POWER = 1e10, -6  # where numbers of a CSV file change to an exponent
 
 
@@ -115,13 +115,13 @@ def _column_pieces(column: tuple[str, ...] | NDArray[Any]) -> Iterator[bytes]:
     for start in range(0, len(column), _ROWS):
         part = column[start : start + _ROWS]
         values = part.ravel().tolist() if isinstance(part, np.ndarray) else list(part)
-        encoded = json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(_BETWEEN, ": "))[1:-1]
+        encoded = json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(_SEPARATOR, ": "))[1:-1]
         if isinstance(part, np.ndarray) and part.ndim == 2:
-            numbers = encoded.split(_BETWEEN)
+            numbers = encoded.split(_SEPARATOR)
             pairs = zip(numbers[::2], numbers[1::2], strict=True)
-            encoded = _BETWEEN.join(f"[\n      {low},\n      {high}\n    ]" for low, high in pairs)
+            encoded = _SEPARATOR.join(f"[\n      {low},\n      {high}\n    ]" for low, high in pairs)
         yield f"{before}{encoded}".encode()
-        before = _BETWEEN
+        before = _SEPARATOR
     yield b"\n  ]"
 
 

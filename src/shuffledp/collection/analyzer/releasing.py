@@ -28,7 +28,7 @@ from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.server.scheduling import Retries, ShutdownError, repeat
 from shuffledp.errors import ShuffledpError
 
-_LONGEST_WAIT = 300.0
+_LONGEST_PAUSE_SECONDS = 300.0
 _ABANDONED = "Abandoned by the operator."
 _TASK_ID = re.compile("[0-9a-f]{64}")
 
@@ -47,7 +47,7 @@ class Releaser:
     stopping: Callable[[], bool] = lambda: False
 
     def release(self, task_id: bytes) -> BatchState:
-        """Release a complete batch or refuse it for good, and return its new state."""
+        """Release a complete batch or refuse it permanently, and return its new state."""
         task = self.tasks.get(task_id)
         if task is None:
             raise ShuffledpError("The task of the batch is missing from the task directory, or refused.")
@@ -96,10 +96,10 @@ class ReleaseScheduler:
     metrics: Metrics
     tick: float = 1.0
     _failed_releases: dict[bytes, _FailedRelease] = field(default_factory=dict)
-    _under_way: bytes | None = None
+    _releasing: bytes | None = None
     """The task whose batch is being released now."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    """Prevents that a batch is abandoned while it is released."""
+    """Prevents abandoning a batch that is being released."""
     _workers: list[asyncio.Task[None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -146,7 +146,7 @@ class ReleaseScheduler:
                 raise ShuffledpError(f"There is no batch of a task {task!r} here; give the complete id of the task.")
             if batch.state.is_final:
                 raise ShuffledpError(f"The batch of {task} is {batch.state.value} already.")
-            if self._under_way == task_id:
+            if self._releasing == task_id:
                 raise ShuffledpError(f"The batch of {task} is being released at the moment; try again later.")
             if batch.state is BatchState.COMPLETE and task_id not in self._failed_releases:
                 raise ShuffledpError(f"The batch of {task} is complete and about to be released.")
@@ -183,15 +183,15 @@ class ReleaseScheduler:
                 try:
                     self._release(batch, failed)
                 finally:
-                    self._under_way = None
+                    self._releasing = None
 
     def _begin(self, task_id: bytes) -> bool:
-        """Whether a batch is still complete; if so it cannot be abandoned until its release ends."""
+        """Mark a batch as being released, so that it cannot be abandoned; False if it is no longer complete."""
         with self._lock:
             batch = self.releaser.batches.get(task_id)
             if batch is None or batch.state is not BatchState.COMPLETE:
                 return False
-            self._under_way = task_id
+            self._releasing = task_id
             return True
 
     def _release(self, batch: Batch, failed: _FailedRelease) -> None:
@@ -203,7 +203,7 @@ class ReleaseScheduler:
         except Exception as error:  # noqa: BLE001  # any error: the release is retried with growing pauses
             self._failed.inc()
             reason = str(error) if isinstance(error, ShuffledpError | OSError) else _fault(error)
-            pause = failed.retries.pause_seconds(first=self.tick, longest=_LONGEST_WAIT)
+            pause = failed.retries.pause_seconds(first=self.tick, longest=_LONGEST_PAUSE_SECONDS)
             if failed.retries.fail(reason):
                 event("release-fails", level=logging.ERROR, task=batch.task_id.hex(), reason=reason)
             failed.due_at = time.monotonic() + pause

@@ -53,11 +53,11 @@ class Client:
         return self._outbox.note(self.task.id)
 
     def report(self, value: Any, *, now: datetime | None = None) -> None:
-        """Randomize and seal the value, and store the report durably; PolicyError if there is a report.
+        """Randomize and seal the value, and store the report durably; PolicyError if the device has already reported.
 
         It does not wait while another process sends the report.
         """
-        self._check_first()
+        self._check_unreported()
         moment = now or datetime.now(UTC)
         if not self.task.opens <= moment < self.task.closes:
             raise PolicyError(
@@ -65,7 +65,7 @@ class Client:
             )
         report = sealed_report(self.task, value)
         with self._outbox.locked(self.task.id):
-            self._check_first()  # another process may have been faster; this report was not sent
+            self._check_unreported()  # another process may have stored a report meanwhile; this one was not sent
             self._outbox.put(self.task.id, report)
 
     def send(
@@ -98,7 +98,7 @@ class Client:
             self._outbox.finish(self.task.id, State.DELIVERED)
         return State.DELIVERED
 
-    def _check_first(self) -> None:
+    def _check_unreported(self) -> None:
         if self.state is not State.NONE:
             raise PolicyError(
                 f"This device has reported to this task already ({self.state.value}); a second report would exceed "
@@ -115,7 +115,7 @@ class Client:
 
 
 def sealed_report(task: Task, value: Any) -> bytes:
-    """A fresh report on a value (a category, yes or no, a number): randomized, padded, mixed and sealed.
+    """A fresh report on a value (a category, yes or no, a number): randomized, padded, sealed and permuted.
 
     Call it once per person: a second report on the same value exceeds the guarantee.
     """

@@ -100,7 +100,7 @@ class Outbox:
         return self._directory / f"{task_id.hex()}{suffix}"
 
     def _has(self, task_id: bytes, suffix: str) -> bool:
-        """Whether a file exists; OutputError if that cannot be determined, since it must not count as no."""
+        """Whether a file exists; OutputError if that cannot be determined, since it might exist."""
         try:
             os.lstat(self._file(task_id, suffix))
         except FileNotFoundError:

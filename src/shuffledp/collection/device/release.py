@@ -12,7 +12,7 @@ from shuffledp.collection.transport.connection import Connection, failure_reason
 from shuffledp.errors import RefusedError, UnreachableError
 
 FORMS = {"json": "", "csv": ".csv", "html": "/page"}
-"""The forms of a release, and the ends of their paths."""
+"""The forms of a release, and the suffixes of their paths."""
 
 _MAX_BYTES = 1 << 30
 

@@ -19,7 +19,7 @@ from shuffledp.errors import ParameterError, RefusedError, ShuffledpError, Unrea
 
 _POLL_SECONDS = 0.1  # maximum delay until an interrupt is handled
 _UNREACHABLE = "unreachable"
-_ENDS_ALL = (404, 410)  # answers that every other device would get, too
+_FATAL_STATUSES = (404, 410)  # every other device would get the same response
 
 
 @dataclass
@@ -61,13 +61,13 @@ class Devices:
         progress: Callable[[float], None] = lambda _: None,
     ) -> None:
         if connections < 1:
-            raise ParameterError(f"At least one connection is needed, not {connections}.")
+            raise ParameterError(f"The number of connections must be at least 1, not {connections}.")
         if tokens is not None and len(tokens) < len(values):
             raise ParameterError(f"{len(tokens):,} tokens are too few for {len(values):,} devices; each needs its own.")
         self._task, self._values, self._tokens = task, values, tokens
         self._connect, self._connections, self._patience = connect, connections, patience
         self._progress = progress
-        self._turns: Iterator[int] = iter(range(len(values)))
+        self._remaining: Iterator[int] = iter(range(len(values)))
         self._lock, self._stop = threading.Lock(), threading.Event()
         self.summary = Summary(len(values))
 
@@ -78,32 +78,32 @@ class Devices:
         workers = min(self._connections, len(self._values))
         with ThreadPoolExecutor(max(workers, 1)) as pool:
             try:
-                working = [pool.submit(self._work) for _ in range(workers)]
-                while wait(working, timeout=_POLL_SECONDS).not_done:
+                futures = [pool.submit(self._work) for _ in range(workers)]
+                while wait(futures, timeout=_POLL_SECONDS).not_done:
                     pass  # lets the main thread handle signals
             finally:  # also after an interrupt: no further report starts
                 self._stop.set()
-        for future in working:
+        for future in futures:
             future.result()
         return self.summary
 
     def _work(self) -> None:
         try:
             with self._connect() as connection:
-                while (turn := self._next()) is not None:
-                    self._count(*self._outcome(connection, turn))
+                while (device := self._next()) is not None:
+                    self._count(*self._outcome(connection, device))
         except BaseException:
             self._stop.set()
             raise
 
     def _next(self) -> int | None:
         with self._lock:
-            return None if self._stop.is_set() else next(self._turns, None)
+            return None if self._stop.is_set() else next(self._remaining, None)
 
-    def _outcome(self, connection: Connection, turn: int) -> tuple[str | None, bool]:
+    def _outcome(self, connection: Connection, device: int) -> tuple[str | None, bool]:
         """Why the report was refused, "" if it was accepted, None if interrupted; and whether to stop all devices."""
-        report = sealed_report(self._task, self._values[turn])
-        token = self._tokens[turn] if self._tokens is not None else None
+        report = sealed_report(self._task, self._values[device])
+        token = self._tokens[device] if self._tokens is not None else None
         try:
             deliver(
                 connection,
@@ -115,7 +115,7 @@ class Devices:
             )
         except RefusedError as error:
             status = error.values["status"]
-            return f"{status} {error.values['problem'] or ''}".strip(), status in _ENDS_ALL
+            return f"{status} {error.values['problem'] or ''}".strip(), status in _FATAL_STATUSES
         except UnreachableError:
             return _UNREACHABLE, True
         except _InterruptedError:
@@ -126,14 +126,14 @@ class Devices:
         if self._stop.wait(seconds):
             raise _InterruptedError("The simulation was stopped.")
 
-    def _count(self, reason: str | None, ends_all: bool) -> None:
+    def _count(self, reason: str | None, is_fatal: bool) -> None:
         with self._lock:
             if reason:
                 self.summary.refused[reason] += 1
             elif reason is not None:
                 self.summary.delivered += 1
             self._progress((self.summary.delivered + self.summary.refused.total()) / self.summary.devices)
-            if ends_all:
+            if is_fatal:
                 self._stop.set()
 
 

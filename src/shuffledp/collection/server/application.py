@@ -1,8 +1,8 @@
 """The web application of a server: routes, health, allowed origins (CORS), operator's socket and lifespan.
 
-A browser sends a request of a page to any server, and by default only keeps the answer from the page: a report would
-have been counted by then. So a request that names the page it comes from (``Origin``) is refused unless its origin is
-listed. Content types that a page can send without a preflight request are refused too (``bodies.has_type``).
+Browsers send cross-origin requests to any server, and by default only hide the response from the page: a report would
+already be counted. So a request with an ``Origin`` header is refused unless its origin is listed. Content types that
+a page can send without a preflight request are refused too (``bodies.has_type``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shuffledp.collection.server.responses import EXCEPTION_HANDLERS, PreparedRe
 
 _ALIVE = json_response({"state": "alive"})
 _READY = json_response({"state": "ready"})
-_NOT_READY = problem(503, "not-ready", "The server cannot work at the moment.", retry_after=5)
+_NOT_READY = problem(503, "not-ready", "The server is temporarily unavailable.", retry_after=5)
 _NOT_ALLOWED = problem(
     403, "origin-not-allowed", "Web pages of this origin may not send requests to this server.", close=True
 )
@@ -41,7 +41,7 @@ _ANY_ORIGIN = (b"access-control-allow-origin", b"*")
 
 
 class Server(ABC):
-    """What the shuffler and the analyzer share: a role, metrics, and shutdown."""
+    """Base class of the shuffler and the analyzer: role, metrics, and shutdown."""
 
     def __init__(self, role: str) -> None:
         self.role, self.metrics = role, Metrics(role)
@@ -65,7 +65,7 @@ class Server(ABC):
 
 @dataclass(frozen=True)
 class OperatorInterface:
-    """What the operator of a server sees and can do, on a socket in its work directory."""
+    """The operator's overview and actions, served on a socket in the work directory."""
 
     work: Path
     overview: Overview

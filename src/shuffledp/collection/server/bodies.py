@@ -1,4 +1,4 @@
-"""Request bodies: their declared type and length, reading them, and the memory that all of them together may take.
+"""Request bodies: declared type and length, reading, and the limit on the memory of all bodies together.
 
 Memory limits: admission, queueing, eviction of slow uploads. Only bytes that have arrived count, and an upload counts
 as a report once it is complete: slow senders take no memory from quick ones, and if memory runs short, slow uploads are
@@ -32,7 +32,7 @@ class DisconnectedError(Exception):
 
 
 def header(scope: Scope, name: bytes) -> bytes | None:
-    """The first header with that name, in lower case."""
+    """The value of the first header with this lower-case name."""
     for key, value in scope["headers"]:
         if key == name:
             return bytes(value)
@@ -52,19 +52,19 @@ def has_type(scope: Scope, wanted: bytes) -> bool:
 
 
 async def read_body(receive: Receive, *, most: int, arrived: Callable[[int, bool], None] | None = None) -> bytes:
-    """The complete body, if it has at most ``most`` bytes; else TooLongError as soon as it is longer.
+    """The complete body; TooLongError as soon as it has more than ``most`` bytes.
 
     ``arrived`` is called with the size of every piece and whether more follows; an exception that it raises ends the
     reading. Senders that never finish are handled by the connection (``server.connections``).
     """
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body", False):
-        whole: bytes = message.get("body", b"")
-        if len(whole) > most:
+        content: bytes = message.get("body", b"")
+        if len(content) > most:
             raise TooLongError
         if arrived is not None:
-            arrived(len(whole), False)
-        return whole
+            arrived(len(content), False)
+        return content
     body = bytearray()  # a list of pieces of two bytes would take twenty times as much memory
     while True:
         if message["type"] != "http.request":
@@ -125,16 +125,16 @@ class MemoryLimit:
             self.reports += 1
             return
         loop = asyncio.get_running_loop()
-        turn: asyncio.Future[bool] = loop.create_future()
+        waiter: asyncio.Future[bool] = loop.create_future()
         while self._queue and self._queue[0].done():  # timed out
             self._queue.popleft()
-        self._queue.append(turn)
-        timer = loop.call_later(self._wait_seconds, _decide, turn, False)
+        self._queue.append(waiter)
+        timer = loop.call_later(self._wait_seconds, _resolve, waiter, False)
         try:
-            if not await turn:
+            if not await waiter:
                 raise MemoryLimitError
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.result():
+            if waiter.done() and not waiter.cancelled() and waiter.result():
                 self._leave()
             raise
         finally:
@@ -143,7 +143,7 @@ class MemoryLimit:
     def _leave(self) -> None:
         """Hand the slot to the next in the queue, so that no newer report takes it."""
         while self._queue:
-            if _decide(self._queue.popleft(), True):
+            if _resolve(self._queue.popleft(), True):
                 return
         self.reports -= 1
 
@@ -210,9 +210,9 @@ class Upload:
             self._limit._arriving[self] = None
 
 
-def _decide(turn: asyncio.Future[bool], outcome: bool) -> bool:
-    """Set the outcome, unless it was set before; whether this call set it."""
-    if turn.done():
+def _resolve(waiter: asyncio.Future[bool], outcome: bool) -> bool:
+    """Set the outcome of a waiter; False if it was already set."""
+    if waiter.done():
         return False
-    turn.set_result(outcome)
+    waiter.set_result(outcome)
     return True

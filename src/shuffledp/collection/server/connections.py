@@ -46,16 +46,16 @@ _BYTES_PER_CHUNK = 32
 """Added to the budget for each chunk, since its processing takes time: each is a call of Python code."""
 _LARGE_BUFFER_BYTES = 1 << 18
 """Size of the event loop's read buffer of a TLS connection; as much of it as was ever filled stays in memory."""
-_BODY_PER_OTHER_BYTE = 64
-"""So many bytes of body allow one further other byte: a body in chunks of some kilobytes may have any length."""
+_BODY_BYTES_PER_OTHER_BYTE = 64
+"""This many bytes of body allow one more byte outside it: a body in chunks of some kilobytes may have any length."""
 
 
 class HeldBytes:
     """The bytes of requests that all connections together hold until the application reads them.
 
-    The total is recomputed when enough bytes have arrived since the last time that the limit may be exceeded. If it is,
-    the requests that have been arriving for longest are dropped, so that fast senders are served. All methods are
-    called in the event loop's thread.
+    The total is recomputed only when the bytes that have arrived since the last time might exceed the limit. If it is
+    exceeded, the requests that have been arriving for longest are dropped, so that fast senders are served. All methods
+    are called in the event loop's thread.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -83,7 +83,7 @@ class HeldBytes:
     def _end_idle(self, large: list[GuardedConnection]) -> None:
         """End idle connections whose buffers together are larger than the limit."""
         excess = len(large) - self._most // _LARGE_BUFFER_BYTES
-        for connection in sorted(large, key=lambda each: each.arriving_since):
+        for connection in sorted(large, key=lambda connection: connection.arriving_since):
             if excess <= 0:
                 break
             excess -= connection.end_if_idle()
@@ -99,7 +99,7 @@ class GuardedConnection(HttpToolsProtocol):
     most_waiting: ClassVar[int] = 16
     """Limit on pipelined requests that wait for a response."""
     request_seconds: ClassVar[float] = 30.0
-    """A request must arrive within twice this time; a peer that reads nothing of a response for so long is aborted."""
+    """A request must arrive within twice this time; a connection is aborted if its peer reads nothing for this time."""
     linger_seconds: ClassVar[float] = 2.0
     linger_bytes: ClassVar[int] = 1 << 24
     held: ClassVar[HeldBytes] = HeldBytes(1 << 26)
@@ -110,12 +110,12 @@ class GuardedConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Refuse a connection beyond the limit, else start its timer."""
-        super().connection_made(_Guarded(transport, self))
+        super().connection_made(_GuardedTransport(transport, self))
         self._is_tls, self.has_large_buffer = hasattr(transport, "set_read_buffer_limits"), False
         if self._is_tls:  # which continues to read after pause_reading
             transport.set_read_buffer_limits(high=_PIECE_BYTES)  # type: ignore[attr-defined]
         self._number, self._watched, self._watched_idle = 0, -1, -1
-        self._arriving = self._in_headers = self._deaf = self._stuck = False
+        self._arriving = self._in_headers = self._ignores_input = self._stuck = False
         self._other_bytes = self._body_bytes = self._discarded = 0
         self._body_in_piece, self._ended_in_piece = 0, False
         self._reason = _NOT_HTTP
@@ -126,12 +126,12 @@ class GuardedConnection(HttpToolsProtocol):
         others = len(self.connections)
         if others > self.most_connections + SPARE_CONNECTIONS:
             self.refused(_TOO_MANY.problem)
-            self._deaf = True
+            self._ignores_input = True
             self.transport.abort()
         elif others > self.most_connections:
             self._refuse(_TOO_MANY)
         else:
-            self._later(self.request_seconds, self._check_progress)
+            self._set_timer(self.request_seconds, self._check_progress)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timer, and end the application's wait for the rest of a request."""
@@ -145,8 +145,8 @@ class GuardedConnection(HttpToolsProtocol):
             self._running.message_event.set()
         self.pipeline.clear()
         super().connection_lost(exc)
-        if isinstance(self.transport, _Guarded):
-            self.transport.let_go()
+        if isinstance(self.transport, _GuardedTransport):
+            self.transport.detach()
 
     def data_received(self, data: bytes) -> None:
         """Count the bytes, then let uvicorn process them."""
@@ -155,12 +155,12 @@ class GuardedConnection(HttpToolsProtocol):
         if len(data) <= _PIECE_BYTES:
             self._piece_received(data)
             return
-        whole = memoryview(data)
+        view = memoryview(data)
         for start in range(0, len(data), _PIECE_BYTES):
-            self._piece_received(whole[start : start + _PIECE_BYTES])
+            self._piece_received(view[start : start + _PIECE_BYTES])
 
     def _piece_received(self, piece: bytes | memoryview) -> None:
-        if self._deaf or self.transport.is_closing():
+        if self._ignores_input or self.transport.is_closing():
             self._discard(len(piece))
             return
         if not self._arriving:
@@ -171,7 +171,7 @@ class GuardedConnection(HttpToolsProtocol):
         except (ValueError, httptools.HttpParserError):  # a request target that is not ASCII or not a URL
             self._refuse(_NOT_HTTP)
             return
-        if self._deaf:
+        if self._ignores_input:
             return
         if self._ended_in_piece:  # at an unknown position: count the parsed headers of the next request
             self._other_bytes = self._length_of_headers() if self._in_headers else 0
@@ -183,7 +183,7 @@ class GuardedConnection(HttpToolsProtocol):
         self.held.arrived(len(piece), self.connections)  # type: ignore[arg-type]
 
     def _is_over_budget(self) -> bool:
-        return self._other_bytes > self.most_header_bytes + self._body_bytes // _BODY_PER_OTHER_BYTE
+        return self._other_bytes > self.most_header_bytes + self._body_bytes // _BODY_BYTES_PER_OTHER_BYTE
 
     def _discard(self, size: int) -> None:
         self._discarded += size
@@ -205,7 +205,7 @@ class GuardedConnection(HttpToolsProtocol):
 
     def give_up(self) -> bool:
         """Drop the request that is arriving and those that wait; False if that would release no memory."""
-        if self._deaf or not (self._arriving or self._other_bytes or self.pipeline):
+        if self._ignores_input or not (self._arriving or self._other_bytes or self.pipeline):
             return False
         self.pipeline.clear()
         if self._running is not None and self._running is not self.cycle:
@@ -216,9 +216,9 @@ class GuardedConnection(HttpToolsProtocol):
 
     def end_if_idle(self) -> bool:
         """End this connection at once, if nothing arrives and nothing is answered; whether it did."""
-        if self._deaf or self._arriving or self._other_bytes or self.pipeline or self._is_answering():
+        if self._ignores_input or self._arriving or self._other_bytes or self.pipeline or self._is_answering():
             return False
-        self._deaf = True
+        self._ignores_input = True
         self.transport.abort()
         return True
 
@@ -237,19 +237,19 @@ class GuardedConnection(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header, or a trailer."""
         if not self._in_headers:
-            raise self._because(_NO_TRAILERS)
+            raise self._parser_error(_NO_TRAILERS)
         if len(self.headers) >= self.most_headers:
-            raise self._because(_HEADERS_TOO_LARGE)
+            raise self._parser_error(_HEADERS_TOO_LARGE)
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """The headers of a request are complete."""
         if self.parser.should_upgrade():
-            raise self._because(_NO_UPGRADE)
+            raise self._parser_error(_NO_UPGRADE)
         if self._length_of_headers() > self.most_header_bytes:
-            raise self._because(_HEADERS_TOO_LARGE)
+            raise self._parser_error(_HEADERS_TOO_LARGE)
         if len(self.pipeline) >= self.most_waiting:
-            raise self._because(_TOO_EAGER)
+            raise self._parser_error(_TOO_EAGER)
         self._in_headers = False
         super().on_headers_complete()
 
@@ -257,7 +257,7 @@ class GuardedConnection(HttpToolsProtocol):
         """A chunk of the body begins."""
         self._other_bytes += _BYTES_PER_CHUNK
         if self._is_over_budget():
-            raise self._because(_HEADERS_TOO_LARGE)
+            raise self._parser_error(_HEADERS_TOO_LARGE)
 
     def on_body(self, body: bytes) -> None:
         """A part of the body; after the response it is discarded, up to a limit."""
@@ -287,19 +287,19 @@ class GuardedConnection(HttpToolsProtocol):
         self._running = cycle
         super()._start_asgi_task(cycle, app)
 
-    def _because(self, reason: PreparedResponse) -> ValueError:
+    def _parser_error(self, reason: PreparedResponse) -> ValueError:
         """An exception for the parser callbacks that ends the connection with this response."""
         self._reason = reason
         return ValueError(reason.status)
 
-    def _later(self, seconds: float, do: Any) -> None:
+    def _set_timer(self, seconds: float, callback: Any) -> None:
         if self._watch is not None:
             self._watch.cancel()
-        self._watch = self.loop.call_later(seconds, do)
+        self._watch = self.loop.call_later(seconds, callback)
 
     def _check_progress(self) -> None:
         """End a connection without progress since the last check: a slow request, or a response that is not read."""
-        if self._number == 0 or (self._arriving and self._number == self._watched and not self._deaf):
+        if self._number == 0 or (self._arriving and self._number == self._watched and not self._ignores_input):
             self._refuse(_TOO_SLOW)
             return
         if not self._arriving and self._number == self._watched_idle and not self._is_answering():
@@ -311,33 +311,33 @@ class GuardedConnection(HttpToolsProtocol):
         self._stuck = self.flow.write_paused
         self._watched = self._number if self._arriving else -1
         self._watched_idle = -1 if self._arriving or self._is_answering() else self._number
-        self._later(self.request_seconds, self._check_progress)
+        self._set_timer(self.request_seconds, self._check_progress)
 
     def _is_answering(self) -> bool:
         return self._running is not None and not self._running.response_complete
 
     def _refuse(self, answer: PreparedResponse) -> None:
         """Stop reading; answer the complete requests before, else send ``answer``; then close the connection."""
-        if self._deaf:
+        if self._ignores_input:
             return
         self.refused(answer.problem)
-        self._deaf = True
+        self._ignores_input = True
         self._other_bytes, self.url, self.headers = 0, b"", []
-        broken = self.cycle if self._arriving and not self._in_headers else None
-        if self.pipeline and self.pipeline[0][0] is broken:
+        incomplete = self.cycle if self._arriving and not self._in_headers else None
+        if self.pipeline and self.pipeline[0][0] is incomplete:
             self.pipeline.popleft()
         last = self.pipeline[0][0] if self.pipeline else self._running
-        if last is not None and last is not broken and not last.response_complete:
+        if last is not None and last is not incomplete and not last.response_complete:
             last.keep_alive = False  # so that uvicorn closes the connection after it
             return
-        if broken is None or not broken.response_started:
+        if incomplete is None or not incomplete.response_started:
             lines: list[Any] = [STATUS_LINE[answer.status], b"content-length: %d\r\n" % len(answer.body)]
             lines += [b"%s: %s\r\n" % header for header in answer.headers]
             self.transport.write(b"".join([*lines, b"\r\n", answer.body]))
-        if broken is not None and not broken.response_complete:
-            broken.disconnected = True
-            broken.message_event.set()
-            broken.body = bytearray()
+        if incomplete is not None and not incomplete.response_complete:
+            incomplete.disconnected = True
+            incomplete.message_event.set()
+            incomplete.body = bytearray()
         self.transport.close()
 
     def close_or_linger(self, transport: asyncio.Transport) -> None:
@@ -346,19 +346,19 @@ class GuardedConnection(HttpToolsProtocol):
             return
 
         def end() -> None:
-            self._later(self.request_seconds, transport.abort)  # a peer that never reads
+            self._set_timer(self.request_seconds, transport.abort)  # a peer that never reads
             transport.close()
 
-        if not (self._arriving or self._deaf):
+        if not (self._arriving or self._ignores_input):
             end()
             return
         if transport.can_write_eof():
             transport.write_eof()
         self.flow.resume_reading()
-        self._later(self.linger_seconds, end)
+        self._set_timer(self.linger_seconds, end)
 
 
-class _Guarded(asyncio.Transport):
+class _GuardedTransport(asyncio.Transport):
     """The transport of a connection; closing goes through the connection, which may linger."""
 
     __slots__ = ("_connection", "_ended", "_inner", "get_extra_info", "pause_reading", "resume_reading")
@@ -389,8 +389,8 @@ class _Guarded(asyncio.Transport):
         self._ended = True
         self._inner.abort()
 
-    def let_go(self) -> None:
-        """It is lost: the buffers of TLS are freed now, not when the collector looks for cycles of objects."""
+    def detach(self) -> None:
+        """Drop the lost transport, so that TLS buffers are freed now and not by the cyclic garbage collector."""
         self._ended = True
         self._inner = _LOST
         self.get_extra_info = _LOST.get_extra_info  # type: ignore[method-assign]
@@ -399,14 +399,14 @@ class _Guarded(asyncio.Transport):
 
 
 class _LostTransport(asyncio.Transport):
-    """What is left of a transport whose connection is lost."""
+    """Placeholder for the transport of a lost connection."""
 
     def is_closing(self) -> bool:
         """It is closed."""
         return True
 
     def abort(self) -> None:
-        """Nothing is left to do."""
+        """No effect."""
 
     def pause_reading(self) -> None:
         """Nothing is left to read."""

@@ -15,11 +15,11 @@ from shuffledp.collection.transport.files import open_regular, sync_directory
 from shuffledp.errors import DataError, ShuffledpError
 
 Migrations = Sequence[Sequence[str]]
-"""The statements that lead to each version from the version before, from version 1 on; version 0 is empty."""
+"""The statements that migrate a schema to each version from the previous one; version 0 is empty."""
 
 WAIT_SECONDS = 60.0
 _SQLITE = b"SQLite format 3\0"
-_VERSION_AT, _VERSION_END = 60, 64  # bytes of the first page of a database
+_VERSION_START, _VERSION_END = 60, 64  # bytes of the first page of a database
 _LOG_HEADER, _FRAME_HEADER = 32, 24  # of a write-ahead log and of each page in it
 _LOG_MAGIC = (0x377F0682, 0x377F0683)
 
@@ -130,10 +130,10 @@ def database_version(path: Path) -> int:
     It is read from the bytes of the file and its write-ahead log. OSError if it is not an SQLite file.
     """
     with open_regular(path) as file:
-        beginning = file.read(_VERSION_END)
-    if beginning and not beginning.startswith(_SQLITE):
+        header = file.read(_VERSION_END)
+    if header and not header.startswith(_SQLITE):
         raise OSError(errno.EINVAL, "it is not an SQLite database")
-    version = int.from_bytes(beginning[_VERSION_AT:_VERSION_END], "big")
+    version = int.from_bytes(header[_VERSION_START:_VERSION_END], "big")
     try:
         with open_regular(path.with_name(f"{path.name}-wal")) as log:
             return _version_in_log(log, version)
@@ -155,7 +155,7 @@ def _version_in_log(log: BinaryIO, version: int) -> int:
         if frame[8:16] != salts:  # a frame from before the log was restarted
             break
         if int.from_bytes(frame[:4], "big") == 1:
-            written = int.from_bytes(frame[_FRAME_HEADER + _VERSION_AT :], "big")
+            written = int.from_bytes(frame[_FRAME_HEADER + _VERSION_START :], "big")
         if any(frame[4:8]):
             version = written
         position += _FRAME_HEADER + page_size

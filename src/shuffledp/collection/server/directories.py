@@ -47,4 +47,4 @@ def lock_directory(directory: Path) -> FileLock:
     try:
         return FileLock(directory / ".lock", wait=False)
     except BlockingIOError:
-        raise DataError(f"Another process works in {directory}; give each a directory of its own.") from None
+        raise DataError(f"Another process uses {directory}; give each a directory of its own.") from None

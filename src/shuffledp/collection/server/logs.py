@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 _LOGGER = logging.getLogger("shuffledp.collection")
-_QUOTED = ("uvicorn.error",)
+_CONSTANT_TEMPLATES = ("uvicorn.error",)
 """Loggers whose message templates are constant strings."""
 
 
@@ -37,7 +37,7 @@ class JsonLines(logging.Formatter):
             line |= {"event": record.msg} | getattr(record, "fields", {})
         else:
             line |= {"event": "library", "logger": record.name}
-            if record.name in _QUOTED and isinstance(record.msg, str):
+            if record.name in _CONSTANT_TEMPLATES and isinstance(record.msg, str):
                 line["text"] = record.msg.strip()  # the template: arguments may be addresses
         if record.exc_info and record.exc_info[1] is not None:
             line |= _location(record.exc_info[1])
@@ -86,7 +86,7 @@ def _log_warning(
 
 
 def _once_each(record: logging.LogRecord) -> bool:
-    """Pass each kind of record once: a line per broken request would tell when requests arrived."""
+    """Pass each kind of record once: a line per invalid request would reveal when requests arrived."""
     kind = f"{record.msg}{_location(record.exc_info[1]) if record.exc_info and record.exc_info[1] else ''}"
     return _is_new(kind)
 

@@ -107,7 +107,7 @@ async def _answer(action: Callable[[], Mapping[str, Any]]) -> PreparedResponse:
         return json_response({"error": str(error)}, status=409)
     except (OSError, sqlite3.Error) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
-        return json_response({"error": f"The server cannot do that at the moment: {reason}."}, status=503)
+        return json_response({"error": f"The action failed: {reason}. Try again later."}, status=503)
 
 
 def _listen(path: Path) -> socket.socket:

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-_PIECE = 1 << 16
+_PIECE_BYTES = 1 << 16
 _NO_CONTENT = 204  # without Content-Length
 
 
@@ -35,9 +35,9 @@ class PreparedResponse:
             app.state.metrics.refused(self.problem)
         lengths = [] if self.status == _NO_CONTENT else [(b"content-length", b"%d" % len(self.body))]
         await send({"type": "http.response.start", "status": self.status, "headers": [*lengths, *self.headers]})
-        end = max(0, len(self.body) - 1) // _PIECE * _PIECE
-        for start in range(0, end, _PIECE):  # at most one piece is buffered for a peer that does not read
-            piece = self.body[start : start + _PIECE]
+        end = max(0, len(self.body) - 1) // _PIECE_BYTES * _PIECE_BYTES
+        for start in range(0, end, _PIECE_BYTES):  # at most one piece is buffered for a peer that does not read
+            piece = self.body[start : start + _PIECE_BYTES]
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": self.body[end:]})
 

@@ -28,13 +28,13 @@ from shuffledp.errors import DataError, OutputError
 
 _BACKLOG = 2048
 _SEND_BYTES = 1 << 17
-"""Send buffer of the system: progress of a slow reader is detected only when it is nearly empty."""
+"""Size of the kernel's send buffer: progress of a slow reader is detected only when it is nearly empty."""
 
 _SWITCH_SECONDS = 0.0005
-_OBJECTS = 20_000
+_GC_THRESHOLD = 20_000
 _OTHER_FILES = 256
 """Descriptors for everything but incoming connections: stores, batches, logs, outgoing connections."""
-_FEWEST = 16
+_MIN_CONNECTIONS = 16
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def clean_stop() -> Iterator[None]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; an OutputError of one line if the port is in use."""
+    """A listening socket; OutputError if the address cannot be bound."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
@@ -77,7 +77,7 @@ def possible_connections(wanted: int) -> int:
     if hard == resource.RLIM_INFINITY:
         return wanted
     possible = hard - SPARE_CONNECTIONS - _OTHER_FILES
-    if possible < min(wanted, _FEWEST):
+    if possible < min(wanted, _MIN_CONNECTIONS):
         needed = wanted + SPARE_CONNECTIONS + _OTHER_FILES
         raise DataError(
             f"This process may have {hard:,} open files, and {wanted:,} connections need {needed:,}: raise the hard "
@@ -105,10 +105,10 @@ def tune_process() -> None:
     """Tune the interpreter of a process that only serves.
 
     The writer thread needs the interpreter lock often and briefly, and devices wait for it, so threads switch sooner.
-    Requests that wait for the disk are many live objects, which the garbage collector would traverse in vain.
+    Requests that wait for the disk keep many objects alive; garbage collection is rarer, since it would free few.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
-    gc.set_threshold(_OBJECTS, *gc.get_threshold()[1:])
+    gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
 
 
 def run_server(settings: ServerSettings, start: Callable[[], tuple[Any, Server]]) -> None:
@@ -132,7 +132,7 @@ def serve(
     stopping: Callable[[], None],
     listener: socket.socket | None = None,
 ) -> None:
-    """Serve a Starlette application, which has its metrics in its state, until asked to stop (SIGTERM, SIGINT).
+    """Serve a Starlette application with ``app.state.metrics`` until asked to stop (SIGTERM, SIGINT).
 
     ``stopping`` is called at once on a signal; requests in progress are answered, then the application's lifespan ends.
     """
@@ -151,7 +151,7 @@ def serve(
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # addresses of users are not wanted
+        proxy_headers=False,  # client addresses are not used
         timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)),
         backlog=_BACKLOG,
     )
@@ -164,7 +164,7 @@ def serve(
     scheme = "https" if settings.tls_certificate else "http"
     gc.freeze()  # loaded modules stay, so the collector need not traverse them
     try:
-        with server.capture_signals():  # a reader of the log may send a signal at once
+        with server.capture_signals():  # first, since a reader of the log may send a signal at once
             event("listening", role=role, scheme=scheme, host=settings.host, port=bound.getsockname()[1])
             server.run([bound])
     finally:
@@ -181,7 +181,7 @@ class _Server(uvicorn.Server):
         self._handshake_seconds = handshake_seconds
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, which has no setting for how long a TLS handshake may take."""
+        """Set the timeout of TLS handshakes, for which uvicorn has no setting."""
         if self.config.ssl is not None:
             loop: Any = asyncio.get_running_loop()
             loop.create_server = partial(loop.create_server, ssl_handshake_timeout=self._handshake_seconds)

@@ -130,7 +130,7 @@ def read_secret(path: Path) -> str:
 
 
 def read_toml(path: Path, kind: str) -> dict[str, Any]:
-    """The document of a TOML file; an error of one line if it cannot be read."""
+    """The document of a TOML file; ParameterError if it is not valid TOML."""
     try:
         return tomllib.loads(read_limited(path, _MAX_BYTES, kind).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -35,7 +35,7 @@ class TaskDirectory(ABC, Generic[Loaded]):
         self._watched = WatchedDirectory(directory)
         self._admitted: dict[str, _TaskFile[Loaded]] = {}
         self._waiting: dict[str, _TaskFile[Loaded]] = {}
-        self._one_reader = threading.Lock()
+        self._refresh_lock = threading.Lock()
         self.refused: list[RefusedFile] = []
         """The files that were refused at the start."""
 
@@ -72,12 +72,12 @@ class TaskDirectory(ABC, Generic[Loaded]):
 
         A new task is served only after ``admit``; if that raises, the task is offered again at the next refresh.
         """
-        with self._one_reader:
+        with self._refresh_lock:
             self._watched.follow(self._add)
             log_refused(self._admit_waiting(admit))
 
     def postpone(self, name: str, reason: str) -> None:
-        """Stop serving a task, during the start; it is offered again at every ``refresh``."""
+        """Stop serving a task, while the server starts; it is offered again at every ``refresh``."""
         file = self._waiting[name] = self._admitted.pop(name)
         file.last_error = reason
         log_refused([RefusedFile(file.path, reason)])
@@ -165,7 +165,7 @@ class WatchedDirectory:
         return refused
 
     def follow(self, take: Callable[[Path], None]) -> None:
-        """As ``look``, in a running server: log refused files, and once a directory that cannot be read."""
+        """Like ``look``, in a running server: log refused files, and log an unreadable directory once."""
         try:
             refused = self.look(take)
         except OSError as error:

@@ -14,7 +14,7 @@ from shuffledp.errors import DataError
 
 _COLLECT_SECONDS = 1.0
 MOST_HANDSHAKE_BYTES = 1 << 14
-"""That a client may send before its handshake is finished; that of a browser has about 2,000."""
+"""Maximum bytes that a client may send before its handshake is finished; browsers send about 2,000."""
 
 
 class LimitedHandshake(ssl.SSLObject):
@@ -55,14 +55,14 @@ class LimitedContext(ssl.SSLContext):
             self._collect()
         if len(self._live) >= self.most_connections:
             raise ssl.SSLError("too many connections")
-        made = super().wrap_bio(incoming, *arguments, **options)
-        if isinstance(made, LimitedHandshake):  # as the context says
-            made.incoming = incoming
-        self._live.add(made)
-        return made
+        tls_object = super().wrap_bio(incoming, *arguments, **options)
+        if isinstance(tls_object, LimitedHandshake):  # the sslobject_class of the context
+            tls_object.incoming = incoming
+        self._live.add(tls_object)
+        return tls_object
 
     def forget(self, ended: ssl.SSLObject) -> None:
-        """A connection has ended."""
+        """Stop counting a connection that has ended."""
         self._live.discard(ended)
 
     def _collect(self) -> None:
@@ -91,7 +91,7 @@ def server_context(certificate: Path, key: Path, *, most_connections: int) -> Li
     return context
 
 
-_OTHER_KEY = "KEY_VALUES_MISMATCH"
+_KEY_MISMATCH = "KEY_VALUES_MISMATCH"
 
 
 def check_certificate(certificate: Path | None, key: Path | None) -> None:
@@ -107,18 +107,18 @@ def check_certificate(certificate: Path | None, key: Path | None) -> None:
     except OSError as error:
         raise DataError(f"Cannot read the certificate {certificate}: {error.strerror or error}.") from None
     try:
-        context.load_cert_chain(certificate, key, password=_refuse_to_ask)
-    except _LockedError:
+        context.load_cert_chain(certificate, key, password=_refuse_passphrase)
+    except _EncryptedKeyError:
         raise DataError(f"The key {key} is encrypted; a server needs an unencrypted key.", path=str(key)) from None
     except ssl.SSLError as error:
-        if error.reason == _OTHER_KEY:
+        if error.reason == _KEY_MISMATCH:
             raise DataError(f"The certificate {certificate} does not belong to the key {key}.") from None
         raise DataError(f"{key} does not contain a usable private key in PEM format.") from None
 
 
-class _LockedError(Exception):
+class _EncryptedKeyError(Exception):
     """The key is encrypted."""
 
 
-def _refuse_to_ask() -> str:
-    raise _LockedError
+def _refuse_passphrase() -> str:
+    raise _EncryptedKeyError

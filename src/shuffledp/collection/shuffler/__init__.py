@@ -1,1 +1,1 @@
-"""The shuffler: takes in sealed reports durably, mixes all messages of a round, hands them to the analyzer, forgets."""
+"""The shuffler: stores sealed reports, shuffles the messages of a round, delivers and then deletes them."""

@@ -22,7 +22,7 @@ from shuffledp.collection.transport.files import open_regular, write_durably
 
 _JUMP_SECONDS = 5.0
 _SLEW = 0.0005
-"""The fastest that a system clock is adjusted without a step, as a fraction of time."""
+"""Maximum rate at which a system clock is slewed (adjusted without a step), in seconds per second."""
 _ANCHOR_SECONDS = 60.0
 _SETTLE_SECONDS = 900.0
 _DISAGREEMENT_SECONDS = 30.0
@@ -166,7 +166,7 @@ class RoundClock:
         boot, saved_wall, saved_steady = saved
         if boot == self._boot and saved_steady <= steady:
             return saved_wall, saved_steady
-        # the machine was rebooted: time has at least not gone back
+        # after a reboot the time must not be earlier than the saved one
         return (saved_wall, steady) if wall < saved_wall - _JUMP_SECONDS else (wall, steady)
 
     def _load(self) -> tuple[str | None, float, float] | None:

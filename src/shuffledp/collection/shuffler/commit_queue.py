@@ -15,7 +15,7 @@ from shuffledp.collection.shuffler.store.interface import Incoming, ReportOutcom
 
 _MOST_IN_A_GROUP = 512
 _MOST_BYTES_IN_A_GROUP = 1 << 23
-_PART = 3
+_GROUP_DIVISOR = 3
 """The writer starts when a third as many reports wait as were in the last group, and further requests are read while it
 writes. If it waited for all of them, reading and writing would alternate, and one of two cores would be idle."""
 _CHECK_SECONDS = 1.0
@@ -33,11 +33,11 @@ class CommitQueue:
         self._lock = Lock()
         self._writing = False
         """Whether the writer runs or is scheduled; guarded by ``_lock``, like ``_waiting``."""
-        self._begun = 0.0
+        self._group_started = 0.0
         """When the writer began the current group."""
-        self._enough = _MOST_IN_A_GROUP
-        """With so many waiting reports the writer starts before all arrived requests are read."""
-        self._undecided = 0
+        self._start_threshold = _MOST_IN_A_GROUP
+        """The number of waiting reports at which the writer starts before all arrived requests are read."""
+        self._pending = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self._checked: float | None = None
@@ -52,15 +52,15 @@ class CommitQueue:
         """A future for the outcome of the report, set once it is durable; StoreError if the store fails."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[ReportOutcome] = loop.create_future()
-        if not self._undecided:
+        if not self._pending:
             self._idle.clear()
-        self._undecided += 1
+        self._pending += 1
         with self._lock:
             self._waiting.append((incoming, future))
             number = len(self._waiting)
         if number == 1:
             loop.call_soon(self._begin, loop)  # at the latest after the other requests that have just arrived
-        if number == self._enough:
+        if number == self._start_threshold:
             self._begin(loop)
         return future
 
@@ -70,13 +70,13 @@ class CommitQueue:
             if self._writing or not self._waiting:
                 return
             self._writing = True
-        self._begun = time.monotonic()
+        self._group_started = time.monotonic()
         self._writer.submit(self._write, loop)
 
     def _write(self, loop: asyncio.AbstractEventLoop) -> None:
         """Commit groups until no report waits; in the writer's thread."""
         while group := self._next_group():
-            self._begun = started = time.monotonic()
+            self._group_started = started = time.monotonic()
             outcomes: list[ReportOutcome] = []
             error: Exception | None = None
             try:
@@ -94,7 +94,7 @@ class CommitQueue:
                 size += len(group[-1][0].body)
             self._writing = bool(group)
         if group:
-            self._enough = max(1, len(group) // _PART)
+            self._start_threshold = max(1, len(group) // _GROUP_DIVISOR)
         return group
 
     def _committed(
@@ -114,8 +114,8 @@ class CommitQueue:
                 if not future.done():
                     future.set_exception(failure)
         self._note(error)
-        self._undecided -= len(group)
-        if not self._undecided:
+        self._pending -= len(group)
+        if not self._pending:
             self._idle.set()
 
     def _note(self, error: BaseException | None) -> None:
@@ -131,7 +131,7 @@ class CommitQueue:
         """Whether the last commit succeeded; without one in progress, check the store, at most once a second."""
         loop = asyncio.get_running_loop()
         if self._writing:
-            return not self.failing and time.monotonic() < self._begun + _STUCK_SECONDS
+            return not self.failing and time.monotonic() < self._group_started + _STUCK_SECONDS
         if self._checked is None or loop.time() > self._checked + _CHECK_SECONDS:
             self._checked = loop.time()
             error: BaseException | None = None

@@ -1,4 +1,4 @@
-"""Delivery of a batch to the analyzer: the manifest, then the missing chunks until it has all.
+"""Delivery of a batch to the analyzer: the manifest, then the missing chunks until the batch is complete.
 
 Every step is idempotent, and the next attempt continues an interrupted one.
 """
@@ -18,7 +18,7 @@ from shuffledp.collection.wire.formats import digest
 from shuffledp.errors import ShuffledpError
 
 _DONE = ("complete", "released", "refused")
-_LATER = (408, 425, 429)
+_RETRY_STATUSES = (408, 425, 429)
 """Client errors after which a later attempt may succeed."""
 
 
@@ -77,9 +77,9 @@ def _put(connection: Connection, path: str, body: bytes, kind: str) -> Mapping[s
 
 
 def _finished(status: Mapping[str, Any], batch: MixedBatch) -> str:
-    """The state of the batch if the analyzer has all of it, else an empty string; DeliveryError for other answers.
+    """The state of the batch if the analyzer has all of it, else ""; DeliveryError if the answer is not valid.
 
-    The answer is checked carefully, since the batch is deleted because of it and any server may answer with 200.
+    The answer is checked carefully: the batch is deleted after it, and any server may answer with 200.
     """
     state, missing = status.get("state"), status.get("missing")
     if (
@@ -109,7 +109,7 @@ def _checked(answer: Answer, wanted: tuple[int, ...]) -> Mapping[str, Any]:
     """The JSON object of a response with a wanted status; others become errors with the status and the problem."""
     if answer.status not in wanted:
         name = str((answer.document or {}).get("type", "")).rpartition(":")[2][:60]
-        refused = 400 <= answer.status < 500 and answer.status not in _LATER
+        refused = 400 <= answer.status < 500 and answer.status not in _RETRY_STATUSES
         kind = DeliveryRefusedError if refused else DeliveryError
         raise kind(f"The analyzer answered {answer.status} {name}".rstrip() + ".", status=answer.status)
     if answer.document is None:

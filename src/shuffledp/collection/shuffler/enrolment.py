@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/=-]{16,512}) *")
 _HASH = re.compile(rb"[0-9a-f]{64}")
 _PARTS = 256
-_GROUP = 2_000
-"""Hashes per transaction."""
+_HASHES_PER_TRANSACTION = 2_000
 _LONGEST_PAUSE_SECONDS = 0.1
 _BLOCK_BYTES, _DIGEST_BLOCK_BYTES = 1 << 16, 1 << 20
 
@@ -38,7 +37,7 @@ def create_tokens(task_name: str, count: int, *, directory: Path, out: Path) -> 
     """Add the hashes of new tokens to the shuffler's directory, then write the tokens to a new file of mode 0600.
 
     Both writes are atomic and durable, and safe in several processes at once. If the tokens cannot be written, their
-    hashes remain but admit nobody.
+    hashes remain, without effect.
     """
     if count < 1:
         raise ParameterError(f"The number of tokens must be at least 1, not {count}.")
@@ -59,8 +58,8 @@ def create_tokens(task_name: str, count: int, *, directory: Path, out: Path) -> 
     except OSError as error:
         reason = "it was created meanwhile" if isinstance(error, FileExistsError) else error.strerror or error
         raise OutputError(
-            f"Cannot write the tokens to {out}: {reason}. Nobody has them; their {count:,} hashes in {hashes} "
-            "admit nobody. Choose another file and try again.",
+            f"Cannot write the tokens to {out}: {reason}. The tokens are lost; their {count:,} hashes in "
+            f"{hashes} have no effect. Choose another file and try again.",
             path=str(out),
         ) from None
 
@@ -118,7 +117,7 @@ class TokenDirectory:
 
 
 class _HashIndex:
-    """A set of hashes: their first eight bytes, in sorted arrays by the first byte.
+    """A set of hashes, stored as their first eight bytes in 256 sorted arrays, one per first byte.
 
     The arrays are small, so that sorting is quick, and are replaced atomically, for concurrent readers.
     """
@@ -127,14 +126,14 @@ class _HashIndex:
         self._parts = [array("Q") for _ in range(_PARTS)]
 
     def __contains__(self, hashed: bytes) -> bool:
-        part, wanted = self._parts[hashed[0]], _beginning(hashed)
+        part, wanted = self._parts[hashed[0]], _prefix(hashed)
         index = bisect_left(part, wanted)
         return index < len(part) and part[index] == wanted
 
     def add(self, parts: Mapping[int, list[bytes]]) -> None:
         """Add hashes that are sorted by their first byte."""
         for first, hashes in parts.items():
-            self._parts[first] = array("Q", sorted([*self._parts[first], *map(_beginning, hashes)]))
+            self._parts[first] = array("Q", sorted([*self._parts[first], *map(_prefix, hashes)]))
 
 
 @dataclass(frozen=True)
@@ -168,10 +167,10 @@ def _read_tokens(
     hashes: list[bytes] = []
     length, rest = before.length, b""
     while block := content.read(_BLOCK_BYTES):
-        whole, newline, rest = (rest + block).rpartition(b"\n")
-        running.update(whole + newline)
-        length += len(whole) + len(newline)
-        _parse(whole, hashes, before.tokens, path)
+        lines, newline, rest = (rest + block).rpartition(b"\n")
+        running.update(lines + newline)
+        length += len(lines) + len(newline)
+        _parse(lines, hashes, before.tokens, path)
         if len(rest) > _BLOCK_BYTES:
             raise DataError(f"{path} has a line that is too long to be the SHA-256 of a token in hexadecimal.")
     tokens = before.tokens + len(hashes)
@@ -188,7 +187,7 @@ def _parse(lines: bytes, hashes: list[bytes], before: int, path: Path) -> None:
 
 
 def _sorted_parts(hashes: Sequence[bytes]) -> dict[int, list[bytes]]:
-    """Hashes by their first byte, sorted, so that neighbours are stored on one page."""
+    """Hashes by their first byte, sorted, so that the store inserts neighbours into the same pages."""
     parts: dict[int, list[bytes]] = {}
     for hashed in hashes:
         parts.setdefault(hashed[0], []).append(hashed)
@@ -196,13 +195,13 @@ def _sorted_parts(hashes: Sequence[bytes]) -> dict[int, list[bytes]]:
 
 
 def _pass_in_groups(hashes: Sequence[bytes], take: Callable[[list[bytes]], None]) -> None:
-    """Call ``take`` with groups of hashes, with pauses in which waiting reports get the lock of the store."""
-    for start in range(0, len(hashes), _GROUP):
+    """Call ``take`` with groups of hashes, with pauses in which waiting reports can acquire the lock of the store."""
+    for start in range(0, len(hashes), _HASHES_PER_TRANSACTION):
         began = time.monotonic()
-        take(list(hashes[start : start + _GROUP]))
-        if start + _GROUP < len(hashes):
+        take(list(hashes[start : start + _HASHES_PER_TRANSACTION]))
+        if start + _HASHES_PER_TRANSACTION < len(hashes):
             time.sleep(min(_LONGEST_PAUSE_SECONDS, time.monotonic() - began))
 
 
-def _beginning(hashed: bytes) -> int:
+def _prefix(hashed: bytes) -> int:
     return int.from_bytes(hashed[:8], "big")

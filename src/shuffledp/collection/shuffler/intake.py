@@ -106,8 +106,8 @@ class ReportEndpoint:
     ) -> None:
         self._tasks, self._memory, self._commit_queue = tasks, memory, commit_queue
         self._tokens, self._clock = tokens, clock
-        self._with_token, self._without = _Limit(rate), _Limit(rate.tenth())
-        """Requests with invalid tokens have a limit of their own, and take nothing from valid ones."""
+        self._with_token, self._without_token = _Limit(rate), _Limit(rate.tenth())
+        """Requests with invalid tokens have a limit of their own, and do not use up that of valid ones."""
         self._full = full
         """Called when a round is full."""
         self.stopping = False
@@ -139,12 +139,12 @@ class ReportEndpoint:
         token: bytes | None = None
         limit = self._with_token
         if self._tokens is not None:
-            shown = bearer_token(header(scope, b"authorization"))
-            if shown is None:
+            presented = bearer_token(header(scope, b"authorization"))
+            if presented is None:
                 return _TOKEN_MISSING
-            token = token_hash(shown)
+            token = token_hash(presented)
             if not self._tokens.contains(served.name, token):
-                limit = self._without
+                limit = self._without_token
         if not limit.rate.take():
             return limit.answer
         length = declared_length(scope)
@@ -153,7 +153,7 @@ class ReportEndpoint:
         return await self._take(served, receive, token)
 
     def _refuse_early(self, served: ServedTask) -> PreparedResponse | None:
-        """The refusal of a report that need not be read, or None."""
+        """The response to a report that is refused before its body is read, or None."""
         if self.stopping:
             return _STOPPING
         now = self._clock()

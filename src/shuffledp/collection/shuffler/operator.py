@@ -1,4 +1,4 @@
-"""What the operator of a shuffler sees and can do: rounds with their states; closing, cancelling, abandoning them.
+"""Operator interface of a shuffler: rounds with their states; closing, cancelling, abandoning them.
 
 Every method may be called from any thread.
 """
@@ -30,7 +30,7 @@ _CLAIM_SECONDS, _CLAIM_PAUSE_SECONDS = 5.0, 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class RoundStatus:
-    """What an operator sees of a round."""
+    """The status of a round, for its operator."""
 
     task: str
     """The task's id in hexadecimal."""
@@ -55,8 +55,8 @@ class RoundStatus:
     def to_json(self, *, exact: bool) -> dict[str, Any]:
         """The documented JSON form.
 
-        The number of reports tells whose report was just accepted: below the minimum it is rounded down to a multiple
-        of ten, unless exact numbers are requested.
+        Changes of the exact number of reports reveal whose report was just accepted: below the minimum it is rounded
+        down to a multiple of ten, unless exact numbers are requested.
         """
         reached = None if self.minimum is None else self.reports >= self.minimum
         return {
@@ -107,7 +107,7 @@ class ShufflerOperator:
 
     @property
     def actions(self) -> Actions:
-        """What can be done to a round, for the operator's interface."""
+        """The actions on rounds, for the operator's interface."""
 
         def close(task: str) -> Mapping[str, Any]:
             return {"task": task, "state": RoundState.CLOSED.value, "reports": self.close(task)}
@@ -179,12 +179,12 @@ class ShufflerOperator:
         self._give_up(task_id, record, RoundState.CANCELLED)
 
     def abandon(self, task: str) -> None:
-        """Give up a round that is damaged or keeps failing, or a batch that cannot be delivered; destroy the rest."""
+        """Give up a round that is damaged or keeps failing, or a batch that cannot be delivered; delete its data."""
         task_id, record = self._find(task)
         scheduled = self.scheduler.get(task_id)
-        works = record.error is None and (scheduled is not None and not scheduled.retries.failures)
-        if record.state in (RoundState.COLLECTING, RoundState.CLOSED) and works:
-            raise StoreError(f"Round {task} is {record.state.value} and works; cancel it to end it.")
+        is_healthy = record.error is None and (scheduled is not None and not scheduled.retries.failures)
+        if record.state in (RoundState.COLLECTING, RoundState.CLOSED) and is_healthy:
+            raise StoreError(f"Round {task} is {record.state.value} and does not fail; cancel it instead.")
         self._give_up(task_id, record, RoundState.ABANDONED)
 
     def _find(self, task: str) -> tuple[bytes, RoundRecord]:

@@ -1,7 +1,7 @@
 """Scheduling of rounds: open, collect, close at the deadline or when full, mix, deliver, delete.
 
 One coroutine per round reads the state of the round and makes the next step; after a crash it continues in the same
-way. The states of all rounds are read together at every tick, so a waiting round needs no statement of its own.
+way. The states of all rounds are read together at every tick, so a waiting round needs no query of its own.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from shuffledp.collection.shuffler.tasks import ServedTask, ShufflerTasks
 from shuffledp.collection.transport.connection import backoff_seconds
 from shuffledp.errors import DataError, ShuffledpError
 
-_LONGEST_WAIT = 300.0
-_LONGEST_WAIT_REFUSED = 3600.0
-_LONGEST_WAIT_ELSEWHERE = 60.0
+_LONGEST_PAUSE_SECONDS = 300.0
+_LONGEST_PAUSE_IF_REFUSED_SECONDS = 3600.0
+_LONGEST_PAUSE_WITHOUT_BATCH_SECONDS = 60.0
 _FAILURES_UNTIL_NOT_READY = 3
 _THREADS, _DELIVERIES = 4, 2
 
@@ -53,7 +53,7 @@ class ScheduledRound:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     full: bool = False
     retries: Retries = field(default_factory=Retries)
-    """Of the current step."""
+    """Failed attempts at the current step."""
     refused: bool = False
     """Whether the analyzer refuses its batch; an operator has to act."""
     confined: bool = False
@@ -250,7 +250,7 @@ class RoundScheduler:
             return True
         self._reports.labels(served.name).set(record.reports)
         if record.state is RoundState.SHUFFLED:
-            await self._hand_over(scheduled)
+            await self._deliver_batch(scheduled)
         elif record.error is not None:
             await self._wait(scheduled, self._tick)
         elif record.state is RoundState.COLLECTING:
@@ -265,14 +265,14 @@ class RoundScheduler:
         return False
 
     async def _collect(self, scheduled: ScheduledRound, record: RoundRecord) -> None:
-        """Close the round if it is full or past its closing time, else wait a little."""
+        """Close the round if it is full or past its closing time, else wait until the next tick."""
         served = scheduled.served
-        left = served.closes - self._clock()
-        if left > 0:
+        remaining = served.closes - self._clock()
+        if remaining > 0:
             scheduled.below_since = None  # the clock may have been set back
         elif not scheduled.full:
-            left = await self._grace_left(scheduled)
-        if left <= 0 or scheduled.full or record.reports >= served.task.maximum_users:
+            remaining = await self._remaining_grace(scheduled)
+        if remaining <= 0 or scheduled.full or record.reports >= served.task.maximum_users:
             reports = await self._call(self._store.close_round, served.id)
             event("closed", task=served.name, reports=reports)
             await self._refresh(scheduled)
@@ -285,12 +285,12 @@ class RoundScheduler:
                 self._log_once(scheduled, str(error))
             else:
                 scheduled.retries.note("")
-        await self._wait(scheduled, min(left, self._tick))
+        await self._wait(scheduled, min(remaining, self._tick))
 
-    async def _grace_left(self, scheduled: ScheduledRound) -> float:
+    async def _remaining_grace(self, scheduled: ScheduledRound) -> float:
         """Seconds until a round past its closing time is closed: 0 unless it has too few reports.
 
-        The grace period begins when the server notices: the clock of a machine that starts wrong can be corrected.
+        The grace period begins when the server notices, so that a clock that is wrong at boot can be corrected in time.
         """
         served, now = scheduled.served, self._steady()
         if scheduled.below_since is None:
@@ -309,14 +309,14 @@ class RoundScheduler:
             )
         return self._grace_seconds - (now - scheduled.below_since)
 
-    async def _hand_over(self, scheduled: ScheduledRound) -> None:
+    async def _deliver_batch(self, scheduled: ScheduledRound) -> None:
         """Deliver the batch; if another process has it, check again with growing pauses."""
         loop = asyncio.get_running_loop()
         delivered = await loop.run_in_executor(self._deliveries, self._deliver, scheduled)
         await self._refresh(scheduled)
         if delivered:
             return
-        pause = backoff_seconds(scheduled.missing_batch, first=self._tick, longest=_LONGEST_WAIT_ELSEWHERE)
+        pause = backoff_seconds(scheduled.missing_batch, first=self._tick, longest=_LONGEST_PAUSE_WITHOUT_BATCH_SECONDS)
         await self._wait(scheduled, pause)
 
     async def _refresh(self, scheduled: ScheduledRound) -> None:
@@ -330,7 +330,7 @@ class RoundScheduler:
         scheduled.refreshed_at = now
 
     async def _wait(self, scheduled: ScheduledRound, seconds: float) -> None:
-        """Wait until the round is woken, at most so many seconds."""
+        """Wait until the round is woken, at most ``seconds``."""
         await wait_for(scheduled.wake, seconds)
         scheduled.wake.clear()
 
@@ -372,7 +372,7 @@ class RoundScheduler:
 
     def _pause_seconds(self, scheduled: ScheduledRound) -> float:
         """Grows with every failure, with jitter."""
-        longest = _LONGEST_WAIT_REFUSED if scheduled.refused else _LONGEST_WAIT
+        longest = _LONGEST_PAUSE_IF_REFUSED_SECONDS if scheduled.refused else _LONGEST_PAUSE_SECONDS
         return scheduled.retries.pause_seconds(first=self._tick, longest=longest)
 
     async def _call(self, function: Callable[..., Value], *arguments: Any) -> Value:

@@ -32,7 +32,7 @@ from shuffledp.errors import DataError
 
 _MEGABYTE = 1 << 20
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 5.0
-_ATTEMPTS_PER_LINE = 12
+_ATTEMPTS_PER_LOG_LINE = 12
 
 
 class Shuffler(Server):
@@ -98,7 +98,7 @@ def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey, ShufflerTask
     if settings.analyzer.startswith("https:"):
         tls_context(settings.analyzer_ca)
     if settings.store_dsn_file is not None:
-        _read_address(settings.store_dsn_file)
+        _read_database_url(settings.store_dsn_file)
     check_certificate(settings.tls_certificate, settings.tls_key)
     check_directory(settings.work)
     tasks = ShufflerTasks(settings.tasks, authors, key.public)
@@ -123,7 +123,7 @@ def open_when_reachable(settings: ShufflerSettings, *, sleep: Callable[[float], 
         try:
             store = store_of(settings)
         except UnreachableStoreError as error:
-            if str(error) != logged or attempts % _ATTEMPTS_PER_LINE == 0:
+            if str(error) != logged or attempts % _ATTEMPTS_PER_LOG_LINE == 0:
                 event("database-unreachable", level=logging.ERROR, reason=str(error), attempts=attempts + 1)
             logged = str(error)
             sleep(backoff_seconds(attempts, first=_FIRST_PAUSE_SECONDS, longest=_LONGEST_PAUSE_SECONDS))
@@ -135,18 +135,18 @@ def open_when_reachable(settings: ShufflerSettings, *, sleep: Callable[[float], 
 
 
 def check_store_of(settings: ShufflerSettings) -> None:
-    """A StoreError if opening the store would fail, as far as reading tells; nothing is changed."""
+    """Raise StoreError if opening the store would fail, as far as can be checked without changing anything."""
     check_store(_location(settings))
 
 
 def _location(settings: ShufflerSettings) -> str:
     if settings.store_dsn_file is not None:
-        return _read_address(settings.store_dsn_file)
+        return _read_database_url(settings.store_dsn_file)
     return str(settings.store_folder)
 
 
-def _read_address(file: Path) -> str:
-    address = read_secret(file)
-    if not is_shared(address):
+def _read_database_url(file: Path) -> str:
+    url = read_secret(file)
+    if not is_shared(url):
         raise DataError(f"{file} must contain the URL of a database: postgresql://...", path=str(file))
-    return address
+    return url

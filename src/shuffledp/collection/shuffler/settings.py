@@ -12,7 +12,7 @@ from shuffledp.collection.server.settings import ServerSettings, check_positive
 from shuffledp.collection.transport.connection import ServerUrl
 from shuffledp.errors import ParameterError
 
-_LEAST_MEMORY = 16
+_MIN_PERMUTATION_MEGABYTES = 16
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _STORES = "store must be 'sqlite' (with store_folder) or 'postgres' (with store_dsn_file)"
 
@@ -82,35 +82,35 @@ class ShufflerSettings(ServerSettings):
             )
         needed = {"sqlite": self.store_folder, "postgres": self.store_dsn_file}.get(self.store)
         if needed is None or (self.store_folder and self.store_dsn_file):
-            raise ParameterError(f"{_STORES}, and only that; it is {self.store!r}.")
+            raise ParameterError(f"{_STORES}, and not both; got store = {self.store!r}.")
         for origin in self.origins:
             _check_origin(origin)
         if not 0 <= self.reports_per_second < float("inf"):
             raise ParameterError(f"reports_per_second must be 0 or more, not {self.reports_per_second}.")
         if not 0 <= self.grace_seconds < float("inf"):
             raise ParameterError(f"grace_seconds must be 0 or more, not {self.grace_seconds}.")
-        if self.permutation_megabytes < _LEAST_MEMORY:
-            raise ParameterError(f"permutation_megabytes must be at least {_LEAST_MEMORY}.")
+        if self.permutation_megabytes < _MIN_PERMUTATION_MEGABYTES:
+            raise ParameterError(f"permutation_megabytes must be at least {_MIN_PERMUTATION_MEGABYTES}.")
         check_positive(self, "store_cache_megabytes")
         check_positive(self, "burst", "waiting_reports", "waiting_megabytes", "waiting_seconds", "delivery_seconds")
 
 
 def _check_origin(origin: str) -> None:
     """Refuse strings that browsers never send as an origin, and plain HTTP to other machines."""
-    wrong = ParameterError(
+    invalid = ParameterError(
         f"origins must list origins such as https://survey.example, exactly as browsers send them, not {origin!r}."
     )
     try:
         parts = urlsplit(origin)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        raise wrong from None
+        raise invalid from None
     shown = f"[{host}]" if ":" in host else host
     exact = f"{parts.scheme}://{shown}" + (f":{port}" if port is not None else "")
     if origin != exact or parts.scheme not in _DEFAULT_PORTS or not re.fullmatch(r"[a-z0-9._:-]+", host):
-        raise wrong
+        raise invalid
     if port is not None and (port == 0 or port == _DEFAULT_PORTS[parts.scheme]):
-        raise wrong
+        raise invalid
     if parts.scheme == "http" and not _is_loopback(ServerUrl("http", host, port, "")):
         raise ParameterError(f"Pages of {origin} could be modified in transit: origins must be https.")
 

@@ -50,9 +50,9 @@ def load_task(path: Path, authors: Sequence[VerifyingKey], shuffler: VerifyingKe
     task, content = load_authentic(path, authors)
     if task.shuffler != shuffler:
         raise ParameterError(f"The task {path} is for the shuffler's key {task.shuffler.id}, not for {shuffler.id}.")
-    wanted = ReportFormat.of(task)
+    report_format = ReportFormat.of(task)
     answer = PreparedResponse(200, content, _HEADERS)
-    return ServedTask(task, wanted, wanted.size, task.opens.timestamp(), task.closes.timestamp(), answer)
+    return ServedTask(task, report_format, report_format.size, task.opens.timestamp(), task.closes.timestamp(), answer)
 
 
 class ShufflerTasks(TaskDirectory[ServedTask]):

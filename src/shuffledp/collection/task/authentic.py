@@ -27,7 +27,7 @@ def authentic_task(content: bytes, *authors: VerifyingKey) -> Task:
         envelope = parse_canonical(content.removesuffix(b"\n"), most_bytes=MOST_TASK_BYTES)
     with _refusing("malformed"):
         if not isinstance(envelope, dict) or set(envelope) != {"task", "author", "signature"}:
-            raise ParameterError("A signed task has the keys task, author and signature.")
+            raise ParameterError("A signed task must have the keys task, author and signature.")
         signature = from_base64(envelope["signature"], SIGNATURE_SIZE)
     author = next((key for key in authors if key.id == envelope["author"]), None)
     if author is None:
@@ -40,7 +40,7 @@ def authentic_task(content: bytes, *authors: VerifyingKey) -> Task:
         author.verify(signature, _SIGNED_AS + signed)
     with _refusing("malformed"):
         task = SignedTask.from_bytes(content).task
-        if task.content != signed:  # in Python true equals 1
+        if task.content != signed:  # parsed, true equals 1
             raise ParameterError("The task is not in canonical form.")
         _ = task.guarantee
     return task
@@ -48,7 +48,7 @@ def authentic_task(content: bytes, *authors: VerifyingKey) -> Task:
 
 @contextmanager
 def _refusing(reason: str) -> Iterator[None]:
-    """Turn every error into a ParameterError with this reason, unless it has its own."""
+    """Raise every error as a ParameterError with this reason, unless it has its own."""
     try:
         yield
     except ShuffledpError as error:

@@ -46,7 +46,7 @@ REFUSED: tuple[tuple[int, int], ...] = (
     (0xF0000, 0xFFFFD),
     (0x100000, 0x10FFFD),
 )
-"""Cc, Cf, Cs, Co, Zl, Zp, and Zs but the space, as of Unicode 15 to 17; what is unassigned there is not refused."""
+"""Cc, Cf, Cs, Co, Zl, Zp, and Zs except the space, in Unicode 15 to 17; unassigned code points are not refused."""
 
 NORMALIZED: tuple[tuple[int, int], ...] = (
     (0x0000, 0x0377),
@@ -108,7 +108,7 @@ def check_string(what: str, value: str, *, least: int, most: int) -> None:
 
 
 def comparable(name: str) -> str:
-    """Equal for two names that people cannot tell apart: NFC of each run of code points of ``NORMALIZED``."""
+    """A key that is equal for names that look the same: NFC of each run of code points of ``NORMALIZED``."""
     return _NORMALIZED.sub(lambda run: unicodedata.normalize("NFC", run[0]), name)
 
 
@@ -120,12 +120,12 @@ def check_categories(names: Sequence[str]) -> None:
         key = comparable(name)
         if key in seen:
             raise ParameterError(
-                f"The categories {_points(seen[key])} and {_points(name)} look the same: they are equal in Unicode's "
-                "normalization form C. Name each category once."
+                f"The categories {_with_code_points(seen[key])} and {_with_code_points(name)} look the same: they are "
+                "equal in Unicode's normalization form C. Name each category once."
             )
         seen[key] = name
 
 
-def _points(name: str) -> str:
+def _with_code_points(name: str) -> str:
     shown = " ".join(f"U+{ord(character):04X}" for character in name[:8])
     return f"{name[:20]!r} ({shown}{' ...' if len(name) > 8 else ''})"

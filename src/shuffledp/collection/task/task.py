@@ -53,7 +53,7 @@ _KEYS = {
     "analyzer",
     "shuffler",
 }
-_LAST_DIGITS = 1e-9
+_TOLERANCE = 1e-9
 _LONGEST_SHOWN = 60
 _MOST_USERS = 10**9
 _FIRST_TIME, _LAST_TIME = datetime(1000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
@@ -69,7 +69,7 @@ class Task:
     description: str
     """The question, for the people who answer it."""
     population: str
-    """The people whose privacy is spent: releases about one population are composed."""
+    """The people whose privacy budget is spent; releases about one population are composed."""
     protocol: Protocol
     epsilon: float
     delta: float
@@ -106,8 +106,8 @@ class Task:
             )
         if not self.minimum_users <= self.maximum_users <= _MOST_USERS:
             raise ParameterError(
-                f"A round of at most {self.maximum_users:,} users cannot reach its minimum of {self.minimum_users:,}, "
-                f"or is larger than {_MOST_USERS:,}."
+                f"maximum_users must be between minimum_users = {self.minimum_users:,} and {_MOST_USERS:,}, "
+                f"not {self.maximum_users:,}."
             )
         if any(time.tzinfo is None or time.microsecond for time in (self.opens, self.closes)):
             raise ParameterError("The times of a task must have a time zone and no fraction of a second.")
@@ -127,9 +127,9 @@ class Task:
         maximum_users: int,
         **rest: Any,
     ) -> Self:
-        """Calibrate a protocol for slightly less than the target; if reports need a cap, part of delta is for the cap.
+        """Calibrate a protocol for slightly below the target; part of delta is reserved for a cap, if one is needed.
 
-        The margin is for other machines, which may compute the guarantee with other last digits and must accept it.
+        The margin is for rounding differences: other machines recompute the guarantee and must accept it.
         """
         protocol = _calibrated(kind, epsilon, delta, settings)
         if is_unbounded(protocol):
@@ -214,7 +214,7 @@ class Task:
             raise ParameterError(f"Missing or unknown keys in the task: {', '.join(sorted(set(document) ^ _KEYS))}.")
         claim = document["guarantee"]
         if not isinstance(claim, dict) or set(claim) != {"epsilon", "delta", "honest_users", "local_epsilon"}:
-            raise ParameterError("The guarantee of a task has epsilon, delta, honest_users and local_epsilon.")
+            raise ParameterError("The guarantee of a task must have epsilon, delta, honest_users and local_epsilon.")
         task = cls(
             name=_string(document, "name"),
             description=_string(document, "description"),
@@ -235,7 +235,7 @@ class Task:
         if portable(document["protocol"]) != derived["protocol"]:
             raise ParameterError("The protocol of the task is not in canonical form: see the page on randomizers.")
         inconsistent = {key for key in _KEYS if document[key] != derived[key]}
-        if not math.isclose(task.stated_local_epsilon or 0.0, computed, rel_tol=_LAST_DIGITS, abs_tol=_LAST_DIGITS):
+        if not math.isclose(task.stated_local_epsilon or 0.0, computed, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
             inconsistent.add("guarantee")  # infinity is close only to itself
         if inconsistent:
             raise ParameterError(
@@ -287,7 +287,7 @@ class SignedTask:
         """The signed task of the bytes of a file."""
         document = parse_canonical(content.removesuffix(b"\n"), most_bytes=MOST_TASK_BYTES)
         if not isinstance(document, dict) or set(document) != {"task", "author", "signature"}:
-            raise ParameterError("A signed task has the keys task, author and signature.")
+            raise ParameterError("A signed task must have the keys task, author and signature.")
         if not re.fullmatch("[0-9a-f]{16}", str(document["author"])):
             raise ParameterError("The author of a signed task must be the id of a key.")
         return cls(Task.from_document(document["task"]), document["author"], from_base64(document["signature"], 64))
@@ -299,12 +299,12 @@ class SignedTask:
 
 
 def _calibrated(kind: type[Protocol], epsilon: float, delta: float, settings: dict[str, Any]) -> Protocol:
-    """Calibrate for slightly less than the target, which the protocol claims: a margin for other last digits."""
+    """Calibrate for slightly less than the target, which the protocol claims, to allow for rounding."""
     check_target(epsilon, delta)
     if kind.trust == "local":  # epsilon is a logarithm, and there is no delta
-        protocol = kind.calibrate(epsilon=epsilon * (1 - _LAST_DIGITS), delta=delta, **settings)
+        protocol = kind.calibrate(epsilon=epsilon * (1 - _TOLERANCE), delta=delta, **settings)
         return replace(protocol, target=replace(protocol.target, epsilon=float(epsilon)))
-    protocol = kind.calibrate(epsilon=epsilon, delta=delta * (1 - _LAST_DIGITS), **settings)
+    protocol = kind.calibrate(epsilon=epsilon, delta=delta * (1 - _TOLERANCE), **settings)
     if protocol.target.delta == 0.0:
         return protocol
     return replace(protocol, target=replace(protocol.target, delta=delta))
@@ -324,7 +324,7 @@ def _check_drawable(protocol: Protocol) -> None:
 
 
 def _guarantee_of(protocol: Protocol) -> Guarantee:
-    """The guarantee of a protocol; refused if its target does not hold or nothing is proved."""
+    """The guarantee; ParameterError if the target does not hold or a condition of the theorem is not met."""
     try:
         return protocol.guarantee
     except ShuffledpError as error:

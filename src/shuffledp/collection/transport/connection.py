@@ -63,23 +63,23 @@ class ServerUrl:
     host: str
     port: int | None
     path: str
-    """Without a slash at its end."""
+    """Without a trailing slash."""
 
     @classmethod
     def parse(cls, url: str) -> ServerUrl:
         """Accept http or https, a host, a port and a plain path; anything else is a ParameterError."""
         if "@" in url:  # not shown, since it may hold a password
             raise ParameterError("A server URL must be given without a user name and a password.")
-        wrong = ParameterError(f"{url!r} is not a valid server URL (expected e.g. https://server.example).")
+        invalid = ParameterError(f"{url!r} is not a valid server URL (expected e.g. https://server.example).")
         try:
             parts = urlsplit(url)
             host, port = parts.hostname or "", parts.port
         except ValueError:
-            raise wrong from None
+            raise invalid from None
         if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment or port == 0:
-            raise wrong
+            raise invalid
         if not (_PATH.fullmatch(parts.path) and host.isascii() and host.isprintable() and " " not in host):
-            raise wrong
+            raise invalid
         return cls(parts.scheme, host, port, parts.path.rstrip("/"))
 
     @property
@@ -105,7 +105,7 @@ class Connection:
     insecure_http: bool = False
     """Allow plain HTTP to other machines: reports are sealed, but an eavesdropper sees who reports."""
     timeout: float = 30.0
-    """Seconds of silence that end a request; no request takes more than ten times as long."""
+    """Seconds without data after which a request fails; it takes at most ten times as long in total."""
     authorities: str | Path | None = None
     """A file of certificates (PEM) to trust instead of the system's."""
     _open: http.client.HTTPConnection | None = field(default=None, init=False, repr=False)
@@ -140,16 +140,16 @@ class Connection:
 
         The server may have closed an idle connection; then the request is repeated once on a new one.
         """
-        return _answer(*self._twice(method, path, body, dict(headers or {}), most))
+        return _answer(*self._request_with_retry(method, path, body, dict(headers or {}), most))
 
     def download(self, path: str, *, most: int) -> tuple[Answer, bytes]:
         """GET a path; HTTPException if the content has more than ``most`` bytes, other errors as in ``request``."""
-        response, content = self._twice("GET", path, None, {}, most)
+        response, content = self._request_with_retry("GET", path, None, {}, most)
         if len(content) > most:
             raise http.client.HTTPException(f"more than {most:,} bytes")
         return _answer(response, content if response.status != 200 else b""), content
 
-    def _twice(
+    def _request_with_retry(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str], most: int
     ) -> tuple[http.client.HTTPResponse, bytes]:
         reused = self._open is not None
@@ -177,7 +177,7 @@ class Connection:
     ) -> tuple[http.client.HTTPResponse, bytes]:
         connection = self._connected()
         try:
-            with _at_most(_MAX_TIMEOUTS * self.timeout, connection.sock):
+            with _deadline(_MAX_TIMEOUTS * self.timeout, connection.sock):
                 try:
                     connection.request(method, self._parts.path + path, body=body, headers=headers)
                 except (BrokenPipeError, ConnectionResetError):
@@ -199,7 +199,7 @@ class Connection:
         if self._aborted:
             raise ConnectionAbortedError("the connection was aborted")
         if self._open is None:
-            opened = self._dial()
+            opened = self._new_connection()
             try:
                 opened.connect()
             except BaseException:
@@ -208,8 +208,8 @@ class Connection:
             self._open = opened
         return self._open
 
-    def _dial(self) -> http.client.HTTPConnection:
-        """A connection to the server that is not open yet."""
+    def _new_connection(self) -> http.client.HTTPConnection:
+        """A connection object that is not connected yet."""
         host, port = self._parts.host, self._parts.port
         if self._context is not None:
             return http.client.HTTPSConnection(host, port, timeout=self.timeout, context=self._context)
@@ -223,7 +223,7 @@ class LocalConnection(Connection):
         self._socket_path = socket_path
         super().__init__("http://localhost", timeout=timeout)
 
-    def _dial(self) -> http.client.HTTPConnection:
+    def _new_connection(self) -> http.client.HTTPConnection:
         return _LocalHttpConnection(self._socket_path, self.timeout)
 
 
@@ -267,7 +267,7 @@ def tls_context(authorities: str | Path | None) -> ssl.SSLContext:
 
 
 @contextmanager
-def _at_most(seconds: float, sock: socket.socket | None) -> Iterator[None]:
+def _deadline(seconds: float, sock: socket.socket | None) -> Iterator[None]:
     """Abort a request after ``seconds``, even if bytes keep arriving."""
     timer = threading.Timer(seconds, _shut_down, (sock,))
     timer.daemon = True
@@ -294,7 +294,7 @@ def _answer(response: http.client.HTTPResponse, content: bytes) -> Answer:
         response.status,
         accepted=accepted,
         problem=kind.removeprefix(_PROBLEM) if kind.startswith(_PROBLEM) and not accepted else None,
-        detail="".join(letter for letter in str(detail)[:300] if letter.isprintable()),
+        detail="".join(character for character in str(detail)[:300] if character.isprintable()),
         retry_after=_retry_after(response.getheader("Retry-After"), response.getheader("Date")),
         document=document,
     )

@@ -22,8 +22,8 @@ MOST_MANIFEST_BYTES = 1 << 24
 _MOST_CHUNKS = 1 << 17
 _MOST_CHUNK_BYTES = 1 << 26
 _SIGNED_AS = b"shuffledp batch v1\n"
-_BEFORE, _BETWEEN, _AFTER = b'{"batch":', b',"signature":"', b'"}'  # the canonical form of a signed manifest
-_SIGNATURE_LETTERS = 86  # 64 bytes
+_PREFIX, _SEPARATOR, _SUFFIX = b'{"batch":', b',"signature":"', b'"}'  # the canonical form of a signed manifest
+_SIGNATURE_CHARACTERS = 86  # 64 bytes in base64
 
 
 class BadSignatureError(ParameterError):
@@ -182,11 +182,14 @@ def _signed_parts(content: bytes) -> tuple[bytes, bytes]:
     """The signed bytes and the signature, which are at fixed positions in the canonical form."""
     if len(content) > MOST_MANIFEST_BYTES:
         raise ParameterError(f"The manifest has {len(content):,} bytes; at most {MOST_MANIFEST_BYTES:,} are allowed.")
-    end = len(content) - len(_AFTER) - _SIGNATURE_LETTERS
-    signed, between = content[len(_BEFORE) : max(end - len(_BETWEEN), 0)], content[max(end - len(_BETWEEN), 0) : end]
-    if not (content.startswith(_BEFORE) and between == _BETWEEN and content.endswith(_AFTER)):
+    end = len(content) - len(_SUFFIX) - _SIGNATURE_CHARACTERS
+    signed, separator = (
+        content[len(_PREFIX) : max(end - len(_SEPARATOR), 0)],
+        content[max(end - len(_SEPARATOR), 0) : end],
+    )
+    if not (content.startswith(_PREFIX) and separator == _SEPARATOR and content.endswith(_SUFFIX)):
         raise ParameterError("This is not the canonical form of a signed manifest: an object of batch and signature.")
-    return signed, from_base64(content[end : -len(_AFTER)].decode(errors="replace"), 64)
+    return signed, from_base64(content[end : -len(_SUFFIX)].decode(errors="replace"), 64)
 
 
 def _from_hex(value: Any) -> bytes:

@@ -48,7 +48,9 @@ def from_base64(value: Any, size: int | None = None) -> bytes:
         if to_base64(content) == value and (size is None or len(content) == size):
             return content
     length = "bytes" if size is None else f"{size} bytes"
-    raise ParameterError(f"A value is not {length} in URL-safe base64 without padding.")  # which may be a secret
+    raise ParameterError(
+        f"A value is not {length} in URL-safe base64 without padding."
+    )  # not quoted: it may be a secret
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class _PublicKey:
         return cls.from_document(document)
 
     def save(self, path: str | Path) -> None:
-        """Write a new file that everybody may read."""
+        """Write a new file of mode 0644; an existing file is never overwritten."""
         _write_new(check_writable(path), self.to_document(), 0o644)
 
 

@@ -56,9 +56,9 @@ class Recipient:
         shared = sha256(first.translate(_OUTER) + _OUTER_REST + hashed).digest()
         hashed = sha256(shared.translate(_INNER) + self._secret).digest()
         secret = sha256(shared.translate(_OUTER) + _OUTER_REST + hashed).digest()
-        before, after = secret.translate(_INNER), secret.translate(_OUTER) + _OUTER_REST
-        key = sha256(after + sha256(before + self._key).digest()).digest()
-        nonce = sha256(after + sha256(before + self._nonce).digest()).digest()
+        inner_key, outer_key = secret.translate(_INNER), secret.translate(_OUTER) + _OUTER_REST
+        key = sha256(outer_key + sha256(inner_key + self._key).digest()).digest()
+        nonce = sha256(outer_key + sha256(inner_key + self._nonce).digest()).digest()
         return key[:_AEAD_KEY_SIZE], nonce[:_NONCE_SIZE]
 
     def open(self, sealed: bytes, associated: bytes | None = None) -> bytes:

@@ -1,6 +1,6 @@
-"""Padding: every report of a task has the same number of messages, filled up with dummies, so that it reveals nothing.
+"""Padding: dummies make the number of messages the same in every report of a task, so that it reveals nothing.
 
-If the noise has no largest number of messages, a cap is chosen that is rarely exceeded; a report that would exceed it
+If the number of messages is unbounded, a cap is chosen that is rarely exceeded; a report that would exceed it
 is drawn again, and the privacy cost of that is added to delta.
 """
 
@@ -35,8 +35,8 @@ def least_cap(protocol: Protocol, *, users: int, epsilon: float, delta: float) -
     cap = least_integer(lambda most: protocol.chance_of_more_messages(most) <= allowed, limit=LARGEST_CAP)
     if cap is None:
         raise ParameterError(
-            f"A report of {protocol.name} would have to hold more than {LARGEST_CAP:,} messages, nearly all "
-            "dummies, to hide how many there are; choose a protocol with a largest number of messages."
+            f"A report of {protocol.name} would have to be padded to more than {LARGEST_CAP:,} messages to hide "
+            "their number; choose a protocol with a bounded number of messages."
         )
     return cap
 

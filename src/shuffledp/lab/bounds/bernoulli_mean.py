@@ -77,13 +77,19 @@ def local_success_upper(users: int, alpha: float, epsilon: float, *, points: int
     import numpy as np
     from scipy import stats
 
-    offsets = np.arange(points) - (points - 1) / 2
-    if not 1 <= users <= _MAX_SUMMED or points < 2 or not 0 < alpha * (points - 1) < 0.5:
+    if users < 1 or points < 2 or not 0 < alpha * (points - 1) < 0.5:
         raise ParameterError(
-            f"users must be at least 1 and at most {_MAX_SUMMED:,}, and at least 2 points 2 alpha apart must lie in "
-            f"(0, 1); got {users:,} users and {points} points for alpha = {alpha}."
+            "users must be at least 1, and at least 2 points 2 alpha apart must lie in (0, 1); "
+            f"got {users:,} users and {points} points for alpha = {alpha}."
         )
     check_positive_epsilon(epsilon)
+    if points == 2:  # the majority is right, a tie in half of the cases
+        responses = stats.binom(users, 0.5 + alpha * math.tanh(epsilon / 2))
+        tie = 0.0 if users % 2 else float(responses.pmf(users // 2))
+        return float(responses.sf(users // 2)) + tie / 2
+    if users > _MAX_SUMMED:
+        raise ParameterError(f"More than 2 points are summed for at most {_MAX_SUMMED:,} users; got {users:,}.")
+    offsets = np.arange(points) - (points - 1) / 2
     prior = np.cos(np.pi * offsets / (points + 1))
     shares = 0.5 + 2 * alpha * offsets * math.tanh(epsilon / 2)
     ones = np.arange(users + 1)

@@ -66,8 +66,8 @@ class ExactZeros:
     def successes(self, rounds: int, generator: np.random.Generator, source: RandomSource) -> int:  # noqa: ARG002
         """The number of simulated rounds, out of ``rounds``, in which all needed items are reported.
 
-        Samples and noise are drawn and compared as the protocol does it; ``shown``, from which the sample size is
-        proven, is not used.
+        Samples and noise are drawn and compared as in the protocol, without ``shown``, on which the proof of the
+        sample size rests.
         """
         size, needed, total = self.problem.support_size, self.problem.needed, 0
         step = max(1, _CELLS_AT_A_TIME // size)
@@ -109,8 +109,8 @@ class ExactZeros:
         reported[counts] = self.shown(counts) * np.exp(_log_poisson(mean, counts))
         spectrum = rfft(reported) ** needed
         if needed < size:  # the other items may have any number of holders
-            turn = np.exp(-2j * math.pi * rfftfreq(length))
-            spectrum = spectrum * np.exp((size - needed) * mean * (turn - 1))
+            phase = np.exp(-2j * math.pi * rfftfreq(length))
+            spectrum = spectrum * np.exp((size - needed) * mean * (phase - 1))
         joint = irfft(spectrum, length)[users]
         return min(1.0, float(joint / np.exp(_log_poisson(float(users), np.array([users])))[0]))
 
@@ -124,19 +124,19 @@ def draw_estimates(protocol: HistogramProtocol, counts: Ints, generator: np.rand
             mean = protocol.users * float(protocol.absence)
             estimates = np.where(counts > omitted, counts - omitted + mean, 0.0)
         case StabilityHistogram():
-            rest = float(protocol.ratio.complement)
-            noise = generator.geometric(rest, counts.shape) - generator.geometric(rest, counts.shape)
+            success = float(protocol.ratio.complement)
+            noise = generator.geometric(success, counts.shape) - generator.geometric(success, counts.shape)
             estimates = np.where((counts > 0) & (counts + noise >= protocol.threshold), counts + noise, 0.0)
         case SampleAndThresholdHistogram():
             sampled = generator.binomial(counts, float(protocol.sampling))
             estimates = np.where(sampled >= protocol.threshold, sampled / float(protocol.sampling), 0.0)
         case _:
-            raise ParameterError(f"Rounds of {protocol.name} cannot be simulated many at a time.")
+            raise ParameterError(f"Rounds of {protocol.name} cannot be simulated in batches.")
     return estimates
 
 
 def exact_zeros(protocol: HistogramProtocol, problem: Problem, rule: str) -> ExactZeros:
-    """The identifier of a protocol that never reports an empty item, with the rule ``shown`` or ``paper``.
+    """Identification by a protocol that never reports an empty item, with the rule ``shown`` or ``paper``.
 
     A protocol whose parameters depend on the average count uses the average over the support, whose size is public.
     """

@@ -89,12 +89,14 @@ class BinomialTail:
         return table
 
     def _far_table(self, first: int, last: int) -> Floats:
-        """The same far above the mean: probabilities are summed from the far tail, where they fall geometrically."""
-        fall = math.log((last + 1) / (self.distribution.trials - last)) if last < self.distribution.trials else math.inf
-        fall += math.log(float(self.distribution.probability.complement)) - math.log(
+        """The same far above the mean: summed from the far tail, where probabilities decrease geometrically."""
+        log_decrease = (
+            math.log((last + 1) / (self.distribution.trials - last)) if last < self.distribution.trials else math.inf
+        )
+        log_decrease += math.log(float(self.distribution.probability.complement)) - math.log(
             float(self.distribution.probability)
         )
-        beyond = min(self.distribution.trials, last + math.ceil(_NEGLIGIBLE / max(fall, 1e-9)) + 1)
+        beyond = min(self.distribution.trials, last + math.ceil(_NEGLIGIBLE / max(log_decrease, 1e-9)) + 1)
         masses = self.log_mass(np.arange(first, beyond + 1))
         sums: Floats = np.logaddexp.accumulate(masses[::-1])[::-1][: last - first + 1]
         return sums
@@ -120,18 +122,18 @@ class LaplaceTail:
 
     def log_upper_tail(self, k: int) -> float:
         """ln(ratio^k / (1 + ratio)) above 0, and by symmetry below."""
-        decay, one_more = decay_of(self.ratio), math.log1p(float(self.ratio))
+        decay, log_one_plus_ratio = decay_of(self.ratio), math.log1p(float(self.ratio))
         if k >= 1:
-            return -k * decay - one_more
-        return math.log1p(-math.exp((k - 1) * decay - one_more))
+            return -k * decay - log_one_plus_ratio
+        return math.log1p(-math.exp((k - 1) * decay - log_one_plus_ratio))
 
     def quantile(self, log_tails: Floats) -> Ints:
         """By inverting the closed form on either side of 0."""
-        decay, one_more = decay_of(self.ratio), math.log1p(float(self.ratio))
+        decay, log_one_plus_ratio = decay_of(self.ratio), math.log1p(float(self.ratio))
         levels = np.asarray(log_tails, dtype=np.float64)
-        above = np.ceil(-(levels + one_more) / decay) - 1
+        above = np.ceil(-(levels + log_one_plus_ratio) / decay) - 1
         rest = np.log(np.maximum(-np.expm1(np.minimum(levels, 0.0)), 1e-300))  # ln Pr[X < k] must lie below this
-        below = np.ceil(1 + (rest + one_more) / decay) - 1
+        below = np.ceil(1 + (rest + log_one_plus_ratio) / decay) - 1
         quantiles: Ints = np.where(above >= 1, above, np.minimum(below, 0.0)).astype(np.int64)
         return quantiles
 

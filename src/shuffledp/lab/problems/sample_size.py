@@ -39,7 +39,7 @@ class PaperSampleSize:
     error_radius: float
     """t: the error of every count is at most this, except with probability 1/200."""
     least_count: int
-    """k = 2t + 1: the number of samples of every item that is enough."""
+    """k = 2t + 1: the number of samples of every item that suffices."""
     users: int
     """The sample size by a Chernoff bound on the coupon collector."""
     users_exact_coupon: int
@@ -108,7 +108,7 @@ def shuffled_rate(problem: Problem, epsilon: float, delta: float) -> float:
 
     Claim 14 requires delta < (1 / (200 h))^(1/25).
     """
-    _check_claim_14(problem.support_size, epsilon, 2 * delta, theirs=True)
+    _check_claim_14(problem.support_size, epsilon, 2 * delta, of_claim=True)
     return _support_factor(problem) * math.log(1 / delta) / epsilon**2
 
 
@@ -171,7 +171,7 @@ def _least_users(problem: Problem, method: Method, enough: Callable[[int], bool]
 
     def private_and_enough(users: int) -> bool:
         nonlocal least_private
-        if users < least_private:  # the calibration said so
+        if users < least_private:  # known from an earlier calibration error
             return False
         try:
             return enough(users)
@@ -200,9 +200,9 @@ def _support_factor(problem: Problem) -> float:
     return problem.support_size * math.log(problem.support_size)
 
 
-def _check_claim_14(support_size: int, epsilon: float, delta: float, *, theirs: bool = False) -> None:
+def _check_claim_14(support_size: int, epsilon: float, delta: float, *, of_claim: bool = False) -> None:
     """Check the conditions of the claim, which apply to each changed count: half of the overall delta."""
-    check_target(epsilon, min(delta, 0.5) if theirs else delta)
+    check_target(epsilon, min(delta, 0.5) if of_claim else delta)
     if support_size < 1:
         raise ParameterError(f"The size of the support (h) must be at least 1, not {support_size}.")
     if epsilon > 1:
@@ -213,7 +213,7 @@ def _check_claim_14(support_size: int, epsilon: float, delta: float, *, theirs: 
     largest = (1 / (200 * support_size)) ** (1 / 25)
     if not delta / 2 < largest:
         raise ConditionError(
-            f"Claim 14 needs delta{'' if theirs else '/2'} < (1 / (200 h))^(1/25) = {largest:.4g}; "
+            f"Claim 14 needs delta{'' if of_claim else '/2'} < (1 / (200 h))^(1/25) = {largest:.4g}; "
             f"given {delta / 2:g}.",
             delta=delta,
         )

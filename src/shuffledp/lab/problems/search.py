@@ -59,9 +59,9 @@ class MeasuredSampleSize:
     def sentence(self) -> str:
         """The result as a sentence."""
         return (
-            f"99 of 100 rounds succeed from about {self.users:,} users on: fewer do with {self.low:,}, as many or more "
-            f"with {self.high:,} ({100 * self.confidence:g}% confidence, up to {self.trials:,} rounds at each of "
-            f"{len(self.tested)} numbers of users)."
+            f"The success probability reaches 99/100 at about {self.users:,} users: it is lower with {self.low:,} "
+            f"users and at least 99/100 with {self.high:,} ({100 * self.confidence:g}% confidence, up to "
+            f"{self.trials:,} rounds at each of {len(self.tested)} numbers of users)."
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class SupportIdentification:
 
     @property
     def needed(self) -> int:
-        """All items of the support."""
+        """All items of the support determine the answer."""
         return self.support_size
 
     @property
@@ -87,19 +87,19 @@ class SupportIdentification:
 
 @dataclass(frozen=True)
 class SupportInstance:
-    """One support."""
+    """A support, to be identified."""
 
     problem: SupportIdentification
     support: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        held = set(self.support)
-        if len(held) != len(self.support) or len(held) != self.problem.support_size:
+        distinct = set(self.support)
+        if len(distinct) != len(self.support) or len(distinct) != self.problem.support_size:
             raise ParameterError(
                 f"A support needs {self.problem.support_size:,} different items; "
-                f"given {len(self.support):,}, of which {len(held):,} differ."
+                f"given {len(self.support):,}, of which {len(distinct):,} are distinct."
             )
-        for extreme in (min(held), max(held)):
+        for extreme in (min(distinct), max(distinct)):
             check_index(extreme, self.problem.size)
 
     @property

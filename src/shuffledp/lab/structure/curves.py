@@ -65,11 +65,15 @@ class EnumeratedCurve(ABC):
         for first, second in self._neighbours():
             other = self._table(second)
             for seen, weight in self._table(first).items():
-                against = other.get(seen, 0)
+                other_weight = other.get(seen, 0)
                 # an infinite ratio exceeds every finite one; among infinite ratios the most probable outcome wins
-                better = weight > likelier if against == less_likely == 0 else weight * less_likely > likelier * against
+                better = (
+                    weight > likelier
+                    if other_weight == less_likely == 0
+                    else weight * less_likely > likelier * other_weight
+                )
                 if better:
-                    likelier, less_likely, worst = weight, against, (first, second, seen)
+                    likelier, less_likely, worst = weight, other_weight, (first, second, seen)
         return None if worst is None else self._witness(worst[0], worst[1], (worst[2],))
 
     @property

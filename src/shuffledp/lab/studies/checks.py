@@ -1,6 +1,6 @@
 """Checks of measured or computed numbers against bounds, with statistical tests where rounds are random.
 
-If a claim is true, a check on random rounds fails with probability at most ``WRONG_ALARM``. Checks that belong to one
+If a claim is true, a check on random rounds fails with probability at most ``FALSE_ALARM``. Checks that belong to one
 statement about many rows share it: ``rows`` is their number, and each gets an equal part (Bonferroni). A bound that is
 not a number is a failure.
 """
@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from shuffledp.errors import ParameterError
 
-WRONG_ALARM = 1e-6
+FALSE_ALARM = 1e-6
 _ROUNDING = 1e-6
 _DEVIATIONS = 4.9
-"""A normal number deviates by more standard deviations with probability below ``WRONG_ALARM`` (two-sided)."""
+"""A normal number deviates by more standard deviations with probability below ``FALSE_ALARM`` (two-sided)."""
 
 
 LAPLACE_KURTOSIS = 6.6
@@ -79,8 +79,8 @@ def rarely(claim: str, where: str, *, failures: int, rounds: int, at_most: float
 
     _check_rounds(failures, rounds)
     tail = float(stats.binom.sf(failures - 1, rounds, min(at_most, 1.0))) if failures else 1.0
-    holds = tail >= WRONG_ALARM and not math.isnan(at_most)
-    evidence = f"{failures:,} of {rounds:,} rounds; exact binomial test, wrong alarm {WRONG_ALARM:g}"
+    holds = tail >= FALSE_ALARM and not math.isnan(at_most)
+    evidence = f"{failures:,} of {rounds:,} rounds; exact binomial test, false alarm {FALSE_ALARM:g}"
     return Check(claim, where, failures / rounds, "<=", at_most, holds, evidence)
 
 
@@ -98,7 +98,7 @@ def likely(claim: str, where: str, *, successes: int, rounds: int, at_least: flo
     _check_rounds(successes, rounds)
     tail = float(stats.binom.cdf(successes, rounds, max(at_least, 0.0)))
     evidence = f"{successes:,} of {rounds:,} rounds; exact binomial test, {_alarm_words(rows)}"
-    return Check(claim, where, successes / rounds, ">=", at_least, tail >= WRONG_ALARM / rows, evidence)
+    return Check(claim, where, successes / rounds, ">=", at_least, tail >= FALSE_ALARM / rows, evidence)
 
 
 def frequency(
@@ -109,7 +109,7 @@ def frequency(
 
     _check_rounds(hits, trials)
     tails = stats.binom.cdf(hits, trials, probability), stats.binom.sf(hits - 1, trials, probability)
-    holds = 2 * float(min(tails)) >= WRONG_ALARM / rows  # false if the probability is NaN
+    holds = 2 * float(min(tails)) >= FALSE_ALARM / rows  # false if the probability is NaN
     evidence = f"{hits:,} of {trials:,} {of}; two-sided exact binomial test, {_alarm_words(rows)}"
     return Check(claim, where, hits / trials, "=", probability, holds, evidence)
 
@@ -120,7 +120,7 @@ def mean_at_most(claim: str, where: str, samples: ArrayLike, bound: float) -> Ch
 
     values = _numbers(samples)
     mean, error = float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
-    deviations = float(stats.t.isf(WRONG_ALARM, len(values) - 1))
+    deviations = float(stats.t.isf(FALSE_ALARM, len(values) - 1))
     evidence = f"mean of {len(values):,} rounds, standard error {error:.3g}; broken beyond {deviations:.1f} of them"
     return Check(claim, where, mean, "<=", float(bound), mean - deviations * error <= bound, evidence)
 
@@ -135,7 +135,7 @@ def square_at_most(claim: str, where: str, errors: ArrayLike, largest_rmse: Arra
         return Check(claim, where, math.nan, "<=", 1.0, False, "the bound is not a finite number")
     squares = _numbers(np.asarray(errors, dtype=np.float64).ravel() / largest) ** 2
     mean, reach = float(squares.mean()), _reach_above(len(squares), LAPLACE_KURTOSIS)
-    evidence = f"{len(squares):,} squared errors; broken above {1 + reach:.3g}, wrong alarm {WRONG_ALARM:g}"
+    evidence = f"{len(squares):,} squared errors; broken above {1 + reach:.3g}, false alarm {FALSE_ALARM:g}"
     return Check(claim, where, mean, "<=", 1.0, mean <= 1 + reach, evidence)
 
 
@@ -156,7 +156,7 @@ def agrees(
     mean, above = float(squares.mean()), _reach_above(len(squares), kurtosis)
     evidence = (
         f"{len(squares):,} errors, each in units of its predicted root mean square; broken if the mean square lies "
-        f"{above:.3g} above or {_DEVIATIONS} standard errors below, wrong alarm {WRONG_ALARM:g}"
+        f"{above:.3g} above or {_DEVIATIONS} standard errors below, false alarm {FALSE_ALARM:g}"
     )
     holds = 1 - _DEVIATIONS * spread <= mean <= 1 + above
     return Check(claim, where, math.sqrt(mean), "=", 1.0, holds, evidence)
@@ -192,7 +192,7 @@ def mean_square_agrees(
 
 
 def _alarm_words(rows: int) -> str:
-    return f"wrong alarm {WRONG_ALARM:g}" + (f" over {rows:,} rows together" if rows > 1 else "")
+    return f"false alarm {FALSE_ALARM:g}" + (f" over {rows:,} rows together" if rows > 1 else "")
 
 
 def _reach_above(size: int, kurtosis: float) -> float:
@@ -200,7 +200,7 @@ def _reach_above(size: int, kurtosis: float) -> float:
 
     The sum of a normal deviation of the mean and of one error far out in a Laplace tail, exp(-sqrt(2) x).
     """
-    single = math.log(size / WRONG_ALARM) ** 2 / 2
+    single = math.log(size / FALSE_ALARM) ** 2 / 2
     return _DEVIATIONS * math.sqrt((kurtosis - 1) / size) + single / size
 
 

@@ -36,11 +36,11 @@ _FULL = (*_QUICK, (1_000_000, 16), (1_000_000, 1000), (1_000_000, 100_000))
 
 _RARE = {"balcer-cheu": 0.01, "stability": 0.01, "sample-and-threshold": 0.01, "count-min": 0.01}
 """Allowance on the mean square where rare events are predicted but may not be seen: a count that passes a threshold, or
-shared cells, which count-min foresees from 300 of the categories."""
+shared cells, which count-min estimates from 300 of the categories."""
 _BLANKET_MESSAGES = 42.65
 """Blanket messages that each category needs, at this epsilon and delta, in the limit of many categories."""
 _MESSAGE_PAIR, _MESSAGE_ROUNDS = (10_000, 16), 12
-"""The users and categories, and the number, of the rounds in which every message is made."""
+"""The users and categories, and the number, of the rounds in which every message is generated."""
 _REPORTS_ONE_BY_ONE = 500
 _MAX_MESSAGES = 1e5
 _MAX_HASHES = 2e9
@@ -74,7 +74,7 @@ def _measure(settings: Settings) -> Outcome:
             checks += whole_checks
         figures.append(_figure(plans, points, "" if number == 0 else f"n{_short(users)}-d{_short(size)}"))
     return Outcome(
-        measured=_words(rows, whole),
+        measured=_paragraphs(rows, whole),
         tables={"": Table.of(rows), "messages": Table.of(whole)},
         figures=figures,
         checks=checks,
@@ -173,7 +173,7 @@ def _privacy_checks(plans: Plans) -> list[Check]:
 
 
 def _whole_rounds(plans: Plans, settings: Settings) -> tuple[list[dict[str, Any]], list[Check]]:
-    """Rounds of the shuffled protocols in which every message is made, permuted and counted."""
+    """Rounds of the shuffled protocols in which every message is generated, permuted and counted."""
     users, size = plans.question.users, _size(plans)
     values = np.arange(users) % size
     rows: list[dict[str, Any]] = []
@@ -251,7 +251,7 @@ def _readings(plans: Plans) -> list[Check]:
     where = _setting(users, size)
     chosen = [candidate for candidate in plans.plans if not candidate.reference]
     line = plans.frontier
-    beaten = sum(
+    below_frontier = sum(
         all(
             candidate.cost.bytes_per_user < other.cost.bytes_per_user or candidate.expected.rmse < other.expected.rmse
             for other in line
@@ -266,7 +266,7 @@ def _readings(plans: Plans) -> list[Check]:
     per_category = 1 + _BLANKET_MESSAGES * size / users
     checks = [
         at_most("more bytes, less error: the largest step of the frontier", where, max(steps), 1.0),
-        at_most("plans that lie below the frontier", where, beaten, 0),
+        at_most("plans that lie below the frontier", where, below_frontier, 0),
         at_most(
             "correlated-noise: error over that of the central model",
             where,
@@ -302,7 +302,7 @@ def _figure(plans: Plans, points: list[_Point], name: str) -> Figure:
     caption = [
         f"{users:,} users, {size:,} categories, epsilon = {_EPSILON:g}, delta = {_DELTA:g}. Dots: measured. "
         "Lower and further left is better.",
-        "Dashed: the planned error of what no other shuffled protocol beats."
+        "Dashed: the Pareto frontier of the shuffled protocols, with planned errors."
         + (f" Only planned: {', '.join(unmeasured)}." if unmeasured else ""),
     ]
     dots = [
@@ -361,21 +361,21 @@ def _short(number: int) -> str:
     return f"1e{exponent}" if number == 10**exponent and exponent > 3 else str(number)
 
 
-def _words(rows: list[dict[str, Any]], whole: list[dict[str, Any]]) -> list[str]:
+def _paragraphs(rows: list[dict[str, Any]], whole: list[dict[str, Any]]) -> list[str]:
     measured = [row for row in rows if row["measured_error"] is not None]
     settings = list(dict.fromkeys((row["users"], row["domain_size"]) for row in rows))
-    off = [abs(row["measured_error"] / row["predicted_error"] - 1) for row in measured]
+    deviations = [abs(row["measured_error"] / row["predicted_error"] - 1) for row in measured]
     words = [
         f"All histogram protocols with every setting that the planner tries, at {len(settings)} pairs of users and "
         f"categories: {len(rows)} candidates, of which {len(measured)} were run on users spread evenly over the "
         f"categories, {sum(row['rounds'] for row in measured):,} rounds in all. Measured errors are within "
-        f"{max(off):.1%} of those predicted, and half of them within {float(np.median(off)):.1%}. Tallies of these "
-        "rounds are drawn from the distribution that they have in a whole round.",
+        f"{max(deviations):.1%} of those predicted, half of them within {float(np.median(deviations)):.1%}. Tallies "
+        "of these rounds are drawn from the distribution that they have in a whole round.",
         f"For {len(whole)} shuffled candidates at {_setting(*_MESSAGE_PAIR)} whole rounds were run as well, "
-        f"{_MESSAGE_ROUNDS} each: every message is made, permuted with all others and counted. Errors are as predicted "
-        "there, too.",
+        f"{_MESSAGE_ROUNDS} each: every message is generated, permuted with all others and counted. Errors are as "
+        "predicted, too.",
     ]
-    words += [_story(rows, users, size) for users, size in settings]
+    words += [_setting_paragraph(rows, users, size) for users, size in settings]
     planned = [row for row in rows if abs(row["planned_error"] / row["predicted_error"] - 1) > 0.01]
     if planned:
         listed = "; ".join(
@@ -384,13 +384,13 @@ def _words(rows: list[dict[str, Any]], whole: list[dict[str, Any]]) -> list[str]
             for row in planned
         )
         words.append(
-            "The planner does not know the data. For protocols with a threshold it plans with a category that stands "
-            f"clear of it, for count-min with one that shares no cell; on this data that differs: {listed}."
+            "The planner does not know the data. For protocols with a threshold it plans with a category that is "
+            f"well above it, for count-min with one that shares no cell; on this data that differs: {listed}."
         )
     return words
 
 
-def _story(rows: list[dict[str, Any]], users: int, size: int) -> str:
+def _setting_paragraph(rows: list[dict[str, Any]], users: int, size: int) -> str:
     here = [row for row in rows if (row["users"], row["domain_size"]) == (users, size)]
     line = sorted((row for row in here if row["on_frontier"]), key=lambda row: float(row["bytes_per_user"]))
     first, last = line[0], line[-1]
@@ -419,10 +419,10 @@ STUDY = Study(
     ],
     reading=[
         "Each dot is a protocol with one setting of its noise. Down is less error, left is fewer bytes. The dashed "
-        "line joins those shuffled protocols that no other beats in both. Protocols of the local and of the central "
-        "model, and those with a shuffler that counts, are there to compare: they ask for other trust.",
+        "line joins those shuffled protocols that no other dominates. Protocols of the local and of the central "
+        "model, and those with a shuffler that counts, are there to compare: they need other trust.",
         "Dots are measured: the root of the mean squared error over all categories and rounds. The line is what the "
-        "planner predicts before anybody sends anything, so the dots of the frontier must lie on its corners.",
+        "planner predicts without any data, so the dots of the frontier must lie on its corners.",
         "Where a category holds fewer users than a threshold (Balcer and Cheu, stability, sample and threshold), "
         "nothing of it is reported: the error is then the count itself, and looks small only because the counts are.",
     ],

@@ -1,8 +1,8 @@
 """Exact privacy and error probabilities of binomial token noise, computed from Python integers alone.
 
-The studies hold the product's accountant and its samplers against these numbers, so this module shares no code with
+The studies compare the library's accountant and samplers with these numbers, so this module shares no code with
 either: it imports nothing of the package (an import contract checks that). The noise N ~ Bin(n, q) is the number of
-omitted tokens of a category, for the q that is really drawn.
+omitted tokens of a category, where q is the probability that is actually sampled.
 
 - *Tables*: probabilities relative to that of the mode follow from the ratios Pr[N = k + 1] / Pr[N = k], which are
   rational. They are rounded down and up to multiples of 2^-384, and divided by their sum, so that every result is an
@@ -63,29 +63,29 @@ class BinomialTable:
         self.lows = [low for low, _ in weights]
         self.highs = [high for _, high in weights]
         self.below, self.above = below, above
-        """Upper bounds of the sums of all weights left of the table, and right of it."""
+        """Upper bounds on the sum of all weights below the table, and above it."""
         self.cumulative_lows = list(accumulate(self.lows))
         self.cumulative_highs = list(accumulate(self.highs, initial=below))[1:]
         self.total_low = self.cumulative_lows[-1]
         self.total_high = self.cumulative_highs[-1] + above
 
     def _walk(self, start: int, step: int) -> tuple[list[tuple[int, int]], int]:
-        """Bounds of the weights from the mode on in one direction, and a bound of the sum of those left out."""
+        """Bounds on the weights from the mode in one direction, and an upper bound on the sum of the omitted ones."""
         weights: list[tuple[int, int]] = []
         low = high = 1 << _BITS
         k = start
         while True:
-            over, under = self.ratio_to_next(k, step)
-            if over == 0:
+            numerator, denominator = self.ratio_to_next(k, step)
+            if numerator == 0:
                 return weights, 0
             if high < _NEGLIGIBLE:  # ratios decrease, so that the rest is at most a geometric sum
-                return weights, -(-high * over // (under - over))
-            low, high = low * over // under, -(-high * over // under)
+                return weights, -(-high * numerator // (denominator - numerator))
+            low, high = low * numerator // denominator, -(-high * numerator // denominator)
             weights.append((low, high))
             k += step
 
     def ratio_to_next(self, k: int, step: int) -> tuple[int, int]:
-        """The weight of the next value divided by that of k."""
+        """The weight of the next value divided by that of k, as numerator and denominator."""
         if step > 0:
             return (self.trials - k) * self._hit, (k + 1) * self._miss
         return k * self._miss, (self.trials - k + 1) * self._hit
@@ -96,7 +96,7 @@ class BinomialTable:
         return self.trials * self.probability
 
     def weight_bounds(self, k: int) -> tuple[int, int]:
-        """Bounds of the weight of one value inside the table; of others only the lower bound 0 is used."""
+        """Bounds on the weight of one value; outside the table, 0 and the sum of all omitted weights."""
         index = k - self.first
         return (self.lows[index], self.highs[index]) if 0 <= index < len(self.lows) else (0, self.below + self.above)
 
@@ -121,12 +121,12 @@ class BinomialTable:
         if k <= 0:
             return Enclosure(1.0, 1.0)
         low, high = self.cumulative_bounds(k - 1)
-        over = Fraction(self.total_high - low, self.total_low)
-        return Enclosure.of(Fraction(max(self.total_low - high, 0), self.total_high), min(over, Fraction(1)))
+        upper = Fraction(self.total_high - low, self.total_low)
+        return Enclosure.of(Fraction(max(self.total_low - high, 0), self.total_high), min(upper, Fraction(1)))
 
     @cached_property
     def probabilities(self) -> list[float]:
-        """The probabilities of the values of the table as floats, to their last digit."""
+        """The probabilities of the values of the table as floats, accurate to the last digit."""
         shift = max(0, self.total_low.bit_length() - 512)
         total = self.total_low >> shift
         return [(low >> shift) / total for low in self.lows]
@@ -142,7 +142,7 @@ def exponential_bounds(epsilon: float) -> tuple[int, int]:
     """Integers R and S with R <= 2^128 e^epsilon <= S."""
     with localcontext() as context:
         context.prec = _DIGITS + int(epsilon)
-        scaled = Decimal(epsilon).exp() * (1 << _RATIO_BITS)  # correctly rounded, far beyond the last bit kept
+        scaled = Decimal(epsilon).exp() * (1 << _RATIO_BITS)  # correctly rounded, with far more digits than are used
     return int(scaled) - 1, int(scaled) + 2
 
 
@@ -162,11 +162,11 @@ def _count_sums(noise: BinomialTable, ratio: int, shift: int) -> tuple[int, int]
     """
     low = high = 0
     for k in range(noise.first, noise.first + len(noise.lows)):
-        over, under = noise.ratio_to_next(k, shift)  # P(k + shift) / P(k)
-        if over * ratio >= under << _RATIO_BITS:
+        numerator, denominator = noise.ratio_to_next(k, shift)  # P(k + shift) / P(k)
+        if numerator * ratio >= denominator << _RATIO_BITS:
             continue
         here_low, here_high = noise.weight_bounds(k)
-        there_low, there_high = noise.weight_bounds(k + shift) if over else (0, 0)
+        there_low, there_high = noise.weight_bounds(k + shift) if numerator else (0, 0)
         low += max(0, (here_low << _RATIO_BITS) - ratio * there_high)
         high += (here_high << _RATIO_BITS) - ratio * there_low
     return low, high + ((noise.below + noise.above) << _RATIO_BITS)
@@ -175,7 +175,7 @@ def _count_sums(noise: BinomialTable, ratio: int, shift: int) -> tuple[int, int]
 def histogram_delta(users: int, absence: Fraction, epsilon: float) -> Enclosure:
     """Delta at epsilon of a histogram in which every category has noise Bin(users, absence).
 
-    A replaced user moves one count down and another up. With a and b omitted tokens there, the ratio of the
+    Replacing a user decrements one count and increments another. With a and b omitted tokens of these, the ratio of the
     probabilities of both data sets is (a + 1)(n + 1 - b) / ((n - a) b), in which q has cancelled. So for each a the
     terms above 0 are those of all b up to a limit, which is found exactly.
     """
@@ -193,9 +193,9 @@ def _histogram_sums(noise: BinomialTable, ratio: int) -> tuple[int, int]:
     low = high = 0
     for index, (here_low, here_high) in enumerate(zip(noise.lows, noise.highs, strict=True)):
         a = noise.first + index
-        over = ((a + 1) * (users + 1)) << _RATIO_BITS
-        under = ((a + 1) << _RATIO_BITS) + ratio * (users - a)
-        last = (over - 1) // under
+        numerator = ((a + 1) * (users + 1)) << _RATIO_BITS
+        denominator = ((a + 1) << _RATIO_BITS) + ratio * (users - a)
+        last = (numerator - 1) // denominator
         next_low, next_high = noise.weight_bounds(a + 1) if a < users else (0, 0)
         sum_low, sum_high = noise.cumulative_bounds(last)
         shifted_low, shifted_high = noise.cumulative_bounds(last - 1)
@@ -241,21 +241,21 @@ def _rounds(users: int, absence: Fraction, categories: int, values: int) -> dict
             weight = sent ** sum(tokens) * omitted ** (categories - sum(tokens))
             report.append((sum(count * base**index for index, count in enumerate(copies)), weight))
         reports.append(report)
-    finished: dict[tuple[int, ...], dict[int, int]] = {(0,) * values: {0: 1}}
+    distributions: dict[tuple[int, ...], dict[int, int]] = {(0,) * values: {0: 1}}
     for _ in range(users):
-        longer: dict[tuple[int, ...], dict[int, int]] = {}
-        for counts, masses in finished.items():
+        with_user: dict[tuple[int, ...], dict[int, int]] = {}
+        for counts, masses in distributions.items():
             for own, report in enumerate(reports):
                 extended = (*counts[:own], counts[own] + 1, *counts[own + 1 :])
-                if extended in longer:
+                if extended in with_user:
                     continue
                 joint: dict[int, int] = {}
                 for key, mass in masses.items():
                     for code, weight in report:
                         joint[key + code] = joint.get(key + code, 0) + mass * weight
-                longer[extended] = joint
-        finished = longer
-    return finished
+                with_user[extended] = joint
+        distributions = with_user
+    return distributions
 
 
 def no_token_omitted(users: int, absence: Fraction) -> Fraction:

@@ -29,12 +29,12 @@ class Picture:
 
     @property
     def light(self) -> str:
-        """The address of the light figure."""
+        """The data URL of the light figure."""
         return _data_url(self.light_svg)
 
     @property
     def dark(self) -> str:
-        """The address of the dark figure."""
+        """The data URL of the dark figure."""
         return _data_url(self.dark_svg)
 
 

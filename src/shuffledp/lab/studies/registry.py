@@ -25,6 +25,6 @@ STUDIES: dict[str, str] = {
 def find_study(name: str) -> Study:
     """The study with this name."""
     if name not in STUDIES:
-        raise UnknownNameError(f"There is no study {name!r}; there are {', '.join(STUDIES)}, and all.", name=name)
+        raise UnknownNameError(f"There is no study {name!r}; choose one of {', '.join(STUDIES)}, or all.", name=name)
     study: Study = import_module(f"shuffledp.lab.studies.{STUDIES[name]}").STUDY
     return study

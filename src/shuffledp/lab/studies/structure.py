@@ -31,6 +31,7 @@ from shuffledp.lab.structure.message_overlap import (
     tilted_ratio,
 )
 from shuffledp.lab.structure.sampled_response import (
+    coined_sample_pmf,
     filled_sample_pmf,
     pure_ratio,
     response_pmf,
@@ -73,7 +74,7 @@ def _measure(settings: Settings) -> Outcome:
         else:
             checks += _sampling(settings.pick(4, 6))
     return Outcome(
-        _words(rows, overlaps, checks),
+        _paragraphs(rows, overlaps, checks),
         {"": Table.of(rows), "overlap": Table.of(overlaps)},
         [_epsilon_figure(settings), _overlap_figure(overlaps)],
         checks,
@@ -94,7 +95,7 @@ def _first_and_last(messages: tuple[Any, ...]) -> tuple[Any, Any]:
 
 def _theorem_17(channels: Sequence[Channel]) -> list[Check]:
     """The local protocol has the output distribution of the shuffled one on every data set, and its pure epsilon."""
-    different, forgetful, ratios = 0, 0, 0
+    different, order_dependent, ratios = 0, 0, 0
     sizes = (1, 2, 3)
     for channel in channels:
         shuffled = ShuffledProtocol(channel, _first_and_last)
@@ -104,13 +105,17 @@ def _theorem_17(channels: Sequence[Channel]) -> list[Check]:
             for data in product(channel.values, repeat=users):
                 distribution = shuffled.output_pmf(data)
                 different += distribution != local.output_pmf(data)
-                forgetful += distribution != unpermuted.output_pmf(data)
+                order_dependent += distribution != unpermuted.output_pmf(data)
     where = f"{len(channels)} channels, all data of {sizes[0]} to {sizes[-1]} users"
     return [
         equals("Theorem 17: data sets with another output distribution", where, different, 0, evidence=_EXACT),
         equals("Theorem 17: channels with another pure epsilon", where, ratios, 0, evidence=_EXACT),
         at_least(
-            "Theorem 17: without the random order the distribution does change", where, forgetful, 1, evidence=_EXACT
+            "Theorem 17: without the random order the distribution does change",
+            where,
+            order_dependent,
+            1,
+            evidence=_EXACT,
         ),
     ]
 
@@ -118,7 +123,7 @@ def _theorem_17(channels: Sequence[Channel]) -> list[Check]:
 def _claim_18(channels: Sequence[Channel], users: Sequence[int]) -> tuple[list[Row], list[Check]]:
     """Shuffling one message changes no pure epsilon; with a delta it may by at most ln(users)."""
     rows: list[Row] = []
-    unequal, broken, amplified = 0, 0, 0
+    unequal, violated, amplified = 0, 0, 0
     for number, channel in enumerate(channels):
         local = RandomizerCurve(channel).ratio
         for count in users:
@@ -127,12 +132,12 @@ def _claim_18(channels: Sequence[Channel], users: Sequence[int]) -> tuple[list[R
             rows.append(_row(f"single message {number}", count, local, shuffled))
             for ratio in (Fraction(1), Fraction(5, 4), Fraction(2)):
                 both = compare_theorem_6_2(channel, count, ratio)
-                broken += not both.holds
+                violated += not both.holds
                 amplified += count > 1 and both.shuffled_delta < RandomizerCurve(channel).delta_at_ratio(ratio)
     where = f"{len(channels)} channels, {users[0]} to {users[-1]} users"
     return rows, [
         equals("Claim 18: pure epsilons that shuffling changed", where, unequal, 0, evidence=_EXACT),
-        equals("Theorem 6.2 of [8]: (epsilon + ln n, delta) broken", where, broken, 0, evidence=_EXACT),
+        equals("Theorem 6.2 of [8]: (epsilon + ln n, delta) violated", where, violated, 0, evidence=_EXACT),
         at_least("With a delta shuffling does help", where, amplified, 1, evidence=_EXACT),
     ]
 
@@ -237,30 +242,36 @@ def _sampling(users: int) -> list[Check]:
         for share in shares
         for ones in range(users + 1)
     )
+    coined = sum(
+        response_pmf(users, ones, share) != coined_sample_pmf(users, ones, (1 - share) / (1 - share / 2), share)
+        for share in shares
+        for ones in range(users + 1)
+    )
     where = f"{users} users, all counts, shares {', '.join(map(str, shares))}"
     checks = [
         equals("Randomized response is a sample filled with fair coins", where, different, 0, evidence=_EXACT),
+        equals("Without a threshold it is computed from a larger sample", where, coined, 0, evidence=_EXACT),
     ]
     for share in shares:
-        here = f"{users} users, share {share}"
+        setting = f"{users} users, share {share}"
         responses = [response_pmf(users, ones, share) for ones in range(users + 1)]
         samples = [thresholded_sample_pmf(users, ones, 1 - share, 2) for ones in range(users + 1)]
         checks += [
             equals(
                 "Randomized response: e^epsilon is (2 - share)/share",
-                here,
+                setting,
                 float(pure_ratio(responses)),
                 float((2 - share) / share),
                 evidence=_EXACT,
             ),
-            _infinite("Sample and threshold", pure_ratio(samples), here),
-            equals("Threshold 2 hides one holder", here, float(samples[0] == samples[1]), 1, evidence=_EXACT),
-            equals("Randomized response does not", here, float(responses[0] == responses[1]), 0, evidence=_EXACT),
+            _infinite("Sample and threshold", pure_ratio(samples), setting),
+            equals("Threshold 2 hides one holder", setting, float(samples[0] == samples[1]), 1, evidence=_EXACT),
+            equals("Randomized response does not", setting, float(responses[0] == responses[1]), 0, evidence=_EXACT),
         ]
     return checks
 
 
-def _words(rows: list[Row], overlaps: list[Row], checks: list[Check]) -> list[str]:
+def _paragraphs(rows: list[Row], overlaps: list[Row], checks: list[Check]) -> list[str]:
     single = {row["protocol"] for row in rows if row["protocol"].startswith("single")}
     gap = [row for row in rows if row["protocol"] == "Claim 20"]
     last = overlaps[-1]
@@ -274,11 +285,11 @@ def _words(rows: list[Row], overlaps: list[Row], checks: list[Check]) -> list[st
         f"{gap[3]['shuffled_ratio']} for four and {gap[-1]['shuffled_ratio']} for {gap[-1]['users']}.",
         f"With {last['messages']} one-bit messages two values' reports have at least {last['least_overlap']:.2g} in "
         f"common at e^epsilon = {_RATIO} by linear programs, and {last['proven_overlap']:.2g} by the proof. The "
-        "proof's "
-        "constant is generous; that the exponent is quadratic in the number of messages shows in the programs, too.",
+        "constant of the proof is not tight; the programs also show an exponent quadratic in the number of messages.",
         "Randomized response with parameter lambda has, for every count tried, exactly the distribution of a sample at "
         "rate 1 - lambda/n whose gaps are filled with fair coins. Sample-and-threshold starts with the same sample, "
-        "but is not purely private, so neither is a post-processing of the other.",
+        "but is not purely private, so it is not a post-processing of randomized response. From a threshold of 2 on it "
+        "does not tell one holder from none, so randomized response is not a post-processing of it either.",
     ]
 
 
@@ -316,7 +327,7 @@ def _epsilon_figure(settings: Settings) -> Figure:
         "Exact epsilon of shuffled messages against the number of users: a flat line for one message without a delta, "
         "a falling one with a delta, and one that falls to ln(8/5) for the randomizer of Claim 20.",
         panels_shown=[Panel("", curves)],
-        title="What shuffling does to epsilon",
+        title="Epsilon of shuffled messages",
         x_title="users",
         y_title="epsilon",
         caption=[
@@ -332,8 +343,8 @@ def _overlap_figure(overlaps: list[Row]) -> Figure:
     points = [(row["messages"], row["least_overlap"]) for row in overlaps]
     proven = [(row["messages"], row["proven_overlap"]) for row in overlaps]
     return curve_figure(
-        "Least common mass of two values' reports against the number of one-bit messages: both lines fall like two to "
-        "the minus square of the number of messages.",
+        "Least common mass of two values' reports against the number of one-bit messages: both lines decrease as two "
+        "to the minus square of the number of messages.",
         panels_shown=[
             Panel("", [Curve("least, by linear programs", points, "computed"), Curve("proven", proven, "formula")])
         ],
@@ -357,17 +368,15 @@ STUDY = Study(
         "Claim 19: two messages can be perfectly private when shuffled although the randomizer is not private at all. "
         "Claim 20: four messages can be private when shuffled even though each user's own shuffled messages are not.",
         "Section 1.2, on [12]: with pure privacy and m messages of l bits, replacing a value changes the distribution "
-        "of "
-        "the user's messages by at most 1 - 2^(-O(m² l)).",
+        "of the user's messages by at most 1 - 2^(-O(m² l)).",
         "Study notes on binary sums: randomized response with parameter lambda and sample-and-threshold are said to be "
         "equivalent.",
     ],
     reading=[
         "First figure: for one message and no delta the line is flat, however many users there are. It falls if a "
         "delta is allowed, or if users send several messages.",
-        "Second figure: the least that the reports of two values have in common. The solid line is what no protocol "
-        "can "
-        "go below, computed; the dashed one is what the proof on the page of the lemma gives.",
+        "Second figure: the least that the reports of two values have in common. The solid line is the computed "
+        "minimum over all protocols; the dashed one is the bound that is proved on the page of the lemma.",
     ],
     measure=_measure,
 )

@@ -81,7 +81,7 @@ class Figure:
 
 
 def span(values: Iterable[float], form: str = ",.0f") -> str:
-    """The smallest and the largest of some numbers in words, or one number if both read the same."""
+    """The formatted range of some numbers, or one number if both ends are formatted the same."""
     numbers = list(values)
     low, high = format(min(numbers), form), format(max(numbers), form)
     return low if low == high else f"{low} to {high}"

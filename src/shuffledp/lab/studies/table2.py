@@ -22,7 +22,7 @@ from shuffledp.lab.problems import (
 from shuffledp.lab.problems.exact_zeros import ExactZeros
 from shuffledp.lab.problems.identification import Identifier
 from shuffledp.lab.problems.solver import identified_rounds
-from shuffledp.lab.studies.checks import WRONG_ALARM, Check, at_most, equals, frequency, likely
+from shuffledp.lab.studies.checks import FALSE_ALARM, Check, at_most, equals, frequency, likely
 from shuffledp.lab.studies.integer_accountant import both_shown, item_missed
 from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure, span
 from shuffledp.lab.studies.token_checks import (
@@ -76,7 +76,7 @@ def _measure(settings: Settings) -> Outcome:
 def _case(problem: Problem, model: str, settings: Settings, *, rows: int = 1) -> tuple[Row, list[Check]]:
     """The smallest number of users by theory and by search, and checks that the theoretical number is enough.
 
-    ``rows`` is the number of cases of the study, over which the wrong alarms of one statement are corrected.
+    ``rows`` is the number of cases of the study, over which the false alarms of one statement are corrected.
     """
     method = Method(epsilon=_EPSILON, delta=_DELTA, protocol=_PROTOCOLS[model])
     proven = direct_sample_size(problem, method)
@@ -151,9 +151,9 @@ def _too_few_is_fewer(where: str, measured: MeasuredSampleSize, proven: int, row
     rejected = [
         users
         for users, trials, successes in measured.tested
-        if not trials or float(proportion_bounds(successes, trials, WRONG_ALARM / tests)[1]) < _SUCCESS
+        if not trials or float(proportion_bounds(successes, trials, FALSE_ALARM / tests)[1]) < _SUCCESS
     ]
-    evidence = f"{len(measured.tested)} numbers of users tried; wrong alarm {WRONG_ALARM:g} over {rows} rows together"
+    evidence = f"{len(measured.tested)} numbers of users tried; false alarm {FALSE_ALARM:g} over {rows} rows together"
     return at_most(
         "too few by the search, and below the proven", where, max(rejected, default=1), proven - 1, evidence=evidence
     )

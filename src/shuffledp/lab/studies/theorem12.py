@@ -348,8 +348,7 @@ def _domain_figure(rows: Rows) -> Figure:
         x_title="categories d",
         y_title="largest error (users)",
         caption=[
-            f"{_MOST_USERS:,} users, delta = {_SHOWN_DELTA:g}; the error that 95 of 100 rounds stay under. Dashed: "
-            "the bound.",
+            f"{_MOST_USERS:,} users, delta = {_SHOWN_DELTA:g}; the 95 % quantile of the error. Dashed: the bound.",
             "Crowded: half of the users in categories whose counts the noise can just hide. Bars: 95 % intervals.",
         ],
         size=(400, 340),
@@ -369,7 +368,7 @@ def _grid_figure(rows: Rows) -> Figure:
         title="Theorem 12 against epsilon",
         x_title="epsilon of the theorem (the histogram has 2 epsilon)",
         y_title="largest error (users)",
-        caption=[f"{_MOST_USERS:,} users, {_GRID_SIZE:,} categories; the error that 95 of 100 rounds stay under."],
+        caption=[f"{_MOST_USERS:,} users, {_GRID_SIZE:,} categories; the 95 % quantile of the error."],
         name="epsilon",
         size=(400, 340),
     )
@@ -404,8 +403,8 @@ STUDY = Study(
         "0; (iv) each user sends at most 1 + d messages of O(log d) bits.",
     ],
     reading=[
-        "The dashed line is what part (iii) promises for beta = 0.05, in users (alpha times n). Measured errors must "
-        "lie below it: the largest error over all categories that 95 of 100 rounds stay under. That the lines of the "
+        "The dashed line is the bound of part (iii) for beta = 0.05, in users (alpha times n). Measured errors must "
+        "lie below it: the 95 % quantile of the largest error over all categories. That the lines of the "
         "first figure are flat is the statement of the theorem.",
         "The data are chosen to be hard: counts just below and just above the noise, which the threshold hides or "
         "shows at random; they are the same in every domain. In the crowded data half of the users are in categories "

@@ -122,7 +122,7 @@ def enumeration_checks(theorem: str, kind: type[TokenProtocol]) -> list[Check]:
 
 
 def message_tally(protocol: Protocol, values: NDArray[Any], source: RandomSource, *, singly: bool = False) -> Tally:
-    """The tally of one whole round: every message is made, permuted with all others, and counted.
+    """The tally of one whole round: every message is generated, permuted with all others, and counted.
 
     ``singly`` calls the randomizer once for each user; otherwise it is called once for all.
     """
@@ -288,5 +288,5 @@ def audit_check(theorem: str, kind: type[TokenProtocol], settings: Settings) -> 
         "<=",
         shown.epsilon_claimed,
         not result.exposed,
-        f"{2 * result.trials:,} rounds of messages; wrong alarm {1 - _AUDIT_CONFIDENCE:.0e}",
+        f"{2 * result.trials:,} rounds of messages; false alarm {1 - _AUDIT_CONFIDENCE:.0e}",
     )

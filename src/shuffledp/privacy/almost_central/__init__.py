@@ -220,7 +220,7 @@ def _check_split(levels: int, epsilon: float, delta: float, split: float) -> Non
     check_open_unit("split", split)
     if delta < CERTIFIED_DOWN_TO:
         raise InfeasibleError(
-            f"Sums by atoms are accounted for down to delta = {CERTIFIED_DOWN_TO:g}, not {delta:g}.", delta=delta
+            f"The accounting of atoms is certified for delta >= {CERTIFIED_DOWN_TO:g}; got {delta:g}.", delta=delta
         )
 
 

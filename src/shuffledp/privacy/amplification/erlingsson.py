@@ -16,10 +16,10 @@ def erlingsson_epsilon(users: int, local_epsilon: float, delta: float) -> float:
     """
     check_clones(users, local_epsilon)
     check_target(1.0, delta)
-    each = 2 * math.exp(min(2 * local_epsilon, 700.0)) * math.expm1(min(local_epsilon, 350.0)) / users
-    if each > 300:
+    per_user = 2 * math.exp(min(2 * local_epsilon, 700.0)) * math.expm1(min(local_epsilon, 350.0)) / users
+    if per_user > 300:
         return math.inf
-    return each * math.sqrt(2 * users * math.log(1 / delta)) + users * each * math.expm1(each)
+    return per_user * math.sqrt(2 * users * math.log(1 / delta)) + users * per_user * math.expm1(per_user)
 
 
 def erlingsson_simple_epsilon(users: int, local_epsilon: float, delta: float) -> float:

@@ -84,9 +84,9 @@ def bennett_delta(epsilon: float, users: int, local_epsilon: float) -> float:
     ratio = gap * most / second if second > 0 else 0.0
     if epsilon > 30 or not ratio > 1e-12:
         return 1.0  # the bound is trivial, or too close to trivial to compute
-    fall = (1 + ratio) * math.log1p(ratio) - ratio
-    each = math.expm1(-(second / most**2) * blanket * fall) if most > 1e-100 else -1.0
-    hidden = users * math.log1p(blanket * each)
+    exponent = (1 + ratio) * math.log1p(ratio) - ratio
+    factor = math.expm1(-(second / most**2) * blanket * exponent) if most > 1e-100 else -1.0
+    hidden = users * math.log1p(blanket * factor)
     return _delta_of_log(math.log(most) - math.log(math.log1p(ratio)) + 2 * local_epsilon - math.log(users) + hidden)
 
 
@@ -96,8 +96,8 @@ def bennett_expectation(count: int, *, gap: float, most: float, second_moment: f
     Balle et al. (2019), Lemma 5.6, whose printed form has an extra factor 1/(gap count) and is not a valid bound.
     """
     ratio = gap * most / second_moment
-    fall = (1 + ratio) * math.log1p(ratio) - ratio
-    return most / math.log1p(ratio) * math.exp(-count * (second_moment / most / most) * fall)
+    exponent = (1 + ratio) * math.log1p(ratio) - ratio
+    return most / math.log1p(ratio) * math.exp(-count * (second_moment / most / most) * exponent)
 
 
 def _log_gap_and_width(epsilon: float, local_epsilon: float) -> tuple[float, float]:
@@ -134,8 +134,8 @@ class BlanketCurve:
         for side in (self.blanket.numerator, self.blanket.complement.numerator):
             if 0 < side << LEAST_PROBABILITY_BITS < 1 << self.blanket.bits:
                 raise ParameterError(
-                    f"The blanket must be 0, 1, or at least 2^-{LEAST_PROBABILITY_BITS} away from both, where doubles "
-                    "hold it."
+                    f"The blanket must be 0, 1, or at least 2^-{LEAST_PROBABILITY_BITS} away from both, so that "
+                    "a double represents it."
                 )
 
     @property
@@ -185,13 +185,13 @@ class _ResponseSums:
     """The expectation in the bound for randomized response, at one epsilon."""
 
     def __init__(self, curve: BlanketCurve, gap: float) -> None:
-        each = curve.blanket.fraction / curve.values
+        value_rate = curve.blanket.fraction / curve.values
         self.users, self.gap, self.growth = curve.users, gap, 1 + gap
-        self.each = float(each)
+        self.value_rate = float(value_rate)
         self.reward = float(curve._other_ratio)  # r - 1
         self.largest = max(self.reward - gap, 0.0) + 1e-12 * self.reward  # of one report, r - e^epsilon
-        self.pairs = Binomial(curve.users, probability_at_most(2 * each, bits=160))
-        self.third = (curve.blanket.fraction - 2 * each) / (1 - 2 * each)
+        self.pairs = Binomial(curve.users, probability_at_most(2 * value_rate, bits=160))
+        self.third = (curve.blanket.fraction - 2 * value_rate) / (1 - 2 * value_rate)
 
     def _reach(self, cut: float) -> tuple[int, int, float]:
         """The range of a + b with non-negligible mass, and that of a around (a + b) / 2, in units of sqrt(a + b)."""
@@ -202,7 +202,7 @@ class _ResponseSums:
 
     def direct_points(self) -> float:
         """Approximate number of terms of the direct sum."""
-        mean = 2 * self.each * self.users
+        mean = 2 * self.value_rate * self.users
         spread = 22 * math.sqrt(mean) + 30
         return spread * (max(0.0, 5.8 * math.sqrt(mean) - mean * self.gap / (2 * self.growth)) + 8)
 
@@ -231,8 +231,8 @@ class _ResponseSums:
         first = lowest[row] + np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
         pairs = both[row]
         height = self.reward * (first - self.growth * (pairs - first)) - self.gap * pairs
-        keep = height > -1e-9 * self.reward * pairs
-        first, pairs, height, row = first[keep], pairs[keep], np.maximum(height[keep], 0.0), row[keep]
+        relevant = height > -1e-9 * self.reward * pairs
+        first, pairs, height, row = first[relevant], pairs[relevant], np.maximum(height[relevant], 0.0), row[relevant]
         slack = 1e-14 * self.reward * self.growth * pairs  # the rounding of the height
         terms = mass[row] * fair_mass(first, pairs) * (self._above_others(height, pairs) + slack)
         return float(terms.sum()) * (1 + 1e-11)
@@ -252,27 +252,27 @@ class _ResponseSums:
             1.0,
             np.where(most > 0, betaincc(np.maximum(most, 0.5), np.maximum(some - most, 0.5), rate), 0.0),
         )
-        gained, paid = height * inside, self.gap * left * rate * fewer
+        positive, negative = height * inside, self.gap * left * rate * fewer
         error = 1e-12 + np.abs(most - left * rate) * 2.0**-46
-        value: Floats = np.clip(gained * (1 + error) - paid * (1 - error), 0.0, height)
+        value: Floats = np.clip(positive * (1 + error) - negative * (1 - error), 0.0, height)
         return value
 
     def on_grid(self, grid: int = _GRID) -> float:
         """By Fourier transform; a + b and c are decoupled if that loses less accuracy than the grid."""
         rewards = np.array([self.reward - self.gap, -self.growth * self.reward - self.gap])
-        deviation = math.sqrt(self.users * self.each * float(rewards @ rewards))
+        deviation = math.sqrt(self.users * self.value_rate * float(rewards @ rewards))
         finest = 30 * deviation / (_FINER * grid)
         coupled = decoupled = math.inf
         coupled_width, decoupled_width = self.gap, finest
-        variance = self.each * float(rewards @ rewards)
+        variance = self.value_rate * float(rewards @ rewards)
         if self.gap >= finest:
             coupled_width, cost = _best_width(self.gap, rewards, max(30 * deviation / grid, finest), finest)
-            coupled = self.each * cost / variance
-        mean = 2 * self.each * self.users
+            coupled = self.value_rate * cost / variance
+        mean = 2 * self.value_rate * self.users
         fewest = max(0, math.floor(mean - 13 * math.sqrt(mean)))
         shifted = rewards + self.gap * float(self.third)
         decoupled_width, cost = _best_width(abs(float(shifted[0])) or finest, shifted, 30 * deviation / grid, finest)
-        decoupled = self.each * cost / variance
+        decoupled = self.value_rate * cost / variance
         rate = float(self.third)
         decoupled += self.gap**2 * rate * (1 - rate) * (mean - fewest) / (self.users * variance)
         if coupled <= decoupled or self.third == 0:
@@ -295,15 +295,18 @@ class _ResponseSums:
 
     def _coupled(self, width: float) -> float:
         """All reports on the grid, relative to the more frequent of reports on other values and true reports."""
-        others = float(self.third) * (1 - 2 * self.each)
+        others = float(self.third) * (1 - 2 * self.value_rate)
         rewards = np.array([self.reward - self.gap, -self.growth * self.reward - self.gap, -self.gap])
-        mass, still = np.array([self.each, self.each, others]), 0.0
+        mass, offset = np.array([self.value_rate, self.value_rate, others]), 0.0
         if others > 0.5:
-            still = -self.gap
-            rewards, mass = rewards - still, np.array([self.each, self.each, max(0.0, 1 - others - 2 * self.each)])
-            rewards[2] = -still
+            offset = -self.gap
+            rewards, mass = (
+                rewards - offset,
+                np.array([self.value_rate, self.value_rate, max(0.0, 1 - others - 2 * self.value_rate)]),
+            )
+            rewards[2] = -offset
         steps, masses = on_grid(rewards, mass, width)
-        return expected_positive_part(Draws(self.users, steps, masses), self.users * still / width) * width
+        return expected_positive_part(Draws(self.users, steps, masses), self.users * offset / width) * width
 
     def _decoupled(self, shifted: Floats, width: float) -> float:
         """With c replaced by its mean given a + b, plus independent noise with at least the same spread.
@@ -314,7 +317,7 @@ class _ResponseSums:
         """
         tiny = 1e-34 / max(1.0, self.largest * self.users)
         fewest = self.pairs.least_with_lower_tail(tiny)
-        steps, mass = on_grid(shifted, np.array([self.each, self.each]), width)
+        steps, mass = on_grid(shifted, np.array([self.value_rate, self.value_rate]), width)
         noise = ScaledNoise(Binomial(self.users - fewest, probability_at_most(self.third, bits=160)), self.gap / width)
         offset = -self.gap * float(self.third) * self.users / width
         total = expected_positive_part(Draws(self.users, steps, mass), offset, noise) * width

@@ -36,7 +36,7 @@ def check_bits(users: int, flip: Dyadic, bits: int = 1) -> None:
             f"The flip probability must be at least 2^-{LEAST_PROBABILITY_BITS}, to be exact as a double."
         )
     if not 0 < flip.numerator <= 1 << (flip.bits - 1):
-        raise ParameterError(f"The flip probability must lie above 0 and at most at 1/2, not {flip}.", flip=flip)
+        raise ParameterError(f"The flip probability must be above 0 and at most 1/2, not {flip}.", flip=flip)
 
 
 def bit_epsilon(flip: Dyadic) -> float:

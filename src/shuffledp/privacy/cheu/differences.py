@@ -18,8 +18,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _MOST_STEPS = 40
-_SETTLED = 1e-8  # once |L(u)| is below this, u is accurate enough
-_FAR = 1e3
+_TOLERANCE = 1e-8  # once |L(u)| is below this, u is accurate enough
+_LARGE_RATIO = 1e3
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,17 @@ def divergences(
     low, at_low = -ones - 1, np.full(len(ones), -np.inf)
     high = zeros + bits  # here L is the local epsilon minus epsilon, which is above 0
     u = np.clip(np.round(guess), low + 1, high).astype(np.int64)
-    for turn in range(_MOST_STEPS):
-        here = _log_ratio(with_ones.mass(u), with_zeros.mass(u), above=u > middle) - epsilon
-        low, at_low = np.where(here <= 0, u, low), np.where(here <= 0, here, at_low)
-        high = np.where(here > 0, np.minimum(u, high), high)
-        if ((high - low <= 1) | (at_low > -_SETTLED)).all():
+    for step in range(_MOST_STEPS):
+        excess = _log_ratio(with_ones.mass(u), with_zeros.mass(u), above=u > middle) - epsilon
+        low, at_low = np.where(excess <= 0, u, low), np.where(excess <= 0, excess, at_low)
+        high = np.where(excess > 0, np.minimum(u, high), high)
+        if ((high - low <= 1) | (at_low > -_TOLERANCE)).all():
             break
-        newton = u - np.sign(here) * np.maximum(np.round(np.abs(here) / slope), 1.0)
+        newton = u - np.sign(excess) * np.maximum(np.round(np.abs(excess) / slope), 1.0)
         halved = (np.maximum(low, np.minimum(np.floor(middle), high - 1)) + high) // 2
-        u = np.where((np.abs(here) > _FAR) | (turn % 4 == 3), halved, np.clip(newton, low + 1, high)).astype(np.int64)
+        u = np.where((np.abs(excess) > _LARGE_RATIO) | (step % 4 == 3), halved, np.clip(newton, low + 1, high)).astype(
+            np.int64
+        )
         u = np.where(high - low <= 1, high, np.minimum(np.maximum(u, low + 1), np.maximum(high - 1, low + 1)))
     exact = (high - low <= 1) | ~np.isfinite(at_low)
     last = np.where(exact, high, low)

@@ -32,7 +32,7 @@ class CheuCount(AnswerCount):
 
     def __post_init__(self) -> None:
         if not 0 < 2 * self.flip.numerator <= 1 << self.flip.bits:
-            raise ParameterError(f"The flip probability must lie above 0 and at most at 1/2, not {self.flip}.")
+            raise ParameterError(f"The flip probability must be above 0 and at most 1/2, not {self.flip}.")
 
     @classmethod
     def for_target(cls, target: Target) -> Self:

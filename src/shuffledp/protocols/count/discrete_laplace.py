@@ -24,7 +24,7 @@ from shuffledp.protocols.questions import CountProtocol, one_message_each
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
-_LEFT_OUT = 1e-14
+_OMITTED_MASS = 1e-14
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ class DiscreteLaplaceCount(CountProtocol):
     def release_pmf(self, tally: Tally) -> Pmf:
         """The distribution of the number of ones plus noise."""
         ratio = float(self.ratio)
-        reach = DiscreteLaplace(self.ratio).radius(_LEFT_OUT)
-        one = int(tally.counts[0])
-        return {(one + noise,): (1 - ratio) / (1 + ratio) * ratio ** abs(noise) for noise in range(-reach, reach + 1)}
+        reach = DiscreteLaplace(self.ratio).radius(_OMITTED_MASS)
+        ones = int(tally.counts[0])
+        return {(ones + noise,): (1 - ratio) / (1 + ratio) * ratio ** abs(noise) for noise in range(-reach, reach + 1)}
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
         """The true number of ones with noise."""

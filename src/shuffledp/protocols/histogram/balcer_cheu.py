@@ -130,7 +130,7 @@ class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
         return np.concatenate((tokens, dummies))
 
     def randomize_all(self, indices: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Messages:
-        """The randomizer on many users at once: tokens of all categories except the absent ones, and the own one."""
+        """The randomizer on many users at once: their own tokens, and noise tokens except the absent ones."""
         owned = np.ascontiguousarray(check_indices(indices, self.domain_size))
         width = self.domain_size + 1
         values = np.empty(len(owned) * width, dtype=self._dtype)
@@ -166,7 +166,7 @@ class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
         confidence: float = 0.95,
         counts: NDArray[np.int64] | None = None,
     ) -> ExpectedError:
-        """The larger error of a category of average size and of one that stands clear of the noise.
+        """The larger error of a category of average size and of one that is large compared with the noise.
 
         Or the error of given true counts.
         """
@@ -194,11 +194,11 @@ class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
 
     @property
     def category_noise(self) -> MissingTokens:
-        """The number of tokens."""
+        """The distribution of the number of tokens of a category."""
         return MissingTokens(self.absence)
 
     def chance_shown(self, counts: NDArray[np.int64], *, least: float = 0.0) -> NDArray[np.float64]:
-        """With N tokens left out, c users are estimated as c - N + E[N] if c > N and that is at least ``least``."""
+        """Pr[c > N and c - N + E[N] >= least] for each count c, where N is the number of omitted tokens."""
         noise = Binomial(self.users, self.absence)
         most = np.minimum(counts - 1, np.floor(counts + noise.mean - least).astype(np.int64)) if least else counts - 1
         chances: NDArray[np.float64] = np.where(most < 0, 0.0, noise.lower_tail(np.minimum(most, noise.trials)))
@@ -217,7 +217,7 @@ def _write_reports(
     values: NDArray[Any],
     ends: NDArray[np.int64],
 ) -> int:
-    """Write the row for each user without the absent cells (or with a dummy there), then the own token; set the ends.
+    """Write the row of each user without the absent cells (or with dummies there), then the own token; set ``ends``.
 
     The numpy version of the kernel ``write_reports``.
     """

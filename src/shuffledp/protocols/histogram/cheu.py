@@ -160,7 +160,7 @@ class CheuHistogram(HistogramProtocol):
 
     @property
     def category_noise(self) -> Responses:
-        """The number of ones."""
+        """The distribution of the number of ones of a category."""
         return Responses(self.flip.complement, self.flip)
 
     def analysis(self, users: int) -> LinearAnalysis:

@@ -34,7 +34,7 @@ from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
-_LEFT_OUT = 1e-5
+_OMITTED_MASS = 1e-5
 _LEAST_WORTH_TRYING = 0.1
 _LARGEST_LISTED = 2_000_000
 
@@ -94,16 +94,16 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
 
     @property
     def min_messages_per_user(self) -> int:
-        """The own "+1"."""
+        """The "+1" for the user's category."""
         return 1
 
     def most_users(self, tally: Tally, messages: int) -> int:  # noqa: ARG002
-        """Everybody sends a "+1"; the signs take turns in the tally."""
+        """Every user sends at least one "+1"; the counts of both signs alternate in the tally."""
         return int(tally.counts[::2].sum())
 
     @property
     def share_ratios(self) -> tuple[Dyadic, ...]:
-        """Of the noise that stays, and of the pairs that cancel."""
+        """The ratios of the noise that remains and of the pairs that cancel."""
         return self.ratio, self.flood_ratio
 
     def chance_of_more_messages(self, most: int) -> float:
@@ -118,7 +118,7 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
     def report_pmf(self, value: int) -> Pmf:
         """The user's "+1" and the noise of every category, except for a tail of 1e-5; for few outcomes only."""
         owned = check_index(value, self.domain_size)
-        noise = self.shares.pmf(_LEFT_OUT / self.domain_size)
+        noise = self.shares.pmf(_OMITTED_MASS / self.domain_size)
         if len(noise) ** self.domain_size > _LARGEST_LISTED:
             raise ParameterError(f"A report over {self.domain_size:,} categories has too many outcomes to list.")
         pmf: dict[tuple[int, ...], float] = {}
@@ -154,8 +154,9 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
             raise ParameterError(
                 f"A tally of {len(tally.counts):,} different messages does not fit a domain of {self.domain_size:,}."
             )
-        if int(tally.counts[::2].sum()) < tally.users:
-            raise ParameterError(f"Messages are missing: {tally.users:,} users send that many or more.")
+        positive = int(tally.counts[::2].sum())
+        if positive < tally.users:
+            raise ParameterError(f'Messages are missing: {tally.users:,} users cannot send only {positive:,} "+1".')
 
     def observed(self, tally: Tally) -> NDArray[Any]:
         """The number of "+1" minus the number of "-1" of each category."""

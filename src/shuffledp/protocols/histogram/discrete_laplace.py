@@ -31,7 +31,7 @@ from shuffledp.protocols.questions import check_categories
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
-_LEFT_OUT = 1e-14
+_OMITTED_MASS = 1e-14
 _LARGEST_LISTED = 100_000
 
 
@@ -81,7 +81,7 @@ class DiscreteLaplaceHistogram(ClearHistogram):
 
     @property
     def category_noise(self) -> LaplaceNoise:
-        """The released count."""
+        """The distribution of a released count."""
         return LaplaceNoise(self.ratio)
 
     def analysis(self, users: int) -> LinearAnalysis:
@@ -97,7 +97,7 @@ class DiscreteLaplaceHistogram(ClearHistogram):
 
 def independent_noise_pmf(ratio: Dyadic, counts: NDArray[np.int64]) -> Pmf:
     """The distribution of these counts with independent noise on each, but for a small tail."""
-    reach = likely_noise(ratio, _LEFT_OUT / len(counts))
+    reach = likely_noise(ratio, _OMITTED_MASS / len(counts))
     if (2 * reach + 1) ** len(counts) > _LARGEST_LISTED:
         raise ParameterError("The release has too many outcomes to list; use a smaller domain or less noise.")
     noise = range(-reach, reach + 1)

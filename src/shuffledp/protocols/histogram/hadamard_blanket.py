@@ -41,7 +41,7 @@ _MOST_LISTED = 4096
 _CHUNK = 1 << 16
 _MOST_HASHES = 62
 _MOST_BITS = 32
-_FEW_COINS = 1 << 12
+_FEW_TRIALS = 1 << 12
 
 Vectors = NDArray[np.uint32]
 
@@ -161,14 +161,16 @@ class HadamardBlanketHistogram(BlanketHistogram):
     def analysis(self, users: int) -> LinearAnalysis:
         """Tuples of other users and uniform ones agree by chance."""
         hit = 2.0**-self.hashes
-        each, slope = hit * (1 - hit), 1 - hit
-        maybe = float(self.blanket.rest) * hit
+        match_variance, slope = hit * (1 - hit), 1 - hit
+        extra_hit = float(self.blanket.rest) * hit
         return LinearAnalysis(
             offset=users * (1 + self.blanket.mean) * hit,
             slope=slope,
             error=IndependentTerms(
-                base_variance=users * ((1 + self.blanket.whole) * each + maybe * (1 - maybe)) / slope**2,
-                variance_per_holder=-each / slope**2,
+                base_variance=users
+                * ((1 + self.blanket.whole) * match_variance + extra_hit * (1 - extra_hit))
+                / slope**2,
+                variance_per_holder=-match_variance / slope**2,
                 largest_term=1 / slope,
             ),
             largest=users,
@@ -222,8 +224,8 @@ def _solutions(pivots: Vectors, bits: int) -> Vectors:
     """All vectors with even parity for every pivot of one column, for all columns."""
     by_bit = np.zeros((bits, pivots.shape[1]), dtype=np.uint32)
     for pivot in pivots:
-        some = np.flatnonzero(pivot)
-        by_bit[np.frexp(pivot[some].astype(np.float64))[1] - 1, some] = pivot[some]
+        nonzero = np.flatnonzero(pivot)
+        by_bit[np.frexp(pivot[nonzero].astype(np.float64))[1] - 1, nonzero] = pivot[nonzero]
     owner = np.arange(pivots.shape[1])
     partial_solution = np.zeros(len(owner), dtype=np.uint32)
     for bit in range(bits):  # a pivot with this leading bit decides it; without one, both values are possible
@@ -255,7 +257,7 @@ def kernel_sizes(matrices: int, rows: int, columns: int, source: RandomSource) -
 
 def _successes(trials: int, probability: Dyadic, source: RandomSource) -> int:
     """One draw of Bin(trials, probability); few trials are drawn one by one, without a table."""
-    if trials <= _FEW_COINS:
+    if trials <= _FEW_TRIALS:
         return int(np.count_nonzero(bernoulli(probability, trials, source)))
     return int(binomial(trials, probability, 1, source)[0])
 
@@ -301,12 +303,12 @@ def _add_own_subspaces(
 def _bases(count: int, dimension: int, bits: int, source: RandomSource) -> Vectors:
     """Uniform independent vectors, a basis per column."""
     basis = np.zeros((dimension, count), dtype=np.uint32)
-    left = np.arange(count)
-    while len(left):
-        drawn = draw_words(dimension * len(left), np.uint32, source).reshape(dimension, -1)
+    remaining = np.arange(count)
+    while len(remaining):
+        drawn = draw_words(dimension * len(remaining), np.uint32, source).reshape(dimension, -1)
         drawn &= np.uint32((1 << bits) - 1)
-        basis[:, left] = drawn
-        left = left[_echelon(drawn.copy(), dimension)[-1] == 0]
+        basis[:, remaining] = drawn
+        remaining = remaining[_echelon(drawn.copy(), dimension)[-1] == 0]
     return basis
 
 

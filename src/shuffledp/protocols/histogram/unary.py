@@ -137,7 +137,7 @@ class UnaryEncoding(HistogramProtocol):
 
     @property
     def category_noise(self) -> Responses:
-        """The number of ones."""
+        """The distribution of the number of ones of a category."""
         return Responses(self.own_one, self.other_one)
 
     def analysis(self, users: int) -> LinearAnalysis:

@@ -151,8 +151,8 @@ class _CentredNoise:
 
     def variance(self, truth: Floats) -> Floats:
         """The variance: given T, the error has mean 0 and the variance of Bin(T, 1/cells)."""
-        one = self.users * self.blanket.mean * (1 - 1 / self.cells) / self.cells
-        return np.full(np.shape(truth), one)
+        variance = self.users * self.blanket.mean * (1 - 1 / self.cells) / self.cells
+        return np.full(np.shape(truth), variance)
 
     def interval(self, estimate: Floats, risk: float) -> tuple[Floats, Floats]:
         """The noise does not depend on the truth."""

@@ -62,7 +62,7 @@ class ErrorDistribution(Protocol):
         """The mean squared error at these true numbers; linear in them."""
 
     def interval(self, estimate: Floats, risk: float) -> tuple[Floats, Floats]:
-        """Confidence interval: the true numbers at which such an estimate is not too unlikely (risk)."""
+        """Confidence interval: the true numbers that this estimate does not reject at level ``risk``."""
 
     def radius(self, risk: float, largest_truth: float) -> float:
         """A bound on the error that is exceeded with a probability of at most ``risk``, for every true number."""
@@ -192,13 +192,13 @@ class IndependentTerms:
         level = math.log(2 / risk)
         bernstein: Floats = tail * level + np.sqrt((tail * level) ** 2 + 2 * variance * level)
         deviation = np.sqrt(np.maximum(variance, 1e-300))
-        left = risk / 2 - _BERRY_ESSEEN * self.largest_term / deviation
+        normal_risk = risk / 2 - _BERRY_ESSEEN * self.largest_term / deviation
         normal = np.full(np.shape(variance), np.inf)
-        sharp = left > 1e-3 * risk
-        if np.any(sharp):
+        is_useful = normal_risk > 1e-3 * risk
+        if np.any(is_useful):
             from scipy.special import ndtri
 
-            normal[sharp] = -ndtri(left[sharp]) * deviation[sharp]
+            normal[is_useful] = -ndtri(normal_risk[is_useful]) * deviation[is_useful]
         width: Floats = np.minimum(bernstein, normal)
         return width
 

@@ -54,8 +54,8 @@ class DiscreteLaplaceSum(CentralLevels):
         """The least noise that is epsilon-private; delta is not needed."""
         if levels is None:
             most = target.epsilon / _LEAST_DECAY
-            enough = min(_ROUNDING_SHARE * target.epsilon * math.sqrt(target.users), max(1.0, most))
-            levels = levels_for(domain, fewest=enough, most=most)
+            fewest = min(_ROUNDING_SHARE * target.epsilon * math.sqrt(target.users), max(1.0, most))
+            levels = levels_for(domain, fewest=fewest, most=most)
         check_levels(levels, users=target.users)
         return cls(target.pure(), levels, least_ratio(target.epsilon, sensitivity=levels), domain)
 

@@ -31,7 +31,7 @@ class DamagedRoundError(StoreError):
 
 
 class ReportOutcome(Enum):
-    """What became of a report."""
+    """The outcome of accepting a report."""
 
     NEW = "new"
     """It is durable."""
@@ -40,7 +40,7 @@ class ReportOutcome(Enum):
     CONFLICT = "conflict"
     """Another report with this id is stored."""
     CLOSED = "closed"
-    """The round is closed or was never opened; also for a report that it holds."""
+    """The round is closed or was never opened; also returned for a report that is stored."""
     FULL = "full"
     """The round has its maximum number of reports."""
     TOKEN_UNKNOWN = "token-unknown"  # noqa: S105
@@ -112,7 +112,7 @@ class Store(Protocol):
     def accept(self, batch: Sequence[Incoming]) -> list[ReportOutcome]:
         """Store reports of any rounds, each atomically with its token; the outcomes are in the same order.
 
-        If it raises, each report may or may not be durable; accepting it again is safe and tells.
+        If it raises, each report may or may not be durable; accepting it again is safe and returns the outcome.
         """
 
     def count(self, task_id: bytes) -> int:
@@ -125,7 +125,7 @@ class Store(Protocol):
         """Every round that was ever opened."""
 
     def survey(self) -> Survey:
-        """State, number of reports and damage of every round that was ever opened, at the cost of one statement.
+        """State, number of reports and damage of every round that was ever opened, with one query.
 
         It also does the store's periodic work, such as detecting deleted and replaced files.
         """
@@ -137,7 +137,7 @@ class Store(Protocol):
         """Close the round, and return its number of reports; closing it again returns the same number."""
 
     def claim(self, task_id: bytes) -> AbstractContextManager[bool]:
-        """A context whose value tells whether this caller alone may mix or deliver the round; it never waits.
+        """A context whose value is whether this caller alone may mix or deliver the round; it never waits.
 
         It prevents duplicate work. That a batch is made once is ensured by ``advance``, which succeeds for one caller.
         """

@@ -61,7 +61,7 @@ class _Round(NamedTuple):
 class PostgresStore:
     """The store of the interface, in the schema ``shuffledp`` of a database.
 
-    ``address`` is a connection string or URL of PostgreSQL. It must lead to the server itself or to a pool in session
+    ``address`` is a connection string or URL of PostgreSQL. It must point to the server itself or to a pool in session
     mode, since claims are advisory locks of sessions.
     """
 
@@ -86,17 +86,17 @@ class PostgresStore:
         """See the interface."""
 
         def work(connection: Connection[Row]) -> None:
-            here = _find_round(connection, task_id)  # even a failed INSERT would use up a number of the sequence
+            entry = _find_round(connection, task_id)  # even a failed INSERT would use up a number of the sequence
             inserted = 0
-            if here is None:
+            if entry is None:
                 insert = (
                     "INSERT INTO shuffledp.rounds (task_id, maximum, tokens) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
                 )
                 inserted = connection.execute(insert, (task_id, maximum, tokens)).rowcount
-                here = _lock_round(connection, task_id)
-            check_tokens(RoundState(here.state), here.tokens, tokens)
+                entry = _lock_round(connection, task_id)
+            check_tokens(RoundState(entry.state), entry.tokens, tokens)
             if inserted:
-                _make_tables(connection, here)
+                _create_tables(connection, entry)
 
         self._run(work)
 
@@ -160,10 +160,10 @@ class PostgresStore:
         """See the interface."""
 
         def work(connection: Connection[Row]) -> int:
-            here = _lock_round(connection, task_id)
-            if here.state == RoundState.COLLECTING.value:
+            entry = _lock_round(connection, task_id)
+            if entry.state == RoundState.COLLECTING.value:
                 _set_state(connection, task_id, RoundState.CLOSED)
-            return here.reports
+            return entry.reports
 
         return self._run(work)
 
@@ -194,9 +194,9 @@ class PostgresStore:
         """See the interface."""
 
         def work(connection: Connection[Row]) -> None:
-            here = _lock_round(connection, task_id)
+            entry = _lock_round(connection, task_id)
             before = _note(connection, task_id)
-            if check_advance(RoundState(here.state), to, before, note):
+            if check_advance(RoundState(entry.state), to, before, note):
                 _set_state(connection, task_id, to)
                 change = "UPDATE shuffledp.rounds SET note = %b WHERE task_id = %s"
                 connection.execute(change, (note or before, task_id))
@@ -205,13 +205,13 @@ class PostgresStore:
 
     def reports(self, task_id: bytes) -> Iterator[bytes]:
         """See the interface."""
-        here = self._read(task_id)
-        if here.state == RoundState.COLLECTING.value or not here.kept:
-            raise StoreError(f"The reports of a round that is {here.state} cannot be read.")
-        return self._bodies(here)
+        entry = self._read(task_id)
+        if entry.state == RoundState.COLLECTING.value or not entry.kept:
+            raise StoreError(f"The reports of a round that is {entry.state} cannot be read.")
+        return self._bodies(entry)
 
-    def _bodies(self, here: _Round) -> Iterator[bytes]:
-        query = sql.SQL("SELECT body FROM {}").format(here.reports_table)
+    def _bodies(self, entry: _Round) -> Iterator[bytes]:
+        query = sql.SQL("SELECT body FROM {}").format(entry.reports_table)
         number = 0
         with (
             postgres_failures(),
@@ -226,19 +226,19 @@ class PostgresStore:
                 for (body,) in rows:
                     yield body
                 rows = cursor.fetchmany(group)
-        if number != here.reports:
-            raise StoreError(f"The table reports_{here.number} holds {number:,} of {here.reports:,} reports.")
+        if number != entry.reports:
+            raise StoreError(f"The table reports_{entry.number} holds {number:,} of {entry.reports:,} reports.")
 
     def destroy(self, task_id: bytes) -> None:
         """See the interface."""
 
         def work(connection: Connection[Row]) -> None:
-            here = _lock_round(connection, task_id)
-            state = check_destroy(RoundState(here.state))
-            if here.kept:
+            entry = _lock_round(connection, task_id)
+            state = check_destroy(RoundState(entry.state))
+            if entry.kept:
                 _set_state(connection, task_id, state)
                 connection.execute("UPDATE shuffledp.rounds SET kept = false WHERE task_id = %s", (task_id,))
-                _drop_tables(connection, here)
+                _drop_tables(connection, entry)
 
         self._run(work)
 
@@ -246,11 +246,11 @@ class PostgresStore:
         """See the interface."""
 
         def work(connection: Connection[Row]) -> None:
-            here = _lock_round(connection, task_id)
-            if check_give_up(RoundState(here.state), to):
+            entry = _lock_round(connection, task_id)
+            if check_give_up(RoundState(entry.state), to):
                 _set_state(connection, task_id, to)
                 connection.execute("UPDATE shuffledp.rounds SET kept = false WHERE task_id = %s", (task_id,))
-                _drop_tables(connection, here)
+                _drop_tables(connection, entry)
 
         self._run(work)
 
@@ -259,11 +259,11 @@ class PostgresStore:
         wanted = list(hashes)
 
         def work(connection: Connection[Row]) -> None:
-            here = _lock_round(connection, task_id)
-            if here.state != RoundState.COLLECTING.value or not here.tokens:
+            entry = _lock_round(connection, task_id)
+            if entry.state != RoundState.COLLECTING.value or not entry.tokens:
                 raise StoreError("Tokens can be added only to a round that collects and requires them.")
             insert = sql.SQL("INSERT INTO {} (hash) SELECT unnest(%b::bytea[]) ON CONFLICT DO NOTHING")
-            connection.execute(insert.format(here.tokens_table), (wanted,))
+            connection.execute(insert.format(entry.tokens_table), (wanted,))
 
         self._run(work)
 
@@ -302,11 +302,11 @@ def _accept_rounds(
     """Accept the reports of several rounds within one transaction."""
     decided = {}
     for task_id, indices in indices_of.items():
-        here = _find_round(connection, task_id, lock=True)
-        if here is None or here.state != RoundState.COLLECTING.value:
+        entry = _find_round(connection, task_id, lock=True)
+        if entry is None or entry.state != RoundState.COLLECTING.value:
             continue
         try:
-            decided[task_id] = _accept(connection, here, task_id, [batch[index] for index in indices])
+            decided[task_id] = _accept(connection, entry, task_id, [batch[index] for index in indices])
         except (errors.UndefinedTable, errors.DataCorrupted, errors.IndexCorrupted) as error:
             raise _TableError from error
     return decided
@@ -315,42 +315,42 @@ def _accept_rounds(
 def _damage(task_id: bytes, number: int) -> str:
     return (
         f"The reports of round {task_id.hex()} are not available: the tables reports_{number} and tokens_{number} of "
-        "the schema shuffledp are not both there. Restore them, or abandon the round."
+        "the schema shuffledp do not both exist. Restore them, or abandon the round."
     )
 
 
-def _drop_tables(connection: Connection[Row], here: _Round) -> None:
-    connection.execute(sql.SQL("DROP TABLE IF EXISTS {}, {}").format(here.reports_table, here.tokens_table))
+def _drop_tables(connection: Connection[Row], entry: _Round) -> None:
+    connection.execute(sql.SQL("DROP TABLE IF EXISTS {}, {}").format(entry.reports_table, entry.tokens_table))
 
 
 def _accept(
-    connection: Connection[Row], here: _Round, task_id: bytes, reports: Sequence[Incoming]
+    connection: Connection[Row], entry: _Round, task_id: bytes, reports: Sequence[Incoming]
 ) -> list[ReportOutcome]:
     """Decide and store, within the transaction that holds the lock of the round."""
-    select = sql.SQL("SELECT report_id, body FROM {} WHERE report_id = ANY(%b::bytea[])").format(here.reports_table)
+    select = sql.SQL("SELECT report_id, body FROM {} WHERE report_id = ANY(%b::bytea[])").format(entry.reports_table)
     ids = [report.report_id for report in reports]
     stored_bodies: dict[bytes, bytes] = dict(connection.execute(select, (ids,), binary=True).fetchall())
     spent: dict[bytes, bool] | None = None
-    if here.tokens:
-        select = sql.SQL("SELECT hash, spent FROM {} WHERE hash = ANY(%b::bytea[])").format(here.tokens_table)
+    if entry.tokens:
+        select = sql.SQL("SELECT hash, spent FROM {} WHERE hash = ANY(%b::bytea[])").format(entry.tokens_table)
         hashes = [report.token_hash for report in reports if report.token_hash is not None]
         spent = dict(connection.execute(select, (hashes,), binary=True).fetchall())
-    free_slots = here.maximum - here.reports
+    free_slots = entry.maximum - entry.reports
     outcomes = decide(reports, stored_bodies=stored_bodies, spent=spent, free_slots=free_slots)
     new = [report for report, outcome in zip(reports, outcomes, strict=True) if outcome is ReportOutcome.NEW]
     if new:
-        _insert(connection, here, task_id, new)
+        _insert(connection, entry, task_id, new)
     return outcomes
 
 
-def _insert(connection: Connection[Row], here: _Round, task_id: bytes, new: Sequence[Incoming]) -> None:
-    if here.tokens:
-        spend = sql.SQL("UPDATE {} SET spent = true WHERE hash = ANY(%b::bytea[])").format(here.tokens_table)
+def _insert(connection: Connection[Row], entry: _Round, task_id: bytes, new: Sequence[Incoming]) -> None:
+    if entry.tokens:
+        spend = sql.SQL("UPDATE {} SET spent = true WHERE hash = ANY(%b::bytea[])").format(entry.tokens_table)
         connection.execute(spend, ([report.token_hash for report in new],))
     insert = sql.SQL(  # one statement, for one round trip
         "WITH stored AS (INSERT INTO {} SELECT * FROM unnest(%b::bytea[], %b::bytea[])) "
         "UPDATE shuffledp.rounds SET reports = reports + %s WHERE task_id = %s"
-    ).format(here.reports_table)
+    ).format(entry.reports_table)
     connection.execute(
         insert, ([report.report_id for report in new], [report.body for report in new], len(new), task_id)
     )
@@ -366,10 +366,10 @@ def _lock_round(connection: Connection[Row], task_id: bytes) -> _Round:
     return _require(_find_round(connection, task_id, lock=True), task_id)
 
 
-def _require(here: _Round | None, task_id: bytes) -> _Round:
-    if here is None:
+def _require(entry: _Round | None, task_id: bytes) -> _Round:
+    if entry is None:
         raise StoreError(f"The round {task_id.hex()} was never opened in this store.")
-    return here
+    return entry
 
 
 def _note(connection: Connection[Row], task_id: bytes) -> bytes:
@@ -383,13 +383,13 @@ def _set_state(connection: Connection[Row], task_id: bytes, state: RoundState) -
     connection.execute("UPDATE shuffledp.rounds SET state = %s WHERE task_id = %s", (state.value, task_id))
 
 
-def _make_tables(connection: Connection[Row], here: _Round) -> None:
+def _create_tables(connection: Connection[Row], entry: _Round) -> None:
     make = sql.SQL("CREATE TABLE {} (report_id bytea PRIMARY KEY, body bytea NOT NULL)")
-    connection.execute(make.format(here.reports_table))
+    connection.execute(make.format(entry.reports_table))
     plain = sql.SQL("ALTER TABLE {} ALTER COLUMN body SET STORAGE EXTERNAL")  # sealed bytes cannot be compressed
-    connection.execute(plain.format(here.reports_table))
+    connection.execute(plain.format(entry.reports_table))
     make = sql.SQL("CREATE TABLE {} (hash bytea PRIMARY KEY, spent boolean NOT NULL DEFAULT false)")
-    connection.execute(make.format(here.tokens_table))
+    connection.execute(make.format(entry.tokens_table))
 
 
 def _configure(connection: Connection[Row]) -> None:

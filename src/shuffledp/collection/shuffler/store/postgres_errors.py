@@ -22,7 +22,7 @@ _PERMANENT = (
         r"database \S+ does not exist|permission denied for database",
         "the database does not exist or is not permitted",
     ),
-    (r"pg_hba\.conf", "it does not admit this user from this host, or not without TLS"),
+    (r"pg_hba\.conf", "its pg_hba.conf rejects this user from this host, or requires TLS"),
 )
 _TEMPORARY = (
     (r"too many (clients|connections)|connection slots", "it has too many connections"),
@@ -31,7 +31,7 @@ _TEMPORARY = (
     (r"Connection refused|No such file|timed? ?out|timeout|unreachable|No route", "nothing answers at its address"),
     (r"closed the connection|Connection reset|terminating connection", "it ended the connection"),
 )
-_REASONS = (*_PERMANENT, *_TEMPORARY, (r"certificate|SSL", "TLS to it fails"))
+_REASONS = (*_PERMANENT, *_TEMPORARY, (r"certificate|SSL", "the TLS handshake failed"))
 """Patterns of PostgreSQL's messages for refused connections, in English; messages in other languages do not match."""
 _TEMPORARY_CODES = ("53300", "57P01", "57P02", "57P03")
 """Too many connections; the server is stopping, crashed or starting."""
@@ -39,7 +39,7 @@ _TEMPORARY_CODES = ("53300", "57P01", "57P02", "57P03")
 
 @contextmanager
 def postgres_failures() -> Iterator[None]:
-    """Turn errors of the database and of the connection into StoreErrors."""
+    """Raise errors of the database and of the connection as StoreErrors."""
     try:
         yield
     except PoolTimeout:
@@ -48,7 +48,7 @@ def postgres_failures() -> Iterator[None]:
         kind = UnreachableStoreError if _is_temporary(error) else StoreError
         raise kind(f"The PostgreSQL server cannot be used: {reason_of(error)}.") from None
     except Error as error:
-        raise StoreError(f"PostgreSQL refused: {reason_of(error)}.") from None
+        raise StoreError(f"PostgreSQL reported an error: {reason_of(error)}.") from None
 
 
 def _is_temporary(error: Error) -> bool:
@@ -75,7 +75,7 @@ def reason_of(error: Error) -> str:
 
 
 _LOGGER = logging.getLogger("psycopg.pool")
-_SECONDS = 60.0
+_LOG_INTERVAL_SECONDS = 60.0
 _ARGUMENTS = re.compile(r"( in pool| in)? %r|: %s.*| after %s sec| %s")
 
 
@@ -94,8 +94,8 @@ class PoolLog(logging.Handler):
         template = _ARGUMENTS.sub("", str(record.msg))  # the arguments contain parts of the URL
         now = self._clock()
         with self._guard:
-            logged_at, left_out = self._kinds.get(template, (-_SECONDS, 0))
-            if now < logged_at + _SECONDS:
+            logged_at, left_out = self._kinds.get(template, (-_LOG_INTERVAL_SECONDS, 0))
+            if now < logged_at + _LOG_INTERVAL_SECONDS:
                 self._kinds[template] = (logged_at, left_out + 1)
                 return
             self._kinds[template] = (now, 0)

@@ -60,7 +60,7 @@ def check_durable(connection: Connection[Row]) -> None:
 
 
 def check_database(address: str) -> None:
-    """A StoreError if opening a store in a database would fail, as far as reading tells; nothing is changed."""
+    """Raise StoreError if opening a store in a database would fail, as far as can be read; nothing is changed."""
     with postgres_failures(), connect(address, connect_timeout=int(WAIT_SECONDS)) as connection:
         connection.read_only = True
         check_durable(connection)
@@ -68,8 +68,8 @@ def check_database(address: str) -> None:
             if not _value(connection, "SELECT has_database_privilege(current_database(), 'CREATE')"):
                 raise StoreError("The user of the PostgreSQL database may not create the schema shuffledp.")
             return
-        for right in ("USAGE", "CREATE"):
-            if not _value(connection, f"SELECT has_schema_privilege('shuffledp', '{right}')"):
+        for privilege in ("USAGE", "CREATE"):
+            if not _value(connection, f"SELECT has_schema_privilege('shuffledp', '{privilege}')"):
                 raise StoreError("The user of the PostgreSQL database may not create tables in the schema shuffledp.")
         if _value(connection, "SELECT to_regclass('shuffledp.layout')") is not None:
             version = _value(connection, "SELECT version FROM shuffledp.layout")

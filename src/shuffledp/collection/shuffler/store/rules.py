@@ -6,31 +6,31 @@ from collections.abc import Sequence
 
 from shuffledp.collection.shuffler.store.interface import FINISHED, Incoming, ReportOutcome, RoundState, StoreError
 
-_BEFORE = {RoundState.SHUFFLED: RoundState.CLOSED, RoundState.DELIVERED: RoundState.SHUFFLED}
+_PREDECESSORS = {RoundState.SHUFFLED: RoundState.CLOSED, RoundState.DELIVERED: RoundState.SHUFFLED}
 
 
 def check_advance(state: RoundState, to: RoundState, old_note: bytes, note: bytes) -> bool:
-    """Whether the state has to change; False if the same transition was made before. Any other one is refused."""
+    """Whether the state has to change; False if it has already changed. StoreError if the transition is not allowed."""
     if to is RoundState.SHUFFLED and not note:
         raise StoreError("A round becomes shuffled only together with its manifest; no manifest was given.")
-    if state is to and to in _BEFORE and note in (b"", old_note):
+    if state is to and to in _PREDECESSORS and note in (b"", old_note):
         return False
     if state is to:
         raise StoreError(f"The round is {state.value} already, with another note.")
-    if _BEFORE.get(to) is not state:
+    if _PREDECESSORS.get(to) is not state:
         raise StoreError(f"A round that is {state.value} cannot become {to.value}.")
     return True
 
 
 def check_destroy(state: RoundState) -> RoundState:
-    """The state after the reports are destroyed; a collecting round is refused."""
+    """The state after the reports are destroyed; StoreError if the round is collecting."""
     if state is RoundState.COLLECTING:
         raise StoreError("A round that is collecting cannot be destroyed; close it first.")
     return RoundState.DESTROYED if state is RoundState.CLOSED else state
 
 
 def check_give_up(state: RoundState, to: RoundState) -> bool:
-    """Whether the state has to change; False if the round is in that state. Any other transition is refused."""
+    """Whether the state has to change; False if it has already changed. StoreError if the transition is not allowed."""
     if state is to:
         return False
     if state in FINISHED or to not in (RoundState.CANCELLED, RoundState.ABANDONED):
@@ -41,7 +41,7 @@ def check_give_up(state: RoundState, to: RoundState) -> bool:
 
 
 def check_tokens(state: RoundState, before: bool, now: bool) -> None:
-    """Refuse to change whether a collecting round requires tokens; afterwards it does not matter."""
+    """StoreError if a collecting round would start or stop requiring tokens; after collection it does not matter."""
     if state is RoundState.COLLECTING and before != now:
         kind = "with" if before else "without"
         raise StoreError(f"This round was opened {kind} tokens; this cannot be changed.")
@@ -64,9 +64,9 @@ def decide(
 ) -> list[ReportOutcome]:
     """The outcomes of reports of one open round, as if they arrived one after the other.
 
-    ``stored_bodies`` has the bodies of stored reports by report id; ``spent`` tells of each token of the round whether
-    it is spent, and is None if the round requires no tokens; both are updated. ``free_slots`` is the number of further
-    reports that the round may accept.
+    ``stored_bodies`` has the bodies of stored reports by report id. ``spent`` maps the hash of each token of the round
+    to whether it is spent, and is None if the round requires no tokens. Both are updated. ``free_slots`` is the number
+    of further reports that the round may accept.
     """
     outcomes = []
     for report in reports:

@@ -99,7 +99,7 @@ class SqliteStore:
             file = self._directory / "index.db"
             _refuse_lost_index(self._directory)
             self._reserve = DiskReserve(self._directory / "reserve", _RESERVE_BYTES)
-            self._index = connect(file, SQLITE_INDEX, create=True, alone=True, log_pages=_INDEX_LOG_PAGES)
+            self._index = connect(file, SQLITE_INDEX, create=True, exclusive=True, log_pages=_INDEX_LOG_PAGES)
             set_cache(self._index, _INDEX_CACHE_BYTES)
             try:
                 self._load()
@@ -112,21 +112,21 @@ class SqliteStore:
         query = "SELECT task_id, state, maximum, tokens, reports, kept, stored FROM rounds"
         rows = self._index.execute(query).fetchall()
         for task_id, state, maximum, tokens, reports, kept, stored in rows:
-            here = SqliteRound(
+            entry = SqliteRound(
                 task_id, self._file(task_id), maximum, bool(tokens), RoundState(state), reports or stored, bool(kept)
             )
-            here.stored = stored
-            self._rounds[task_id] = here
+            entry.stored = stored
+            self._rounds[task_id] = entry
             if not kept:
-                here.delete_leftovers()  # of a process that ended between writing the index and deleting the file
+                entry.delete_leftovers()  # of a process that ended between writing the index and deleting the file
                 continue
             try:
-                here.open()
+                entry.open()
             except (sqlite3.Error, OSError, DamagedFileError) as error:
                 if is_locked(error):
                     raise
-                here.damaged = True
-                here.fail(error)
+                entry.damaged = True
+                entry.fail(error)
 
     def _file(self, task_id: bytes) -> Path:
         return self._directory / f"round-{task_id.hex()}.db"
@@ -154,33 +154,33 @@ class SqliteStore:
             except BaseException:
                 connection.close()
                 raise
-            here = SqliteRound(task_id, file, maximum, tokens, RoundState.COLLECTING, 0, True)
-            here.connection, here.identity = connection, FileIdentity(file)
-            self._rounds[task_id] = here
+            entry = SqliteRound(task_id, file, maximum, tokens, RoundState.COLLECTING, 0, True)
+            entry.connection, entry.identity = connection, FileIdentity(file)
+            self._rounds[task_id] = entry
         self._share_cache()
 
     def _share_cache(self) -> None:
         """Give every collecting round an equal share of the memory for pages; must be called without the lock."""
         with self._lock:
             rounds = list(self._rounds.values())
-        collecting = [here for here in rounds if here.connection is not None]
+        collecting = [entry for entry in rounds if entry.connection is not None]
         share = max(_LEAST_CACHE_BYTES, self._cache_bytes // max(1, len(collecting)))
-        for here in collecting:
-            with here.lock:
-                here.share_cache(share)
+        for entry in collecting:
+            with entry.lock:
+                entry.share_cache(share)
 
     def accept(self, batch: Sequence[Incoming]) -> list[ReportOutcome]:
         """See the interface."""
         self._require_space()
         outcomes = [ReportOutcome.CLOSED] * len(batch)
         for task_id, indices in indices_by_round(batch).items():
-            here = self._rounds.get(task_id)
-            if here is None:
+            entry = self._rounds.get(task_id)
+            if entry is None:
                 continue
-            with here.lock, sqlite_failures("Cannot store reports"):
-                if here.state is not RoundState.COLLECTING:
+            with entry.lock, sqlite_failures("Cannot store reports"):
+                if entry.state is not RoundState.COLLECTING:
                     continue
-                decided = here.accept([batch[index] for index in indices])
+                decided = entry.accept([batch[index] for index in indices])
                 for index, outcome in zip(indices, decided, strict=True):
                     outcomes[index] = outcome
         return outcomes
@@ -203,7 +203,7 @@ class SqliteStore:
     def rounds(self) -> Mapping[bytes, RoundState]:
         """See the interface."""
         with self._lock:
-            return {task_id: here.state for task_id, here in self._rounds.items()}
+            return {task_id: entry.state for task_id, entry in self._rounds.items()}
 
     def survey(self) -> Survey:
         """See the interface."""
@@ -211,29 +211,29 @@ class SqliteStore:
             rounds = list(self._rounds.items())
         with self._lock, sqlite_failures("Cannot reserve disk space"):
             self._reserve.restore()
-        self._record_stored([here for _, here in rounds])
-        return Survey({task_id: self._inspect(here) for task_id, here in rounds})
+        self._record_stored([entry for _, entry in rounds])
+        return Survey({task_id: self._inspect(entry) for task_id, entry in rounds})
 
     @staticmethod
-    def _inspect(here: SqliteRound) -> RoundRecord:
-        with here.lock:
-            return here.inspect()
+    def _inspect(entry: SqliteRound) -> RoundRecord:
+        with entry.lock:
+            return entry.inspect()
 
     def _record_stored(self, rounds: Sequence[SqliteRound], *, now: bool = False) -> None:
-        """Write to the index now and then how many reports the files must hold, so that lost ones are detected."""
+        """Periodically record in the index how many reports each file must hold, so that lost ones are detected."""
         changed = [
-            here
-            for here in rounds
-            if here.state is RoundState.COLLECTING and not here.error and here.count != here.stored
+            entry
+            for entry in rounds
+            if entry.state is RoundState.COLLECTING and not entry.error and entry.count != entry.stored
         ]
-        due = now or time.monotonic() >= self._stored_at + _STORED_SECONDS or any(not here.stored for here in changed)
+        due = now or time.monotonic() >= self._stored_at + _STORED_SECONDS or any(not entry.stored for entry in changed)
         if not changed or not due or not self._reserve.held:
             return
-        counts = [(here.count, here.task_id) for here in changed]
-        with suppress(sqlite3.Error), self._lock, transaction(self._index):  # a lower bound, so it may be late
+        counts = [(entry.count, entry.task_id) for entry in changed]
+        with suppress(sqlite3.Error), self._lock, transaction(self._index):  # a lower bound, which may be outdated
             self._index.executemany("UPDATE rounds SET stored = ? WHERE task_id = ?", counts)
-            for here, (count, _) in zip(changed, counts, strict=True):
-                here.stored = count
+            for entry, (count, _) in zip(changed, counts, strict=True):
+                entry.stored = count
             self._stored_at = time.monotonic()
 
     def note(self, task_id: bytes) -> bytes:
@@ -245,17 +245,17 @@ class SqliteStore:
 
     def close_round(self, task_id: bytes) -> int:
         """See the interface."""
-        here = self._round(task_id)
-        with here.lock, sqlite_failures("Cannot close the round"):
-            if here.state is RoundState.COLLECTING:
-                here.check_file()
-                here.check_usable()
+        entry = self._round(task_id)
+        with entry.lock, sqlite_failures("Cannot close the round"):
+            if entry.state is RoundState.COLLECTING:
+                entry.check_file()
+                entry.check_usable()
                 change = "UPDATE rounds SET state = ?, reports = ? WHERE task_id = ?"
-                self._write_index(change, (RoundState.CLOSED.value, here.count, task_id))
-                here.state = RoundState.CLOSED
-                here.close()
+                self._write_index(change, (RoundState.CLOSED.value, entry.count, task_id))
+                entry.state = RoundState.CLOSED
+                entry.close()
         self._share_cache()
-        return here.count
+        return entry.count
 
     @contextmanager
     def claim(self, task_id: bytes) -> Iterator[bool]:
@@ -270,52 +270,52 @@ class SqliteStore:
 
     def advance(self, task_id: bytes, to: RoundState, note: bytes = b"") -> None:
         """See the interface."""
-        here = self._round(task_id)
-        with here.lock, sqlite_failures("Cannot advance the round"):
+        entry = self._round(task_id)
+        with entry.lock, sqlite_failures("Cannot advance the round"):
             before = self.note(task_id)
-            if check_advance(here.state, to, before, note):
+            if check_advance(entry.state, to, before, note):
                 change = "UPDATE rounds SET state = ?, note = ? WHERE task_id = ?"
                 self._write_index(change, (to.value, note or before, task_id))
-                here.state = to
+                entry.state = to
 
     def reports(self, task_id: bytes) -> Iterator[bytes]:
         """See the interface."""
-        here = self._round(task_id)
-        with here.lock:
-            return here.bodies()
+        entry = self._round(task_id)
+        with entry.lock:
+            return entry.bodies()
 
     def destroy(self, task_id: bytes) -> None:
         """See the interface."""
-        here = self._round(task_id)
-        with here.lock, sqlite_failures("Cannot destroy the round"):
-            self._discard(here, check_destroy(here.state))
+        entry = self._round(task_id)
+        with entry.lock, sqlite_failures("Cannot destroy the round"):
+            self._discard(entry, check_destroy(entry.state))
         self._share_cache()
 
     def give_up(self, task_id: bytes, to: RoundState) -> None:
         """See the interface."""
-        here = self._round(task_id)
-        with here.lock, sqlite_failures("Cannot give up the round"):
-            if check_give_up(here.state, to):
-                self._discard(here, to)
+        entry = self._round(task_id)
+        with entry.lock, sqlite_failures("Cannot give up the round"):
+            if check_give_up(entry.state, to):
+                self._discard(entry, to)
             else:
-                remove(here.file)  # the last attempt may have failed
-                here.error = None
+                remove(entry.file)  # the last attempt may have failed
+                entry.error = None
         self._share_cache()
 
-    def _discard(self, here: SqliteRound, state: RoundState) -> None:
+    def _discard(self, entry: SqliteRound, state: RoundState) -> None:
         """Record the new state in the index, then delete the file of the round."""
-        if here.kept or here.state is not state:
+        if entry.kept or entry.state is not state:
             change = "UPDATE rounds SET state = ?, kept = 0, reports = ? WHERE task_id = ?"
-            self._write_index(change, (state.value, here.count, here.task_id))
-            here.state, here.kept, here.error, here.damaged = state, False, None, False
-            here.close()
-        remove(here.file)
+            self._write_index(change, (state.value, entry.count, entry.task_id))
+            entry.state, entry.kept, entry.error, entry.damaged = state, False, None, False
+            entry.close()
+        remove(entry.file)
 
     def add_tokens(self, task_id: bytes, hashes: Iterable[bytes]) -> None:
         """See the interface."""
-        here = self._round(task_id)
-        with here.lock, sqlite_failures("Cannot add tokens"):
-            here.add_tokens(hashes)
+        entry = self._round(task_id)
+        with entry.lock, sqlite_failures("Cannot add tokens"):
+            entry.add_tokens(hashes)
 
     def check(self) -> None:
         """See the interface."""
@@ -326,9 +326,9 @@ class SqliteStore:
     def close(self) -> None:
         """See the interface."""
         self._record_stored(list(self._rounds.values()), now=True)
-        for here in self._rounds.values():
-            with here.lock:
-                here.close()
+        for entry in self._rounds.values():
+            with entry.lock:
+                entry.close()
         with self._lock:
             self._index.close()
 
@@ -346,7 +346,7 @@ class SqliteStore:
 
 
 def check_directory(directory: Path) -> None:
-    """A StoreError if opening a store in a directory would fail, as far as reading tells; it may be in use."""
+    """Raise StoreError if opening a store in a directory would fail, as far as can be read; it may be in use."""
     with sqlite_failures(f"Cannot open the store {directory}"):
         existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
         if not existing.is_dir() or not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
@@ -381,4 +381,4 @@ def _refuse_damaged_rounds(directory: Path) -> None:
 
 def _refuse_lost_index(directory: Path) -> None:
     if not (directory / "index.db").exists() and any(directory.glob("round-*.db")):
-        raise StoreError(f"{directory} has reports but no index.db, which says to which tasks they belong; restore it.")
+        raise StoreError(f"{directory} has reports but no index.db, which assigns them to tasks; restore it.")

@@ -21,14 +21,14 @@ _CONFINED = (*_DAMAGE, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQ
 
 
 def connect(
-    file: Path, migrations: Migrations, *, create: bool, alone: bool = False, log_pages: int | None = None
+    file: Path, migrations: Migrations, *, create: bool, exclusive: bool = False, log_pages: int | None = None
 ) -> sqlite3.Connection:
     """Open a database of the store and migrate it; DamagedFileError if it does not exist, unless ``create``."""
     return open_database(
         file,
         migrations,
         create=create,
-        exclusive=alone,
+        exclusive=exclusive,
         log_pages=log_pages,
         wait_seconds=_WAIT_SECONDS,
         newer=StoreError,
@@ -37,7 +37,7 @@ def connect(
 
 @contextmanager
 def sqlite_failures(what: str) -> Iterator[None]:
-    """Turn errors of SQLite and of the file system into StoreErrors that begin with ``what``."""
+    """Raise errors of SQLite and of the file system as StoreErrors that begin with ``what``."""
     try:
         yield
     except (sqlite3.Error, OSError, DamagedFileError) as error:
@@ -79,23 +79,25 @@ def _code(error: Exception) -> int:
 class FileIdentity:
     """Detects that a database was deleted, replaced or truncated while a connection writes to it.
 
-    SQLite shortens neither file while the connection is open: the database is never vacuumed, and its log is reused.
+    SQLite truncates neither file while the connection is open: the database is never vacuumed, and its log is reused.
     """
 
     def __init__(self, file: Path) -> None:
         self._file, self._log = file, file.with_name(f"{file.name}-wal")
-        self._of_file, self._size = _identity(file)
-        self._of_log, self._log_size = _identity(self._log)
+        self._file_identity, self._size = _identity(file)
+        self._log_identity, self._log_size = _identity(self._log)
 
     def check(self) -> None:
-        """A DamagedFileError if the database or its log was deleted, replaced or truncated."""
-        of_file, size = _identity(self._file)
-        if of_file != self._of_file:
+        """Raise DamagedFileError if the database or its log was deleted, replaced or truncated."""
+        file_identity, size = _identity(self._file)
+        if file_identity != self._file_identity:
             raise DamagedFileError("was deleted or replaced while it was in use")
-        of_log, log_size = _identity(self._log)
-        if self._of_log is None:
-            self._of_log = of_log  # SQLite creates it at the first write, and keeps it while the connection is open
-        elif of_log != self._of_log:
+        log_identity, log_size = _identity(self._log)
+        if self._log_identity is None:
+            self._log_identity = (
+                log_identity  # SQLite creates it at the first write, and keeps it while the connection is open
+            )
+        elif log_identity != self._log_identity:
             raise DamagedFileError("lost its write-ahead log while it was in use")
         if size < self._size or log_size < self._log_size:
             raise DamagedFileError("was truncated while it was in use")

@@ -83,7 +83,11 @@ class SqliteRound:
         """Record an error of the file."""
         self.damaged = self.damaged or is_damage(error)
         self.failed_at, self.uncertain = time.monotonic(), True
-        advice = "Restore it and restart the shuffler, or abandon the round" if self.damaged else "It is tried again"
+        advice = (
+            "Restore it and restart the shuffler, or abandon the round"
+            if self.damaged
+            else "It is retried automatically"
+        )
         reason = str(error).rstrip(".") if isinstance(error, DamagedFileError) else f"cannot be used: {error}"
         self.error = f"The reports of round {self.task_id.hex()} are not available: {self.file} {reason}. {advice}."
 
@@ -98,7 +102,7 @@ class SqliteRound:
     def open(self) -> None:
         """Open the file of a collecting round; of a closed round, check only that the file exists."""
         if self.state is RoundState.COLLECTING:
-            connection = connect(self.file, SQLITE_ROUND, create=False, alone=True, log_pages=_LOG_PAGES)
+            connection = connect(self.file, SQLITE_ROUND, create=False, exclusive=True, log_pages=_LOG_PAGES)
             try:
                 count = count_reports(connection)
                 if count < self.stored:
@@ -125,7 +129,7 @@ class SqliteRound:
                 self.cache_bytes = size
 
     def inspect(self) -> RoundRecord:
-        """State, number of reports and damage; an error that may have passed is forgotten after a while."""
+        """State, number of reports and damage; a temporary error is cleared after 30 seconds."""
         if not self.damaged and time.monotonic() > self.failed_at + _RETRY_SECONDS:
             self.error = None
         self.check_file()
@@ -236,7 +240,7 @@ class SqliteRound:
 def create_round_file(file: Path) -> sqlite3.Connection:
     """Create the file of a new round; a DamagedRoundError if an unusable file exists under its name."""
     try:
-        return connect(file, SQLITE_ROUND, create=True, alone=True, log_pages=_LOG_PAGES)
+        return connect(file, SQLITE_ROUND, create=True, exclusive=True, log_pages=_LOG_PAGES)
     except sqlite3.Error as error:
         if is_locked(error) or not is_confined(error):
             raise
@@ -257,9 +261,11 @@ def set_cache(connection: sqlite3.Connection, size: int) -> None:
 
 def _store_all(connection: sqlite3.Connection, reports: Sequence[Incoming], tokens: bool) -> bool:
     """Store all reports, or none if one of them is not new; duplicates are rare, so they are not looked up first."""
-    alone = not tokens and len({len(report.body) for report in reports}) == 1  # one statement is its own transaction
+    is_single_statement = (
+        not tokens and len({len(report.body) for report in reports}) == 1
+    )  # one statement is its own transaction
     try:
-        with nullcontext() if alone else transaction(connection):
+        with nullcontext() if is_single_statement else transaction(connection):
             _store(connection, reports, tokens)
     except sqlite3.IntegrityError:
         return False
@@ -267,7 +273,7 @@ def _store_all(connection: sqlite3.Connection, reports: Sequence[Incoming], toke
 
 
 def _store(connection: sqlite3.Connection, reports: Sequence[Incoming], tokens: bool) -> None:
-    """Few statements for many reports: after each statement this thread has to reacquire the interpreter lock."""
+    """Store reports with few statements: after each one this thread has to reacquire the interpreter lock."""
     if tokens:
         hashes = [report.token_hash for report in reports if report.token_hash is not None]
         if connection.execute(_SPEND_TOKENS, _joined(hashes)).rowcount != len(reports):

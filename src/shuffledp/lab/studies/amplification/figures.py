@@ -27,27 +27,27 @@ def figures(
     audited: Rows,
     examples: Rows,
     *,
-    crowds: Sequence[int],
+    user_counts: Sequence[int],
     local_epsilons: Sequence[float],
     delta: float,
 ) -> list[Figure]:
     """All figures of the study, the main one first."""
     return [
-        _main(rows, crowds, delta),
+        _main(rows, user_counts, delta),
         _by_users(rows, audited, local_epsilons, delta),
-        _forms(rows, crowds[-1], delta),
+        _forms(rows, user_counts[-1], delta),
         _few_users(examples),
     ]
 
 
-def _main(rows: Rows, crowds: Sequence[int], delta: float) -> Figure:
+def _main(rows: Rows, user_counts: Sequence[int], delta: float) -> Figure:
     panels = []
-    for users in crowds:
+    for users in user_counts:
         chosen = _of(rows, users)
         diagonal = [(row["local_epsilon"], row["local_epsilon"]) for row in chosen]
         lines = [_curve(label, chosen, name) for name, label in _MAIN.items()]
         panels.append(Panel(f"{users:,} users", [Curve("no shuffling", diagonal, "formula"), *lines]))
-    drawn = [row for users in crowds for row in _of(rows, users)]
+    drawn = [row for users in user_counts for row in _of(rows, users)]
     shares = [row["stronger-clones"] / row["local_epsilon"] for row in drawn if row.get("stronger-clones") is not None]
     ratios = [
         row["stronger-clones"] / row["3-rr exact"]
@@ -55,9 +55,9 @@ def _main(rows: Rows, crowds: Sequence[int], delta: float) -> Figure:
         if row.get("stronger-clones") is not None and row.get("3-rr exact")
     ]
     return curve_figure(
-        f"Epsilon after shuffling against local epsilon, for {len(crowds)} numbers of users. Stronger clones lies at "
-        f"{span(shares, '.2g')} of the diagonal, and at {span(ratios, '.2f')} times the exact value of randomized "
-        "response with three answers.",
+        f"Epsilon after shuffling against local epsilon, for {len(user_counts)} numbers of users. Stronger clones "
+        f"lies at {span(shares, '.2g')} of the diagonal, and at {span(ratios, '.2f')} times the exact value of "
+        "randomized response with three answers.",
         panels_shown=panels,
         title="Epsilon after shuffling",
         x_title=_LOCAL,
@@ -76,7 +76,7 @@ def _by_users(rows: Rows, audited: Rows, local_epsilons: Sequence[float], delta:
         lines += [_curve(label, chosen, name, x="users") for name, label in names.items()]
         shown = [row for row in audited if row["local_epsilon"] == local]
         if shown:
-            lines.append(Curve("shown by rounds", [(row["users"], row["shown"]) for row in shown]))
+            lines.append(Curve("lower bound by audit", [(row["users"], row["shown"]) for row in shown]))
         panels.append(Panel(f"local epsilon = {local:g}", lines))
     first, last = (_stronger(rows, users, local_epsilons[0]) for users in _ends(rows, local_epsilons[0]))
     return curve_figure(
@@ -86,7 +86,7 @@ def _by_users(rows: Rows, audited: Rows, local_epsilons: Sequence[float], delta:
         title="Epsilon after shuffling decreases with the number of users",
         x_title="users",
         y_title=_SHUFFLED,
-        caption=[f"delta = {delta:g}. * for randomized response. Dots: what rounds that were run prove at least."],
+        caption=[f"delta = {delta:g}. * for randomized response. Dots: lower bounds from audited rounds."],
         name="users",
     )
 
@@ -142,7 +142,7 @@ def _forms(rows: Rows, users: int, delta: float) -> Figure:
             Panel(f"every randomizer, {users:,} users", general),
             Panel(f"randomized response, {users:,} users", response),
         ],
-        title="Closed forms, what computing gains, and what knowing the randomizer gains",
+        title="Closed forms, numerical bounds, and bounds for a known randomizer",
         x_title=_LOCAL,
         y_title=_SHUFFLED,
         caption=[
@@ -182,7 +182,7 @@ def _few_users(examples: Rows) -> Figure:
                 ],
             ),
         ],
-        title="Few users: every bound against full enumeration",
+        title="Few users: bounds compared with full enumeration",
         x_title="epsilon",
         y_title="delta",
         x_log=False,

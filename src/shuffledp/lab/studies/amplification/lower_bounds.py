@@ -75,12 +75,12 @@ def other_value_delta(epsilon: float, users: int, ratio: float, rate: float) -> 
     sent = np.arange(max(1, math.floor(others.mean - reach)), min(users, math.ceil(others.mean + reach)) + 1)
     fewer, same = others.pmf(sent - 1), np.where(sent < users, others.pmf(np.minimum(sent, users - 1)), 0.0)
     threshold = gap * neither * (users - sent) / (1 - 2 * rate) + sent * (growth * ratio - 1)
-    turning = np.floor(threshold / ((ratio - 1) * (1 + growth))).astype(np.int64) + 1
-    inside = turning <= sent
-    turning, sent, fewer, same = turning[inside], sent[inside], fewer[inside], same[inside]
-    gained = (ratio - growth) * fair_mass(turning - 1, sent - 1)
-    paid = gap * (1 + ratio) * _fair_tail(turning, sent - 1)
-    terms = rate * fewer * (gained - paid) - gap * neither * same * _fair_tail(turning, sent)
+    crossing = np.floor(threshold / ((ratio - 1) * (1 + growth))).astype(np.int64) + 1
+    inside = crossing <= sent
+    crossing, sent, fewer, same = crossing[inside], sent[inside], fewer[inside], same[inside]
+    positive = (ratio - growth) * fair_mass(crossing - 1, sent - 1)
+    negative = gap * (1 + ratio) * _fair_tail(crossing, sent - 1)
+    terms = rate * fewer * (positive - negative) - gap * neither * same * _fair_tail(crossing, sent)
     return float(np.maximum(terms, 0.0).sum())
 
 

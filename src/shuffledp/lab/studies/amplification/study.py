@@ -13,14 +13,14 @@ from shuffledp.lab.studies.amplification.lower_bounds import (
     response_lower_bound,
     two_answers_lower_bound,
 )
-from shuffledp.lab.studies.checks import WRONG_ALARM, Check, at_least, at_most
+from shuffledp.lab.studies.checks import FALSE_ALARM, Check, at_least, at_most
 from shuffledp.lab.studies.study import Outcome, Settings, Study, Table
 from shuffledp.privacy.amplification import METHODS, BlanketCurve
 from shuffledp.privacy.audit import Evidence, learn_threshold
 from shuffledp.randomness import Dyadic, bernoulli, binomial
 
 _DELTA = 1e-6
-_CROWDS = (10_000, 1_000_000)
+_USER_COUNTS = (10_000, 1_000_000)
 _LOCAL_EPSILONS = (1.0, 4.0)
 _ROUNDING = 1e-6
 """Two searches for an epsilon may end this far apart, relative to it."""
@@ -35,14 +35,16 @@ def _measure(settings: Settings) -> Outcome:
     examples = example_rows(settings)
     settings.progress(1.0)
     return Outcome(
-        measured=_words(rows, audited, channels, examples),
+        measured=_paragraphs(rows, audited, channels, examples),
         tables={
             "": Table.of(rows),
             "audit": Table.of(audited),
             "few-users": Table.of(channels),
             "examples": Table.of(examples),
         },
-        figures=figures(rows, audited, examples, crowds=_CROWDS, local_epsilons=_LOCAL_EPSILONS, delta=_DELTA),
+        figures=figures(
+            rows, audited, examples, user_counts=_USER_COUNTS, local_epsilons=_LOCAL_EPSILONS, delta=_DELTA
+        ),
         checks=[
             *_grid_checks(rows),
             *_audit_checks(audited),
@@ -55,11 +57,11 @@ def _measure(settings: Settings) -> Outcome:
 def _grid_rows(settings: Settings) -> list[dict[str, Any]]:
     """All bounds at each number of users and local epsilon that a figure shows."""
     local = settings.pick((0.25, 2.0, 6.0), (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0))
-    crowds = settings.pick((100, 10_000, 1_000_000), (100, 300, 1000, 3000, 10**4, 10**5, 10**6, 10**7))
+    user_counts = settings.pick((100, 10_000, 1_000_000), (100, 300, 1000, 3000, 10**4, 10**5, 10**6, 10**7))
     values = settings.pick((3, 100), (3, 10, 100))
-    points = [(users, epsilon) for users in _CROWDS for epsilon in sorted({*local, *_LOCAL_EPSILONS})]
-    points += [(users, epsilon) for users in crowds for epsilon in _LOCAL_EPSILONS if users not in _CROWDS]
-    cases = [(users, epsilon, values if users in _CROWDS else ()) for users, epsilon in points]
+    points = [(users, epsilon) for users in _USER_COUNTS for epsilon in sorted({*local, *_LOCAL_EPSILONS})]
+    points += [(users, epsilon) for users in user_counts for epsilon in _LOCAL_EPSILONS if users not in _USER_COUNTS]
+    cases = [(users, epsilon, values if users in _USER_COUNTS else ()) for users, epsilon in points]
     return [_grid_row(*case) for case in settings.steps(cases, [_work(*case) for case in cases])]
 
 
@@ -148,9 +150,9 @@ def _audit_rows(settings: Settings) -> list[dict[str, Any]]:
             others = binomial(users - 1, flip, rounds, settings.source)
             return others + (bernoulli(flip, rounds, settings.source) ^ bool(target))
 
-        learned = learn_threshold(ones(1, _LEARNED), ones(0, _LEARNED), delta=_DELTA, risk=WRONG_ALARM, trials=trials)
+        learned = learn_threshold(ones(1, _LEARNED), ones(0, _LEARNED), delta=_DELTA, risk=FALSE_ALARM, trials=trials)
         hits, other_hits = (int(learned.event.occurred(ones(target, trials).reshape(-1, 1)).sum()) for target in (1, 0))
-        evidence = Evidence(hits, trials, other_hits, trials, WRONG_ALARM)
+        evidence = Evidence(hits, trials, other_hits, trials, FALSE_ALARM)
         rows.append(
             {
                 "users": users,
@@ -172,12 +174,12 @@ def _audit_rows(settings: Settings) -> list[dict[str, Any]]:
 def _audit_checks(rows: list[dict[str, Any]]) -> list[Check]:
     return [
         at_most(
-            "what rounds show is not above any bound",
+            "the audited epsilon is not above any bound",
             f"{row['users']:,} users, local epsilon {row['local_epsilon']:g}",
             row["shown"],
             row["least_bound"],
             evidence=f"{row['hits']:,} against {row['other_hits']:,} of {row['rounds'] // 2:,} rounds each; "
-            f"Clopper and Pearson, wrong alarm {WRONG_ALARM:g}",
+            f"Clopper-Pearson, false alarm {FALSE_ALARM:g}",
         )
         for row in rows
     ]
@@ -193,45 +195,47 @@ def _example_checks(rows: list[dict[str, Any]]) -> list[Check]:
             if ratios:
                 where = f"the example {example} the class of stronger clones"
                 checks.append(at_least(f"{name} is not below the exact delta", where, min(ratios), 1 - 1e-8))
-    broken = [row["exact"] / row["2023, from the distance"] for row in rows if row["example"] == "outside"]
+    ratios = [row["exact"] / row["2023, from the distance"] for row in rows if row["example"] == "outside"]
     checks.append(
         at_least(
-            "the form of 2023 with the total variation distance is no bound outside its class",
+            "the form of 2023 with the total variation distance is not a bound outside its class",
             "the example outside the class, 2 users: exact delta over that form",
-            max(broken),
+            max(ratios),
             1.0,
-            evidence="computed exactly: the erratum is real",
+            evidence="computed exactly; it confirms the erratum",
         )
     )
     return checks
 
 
-def _words(
+def _paragraphs(
     rows: list[dict[str, Any]],
     audited: list[dict[str, Any]],
     channels: list[dict[str, Any]],
     examples: list[dict[str, Any]],
 ) -> list[str]:
-    crowds = [row for row in rows if row["users"] in _CROWDS]
-    useless = min(
+    main_rows = [row for row in rows if row["users"] in _USER_COUNTS]
+    trivial = min(
         local
-        for local in {row["local_epsilon"] for row in crowds}
-        if all(row["erlingsson"] == local for row in crowds if row["local_epsilon"] == local)
+        for local in {row["local_epsilon"] for row in main_rows}
+        if all(row["erlingsson"] == local for row in main_rows if row["local_epsilon"] == local)
     )
-    saved = [row["clones-closed"] / row["clones"] for row in crowds if row["clones-closed"] is not None]
-    stronger = [row["clones"] / row["stronger-clones"] for row in crowds]
+    saved = [row["clones-closed"] / row["clones"] for row in main_rows if row["clones-closed"] is not None]
+    stronger = [row["clones"] / row["stronger-clones"] for row in main_rows]
     marks = [row for row in rows if "3-rr exact" in row]
     left = [row["stronger-clones"] / max(row["3-rr exact"], row["2-rr exact"]) for row in marks]
     names = [name for name in ("3-rr", "10-rr", "100-rr") if any(f"{name} bound" in row for row in marks)]
     gaps = [row[f"{name} bound"] / row[f"{name} exact"] - 1 for row in marks for name in names]
     below = [
         row["privacy-blanket"] / row["privacy-blanket-closed"]
-        for row in crowds
+        for row in main_rows
         if row["privacy-blanket-closed"] < row["privacy-blanket"]
     ]
     by_users = {row["users"]: row["clones"] for row in rows if row["local_epsilon"] == 1.0}
     many, few = max(by_users), 100 if 100 in by_users else min(by_users)
-    broken = max(row["exact"] / row["2023, from the distance"] for row in examples if row["example"] == "outside")
+    underestimate = max(
+        row["exact"] / row["2023, from the distance"] for row in examples if row["example"] == "outside"
+    )
     return [
         f"Epsilon after shuffling at delta {_DELTA:g}, for {len(rows)} pairs of a number of users and a local epsilon. "
         "Only the audit and the random channels are random; all bounds are computed and compared with exact values.",
@@ -244,30 +248,30 @@ def _words(
         "and three answers.",
         "For randomized response on a known number of answers the computed privacy blanket is nearly exact: at most "
         f"{max(gaps):.2%} above the exact value for data where all others hold a third value.",
-        f"The first bound (2019) is for small local epsilons: at {useless:g} it is trivial for both numbers of users. "
+        f"The first bound (2019) is for small local epsilons: at {trivial:g} it is trivial for both numbers of users. "
         "The closed form of the privacy blanket lies below the generic form by Hoeffding's inequality in "
-        f"{len(below)} of {len(crowds)} cases, by up to {max(below, default=1):.1f} times. Both hold: the closed "
+        f"{len(below)} of {len(main_rows)} cases, by up to {max(below, default=1):.1f} times. Both hold: the closed "
         "form ties the size of the blanket to that of its terms, the generic form takes the worst of each.",
-        f"The audit ran randomized response on bits {audited[0]['rounds']:,} times for each crowd. It shows epsilon "
-        f"{audited[0]['shown']:.2f} at least for {audited[0]['users']:,} users, where the exact value is "
+        f"The audit ran randomized response on bits {audited[0]['rounds']:,} times for each number of users. It shows "
+        f"epsilon {audited[0]['shown']:.2f} at least for {audited[0]['users']:,} users, where the exact value is "
         f"{audited[0]['exact']:.2f} and the least bound {audited[0]['least_bound']:.2f}; for "
         f"{audited[-1]['users']:,} users {audited[-1]['shown']:.3f}, {audited[-1]['exact']:.3f} and "
         f"{audited[-1]['least_bound']:.3f}. Events as rare as delta do not occur in so few rounds: an audit detects "
         "gross errors, it does not measure epsilon.",
         f"With few users everything can be enumerated: {len(channels)} exact deltas of channels of three kinds, each "
         "below every bound that is proved for its channel. In the example outside the class, the form of 2023 that "
-        f"uses the total variation distance is up to {broken:.1f} times too small; the erratum says that it may be.",
+        f"uses the total variation distance is up to {underestimate:.1f} times too small, as the erratum allows.",
     ]
 
 
 STUDY = Study(
     name="amplification",
-    title="Amplification by shuffling: the bounds and the truth",
+    title="Amplification by shuffling: bounds compared with exact values",
     source="Erlingsson and others (2019); Balle, Bell, Gascon and Nissim (2019); "
     "Feldman, McMillan and Talwar (2021, 2023)",
     claimed=[
         "A report that is private on its own, with some local epsilon, becomes far more private among the shuffled "
-        "reports of n users: epsilon falls like one over the root of n. `erlingsson` was the first proof, "
+        "reports of n users: epsilon decreases as 1/sqrt(n). `erlingsson` was the first proof, "
         "`privacy-blanket` counts how many reports do not depend on the value, `clones` how many others send what the "
         "target may have sent. Those hold for every randomizer.",
         "`stronger-clones` (2023) has more clones. It was published for every randomizer, and an erratum says that it "

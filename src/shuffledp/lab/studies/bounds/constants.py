@@ -52,12 +52,18 @@ def theorem_11(settings: Settings) -> tuple[list[Row], list[Check]]:
     for epsilon in epsilons:
         for delta in settings.pick((1e-6,), (0.1, 1e-3, 1e-6, 1e-10)):
             users = math.ceil(100 / epsilon**2 * math.log(2 / delta))
-            for more in (1, 10):
+            for factor in (1, 10):
                 for beta in (0.5, 0.05, 1e-6, max(delta**25, 1e-200)):
-                    failure = theorem_11_failure(more * users, epsilon, delta, beta)
-                    row = {"epsilon": epsilon, "delta": delta, "users": more * users, "beta": beta, "failure": failure}
+                    failure = theorem_11_failure(factor * users, epsilon, delta, beta)
+                    row = {
+                        "epsilon": epsilon,
+                        "delta": delta,
+                        "users": factor * users,
+                        "beta": beta,
+                        "failure": failure,
+                    }
                     rows.append(row)
-                    where = f"epsilon {epsilon:g}, delta {delta:g}, {more * users:,} users, beta {beta:.3g}"
+                    where = f"epsilon {epsilon:g}, delta {delta:g}, {factor * users:,} users, beta {beta:.3g}"
                     claim = "Theorem 11 (ii): probability that the error is exceeded, worst count"
                     checks.append(at_most(claim, where, failure, beta, evidence="computed exactly"))
     return rows, checks
@@ -74,8 +80,7 @@ def hyperbolic_figure(rows: list[Row]) -> Figure:
     curves.append(Curve(f"crossing at {point:.6f}", [(point, 0.0)], "mark", group="m = 5"))
     return curve_figure(
         f"tanh(epsilon/2) minus epsilon/sqrt(m): for m = 5 above zero up to {point:.4f}, for m = 4 below zero for "
-        "every "
-        "epsilon above 0.",
+        "every epsilon above 0.",
         panels_shown=[Panel("", curves)],
         title="Why the constant of Corollary 24 is 5",
         x_title="epsilon",

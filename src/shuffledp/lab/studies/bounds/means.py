@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Interval
 from shuffledp.figures import Curve, Panel
-from shuffledp.lab.bounds.bernoulli_mean import alpha_lower, local_users_lower, randomized_bits_success, users_lower
+from shuffledp.lab.bounds.bernoulli_mean import (
+    alpha_lower,
+    exact_local_users_lower,
+    local_users_lower,
+    randomized_bits_success,
+    users_lower,
+)
 from shuffledp.lab.studies.checks import Check, agrees, at_least, at_most, likely, quantile, rarely, rmse
 from shuffledp.lab.studies.study import Figure, Settings, curve_figure
 from shuffledp.planning.sample_size import share_radius, users_for_share
@@ -30,7 +36,7 @@ Row = dict[str, Any]
 
 
 def bernoulli(settings: Settings) -> tuple[list[Row], list[Check]]:
-    """The error of a population's share that 95 of 100 rounds stay below, at mean 1/2, in the three models."""
+    """The 95 % quantile of the error of a population's share, at mean 1/2, in the three models."""
     sizes = settings.pick((1_000, 100_000), (1_000, 10_000, 100_000))
     rows: list[Row] = []
     checks: list[Check] = []
@@ -100,7 +106,7 @@ def share_errors(protocol: CountProtocol, mean: float, rounds: int, settings: Se
 
 
 def planned(settings: Settings) -> tuple[list[Row], list[Check]]:
-    """The planner's numbers of users for a mean within alpha, against the lower bounds and in rounds."""
+    """The planner's numbers of users for a mean within alpha, compared with lower bounds and simulated rounds."""
     rows: list[Row] = []
     checks: list[Check] = []
     for alpha in settings.steps(settings.pick((0.03,), (0.1, 0.03, 0.01))):
@@ -108,7 +114,8 @@ def planned(settings: Settings) -> tuple[list[Row], list[Check]]:
             size = users_for_share(within=alpha, probability=PROBABILITY, epsilon=1.0, delta=DELTA, trust=trust)
             protocol = size.protocol
             assert isinstance(protocol, CountProtocol)  # noqa: S101
-            least = local_users_lower(alpha, PROBABILITY, 1.0) if trust == "local" else users_lower(alpha, PROBABILITY)
+            local = trust == "local"
+            least = exact_local_users_lower(alpha, PROBABILITY, 1.0) if local else users_lower(alpha, PROBABILITY)
             rounds = settings.pick(200, 1000)
             errors = share_errors(protocol, 0.5, rounds, settings)
             where = f"{trust} model, within {alpha:g} with probability {PROBABILITY:g}, epsilon 1, delta {DELTA:g}"
@@ -153,15 +160,14 @@ def mean_figure(rows: list[Row]) -> Figure:
         ]
         panels.append(Panel(f"epsilon = {epsilon:g}", curves))
     return curve_figure(
-        "Users needed for the mean of bits against the error alpha: the shuffled and the central line lie on each "
-        "other, the local one far above, the more so for a smaller epsilon.",
+        "Users needed for the mean of bits against the error alpha: the shuffled and the central line "
+        "coincide, the local one lies far above, the more so for a smaller epsilon.",
         panels_shown=panels,
         title="Users for a mean of bits within alpha, with probability 95 %",
         x_title="alpha",
         y_title="users",
         caption=[
-            f"delta = {DELTA:g}. Dots: the error that 95 of 100 rounds stay below, measured for a population mean of "
-            "1/2.",
+            f"delta = {DELTA:g}. Dots: the 95 % quantile of the measured error, for a population mean of 1/2.",
             "Dashed: lower bounds with their constants.",
         ],
         size=(340, 320),
@@ -196,9 +202,9 @@ def by_histogram_or_directly(settings: Settings) -> tuple[list[Row], list[Check]
         summed = np.array(
             [direct.estimate(direct.sample_tally(data, source=settings.source)).value - truth for _ in range(rounds)]
         )
-        each = histogram.expected_error(estimator="unbiased").rmse
-        predicted = each * float(np.sqrt(values @ values))
-        alone = direct.expected_error(values=data).rmse
+        category_rmse = histogram.expected_error(estimator="unbiased").rmse
+        predicted = category_rmse * float(np.sqrt(values @ values))
+        direct_rmse = direct.expected_error(values=data).rmse
         where = f"{levels} levels, {_LEVELS_USERS:,} users, epsilon 1, delta {DELTA:g}"
         rows.append(
             {
@@ -207,14 +213,14 @@ def by_histogram_or_directly(settings: Settings) -> tuple[list[Row], list[Check]
                 "rmse_by_histogram": rmse(bucketed)[0],
                 "predicted_by_histogram": predicted,
                 "rmse_directly": rmse(summed)[0],
-                "predicted_directly": alone,
-                "rmse_of_a_category": each,
+                "predicted_directly": direct_rmse,
+                "rmse_of_a_category": category_rmse,
             }
         )
         checks += [
-            agrees("The sum from a histogram errs as predicted", where, bucketed, predicted),
-            agrees("The direct sum errs as predicted", where, summed, alone),
-            at_least("A mean is not harder than its histogram: error ratio", where, predicted / alone, 1.0),
+            agrees("The sum from a histogram has the predicted error", where, bucketed, predicted),
+            agrees("The direct sum has the predicted error", where, summed, direct_rmse),
+            at_least("A mean is not harder than its histogram: error ratio", where, predicted / direct_rmse, 1.0),
         ]
     return rows, checks
 

@@ -60,7 +60,7 @@ def checks_of_protocol(row: dict[str, Any]) -> list[Check]:
     for calibration in ("tight", "paper"):
         where = f"{row['protocol']}, {calibration} noise"
         if row[f"{calibration}_rmse"] is not None:
-            checks.append(at_most("Private as said", where, row[f"{calibration}_true_delta"], SETTING["delta"]))
+            checks.append(at_most("The claimed delta holds", where, row[f"{calibration}_true_delta"], SETTING["delta"]))
     if row["paper_rmse"] is not None:
         claim = "No more error than by the paper's constants"
         checks.append(at_most(claim, row["protocol"], row["tight_rmse"], row["paper_rmse"] * (1 + 1e-12)))

@@ -15,13 +15,13 @@ from shuffledp.randomness import RandomSource
 
 CATEGORIES = 20
 _MESSAGE_TARGET = (10_000, 1.0, 1e-6)
-"""Users, epsilon and delta of the rounds in which every message is made; the conditions of Theorem 12 hold."""
+"""Users, epsilon and delta of the rounds in which every message is generated; the conditions of Theorem 12 hold."""
 
 
 def count_rounds(
     calibration: str, target: tuple[int, float, float], rounds: int, source: RandomSource
 ) -> tuple[dict[str, Any], list[Check]]:
-    """The thresholded count at its worst, and the unbiased one, for (users, epsilon, delta)."""
+    """Errors of a count that is often hidden, thresholded and unbiased, for (users, epsilon, delta)."""
     users, epsilon, delta = target
     protocol = BalcerCheuCount.calibrate(users=users, epsilon=epsilon, delta=delta, calibration=calibration)
     radius = protocol.expected_error(confidence=1 - BETA).max_error
@@ -29,7 +29,7 @@ def count_rounds(
     tallies = [protocol.sample_tally(np.array([users - truth, truth]), source=source) for _ in range(rounds)]
     errors = np.array([abs(protocol.estimate(tally).value - truth) for tally in tallies])
     unbiased = np.array([protocol.estimate(tally, estimator="unbiased").value - truth for tally in tallies])
-    return _judged("count", calibration, target, (errors, unbiased), (radius, _spread(protocol)))
+    return _row_and_checks("count", calibration, target, (errors, unbiased), (radius, _spread(protocol)))
 
 
 def histogram_rounds(
@@ -46,11 +46,11 @@ def histogram_rounds(
     tallies = [protocol.sample_tally(truth, source=source) for _ in range(rounds)]
     errors = np.array([np.abs(protocol.estimate(tally).counts - truth).max() for tally in tallies])
     unbiased = np.array([protocol.estimate(tally, estimator="unbiased").counts - truth for tally in tallies])
-    return _judged("histogram", calibration, target, (errors, unbiased.ravel()), (radius, _spread(protocol)))
+    return _row_and_checks("histogram", calibration, target, (errors, unbiased.ravel()), (radius, _spread(protocol)))
 
 
 def message_rounds(calibration: str, rounds: int, source: RandomSource) -> tuple[list[dict[str, Any]], list[Check]]:
-    """Whole rounds of both protocols, in which every message is made, permuted with all others and counted."""
+    """Whole rounds of both protocols, in which every message is generated, permuted with all others and counted."""
     users, epsilon, delta = target = _MESSAGE_TARGET
     rows: list[dict[str, Any]] = []
     checks: list[Check] = []
@@ -68,7 +68,7 @@ def message_rounds(calibration: str, rounds: int, source: RandomSource) -> tuple
         errors = np.array([round_errors(protocol, tally, truth).max() for tally in tallies])
         unbiased = np.array([protocol.observed(tally) - users + _mean(protocol) - truth for tally in tallies])
         radius = protocol.expected_error(confidence=1 - BETA).max_error
-        row, run_checks = _judged(
+        row, run_checks = _row_and_checks(
             protocol.question, calibration, target, (errors, unbiased.ravel()), (radius, _spread(protocol)), "messages"
         )
         rows.append(row)
@@ -92,7 +92,7 @@ def _spread(protocol: BalcerCheuCount | BalcerCheuHistogram) -> float:
     return expected
 
 
-def _judged(
+def _row_and_checks(
     question: str,
     calibration: str,
     target: tuple[int, float, float],
@@ -100,7 +100,7 @@ def _judged(
     computed: tuple[float, float],
     route: str = "tallies drawn",
 ) -> tuple[dict[str, Any], list[Check]]:
-    """Errors with thresholds against the largest one that is computed, unbiased ones against their spread."""
+    """The row and the checks of one setting: thresholded and unbiased errors compared with the computed ones."""
     (errors, unbiased), (radius, spread) = measured, computed
     users, epsilon, delta = target
     where = f"{question}, epsilon {epsilon:g}, delta {delta:g}, {users:,} users, {calibration} noise, {route}"

@@ -21,7 +21,7 @@ def checks_of_rounds(measurement: Measured) -> list[Check]:
     failures = int(np.count_nonzero(np.abs(measurement.errors) > measurement.radius))
     checks = [
         at_most(
-            "Private as said",
+            "The claimed delta holds",
             where,
             measurement.true_delta,
             measurement.delta,
@@ -64,7 +64,7 @@ def checks_of_protocol(measurements: Sequence[Measured]) -> list[Check]:
         checks.append(square_at_most(claim, where, np.concatenate(bounded), 1.0))
     if first.entry.counts_all_messages:
         sent = np.concatenate([measurement.messages / measurement.expected_messages for measurement in measurements])
-        checks.append(mean_at_most("Messages per user, as a multiple of what is expected", where, sent, 1.0))
+        checks.append(mean_at_most("Messages per user, as a multiple of the expected number", where, sent, 1.0))
     return checks + [check for measurement in measurements for check in _against_paper(measurement)]
 
 
@@ -90,7 +90,7 @@ def notes_radius_of_mean(users: int, risk: float) -> float:
 
 
 def hoeffding(measurements: Sequence[Measured]) -> tuple[list[dict[str, Any]], list[Check]]:
-    """Randomized response against Hoeffding's bound, as in the notes and corrected."""
+    """Randomized response compared with Hoeffding's bound, as in the notes and corrected."""
     rows: list[dict[str, Any]] = []
     checks: list[Check] = []
     gamma = gamma_of_epsilon(EPSILON)
@@ -132,9 +132,9 @@ def hoeffding(measurements: Sequence[Measured]) -> tuple[list[dict[str, Any]], l
 
 
 def _exceeded(users: int, gamma: float, error: float) -> float:
-    """The probability that the estimated sum is off by ``error`` or more, if nobody holds a 1."""
+    """The probability that the estimated sum has an error of at least ``error``, if nobody holds a 1."""
     from scipy import stats
 
-    mean, off = users * (0.5 - gamma), 2 * gamma * error
+    mean, deviation = users * (0.5 - gamma), 2 * gamma * error
     distribution = stats.binom(users, 0.5 - gamma)
-    return float(distribution.sf(np.ceil(mean + off) - 1) + distribution.cdf(np.floor(mean - off)))
+    return float(distribution.sf(np.ceil(mean + deviation) - 1) + distribution.cdf(np.floor(mean - deviation)))

@@ -86,7 +86,7 @@ class Entry:
     hoeffding: bool = False
     """Whether Hoeffding's bound of the notes is about it."""
     paper_bounds: str = ""
-    """What may not exceed that of the paper's constants: ``error``, ``messages`` or nothing."""
+    """The quantity that must not exceed its value with the paper's constants: ``error``, ``messages`` or none."""
 
 
 ENTRIES = (
@@ -123,7 +123,7 @@ ENTRIES = (
         "almost central",
         "Shuffle, Almost Central",
         "(empty)",
-        "as near to the central error as one likes; 1 + o(1)",
+        "arbitrarily close to the central error; 1 + o(1)",
         "sum",
         "almost-central",
         counts_all_messages=True,
@@ -292,7 +292,7 @@ def measured(entry: Entry, users: int, rounds: int, source: RandomSource, *, del
 
 
 def _largest_rounding(protocol: CountProtocol | SumProtocol) -> float:
-    """The mean squared error at worst over all data, less that of values that are not rounded, the lowest ones."""
+    """The largest mean squared error over all data minus that of the lowest values, which are not rounded."""
     lowest = np.full(protocol.users, protocol.inputs()[0])
     return max(0.0, protocol.expected_error().rmse ** 2 - protocol.expected_error_of(lowest).rmse ** 2)
 

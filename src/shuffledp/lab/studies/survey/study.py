@@ -42,7 +42,7 @@ def _measure(settings: Settings) -> Outcome:
     checks += [check for entry in ENTRIES for check in checks_of_protocol(_of(entry, measurements))]
     summary = [_summary(_of(entry, measurements)) for entry in ENTRIES]
     return Outcome(
-        measured=_words(measurements, sweep, responses),
+        measured=_paragraphs(measurements, sweep, responses),
         tables={
             "": Table.of(summary),
             "points": Table.of([measurement.as_row() for measurement in measurements]),
@@ -104,7 +104,7 @@ def _summary(measurements: Sequence[Measured]) -> dict[str, Any]:
     }
 
 
-def _words(
+def _paragraphs(
     measurements: Sequence[Measured], sweep: Sequence[Measured], responses: Sequence[dict[str, Any]]
 ) -> list[str]:
     def error(name: str) -> str:
@@ -127,7 +127,7 @@ def _words(
         "the density 2 (1 - x): many small ones, few large, a mean of 1/3; a quarter of the bits are ones. The data "
         "are the quantiles of that distribution, so that only the protocols are random: "
         f"{rounds:,} rounds in all, drawn from the exact distribution of a round.",
-        f"Measured errors, and in brackets what is predicted. With {numbers:,} users and numbers: local, duchi "
+        f"Measured errors, and the predicted ones in brackets. With {numbers:,} users and numbers: local, duchi "
         f"{error('sum/duchi')} and piecewise {error('sum/piecewise')}; privacy blanket "
         f"{error('sum/privacy-blanket')}, many bits by cheu {error('sum/cheu')}, almost central "
         f"{error('sum/almost-central')}, split and mix {error('sum/split-and-mix')}, central "
@@ -144,10 +144,10 @@ def _words(
         f"rounded to as many levels as the root of the users, at most {almost.entry.options(almost.users)['levels']:,} "
         "here. Split and mix has "
         f"{sent('sum/split-and-mix', -1):.0f} messages at {numbers:,} users and {sent('sum/split-and-mix', 0):.0f} "
-        f"at {first:,}: as users become many, fewer are needed.",
+        f"at {first:,}: the number decreases as users increase.",
         f"Correlated noise sends {sent('count/correlated-noise', 0):.3f} messages per user at {first:,} users and "
-        f"{sent('count/correlated-noise', -1):.6f} at {bits:,}. The notes have only what comes beyond the first.",
-        f"One message against several, at {_SWEEP_USERS:,} users: from delta {max(one_message):g} to "
+        f"{sent('count/correlated-noise', -1):.6f} at {bits:,}. The notes count only the messages beyond the first.",
+        f"One message compared with several, at {_SWEEP_USERS:,} users: from delta {max(one_message):g} to "
         f"{min(one_message):g} the error of one message grows from {one_message[max(one_message)]:.2f} to "
         f"{one_message[min(one_message)]:.2f}; that of correlated noise stays between {min(correlated):.2f} and "
         f"{max(correlated):.2f}.",
@@ -196,7 +196,7 @@ def _error_figure(measurements: Sequence[Measured]) -> Figure:
         y_title="root mean squared error of the sum",
         caption=[
             f"epsilon = {EPSILON:g}, delta = {DELTA:g}. Dots: measured, with 95 % intervals. Dashed: rates, with "
-            "constant 1 where nothing is said.",
+            "constant 1 unless stated.",
         ],
     )
 
@@ -258,7 +258,7 @@ def _delta_figure(sweep: Sequence[Measured]) -> Figure:
         )
         + ".",
         panels_shown=[Panel("", lines)],
-        title="Bits: one message pays for a small delta",
+        title="Bits: with one message the error grows as delta decreases",
         x_title="delta",
         y_title="root mean squared error of the sum",
         caption=[f"{_SWEEP_USERS:,} users, epsilon = {EPSILON:g}. Dashed: rate of the lower bound for one message."],
@@ -272,7 +272,7 @@ STUDY = Study(
     title="The survey's table of private sums, corrected and measured",
     source="Survey notes on private mean estimation, with the papers that they list",
     claimed=[
-        "The notes sum up what is known of private sums of n numbers, or bits: the error, and how many messages a user "
+        "The notes summarize results on private sums of n numbers, or bits: the error, and how many messages a user "
         "sends. Central: error O(1/epsilon). Local: one message, and an error that grows with the square root of n. "
         "Shuffled: several messages have central error, one message has not.",
         "Corrections. The notes' local error O(1/sqrt(n)) is that of a mean, and lacks 1/epsilon: of the sum it is "
@@ -289,8 +289,8 @@ STUDY = Study(
         "Both axes are logarithmic: a power of n is a straight line, and its slope is the power. 1/2 is the local "
         "model, 1/6 one shuffled message of numbers, 0 the central model and several shuffled messages. A mean has "
         "the same error divided by n.",
-        "Rates are dashed. Their constants are not known from the theorems: they are drawn with 1, or fitted where "
-        "it says so, and not checked. What is checked: that the measured errors are as predicted for just these "
+        "Rates are dashed. The theorems do not state their constants: they are drawn with 1, or fitted where "
+        "stated, and not checked. What is checked: that the measured errors are as predicted for these "
         "data, that 95 of 100 stay below the predicted largest error, that central-like errors stay below their "
         "explicit bound, and the noise's delta.",
         "The table below has one line per row of the notes and protocol; the further tables hold all points.",

@@ -459,15 +459,14 @@ STUDY = Study(
         "shares of the users. Here everything is in users, n times as much.)",
     ],
     reading=[
-        "First figure: the error that 95 of 100 rounds stay under, with tight noise. Flat lines do not feel the "
-        "domain.",
+        "First figure: the 95 % quantile of the error, with tight noise. Flat lines do not depend on the domain.",
         "Second figure, a panel for each row of the table: solid what is measured, dashed the formula of the row "
         "with its constants, at the noise that was used. These are proven for a risk of 5 %: measured errors must "
-        "lie below. The bare rate of the table, with 1 as its constant, is the column `rate_constant_1`; it bounds "
-        "nothing.",
-        "Third figure: domains far beyond any list. Of the categories that nobody holds the largest error is drawn, "
+        "lie below. The bare rate of the table, with 1 as its constant, is the column `rate_constant_1`; it is "
+        "not a bound.",
+        "Third figure: domains too large to enumerate. Of the categories that nobody holds the largest error is drawn, "
         "which has a known distribution. There the growing lines cross the flat ones.",
-        "Fourth figure: messages per user, the price. cheu is shown in two forms: with all bits, as in the table, "
+        "Fourth figure: messages per user. cheu is shown in two forms: with all bits, as in the table, "
         "and with the ones alone.",
     ],
     measure=_measure,
