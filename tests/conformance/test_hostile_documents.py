@@ -212,7 +212,7 @@ def odd_blankets(*wholes: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("users", "wholes"),
     [
-        (10**15, [10**9 - level for level in range(20)]),
+        pytest.param(10**15, [10**9 - level for level in range(20)], marks=pytest.mark.slow),
         (10**12, [(10**9 - level) * (level % 2) for level in range(20)]),
     ],
 )

@@ -113,7 +113,7 @@ def test_noise_for_equal_levels(levels, mean):
     blankets = least_tree_blankets(users, (size,) * levels, 1.0, 1e-6)
     assert 0.99 * mean < blankets[0].mean * users / size < 1.0005 * mean
     curve = blanket_tree_curve(blankets, users, (size,) * levels)
-    assert 0.99e-6 < curve.delta_at(1.0) <= 1e-6
+    assert 0.99e-6 < curve.delta_at(1.0) <= 1e-6 * (1 - 9e-7 * (levels > 1))  # another machine may find a little more
     fewer = tuple(Slots.at_least(0.99 * blanket.mean) for blanket in blankets)
     assert blanket_tree_curve(fewer, users, (size,) * levels).delta_at(1.0) > 1e-6
 

@@ -32,6 +32,7 @@ _FURTHEST = 60.0
 _MOST_PER_CELL = 1e13
 _OUTCOMES_OF_LEVEL = 1 << 18  # of which blocks of clone counts cost less than a thousandth of the noise
 _CUT = 1e-17
+_OTHER_MACHINES, _FOURIER_DIFFERENCE = 1e-6, 1e-15  # by which a delta may differ elsewhere, relative and absolute
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,8 @@ def least_tree_blankets(users: int, sizes: Sequence[int], epsilon: float, delta:
     def delta_of(log_mean: float) -> float:
         return blanket_tree_curve(blankets(log_mean), users, sizes).delta_at(epsilon)
 
-    return blankets(_least(delta_of, math.log(typical), epsilon, delta))
+    margin = 0.0 if len(sizes) == 1 else max(_OTHER_MACHINES * delta, _FOURIER_DIFFERENCE)
+    return blankets(_least(delta_of, math.log(typical), epsilon, delta - margin))
 
 
 def least_tree_ratio(levels: int, epsilon: float, delta: float) -> Dyadic:
