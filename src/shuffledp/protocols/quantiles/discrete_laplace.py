@@ -2,8 +2,7 @@
 
 Hay, Rastogi, Miklau and Suciu (2010), with all levels accounted for jointly.
 
-Accounting: ``shuffledp.privacy.quantile_trees``, ``shuffledp.privacy.composition`` and
-``shuffledp.privacy.discrete_laplace``.
+Accounting: ``shuffledp.privacy.quantile_trees`` and ``shuffledp.privacy.discrete_laplace``.
 """
 
 from __future__ import annotations
