@@ -27,7 +27,7 @@ from shuffledp.search import bisect
 Extended = NDArray[np.longdouble]
 
 MOST_USERS = 250
-"""Maximum number of users: for more, the exact table of T takes too long."""
+"""The most users; for more, the exact table of T takes too long."""
 
 _BITS = 64
 _CELLS = 4  # initial number of ranges of K, over half of its values
