@@ -66,11 +66,13 @@ def _one(name: str, protocol: Any, values: Any, calibrating: float, *, repetitio
 
 def _round_of(question: str) -> tuple[Any, dict[str, Any]]:
     """The users' values, and the arguments of ``calibrate`` that the question needs."""
-    from shuffledp.domain import Interval
+    from shuffledp.domain import Bins, Interval
 
     generator = np.random.default_rng(1)
     if question == "count":
         return generator.integers(0, 2, _USERS), {"users": _USERS}
     if question == "histogram":
         return generator.integers(0, _CATEGORIES, _USERS), {"users": _USERS, "domain_size": _CATEGORIES}
+    if question == "quantiles":
+        return generator.uniform(0, 1, _USERS), {"users": _USERS, "domain": Bins(0, 1, 1024)}
     return generator.random(_USERS), {"users": _USERS, "domain": Interval(0.0, 1.0)}
