@@ -258,7 +258,7 @@ def serve(mode: str, config: str) -> None:
     if mode == "no store":
         setattr(commit_queue.CommitQueue, "submit", answer_at_once)  # noqa: B010  (types forbid the plain form)
     elif mode == "one commit each":
-        commit_queue._MOST_IN_A_GROUP = 1
+        commit_queue._MAX_IN_A_GROUP = 1
     command_line("serve")(["serve", "shuffler", "--config", config], standalone_mode=False)
 
 

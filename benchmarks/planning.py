@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.finding import Finding, at_most, report, seconds
 from benchmarks.measuring import python, side_by_side
 
-_MOST_SECONDS = 3.0
+_MAX_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def measure(quick: bool) -> Iterator[Finding]:
         yield at_most(
             str(asked),
             cold.processor_seconds("cold"),
-            _MOST_SECONDS,
+            _MAX_SECONDS,
             "s",
             f"wall-clock {seconds(cold.seconds('cold'))}, warm {seconds(warm)}; best is {best}",
         )

@@ -15,7 +15,7 @@ _USERS = 100_000
 _CATEGORIES = 100
 _EPSILON = 1.0
 _DELTA = 1e-6
-_MOST_SECONDS = 1.0
+_MAX_SECONDS = 1.0
 
 
 def measure(quick: bool) -> Iterator[Finding]:
@@ -56,7 +56,7 @@ def _one(name: str, protocol: Any, values: Any, calibrating: float, *, repetitio
     finding = at_most(
         name,
         took,
-        _MOST_SECONDS,
+        _MAX_SECONDS,
         "s",
         f"route {route}, {messages:,} messages of {columns} number{'s' if columns > 1 else ''}; "
         f"wall-clock {seconds(times.seconds(name))}, calibration {seconds(calibrating)}",

@@ -12,7 +12,7 @@ from shuffledp.errors import ParameterError
 LARGEST_EPSILON = 700.0  # e^epsilon stays a float
 LEAST_EPSILON = 1e-12
 LEAST_DELTA = 1e-300
-MOST_USERS = 10**15
+MAX_USERS = 10**15
 
 
 def check_real(name: str, value: object) -> None:
@@ -79,7 +79,7 @@ def check_local_epsilon(local_epsilon: float) -> None:
         )
 
 
-def check_number_of_users(users: int, *, fewest: int = 1, most: int = MOST_USERS) -> None:
+def check_number_of_users(users: int, *, fewest: int = 1, most: int = MAX_USERS) -> None:
     """Reject what is not an integer from ``fewest`` to ``most``."""
     if not isinstance(users, (int, np.integer)) or isinstance(users, bool):
         raise ParameterError(f"The number of users must be an integer, not {users!r}.", users=users)

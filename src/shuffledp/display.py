@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 _SIGNIFICANT = 2  # digits of the error
-_MOST_DECIMALS = 12
-_MOST_PERCENT_DECIMALS = 6
+_MAX_DECIMALS = 12
+_MAX_PERCENT_DECIMALS = 6
 _LARGEST_WRITTEN_OUT = 1e15
-_MOST_DIGITS = 17  # of a floating-point number
+_MAX_DIGITS = 17  # of a floating-point number
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def show_counts(
 ) -> list[ShownNumber]:
     """Format estimated numbers of users; with ``withheld_below``, an estimate of 0 is a count that was withheld."""
     usable = [float(error) for error in errors if math.isfinite(error) and error > 0]
-    percent = min(decimals_of(100 * min(usable) / users) if usable and users else 2, _MOST_PERCENT_DECIMALS)
+    percent = min(decimals_of(100 * min(usable) / users) if usable and users else 2, _MAX_PERCENT_DECIMALS)
     return [
         _shown_count(float(count), float(error), interval, users, percent, withheld_below)
         for count, error, interval in zip(counts, errors, intervals, strict=True)
@@ -75,7 +75,7 @@ def show_number(value: float, error: float, interval: Sequence[float]) -> ShownN
     width = high - low
     scale = error if math.isfinite(error) and error > 0 else width / 4 if math.isfinite(width) and width > 0 else 0.0
     decimals = decimals_of(scale)
-    if scale == 0 or decimals > _MOST_DECIMALS or max(abs(value), abs(low), abs(high)) >= _LARGEST_WRITTEN_OUT:
+    if scale == 0 or decimals > _MAX_DECIMALS or max(abs(value), abs(low), abs(high)) >= _LARGEST_WRITTEN_OUT:
         text, lowest, highest = (_in_digits(number, scale) for number in (value, low, high))
     else:
         text = _rounded(value, decimals, round)
@@ -147,14 +147,14 @@ def _in_digits(value: float, error: float) -> str:
     if error <= 0:
         return f"{value:,.10g}"
     digits = math.floor(math.log10(abs(value))) - math.floor(math.log10(error)) + _SIGNIFICANT
-    return f"{value:,.{min(max(digits, _SIGNIFICANT), _MOST_DIGITS)}g}"
+    return f"{value:,.{min(max(digits, _SIGNIFICANT), _MAX_DIGITS)}g}"
 
 
 def _error(error: float) -> str:
     if not math.isfinite(error) or error <= 0:
         return f"{error:g}"
     decimals = decimals_of(error)
-    return f"{error:,.{decimals}f}" if decimals <= _MOST_DECIMALS and error < _LARGEST_WRITTEN_OUT else f"{error:.2g}"
+    return f"{error:,.{decimals}f}" if decimals <= _MAX_DECIMALS and error < _LARGEST_WRITTEN_OUT else f"{error:.2g}"
 
 
 def percent(probability: float) -> str:

@@ -35,7 +35,7 @@ _SHOWN = 3
 _LARGEST_BOUND = 1e290
 """A sum over a billion users, with a billion times as much noise, is still finite."""
 DEFAULT_BINS = 1024
-MOST_BINS = 1 << 20
+MAX_BINS = 1 << 20
 _NUMERAL = re.compile(r"0|[1-9][0-9]{0,18}")
 _YES = ("1", "true", "yes", "y", "t")
 _NO = ("0", "false", "no", "n", "f")
@@ -433,8 +433,8 @@ class Bins(DiscreteDomain):
         object.__setattr__(self, "upper", interval.upper)
         if not isinstance(self.bins, (int, np.integer)) or isinstance(self.bins, bool):
             raise DomainError(f"The number of bins must be an integer, not {self.bins!r}.")
-        if not 1 <= self.bins <= MOST_BINS:
-            raise DomainError(f"The number of bins must lie between 1 and {MOST_BINS:,}, not {self.bins:,}.")
+        if not 1 <= self.bins <= MAX_BINS:
+            raise DomainError(f"The number of bins must lie between 1 and {MAX_BINS:,}, not {self.bins:,}.")
         if (np.diff(self.edges) <= 0).any():
             raise DomainError(
                 f"{self.bins:,} bins from {self.lower:g} to {self.upper:g} are too narrow for floating-point numbers."

@@ -22,7 +22,7 @@ RadiusOf = Callable[[Floats, float], float]
 truth with at most half of the risk, and farther below it too."""
 
 DEFAULT_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
-_MOST_REFINED = 48  # bins at either end of an interval that are examined with the sharper bound
+_MAX_REFINED = 48  # bins at either end of an interval that are examined with the sharper bound
 
 
 @dataclass(frozen=True)
@@ -125,11 +125,11 @@ class QuantileEstimate(Estimate):
         at_most = np.concatenate(([0.0], ends[:, 1], [float(self.users)]))
         possible = np.flatnonzero((surely[:-1] < target) & (at_most[1:] >= target))
         first, last = (int(possible[0]), int(possible[-1])) if len(possible) else (index, index)
-        for _ in range(_MOST_REFINED):
+        for _ in range(_MAX_REFINED):
             if first >= min(index, last) or self._may_contain(first, target, risk):
                 break
             first += 1
-        for _ in range(_MOST_REFINED):
+        for _ in range(_MAX_REFINED):
             if last <= max(index, first) or self._may_contain(last, target, risk):
                 break
             last -= 1

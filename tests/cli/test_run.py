@@ -20,7 +20,7 @@ pytestmark = pytest.mark.kernels
 
 BEST = ("--epsilon", 1, "--delta", 1e-8)
 TARGET = (*BEST, "--protocol", "balcer-cheu")  # spares the time to compare all protocols
-MOST_SECONDS = 60.0
+MAX_SECONDS = 60.0
 """For ten million rows, which take a few seconds; the machine may be busy."""
 TRUTH = {"walk": 1428, "car": 9103, "cable car": 0, "ferry": 10}
 
@@ -358,7 +358,7 @@ def test_ten_million_rows(tmp_path, shuffledp_process):
         "run", "histogram", "ten.parquet", "--column", "c", *TARGET, "--domain", ",".join(names), "--json"
     )
     assert done.status == 0
-    assert time.perf_counter() - start < MOST_SECONDS
+    assert time.perf_counter() - start < MAX_SECONDS
     assert done.json["users"] == 10_000_000
 
 

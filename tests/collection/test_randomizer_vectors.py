@@ -27,7 +27,7 @@ REPORTS = [
     for report in case["reports"]
     if "law" in report
 ]
-USERS, MOST_USERS = 2000, 20_000
+USERS, MAX_USERS = 2000, 20_000
 
 
 def exactly(curve):
@@ -37,7 +37,7 @@ def exactly(curve):
 def reports_of(case, report):
     """What the library sends for this value, as packed messages in order; reports that are too long left out."""
     protocol, value = from_document(case["protocol"]), report["value"]
-    users = min(MOST_USERS, round(USERS / (1 - Fraction(report.get("chance_of_more", 0)))))
+    users = min(MAX_USERS, round(USERS / (1 - Fraction(report.get("chance_of_more", 0)))))
     place = value if isinstance(value, int) else protocol.domain.encode_all([float(value)])[0]
     sent = protocol.randomize_all(np.full(users, place))
     packed = [row.tobytes().hex() for row in protocol.message_format.pack(sent.values)]

@@ -16,7 +16,7 @@ import shuffledp as sdp
 from shuffledp.collection.device import authentic_task
 from shuffledp.collection.task.authentic import load_authentic
 from shuffledp.collection.task.canonical import canonical
-from shuffledp.collection.task.task import MOST_DRAWS_PER_REPORT, MOST_TASK_BYTES, SignedTask, Task
+from shuffledp.collection.task.task import MAX_DRAWS_PER_REPORT, MAX_TASK_BYTES, SignedTask, Task
 from shuffledp.collection.wire.keys import SealingKey, SigningKey, to_base64
 from shuffledp.errors import DataError, ParameterError
 from shuffledp.protocols.documents import from_document
@@ -325,10 +325,10 @@ def test_noise_that_no_device_could_draw(tasks, parties):
 def test_parameters_that_keep_a_device_busy_are_refused(parties):
     """The noise of local-laplace is drawn step by step: a ratio of 1 - 2^-40 took a device more than 12 seconds."""
     busy = LocalLaplaceSum(Target(100, 1.0, 0.0), 1, Dyadic(1, 40).complement, 1 << 50, sdp.Interval(0, 1))
-    with pytest.raises(ParameterError, match=f"at most {MOST_DRAWS_PER_REPORT:,}"):
+    with pytest.raises(ParameterError, match=f"at most {MAX_DRAWS_PER_REPORT:,}"):
         parties.around(busy, 1)
     allowed = dataclasses.replace(busy, ratio=Dyadic(1, 23).complement)
-    assert allowed.draws_per_report == MOST_DRAWS_PER_REPORT
+    assert allowed.draws_per_report == MAX_DRAWS_PER_REPORT
     before = time.process_time()
     parties.around(allowed, 1).protocol.randomize(0.5)
     assert time.process_time() - before < 20
@@ -441,7 +441,7 @@ def test_files(parties, tasks, tmp_path):
     with pytest.raises(DataError, match="Cannot read the task"):
         SignedTask.load(tmp_path / "none.json")
     with path.open("wb") as file:
-        file.truncate(MOST_TASK_BYTES + 1)
+        file.truncate(MAX_TASK_BYTES + 1)
     with pytest.raises(DataError, match="too large"):
         SignedTask.load(path)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shuffledp.collection.task.canonical import canonical
 from shuffledp.collection.wire import formats as wire
-from shuffledp.collection.wire.formats import MOST_MANIFEST_BYTES, BadSignatureError, Manifest, ReportFormat, digest
+from shuffledp.collection.wire.formats import MAX_MANIFEST_BYTES, BadSignatureError, Manifest, ReportFormat, digest
 from shuffledp.collection.wire.keys import SigningKey, to_base64
 from shuffledp.errors import ParameterError
 
@@ -113,7 +113,7 @@ def test_nothing_is_parsed_before_the_signature_is_known_to_be_right(key, monkey
         with pytest.raises(ParameterError, match="not the canonical form"):
             Manifest.verified(wrong, key.public)
     with pytest.raises(ParameterError, match="at most"):
-        Manifest.verified(content + bytes(MOST_MANIFEST_BYTES), key.public)
+        Manifest.verified(content + bytes(MAX_MANIFEST_BYTES), key.public)
     assert Manifest.unverified(content) == manifest()
 
 

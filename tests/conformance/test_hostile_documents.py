@@ -20,7 +20,7 @@ import pytest
 from test_conformance import INSTANCES, REGISTERED
 
 from shuffledp import from_document, to_document
-from shuffledp.collection.task.task import MOST_DRAWS_PER_REPORT
+from shuffledp.collection.task.task import MAX_DRAWS_PER_REPORT
 from shuffledp.collection.wire.padding import capped_guarantee
 from shuffledp.errors import ShuffledpError
 from shuffledp.privacy import binomial, binomial_noise
@@ -155,7 +155,7 @@ def take_part(protocol: Any, draw: random.Random) -> None:
         capped_guarantee(protocol, cap=cap, users=protocol.users, epsilon=claim.epsilon, delta=claim.delta)
     except ShuffledpError:
         return
-    if protocol.draws_per_report <= MOST_DRAWS_PER_REPORT and cap * protocol.message_format.size <= 1 << 20:
+    if protocol.draws_per_report <= MAX_DRAWS_PER_REPORT and cap * protocol.message_format.size <= 1 << 20:
         protocol.randomize(0.0 if protocol.question == "sum" else 0)
 
 
@@ -272,7 +272,7 @@ def test_noise_that_underflows_is_refused(name, key):
 @pytest.mark.parametrize("name", ["count/balcer-cheu", "histogram/balcer-cheu", "histogram/fake-users"])
 def test_the_planted_fault_is_seen(name, monkeypatch):
     """A document of any length, masses of 0/0, and ``max(0, nan)`` as delta: the enumeration finds a false claim."""
-    monkeypatch.setattr(documents, "MOST_BITS", 1 << 16)
+    monkeypatch.setattr(documents, "MAX_BITS", 1 << 16)
     monkeypatch.setattr(binomial, "LEAST_PROBABILITY_BITS", 1 << 16)
     monkeypatch.setattr(binomial, "_check_finite", lambda *_: None)
     monkeypatch.setattr(binomial.Binomial, "pmf", lambda _, k: np.full(np.shape(k), np.nan))

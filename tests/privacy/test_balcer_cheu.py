@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shuffledp.checks import MOST_USERS, check_users
+from shuffledp.checks import MAX_USERS, check_users
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.balcer_cheu import least_users, paper_noise, tight_noise
 from shuffledp.privacy.binomial import Binomial
@@ -140,7 +140,7 @@ def test_delta_near_zero(curve):
     assert curve(Binomial(10**9, rate)).delta_at(1.0) <= 1e-300
 
 
-@pytest.mark.parametrize("users", [10**12, 10**14, MOST_USERS])
+@pytest.mark.parametrize("users", [10**12, 10**14, MAX_USERS])
 def test_the_noise_no_longer_depends_on_very_many_users(users):
     """Bin(n, m/n) is all but Poisson: the means of the limit, at the largest number of users too."""
     assert users * float(tight_noise(users, 1.0, 1e-6, BinomialCount)) == pytest.approx(34.0679, rel=1e-4)
@@ -154,7 +154,7 @@ def test_targets_too_small_to_compute_with_are_refused(epsilon, delta):
             calibrate(10**6, epsilon, delta)
 
 
-@pytest.mark.parametrize("users", [MOST_USERS + 1, 1000.5, "many", 1, 0, -3])
+@pytest.mark.parametrize("users", [MAX_USERS + 1, 1000.5, "many", 1, 0, -3])
 def test_meaningless_numbers_of_users_are_refused(users):
     with pytest.raises(ParameterError):
         check_users(users, 1.0)

@@ -15,7 +15,7 @@ from shuffledp.privacy.amplification import clones_curve
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialCount, BinomialHistogram
 from shuffledp.privacy.capping import CappedCurve
-from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, MOST_RELEASES, compose, compose_all, followed_by
+from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, MAX_RELEASES, compose, compose_all, followed_by
 from shuffledp.privacy.divergence import DiscretePair, hockey_stick
 from shuffledp.privacy.guarantee import least_epsilon
 from shuffledp.privacy.loss_grid import on_grid
@@ -269,7 +269,7 @@ def test_small_deltas_end_at_the_stated_floor():
     assert least_epsilon(compose_all(curves), 1e-15) == math.inf
 
 
-@pytest.mark.parametrize("curves", [[], [Coin(0.1)] * (MOST_RELEASES + 1)])
+@pytest.mark.parametrize("curves", [[], [Coin(0.1)] * (MAX_RELEASES + 1)])
 def test_none_or_too_many_are_refused(curves):
     with pytest.raises(ParameterError):
         compose_all(curves)

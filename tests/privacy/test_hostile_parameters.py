@@ -284,7 +284,7 @@ def test_a_clip_by_hand_is_seen(tmp_path, monkeypatch):
 
 # --- bounded work -----------------------------------------------------------------------------------------------------
 
-MOST_SECONDS, MOST_MEGABYTES = 120, 1000
+MAX_SECONDS, MAX_MEGABYTES = 120, 1000
 """Of processor time and memory, for five of the most expensive accountants together; about 7 and 500 were seen."""
 
 EXPENSIVE = """
@@ -297,7 +297,7 @@ from shuffledp.privacy.count_min import SketchRows
 from shuffledp.privacy.sample_and_threshold import SampleAndThreshold
 from shuffledp.randomness import Dyadic
 
-resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
+resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS))
 near_one = Dyadic(1, 13).complement
 for distribution in (
     FlippedSum(1 << 30, Dyadic(1, 40), 1 << 20),
@@ -306,21 +306,21 @@ for distribution in (
 ):
     assert 0 <= distribution.delta_at(0.001) <= distribution.delta_at(0.0) <= 1
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
-""".replace("MOST_SECONDS", str(MOST_SECONDS))
+""".replace("MAX_SECONDS", str(MAX_SECONDS))
 
 
-MOST_EXPENSIVE = """
+MAX_EXPENSIVE = """
     CorrelatedNoiseCurve(near_one, Fraction(1), near_one, "histogram"),
     RandomizedResponseCurve(10**15, Dyadic(1, 1), 2),
     SampleAndThreshold(Dyadic(1, 10), 256),
 """
 
 
-@pytest.mark.parametrize("more", ["", pytest.param(MOST_EXPENSIVE, marks=pytest.mark.slow)], ids=["some", "all"])
+@pytest.mark.parametrize("more", ["", pytest.param(MAX_EXPENSIVE, marks=pytest.mark.slow)], ids=["some", "all"])
 def test_the_most_expensive_parameters_take_bounded_time_and_memory(more):
     program = EXPENSIVE.replace("MORE", more)
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert int(done.stdout) < MOST_MEGABYTES
+    assert int(done.stdout) < MAX_MEGABYTES
 
 
 @pytest.mark.parametrize(

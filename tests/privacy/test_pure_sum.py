@@ -7,7 +7,7 @@ import pytest
 
 import shuffledp.privacy.pure_sum as pure_sum
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.privacy.pure_sum import MOST_USERS, PureSum, falling_weights, least_error_sum
+from shuffledp.privacy.pure_sum import MAX_USERS, PureSum, falling_weights, least_error_sum
 from shuffledp.randomness import Dyadic
 
 
@@ -101,7 +101,7 @@ def test_variance_is_exact():
 
 
 @pytest.mark.parametrize(
-    ("users", "epsilon", "error"), [(20, 1.0, 2.5), (100, 1.0, 2.98), (100, 2.0, 1.46), (MOST_USERS, 1.0, 3.0)]
+    ("users", "epsilon", "error"), [(20, 1.0, 2.5), (100, 1.0, 2.98), (100, 2.0, 1.46), (MAX_USERS, 1.0, 3.0)]
 )
 def test_calibration_meets_the_target(users, epsilon, error):
     """With no more error than the printed settings."""
@@ -126,7 +126,7 @@ def test_limits_are_stated():
     with pytest.raises(InfeasibleError, match="certified for up to"):
         least_error_sum(10**6, 1.0)
     with pytest.raises(InfeasibleError, match="outcomes"):
-        least_error_sum(MOST_USERS, 0.25)
+        least_error_sum(MAX_USERS, 0.25)
     with pytest.raises(InfeasibleError, match="too few"):
         least_error_sum(3, 0.3)
     for wrong in (
@@ -134,7 +134,7 @@ def test_limits_are_stated():
         lambda: falling_weights(5, 0.0),
         lambda: falling_weights(501, 5.0),
         lambda: pure(1, 3, 1.0, 0.5),
-        lambda: pure(MOST_USERS + 1, 3, 1.0, 0.5),
+        lambda: pure(MAX_USERS + 1, 3, 1.0, 0.5),
         lambda: PureSum(5, (1, 2, 3, 4), Dyadic.of(0.5)),
         lambda: PureSum(5, (2**62, 2**62 + 1, 2**62 - 1, 2**62), Dyadic.of(0.5)),
         lambda: PureSum(5, falling_weights(3, 1.0), Dyadic.of(0.0)),

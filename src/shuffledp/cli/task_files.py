@@ -18,11 +18,11 @@ _MAX_TOKEN_BYTES = 1 << 30
 
 def read_task_bytes(path: Path) -> bytes:
     """Read the file of a task, up to slightly more than the maximum size of a task."""
-    from shuffledp.collection.task.task import MOST_TASK_BYTES
+    from shuffledp.collection.task.task import MAX_TASK_BYTES
 
     try:
         with path.open("rb") as file:
-            return file.read(MOST_TASK_BYTES + 2)
+            return file.read(MAX_TASK_BYTES + 2)
     except OSError as error:
         raise DataError(f"Cannot read the task {path}: {error.strerror or error}.", path=str(path)) from None
 

@@ -11,7 +11,7 @@ from shuffledp.display import show_counts
 from shuffledp.figures.rendering import LIGHT, load_altair, render
 from shuffledp.figures.text_extent import distinct_labels
 
-_MOST_BARS = 60
+_MAX_BARS = 60
 _LABEL_WIDTH, _LABEL_SIZE = 260, 12  # pixels
 
 
@@ -37,9 +37,9 @@ def bars(
     alt = load_altair()
 
     shown = np.arange(len(names))
-    if len(names) > _MOST_BARS:
-        shown = np.argsort(-values, kind="stable")[:_MOST_BARS]
-        caption = [*caption, f"The {_MOST_BARS} largest of {len(names):,} categories."]
+    if len(names) > _MAX_BARS:
+        shown = np.argsort(-values, kind="stable")[:_MAX_BARS]
+        caption = [*caption, f"The {_MAX_BARS} largest of {len(names):,} categories."]
     chosen = values[shown].tolist(), errors[shown].tolist(), intervals[shown].tolist()
     numbers = show_counts(*chosen, users=users, withheld_below=withheld_below)
     labels_of = distinct_labels([names[i] for i in shown.tolist()], _LABEL_WIDTH, _LABEL_SIZE)

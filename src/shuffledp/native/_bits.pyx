@@ -151,7 +151,7 @@ cdef extern from *:
 
 cdef enum:
     GROUP_BYTES = 64
-    MOST_DIGITS = 64
+    MAX_DIGITS = 64
     BLOCK_WORDS = 64
     MARKED_BITS = 12  # a block fits 64 words of marks
     RANKED_BITS = 14
@@ -182,11 +182,11 @@ def slice_bits(
     cdef Py_ssize_t used = 0, filled = 0, written = 0
     cdef int most = <int>digits.shape[0]
     cdef int i
-    cdef uint64_t masks[MOST_DIGITS]
+    cdef uint64_t masks[MAX_DIGITS]
     cdef uint64_t less[GROUP]
     cdef uint64_t equal[GROUP]
-    if not 1 <= digits.shape[0] <= MOST_DIGITS:
-        raise ValueError(f"from 1 to {MOST_DIGITS} digits are compared, not {digits.shape[0]}")
+    if not 1 <= digits.shape[0] <= MAX_DIGITS:
+        raise ValueError(f"from 1 to {MAX_DIGITS} digits are compared, not {digits.shape[0]}")
     if size % GROUP_BYTES:
         raise ValueError(f"a bitmap of {size} bytes is not a multiple of {GROUP_BYTES}")
     if size == 0 or available == 0:

@@ -20,9 +20,9 @@ cdef extern from *:
     void shuffledp_will_write(const void *address) noexcept nogil
 
 cdef enum:
-    MOST_LABELS = 256
+    MAX_LABELS = 256
     LINE = 64  # bytes of a cache line
-    MOST_AHEAD = 512  # bytes of a record that are prefetched; the hardware prefetches the rest
+    MAX_AHEAD = 512  # bytes of a record that are prefetched; the hardware prefetches the rest
     PIECE = 16  # bytes of a record that are moved at once
 
 ctypedef fused number_t:
@@ -33,8 +33,8 @@ ctypedef fused number_t:
 
 cdef struct Segments:
     Py_ssize_t count
-    Py_ssize_t head[MOST_LABELS]
-    Py_ssize_t end[MOST_LABELS]
+    Py_ssize_t head[MAX_LABELS]
+    Py_ssize_t end[MAX_LABELS]
 
 
 def scatter(
@@ -135,7 +135,7 @@ cdef Py_ssize_t _count(uint8_t[::1] items, Py_ssize_t size) except -1:
 
 
 cdef Py_ssize_t _label_count(Py_ssize_t count) except -1:
-    if not 1 <= count <= MOST_LABELS or count & (count - 1):
+    if not 1 <= count <= MAX_LABELS or count & (count - 1):
         raise ValueError("there must be 1, 2, 4, ... or 256 labels")
     return count
 
@@ -230,7 +230,7 @@ cdef void _scatter_numbers(
 cdef void _scatter_records(
     char *items, Py_ssize_t size, Segments *segments, const uint8_t *labels, Py_ssize_t run, char *hand
 ) noexcept nogil:
-    cdef Py_ssize_t mask = segments.count - 1, asked = min(size, <Py_ssize_t> MOST_AHEAD), t, k, ahead
+    cdef Py_ssize_t mask = segments.count - 1, asked = min(size, <Py_ssize_t> MAX_AHEAD), t, k, ahead
     cdef char *target
     for t in range(run):
         k = labels[t] & mask

@@ -22,11 +22,11 @@ from shuffledp.privacy.loss_grid import GridLosses, grid_width, on_grid
 
 Floats = NDArray[np.float64]
 
-MOST_ADAPTIVE_RELEASES = 32
+MAX_ADAPTIVE_RELEASES = 32
 """The work grows with their number; more are composed by their privacy curve."""
 
 _COARSER = 4  # than the grid of a single pair: its error is of second order
-_MOST_POINTS = 1 << 12  # on either side of 0
+_MAX_POINTS = 1 << 12  # on either side of 0
 _TAIL = 1e-15
 _DEVIATIONS = 9.0
 _ROUNDING_PER_STEP = 1e-14  # of the Fourier transforms
@@ -54,7 +54,7 @@ class AdaptiveComposition:
         normal = math.fsum(max(_mean_loss(pair) for pair in part) for part in self.parts) * self.releases
         squares = math.fsum(max(_deviation(pair) for pair in part) ** 2 for part in self.parts) * self.releases
         reach = min(spread, 2 * normal + _DEVIATIONS * math.sqrt(squares) + spread / self.releases, LARGEST_EPSILON / 2)
-        width = max(_COARSER * min(map(grid_width, pairs)), reach / _MOST_POINTS)
+        width = max(_COARSER * min(map(grid_width, pairs)), reach / _MAX_POINTS)
         points = max(2, math.ceil(reach / width))
         values = _perfect(points, width)
         steps = [_Step([on_grid(pair, width) for pair in part], points, width) for part in self.parts]

@@ -23,7 +23,7 @@ from shuffledp.errors import ParameterError
 Rows = NDArray[Any]
 Floats = NDArray[np.float64]
 
-_MOST_CUTS = 400
+_MAX_CUTS = 400
 _SHOWN = 4
 _ROUNDING = 1e-9
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, hence invertible modulo 2^64
@@ -240,9 +240,9 @@ def _best_cut(
 ) -> tuple[tuple[float, bool], float]:
     """The best cut and its side, of at most 400 cuts; half of them lie in the tails, where ratios are large."""
     ordered = np.unique(np.concatenate((one, other)))
-    if len(ordered) > _MOST_CUTS:
-        tail = np.geomspace(1, len(ordered) / 2, _MOST_CUTS // 4).astype(np.int64) - 1
-        even = np.linspace(0, len(ordered) - 1, _MOST_CUTS // 2).astype(np.int64)
+    if len(ordered) > _MAX_CUTS:
+        tail = np.geomspace(1, len(ordered) / 2, _MAX_CUTS // 4).astype(np.int64) - 1
+        even = np.linspace(0, len(ordered) - 1, _MAX_CUTS // 2).astype(np.int64)
         ordered = ordered[np.unique(np.concatenate((tail, len(ordered) - 1 - tail, even)))]
     one, other = np.sort(one), np.sort(other)
     best, promise = (float(ordered[0]), True), -1.0

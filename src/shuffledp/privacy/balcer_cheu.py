@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from shuffledp.checks import MOST_USERS, check_target
+from shuffledp.checks import MAX_USERS, check_target
 from shuffledp.errors import ConditionError, InfeasibleError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.calibration import excess_over
@@ -87,9 +87,9 @@ def least_users(epsilon: float, delta: float, curve_of: CurveOf) -> int:
     def feasible(users: int) -> bool:
         return _some_feasible_rate(users, _excess(users, epsilon, delta, curve_of)) is not None
 
-    users = least_integer(feasible, low=1, high=2, limit=MOST_USERS)
+    users = least_integer(feasible, low=1, high=2, limit=MAX_USERS)
     if users is None:
-        raise InfeasibleError(f"More than {MOST_USERS:,} users would be needed for this target.", users=MOST_USERS)
+        raise InfeasibleError(f"More than {MAX_USERS:,} users would be needed for this target.", users=MAX_USERS)
     return users
 
 

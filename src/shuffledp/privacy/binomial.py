@@ -19,7 +19,7 @@ from shuffledp.randomness.dyadic import check_uncertain
 Floats = NDArray[np.float64]
 
 _STIRLING_FROM = 16
-MOST_TRIALS = 1 << 52
+MAX_TRIALS = 1 << 52
 """Up to here the number of trials and its neighbours are exact as doubles."""
 LEAST_PROBABILITY_BITS = 256
 """Neither outcome of a trial may be rarer than 2^-256: products with the number of trials stay normal doubles."""
@@ -37,7 +37,7 @@ class Binomial:
             raise ParameterError(
                 f"A binomial distribution needs at least one trial, not {self.trials}.", trials=self.trials
             )
-        if self.trials > MOST_TRIALS:
+        if self.trials > MAX_TRIALS:
             raise ParameterError(
                 f"A binomial distribution is computed for at most 2^52 trials, not {self.trials:.6g}.",
                 trials=self.trials,

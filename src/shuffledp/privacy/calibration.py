@@ -20,7 +20,7 @@ CALIBRATIONS = ("tight", "paper")
 _RATE_TOLERANCE = 1e-6
 _DELTA_TOLERANCE = 1e-4
 _LEAST_LOG_RATE = -43.0
-_MOST_STEPS = 60
+_MAX_STEPS = 60
 
 
 def honest_count(users: int, honest_fraction: float) -> int:
@@ -60,5 +60,5 @@ def crossing(excess: Excess, guess: float, highest: float, *, step: float = 0.2)
         bracket,
         next_point=lambda ends: ends.secant_from_low(0.001),
         enough=lambda ends: ends.width < _RATE_TOLERANCE or ends.excess_high > -_DELTA_TOLERANCE,
-        steps=_MOST_STEPS,
+        steps=_MAX_STEPS,
     )

@@ -29,8 +29,8 @@ _PRECISION = 1e-4  # relative, of the epsilon where the bound is least
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _UP = 1 + 1e-9  # rounding: the relative error of a mass is at most (shares + 5) 2^-53 per message, below 4e-10 in total
 _NEGLIGIBLE = 1e-40
-_MOST_MASSES = 1 << 17
-_MOST_TERMS = 1 << 19  # masses times shares
+_MAX_MASSES = 1 << 17
+_MAX_TERMS = 1 << 19  # masses times shares
 _LEAST_START = 1e-250
 _TINIEST = 1e-300  # a probability that underflows is not 0
 _PARTS = sorted({part for step in range(2, 36) for part in (2.0 ** (-step / 2), 1 - 2.0 ** (-step / 2))})
@@ -159,7 +159,7 @@ def _tails(shares: tuple[Share, ...]) -> tuple[list[float], float]:
     last = 8
     while (rest := _rough_chance(shares, last)) > _NEGLIGIBLE:
         last *= 2
-        if last > min(_MOST_MASSES, _MOST_TERMS // len(shares)):
+        if last > min(_MAX_MASSES, _MAX_TERMS // len(shares)):
             return [], 1.0
     masses = _masses(shares, last)
     return list(accumulate(masses[:0:-1]))[::-1] if masses else [], rest

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from shuffledp.checks import LARGEST_EPSILON, check_epsilon
 from shuffledp.errors import ParameterError
-from shuffledp.privacy.adaptive_composition import MOST_ADAPTIVE_RELEASES, AdaptiveComposition
+from shuffledp.privacy.adaptive_composition import MAX_ADAPTIVE_RELEASES, AdaptiveComposition
 from shuffledp.privacy.divergence import DiscretePair, as_delta
 from shuffledp.privacy.guarantee import AlternativesCurve, ComposableCurve, PrivacyCurve
 from shuffledp.privacy.loss_grid import GridLosses, grid_width, largest_loss, on_grid
@@ -29,16 +29,16 @@ from shuffledp.privacy.pure import PureCurve
 CERTIFIED_DOWN_TO = 1e-12
 """Least composed delta: smaller ones are below the rounding error of fast Fourier transforms."""
 
-MOST_RELEASES = 10_000
+MAX_RELEASES = 10_000
 
 _CUT = 1e-16
 _NOT_PRIVATE = 1 - 1e-9  # a delta above it at the largest epsilon
 _ROUNDING_PER_RELEASE = 1e-14  # rounding error of the Fourier transforms, added to delta
-_MOST_CELLS_OF_ALL = 30_000  # where pairs differ much in how far their losses spread
+_MAX_CELLS_OF_ALL = 30_000  # where pairs differ much in how far their losses spread
 _CURVE_REACH = 60.0
 _CURVE_POINTS = 1000
 _CURVE_NODES = 32
-_MOST_CURVE_NODES = 160
+_MAX_CURVE_NODES = 160
 _TRIED = 12
 _CURVE_ERROR = 0.01  # relative, of a chord above the curve
 _SHARES_OF_DELTA = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12)
@@ -111,9 +111,9 @@ def _parts_of(curve: PrivacyCurve) -> _Parts:
 
 
 def _check_releases(releases: int) -> None:
-    if not 1 <= releases <= MOST_RELEASES:
+    if not 1 <= releases <= MAX_RELEASES:
         raise ParameterError(
-            f"The number of releases must lie between 1 and {MOST_RELEASES:,}, not {releases:,}.", releases=releases
+            f"The number of releases must lie between 1 and {MAX_RELEASES:,}, not {releases:,}.", releases=releases
         )
 
 
@@ -134,7 +134,7 @@ class ComposedCurve:
 
     @cached_property
     def _adaptive(self) -> AdaptiveComposition | None:
-        if self.releases > MOST_ADAPTIVE_RELEASES or not isinstance(self.curve, AlternativesCurve):
+        if self.releases > MAX_ADAPTIVE_RELEASES or not isinstance(self.curve, AlternativesCurve):
             return None
         return AdaptiveComposition(self.curve.alternatives(), self.releases)
 
@@ -230,7 +230,7 @@ class _Convolved:
 
 def _joint_width(finest: float, largest: float) -> float:
     """A grid that shows the finest of them, though of a bounded number of cells."""
-    return max(finest, largest / _MOST_CELLS_OF_ALL)
+    return max(finest, largest / _MAX_CELLS_OF_ALL)
 
 
 def _convolve(begun: Any | None, added: Iterable[tuple[_Pairs | _Curve, int]], width: float) -> Any:
@@ -336,7 +336,7 @@ class _Pairs:
     @cached_property
     def width(self) -> float:
         """A grid that shows the finest of them, though of a bounded number of cells."""
-        return max(min(map(grid_width, self._every)), self.largest / _MOST_CELLS_OF_ALL)
+        return max(min(map(grid_width, self._every)), self.largest / _MAX_CELLS_OF_ALL)
 
     def on_grid(self, width: float) -> Any:
         """A loss distribution on multiples of the width that dominates, whatever the direction."""
@@ -406,7 +406,7 @@ class _Curve:
         indices = [*range(0, _CURVE_POINTS, step), _CURVE_POINTS]
         deltas = {index: self._delta(index * self.width) for index in indices}
         gaps = [(-math.inf, left, right) for left, right in itertools.pairwise(indices)]
-        while gaps and len(deltas) < _MOST_CURVE_NODES:
+        while gaps and len(deltas) < _MAX_CURVE_NODES:
             error, left, right = heapq.heappop(gaps)
             if -error < _CURVE_ERROR:
                 break

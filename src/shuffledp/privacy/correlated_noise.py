@@ -39,10 +39,10 @@ VIEWS = ("count", "signed", "histogram")
 _USUAL_CUT = 1e-30
 _TINY_CUT = 1e-290
 _TABLE_CUT = 1e-17
-_MOST_TABLE_WORK = 2e10
-_MOST_OUTCOMES = 1 << 20  # more than calibration needs; takes a quarter of a gigabyte and a few seconds to verify
+_MAX_TABLE_WORK = 2e10
+_MAX_OUTCOMES = 1 << 20  # more than calibration needs; takes a quarter of a gigabyte and a few seconds to verify
 _SHAPE_STEPS = 1000  # shapes are multiples of 1/1000
-_MOST_SHAPE = 1e7
+_MAX_SHAPE = 1e7
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,9 @@ def _gathered_pair(curve: CorrelatedNoiseCurve, cut: float) -> DiscretePair:
     a = float(curve.ratio)
     _, masses, left_out = curve.flooding.window(cut)
     more = math.ceil(math.log(cut / 1e3) / math.log(a * a)) + 1
-    if len(masses) + more > _MOST_OUTCOMES:
+    if len(masses) + more > _MAX_OUTCOMES:
         raise InfeasibleError(
-            f"Noise of ratios {curve.ratio} and {curve.flood_ratio} has more than {_MOST_OUTCOMES:,} outcomes "
+            f"Noise of ratios {curve.ratio} and {curve.flood_ratio} has more than {_MAX_OUTCOMES:,} outcomes "
             "that matter; use a larger epsilon or delta.",
             ratio=curve.ratio,
         )
@@ -154,7 +154,7 @@ def _table_pair(curve: CorrelatedNoiseCurve) -> DiscretePair:
     _, staying, cut = curve.staying.window(_TABLE_CUT)
     _, flooding, flood_cut = curve.flooding.window(_TABLE_CUT)
     widest = len(staying)
-    if widest**2 * (len(flooding) + widest) > _MOST_TABLE_WORK:
+    if widest**2 * (len(flooding) + widest) > _MAX_TABLE_WORK:
         if curve.share > 1:  # noise beyond one full share is independent, and can only improve privacy
             return _gathered_pair(
                 CorrelatedNoiseCurve(curve.ratio, curve.flood_shape, curve.flood_ratio, curve.view), _USUAL_CUT
@@ -273,7 +273,7 @@ def _least_shape(
     while y_high > 0:
         low, y_low = high, y_high
         high *= 1.2 if guess else 2
-        if high > _MOST_SHAPE:
+        if high > _MAX_SHAPE:
             return math.inf
         y_high = excess(high)
     return narrow(

@@ -17,7 +17,7 @@ from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialHistogram, shift_pair
 from shuffledp.privacy.calibration import least_rate
-from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, MOST_RELEASES
+from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, MAX_RELEASES
 from shuffledp.privacy.divergence import DiscretePair
 from shuffledp.privacy.guarantee import PrivacyCurve
 from shuffledp.privacy.mirrored_composition import MirroredComposition
@@ -36,9 +36,9 @@ class SketchRows:
     rows: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.rows <= MOST_RELEASES:
+        if not 1 <= self.rows <= MAX_RELEASES:
             raise ParameterError(
-                f"The number of rows must lie between 1 and {MOST_RELEASES:,}, not {self.rows:,}.", rows=self.rows
+                f"The number of rows must lie between 1 and {MAX_RELEASES:,}, not {self.rows:,}.", rows=self.rows
             )
 
     @cached_property

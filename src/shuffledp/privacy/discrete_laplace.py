@@ -16,8 +16,8 @@ from shuffledp.privacy.divergence import DiscretePair, as_delta
 from shuffledp.randomness import Dyadic
 from shuffledp.randomness.dyadic import check_uncertain
 
-MOST_SENSITIVITY = 10**9
-_MOST_OUTCOMES = 1 << 22
+MAX_SENSITIVITY = 10**9
+_MAX_OUTCOMES = 1 << 22
 _UP = 1 + 4e-16  # a factor larger than the rounding error of a product
 _ROUNDING = 1e-14  # relative rounding error of a closed form
 
@@ -126,9 +126,9 @@ class DiscreteLaplaceCurve:
 
         The ratio is constant for all outcomes up to 0, and for all outcomes from the sensitivity on.
         """
-        if self.sensitivity > _MOST_OUTCOMES:
+        if self.sensitivity > _MAX_OUTCOMES:
             raise ParameterError(
-                f"A sensitivity of {self.sensitivity:,} has too many outcomes to list; at most {_MOST_OUTCOMES:,}.",
+                f"A sensitivity of {self.sensitivity:,} has too many outcomes to list; at most {_MAX_OUTCOMES:,}.",
                 sensitivity=self.sensitivity,
             )
         decay, ratio = decay_of(self.ratio), float(self.ratio)
@@ -170,9 +170,9 @@ def check_ratio(ratio: Dyadic) -> None:
 
 
 def _check_sensitivity(sensitivity: int, coordinates: int) -> None:
-    if not 1 <= sensitivity <= MOST_SENSITIVITY:
+    if not 1 <= sensitivity <= MAX_SENSITIVITY:
         raise ParameterError(
-            f"The sensitivity must lie between 1 and {MOST_SENSITIVITY:,}, not {sensitivity}.", sensitivity=sensitivity
+            f"The sensitivity must lie between 1 and {MAX_SENSITIVITY:,}, not {sensitivity}.", sensitivity=sensitivity
         )
     if coordinates not in (1, 2):
         raise ParameterError(f"coordinates must be 1 or 2, not {coordinates}.", coordinates=coordinates)

@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 
 _LARGEST = 1e100  # products of larger shapes would overflow
 _TOLERANCE = 2.0**-53
-_MOST_STEPS = 5000
+_MAX_STEPS = 5000
 _BLOCK = 4096  # entries at a time, to fit the cache
 _FEW = 8  # up to this many entries are faster one by one
 _MANY = 40.0  # standard deviation from which on quadrature is accurate
@@ -191,7 +191,7 @@ def _fraction(a: Floats, b: Floats, x: Floats, y: Floats, excess: Floats) -> Flo
     value = a * start * inverse
     ahead: Floats = value
     behind: Floats = np.zeros(a.shape)
-    for m in range(1, _MOST_STEPS):
+    for m in range(1, _MAX_STEPS):
         weight = (b - m) * (m * x) * inverse
         numerator = (a + (m - 1)) * (n + (m - 1)) * x * inverse * weight
         inverse = 1 / (a + (2 * m + 1))
@@ -306,7 +306,7 @@ def _fraction_of_one(a: float, b: float, x: float, y: float, excess: float) -> f
     inverse = 1 / (a + 1)
     value = ahead = a * start * inverse
     behind = 0.0
-    for m in range(1, _MOST_STEPS):
+    for m in range(1, _MAX_STEPS):
         weight = (b - m) * (m * x) * inverse
         numerator = (a + (m - 1)) * (n + (m - 1)) * x * inverse * weight
         inverse = 1 / (a + (2 * m + 1))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from shuffledp.privacy.divergence import DiscretePair, positive_part
 
 _CELLS_PER_DEVIATION = 250
-_MOST_CELLS = 200_000
+_MAX_CELLS = 200_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ def grid_width(pair: DiscretePair) -> float:
         return 1.0
     mean = float(np.average(loss[finite], weights=weight))
     deviation = math.sqrt(float(np.average((loss[finite] - mean) ** 2, weights=weight)))
-    return max(deviation / _CELLS_PER_DEVIATION, largest_loss(pair) / _MOST_CELLS, 1e-9)
+    return max(deviation / _CELLS_PER_DEVIATION, largest_loss(pair) / _MAX_CELLS, 1e-9)
 
 
 def on_grid(pair: DiscretePair, width: float) -> GridLosses:

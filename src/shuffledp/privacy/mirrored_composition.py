@@ -21,8 +21,8 @@ from shuffledp.privacy.divergence import DiscretePair, as_delta, positive_part
 Floats = NDArray[np.float64]
 
 _CELLS_PER_DEVIATION = 100
-_MOST_CELLS = 1 << 20
-_MOST_CELLS_OF_ONE = 1 << 17  # rare losses may lie thousands of deviations apart if there is hardly any noise
+_MAX_CELLS = 1 << 20
+_MAX_CELLS_OF_ONE = 1 << 17  # rare losses may lie thousands of deviations apart if there is hardly any noise
 _TAIL = math.log(1e16)  # -ln of the mass of losses beyond either end of the cycle
 _LEAST_FINITE = 1e-9  # with less mass on finite losses, all losses count as infinite
 _TILTS = (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0)
@@ -72,8 +72,8 @@ class IndependentComposition:
         ):  # nearly every outcome reveals the value
             return np.zeros(1), np.zeros(1), 1.0
         width = min(_deviation(side) for side in sides) / _CELLS_PER_DEVIATION
-        width = max(width, max(_span(side) for side in sides) * math.sqrt(sum(copies)) / _MOST_CELLS, 1e-12)
-        width = max(width, max(_range(side) for side in sides) / _MOST_CELLS_OF_ONE)
+        width = max(width, max(_span(side) for side in sides) * math.sqrt(sum(copies)) / _MAX_CELLS, 1e-12)
+        width = max(width, max(_range(side) for side in sides) / _MAX_CELLS_OF_ONE)
         parts = [_on_grid(side, width) for side in sides]
         lowest, highest = _ends(parts, copies)
         length = 1 << max(4, (highest - lowest).bit_length())

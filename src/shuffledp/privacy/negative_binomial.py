@@ -19,10 +19,10 @@ Floats = NDArray[np.float64]
 
 _USUAL_CUT = 1e-30
 _TAIL_CUT = 1e-18
-_MOST_REACH = 1e6
+_MAX_REACH = 1e6
 _ROUNDED_UP = 1 + 1e-9  # larger than the rounding error of masses
 _LEAST_SHAPE = Fraction(1, 1 << 200)
-_MOST_WINDOW = 1 << 23
+_MAX_WINDOW = 1 << 23
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class NegativeBinomial:
         if not _LEAST_SHAPE <= self.shape <= 1 / _LEAST_SHAPE:
             raise ParameterError("The shape must lie between 2^-200 and 2^200, where it is a normal double.")
         check_ratio(self.ratio)
-        if self.mean + 12 * math.sqrt(self.variance) > _MOST_REACH:
+        if self.mean + 12 * math.sqrt(self.variance) > _MAX_REACH:
             raise InfeasibleError(
                 f"Noise with mean {self.mean:.3g} and deviation {math.sqrt(self.variance):.3g} is too large to "
-                f"compute: the mean plus twelve deviations must be below {_MOST_REACH:g}. Use a larger epsilon.",
+                f"compute: the mean plus twelve deviations must be below {_MAX_REACH:g}. Use a larger epsilon.",
                 shape=self.shape,
                 ratio=self.ratio,
             )
@@ -69,7 +69,7 @@ class NegativeBinomial:
             if beyond <= cut / 4:
                 break
             reach *= 2
-            if reach > _MOST_WINDOW:
+            if reach > _MAX_WINDOW:
                 raise InfeasibleError(
                     f"Noise with mean {self.mean:.3g} has too long a tail to compute; use a larger epsilon.",
                     shape=self.shape,

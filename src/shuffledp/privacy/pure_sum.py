@@ -26,7 +26,7 @@ from shuffledp.search import bisect
 
 Extended = NDArray[np.longdouble]
 
-MOST_USERS = 250
+MAX_USERS = 250
 """The most users; for more, the exact table of T takes too long."""
 
 _BITS = 64
@@ -36,10 +36,10 @@ _REFINEMENTS = 4
 _FEW = 40  # users in the first, rough search
 _DECAYS = (0.75, 0.82, 0.88, 0.93)  # as multiples of epsilon
 _MORE = (1.0, 1.03, 1.06, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0)
-_MOST_MIX = 0.6
-_MOST_OUTCOMES = 4_600
-_MOST_CERTIFIED = 1 << 14  # users times weights; the time of certification grows with its square
-_LEAST_EPSILON, _MOST_EPSILON = 0.25, 8.0
+_MAX_MIX = 0.6
+_MAX_OUTCOMES = 4_600
+_MAX_CERTIFIED = 1 << 14  # users times weights; the time of certification grows with its square
+_LEAST_EPSILON, _MAX_EPSILON = 0.25, 8.0
 _SAFE = 1e-9  # relative; sums of positive terms in extended precision are far more accurate
 
 
@@ -69,14 +69,14 @@ class PureSum:
     mix: Dyadic
 
     def __post_init__(self) -> None:
-        if not 2 <= self.users <= MOST_USERS:
+        if not 2 <= self.users <= MAX_USERS:
             raise ParameterError(
-                f"Between 2 and {MOST_USERS} users can be certified, not {self.users:,}.", users=self.users
+                f"Between 2 and {MAX_USERS} users can be certified, not {self.users:,}.", users=self.users
             )
-        if self.users * len(self.weights) > _MOST_CERTIFIED:
+        if self.users * len(self.weights) > _MAX_CERTIFIED:
             raise ParameterError(
                 f"{self.users:,} users of {len(self.weights) - 1:,} messages have too many outcomes to certify: the "
-                f"product must stay below {_MOST_CERTIFIED:,}.",
+                f"product must stay below {_MAX_CERTIFIED:,}.",
                 users=self.users,
             )
         if len(self.weights) % 2 or min(self.weights, default=0) < 1 or sum(self.weights) != 1 << _BITS:
@@ -170,21 +170,21 @@ def least_error_sum(users: int, epsilon: float) -> PureSum:
     """
     check_positive_epsilon(epsilon)
     check_number_of_users(users, fewest=2)
-    if users > MOST_USERS:
+    if users > MAX_USERS:
         raise InfeasibleError(
-            f"Pure privacy is certified for up to {MOST_USERS} users, not {users:,}: the work for the exact table of "
+            f"Pure privacy is certified for up to {MAX_USERS} users, not {users:,}: the work for the exact table of "
             "outcomes grows with the square of their number. Choose a protocol with a delta.",
             users=users,
         )
-    if not _LEAST_EPSILON <= epsilon <= _MOST_EPSILON:
+    if not _LEAST_EPSILON <= epsilon <= _MAX_EPSILON:
         raise InfeasibleError(
-            f"Pure sums are calibrated for epsilon from {_LEAST_EPSILON:g} to {_MOST_EPSILON:g}, not {epsilon:g}.",
+            f"Pure sums are calibrated for epsilon from {_LEAST_EPSILON:g} to {_MAX_EPSILON:g}, not {epsilon:g}.",
             epsilon=epsilon,
         )
-    if users * _messages(users, epsilon) > _MOST_OUTCOMES:
+    if users * _messages(users, epsilon) > _MAX_OUTCOMES:
         raise InfeasibleError(
             f"Pure privacy of {users:,} users at epsilon = {epsilon:g} would take tables of more than "
-            f"{_MOST_OUTCOMES:,} outcomes to certify. Allow a larger epsilon or choose a protocol with a delta.",
+            f"{_MAX_OUTCOMES:,} outcomes to certify. Allow a larger epsilon or choose a protocol with a delta.",
             users=users,
             epsilon=epsilon,
         )
@@ -198,7 +198,7 @@ def _least_error_sum(users: int, epsilon: float) -> PureSum:
     for noisy, decay in sorted(candidates, key=_spread):
         for factor in _MORE:
             mix = noisy * factor / users
-            if mix >= _MOST_MIX:
+            if mix >= _MAX_MIX:
                 break
             curve = PureSum(users, falling_weights(_messages(users, decay), decay), Dyadic.at_least(mix))
             # K = 0 is fast to check, and usually the worst
@@ -226,9 +226,9 @@ def _least_noisy_users(users: int, decay: float, epsilon: float) -> tuple[float,
     def enough(noisy: float) -> bool:
         return _cell_epsilon(PureSum(users, weights, Dyadic.at_least(noisy / users)), 0, users - 1) <= epsilon
 
-    low, high = 0.0, min(1.0, _MOST_MIX * users)
+    low, high = 0.0, min(1.0, _MAX_MIX * users)
     while not enough(high):
-        low, high = high, min(1.6 * high, _MOST_MIX * users)
+        low, high = high, min(1.6 * high, _MAX_MIX * users)
         if low == high:
             return None
     return bisect(enough, low, high, steps=7), decay

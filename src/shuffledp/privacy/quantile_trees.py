@@ -29,7 +29,7 @@ from shuffledp.search import find_bracket, narrow
 _NARROW = 2e-5  # of the logarithm of the noise
 _CLOSE_ENOUGH = 1e-4  # of the logarithm of delta below the target
 _FURTHEST = 60.0
-_MOST_PER_CELL = 1e13
+_MAX_PER_CELL = 1e13
 _OUTCOMES_OF_LEVEL = 1 << 18  # of which blocks of clone counts cost less than a thousandth of the noise
 _CUT = 1e-17
 _OTHER_MACHINES, _FOURIER_DIFFERENCE = 1e-6, 1e-15  # by which a delta may differ elsewhere, relative and absolute
@@ -83,7 +83,7 @@ def least_tree_blankets(users: int, sizes: Sequence[int], epsilon: float, delta:
             delta=delta,
         )
     typical = len(sizes) * typical_mean(epsilon, delta)
-    if typical > _MOST_PER_CELL:
+    if typical > _MAX_PER_CELL:
         raise InfeasibleError(
             f"epsilon = {epsilon:g} and delta = {delta:g} would need about {typical:.2g} blanket messages per cell; "
             "relax the target.",

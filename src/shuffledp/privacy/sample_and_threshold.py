@@ -28,9 +28,9 @@ from shuffledp.search import least_integer
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-MOST_THRESHOLD = 100_000
-_MOST_SEARCHED = 1 << 13
-_MOST_COUNTS = 1 << 18
+MAX_THRESHOLD = 100_000
+_MAX_SEARCHED = 1 << 13
+_MAX_COUNTS = 1 << 18
 _LEAST_COMPLEMENT_BITS = 40  # of 1 - sampling, so that it has at least ten significant digits
 _COUNTS_AT_ONCE = 1 << 14
 _ROUNDING = 1e-9
@@ -40,7 +40,7 @@ _LOG_CUT = math.log(2 / _CUT)
 _FAR = 20  # times the threshold: larger counts are hardly distinguishable
 _CELL_WIDTH = 0.03
 _FINE_CELL_WIDTH = 0.015
-_MOST_CELLS = 150
+_MAX_CELLS = 150
 _NODES = 60
 _SHARES = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.005)  # of 1 - e^-epsilon
 
@@ -54,15 +54,15 @@ class SampleAndThreshold:
 
     def __post_init__(self) -> None:
         check_uncertain("sampling", self.sampling)
-        if not 1 <= self.threshold <= MOST_THRESHOLD:
+        if not 1 <= self.threshold <= MAX_THRESHOLD:
             raise ParameterError(
-                f"The threshold must lie between 1 and {MOST_THRESHOLD:,}, not {self.threshold:,}.",
+                f"The threshold must lie between 1 and {MAX_THRESHOLD:,}, not {self.threshold:,}.",
                 threshold=self.threshold,
             )
-        if self.threshold > _MOST_COUNTS * self.sampling.fraction:
+        if self.threshold > _MAX_COUNTS * self.sampling.fraction:
             raise InfeasibleError(
                 f"A threshold of {self.threshold:,} at sampling probability {self.sampling} takes too long to "
-                f"account for: threshold / sampling must be at most {_MOST_COUNTS:,}.",
+                f"account for: threshold / sampling must be at most {_MAX_COUNTS:,}.",
                 threshold=self.threshold,
                 sampling=self.sampling,
             )
@@ -178,7 +178,7 @@ def _pairs_of_any_size(curve: SampleAndThreshold) -> tuple[DiscretePair, ...]:
     """k + 1 holders against k of one category, for ranges of k that cover all: see ``_second_bin``."""
     p, tau = float(curve.sampling), curve.threshold
     cell_width = _FINE_CELL_WIDTH
-    while len(starts := _starts(tau, p, cell_width)) > _MOST_CELLS:
+    while len(starts := _starts(tau, p, cell_width)) > _MAX_CELLS:
         cell_width *= 1.5
     pairs = []
     for k, following in itertools.zip_longest(starts.tolist(), starts[1:].tolist()):
@@ -251,14 +251,14 @@ def least_threshold(sampling: Dyadic, epsilon: float, delta: float) -> int:
         )
     at_least = least_integer(
         lambda tau: bool(_first_bin(SampleAndThreshold(sampling, tau), np.array([epsilon]))[0] <= delta),
-        limit=_MOST_SEARCHED,
+        limit=_MAX_SEARCHED,
     )
     threshold = at_least and _least_falling(
         lambda tau: SampleAndThreshold(sampling, tau).delta_at(epsilon), delta, below=at_least - 1
     )
     if threshold is None:
         raise InfeasibleError(
-            f"A threshold above {_MOST_SEARCHED:,} would be needed at sampling probability {sampling}, "
+            f"A threshold above {_MAX_SEARCHED:,} would be needed at sampling probability {sampling}, "
             f"epsilon = {epsilon:g} and delta = {delta:g}. Sample fewer users.",
             sampling=sampling,
             epsilon=epsilon,
@@ -269,7 +269,7 @@ def least_threshold(sampling: Dyadic, epsilon: float, delta: float) -> int:
 
 def _least_falling(delta_of: Callable[[int], float], delta: float, *, below: int) -> int | None:
     """The least integer above ``below`` with delta_of <= delta; delta_of decreases about geometrically."""
-    low, high = below, _MOST_SEARCHED + 1
+    low, high = below, _MAX_SEARCHED + 1
     at, fall = below + 1, 0.2
     before: tuple[int, float] | None = None
     while high - low > 1:
@@ -282,7 +282,7 @@ def _least_falling(delta_of: Callable[[int], float], delta: float, *, below: int
             fall = min(max((before[1] - excess) / (at - before[0]), 0.01), 10.0)
         before = at, excess
         at = min(max(at + math.ceil(min(max(excess / fall, -1e3), 1e3)), low + 1), high - 1)
-    return None if high > _MOST_SEARCHED else high
+    return None if high > _MAX_SEARCHED else high
 
 
 @lru_cache(maxsize=4096)
@@ -317,7 +317,7 @@ def best_sampling(epsilon: float, delta: float, count: int) -> SampleAndThreshol
             best = error, SampleAndThreshold(sampling, threshold)
     if best is None:
         raise InfeasibleError(
-            f"No sampling probability and threshold up to {_MOST_SEARCHED:,} meet epsilon = {epsilon:g} and "
+            f"No sampling probability and threshold up to {_MAX_SEARCHED:,} meet epsilon = {epsilon:g} and "
             f"delta = {delta:g}.",
             epsilon=epsilon,
             delta=delta,

@@ -22,7 +22,7 @@ from shuffledp.randomness import Dyadic
 
 FEWEST_USERS = 19
 FEWEST_MESSAGES = 4
-MOST_MESSAGES = 1000
+MAX_MESSAGES = 1000
 WRAP_RISK = 1e-12
 _UP = 1 + 1e-12
 _TINIEST = 1e-300  # a distance that underflows is not 0
@@ -139,12 +139,12 @@ def _fewest_messages(honest_users: int, modulus: int, distance: float) -> int:
     _check_modulus(modulus)
     needed = (math.log(modulus) - 2 * math.log(distance)) / (math.log(honest_users) - 1)
     messages = max(FEWEST_MESSAGES, math.ceil(needed) + 1)
-    while messages <= MOST_MESSAGES:
+    while messages <= MAX_MESSAGES:
         if mixing_distance(honest_users, modulus, messages) <= distance:
             return messages
         messages += 1
     raise InfeasibleError(
-        f"A distance of {distance:g} needs more than {MOST_MESSAGES:,} messages per user; more users would help.",
+        f"A distance of {distance:g} needs more than {MAX_MESSAGES:,} messages per user; more users would help.",
         honest_users=honest_users,
         distance=distance,
     )

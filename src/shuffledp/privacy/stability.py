@@ -18,7 +18,7 @@ from shuffledp.privacy.divergence import DiscretePair, as_delta
 from shuffledp.randomness import Dyadic
 from shuffledp.search import least_integer
 
-_MOST_SEARCHED = 1 << 13
+_MAX_SEARCHED = 1 << 13
 _ROUNDING = 1e-9
 _TINY = 1e-300
 
@@ -78,7 +78,7 @@ def least_threshold_for(ratio: Dyadic, epsilon: float, delta: float) -> int:
     """The least threshold at which noise of this ratio is (epsilon, delta)-private."""
     check_target(epsilon, delta)
     threshold = least_integer(
-        lambda threshold: StabilityCurve(ratio, threshold).delta_at(epsilon) <= delta, limit=_MOST_SEARCHED
+        lambda threshold: StabilityCurve(ratio, threshold).delta_at(epsilon) <= delta, limit=_MAX_SEARCHED
     )
     if threshold is None:
         raise InfeasibleError(

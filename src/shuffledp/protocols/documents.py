@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from shuffledp.protocols.protocol import Protocol
 
 VERSION = 1
-MOST_BITS = 128
+MAX_BITS = 128
 """Maximum number of bits of a probability, of either part of a fraction, and of an integer."""
-MOST_ENTRIES = 1 << 17
+MAX_ENTRIES = 1 << 17
 """Of a list in a document; no protocol that a task can have needs more than half of them."""
 _MANTISSA_BITS = 53
 _FRACTION = re.compile(r"-?[0-9]{1,39}/[0-9]{1,39}")  # 2^128 has 39 digits
@@ -158,8 +158,8 @@ def _as(kind: Any, value: Any, name: str) -> Any:
     if origin is tuple:
         inner = typing.get_args(kind)
         each = inner[0] if len(inner) == 2 and inner[1] is Ellipsis else None
-        if isinstance(value, list) and len(value) > MOST_ENTRIES:
-            raise ParameterError(f"The parameter {name} has {len(value):,} entries, more than {MOST_ENTRIES:,}.")
+        if isinstance(value, list) and len(value) > MAX_ENTRIES:
+            raise ParameterError(f"The parameter {name} has {len(value):,} entries, more than {MAX_ENTRIES:,}.")
         if not isinstance(value, list) or (each is None and len(value) != len(inner)):
             raise ParameterError(
                 f"The parameter {name} must be a list of {'some' if each else len(inner)}, not {value!r}."
@@ -195,8 +195,8 @@ def _probability(content: Any, name: str) -> Dyadic:
     Only the smaller of the two needs to be exact: accountants use both as separate numbers, and the larger one is
     correct to one unit in the last place.
     """
-    if isinstance(content, Mapping) and isinstance(bits := content.get("bits"), int) and bits > MOST_BITS:
-        raise ParameterError(f"The probability {name} has {bits:,} bits; a document has at most {MOST_BITS}.")
+    if isinstance(content, Mapping) and isinstance(bits := content.get("bits"), int) and bits > MAX_BITS:
+        raise ParameterError(f"The probability {name} has {bits:,} bits; a document has at most {MAX_BITS}.")
     probability: Dyadic = _build(Dyadic, content)
     sides = probability.numerator, probability.complement.numerator
     if min(map(_significant_bits, sides)) > _MANTISSA_BITS:
@@ -214,8 +214,8 @@ def _significant_bits(number: int) -> int:
 def _check_number(number: float, name: str) -> None:
     """Reject infinite, NaN and subnormal numbers, and integers of more than 128 bits."""
     if isinstance(number, int):
-        if abs(number) > 1 << MOST_BITS:
-            raise ParameterError(f"The parameter {name} has {number.bit_length():,} bits, more than {MOST_BITS}.")
+        if abs(number) > 1 << MAX_BITS:
+            raise ParameterError(f"The parameter {name} has {number.bit_length():,} bits, more than {MAX_BITS}.")
     elif not (number == 0 or sys.float_info.min <= abs(number) < math.inf):
         raise ParameterError(f"The parameter {name} must be 0 or a normal finite number, not {number!r}.")
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 ROUTES = ("auto", "messages", "counts")
 
-_MOST_NUMBERS = 20_000_000
-_MOST_NUMBERS_IN_MEMORY = 1_000_000_000
+_MAX_NUMBERS = 20_000_000
+_MAX_NUMBERS_IN_MEMORY = 1_000_000_000
 
 
 def choose_route(protocol: Protocol, users: int, route: str) -> str:
@@ -35,7 +35,7 @@ def choose_route(protocol: Protocol, users: int, route: str) -> str:
         raise UnknownNameError(f"There is no route {route!r}; choose one of {', '.join(ROUTES)}.", route=route)
     messages = users * protocol.cost.messages_per_user
     numbers = messages * protocol.message_format.columns
-    if route == "messages" and numbers > _MOST_NUMBERS_IN_MEMORY:
+    if route == "messages" and numbers > _MAX_NUMBERS_IN_MEMORY:
         raise ParameterError(
             f"The route messages would hold {messages:,.0f} messages in memory; "
             "the route counts has the same distribution.",
@@ -43,7 +43,7 @@ def choose_route(protocol: Protocol, users: int, route: str) -> str:
         )
     if route != "auto":
         return route
-    return "messages" if numbers <= _MOST_NUMBERS else "counts"
+    return "messages" if numbers <= _MAX_NUMBERS else "counts"
 
 
 def tally_round(protocol: Protocol, values: NDArray[Any], *, route: str, source: RandomSource) -> Tally:

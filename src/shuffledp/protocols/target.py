@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Self
 
-from shuffledp.checks import MOST_USERS, check_claim, check_target, check_users
+from shuffledp.checks import MAX_USERS, check_claim, check_target, check_users
 from shuffledp.errors import ParameterError, UnknownNameError
 from shuffledp.privacy.calibration import CALIBRATIONS, honest_count
 from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve
@@ -31,9 +31,9 @@ class Target:
     calibration: str = "given"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.users <= MOST_USERS or not 0 < self.honest_fraction <= 1:
+        if not 1 <= self.users <= MAX_USERS or not 0 < self.honest_fraction <= 1:
             raise ParameterError(
-                f"users must lie between 1 and {MOST_USERS:,} and honest_fraction in (0, 1]; "
+                f"users must lie between 1 and {MAX_USERS:,} and honest_fraction in (0, 1]; "
                 f"got users={self.users}, honest_fraction={self.honest_fraction}."
             )
         if self.honest_users < 1:

@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 from shuffledp.collection.server.connections import guarded_connections
 from shuffledp.collection.server.responses import PreparedResponse
 from shuffledp.collection.server.running import _Server, listen
-from shuffledp.collection.server.tls import MOST_HANDSHAKE_BYTES, LimitedHandshake, server_context
+from shuffledp.collection.server.tls import MAX_HANDSHAKE_BYTES, LimitedHandshake, server_context
 
 MOST = 8
 WAIT_SECONDS = 60.0
@@ -139,7 +139,7 @@ def test_a_handshake_that_is_too_long_is_ended(port):
     for _ in range(3 * MOST):
         with socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS) as peer:
             with suppress(OSError):
-                peer.sendall(first_message(8 * MOST_HANDSHAKE_BYTES))
+                peer.sendall(first_message(8 * MAX_HANDSHAKE_BYTES))
             assert is_ended(peer)
     until(lambda: status(port) == 200)
 
@@ -167,7 +167,7 @@ def test_many_stalled_handshakes(tmp_path):
         before = resident_bytes()
         for number in range(stalled):
             peer = opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS))
-            peer.sendall(first_message((0, 100, MOST_HANDSHAKE_BYTES // 2)[number % 3]))
+            peer.sendall(first_message((0, 100, MAX_HANDSHAKE_BYTES // 2)[number % 3]))
         assert status(port) == 200
         assert resident_bytes() - before < stalled * 200_000
 

@@ -18,7 +18,7 @@ _store_fixtures = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_store_fixtures)
 postgres_server, postgres_location = _store_fixtures.postgres_server, _store_fixtures.postgres_location
 
-ROUNDS, TICKS, MOST_IN_A_TICK = 100, 10, 20
+ROUNDS, TICKS, MAX_IN_A_TICK = 100, 10, 20
 
 
 def transactions(server: str, location: str) -> int:
@@ -56,7 +56,7 @@ def test_a_hundred_idle_rounds_and_two_shufflers(place, serve, until, postgres_s
         each.close = lambda: None
     ticks = (sum(surveys) - sum(begun)) / 2
     spent = transactions(postgres_server, postgres_location) - before
-    assert spent <= MOST_IN_A_TICK * ticks, f"{spent} transactions in {ticks} ticks"
+    assert spent <= MAX_IN_A_TICK * ticks, f"{spent} transactions in {ticks} ticks"
     assert last_number(postgres_location) == ROUNDS
 
 

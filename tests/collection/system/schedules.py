@@ -11,10 +11,10 @@ from contextlib import closing, contextmanager
 
 WAIT_SECONDS = 90.0
 LONGEST_LIFE = 1.2  # seconds; a round that nobody disturbs takes about as long
-MOST_STEPS = {"shuffler": 70, "analyzer": 150}  # on files, of a server that takes a round from its start to its end
-MOST_STEPS_SHARED = 1000  # on files and in the database, which a shuffler asks again and again
-MOST_LATE_STEPS = 120  # of those in a release
-MOST_KILLS = 4  # of each server, in a round
+MAX_STEPS = {"shuffler": 70, "analyzer": 150}  # on files, of a server that takes a round from its start to its end
+MAX_STEPS_SHARED = 1000  # on files and in the database, which a shuffler asks again and again
+MAX_LATE_STEPS = 120  # of those in a release
+MAX_KILLS = 4  # of each server, in a round
 PAUSES = [0.0, 0.01, 0.03, 0.06]
 UNREACHABLE = "The PostgreSQL server cannot be"
 EARLY_ANSWERS = """
@@ -138,18 +138,18 @@ def phase(here) -> str:
     return next((name for event, name in phases.items() if event in told), "starting")
 
 
-def random_fates(server: str, most_kills: int = MOST_KILLS) -> list[dict]:
+def random_fates(server: str, most_kills: int = MAX_KILLS) -> list[dict]:
     """When a server dies in each of its lives: after some time, or at some step of its durable work."""
-    most_steps = MOST_STEPS.get(server, MOST_STEPS_SHARED)
+    most_steps = MAX_STEPS.get(server, MAX_STEPS_SHARED)
     fates: list[dict] = []
     for _ in range(random.randint(1, most_kills)):
         kind = random.random()
         if kind < 0.5:
             fates.append({"seconds": random.uniform(0.01, LONGEST_LIFE)})
-        elif server in MOST_STEPS or kind < 0.75:
+        elif server in MAX_STEPS or kind < 0.75:
             fates.append({"steps": random.randint(1, most_steps)})
         else:
-            fates.append({"steps": random.randint(1, MOST_LATE_STEPS), "late": True})
+            fates.append({"steps": random.randint(1, MAX_LATE_STEPS), "late": True})
     return fates
 
 

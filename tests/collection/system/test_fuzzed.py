@@ -16,7 +16,7 @@ from shuffledp.collection.wire.formats import Manifest, digest
 from shuffledp.collection.wire.keys import SigningKey, to_base64
 
 FEW, MANY = 500, 25_000
-MOST_GROWTH = 24 << 20  # bytes, of a process with all its threads and buffers
+MAX_GROWTH = 24 << 20  # bytes, of a process with all its threads and buffers
 PATIENCE = 20.0  # seconds for an answer
 KNOWN = {100, 200, 201, 400, 401, 403, 404, 405, 408, 409, 410, 411, 413, 414, 415, 422, 426, 431, 501, 505}
 REFUSED = {403, 409, 413, 422}
@@ -204,7 +204,7 @@ def test_any_input(new_round, until, role, inputs):
             assert statuses or not whole or b"CONNECT " in request[:8], request
         growth = memory(processes[role]) - before
         print(f"{inputs} inputs to the {role}: grown by {growth >> 10} kB, {dict(sorted(answers.items()))}")
-        assert growth < MOST_GROWTH
+        assert growth < MAX_GROWTH
         assert get(port[role], "/healthz") == get(port[role], "/readyz") == 200
         if role == "shuffler":
             here.send(range(here.users))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-MOST_GROWTH = 96 << 20
+MAX_GROWTH = 96 << 20
 """Bytes that a server may take more than before, at any time during an attack. It was 2,485 MB with trailers."""
 LONGEST_ANSWER = 10.0
 """Seconds for ``/healthz`` during an attack, on a busy machine. It was 6 to 15 s on an idle one."""
@@ -185,7 +185,7 @@ def server(request, new_round, until) -> Iterator[tuple[object, int, str]]:
 def check(watch: Watch, what: str) -> None:
     print(f"{what}: {watch.before >> 20} MB, at most {watch.most >> 20} MB, /healthz in {watch.longest:.2f} s")
     assert not watch.failures, what
-    assert watch.most - watch.before < MOST_GROWTH, what
+    assert watch.most - watch.before < MAX_GROWTH, what
     assert watch.longest < LONGEST_ANSWER, what
 
 

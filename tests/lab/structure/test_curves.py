@@ -14,7 +14,7 @@ from shuffledp.errors import ParameterError
 from shuffledp.lab.structure import Channel, RandomizerCurve, ShuffledCurve, pure_ratios
 from shuffledp.lab.structure.exact_ratios import epsilon_above, exceeds, float_above, growth_below
 from shuffledp.privacy.amplification import exact_delta
-from shuffledp.privacy.amplification.multisets import MOST_OUTCOMES, Numbering, data_sets
+from shuffledp.privacy.amplification.multisets import MAX_OUTCOMES, Numbering, data_sets
 from shuffledp.protocols.count.balcer_cheu import BalcerCheuCount
 from shuffledp.protocols.count.pure_sum import PureSumCount
 from shuffledp.protocols.count.randomized_response import RandomizedResponse
@@ -240,7 +240,7 @@ def test_too_much_is_refused_with_its_size():
     coin = Channel.from_matrix([[Fraction(1, 5)] * 5] * 2)
     with pytest.raises(ParameterError, match=r"60 users .* make 76,245,120 outcomes .* 2,000,000") as caught:
         _ = ShuffledCurve(coin, 60).ratio
-    assert caught.value.values["most"] == MOST_OUTCOMES
+    assert caught.value.values["most"] == MAX_OUTCOMES
     wide = Channel.from_matrix([[Fraction(1, 130)] * 130] * 130)
     with pytest.raises(ParameterError, match="outcomes to enumerate"):
         _ = RandomizerCurve(wide).ratio

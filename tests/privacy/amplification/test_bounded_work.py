@@ -6,7 +6,7 @@ import pytest
 
 from shuffledp.privacy.amplification import positive_part
 from shuffledp.privacy.amplification.exact import two_response_delta
-from shuffledp.privacy.amplification.positive_part import MOST_POINTS, ScaledNoise, TooManyPointsError
+from shuffledp.privacy.amplification.positive_part import MAX_POINTS, ScaledNoise, TooManyPointsError
 from shuffledp.privacy.amplification.privacy_blanket import BlanketCurve
 from shuffledp.privacy.amplification.randomized_response import RandomizedResponseCurve
 from shuffledp.privacy.binomial import Binomial
@@ -26,7 +26,7 @@ def test_fourier_transforms_have_a_bounded_number_of_points(users, blanket, valu
     points = []
 
     def length_of(size):
-        assert size <= MOST_POINTS + 4
+        assert size <= MAX_POINTS + 4
         points.append(size)
         return fast_length(size)
 
@@ -44,8 +44,8 @@ def test_bounds_of_coarser_grids_hold(users, most, monkeypatch):
     blanket, flip = Dyadic(3, 2), Dyadic(3, 3)
     monkeypatch.setattr("shuffledp.privacy.amplification.privacy_blanket._DIRECT_POINTS", 0)
     fine = [BlanketCurve(users, blanket, 2).delta_at(epsilon) for epsilon in (0.0, 0.1, 0.2)]
-    monkeypatch.setattr(positive_part, "MOST_POINTS", most)
-    monkeypatch.setattr("shuffledp.privacy.amplification.privacy_blanket.MOST_POINTS", most)
+    monkeypatch.setattr(positive_part, "MAX_POINTS", most)
+    monkeypatch.setattr("shuffledp.privacy.amplification.privacy_blanket.MAX_POINTS", most)
     for epsilon, delta in zip((0.0, 0.1, 0.2), fine, strict=True):
         coarse = BlanketCurve(users, blanket, 2).delta_at(epsilon)
         assert delta * (1 - 1e-6) <= coarse <= 1

@@ -27,7 +27,7 @@ from shuffledp.collection.server.databases import (
 )
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.transport.files import sync_directory, write_durably
-from shuffledp.collection.wire.formats import MOST_MANIFEST_BYTES, BadSignatureError, Manifest, digest
+from shuffledp.collection.wire.formats import MAX_MANIFEST_BYTES, BadSignatureError, Manifest, digest
 from shuffledp.errors import DataError
 
 _MIGRATIONS: Migrations = (
@@ -92,7 +92,7 @@ class Batch:
 def most_manifest_bytes(task: Task) -> int:
     """Maximum length of a manifest in bytes, for chunks of at least 64 KiB or a small number of chunks."""
     chunks = task.maximum_users * task.messages_per_report * task.sealed_size // _USUAL_CHUNK_BYTES + 1
-    return min(MOST_MANIFEST_BYTES, _OTHER_BYTES + _BYTES_PER_CHUNK * max(chunks, _FEW_CHUNKS))
+    return min(MAX_MANIFEST_BYTES, _OTHER_BYTES + _BYTES_PER_CHUNK * max(chunks, _FEW_CHUNKS))
 
 
 def read_manifest(content: bytes, task: Task) -> Manifest | None:

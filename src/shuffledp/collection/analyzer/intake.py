@@ -28,7 +28,7 @@ from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.server.responses import PreparedResponse, json_response, problem
 from shuffledp.errors import ParameterError
 
-_MOST_MISSING = 1000
+_MAX_MISSING = 1000
 _MAX_DISCARDED_BYTES = 1 << 16  # an unwanted body of at most this size is read and dropped, to keep the connection open
 _CLOSE = (b"connection", b"close")
 _UNKNOWN_TASK = problem(403, "unknown-task", "This analyzer does not serve that task.", close=True)
@@ -165,7 +165,7 @@ class BatchEndpoints:
         batch = self._batches.get(task_id)
         if batch is None:
             return _NO_BATCH
-        missing = self._batches.missing(task_id, _MOST_MISSING)
+        missing = self._batches.missing(task_id, _MAX_MISSING)
         document = {"state": batch.state.value, "manifest": batch.manifest.hex(), "missing": missing}
         return json_response(document, status=status)
 

@@ -31,7 +31,7 @@ from shuffledp.collection.server.databases import (
     transaction,
 )
 from shuffledp.collection.task.canonical import canonical, parse_canonical, portable
-from shuffledp.collection.task.task import MOST_TASK_BYTES, Task
+from shuffledp.collection.task.task import MAX_TASK_BYTES, Task
 from shuffledp.collection.wire.padding import capped_guarantee
 from shuffledp.errors import DataError, ShuffledpError
 from shuffledp.privacy.composition import compose_all, followed_by
@@ -276,7 +276,7 @@ def _curve_document(task: Task) -> dict[str, Any]:
 @lru_cache(maxsize=256)
 def _curve(content: bytes) -> PrivacyCurve:
     """The privacy curve of a release; no finite epsilon if the entry of an earlier version cannot be verified."""
-    document = parse_canonical(content, most_bytes=MOST_TASK_BYTES)
+    document = parse_canonical(content, most_bytes=MAX_TASK_BYTES)
     try:
         guarantee = capped_guarantee(
             from_document(document["protocol"]),

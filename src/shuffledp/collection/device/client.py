@@ -24,7 +24,7 @@ from shuffledp.errors import DataError, ParameterError, PolicyError, RefusedErro
 from shuffledp.randomness import SYSTEM
 from shuffledp.shuffling import permute
 
-_MOST_DRAWS = 1000
+_MAX_DRAWS = 1000
 
 
 class Client:
@@ -135,7 +135,7 @@ def encoded(task: Task, value: Any) -> Any:
 
 def _randomized(task: Task, value: Any) -> Any:
     """The messages of one report, drawn again while they exceed the cap (see ``privacy.capping``)."""
-    for _ in range(_MOST_DRAWS):
+    for _ in range(_MAX_DRAWS):
         messages = task.protocol.randomize(value, source=SYSTEM)
         if len(messages) <= task.messages_per_report:
             return messages

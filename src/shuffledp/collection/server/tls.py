@@ -13,7 +13,7 @@ from shuffledp.collection.server.settings import read_secret
 from shuffledp.errors import DataError
 
 _COLLECT_SECONDS = 1.0
-MOST_HANDSHAKE_BYTES = 1 << 14
+MAX_HANDSHAKE_BYTES = 1 << 14
 """Maximum bytes that a client may send before its handshake is finished; browsers send about 2,000."""
 
 
@@ -33,7 +33,7 @@ class LimitedHandshake(ssl.SSLObject):
             super().do_handshake()
         except ssl.SSLWantReadError:
             self._bytes += arrived - self.incoming.pending
-            if self._bytes > MOST_HANDSHAKE_BYTES:
+            if self._bytes > MAX_HANDSHAKE_BYTES:
                 raise ssl.SSLError("the handshake is too long") from None
             raise
 

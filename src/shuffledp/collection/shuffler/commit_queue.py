@@ -13,8 +13,8 @@ from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import SIZES, Metrics
 from shuffledp.collection.shuffler.store.interface import Incoming, ReportOutcome, Store, StoreError
 
-_MOST_IN_A_GROUP = 512
-_MOST_BYTES_IN_A_GROUP = 1 << 23
+_MAX_IN_A_GROUP = 512
+_MAX_BYTES_IN_A_GROUP = 1 << 23
 _GROUP_DIVISOR = 3
 """The writer starts when a third as many reports wait as were in the last group, and further requests are read while it
 writes. If it waited for all of them, reading and writing would alternate, and one of two cores would be idle."""
@@ -35,7 +35,7 @@ class CommitQueue:
         """Whether the writer runs or is scheduled; guarded by ``_lock``, like ``_waiting``."""
         self._group_started = 0.0
         """When the writer began the current group."""
-        self._start_threshold = _MOST_IN_A_GROUP
+        self._start_threshold = _MAX_IN_A_GROUP
         """The number of waiting reports at which the writer starts before all arrived requests are read."""
         self._pending = 0
         self._idle = asyncio.Event()
@@ -89,7 +89,7 @@ class CommitQueue:
         group: list[_Waiting] = []
         size = 0
         with self._lock:
-            while self._waiting and len(group) < _MOST_IN_A_GROUP and size < _MOST_BYTES_IN_A_GROUP:
+            while self._waiting and len(group) < _MAX_IN_A_GROUP and size < _MAX_BYTES_IN_A_GROUP:
                 group.append(self._waiting.popleft())
                 size += len(group[-1][0].body)
             self._writing = bool(group)

@@ -21,7 +21,7 @@ from shuffledp.collection.wire.keys import SigningKey
 from shuffledp.shuffling.external import permute_file
 
 _CHUNK_BYTES = 1 << 22
-_MOST_CHUNKS = 1 << 16
+_MAX_CHUNKS = 1 << 16
 _BLOCK_BYTES = 1 << 20
 
 
@@ -131,7 +131,7 @@ class Mixer:
     def _describe(self, served: ServedTask, file: Path, reports: int, messages: int) -> Manifest:
         """The manifest of a file of permuted messages."""
         size = served.format.sealed_size
-        records = max(1, _CHUNK_BYTES // size, -(-messages // _MOST_CHUNKS))
+        records = max(1, _CHUNK_BYTES // size, -(-messages // _MAX_CHUNKS))
         hashes = []
         with file.open("rb") as content:
             while chunk := content.read(records * size):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from shuffledp.collection.task.canonical import canonical, parse_canonical
-from shuffledp.collection.task.task import MOST_TASK_BYTES, SignedTask, Task
+from shuffledp.collection.task.task import MAX_TASK_BYTES, SignedTask, Task
 from shuffledp.collection.transport.files import open_regular
 from shuffledp.collection.wire.keys import SIGNATURE_SIZE, VerifyingKey, from_base64
 from shuffledp.errors import DataError, ParameterError, ShuffledpError
@@ -24,7 +24,7 @@ def authentic_task(content: bytes, *authors: VerifyingKey) -> Task:
     guarantees, which hostile parameters could keep busy for hours.
     """
     with _refusing("not-canonical"):
-        envelope = parse_canonical(content.removesuffix(b"\n"), most_bytes=MOST_TASK_BYTES)
+        envelope = parse_canonical(content.removesuffix(b"\n"), most_bytes=MAX_TASK_BYTES)
     with _refusing("malformed"):
         if not isinstance(envelope, dict) or set(envelope) != {"task", "author", "signature"}:
             raise ParameterError("A signed task must have the keys task, author and signature.")
@@ -66,7 +66,7 @@ def load_authentic(path: Path, authors: Sequence[VerifyingKey]) -> tuple[Task, b
     """
     try:
         with open_regular(path) as file:
-            content = file.read(MOST_TASK_BYTES + 2)
+            content = file.read(MAX_TASK_BYTES + 2)
     except OSError as error:
         raise DataError(f"Cannot read the task {path}: {error.strerror or error}.", path=str(path)) from None
     try:

@@ -14,7 +14,7 @@ from typing import Any
 from shuffledp.errors import ParameterError
 
 LARGEST_NUMBER = (1 << 53) - 1
-_MOST_DEPTH = 32
+_MAX_DEPTH = 32
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -55,7 +55,7 @@ def parse_canonical(content: bytes, *, most_bytes: int) -> Any:
 
 
 def _check(value: Any, depth: int) -> None:
-    if depth > _MOST_DEPTH:
+    if depth > _MAX_DEPTH:
         raise ParameterError("The document is nested too deeply.")
     if isinstance(value, dict):
         for key, part in value.items():

@@ -31,7 +31,7 @@ from shuffledp.protocols.protocol import Protocol
 from shuffledp.randomness.logarithmic import LEAST_COMPLEMENT_BITS
 
 FORMAT, VERSION = "shuffledp-task", 1
-MOST_TASK_BYTES = 1 << 24
+MAX_TASK_BYTES = 1 << 24
 _SIGNED_AS = b"shuffledp task v1\n"
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _TIME_FORM = re.compile("[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
@@ -55,9 +55,9 @@ _KEYS = {
 }
 _TOLERANCE = 1e-9
 _LONGEST_SHOWN = 60
-_MOST_USERS = 10**9
+_MAX_USERS = 10**9
 _FIRST_TIME, _LAST_TIME = datetime(1000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
-MOST_DRAWS_PER_REPORT = 1 << 24
+MAX_DRAWS_PER_REPORT = 1 << 24
 """A device refuses a task whose reports take more random draws than this on average."""
 
 
@@ -104,9 +104,9 @@ class Task:
                 "choose a protocol that sends fewer.",
                 messages_per_report=self.messages_per_report,
             )
-        if not self.minimum_users <= self.maximum_users <= _MOST_USERS:
+        if not self.minimum_users <= self.maximum_users <= _MAX_USERS:
             raise ParameterError(
-                f"maximum_users must be between minimum_users = {self.minimum_users:,} and {_MOST_USERS:,}, "
+                f"maximum_users must be between minimum_users = {self.minimum_users:,} and {_MAX_USERS:,}, "
                 f"not {self.maximum_users:,}."
             )
         if any(time.tzinfo is None or time.microsecond for time in (self.opens, self.closes)):
@@ -285,7 +285,7 @@ class SignedTask:
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
         """The signed task of the bytes of a file."""
-        document = parse_canonical(content.removesuffix(b"\n"), most_bytes=MOST_TASK_BYTES)
+        document = parse_canonical(content.removesuffix(b"\n"), most_bytes=MAX_TASK_BYTES)
         if not isinstance(document, dict) or set(document) != {"task", "author", "signature"}:
             raise ParameterError("A signed task must have the keys task, author and signature.")
         if not re.fullmatch("[0-9a-f]{16}", str(document["author"])):
@@ -295,7 +295,7 @@ class SignedTask:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a file."""
-        return cls.from_bytes(read_limited(Path(path), MOST_TASK_BYTES, "task"))
+        return cls.from_bytes(read_limited(Path(path), MAX_TASK_BYTES, "task"))
 
 
 def _calibrated(kind: type[Protocol], epsilon: float, delta: float, settings: dict[str, Any]) -> Protocol:
@@ -312,10 +312,10 @@ def _calibrated(kind: type[Protocol], epsilon: float, delta: float, settings: di
 
 def _check_drawable(protocol: Protocol) -> None:
     """Refuse parameters that make a device draw too many random numbers for one report."""
-    if not protocol.draws_per_report <= MOST_DRAWS_PER_REPORT:
+    if not protocol.draws_per_report <= MAX_DRAWS_PER_REPORT:
         raise ParameterError(
             f"A report of {protocol.name} with these parameters takes about {protocol.draws_per_report:.3g} random "
-            f"draws; a device makes at most {MOST_DRAWS_PER_REPORT:,}.",
+            f"draws; a device makes at most {MAX_DRAWS_PER_REPORT:,}.",
             draws=protocol.draws_per_report,
         )
     least_complement = Fraction(1, 1 << LEAST_COMPLEMENT_BITS)

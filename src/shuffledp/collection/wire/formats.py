@@ -18,9 +18,9 @@ from shuffledp.errors import ParameterError
 _MAGIC, _VERSION = b"SDPR", 1
 REPORT_ID_SIZE = 16
 _HEADER = len(_MAGIC) + 1 + 32 + REPORT_ID_SIZE
-MOST_MANIFEST_BYTES = 1 << 24
-_MOST_CHUNKS = 1 << 17
-_MOST_CHUNK_BYTES = 1 << 26
+MAX_MANIFEST_BYTES = 1 << 24
+_MAX_CHUNKS = 1 << 17
+_MAX_CHUNK_BYTES = 1 << 26
 _SIGNED_AS = b"shuffledp batch v1\n"
 _PREFIX, _SEPARATOR, _SUFFIX = b'{"batch":', b',"signature":"', b'"}'  # the canonical form of a signed manifest
 _SIGNATURE_CHARACTERS = 86  # 64 bytes in base64
@@ -95,9 +95,9 @@ class Manifest:
         counts = (self.reports, self.messages, self.record_size, self.chunk_records)
         if any(count < 1 for count in counts) or len(self.task_id) != 32:
             raise ParameterError("A batch has at least one report and one message, and the id of its task.")
-        if self.chunk_records * self.record_size > _MOST_CHUNK_BYTES:
-            raise ParameterError(f"A chunk of a batch has at most {_MOST_CHUNK_BYTES:,} bytes.")
-        if len(self.chunks) != -(-self.messages // self.chunk_records) or len(self.chunks) > _MOST_CHUNKS:
+        if self.chunk_records * self.record_size > _MAX_CHUNK_BYTES:
+            raise ParameterError(f"A chunk of a batch has at most {_MAX_CHUNK_BYTES:,} bytes.")
+        if len(self.chunks) != -(-self.messages // self.chunk_records) or len(self.chunks) > _MAX_CHUNKS:
             raise ParameterError(f"{len(self.chunks):,} chunks do not hold {self.messages:,} messages.")
         if any(len(chunk) != 32 for chunk in self.chunks):
             raise ParameterError("The hash of a chunk has 32 bytes.")
@@ -175,13 +175,13 @@ class Manifest:
 
     @classmethod
     def _from_bytes(cls, batch: bytes) -> Self:
-        return cls.from_document(parse_canonical(batch, most_bytes=MOST_MANIFEST_BYTES))
+        return cls.from_document(parse_canonical(batch, most_bytes=MAX_MANIFEST_BYTES))
 
 
 def _signed_parts(content: bytes) -> tuple[bytes, bytes]:
     """The signed bytes and the signature, which are at fixed positions in the canonical form."""
-    if len(content) > MOST_MANIFEST_BYTES:
-        raise ParameterError(f"The manifest has {len(content):,} bytes; at most {MOST_MANIFEST_BYTES:,} are allowed.")
+    if len(content) > MAX_MANIFEST_BYTES:
+        raise ParameterError(f"The manifest has {len(content):,} bytes; at most {MAX_MANIFEST_BYTES:,} are allowed.")
     end = len(content) - len(_SUFFIX) - _SIGNATURE_CHARACTERS
     signed, separator = (
         content[len(_PREFIX) : max(end - len(_SEPARATOR), 0)],

@@ -19,7 +19,7 @@ from shuffledp.checks import check_number_of_users
 from shuffledp.lab.structure.channels import Channel, Message, Value
 from shuffledp.lab.structure.exact_ratios import Exact, Ratio, check_ratio, epsilon_above, float_above, growth_below
 from shuffledp.privacy.amplification.multisets import (
-    MOST_ENUMERATED_USERS,
+    MAX_ENUMERATED_USERS,
     Numbering,
     check_enumerable,
     data_set_pmfs,
@@ -186,7 +186,7 @@ class ShuffledCurve(EnumeratedCurve):
     users: int
 
     def __post_init__(self) -> None:
-        check_number_of_users(self.users, most=MOST_ENUMERATED_USERS)
+        check_number_of_users(self.users, most=MAX_ENUMERATED_USERS)
 
     @cached_property
     def outcomes(self) -> int:

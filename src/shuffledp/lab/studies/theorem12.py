@@ -32,7 +32,7 @@ from shuffledp.privacy.binomial import Binomial
 from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram, theorem_12_alpha
 
 _BETA = 0.05
-_MOST_USERS = 1_000_000
+_MAX_USERS = 1_000_000
 _SHOWN_DELTA = 1e-6
 _SHOWN_EPSILONS = (0.25, 1.0)
 _GRID_SIZE = 1000
@@ -73,10 +73,10 @@ class _Case:
 
 def _measure(settings: Settings) -> Outcome:
     sizes = settings.pick((10, 1000, 100_000), tuple(10**exponent for exponent in range(1, 7)))
-    across = [_Case(_MOST_USERS, epsilon, _SHOWN_DELTA, size) for epsilon in _SHOWN_EPSILONS for size in sizes]
+    across = [_Case(_MAX_USERS, epsilon, _SHOWN_DELTA, size) for epsilon in _SHOWN_EPSILONS for size in sizes]
     grid = [
         _Case(users, epsilon, delta, _GRID_SIZE)
-        for users in settings.pick((20_000, _MOST_USERS), (20_000, 200_000, _MOST_USERS))
+        for users in settings.pick((20_000, _MAX_USERS), (20_000, 200_000, _MAX_USERS))
         for epsilon in settings.pick((0.3, 1.0), (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0))
         for delta in (1e-6, 1e-10)
         if users >= 100 / epsilon**2 * math.log(2 / delta)
@@ -293,7 +293,7 @@ def _words(rows: Rows, whole: Rows) -> list[str]:
     fewer = [first["error"] / second["error"] for first, second in zip(paper, tight, strict=True)]
     used = [row["error_crowded"] / row["bound_all"] for row in paper]
     at_one = [row["true_epsilon"] for row in paper if row["epsilon"] == 1.0]
-    shown = [row for row in rows if row["delta"] == _SHOWN_DELTA and row["users"] == _MOST_USERS]
+    shown = [row for row in rows if row["delta"] == _SHOWN_DELTA and row["users"] == _MAX_USERS]
     sizes = sorted({row["domain_size"] for row in rows})
     flat = [
         f"{span(row['error'] for row in chosen)} users at epsilon {epsilon:g} with {kind} noise"
@@ -348,7 +348,7 @@ def _domain_figure(rows: Rows) -> Figure:
         x_title="categories d",
         y_title="largest error (users)",
         caption=[
-            f"{_MOST_USERS:,} users, delta = {_SHOWN_DELTA:g}; the 95 % quantile of the error. Dashed: the bound.",
+            f"{_MAX_USERS:,} users, delta = {_SHOWN_DELTA:g}; the 95 % quantile of the error. Dashed: the bound.",
             "Crowded: half of the users in categories whose counts the noise can just hide. Bars: 95 % intervals.",
         ],
         size=(400, 340),
@@ -358,7 +358,7 @@ def _domain_figure(rows: Rows) -> Figure:
 def _grid_figure(rows: Rows) -> Figure:
     panels = []
     for delta in sorted({row["delta"] for row in rows}, reverse=True):
-        chosen = [row for row in rows if row["delta"] == delta and row["users"] == _MOST_USERS]
+        chosen = [row for row in rows if row["delta"] == delta and row["users"] == _MAX_USERS]
         panels.append(Panel(f"delta = {delta:g}", _curves(chosen, "epsilon")))
     return curve_figure(
         "Largest error against epsilon: it falls as epsilon grows, and lies at "
@@ -368,7 +368,7 @@ def _grid_figure(rows: Rows) -> Figure:
         title="Theorem 12 against epsilon",
         x_title="epsilon of the theorem (the histogram has 2 epsilon)",
         y_title="largest error (users)",
-        caption=[f"{_MOST_USERS:,} users, {_GRID_SIZE:,} categories; the 95 % quantile of the error."],
+        caption=[f"{_MAX_USERS:,} users, {_GRID_SIZE:,} categories; the 95 % quantile of the error."],
         name="epsilon",
         size=(400, 340),
     )

@@ -45,18 +45,18 @@ from shuffledp.randomness import Dyadic
 Floats = NDArray[np.float64]
 
 CERTIFIED_DOWN_TO = 1e-11
-_MOST_CELLS = 2000  # grid cells of the privacy loss of one atom, on either side of 0
+_MAX_CELLS = 2000  # grid cells of the privacy loss of one atom, on either side of 0
 _CELLS_PER_STEP = 12
 _CELLS_IN_SEARCH = 5
 _ROUNDING = 5e-13  # rounding error of the Fourier transforms, added to delta
 _SPARE_PER_REST = 2.0  # with 1, a sixth more messages are needed, because larger losses count as infinite
 _FARTHEST_LOSS = 600.0
-_MOST_SHAPE = 1000
+_MAX_SHAPE = 1000
 _SHAPES = (8, 11, 15, 20, 28, 40)
 _CLOSE = 0.1  # relative distance of delta from the target; the step is then below the largest one by a fraction of this
 _USUAL_POWER = 8.0  # delta is about proportional to this power of the step
-_MOST_ROUNDS = 25
-_MOST_STEP = 0.9
+_MAX_ROUNDS = 25
+_MAX_STEP = 0.9
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ class AlmostCentralCurve:
 
     def __post_init__(self) -> None:
         check_levels(self.levels)
-        if not 2 <= self.shape <= _MOST_SHAPE:
+        if not 2 <= self.shape <= _MAX_SHAPE:
             raise ParameterError(
-                f"The shape must be an integer between 2 and {_MOST_SHAPE:,}, not {self.shape}.", shape=self.shape
+                f"The shape must be an integer between 2 and {_MAX_SHAPE:,}, not {self.shape}.", shape=self.shape
             )
         check_open_unit("step", self.step)
         if not 0 < self.spare <= LARGEST_EPSILON:
@@ -168,12 +168,12 @@ def _largest_step(
 
     By the secant method on logarithms, within a bracket of a feasible and an infeasible step.
     """
-    low, high = (0.0, 0.0), (_MOST_STEP, math.inf)  # step, ln(delta / target)
-    x = min(guess, _MOST_STEP)
+    low, high = (0.0, 0.0), (_MAX_STEP, math.inf)  # step, ln(delta / target)
+    x = min(guess, _MAX_STEP)
     before: tuple[float, float] | None = None
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         y = math.log(max(delta_of(x), 1e-300) / delta)
-        if -_CLOSE <= y <= 0 or (y <= 0 and x >= _MOST_STEP):
+        if -_CLOSE <= y <= 0 or (y <= 0 and x >= _MAX_STEP):
             return x, power
         low, high = ((x, y), high) if y <= 0 else (low, (x, y))
         if before is not None and before[0] != x:
@@ -186,7 +186,7 @@ def _largest_step(
         aim = -_CLOSE / 2
         x = max(x * math.exp(min(max((aim - y) / power, -1.0), 1.0)), least)
         if not low[0] < x < high[0]:
-            x = min(math.sqrt(max(low[0], least) * high[0]), _MOST_STEP)
+            x = min(math.sqrt(max(low[0], least) * high[0]), _MAX_STEP)
     return low[0], power
 
 
@@ -229,7 +229,7 @@ def _check_split(levels: int, epsilon: float, delta: float, split: float) -> Non
 
 def _composed(curve: AlmostCentralCurve, cells: int, *, thorough: bool) -> DiscretePair:
     """The loss of all shifts; if not thorough, only of shifts of a single atom, which are nearly the worst."""
-    width = max(curve.step / cells, curve.spare / _MOST_CELLS)
+    width = max(curve.step / cells, curve.spare / _MAX_CELLS)
     parts = []
     ends = most_ends(curve.levels)
     up, down = _move_losses(curve, (ends, ends), width)

@@ -17,7 +17,7 @@ from shuffledp.errors import ParameterError
 Move = tuple[int, int]
 """The reach of an atom, and the number of copies by which it is shifted."""
 
-MOST_LEVELS = 1 << 14
+MAX_LEVELS = 1 << 14
 _PARTS = 8  # shifts are rounded up to multiples of this fraction of the largest at their depth
 
 
@@ -131,5 +131,5 @@ def tolerances(levels: int) -> list[int]:
 
 def check_levels(levels: int) -> None:
     """Reject a number of levels outside 1 to 2^14."""
-    if not 1 <= levels <= MOST_LEVELS:
-        raise ParameterError(f"Levels must lie between 1 and {MOST_LEVELS:,}, not {levels}.", levels=levels)
+    if not 1 <= levels <= MAX_LEVELS:
+        raise ParameterError(f"Levels must lie between 1 and {MAX_LEVELS:,}, not {levels}.", levels=levels)

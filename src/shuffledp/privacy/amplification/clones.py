@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from shuffledp.checks import LARGEST_EPSILON, check_epsilon, check_local_epsilon, check_number_of_users, check_target
 from shuffledp.errors import ConditionError, ParameterError
-from shuffledp.privacy.binomial import MOST_TRIALS, Binomial, deviance, stirling_error
+from shuffledp.privacy.binomial import MAX_TRIALS, Binomial, deviance, stirling_error
 from shuffledp.privacy.divergence import DiscretePair, as_delta, positive_part
 from shuffledp.privacy.incomplete_beta import betainc
 from shuffledp.randomness import Dyadic
@@ -25,7 +25,7 @@ from shuffledp.randomness import Dyadic
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_MOST_CLONES = 1 << 50
+_MAX_CLONES = 1 << 50
 _CUTS = (1e-20, 1e-50, 1e-305)
 _UPPER_CUT = 1e-12  # mass of the largest counts, which are replaced by the least of them
 _COARSENESS = 1e-6  # width of a block of clone counts, relative to the count
@@ -36,9 +36,9 @@ _CHUNKS_FROM = 10_000
 _DIRECT_PRODUCTS = 10**7
 _TINIEST = 1e-305
 _BLOCKS_OF_PAIR = 512
-_MOST_OUTCOMES_OF_PAIR = 1 << 21
+_MAX_OUTCOMES_OF_PAIR = 1 << 21
 _FEWEST_BLOCKS = 16
-_MOST_CLONES_OF_PAIR = 1 << 24
+_MAX_CLONES_OF_PAIR = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class ClonesCurve:
             raise ParameterError(f"The weight must be a probability, not {self.weight}.", weight=self.weight)
         if self.sure < 0:
             raise ParameterError(f"The number of sure clones must be at least 0, not {self.sure}.", sure=self.sure)
-        if self.sure > _MOST_CLONES:
+        if self.sure > _MAX_CLONES:
             # the count would overflow; fewer clones are worse
-            object.__setattr__(self, "sure", _MOST_CLONES)
+            object.__setattr__(self, "sure", _MAX_CLONES)
 
     @property
     def theorem(self) -> str:
@@ -100,19 +100,19 @@ class ClonesCurve:
         """One pair, since exchanging the two types exchanges its distributions; none if it has too many outcomes."""
         counts = _clone_counts(self.clones, self.sure, cut)
         blocks = min(_BLOCKS_OF_PAIR, len(counts.least))
-        if counts.slack > 0 or blocks * (2 * _reach(counts, cut) + 1) > _MOST_OUTCOMES_OF_PAIR:
+        if counts.slack > 0 or blocks * (2 * _reach(counts, cut) + 1) > _MAX_OUTCOMES_OF_PAIR:
             return ()
         return ((self._pair(counts.coarsened(_BLOCKS_OF_PAIR), cut),),)
 
     def pair_of_about(self, outcomes: int, cut: float) -> DiscretePair:
         """The pair with about so many outcomes; if there are too many clones for that, as if there were fewer."""
-        counts = _clone_counts(self._fewer, min(self.sure, _MOST_CLONES_OF_PAIR), cut, direct=True)
+        counts = _clone_counts(self._fewer, min(self.sure, _MAX_CLONES_OF_PAIR), cut, direct=True)
         return self._pair(counts.coarsened(max(_FEWEST_BLOCKS, outcomes // (2 * _reach(counts, cut) + 1))), cut)
 
     @property
     def _fewer(self) -> tuple[Binomial, ...]:
         """Each with a bounded mean, by leaving out trials, of which every one can only help."""
-        limits = [math.ceil(_MOST_CLONES_OF_PAIR / part.probability.fraction) for part in self.clones]
+        limits = [math.ceil(_MAX_CLONES_OF_PAIR / part.probability.fraction) for part in self.clones]
         return tuple(
             replace(part, trials=min(part.trials, limit)) for part, limit in zip(self.clones, limits, strict=True)
         )
@@ -294,7 +294,7 @@ def probability_at_most(value: float | Fraction, *, bits: int = 96) -> Dyadic:
 
 def check_clones(users: int, local_epsilon: float) -> None:
     """Reject a number of users or a local epsilon outside the valid range."""
-    check_number_of_users(users, most=_MOST_CLONES)
+    check_number_of_users(users, most=_MAX_CLONES)
     check_local_epsilon(local_epsilon)
 
 
@@ -315,7 +315,7 @@ def fewest_clones(others: int, rate: float | Fraction, local_epsilon: float, *, 
     if probability.numerator == 1 << probability.bits:
         return ClonesCurve((), alpha, weight, sure=others)
     some = others > 0 and probability.numerator > 0
-    return ClonesCurve((Binomial(min(others, MOST_TRIALS), probability),) if some else (), alpha, weight)
+    return ClonesCurve((Binomial(min(others, MAX_TRIALS), probability),) if some else (), alpha, weight)
 
 
 def clones_delta(epsilon: float, users: int, local_epsilon: float) -> float:

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from shuffledp.errors import ParameterError
 
-MOST_ENUMERATED_USERS = 1_000_000
-MOST_OUTCOMES = 2_000_000
+MAX_ENUMERATED_USERS = 1_000_000
+MAX_OUTCOMES = 2_000_000
 """Maximum number of outcomes to compare: about two seconds and a few hundred megabytes."""
 
 Weight = TypeVar("Weight", int, float)
@@ -71,10 +71,10 @@ def check_enumerable(*, users: int, values: int, outcomes: int, data_sets_compar
     """
     if data_sets_compared is None:
         data_sets_compared = math.comb(users + values - 2, users - 1) * values * (values - 1)
-    if outcomes * data_sets_compared > MOST_OUTCOMES:
+    if outcomes * data_sets_compared > MAX_OUTCOMES:
         raise ParameterError(
             f"{users:,} users and {values:,} values make {outcomes * data_sets_compared:,} outcomes to enumerate, "
-            f"more than {MOST_OUTCOMES:,}. Use fewer users or values, or an upper bound.",
+            f"more than {MAX_OUTCOMES:,}. Use fewer users or values, or an upper bound.",
             outcomes=outcomes * data_sets_compared,
-            most=MOST_OUTCOMES,
+            most=MAX_OUTCOMES,
         )

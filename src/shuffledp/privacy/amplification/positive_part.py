@@ -26,7 +26,7 @@ Integers = NDArray[np.int64]
 _TAIL = math.log(1e24)  # -ln of the mass of the tilted distribution that is left out on either side, and added
 _FAINTEST = 60.0  # frequencies with an amplitude below e^-60 are ignored
 _NOISE_CUT = 1e-40
-MOST_POINTS = 1 << 22
+MAX_POINTS = 1 << 22
 """Of a Fourier transform: about a second of processor time and 150 MB of memory."""
 
 
@@ -36,7 +36,7 @@ class TooManyPointsError(ConditionError):
     def __init__(self, points: float) -> None:
         super().__init__(
             f"The privacy of these parameters would take a Fourier transform of {points:.3g} points; at most "
-            f"{MOST_POINTS:,} are computed. Choose fewer users or a blanket that is less extreme.",
+            f"{MAX_POINTS:,} are computed. Choose fewer users or a blanket that is less extreme.",
             points=points,
         )
         self.points = points
@@ -119,7 +119,7 @@ class ScaledNoise:
     def _points(self) -> tuple[Integers, Floats]:
         first = self.curve.least_with_lower_tail(_NOISE_CUT)
         last = self.curve.trials - self.curve.mirrored.least_with_lower_tail(_NOISE_CUT)
-        if not (last - first) * max(self.scale, 1.0) <= MOST_POINTS:
+        if not (last - first) * max(self.scale, 1.0) <= MAX_POINTS:
             raise TooManyPointsError((last - first) * max(self.scale, 1.0))
         counts = np.arange(first, last + 1, dtype=np.int64)
         positions = np.asarray((self.curve.mean - counts) * self.scale, dtype=np.float64)
@@ -173,7 +173,7 @@ def expected_positive_part(draws: Draws, offset: float, noise: ScaledNoise | Non
     highest = (cumulant(tilt + reach) - log_norm + _TAIL) / reach  # Chernoff: mass beyond is below e^-_TAIL
     lowest = -(cumulant(tilt - reach) - log_norm + _TAIL) / reach
     start = math.floor(min(lowest, -offset)) - 1
-    if not highest - start <= MOST_POINTS:
+    if not highest - start <= MAX_POINTS:
         raise TooManyPointsError(highest - start)
     length = _even_fast_length(math.ceil(highest) - start + 2)
     spectrum, error = draws.spectrum(tilt, length)

@@ -19,7 +19,7 @@ from shuffledp.errors import ParameterError
 from shuffledp.privacy.amplification.clones import check_clones, fair_mass, probability_at_most
 from shuffledp.privacy.amplification.exact import check_channel
 from shuffledp.privacy.amplification.positive_part import (
-    MOST_POINTS,
+    MAX_POINTS,
     Draws,
     ScaledNoise,
     TooManyPointsError,
@@ -34,12 +34,12 @@ from shuffledp.randomness import Dyadic
 Floats = NDArray[np.float64]
 
 _CUTS = (1e-26, 1e-60, 1e-300)
-_MOST_POINTS = 400_000  # beyond, the bound is so small that it need not be sharp
+_MAX_POINTS = 400_000  # beyond, the bound is so small that it need not be sharp
 _DIRECT_POINTS = 10_000
 _GRID = 1 << 16
 _COARSE_GRID = 1 << 13
 _FINER = 4
-_MOST_COARSER = 8
+_MAX_COARSENINGS = 8
 _WIDEST_NOISE = 5_000  # largest standard deviation of the number of other reports that is enumerated
 _TINIEST = 1e-305
 
@@ -215,7 +215,7 @@ class _ResponseSums:
             mass = self.pairs.pmf(both) * (1 + self.pairs.tail_error(both))
             total = self._given(both, mass, reach) + 4 * max(cut, _TINIEST * self.largest * self.users)
             points = len(both) * (reach * math.sqrt(last + 1) + 1)
-            if total / self.users > 1e6 * cut or points > _MOST_POINTS:
+            if total / self.users > 1e6 * cut or points > _MAX_POINTS:
                 break
         return total
 
@@ -286,11 +286,11 @@ class _ResponseSums:
 
         Where steps are smaller than the grid, the number of points falls with the square root of the width only.
         """
-        for _ in range(_MOST_COARSER):
+        for _ in range(_MAX_COARSENINGS):
             try:
                 return sum_of(width)
             except TooManyPointsError as error:
-                width *= max(2.0, min(error.points / MOST_POINTS, 1e6) ** 2)
+                width *= max(2.0, min(error.points / MAX_POINTS, 1e6) ** 2)
         return float(self.users)
 
     def _coupled(self, width: float) -> float:

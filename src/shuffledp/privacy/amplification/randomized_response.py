@@ -25,7 +25,7 @@ LARGEST_BLANKET = 0.999
 _ENUMERATED_USERS = 200
 _TINY = 1e-30
 _CLOSE = 1e-3  # relative distance of delta from the target
-_MOST_STEPS = 40
+_MAX_STEPS = 40
 _NARROW = 2e-8
 
 
@@ -145,7 +145,7 @@ def _descend(
     x, slope = min(max(start[0], low), high), start[1]
     above, below = -math.inf, math.inf  # the last point with excess > 0, and the first with excess <= 0
     before: tuple[float, float] | None = None
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         y = excess(x)
         above, below = (x, below) if y > 0 else (above, x)
         if (y <= 0 and (y >= -close or x <= low)) or below - above < _NARROW:

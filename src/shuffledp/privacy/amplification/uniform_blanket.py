@@ -11,7 +11,7 @@ from shuffledp.checks import check_number_of_users, check_target
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.privacy.amplification.blanket_search import excess_of, typical_mean
 from shuffledp.privacy.amplification.clones import ClonesCurve, probability_at_most
-from shuffledp.privacy.binomial import MOST_TRIALS, Binomial
+from shuffledp.privacy.binomial import MAX_TRIALS, Binomial
 from shuffledp.privacy.guarantee import PrivacyCurve
 from shuffledp.randomness import Dyadic
 from shuffledp.search import find_bracket, narrow
@@ -19,8 +19,8 @@ from shuffledp.search import find_bracket, narrow
 _CLOSE_ENOUGH = 1e-6  # relative distance of delta from the target
 _NARROW = 2e-8
 _FURTHEST = 60.0
-_MOST_PER_CELL = 1e13
-_MOST_MESSAGES = 10**9
+_MAX_PER_CELL = 1e13
+_MAX_MESSAGES = 10**9
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Slots:
     def __post_init__(self) -> None:
         if self.whole < 0:
             raise ParameterError(f"A user cannot add {self.whole} messages.", messages=self.whole)
-        if self.whole > _MOST_MESSAGES:
+        if self.whole > _MAX_MESSAGES:
             raise InfeasibleError(
-                f"Every user would have to add about {self.whole:.2g} blanket messages, more than {_MOST_MESSAGES:,}.",
+                f"Every user would have to add about {self.whole:.2g} blanket messages, more than {_MAX_MESSAGES:,}.",
                 messages=self.whole,
             )
 
@@ -67,7 +67,7 @@ class Slots:
             if rate == 1:
                 sure += trials
             elif trials > 0 and rate > 0 and (probability := probability_at_most(rate)).numerator:
-                parts.append(Binomial(min(trials, MOST_TRIALS), probability))  # fewer clones are worse
+                parts.append(Binomial(min(trials, MAX_TRIALS), probability))  # fewer clones are worse
         return ClonesCurve(tuple(parts), alpha=1.0, sure=sure)
 
 
@@ -84,7 +84,7 @@ def least_slots(users: int, cells: int, epsilon: float, delta: float) -> Slots:
         return Slots(0, Dyadic(0))
     curve_of: Callable[[float], PrivacyCurve] = lambda x: Slots.at_least(math.exp(x)).curve(users, cells)  # noqa: E731
     typical = typical_mean(epsilon, delta)
-    if typical > _MOST_PER_CELL:
+    if typical > _MAX_PER_CELL:
         raise InfeasibleError(
             f"epsilon = {epsilon:g} and delta = {delta:g} would need about {typical:.2g} blanket messages for each of "
             f"{cells:,} cells; relax the target.",

@@ -18,7 +18,7 @@ Integers = NDArray[np.int64]
 
 LARGEST_FLIP = 0.4999
 """Largest flip probability of a calibration; with a larger one hardly any information about a bit is left."""
-MOST_FLIPPED_BITS = 1 << 50
+MAX_FLIPPED_BITS = 1 << 50
 """Maximum number of bits of all users; its product with the number of cells is below 2^63."""
 
 
@@ -27,7 +27,7 @@ def check_bits(users: int, flip: Dyadic, bits: int = 1) -> None:
     check_number_of_users(users, fewest=2)
     if bits < 1:
         raise ParameterError(f"A user holds at least one bit, not {bits}.", bits=bits)
-    if users * bits > MOST_FLIPPED_BITS:
+    if users * bits > MAX_FLIPPED_BITS:
         raise ParameterError(
             f"{users:,} users with {bits:,} bits each have too many bits: at most 2^50 are supported.", users=users
         )

@@ -17,7 +17,7 @@ from shuffledp.randomness import Dyadic
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_MOST_STEPS = 40
+_MAX_STEPS = 40
 _TOLERANCE = 1e-8  # once |L(u)| is below this, u is accurate enough
 _LARGE_RATIO = 1e3
 
@@ -54,7 +54,7 @@ def divergences(
     low, at_low = -ones - 1, np.full(len(ones), -np.inf)
     high = zeros + bits  # here L is the local epsilon minus epsilon, which is above 0
     u = np.clip(np.round(guess), low + 1, high).astype(np.int64)
-    for step in range(_MOST_STEPS):
+    for step in range(_MAX_STEPS):
         excess = _log_ratio(with_ones.mass(u), with_zeros.mass(u), above=u > middle) - epsilon
         low, at_low = np.where(excess <= 0, u, low), np.where(excess <= 0, excess, at_low)
         high = np.where(excess > 0, np.minimum(u, high), high)

@@ -22,7 +22,7 @@ from shuffledp.domain import check_index, check_indices
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.privacy.pure_sum import MOST_USERS, PureSum, least_error_sum
+from shuffledp.privacy.pure_sum import MAX_USERS, PureSum, least_error_sum
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.questions import CountProtocol
@@ -136,7 +136,7 @@ class PureSumCount(CountProtocol):
 
 def _largest_certified(users: int, epsilon: float) -> PureSum:
     """The curve for the largest number of users for which it can be certified."""
-    sizes = [users, *(size for size in (MOST_USERS, 200, 150, 100, 70, 50) if size < users)]
+    sizes = [users, *(size for size in (MAX_USERS, 200, 150, 100, 70, 50) if size < users)]
     for size in sizes[:-1]:
         try:
             return least_error_sum(size, epsilon)

@@ -44,11 +44,11 @@ Integers = NDArray[np.int64]
 BETA = 0.05
 """The paper's probability that hash collisions distort some estimate."""
 
-_MOST_CELLS = 1 << 27
+_MAX_CELLS = 1 << 27
 _LARGEST_SIZE = (1 << 31) - 1
 _LARGEST_LISTED = 16
 _CHUNK_CATEGORIES = 1 << 16
-_MOST_CATEGORIES = 300
+_MAX_CATEGORIES = 300
 _CUT = 1e-14
 
 
@@ -258,7 +258,7 @@ class CountMinHistogram(HistogramProtocol):
 
     def _mean_squared_error(self, sketch: RowStatistic, true: Integers, *, lowest: float) -> float:
         """The collisions follow from the public hash functions."""
-        step = -(-self.domain_size // _MOST_CATEGORIES)
+        step = -(-self.domain_size // _MAX_CATEGORIES)
         chosen, held = np.arange(0, self.domain_size, step), np.flatnonzero(true)
         extra = np.empty((len(chosen), self.rows), dtype=np.int64)
         for row, (theirs, ours) in enumerate(zip(self._cells(held), self._cells(chosen), strict=True)):
@@ -303,8 +303,8 @@ class CountMinHistogram(HistogramProtocol):
 
     def _check_memory(self) -> None:
         cells = self.rows * self.buckets
-        if cells > _MOST_CELLS:
+        if cells > _MAX_CELLS:
             raise ParameterError(
-                f"A sketch of {cells:,} cells does not fit into memory; at most {_MOST_CELLS:,}. Choose fewer buckets.",
+                f"A sketch of {cells:,} cells does not fit into memory; at most {_MAX_CELLS:,}. Choose fewer buckets.",
                 cells=cells,
             )

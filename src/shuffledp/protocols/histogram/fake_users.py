@@ -32,7 +32,7 @@ from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials
 
 _CHUNK_CELLS = 1 << 24
-_MOST_LISTED = 100_000
+_MAX_LISTED = 100_000
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class FakeUsersHistogram(HistogramProtocol):
     def report_pmf(self, value: int) -> Pmf:
         """Every multiset of rows."""
         owned = check_index(value, self.domain_size)
-        if 1 << self.domain_size * self._rows > _MOST_LISTED:
+        if 1 << self.domain_size * self._rows > _MAX_LISTED:
             raise ParameterError(f"Reports of {self._rows} rows of {self.domain_size} bits are too many to list.")
         codes = self.message_format.codes
         real = 1 << (self.domain_size - 1 - owned)  # the first bit is the most significant one of a code

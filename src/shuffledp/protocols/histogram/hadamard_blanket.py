@@ -37,10 +37,10 @@ from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial, draw_words, uniform_counts
 from shuffledp.shuffling import permute
 
-_MOST_LISTED = 4096
+_MAX_LISTED = 4096
 _CHUNK = 1 << 16
-_MOST_HASHES = 62
-_MOST_BITS = 32
+_MAX_HASHES = 62
+_MAX_BITS = 32
 _FEW_TRIALS = 1 << 12
 
 Vectors = NDArray[np.uint32]
@@ -66,10 +66,10 @@ class HadamardBlanketHistogram(BlanketHistogram):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.hashes <= _MOST_HASHES or self.bits > _MOST_BITS:
+        if not 1 <= self.hashes <= _MAX_HASHES or self.bits > _MAX_BITS:
             raise ParameterError(
                 f"Messages of {self.hashes} vectors of {self.bits} bits are not supported: "
-                f"at most {_MOST_HASHES} vectors of {_MOST_BITS} bits.",
+                f"at most {_MAX_HASHES} vectors of {_MAX_BITS} bits.",
                 hashes=self.hashes,
                 bits=self.bits,
             )
@@ -79,8 +79,8 @@ class HadamardBlanketHistogram(BlanketHistogram):
         """The fewest uniform tuples that meet the target; of log2(users) vectors, as in the paper, unless given."""
         size, named = cls.domain_fields(domain)
         length = (target.users - 1).bit_length() if hashes is None else hashes
-        if not 1 <= length <= _MOST_HASHES:
-            raise ParameterError(f"The number of hashes must lie in 1 .. {_MOST_HASHES}, not {length}.", hashes=length)
+        if not 1 <= length <= _MAX_HASHES:
+            raise ParameterError(f"The number of hashes must lie in 1 .. {_MAX_HASHES}, not {length}.", hashes=length)
         if size <= 1:
             slots = Slots(0, Dyadic(0))  # a single category reveals nothing
         elif target.calibration == "tight":
@@ -118,7 +118,7 @@ class HadamardBlanketHistogram(BlanketHistogram):
         """Uniform over the tuples of codewords, and uniform tuples."""
         owned = check_index(value, self.domain_size)
         codes = self.message_format.codes
-        check_listed(codes, most=_MOST_LISTED)
+        check_listed(codes, most=_MAX_LISTED)
         tuples = self.message_format.message(np.arange(codes)).reshape(codes, self.hashes)
         own = np.flatnonzero((_odd(tuples & tuples.dtype.type(owned + 1)) == 0).all(axis=1))
         return blanket_report_pmf({int(code): Fraction(1, len(own)) for code in own}, codes, self.blanket)

@@ -36,7 +36,7 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomi
 
 Floats = NDArray[np.float64]
 
-_MOST_OUTPUTS = 1 << 62
+_MAX_OUTPUTS = 1 << 62
 _BLOCK_SHARE = 0.1  # fraction of the risk of an interval for a block that holds more users than assumed
 
 
@@ -62,7 +62,7 @@ class HadamardResponse(HistogramProtocol):
         super().__post_init__()
         if self.blocks < 1 or self.blocks & (self.blocks - 1):
             raise ParameterError(f"The number of blocks must be a power of two, not {self.blocks}.", blocks=self.blocks)
-        if self.blocks * self.width > _MOST_OUTPUTS:
+        if self.blocks * self.width > _MAX_OUTPUTS:
             raise ParameterError(
                 f"{self.blocks:,} blocks of {self.width:,} columns are more than 2^62 messages.", blocks=self.blocks
             )

@@ -41,8 +41,8 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers
 from shuffledp.search import bisect_integers
 
 _LEAST_DOMAIN = 4
-_MOST_BUCKETS = 1 << 30
-_MOST_LISTED = 10_000
+_MAX_BUCKETS = 1 << 30
+_MAX_LISTED = 10_000
 _OFTEN_NEEDED = 50  # messages per bucket, as the starting point of a search
 
 
@@ -77,7 +77,7 @@ class HashedBlanketHistogram(BlanketHistogram, HashedHistogram):
         More buckets have fewer collisions and need more messages.
         """
         size, named = cls.domain_fields(domain)
-        largest = min(size // 2, _MOST_BUCKETS)
+        largest = min(size // 2, _MAX_BUCKETS)
         if size < _LEAST_DOMAIN or (buckets is not None and not 2 <= buckets <= largest):
             raise InfeasibleError(
                 f"Hashing needs 2 or more buckets, and at least twice as many categories; given {buckets or 2:,} "
@@ -125,7 +125,7 @@ class HashedBlanketHistogram(BlanketHistogram, HashedHistogram):
         """A uniform function with the value's bucket, and uniform messages."""
         owned = np.array([check_index(value, self.domain_size)])
         codes = self.message_format.codes
-        check_listed(codes, most=_MOST_LISTED)
+        check_listed(codes, most=_MAX_LISTED)
         factor, shift, bucket = self.message_format.message(np.arange(codes)).T
         own = np.flatnonzero(self.hashes.apply(factor, shift, owned) == bucket)
         return blanket_report_pmf({int(code): Fraction(1, len(own)) for code in own}, codes, self.blanket)

@@ -38,10 +38,10 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 from shuffledp.randomness.dyadic import check_uncertain
 from shuffledp.search import find_bracket, narrow
 
-_MOST_LISTED = 100_000
+_MAX_LISTED = 100_000
 _LARGEST_LOGIT = math.log(999)  # a blanket of 0.999, with which hardly any report is true
 _LEAST_LOGIT = -42.0
-_MOST_BUCKETS = 1 << 30
+_MAX_BUCKETS = 1 << 30
 _TRIAL_EPSILON = 1.0
 _TRIAL_USERS = 2_000  # the best number of buckets per user hardly depends on the number of users
 _FIRST_TRIAL = 0.05  # buckets per user
@@ -110,12 +110,12 @@ class ShuffledLocalHashing(HashedHistogram):
         """A uniform function with the value's bucket, or any bucket."""
         owned = np.array([check_index(value, self.domain_size)])
         codes = self.message_format.codes
-        check_listed(codes, most=_MOST_LISTED)
+        check_listed(codes, most=_MAX_LISTED)
         factor, shift, bucket = self.message_format.message(np.arange(codes)).T
         own = self.hashes.apply(factor, shift, owned) == bucket
         other = self.blanket.fraction / codes
         more = self.blanket.complement.fraction * self.buckets / codes
-        return single_message_pmf([other + (more if own[code] else 0) for code in range(codes)], most=_MOST_LISTED)
+        return single_message_pmf([other + (more if own[code] else 0) for code in range(codes)], most=_MAX_LISTED)
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once."""
@@ -150,7 +150,7 @@ def _best_buckets(target: Target, size: int) -> int:
     trial = replace(target, epsilon=max(target.epsilon, _TRIAL_EPSILON))
     users = min(target.honest_users, _TRIAL_USERS)
     scale = target.honest_users / users * (target.epsilon / trial.epsilon) ** 2
-    fewest, most = math.ceil(2 / scale), min(size, _MOST_BUCKETS) / scale
+    fewest, most = math.ceil(2 / scale), min(size, _MAX_BUCKETS) / scale
 
     def rmse(buckets: int) -> float:
         blanket = _least_blanket(users, buckets, trial, precision=0.2)

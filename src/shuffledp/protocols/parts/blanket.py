@@ -18,7 +18,7 @@ from shuffledp.randomness import Dyadic, RandomSource, bernoulli
 
 BLANKET_THEOREM = "exact sum over the number of blanket messages that hit either value (Luo, Wang and Yi 2022)"
 
-_MOST_LISTED = 200_000
+_MAX_LISTED = 200_000
 
 
 class BlanketHistogram(HistogramProtocol):
@@ -47,7 +47,7 @@ def blanket_offsets(users: int, blanket: Slots, source: RandomSource) -> NDArray
 def blanket_report_pmf(own: Mapping[int, Fraction], codes: int, blanket: Slots) -> Pmf:
     """The pmf of a report of one message with the distribution ``own`` and blanket messages uniform over all codes."""
     longest = blanket.whole + (blanket.rest.numerator > 0)
-    if len(own) * math.comb(codes + longest - 1, longest) > _MOST_LISTED:
+    if len(own) * math.comb(codes + longest - 1, longest) > _MAX_LISTED:
         raise ParameterError(f"Reports of {longest + 1} messages out of {codes:,} are too many to list.")
     pmf: dict[tuple[int, ...], Fraction] = {}
     rest = blanket.rest.fraction

@@ -8,16 +8,16 @@ from fractions import Fraction
 from shuffledp.errors import ParameterError
 from shuffledp.protocols.protocol import Pmf
 
-MOST_LISTED = 1 << 10
+MAX_LISTED = 1 << 10
 
 
-def check_listed(codes: int, *, most: int = MOST_LISTED) -> None:
+def check_listed(codes: int, *, most: int = MAX_LISTED) -> None:
     """Reject a message format with more codes than are worth listing."""
     if codes > most:
         raise ParameterError(f"{codes:,} different messages are too many to list; at most {most:,}.", codes=codes)
 
 
-def single_message_pmf(probabilities: Sequence[Fraction], *, most: int = MOST_LISTED) -> Pmf:
+def single_message_pmf(probabilities: Sequence[Fraction], *, most: int = MAX_LISTED) -> Pmf:
     """The distribution of a report of one message, as copies of each code, from the probability of each code."""
     codes = len(probabilities)
     check_listed(codes, most=most)

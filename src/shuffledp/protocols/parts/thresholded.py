@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 THRESHOLD_ESTIMATORS = ("threshold",)
 _PLAUSIBLY_WITHHELD = 0.025  # as in an interval of 95 % confidence
 _NEVER_WITHHELD = 1e-12
-_MOST_LISTED = 100_000
+_MAX_LISTED = 100_000
 
 
 class Withholding(Protocol):
@@ -131,7 +131,7 @@ def _withheld_error(withholding: Withholding, most: int) -> float:
 
 def independent_release_pmf(counts: Sequence[Mapping[int, Fraction | float]]) -> Pmf:
     """The joint distribution of independent released counts."""
-    if math.prod(len(pmf) for pmf in counts) > _MOST_LISTED:
+    if math.prod(len(pmf) for pmf in counts) > _MAX_LISTED:
         raise ParameterError(
             "The release has too many outcomes to list; use fewer users, a smaller domain or less noise."
         )

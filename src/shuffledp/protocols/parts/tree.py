@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import MOST_BINS
+from shuffledp.domain import MAX_BINS
 from shuffledp.errors import DomainError
 
 Floats = NDArray[np.float64]
@@ -37,8 +37,8 @@ class Tree:
     branching: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if not 2 <= self.bins <= MOST_BINS:
-            raise DomainError(f"A tree has between 2 and {MOST_BINS:,} bins, not {self.bins:,}.", bins=self.bins)
+        if not 2 <= self.bins <= MAX_BINS:
+            raise DomainError(f"A tree has between 2 and {MAX_BINS:,} bins, not {self.bins:,}.", bins=self.bins)
         if len(self.branching) > self.bins.bit_length():  # before anything is computed for each of them
             raise DomainError(f"A tree over {self.bins:,} bins has fewer than {len(self.branching):,} levels.")
         if not self.branching or min(self.branching) < 2:

@@ -45,11 +45,11 @@ from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, negative_binomial, scattered_negative_binomial
 from shuffledp.randomness.logarithmic import LEAST_COMPLEMENT_BITS
 
-_MOST_LEVELS = 1000  # the accounting of more levels takes long
+_MAX_LEVELS = 1000  # the accounting of more levels takes long
 _LEFT_OUT = 1e-5
 _TOO_RARE = 1e-7  # less likely reports are not listed
 _TABLE_ENTRIES = 1 << 10  # of the sampling table of one atom
-_MOST_LISTED = 4
+_MAX_LISTED = 4
 
 Part = tuple[tuple[int, ...], Fraction, Dyadic]
 """Messages that are sent together, and the shape and ratio of the number of copies of all honest users."""
@@ -95,7 +95,7 @@ class AlmostCentralSum(SumProtocol):
             )
         if levels is not None:
             return cls(target, almost_central_noise(levels, target.epsilon, target.delta, split), domain)
-        most = min(math.ceil(target.epsilon * math.sqrt(target.users)), _MOST_LEVELS)
+        most = min(math.ceil(target.epsilon * math.sqrt(target.users)), _MAX_LEVELS)
         while True:
             levels = levels_for(domain, fewest=most, most=most)
             noise = almost_central_noise(levels, target.epsilon, target.delta, split)
@@ -155,8 +155,8 @@ class AlmostCentralSum(SumProtocol):
 
     def report_pmf(self, value: float) -> Pmf:
         """The real message with every number of copies of each part, except for a tail."""
-        if self.levels > _MOST_LISTED:
-            raise ParameterError(f"{self.levels:,} levels are too many to list; at most {_MOST_LISTED}.")
+        if self.levels > _MAX_LISTED:
+            raise ParameterError(f"{self.levels:,} levels are too many to list; at most {_MAX_LISTED}.")
         kinds = self.message_format.codes
         pmf: dict[tuple[int, ...], float] = {}
         for level, share in level_pmf(value, self.levels, self.domain).items():

@@ -32,8 +32,8 @@ from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial
 
 _CHUNK_BITS = 1 << 22
-_MOST_LISTED = 64
-_MOST_BITS = 1 << 20
+_MAX_LISTED = 64
+_MAX_BITS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class CheuSum(SumProtocol):
 
     def __post_init__(self) -> None:
         check_levels(self.bits, users=self.target.users)
-        if self.bits > _MOST_BITS:
-            raise ParameterError(f"A user sends at most {_MOST_BITS:,} bits, not {self.bits:,}.", bits=self.bits)
+        if self.bits > _MAX_BITS:
+            raise ParameterError(f"A user sends at most {_MAX_BITS:,} bits, not {self.bits:,}.", bits=self.bits)
         if not 0 < 2 * self.flip.fraction < 1:
             raise ParameterError(f"The flip probability must lie between 0 and 1/2, not {self.flip}.")
 
@@ -98,8 +98,8 @@ class CheuSum(SumProtocol):
 
     def report_pmf(self, value: float) -> Pmf:
         """The numbers of zeros and ones: ones that are not flipped, and zeros that are."""
-        if self.bits > _MOST_LISTED:
-            raise ParameterError(f"{self.bits:,} bits are too many to list; at most {_MOST_LISTED}.")
+        if self.bits > _MAX_LISTED:
+            raise ParameterError(f"{self.bits:,} bits are too many to list; at most {_MAX_LISTED}.")
         pmf: dict[tuple[int, ...], Fraction] = {}
         for level, share in level_pmf(value, self.bits, self.domain).items():
             stay = _binomial_pmf(level, self.flip.complement.fraction)
@@ -167,7 +167,7 @@ class CheuSum(SumProtocol):
 
 def _usual_bits(users: int, epsilon: float, domain: Interval) -> int:
     """Enough bits that rounding adds less than the noise; for integers at most their number of steps."""
-    fewest = min(math.ceil(epsilon * math.sqrt(users)), _MOST_BITS)
+    fewest = min(math.ceil(epsilon * math.sqrt(users)), _MAX_BITS)
     return levels_for(domain, fewest=fewest, most=fewest)
 
 

@@ -27,7 +27,7 @@ from shuffledp.protocols.sum.levels import CentralLevels, check_levels
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, RandomSource
 
-_MOST_BITS = 39
+_MAX_BITS = 39
 _SUM_BITS = 61
 _NOISE_BITS = 55  # noise beyond 2^62, where OpenDP clips it, has a probability below e^-120
 
@@ -61,7 +61,7 @@ class LaplaceSum(CentralLevels):
         """The least noise that is epsilon-private; delta is not needed."""
         if levels is None:
             noise_limit = math.floor(_NOISE_BITS - 1 + math.log2(target.epsilon))
-            levels = 1 << max(0, min(_MOST_BITS, _SUM_BITS - target.users.bit_length(), noise_limit))
+            levels = 1 << max(0, min(_MAX_BITS, _SUM_BITS - target.users.bit_length(), noise_limit))
         check_levels(levels, users=target.users)
         scale = math.ceil(levels / Fraction(target.epsilon))
         if scale > 1 << _NOISE_BITS:

@@ -26,9 +26,9 @@ from shuffledp.randomness import SYSTEM, RandomSource, round_randomly
 
 Floats = NDArray[np.float64]
 
-MOST_LEVELS = 1 << 39  # exact rounding supports positions times at most this
-_MOST_SUM_BITS = 62
-MOST_LISTED = 512
+MAX_LEVELS = 1 << 39  # exact rounding supports positions times at most this
+_MAX_SUM_BITS = 62
+MAX_LISTED = 512
 _CHUNK = 1 << 20
 _SLOPES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)
 
@@ -43,10 +43,10 @@ def levels_for(domain: Interval, *, fewest: float, most: float) -> int:
 
 def check_levels(levels: int, *, users: int = 1) -> int:
     """Reject a number of levels for which rounding or the sum over all users would overflow."""
-    if not 1 <= levels <= MOST_LEVELS or (users * levels).bit_length() > _MOST_SUM_BITS:
+    if not 1 <= levels <= MAX_LEVELS or (users * levels).bit_length() > _MAX_SUM_BITS:
         raise ParameterError(
-            f"{levels:,} levels with {users:,} users are not supported: use 1 to {MOST_LEVELS:,} levels, such that "
-            f"users times levels is below 2^{_MOST_SUM_BITS}.",
+            f"{levels:,} levels with {users:,} users are not supported: use 1 to {MAX_LEVELS:,} levels, such that "
+            f"users times levels is below 2^{_MAX_SUM_BITS}.",
             levels=levels,
             users=users,
         )
@@ -217,8 +217,8 @@ class CentralLevels(SumProtocol):
     def report_pmf(self, value: float) -> Pmf:
         """One of the two levels next to the number."""
         pmf = level_pmf(value, self.levels, self.domain)
-        levels = range(min(self.levels, MOST_LISTED) + 1)
-        return single_message_pmf([pmf.get(level, Fraction(0)) for level in levels], most=MOST_LISTED)
+        levels = range(min(self.levels, MAX_LISTED) + 1)
+        return single_message_pmf([pmf.get(level, Fraction(0)) for level in levels], most=MAX_LISTED)
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The rounded numbers; the trusted party adds the noise."""

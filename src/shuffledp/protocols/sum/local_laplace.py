@@ -28,7 +28,7 @@ from shuffledp.protocols.parts.single_message import single_message_pmf
 from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.questions import SumProtocol, one_message_each
 from shuffledp.protocols.sum.levels import (
-    MOST_LISTED,
+    MAX_LISTED,
     AffineReports,
     check_levels,
     level_pmf,
@@ -40,8 +40,8 @@ from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
 _ENOUGH_LEVELS = 16  # per unit of epsilon, so that rounding adds less than a thousandth to the variance
-_MOST_WHOLE_LEVELS = 1 << 12
-_MOST_LEVELS = 1 << 20
+_MAX_WHOLE_LEVELS = 1 << 12
+_MAX_LEVELS = 1 << 20
 _CUT_EXPONENT = 36  # e^-36 < 1e-15
 
 
@@ -67,9 +67,9 @@ class LocalLaplaceSum(SumProtocol):
     domain: Interval
 
     def __post_init__(self) -> None:
-        if not 1 <= self.levels <= _MOST_LEVELS or not 0 <= self.margin < 1 << 62:
+        if not 1 <= self.levels <= _MAX_LEVELS or not 0 <= self.margin < 1 << 62:
             raise ParameterError(
-                f"levels must lie between 1 and {_MOST_LEVELS:,} and margin between 0 and 2^62; "
+                f"levels must lie between 1 and {_MAX_LEVELS:,} and margin between 0 and 2^62; "
                 f"got levels={self.levels:,}, margin={self.margin:,}.",
                 levels=self.levels,
                 margin=self.margin,
@@ -80,7 +80,7 @@ class LocalLaplaceSum(SumProtocol):
         """Locally epsilon-private; delta is not needed."""
         if levels is None:
             levels = levels_for(
-                domain, fewest=max(_ENOUGH_LEVELS, _ENOUGH_LEVELS * target.epsilon), most=_MOST_WHOLE_LEVELS
+                domain, fewest=max(_ENOUGH_LEVELS, _ENOUGH_LEVELS * target.epsilon), most=_MAX_WHOLE_LEVELS
             )
         ratio = least_ratio(target.epsilon, sensitivity=check_levels(levels))
         return cls(target.pure(), levels, ratio, math.ceil(_CUT_EXPONENT / decay_of(ratio)), domain)
@@ -114,7 +114,7 @@ class LocalLaplaceSum(SumProtocol):
             centre = level + self.margin
             for answer in range(len(pmf)):
                 pmf[answer] += share * self._noise(answer - centre, cut=answer in (0, last))
-        return single_message_pmf(pmf, most=MOST_LISTED)
+        return single_message_pmf(pmf, most=MAX_LISTED)
 
     def _noise(self, x: int, *, cut: bool) -> Fraction:
         """The probability of the noise x, or of x and all beyond it."""

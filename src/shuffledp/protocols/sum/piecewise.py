@@ -29,7 +29,7 @@ from shuffledp.protocols.parts.single_message import single_message_pmf
 from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.questions import SumProtocol, one_message_each
 from shuffledp.protocols.sum.levels import (
-    MOST_LISTED,
+    MAX_LISTED,
     AffineReports,
     check_levels,
     level_pmf,
@@ -40,7 +40,7 @@ from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, integers
 
 _LEAST_GRID = 1 << 12
-_MOST_GRID = 1 << 20
+_MAX_GRID = 1 << 20
 _FINE_WINDOW = 64  # least number of points of a window
 
 
@@ -69,9 +69,9 @@ class PiecewiseSum(SumProtocol):
 
     def __post_init__(self) -> None:
         check_levels(self.levels)
-        if self.step < 1 or self.window < 1 or self.answers > _MOST_GRID:
+        if self.step < 1 or self.window < 1 or self.answers > _MAX_GRID:
             raise ParameterError(
-                f"step and window must be at least 1 and there can be at most {_MOST_GRID:,} answers; got "
+                f"step and window must be at least 1 and there can be at most {_MAX_GRID:,} answers; got "
                 f"levels={self.levels}, step={self.step}, window={self.window}, hence {self.answers} answers.",
                 answers=self.answers,
             )
@@ -89,7 +89,7 @@ class PiecewiseSum(SumProtocol):
         share = 1 / (math.exp(target.epsilon / 2) + 1)  # (C - 1) / (2 C)
         if answers is None:
             answers = _LEAST_GRID
-            while answers * share < _FINE_WINDOW and answers < _MOST_GRID:
+            while answers * share < _FINE_WINDOW and answers < _MAX_GRID:
                 answers *= 2
         if answers < 2:
             raise ParameterError(f"At least 2 answers are needed, not {answers}.", answers=answers)
@@ -126,7 +126,7 @@ class PiecewiseSum(SumProtocol):
             start = level * self.step
             for answer in range(len(pmf)):
                 pmf[answer] += share * (inner if start <= answer < start + self.window else outer)
-        return single_message_pmf(pmf, most=MOST_LISTED)
+        return single_message_pmf(pmf, most=MAX_LISTED)
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once."""

@@ -32,8 +32,8 @@ from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 from shuffledp.randomness.dyadic import check_uncertain
 
-_MOST_LEVELS = 1 << 16
-_MOST_LISTED = 512
+_MAX_LEVELS = 1 << 16
+_MAX_LISTED = 512
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ class PrivacyBlanketSum(SumProtocol):
 
     def report_pmf(self, value: float) -> Pmf:
         """Randomized response on the rounded level."""
-        if self.levels >= _MOST_LISTED:
-            raise ParameterError(f"{self.levels + 1:,} messages are too many to list; at most {_MOST_LISTED}.")
+        if self.levels >= _MAX_LISTED:
+            raise ParameterError(f"{self.levels + 1:,} messages are too many to list; at most {_MAX_LISTED}.")
         pmf: dict[tuple[int, ...], Any] = {}
         for level, share in level_pmf(value, self.levels, self.domain).items():
             for sent, probability in response_pmf(level, self.levels + 1, self.blanket).items():
@@ -125,8 +125,8 @@ class PrivacyBlanketSum(SumProtocol):
 
 
 def _check_levels(levels: int) -> int:
-    if not 1 <= levels <= _MOST_LEVELS:
-        raise ParameterError(f"levels must lie between 1 and {_MOST_LEVELS:,}, not {levels:,}.", levels=levels)
+    if not 1 <= levels <= _MAX_LEVELS:
+        raise ParameterError(f"levels must lie between 1 and {_MAX_LEVELS:,}, not {levels:,}.", levels=levels)
     return levels
 
 
@@ -195,7 +195,7 @@ def _paper_mean(target: Target) -> float:
 def _candidates(target: Target, domain: Interval, mean: float) -> list[int]:
     """Numbers of levels around the best one for real numbers, and the number of steps of integers."""
     typical = (target.honest_users / mean) ** (1 / 3)
-    most = max(1, min(math.ceil(3 * typical), math.floor(0.99 * target.honest_users / mean) - 1, _MOST_LEVELS))
+    most = max(1, min(math.ceil(3 * typical), math.floor(0.99 * target.honest_users / mean) - 1, _MAX_LEVELS))
     candidates = {*np.unique(np.geomspace(1, most, 80).round().astype(int)).tolist()}
     if domain.steps is not None and domain.steps <= most:
         candidates.add(domain.steps)

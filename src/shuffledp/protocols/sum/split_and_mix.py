@@ -43,11 +43,11 @@ from shuffledp.protocols.sum.levels import (
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers, scattered_negative_binomial
 
-_MOST_MODULUS_BITS = 62
+_MAX_MODULUS_BITS = 62
 _DIGIT_BITS = 24  # sums of digits stay below 2^63 for up to 2^39 messages
 _CHUNK_USERS = 1 << 20
 _LEFT_OUT = 1e-9
-_MOST_LISTED = 200_000
+_MAX_LISTED = 200_000
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ class SplitAndMixSum(SumProtocol):
     def __post_init__(self) -> None:
         check_levels(self.levels, users=self.target.users)
         bits = self.modulus.bit_length() - 1
-        if self.modulus != 1 << bits or not 1 <= bits <= _MOST_MODULUS_BITS or self.messages < 2:
+        if self.modulus != 1 << bits or not 1 <= bits <= _MAX_MODULUS_BITS or self.messages < 2:
             raise ParameterError(
-                f"Shares need a modulus that is a power of two up to 2^{_MOST_MODULUS_BITS} and at least 2 messages, "
+                f"Shares need a modulus that is a power of two up to 2^{_MAX_MODULUS_BITS} and at least 2 messages, "
                 f"not {self.modulus:,} and {self.messages}.",
                 modulus=self.modulus,
                 messages=self.messages,
@@ -132,7 +132,7 @@ class SplitAndMixSum(SumProtocol):
 
     def report_pmf(self, value: float) -> Pmf:
         """All multisets of shares of the noisy level, each weighted by the number of its orders."""
-        if math.comb(self.modulus + self.messages - 1, self.messages) > _MOST_LISTED:
+        if math.comb(self.modulus + self.messages - 1, self.messages) > _MAX_LISTED:
             raise ParameterError(f"{self.messages} shares modulo {self.modulus:,} are too many to list.")
         noisy = np.zeros(self.modulus)
         for level, part in level_pmf(value, self.levels, self.domain).items():

@@ -20,9 +20,9 @@ Permute = Callable[[NDArray[Any]], None]
 Rows = NDArray[np.int64]
 
 _NUMBERS_AT_A_TIME = 1 << 21
-_MOST_CODES = 1 << 20
-_MOST_CODES_TALLIED = 4096
-_MOST_ENTRIES = 4
+_MAX_CODES = 1 << 20
+_MAX_CODES_TALLIED = 4096
+_MAX_ENTRIES = 4
 _PILOT_ROUNDS = 300
 
 _KINDS = "messages typical of either value"
@@ -215,7 +215,7 @@ class Experiment:
     def _learn_tables(self) -> dict[str, NDArray[np.int64]]:
         """For each view the contribution of each message, by its code; empty if there are too many codes."""
         codes = self.protocol.message_format.codes
-        if codes > _MOST_CODES:
+        if codes > _MAX_CODES:
             return {}
         reports = int(min(4000, max(50, _NUMBERS_AT_A_TIME / max(1.0, self.protocol.cost.messages_per_user))))
         copies = [self._copies(value, reports) for value in (self.pair.first, self.pair.second)]
@@ -235,7 +235,7 @@ class Experiment:
 
     def _tallied_table(self, codes: int) -> NDArray[np.int64] | None:
         """The analyzer's counts of each single message, if these add up to the counts of a round; else None."""
-        if codes > _MOST_CODES_TALLIED:
+        if codes > _MAX_CODES_TALLIED:
             return None
         every = Messages(self.protocol.message_format.message(np.arange(codes)), codes)
         try:
@@ -275,7 +275,7 @@ class Experiment:
         if self._entries_of_values is not None:
             return self._entries_of_values
         length = self._length
-        if length <= _MOST_ENTRIES:
+        if length <= _MAX_ENTRIES:
             return np.arange(length)
         samples = []
         for data in (self.pair.first, self.pair.second):
@@ -283,7 +283,7 @@ class Experiment:
             samples.append(np.array(rounds, dtype=np.float64))
         gap = np.abs(samples[0].mean(axis=0) - samples[1].mean(axis=0))
         spread = np.sqrt(samples[0].var(axis=0) + samples[1].var(axis=0)) + 1e-9
-        return np.sort(np.argsort(-gap / spread, kind="stable")[:_MOST_ENTRIES])
+        return np.sort(np.argsort(-gap / spread, kind="stable")[:_MAX_ENTRIES])
 
 
 def _sums(numbers: Rows, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Rows:

@@ -36,8 +36,8 @@ from shuffledp.testing.audit.result import AuditResult, Finding
 
 _SECONDS = 5.0
 _MAX_SECONDS = 120.0
-_FEWEST_TRIALS, _MOST_TRIALS = 400, 100_000
-_MOST_TRAINING = 6_000
+_FEWEST_TRIALS, _MAX_TRIALS = 400, 100_000
+_MAX_TRAINING = 6_000
 _NUMBERS_AT_A_TIME = 1 << 21
 _MAX_NUMBERS_PER_ROUND = 20_000_000
 _PILOT_ROUNDS = 300
@@ -117,7 +117,7 @@ class _Plan:
     @classmethod
     def given(cls, trials: int) -> _Plan:
         """A third as many training rounds, within limits."""
-        return cls(min(_MOST_TRAINING, max(200, trials // 3)), trials)
+        return cls(min(_MAX_TRAINING, max(200, trials // 3)), trials)
 
     @classmethod
     def affordable(cls, experiments: list[Experiment]) -> _Plan:
@@ -136,7 +136,7 @@ class _Plan:
         training = int(0.4 * _SECONDS / (2 * len(experiments) * learning))
         trials = int(0.6 * _SECONDS / (2 * counting))
         return cls(
-            min(max(training, _FEWEST_TRIALS // 2), _MOST_TRAINING), min(max(trials, _FEWEST_TRIALS), _MOST_TRIALS)
+            min(max(training, _FEWEST_TRIALS // 2), _MAX_TRAINING), min(max(trials, _FEWEST_TRIALS), _MAX_TRIALS)
         )
 
 
