@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from shuffledp import durable_files
 from shuffledp.collection.server.task_directory import RefusedFile, TaskDirectory, WatchedDirectory
-from shuffledp.collection.transport import files
-from shuffledp.collection.transport.files import open_regular
+from shuffledp.durable_files import open_regular
 from shuffledp.errors import DataError, ParameterError
 
 
@@ -86,7 +86,7 @@ def test_a_file_that_may_not_be_read_yet(reader, tmp_path, monkeypatch):
         return opened(path, *rest)
 
     with monkeypatch.context() as changed:
-        changed.setattr(files.os, "open", forbid)
+        changed.setattr(durable_files.os, "open", forbid)
         assert reader.look() == (["a.json", "z.json"], ["m.json"])
         assert reader.look() == ([], [])
     assert reader.look() == (["m.json"], [])

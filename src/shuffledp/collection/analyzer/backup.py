@@ -29,7 +29,7 @@ from shuffledp.collection.analyzer.publishing import RELEASE_FORMS, Releases
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.server.directories import check_directory, lock_directory, make_private
 from shuffledp.collection.task.task import Task
-from shuffledp.collection.transport.files import open_regular, sync_directory, sync_file
+from shuffledp.durable_files import open_regular, sync_directory, sync_file
 from shuffledp.errors import DataError, OutputError
 
 _WAIT_SECONDS = 60.0

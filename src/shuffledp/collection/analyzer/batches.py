@@ -26,8 +26,8 @@ from shuffledp.collection.server.databases import (
     transaction,
 )
 from shuffledp.collection.task.task import Task
-from shuffledp.collection.transport.files import sync_directory, write_durably
 from shuffledp.collection.wire.formats import MAX_MANIFEST_BYTES, BadSignatureError, Manifest, digest
+from shuffledp.durable_files import sync_directory, write_durably
 from shuffledp.errors import DataError
 
 _MIGRATIONS: Migrations = (

@@ -18,7 +18,7 @@ from shuffledp.collection.analyzer.ledger import Ledger, entries_in
 from shuffledp.collection.analyzer.publishing import published_in
 from shuffledp.collection.server.directories import check_directory, lock_directory, make_private
 from shuffledp.collection.server.logs import event
-from shuffledp.collection.transport.files import open_regular, write_durably
+from shuffledp.durable_files import open_regular, write_durably
 from shuffledp.errors import DataError, OutputError
 
 MARKER = "analyzer.json"

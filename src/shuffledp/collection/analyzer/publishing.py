@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from shuffledp.collection.analyzer.estimating import Result
 from shuffledp.collection.analyzer.ledger import Entry
 from shuffledp.collection.analyzer.page import release_page
-from shuffledp.collection.transport.files import write_durably
+from shuffledp.durable_files import write_durably
 from shuffledp.estimate import HistogramEstimate
 
 _TIME = "%Y-%m-%dT%H:%M:%SZ"

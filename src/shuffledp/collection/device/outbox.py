@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 
-from shuffledp.collection.transport.files import FileLock, create_directory, sync_directory, write_durably
+from shuffledp.durable_files import FileLock, create_directory, sync_directory, write_durably
 from shuffledp.errors import DataError, OutputError
 
 _PENDING, _LOCK, _NEW = ".report", ".lock", ".new"

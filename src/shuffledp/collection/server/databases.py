@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from shuffledp.collection.server.directories import make_private
-from shuffledp.collection.transport.files import open_regular, sync_directory
+from shuffledp.durable_files import open_regular, sync_directory
 from shuffledp.errors import DataError, ShuffledpError
 
 Migrations = Sequence[Sequence[str]]

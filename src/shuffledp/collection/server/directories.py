@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from shuffledp.collection.transport.files import FileLock
+from shuffledp.durable_files import FileLock
 from shuffledp.errors import DataError
 
 _OTHERS = 0o077

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
-from shuffledp.collection.transport.files import read_limited
+from shuffledp.durable_files import read_limited
 from shuffledp.errors import DataError, ParameterError
 
 ROLES = ("shuffler", "analyzer")

@@ -18,7 +18,7 @@ from threading import Lock
 
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import Metrics
-from shuffledp.collection.transport.files import open_regular, write_durably
+from shuffledp.durable_files import open_regular, write_durably
 
 _JUMP_SECONDS = 5.0
 _SLEW = 0.0005

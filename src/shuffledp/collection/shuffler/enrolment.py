@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from shuffledp.collection.transport.files import FileLock, open_regular, write_durably
+from shuffledp.durable_files import FileLock, open_regular, write_durably
 from shuffledp.errors import DataError, OutputError, ParameterError
 from shuffledp.output import check_writable
 

@@ -15,9 +15,9 @@ from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.scheduling import ShutdownError
 from shuffledp.collection.shuffler.store.interface import RoundState, Store, StoreError
 from shuffledp.collection.shuffler.tasks import ServedTask
-from shuffledp.collection.transport.files import sync_directory
 from shuffledp.collection.wire.formats import Manifest, digest
 from shuffledp.collection.wire.keys import SigningKey
+from shuffledp.durable_files import sync_directory
 from shuffledp.shuffling.external import permute_file
 
 _CHUNK_BYTES = 1 << 22

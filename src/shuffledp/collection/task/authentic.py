@@ -8,8 +8,8 @@ from pathlib import Path
 
 from shuffledp.collection.task.canonical import canonical, parse_canonical
 from shuffledp.collection.task.task import MAX_TASK_BYTES, SignedTask, Task
-from shuffledp.collection.transport.files import open_regular
 from shuffledp.collection.wire.keys import SIGNATURE_SIZE, VerifyingKey, from_base64
+from shuffledp.durable_files import open_regular
 from shuffledp.errors import DataError, ParameterError, ShuffledpError
 
 _SIGNED_AS = b"shuffledp task v1\n"

@@ -19,11 +19,11 @@ from typing import Any, Self
 from shuffledp.checks import check_target
 from shuffledp.collection.task.canonical import canonical, parse_canonical, portable
 from shuffledp.collection.task.display_strings import LONGEST_STRING, check_categories, check_string
-from shuffledp.collection.transport.files import read_limited
 from shuffledp.collection.wire.keys import SealingPublicKey, SigningKey, VerifyingKey, from_base64, to_base64
 from shuffledp.collection.wire.padding import DELTA_FOR_CAP, LARGEST_CAP, capped_guarantee, is_unbounded, least_cap
 from shuffledp.collection.wire.sealing import SUITE_NAME, sealed_size
 from shuffledp.domain import Categories
+from shuffledp.durable_files import read_limited
 from shuffledp.errors import ConditionError, ParameterError, ShuffledpError
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.documents import from_document, to_document

@@ -1,1 +1,1 @@
-"""What devices and servers both need: an HTTP connection and careful file access."""
+"""What devices and servers both need: an HTTP connection."""

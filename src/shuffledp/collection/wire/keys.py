@@ -15,7 +15,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from shuffledp.collection.transport.files import read_limited, write_durably
+from shuffledp.durable_files import read_limited, write_durably
 from shuffledp.errors import DataError, OutputError, ParameterError
 from shuffledp.output import check_writable
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from shuffledp.collection.server.databases import DamagedFileError, Migrations, open_database
 from shuffledp.collection.shuffler.store.interface import StoreError
-from shuffledp.collection.transport.files import sync_directory
+from shuffledp.durable_files import sync_directory
 
 _WAIT_SECONDS = 5.0
 _COMPANIONS = ("", "-wal", "-shm", "-journal")

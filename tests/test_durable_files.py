@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from shuffledp.collection.transport.files import FileLock, create_directory, open_regular, write_durably
+from shuffledp.durable_files import FileLock, create_directory, open_regular, write_durably
 
 
 class KilledError(BaseException):
