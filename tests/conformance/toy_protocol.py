@@ -9,9 +9,10 @@ import numpy as np
 from shuffledp.domain import check_index, check_indices
 from shuffledp.messages import MessageFormat
 from shuffledp.privacy.cheu import FlippedCount, least_count_flip
+from shuffledp.protocols.count.protocol import CountProtocol
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.parts.single_message import one_message_each
 from shuffledp.protocols.protocol import Cost
-from shuffledp.protocols.questions import CountProtocol, one_message_each
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, bernoulli
 

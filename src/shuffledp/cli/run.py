@@ -60,8 +60,7 @@ from shuffledp.figures import check_figure_path
 from shuffledp.output import check_writable, write_all
 from shuffledp.planning import Count, Histogram, Mean, Quantiles, Question, Sum, plan
 from shuffledp.protocols.flow import run_counted, run_round
-from shuffledp.protocols.parts.linear import check_estimator
-from shuffledp.protocols.protocol import Protocol
+from shuffledp.protocols.protocol import Protocol, check_estimator
 from shuffledp.protocols.registry import PROTOCOLS, find
 from shuffledp.quantile_estimate import DEFAULT_QUANTILES, check_quantile
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from shuffledp.domain import DEFAULT_BINS, Bins, Categories, Interval
 from shuffledp.errors import DomainError, ParameterError
 from shuffledp.protocols.protocol import Protocol
-from shuffledp.protocols.questions import SumProtocol
+from shuffledp.protocols.sum.protocol import SumProtocol
 
 MAX_CATEGORIES = 1 << 31
 """Every count of a histogram is held in memory."""

@@ -14,9 +14,9 @@ from typing import Any
 from shuffledp.checks import check_target
 from shuffledp.errors import ConditionError, InfeasibleError, MissingPackageError, ParameterError
 from shuffledp.planning.planner import Limits
+from shuffledp.protocols.count.protocol import CountProtocol
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
 from shuffledp.protocols.protocol import Protocol
-from shuffledp.protocols.questions import CountProtocol
 from shuffledp.protocols.registry import PROTOCOLS
 from shuffledp.search import bisect
 

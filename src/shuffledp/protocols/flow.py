@@ -6,6 +6,9 @@ multiset, as the conformance kit checks. So no permutation is drawn.
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterable
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +27,7 @@ ROUTES = ("auto", "messages", "counts")
 
 _MAX_NUMBERS = 20_000_000
 _MAX_NUMBERS_IN_MEMORY = 1_000_000_000
+_PORTION_NUMBERS = 1 << 22
 
 
 def choose_route(protocol: Protocol, users: int, route: str) -> str:
@@ -72,3 +76,16 @@ def run_counted(
         return protocol.estimate(protocol.sample_tally(counts, source=source), estimator=estimator)
     indices = np.repeat(np.arange(len(counts)), counts)
     return run_round(protocol, indices, estimator=estimator, route="messages", source=source)
+
+
+def sample_released_tally(protocol: Protocol, portions: Iterable[NDArray[Any]], source: RandomSource) -> Tally:
+    """Randomize and count the values portion by portion, then release the total."""
+    tallies = (protocol.tally(protocol.randomize_all(values, source=source)) for values in portions)
+    return protocol.release(reduce(operator.add, tallies), source=source)
+
+
+def user_ranges(protocol: Protocol, users: int) -> list[tuple[int, int]]:
+    """Ranges of users whose messages fit into memory."""
+    numbers = protocol.cost.messages_per_user * protocol.message_format.columns
+    step = max(1, int(_PORTION_NUMBERS / numbers))
+    return [(start, min(start + step, users)) for start in range(0, users, step)] or [(0, 0)]

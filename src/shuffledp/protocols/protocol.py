@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.domain import Domain
-from shuffledp.errors import BelowMinimumError, ParameterError
+from shuffledp.errors import BelowMinimumError, ParameterError, UnknownNameError
 from shuffledp.messages import MessageFormat, Messages, Tally, count_values
 from shuffledp.privacy.calibration import CALIBRATIONS
 from shuffledp.protocols.documents import public_parameters
@@ -83,8 +83,8 @@ class ExpectedError:
 class Protocol(ABC):
     """A protocol with its public parameters, from which everything else is derived.
 
-    Subclass ``CountProtocol``, ``HistogramProtocol`` or ``SumProtocol`` of ``protocols.questions``, which implement the
-    parts that depend on the question only.
+    Subclass the base class of a question, such as ``CountProtocol`` of ``protocols.count.protocol``: it implements the
+    members that depend on the question only.
     """
 
     name: ClassVar[str]
@@ -325,6 +325,17 @@ class Protocol(ABC):
         """The index of each value among ``length`` observed numbers; None if values have no such number."""
         return None
 
+    def check_tally(self, tally: Tally) -> None:  # noqa: B027 - some protocols can produce every tally
+        """Reject a tally that this many users who follow the protocol cannot produce."""
+
+    def check_round(self, tally: Tally, estimator: str) -> None:
+        """Refuse an unknown estimator, too few users, data without noise, and an impossible tally."""
+        check_estimator(estimator, self.estimators)
+        check_enough_users(tally.users, self.users)
+        if self.trust == "central" and not tally.released:
+            raise ParameterError("This tally contains the data without noise; release it first.")
+        self.check_tally(tally)
+
     @abstractmethod
     def estimate(self, tally: Tally, *, estimator: str = "") -> Estimate:
         """The estimate with its uncertainty."""
@@ -352,6 +363,14 @@ def check_enough_users(users: int, needed: int) -> None:
             f"Wait for {needed - users:,} more or plan for fewer users.",
             users=users,
             needed=needed,
+        )
+
+
+def check_estimator(estimator: str, offered: tuple[str, ...]) -> None:
+    """Reject an estimator that the protocol does not have."""
+    if estimator not in offered:
+        raise UnknownNameError(
+            f"There is no estimator {estimator!r} here; choose one of {', '.join(offered)}.", estimator=estimator
         )
 
 

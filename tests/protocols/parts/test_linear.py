@@ -8,8 +8,9 @@ from scipy import stats
 
 from shuffledp.errors import ParameterError, UnknownNameError
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace
-from shuffledp.protocols.parts.linear import FixedNoise, IndependentTerms, LinearAnalysis, check_estimator
+from shuffledp.protocols.parts.linear import FixedNoise, IndependentTerms, LinearAnalysis
 from shuffledp.protocols.parts.response import blanket_for, response_analysis
+from shuffledp.protocols.protocol import check_estimator
 from shuffledp.randomness import Dyadic
 
 CONFIDENCES = (0.5, 0.8, 0.95, 0.99, 0.999)

@@ -22,9 +22,9 @@ from shuffledp.lab.problems.problem import Instance, Problem
 from shuffledp.messages import Tally
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
+from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.histogram.sample_and_threshold import SampleAndThresholdHistogram
 from shuffledp.protocols.histogram.stability import StabilityHistogram
-from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.randomness import Dyadic, RandomSource
 
 Floats = NDArray[np.float64]

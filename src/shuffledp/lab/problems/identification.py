@@ -27,7 +27,7 @@ from shuffledp.lab.problems.largest import largest_scores
 from shuffledp.lab.problems.listed import ListedDomain
 from shuffledp.lab.problems.problem import Instance, Problem, domain_words
 from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
-from shuffledp.protocols.questions import HistogramProtocol
+from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.registry import PROTOCOLS, find
 from shuffledp.randomness import RandomSource
 

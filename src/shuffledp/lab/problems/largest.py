@@ -22,8 +22,8 @@ from shuffledp.lab.problems.extremes import NOTHING, BinomialTail, EmptyItems, L
 from shuffledp.lab.problems.problem import Instance, Problem, log_empty_items
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace
+from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.parts.category_noise import LaplaceNoise, MissingTokens, Responses
-from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.randomness import Dyadic, RandomSource
 from shuffledp.search import bisect_integers
 

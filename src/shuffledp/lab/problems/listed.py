@@ -19,7 +19,7 @@ from shuffledp.lab.problems.exact_zeros import ExactZeros, exact_zeros, holder_w
 from shuffledp.lab.problems.largest import largest_scores, top_items
 from shuffledp.lab.problems.problem import Instance, Problem
 from shuffledp.messages import Tally
-from shuffledp.protocols.questions import HistogramProtocol
+from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.randomness import RandomSource, uniform_counts
 from shuffledp.shuffling import permute
 

@@ -21,10 +21,10 @@ from shuffledp.protocols.histogram.count_min import CountMinHistogram
 from shuffledp.protocols.histogram.hadamard_blanket import HadamardBlanketHistogram
 from shuffledp.protocols.histogram.hashed_blanket import HashedBlanketHistogram
 from shuffledp.protocols.histogram.local_hashing import LocalHashing
+from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.histogram.solh import ShuffledLocalHashing
 from shuffledp.protocols.histogram.unary import UnaryEncoding
 from shuffledp.protocols.parts.hashing import AffineHashes
-from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.protocols.registry import find
 
 Floats = NDArray[np.float64]

@@ -23,10 +23,10 @@ from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialCount
 from shuffledp.privacy.guarantee import ComposableCurve
 from shuffledp.privacy.smoothness import corollary_24_mean
+from shuffledp.protocols.count.protocol import CountProtocol
 from shuffledp.protocols.parts.postprocessing import TokenAnalysis
 from shuffledp.protocols.parts.tokens import TokenProtocol
 from shuffledp.protocols.protocol import Cost
-from shuffledp.protocols.questions import CountProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial
 

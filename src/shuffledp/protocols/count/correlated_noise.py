@@ -24,11 +24,11 @@ from shuffledp.errors import ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve, View, least_flooding, paper_flooding
 from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.count.protocol import CountProtocol
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
 from shuffledp.protocols.parts.noise_shares import NoiseShares
 from shuffledp.protocols.parts.sparse import messages_of_cells
 from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import CountProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 

@@ -18,9 +18,10 @@ from shuffledp.domain import check_counts, check_index, check_indices
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceCurve, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.count.protocol import CountProtocol
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
+from shuffledp.protocols.parts.single_message import one_message_each
 from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import CountProtocol, one_message_each
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 

@@ -23,9 +23,9 @@ from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.pure_sum import MAX_USERS, PureSum, least_error_sum
+from shuffledp.protocols.count.protocol import CountProtocol
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import CountProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, integers
 

@@ -25,11 +25,11 @@ from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import BinomialHistogram
 from shuffledp.privacy.guarantee import ComposableCurve
 from shuffledp.protocols.count.balcer_cheu import theorem_11_alpha
+from shuffledp.protocols.histogram.protocol import HistogramProtocol, check_categories
 from shuffledp.protocols.parts.category_noise import MissingTokens
 from shuffledp.protocols.parts.postprocessing import TokenAnalysis
 from shuffledp.protocols.parts.tokens import TokenProtocol
 from shuffledp.protocols.protocol import Cost, ExpectedError
-from shuffledp.protocols.questions import HistogramProtocol, check_categories
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, bernoulli_indices, binomial
 

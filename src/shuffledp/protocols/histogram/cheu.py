@@ -25,11 +25,11 @@ from shuffledp.errors import ParameterError, UnknownNameError
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.cheu import FlippedHistogram, least_histogram_flip, paper_histogram_flip
 from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.parts.category_noise import Responses
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.parts.sparse import check_cells, messages_of_cells, scattered_bernoulli
 from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials
 

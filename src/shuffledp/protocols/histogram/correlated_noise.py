@@ -25,12 +25,12 @@ from shuffledp.errors import ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve, least_flooding, paper_flooding
 from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.parts.category_noise import LaplaceNoise
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
 from shuffledp.protocols.parts.noise_shares import NoiseShares
 from shuffledp.protocols.parts.sparse import check_cells, messages_of_cells
 from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 

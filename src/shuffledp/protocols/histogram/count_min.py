@@ -29,12 +29,12 @@ from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.count_min import SketchRows, least_gamma, paper_gamma
 from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.parts.hashing import AffineHashes
-from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis, check_estimator
+from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
 from shuffledp.protocols.parts.row_statistic import RowStatistic, row_statistic
 from shuffledp.protocols.parts.sparse import check_cells, messages_of_cells, scattered_bernoulli
-from shuffledp.protocols.protocol import Cost, ExpectedError, Pmf
-from shuffledp.protocols.questions import HistogramProtocol
+from shuffledp.protocols.protocol import Cost, ExpectedError, Pmf, check_estimator
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, binomial
 

@@ -22,12 +22,12 @@ from shuffledp.errors import ParameterError
 from shuffledp.messages import Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceCurve, decay_of, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.histogram.protocol import check_categories
 from shuffledp.protocols.parts.category_noise import LaplaceNoise
 from shuffledp.protocols.parts.clear import ClearHistogram
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
 from shuffledp.protocols.parts.thresholded import check_unreleased
 from shuffledp.protocols.protocol import Pmf
-from shuffledp.protocols.questions import check_categories
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 

@@ -26,11 +26,11 @@ from shuffledp.errors import ParameterError
 from shuffledp.estimate import HistogramEstimate
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis, check_estimator
+from shuffledp.protocols.histogram.protocol import HistogramProtocol
+from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.parts.response import blanket_for, response_epsilon
-from shuffledp.protocols.parts.single_message import check_listed, single_message_pmf
-from shuffledp.protocols.protocol import Cost, ExpectedError, Pmf
-from shuffledp.protocols.questions import HistogramProtocol, one_message_each
+from shuffledp.protocols.parts.single_message import check_listed, one_message_each, single_message_pmf
+from shuffledp.protocols.protocol import Cost, ExpectedError, Pmf, check_estimator
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials, integers, uniform_counts
 

@@ -27,10 +27,9 @@ from shuffledp.protocols.parts.hashed_reports import HashedHistogram
 from shuffledp.protocols.parts.hashing import AffineHashes
 from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.parts.response import blanket_for, respond, response_epsilon
-from shuffledp.protocols.parts.single_message import check_listed, single_message_pmf
+from shuffledp.protocols.parts.single_message import check_listed, one_message_each, single_message_pmf
 from shuffledp.protocols.parts.supports import check_supports, support_analysis
 from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import one_message_each
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 

@@ -25,12 +25,12 @@ from shuffledp.errors import ParameterError, UnknownNameError
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.pure import log_ratio_above
+from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.parts.category_noise import Responses
 from shuffledp.protocols.parts.linear import LinearAnalysis
-from shuffledp.protocols.parts.single_message import check_listed, single_message_pmf
+from shuffledp.protocols.parts.single_message import check_listed, one_message_each, single_message_pmf
 from shuffledp.protocols.parts.supports import check_supports, support_analysis
 from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import HistogramProtocol, one_message_each
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials
 

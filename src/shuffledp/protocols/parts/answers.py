@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import check_counts, check_index, check_indices
 from shuffledp.messages import MessageFormat, Messages, Tally
+from shuffledp.protocols.count.protocol import CountProtocol
+from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.parts.response import respond, response_analysis, response_pmf, sample_responses
+from shuffledp.protocols.parts.single_message import one_message_each
 from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import CountProtocol, HistogramProtocol, one_message_each
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
 

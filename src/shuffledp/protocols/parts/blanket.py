@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.privacy.amplification import Slots
+from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.randomness import Dyadic, RandomSource, bernoulli
 
 BLANKET_THEOREM = "exact sum over the number of blanket messages that hit either value (Luo, Wang and Yi 2022)"

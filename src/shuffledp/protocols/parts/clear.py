@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import check_index, check_indices
 from shuffledp.messages import MessageFormat, Messages
+from shuffledp.protocols.histogram.protocol import HistogramProtocol
+from shuffledp.protocols.parts.single_message import one_message_each
 from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import HistogramProtocol, one_message_each
 from shuffledp.randomness import SYSTEM, RandomSource
 
 

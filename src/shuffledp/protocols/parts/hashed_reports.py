@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shuffledp.messages import MessageFormat, Messages, Tally
+from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.parts.hashing import AffineHashes
-from shuffledp.protocols.questions import HistogramProtocol
 
 _CHUNK_MESSAGES = 1 << 20
 

@@ -16,43 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.checks import check_confidence
-from shuffledp.errors import UnknownNameError
 from shuffledp.protocols.protocol import ExpectedError
 from shuffledp.search import bisect, least_integer
 
 __all__ = [
     "LINEAR_ESTIMATORS",
-    "Analysis",
     "ErrorDistribution",
     "FixedNoise",
     "IndependentTerms",
     "LinearAnalysis",
-    "check_estimator",
 ]
 
 Floats = NDArray[np.float64]
 
 _BERRY_ESSEEN = 0.56  # Shevtsova 2010, for terms of different distributions
 LINEAR_ESTIMATORS = ("unbiased", "clipped")
-
-
-class Analysis(Protocol):
-    """Maps the observed numbers of a round to estimates, intervals and errors."""
-
-    def estimate(self, observed: NDArray[Any], estimator: str) -> Floats:
-        """The estimated numbers."""
-
-    def standard_errors(self, observed: NDArray[Any]) -> Floats:
-        """The root mean squared error of each estimate."""
-
-    def intervals(self, observed: NDArray[Any]) -> Callable[[float], Floats]:
-        """From a confidence to intervals [low, high] with at least this coverage for every true number."""
-
-    def withheld_below(self, confidence: float) -> int | None:
-        """The least count that is withheld with at most half of the risk; None if no count is withheld."""
-
-    def expected_error(self, confidence: float, truth: NDArray[Any] | None = None) -> ExpectedError:
-        """The predicted error, typical or for given true numbers."""
 
 
 class ErrorDistribution(Protocol):
@@ -258,11 +236,3 @@ class LinearAnalysis:
             return np.array([self.largest / self.numbers])
         ends = np.array([0.0, self.largest])
         return ends[[int(np.argmax(self.error.variance(ends)))]]
-
-
-def check_estimator(estimator: str, offered: tuple[str, ...]) -> None:
-    """Reject an estimator that the protocol does not have."""
-    if estimator not in offered:
-        raise UnknownNameError(
-            f"There is no estimator {estimator!r} here; choose one of {', '.join(offered)}.", estimator=estimator
-        )

@@ -1,14 +1,25 @@
-"""Distributions of reports of one message, listed by its code."""
+"""Reports of one message per user, and their distribution listed by the codes of messages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
+from shuffledp.messages import Messages
 from shuffledp.protocols.protocol import Pmf
+from shuffledp.randomness import RandomSource
 
 MAX_LISTED = 1 << 10
+
+
+def one_message_each(values: NDArray[Any], source: RandomSource) -> Messages:
+    """Reports of a single message, in the order of the users."""
+    return Messages(values, len(values), np.arange(len(values) + 1, dtype=np.int64), source.secure)
 
 
 def check_listed(codes: int, *, most: int = MAX_LISTED) -> None:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from shuffledp.checks import check_confidence
 from shuffledp.errors import ParameterError
 from shuffledp.messages import Tally
+from shuffledp.protocols.histogram.protocol import check_categories
 from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.protocol import ExpectedError, Pmf
-from shuffledp.protocols.questions import check_categories
 from shuffledp.search import bisect_integers
 
 Floats = NDArray[np.float64]

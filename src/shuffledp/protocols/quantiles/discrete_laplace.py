@@ -21,11 +21,11 @@ from shuffledp.privacy.discrete_laplace import check_ratio
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.quantile_trees import laplace_tree_curve, least_tree_ratio
 from shuffledp.protocols.histogram.discrete_laplace import independent_noise_pmf
+from shuffledp.protocols.parts.single_message import one_message_each
 from shuffledp.protocols.parts.thresholded import check_unreleased
 from shuffledp.protocols.parts.weighted_noise import LaplaceCells
 from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.quantiles.protocol import QuantilesProtocol, branchings
-from shuffledp.protocols.questions import one_message_each
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 

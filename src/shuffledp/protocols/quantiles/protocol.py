@@ -17,11 +17,10 @@ from shuffledp.domain import DEFAULT_BINS, Bins
 from shuffledp.errors import DomainError
 from shuffledp.messages import MessageFormat, Tally
 from shuffledp.protocols.flow import tally_round
-from shuffledp.protocols.parts.linear import check_estimator
+from shuffledp.protocols.parts.indexed import IndexedProtocol
 from shuffledp.protocols.parts.tree import Tree, TreeFit
 from shuffledp.protocols.parts.weighted_noise import Noise, WeightedNoise, bernstein_radius
-from shuffledp.protocols.protocol import ExpectedError
-from shuffledp.protocols.questions import IndexedProtocol
+from shuffledp.protocols.protocol import ExpectedError, check_estimator
 from shuffledp.protocols.target import Target
 from shuffledp.quantile_estimate import QuantileEstimate
 from shuffledp.randomness import SYSTEM, RandomSource

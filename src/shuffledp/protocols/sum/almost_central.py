@@ -31,7 +31,6 @@ from shuffledp.privacy.discrete_laplace import decay_of
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import SumProtocol
 from shuffledp.protocols.sum.levels import (
     RoundedNoise,
     check_levels,
@@ -41,6 +40,7 @@ from shuffledp.protocols.sum.levels import (
     to_levels,
     worst_rounding_variance,
 )
+from shuffledp.protocols.sum.protocol import SumProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, negative_binomial, scattered_negative_binomial
 from shuffledp.randomness.logarithmic import LEAST_COMPLEMENT_BITS

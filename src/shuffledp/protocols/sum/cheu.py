@@ -26,8 +26,8 @@ from shuffledp.privacy.cheu import FlippedSum, least_sum_flip, paper_sum_flip
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import SumProtocol
 from shuffledp.protocols.sum.levels import AffineReports, check_levels, level_pmf, levels_for, to_levels
+from shuffledp.protocols.sum.protocol import SumProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial
 

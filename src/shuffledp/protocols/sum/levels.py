@@ -19,9 +19,9 @@ from shuffledp.domain import Interval, check_positions
 from shuffledp.errors import ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
-from shuffledp.protocols.parts.single_message import single_message_pmf
+from shuffledp.protocols.parts.single_message import one_message_each, single_message_pmf
 from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import SumProtocol, one_message_each
+from shuffledp.protocols.sum.protocol import SumProtocol
 from shuffledp.randomness import SYSTEM, RandomSource, round_randomly
 
 Floats = NDArray[np.float64]

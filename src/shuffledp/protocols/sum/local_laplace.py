@@ -24,9 +24,8 @@ from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceCurve, decay_of, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.parts.linear import LinearAnalysis
-from shuffledp.protocols.parts.single_message import single_message_pmf
+from shuffledp.protocols.parts.single_message import one_message_each, single_message_pmf
 from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import SumProtocol, one_message_each
 from shuffledp.protocols.sum.levels import (
     MAX_LISTED,
     AffineReports,
@@ -36,6 +35,7 @@ from shuffledp.protocols.sum.levels import (
     sum_of_messages,
     to_levels,
 )
+from shuffledp.protocols.sum.protocol import SumProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 

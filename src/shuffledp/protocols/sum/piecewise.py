@@ -25,9 +25,8 @@ from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.pure import log_ratio_above
 from shuffledp.protocols.parts.linear import LinearAnalysis
-from shuffledp.protocols.parts.single_message import single_message_pmf
+from shuffledp.protocols.parts.single_message import one_message_each, single_message_pmf
 from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import SumProtocol, one_message_each
 from shuffledp.protocols.sum.levels import (
     MAX_LISTED,
     AffineReports,
@@ -36,6 +35,7 @@ from shuffledp.protocols.sum.levels import (
     sum_of_messages,
     to_levels,
 )
+from shuffledp.protocols.sum.protocol import SumProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, integers
 

@@ -25,9 +25,10 @@ from shuffledp.privacy.amplification.randomized_response import RandomizedRespon
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.parts.response import respond, response_epsilon, response_pmf, sample_responses
+from shuffledp.protocols.parts.single_message import one_message_each
 from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import SumProtocol, one_message_each
 from shuffledp.protocols.sum.levels import AffineReports, level_pmf, to_levels
+from shuffledp.protocols.sum.protocol import SumProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 from shuffledp.randomness.dyadic import check_uncertain

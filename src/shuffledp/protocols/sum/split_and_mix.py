@@ -30,7 +30,6 @@ from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.split_and_mix import SplitAndMixCurve, split_and_mix_noise
 from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.questions import SumProtocol
 from shuffledp.protocols.sum.levels import (
     RoundedNoise,
     check_levels,
@@ -40,6 +39,7 @@ from shuffledp.protocols.sum.levels import (
     to_levels,
     worst_rounding_variance,
 )
+from shuffledp.protocols.sum.protocol import SumProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers, scattered_negative_binomial
 

@@ -20,9 +20,11 @@ from shuffledp.lab.bounds.bernoulli_mean import (
 from shuffledp.lab.studies.checks import Check, agrees, at_least, at_most, likely, quantile, rarely, rmse
 from shuffledp.lab.studies.study import Figure, Settings, curve_figure
 from shuffledp.planning.sample_size import share_radius, users_for_share
+from shuffledp.protocols.count.protocol import CountProtocol
 from shuffledp.protocols.count.randomized_response import RandomizedResponse
-from shuffledp.protocols.questions import CountProtocol, HistogramProtocol, SumProtocol
+from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.registry import find
+from shuffledp.protocols.sum.protocol import SumProtocol
 from shuffledp.randomness import binomial
 
 DELTA = 1e-6

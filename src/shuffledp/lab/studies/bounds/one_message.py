@@ -16,7 +16,8 @@ from shuffledp.lab.bounds.single_message import (
 )
 from shuffledp.lab.studies.checks import Check, at_least, at_most, quantile, rarely
 from shuffledp.lab.studies.study import Figure, Settings, curve_figure
-from shuffledp.protocols.questions import CountProtocol, HistogramProtocol
+from shuffledp.protocols.count.protocol import CountProtocol
+from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.registry import find
 
 EPSILON, DELTA, FAILURE = 1.0, 1e-6, 0.05

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.lab.studies.checks import rmse
-from shuffledp.protocols.questions import CountProtocol, SumProtocol
+from shuffledp.protocols.count.protocol import CountProtocol
 from shuffledp.protocols.registry import find
+from shuffledp.protocols.sum.protocol import SumProtocol
 from shuffledp.randomness import RandomSource
 
 EPSILON, DELTA = 1.0, 1e-6

@@ -24,11 +24,11 @@ from shuffledp.protocols.histogram.cheu import CheuHistogram
 from shuffledp.protocols.histogram.count_min import CountMinHistogram
 from shuffledp.protocols.histogram.discrete_laplace import DiscreteLaplaceHistogram
 from shuffledp.protocols.histogram.hadamard_blanket import HadamardBlanketHistogram
+from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.histogram.stability import StabilityHistogram
 from shuffledp.protocols.histogram.unary import UnaryEncoding
 from shuffledp.protocols.parts.category_noise import LaplaceNoise, Responses
 from shuffledp.protocols.parts.hashing import AffineHashes
-from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.protocols.registry import find
 from shuffledp.randomness import RandomSource
 

@@ -51,8 +51,8 @@ from shuffledp.lab.studies.token_checks import (
 from shuffledp.messages import Tally
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
+from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.parts.postprocessing import SurplusAnalysis
-from shuffledp.protocols.questions import HistogramProtocol
 from shuffledp.search import bisect
 
 _LARGE_USERS = 1_000_000

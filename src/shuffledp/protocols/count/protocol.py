@@ -1,0 +1,88 @@
+"""Base of the protocols for counts: how many users hold a 1."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import BIT, Bit
+from shuffledp.errors import DomainError
+from shuffledp.estimate import CountEstimate
+from shuffledp.messages import Tally
+from shuffledp.protocols.flow import tally_round
+from shuffledp.protocols.parts.analysis import AnalysedProtocol
+from shuffledp.protocols.parts.indexed import IndexedProtocol
+from shuffledp.protocols.protocol import ExpectedError
+from shuffledp.protocols.target import Target
+from shuffledp.randomness import SYSTEM, RandomSource
+
+
+class CountProtocol(IndexedProtocol, AnalysedProtocol):
+    """How many users hold a 1."""
+
+    question: ClassVar[str] = "count"
+    domain_options: ClassVar[tuple[str, ...]] = ("domain",)
+
+    @property
+    def domain(self) -> Bit:
+        """Values are 0 and 1."""
+        return BIT
+
+    @property
+    def domain_size(self) -> int:
+        """Values are 0 and 1."""
+        return 2
+
+    @classmethod
+    def domain_arguments(cls, *, domain: Bit | None = None) -> tuple[()]:
+        """None: values are 0 and 1."""
+        if domain is not None and not isinstance(domain, Bit):
+            raise DomainError(f"A count is over the values 0 and 1, not over {domain!r}.")
+        return ()
+
+    @classmethod
+    @abstractmethod
+    def for_target(cls, target: Target) -> Self:
+        """The protocol's own calibration."""
+
+    def estimate(self, tally: Tally, *, estimator: str = "") -> CountEstimate:
+        """The estimated number of ones."""
+        estimator = estimator or self.estimators[0]
+        analysis = self._checked(tally, estimator)
+        observed = self.observed(tally)
+        return CountEstimate(
+            protocol=self.name,
+            estimator=estimator,
+            users=tally.users,
+            guarantee=self.guarantee,
+            intervals=analysis.intervals(observed),
+            secure=tally.secure,
+            value=float(analysis.estimate(observed, estimator)[0]),
+            standard_error=float(analysis.standard_errors(observed)[0]),
+            threshold_at=analysis.withheld_below,
+        )
+
+    def run(
+        self, values: Iterable[Any], *, estimator: str = "", route: str = "auto", source: RandomSource = SYSTEM
+    ) -> CountEstimate:
+        """A full round in this process, from bits to the estimate."""
+        tally = tally_round(self, self.domain.encode_all(values), route=route, source=source)
+        return self.estimate(tally, estimator=estimator)
+
+    def expected_error(
+        self, *, estimator: str = "", confidence: float = 0.95, counts: NDArray[np.int64] | None = None
+    ) -> ExpectedError:
+        """The predicted error, in the worst case or for given true numbers of ones."""
+        return self._expected(estimator, confidence, counts)
+
+    def truth(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """The number of ones."""
+        return self.summary(values)[1:].astype(np.float64)
+
+    def expected_error_of(self, values: NDArray[Any]) -> ExpectedError:
+        """The predicted error for these bits."""
+        return self.expected_error(counts=self.summary(values)[1:])

@@ -1,0 +1,152 @@
+"""Base of the protocols for histograms: how many users hold each category."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Categories, Numbered
+from shuffledp.errors import DomainError, ParameterError
+from shuffledp.estimate import HistogramEstimate
+from shuffledp.messages import Tally
+from shuffledp.protocols.flow import tally_round
+from shuffledp.protocols.parts.analysis import AnalysedProtocol
+from shuffledp.protocols.parts.category_noise import CategoryNoise
+from shuffledp.protocols.parts.indexed import IndexedProtocol
+from shuffledp.protocols.protocol import ExpectedError, Value
+from shuffledp.protocols.target import Target
+from shuffledp.randomness import SYSTEM, RandomSource
+
+
+class HistogramProtocol(IndexedProtocol, AnalysedProtocol):
+    """How many users hold each category."""
+
+    question: ClassVar[str] = "histogram"
+    domain_options: ClassVar[tuple[str, ...]] = ("domain_size", "categories", "domain")
+    exact_zeros: ClassVar[bool] = False
+    """Whether the default estimate of an empty category is always exactly 0."""
+    independent_categories: ClassVar[bool] = False
+    """Whether the observed numbers of categories are independent and distributed as ``category_noise``."""
+    grows_with_domain: ClassVar[bool] = False
+    """Whether the communication grows with the number of categories, not only with its logarithm."""
+    domain_size: int
+    categories: Categories | None
+
+    def __post_init__(self) -> None:
+        if self.domain_size < 1:
+            raise DomainError(f"The domain needs at least one category, not {self.domain_size}.")
+        if self.categories is not None and len(self.categories) != self.domain_size:
+            raise DomainError(f"{len(self.categories)} categories do not make a domain of {self.domain_size}.")
+
+    @property
+    def domain(self) -> Categories | Numbered:
+        """The possible values."""
+        return self.categories or Numbered(self.domain_size)
+
+    @classmethod
+    def domain_arguments(
+        cls,
+        *,
+        domain_size: int | None = None,
+        categories: Categories | Iterable[str] | None = None,
+        domain: Categories | Numbered | None = None,
+    ) -> tuple[Categories | Numbered]:
+        """The categories by name, or numbered from 0."""
+        if domain is not None:
+            if domain_size is not None or categories is not None:
+                raise DomainError("Give the domain once: as domain, as categories or as domain_size.")
+            if not isinstance(domain, (Categories, Numbered)):
+                raise DomainError(
+                    f"The domain of a histogram is Categories or Numbered, not {type(domain).__name__}; "
+                    "give names as categories and a number as domain_size."
+                )
+            return (domain,)
+        size, named = cls.sizes(domain_size, categories)
+        if named is not None and len(named) != size:
+            raise DomainError(f"{len(named)} categories do not make a domain of {size}.")
+        return (named or Numbered(size),)
+
+    @classmethod
+    @abstractmethod
+    def for_target(cls, target: Target, domain: Categories | Numbered) -> Self:
+        """The protocol's own calibration."""
+
+    @staticmethod
+    def sizes(domain_size: int | None, categories: Categories | Iterable[str] | None) -> tuple[int, Categories | None]:
+        """The size of the domain and its names, from one of them or both."""
+        named = categories if categories is None or isinstance(categories, Categories) else Categories.of(categories)
+        size = domain_size if named is None or domain_size is not None else len(named)
+        if size is None:
+            raise DomainError("The domain is missing: give domain_size or categories.")
+        if not isinstance(size, (int, np.integer)) or isinstance(size, bool):
+            raise DomainError(f"domain_size must be an integer, not {size!r}.")
+        if size < 1:
+            raise DomainError(f"The domain needs at least one category, not {size}.")
+        return size, named
+
+    @staticmethod
+    def domain_fields(domain: Categories | Numbered) -> tuple[int, Categories | None]:
+        """The fields ``domain_size`` and ``categories``."""
+        return len(domain), domain if isinstance(domain, Categories) else None
+
+    def estimate(self, tally: Tally, *, estimator: str = "") -> HistogramEstimate:
+        """The estimated counts."""
+        estimator = estimator or self.estimators[0]
+        analysis = self._checked(tally, estimator)
+        observed = self.observed(tally)
+        return HistogramEstimate(
+            protocol=self.name,
+            estimator=estimator,
+            users=tally.users,
+            guarantee=self.guarantee,
+            intervals=analysis.intervals(observed),
+            secure=tally.secure,
+            categories=self.domain.names,
+            counts=analysis.estimate(observed, estimator),
+            standard_errors=analysis.standard_errors(observed),
+            threshold_at=analysis.withheld_below,
+        )
+
+    def run(
+        self, values: Iterable[Any], *, estimator: str = "", route: str = "auto", source: RandomSource = SYSTEM
+    ) -> HistogramEstimate:
+        """A full round in this process, from categories (numbers if they have no names) to the estimate."""
+        tally = tally_round(self, self.domain.encode_all(values), route=route, source=source)
+        return self.estimate(tally, estimator=estimator)
+
+    def expected_error(
+        self, *, estimator: str = "", confidence: float = 0.95, counts: NDArray[np.int64] | None = None
+    ) -> ExpectedError:
+        """The predicted error: typical over all categories, or for given true counts."""
+        return self._expected(estimator, confidence, counts)
+
+    def truth(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """How many users hold each category."""
+        return self.summary(values).astype(np.float64)
+
+    def expected_error_of(self, values: NDArray[Any]) -> ExpectedError:
+        """The predicted error for these indices."""
+        return self.expected_error(counts=self.summary(values))
+
+    def entries_of(self, values: Sequence[Value], length: int) -> NDArray[np.int64] | None:
+        """The indices themselves, if there is one number per category."""
+        return np.array(values, dtype=np.int64) if length == self.domain_size else None
+
+    @property
+    def category_noise(self) -> CategoryNoise | None:
+        """The distribution of the observed number of one category; None unless ``independent_categories``."""
+        return None
+
+    def chance_shown(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:  # noqa: ARG002
+        """The probability of a positive estimate for these counts; only with ``exact_zeros``."""
+        raise ParameterError(f"{self.name} also shows empty categories, so chance_shown is not defined.")
+
+
+def check_categories(tally: Tally, categories: int) -> None:
+    """Reject a tally without exactly one count per category."""
+    if len(tally.counts) != categories:
+        raise ParameterError(f"A tally of {len(tally.counts):,} categories does not fit a domain of {categories:,}.")

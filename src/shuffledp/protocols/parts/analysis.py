@@ -1,0 +1,59 @@
+"""From observed numbers to estimates: the interface ``Analysis``, and the base of protocols that have one."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
+from typing import Protocol as Interface
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.messages import Tally
+from shuffledp.protocols.parts.linear import LINEAR_ESTIMATORS
+from shuffledp.protocols.protocol import ExpectedError, Protocol, check_estimator
+
+Floats = NDArray[np.float64]
+
+
+class Analysis(Interface):
+    """Maps the observed numbers of a round to estimates, intervals and errors."""
+
+    def estimate(self, observed: NDArray[Any], estimator: str) -> Floats:
+        """The estimated numbers."""
+
+    def standard_errors(self, observed: NDArray[Any]) -> Floats:
+        """The root mean squared error of each estimate."""
+
+    def intervals(self, observed: NDArray[Any]) -> Callable[[float], Floats]:
+        """From a confidence to intervals [low, high] with at least this coverage for every true number."""
+
+    def withheld_below(self, confidence: float) -> int | None:
+        """The least count that is withheld with at most half of the risk; None if no count is withheld."""
+
+    def expected_error(self, confidence: float, truth: NDArray[Any] | None = None) -> ExpectedError:
+        """The predicted error, typical or for given true numbers."""
+
+
+class AnalysedProtocol(Protocol):
+    """A protocol whose estimates come from an ``Analysis`` of the observed numbers."""
+
+    estimators: ClassVar[tuple[str, ...]] = LINEAR_ESTIMATORS
+
+    @abstractmethod
+    def analysis(self, users: int) -> Analysis:
+        """The analysis of the observations of ``users`` users."""
+
+    def analysis_by(self, estimator: str, users: int) -> Analysis:  # noqa: ARG002
+        """The analysis for one estimator, if it depends on the estimator."""
+        return self.analysis(users)
+
+    def _checked(self, tally: Tally, estimator: str) -> Analysis:
+        self.check_round(tally, estimator)
+        return self.analysis_by(estimator, tally.users)
+
+    def _expected(self, estimator: str, confidence: float, truth: NDArray[Any] | None = None) -> ExpectedError:
+        estimator = estimator or self.estimators[0]
+        check_estimator(estimator, self.estimators)
+        return self.analysis_by(estimator, self.users).expected_error(confidence, truth)
