@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.binned_moments import BinnedMoments
 from shuffledp.checks import check_confidence
 from shuffledp.display import ShownNumber, error_range, percent, show_counts, show_number
 from shuffledp.errors import ParameterError
@@ -41,7 +42,7 @@ class EstimatedNumber:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class QuantileEstimate(Estimate):
-    """The estimated distribution of the users' numbers over bins: ``quantile()``, ``median``, ``cdf()``, ``range()``.
+    """The estimated distribution of the users' numbers: ``quantile()``, ``cdf()``, ``range()``, ``variance()``, ``mean()``.
 
     Every number has an interval that contains the truth, whatever the data, with at least the confidence. The value of
     a quantile is interpolated within its bin; its interval consists of whole bins. ``below`` are the estimated numbers
@@ -67,6 +68,8 @@ class QuantileEstimate(Estimate):
     """The quantiles that tables and the JSON form list."""
     _radii: dict[tuple[int, float], float] = field(default_factory=dict, init=False, repr=False)
     """Radii by edge and risk: they take long to compute, and tables and figures need the same."""
+    _deviations: dict[float, tuple[float, float]] = field(default_factory=dict, init=False, repr=False)
+    """Intervals of the standard deviation by confidence, as shares of the distance of the bounds."""
 
     def __post_init__(self) -> None:
         for share in self.asked:
@@ -193,6 +196,40 @@ class QuantileEstimate(Estimate):
         radius = self.radius_of(((index >= first) & (index < end)).astype(np.float64), 1 - confidence)
         return max(estimate - radius, 0.0), min(estimate + radius, float(self.users))
 
+    def mean(self, confidence: float = 0.95) -> EstimatedNumber:
+        """The mean of the users' numbers; numbers count as the middle of their bin, and the interval covers any."""
+        check_confidence(confidence)
+        low, high = self._moments(self.unbiased).mean_interval(1 - confidence)
+        lower, width = float(self.edges[0]), self._width
+        value = min(max(self._moments(self.below).mean, low), high)
+        return EstimatedNumber(lower + width * value, lower + width * low, lower + width * high, confidence)
+
+    def standard_deviation(self, confidence: float = 0.95) -> EstimatedNumber:
+        """The square root of the variance."""
+        number = self.variance(confidence)
+        return EstimatedNumber(math.sqrt(number.value), math.sqrt(number.low), math.sqrt(number.high), confidence)
+
+    def variance(self, confidence: float = 0.95) -> EstimatedNumber:
+        """The mean squared distance of the users' numbers from their mean.
+
+        Numbers count as uniform within their bin; the interval covers any.
+        """
+        check_confidence(confidence)
+        if confidence not in self._deviations:
+            self._deviations[confidence] = self._moments(self.unbiased).deviation_interval(1 - confidence)
+        low, high = (deviation**2 for deviation in self._deviations[confidence])
+        moments, scale = self._moments(self.below), self._width**2
+        value = min(max(moments.variance + moments.variance_within, low), high)
+        return EstimatedNumber(scale * value, scale * low, scale * high, confidence)
+
+    def _moments(self, below: Floats) -> BinnedMoments:
+        return BinnedMoments(np.diff(below, prepend=0.0, append=float(self.users)), self.users, self.radius_of)
+
+    @property
+    def _width(self) -> float:
+        """From the lower to the upper bound."""
+        return float(self.edges[-1] - self.edges[0])
+
     def histogram(self, edges: Sequence[float], confidence: float = 0.95) -> list[EstimatedNumber]:
         """The number of users between each two successive edges."""
         if len(edges) < 2 or not all(low < high for low, high in itertools.pairwise(edges)):
@@ -228,6 +265,9 @@ class QuantileEstimate(Estimate):
                 {"quantile": share, "value": number.value, "interval": [number.low, number.high]}
                 for share, number in quantiles
             ],
+            "mean": _value_and_interval(self.mean(confidence)),
+            "variance": _value_and_interval(self.variance(confidence)),
+            "standard_deviation": _value_and_interval(self.standard_deviation(confidence)),
             "edges": self.edges,
             "below": self.below,
             "standard_errors": self.standard_errors,
@@ -277,6 +317,10 @@ class QuantileEstimate(Estimate):
                 *guarantee,
             ],
         )
+
+
+def _value_and_interval(number: EstimatedNumber) -> dict[str, Any]:
+    return {"value": number.value, "interval": [number.low, number.high]}
 
 
 def check_quantile(share: float) -> None:

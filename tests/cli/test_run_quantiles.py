@@ -15,7 +15,17 @@ BOUNDS = ("--lower", 0, "--upper", 100, "--bins", 10)
 NAMED = ("--protocol", "uniform-blanket")  # named, since to find the best one takes a while
 KEYS = {
     *("protocol", "estimator", "guarantee", "secure", "caveats", "users"),
-    *("quantiles", "edges", "below", "standard_errors", "intervals", "confidence"),
+    *(
+        "quantiles",
+        "mean",
+        "variance",
+        "standard_deviation",
+        "edges",
+        "below",
+        "standard_errors",
+        "intervals",
+        "confidence",
+    ),
 }
 
 
@@ -43,6 +53,10 @@ def test_json(shuffledp, file, protocol):
         low, high = row["interval"]
         assert low <= row["value"] <= high
         assert low <= 100 * row["quantile"] <= high
+    for name, truth in {"mean": NUMBERS.mean(), "variance": NUMBERS.var(), "standard_deviation": NUMBERS.std()}.items():
+        low, high = result[name]["interval"]
+        assert low <= min(truth, result[name]["value"])
+        assert max(truth, result[name]["value"]) <= high
 
 
 @pytest.mark.usefixtures("data")

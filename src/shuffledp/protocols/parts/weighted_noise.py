@@ -28,6 +28,8 @@ _DECAY = 6.5  # the transform is summed until the Gaussian factor is below e^(-_
 _PERIOD = 40.0  # of the Fourier sum, in standard deviations
 _LEAST_RISK = 1e-5  # below, Bernstein's inequality alone is used
 _NUMERICAL_ERROR = 1e-7
+_MOST_DISTINCT = 1 << 16  # with more distinct coefficients, Bernstein's inequality alone is used
+_BLOCK, _PHASES = 1 << 10, 1 << 7  # coefficients and multiples that are computed at once
 
 
 class Noise(ABC):
@@ -45,7 +47,10 @@ class Noise(ABC):
 
     @abstractmethod
     def log_characteristic(self, t: Floats, coefficients: Floats, copies: NDArray[np.int64]) -> Complexes:
-        """The logarithm of the characteristic function of the sum with these coefficients, each so often."""
+        """The logarithm of the characteristic function of the sum with these coefficients, each so often.
+
+        ``t`` are the multiples 1, 2, 3, ... of its first entry.
+        """
 
 
 @dataclass(frozen=True)
@@ -68,8 +73,7 @@ class UniformMessages(Noise):
 
     def log_characteristic(self, t: Floats, coefficients: Floats, copies: NDArray[np.int64]) -> Complexes:
         """Each message adds the coefficient of its cell; their mean is 0."""
-        phases = np.exp(1j * np.multiply.outer(t, coefficients))
-        one = (phases @ (copies / self.cells)).astype(np.complex128)
+        one = _sums_of_phases(t, coefficients, copies / self.cells)
         return round(self.messages) * np.log(np.where(one == 0, 1e-300, one))
 
 
@@ -92,9 +96,12 @@ class LaplaceCells(Noise):
     def log_characteristic(self, t: Floats, coefficients: Floats, copies: NDArray[np.int64]) -> Complexes:
         """(1 - ratio)^2 / (1 - 2 ratio cos(t) + ratio^2) of each cell."""
         ratio, complement = float(self.ratio), float(self.ratio.complement)
-        angle = np.multiply.outer(t, coefficients)
-        spread = 4 * ratio * np.sin(angle / 2) ** 2 / complement**2
-        return (-np.log1p(spread) @ copies).astype(np.complex128)
+        result = np.zeros(len(t))
+        for start in range(0, len(coefficients), _BLOCK):
+            angle = np.multiply.outer(t, coefficients[start : start + _BLOCK])
+            spread = 4 * ratio * np.sin(angle / 2) ** 2 / complement**2
+            result -= np.log1p(spread) @ copies[start : start + _BLOCK]
+        return result.astype(np.complex128)
 
 
 @dataclass(frozen=True)
@@ -116,21 +123,21 @@ class WeightedNoise:
         if deviation == 0:
             return 0.0
         wide = float(bernstein_radius(np.array(self.variance), max(noise.tail for noise in self.noises), risk))
-        if risk < _LEAST_RISK:
+        grouped = [_grouped(coefficients) for coefficients in self.coefficients]
+        if risk < _LEAST_RISK or sum(len(distinct) for distinct, _ in grouped) > _MOST_DISTINCT:
             return wide
-        points, risks = self._risks(deviation)
+        points, risks = self._risks(deviation, grouped)
         enough = np.flatnonzero(risks <= risk / 2)
         return min(wide, float(points[enough[0]])) if len(enough) else wide
 
-    def _risks(self, deviation: float) -> tuple[Floats, Floats]:
+    def _risks(self, deviation: float, grouped: list[tuple[Floats, NDArray[np.int64]]]) -> tuple[Floats, Floats]:
         """Increasing distances, and upper bounds on the probability that the sum is farther from 0 on one side."""
         smoothing = _SMOOTHING * deviation
         step = 2 * math.pi / (_PERIOD * deviation)
         count = 1 << math.ceil(math.log2(_DECAY / smoothing / step))
         t: Floats = step * np.arange(1, count, dtype=np.float64)
         log_transform = -0.5 * (smoothing * t) ** 2 + 0j
-        for noise, coefficients in zip(self.noises, self.coefficients, strict=True):
-            distinct, copies = _grouped(coefficients)
+        for noise, (distinct, copies) in zip(self.noises, grouped, strict=True):
             log_transform += noise.log_characteristic(t, distinct, copies)
         # masses of the smoothed sum in cells of a period, by the Fourier series of its density
         transform = np.concatenate(([1.0 + 0j], np.exp(log_transform), [0j]))
@@ -144,6 +151,20 @@ class WeightedNoise:
         points: Floats = (np.arange(count, dtype=np.float64) + 0.5) * width + _SMOOTHING_REACH * smoothing
         folded = _tail_beyond(self.variance, max(noise.tail for noise in self.noises), (_PERIOD / 2) * deviation)
         return points, beyond + _SMOOTHING_RISK + _NUMERICAL_ERROR + folded
+
+
+def _sums_of_phases(t: Floats, coefficients: Floats, weights: Floats) -> Complexes:
+    """The sum of weights * e^(i t coefficients) at each of the multiples ``t`` of its first entry.
+
+    The phase of a multiple is the product of two others, so that all sums are products of small matrices.
+    """
+    starts = t[0] * np.arange(0, len(t), _PHASES, dtype=np.float64)
+    sums = np.zeros((len(starts), min(_PHASES, len(t))), dtype=np.complex128)
+    for start in range(0, len(coefficients), _BLOCK):
+        part = coefficients[start : start + _BLOCK]
+        first = np.exp(1j * np.multiply.outer(starts, part)) * weights[start : start + _BLOCK]
+        sums += first @ np.exp(1j * np.multiply.outer(part, t[:_PHASES]))
+    return sums.ravel()[: len(t)]
 
 
 def _sums_to_end(masses: Floats) -> Floats:

@@ -1,0 +1,87 @@
+"""Mean and variance of numbers that were counted in bins of equal width: values, and intervals for any data.
+
+Positions are relative: 0 is the lower bound, 1 the upper one. A number is at most half of a bin away from the middle of
+its bin, which moves the mean by at most that, and the standard deviation too, since it is a norm of the deviations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+_RISK_OF_MEAN = 0.2  # the share of the risk of a variance that is spent on the mean
+
+
+@dataclass(frozen=True, eq=False)
+class BinnedMoments:
+    """Moments from the ``counts`` of users in bins, which may have noise; ``users`` is their public number.
+
+    ``radius_of`` maps weights of the bins and a risk to a distance: the estimate of sum(weights * counts) lies farther
+    above the truth with at most half of the risk, and farther below it too. Weights are between 0 and 1.
+    """
+
+    counts: Floats
+    users: int
+    radius_of: Callable[[Floats, float], float]
+
+    @property
+    def half_width(self) -> float:
+        """Half of the width of a bin."""
+        return 0.5 / len(self.counts)
+
+    @cached_property
+    def _middles(self) -> Floats:
+        middles: Floats = (np.arange(len(self.counts), dtype=np.float64) + 0.5) / len(self.counts)
+        return middles
+
+    @cached_property
+    def mean(self) -> float:
+        """The estimated mean of the middles of the users' bins."""
+        return float(self._middles @ self.counts) / self.users
+
+    @cached_property
+    def variance(self) -> float:
+        """The estimated variance of the middles of the users' bins; noise may make it negative."""
+        return float((self._middles - self.mean) ** 2 @ self.counts) / self.users
+
+    @property
+    def variance_within(self) -> float:
+        """The variance of a uniform position within a bin."""
+        return self.half_width**2 / 3
+
+    def mean_interval(self, risk: float) -> tuple[float, float]:
+        """Contains the mean of the numbers, except with the risk."""
+        radius = self._radius(self._middles, risk) + self.half_width
+        return max(self.mean - radius, 0.0), min(self.mean + radius, 1.0)
+
+    def deviation_interval(self, risk: float) -> tuple[float, float]:
+        """Contains the standard deviation of the numbers, except with the risk.
+
+        The estimated variance about a fixed centre is a weighted sum of the counts. With a centre at most ``near`` from the
+        true mean, and an error of the mean of at most ``near`` too, it differs from the variance by at most three times
+        near^2. Centres lie on a grid that does not depend on the noise; all that may be next to the mean are tried.
+        """
+        near = self._radius(self._middles, _RISK_OF_MEAN * risk)
+        radius = max(
+            self._radius((self._middles - centre) ** 2, (1 - _RISK_OF_MEAN) * risk) for centre in self._centres(near)
+        )
+        least = max(self.variance - radius - near**2, 0.0)
+        most = max(self.variance + radius + 3 * near**2, 0.0)
+        return max(math.sqrt(least) - self.half_width, 0.0), min(math.sqrt(most) + self.half_width, 0.5)
+
+    def _centres(self, near: float) -> list[float]:
+        """The middles of the cells of width 2 * near that contain a number at most ``near`` from the estimated mean."""
+        if near == 0:
+            return [min(max(self.mean, 0.0), 1.0)]
+        cells = range(math.floor((self.mean - near) / (2 * near)), math.floor((self.mean + near) / (2 * near)) + 1)
+        return [min(max((2 * cell + 1) * near, 0.0), 1.0) for cell in cells]
+
+    def _radius(self, weights: Floats, risk: float) -> float:
+        return self.radius_of(weights, risk) / self.users
