@@ -64,9 +64,10 @@ class BinnedMoments:
     def deviation_interval(self, risk: float) -> tuple[float, float]:
         """Contains the standard deviation of the numbers, except with the risk.
 
-        The estimated variance about a fixed centre is a weighted sum of the counts. With a centre at most ``near`` from the
-        true mean, and an error of the mean of at most ``near`` too, it differs from the variance by at most three times
-        near^2. Centres lie on a grid that does not depend on the noise; all that may be next to the mean are tried.
+        The estimated variance about a fixed centre is a weighted sum of the counts. With a centre at most ``near`` from
+        the true mean, and an error of the mean of at most ``near`` too, it differs from the variance by at most three
+        times near^2. Centres lie on a grid that does not depend on the noise; all that may be next to the mean are
+        tried.
         """
         near = self._radius(self._middles, _RISK_OF_MEAN * risk)
         radius = max(

@@ -42,7 +42,7 @@ class EstimatedNumber:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class QuantileEstimate(Estimate):
-    """The estimated distribution of the users' numbers: ``quantile()``, ``cdf()``, ``range()``, ``variance()``, ``mean()``.
+    """The estimated distribution of the users' numbers: ``quantile()``, ``cdf()``, ``range()``, ``variance()``.
 
     Every number has an interval that contains the truth, whatever the data, with at least the confidence. The value of
     a quantile is interpolated within its bin; its interval consists of whole bins. ``below`` are the estimated numbers

@@ -80,7 +80,20 @@ def test_a_level_without_noise_decides():
 
 
 @pytest.mark.parametrize(
-    ("bins", "branching"), [(1, (2,)), (8, (2, 2)), (8, (4, 1, 2)), (8, ()), (4, (2, 8)), (1 << 21, (1 << 21,))]
+    ("bins", "branching"),
+    [
+        (1, (2,)),
+        (8, (2, 2)),
+        (8, (4, 1, 2)),
+        (8, ()),
+        (4, (2, 8)),
+        (1 << 21, (1 << 21,)),
+        (8, (1 << 52,)),
+        (8, (9,)),
+        (8, (5, 2)),
+        (33, (4, 4, 4)),
+        (8, (1 << 52, 2)),
+    ],
 )
 def test_levels_that_do_not_fit_are_refused(bins, branching):
     with pytest.raises(DomainError):
@@ -90,6 +103,7 @@ def test_levels_that_do_not_fit_are_refused(bins, branching):
 @pytest.mark.parametrize("bins", [2, 3, 4, 5, 7, 16, 24, 100, 120, 1000, 1024, 4096, 65_537])
 def test_offered_trees_fit(bins):
     offered = [*branchings(bins), usual_branching(bins)]
+    assert all((branching[0] - 1) * Tree(bins, branching).widths[0] < bins for branching in offered)
     assert all(Tree(bins, branching).sizes[-1] == bins for branching in offered)
     assert (bins,) in offered
     assert len({len(branching) for branching in branchings(bins)}) == len(branchings(bins))

@@ -1,4 +1,4 @@
-"""Histograms in which users send their true category to a trusted party."""
+"""Protocols in which users send the true index of their value to a trusted party."""
 
 from __future__ import annotations
 
@@ -9,32 +9,37 @@ from numpy.typing import NDArray
 from shuffledp.domain import check_index, check_indices
 from shuffledp.messages import MessageFormat, Messages
 from shuffledp.protocols.histogram.protocol import HistogramProtocol
+from shuffledp.protocols.parts.indexed import IndexedProtocol
 from shuffledp.protocols.parts.single_message import one_message_each
 from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.randomness import SYSTEM, RandomSource
 
 
-class ClearHistogram(HistogramProtocol):
-    """Users send their category; noise is added at the release."""
+class ClearProtocol(IndexedProtocol):
+    """Users send the index of their value; noise is added at the release."""
 
     trust: ClassVar[str] = "central"
 
     @property
     def cost(self) -> Cost:
-        """One category."""
+        """One index."""
         return Cost(1.0, 1, self.message_format.bits)
 
     @property
     def message_format(self) -> MessageFormat:
-        """A category's index."""
+        """An index."""
         return MessageFormat((self.domain_size,))
 
     def report_pmf(self, value: int) -> Pmf:
-        """The true category."""
+        """The true index."""
         owned = check_index(value, self.domain_size)
-        return {tuple(int(category == owned) for category in range(self.domain_size)): 1.0}
+        return {tuple(int(index == owned) for index in range(self.domain_size)): 1.0}
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
-        """The true categories, without randomization."""
+        """The true indices, without randomization."""
         owned = check_indices(values, self.domain_size)
         return one_message_each(owned.astype(self.message_format.dtype), source)
+
+
+class ClearHistogram(ClearProtocol, HistogramProtocol):
+    """Users send their category; noise is added at the release."""

@@ -47,6 +47,12 @@ class Tree:
             raise DomainError(
                 f"Levels with {', '.join(map(str, self.branching))} children per node do not fit {self.bins:,} bins."
             )
+        if self.branching[0] != self.sizes[0]:  # one form per tree: more children of the root would be empty
+            raise DomainError(
+                f"The first level of this tree has {self.sizes[0]:,} cells over {self.bins:,} bins; give "
+                f"{self.sizes[0]:,} as its branching, not {self.branching[0]:,}.",
+                branching=self.branching,
+            )
 
     @cached_property
     def widths(self) -> tuple[int, ...]:

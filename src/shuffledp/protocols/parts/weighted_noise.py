@@ -28,7 +28,7 @@ _DECAY = 6.5  # the transform is summed until the Gaussian factor is below e^(-_
 _PERIOD = 40.0  # of the Fourier sum, in standard deviations
 _LEAST_RISK = 1e-5  # below, Bernstein's inequality alone is used
 _NUMERICAL_ERROR = 1e-7
-_MOST_DISTINCT = 1 << 16  # with more distinct coefficients, Bernstein's inequality alone is used
+_MAX_DISTINCT = 1 << 16  # with more distinct coefficients, Bernstein's inequality alone is used
 _BLOCK, _PHASES = 1 << 10, 1 << 7  # coefficients and multiples that are computed at once
 
 
@@ -124,7 +124,7 @@ class WeightedNoise:
             return 0.0
         wide = float(bernstein_radius(np.array(self.variance), max(noise.tail for noise in self.noises), risk))
         grouped = [_grouped(coefficients) for coefficients in self.coefficients]
-        if risk < _LEAST_RISK or sum(len(distinct) for distinct, _ in grouped) > _MOST_DISTINCT:
+        if risk < _LEAST_RISK or sum(len(distinct) for distinct, _ in grouped) > _MAX_DISTINCT:
             return wide
         points, risks = self._risks(deviation, grouped)
         enough = np.flatnonzero(risks <= risk / 2)

@@ -9,36 +9,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Bins, check_counts, check_index, check_indices
+from shuffledp.domain import Bins, check_counts
 from shuffledp.errors import ParameterError
-from shuffledp.messages import MessageFormat, Messages, Tally
+from shuffledp.messages import Tally
 from shuffledp.privacy.discrete_laplace import check_ratio
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.quantile_trees import laplace_tree_curve, least_tree_ratio
 from shuffledp.protocols.histogram.discrete_laplace import independent_noise_pmf
-from shuffledp.protocols.parts.single_message import one_message_each
+from shuffledp.protocols.parts.clear import ClearProtocol
 from shuffledp.protocols.parts.thresholded import check_unreleased
 from shuffledp.protocols.parts.weighted_noise import LaplaceCells
-from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.quantiles.protocol import QuantilesProtocol, branchings
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
 
 @dataclass(frozen=True)
-class DiscreteLaplaceQuantiles(QuantilesProtocol):
+class DiscreteLaplaceQuantiles(ClearProtocol, QuantilesProtocol):
     """Quantiles from a tree of counts with discrete Laplace noise, added by a trusted party; central.
 
     ``branching`` is the number of children of a node on each level.
     """
 
     name: ClassVar[str] = "discrete-laplace"
-    trust: ClassVar[str] = "central"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
     ratio: Dyadic
@@ -64,26 +63,6 @@ class DiscreteLaplaceQuantiles(QuantilesProtocol):
         curve = laplace_tree_curve(self.ratio, len(self.branching))
         theorem = "composition over the levels of the exact divergence of the noise"
         return self.target.guarantee(curve, theorem=theorem, trust="central")
-
-    @property
-    def cost(self) -> Cost:
-        """One bin."""
-        return Cost(1.0, 1, self.message_format.bits)
-
-    @property
-    def message_format(self) -> MessageFormat:
-        """The index of a bin."""
-        return MessageFormat((self.domain_size,))
-
-    def report_pmf(self, value: int) -> Pmf:
-        """The value as it is."""
-        owned = check_index(value, self.domain_size)
-        return {tuple(int(index == owned) for index in range(self.domain_size)): 1.0}
-
-    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
-        """Nothing is randomized."""
-        owned = check_indices(values, self.domain_size)
-        return one_message_each(owned.astype(self.message_format.dtype), source)
 
     def release(self, tally: Tally, *, source: RandomSource = SYSTEM) -> Tally:
         """The counts of all cells with noise."""
