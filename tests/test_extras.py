@@ -260,7 +260,7 @@ CALLS = {
     "estimate.to_frame()": ("pandas", "pandas"),
     "estimate.plot('figure.svg')": ("altair", "plot"),
     "estimate.figure('.png')": ("altair", "plot"),
-    "from shuffledp.engines.local import FileColumn": ("pyarrow", "files"),
+    "from shuffledp.engines.local import Column": ("pyarrow", "files"),
     "from shuffledp.collection.shuffler.store import open_store; open_store('postgresql://host')": (
         "psycopg",
         "postgres",

@@ -9,6 +9,7 @@ from shuffledp.domain import Categories as Categories
 from shuffledp.domain import Domain as Domain
 from shuffledp.domain import Interval as Interval
 from shuffledp.domain import Numbered as Numbered
+from shuffledp.engines.files import read_files as read_files
 from shuffledp.errors import BelowMinimumError as BelowMinimumError
 from shuffledp.errors import ConditionError as ConditionError
 from shuffledp.errors import DataError as DataError
@@ -56,6 +57,11 @@ from shuffledp.protocols.target import Target as Target
 from shuffledp.quantile_estimate import EstimatedNumber as EstimatedNumber
 from shuffledp.quantile_estimate import QuantileEstimate as QuantileEstimate
 from shuffledp.randomness import InsecureSeededRandomness as InsecureSeededRandomness
+from shuffledp.sessions.one_line import count as count
+from shuffledp.sessions.one_line import histogram as histogram
+from shuffledp.sessions.one_line import mean as mean
+from shuffledp.sessions.one_line import quantiles as quantiles
+from shuffledp.sessions.one_line import sum as sum  # noqa: A004
 from shuffledp.shuffling import permute as permute
 from shuffledp.testing import check_protocol as check_protocol
 from shuffledp.testing.audit import AuditResult as AuditResult

@@ -37,7 +37,7 @@ def data(tmp_path):
         ((*TARGET, "--confidence", "1"), "confidence"),
         ((*TARGET, "--estimator", "best"), "no estimator 'best'"),
         ((*TARGET, "--protocol", "finest"), "no protocol 'finest'"),
-        ((*TARGET, "--protocol", "best", "--calibration", "paper"), "best chooses the calibration too"),
+        ((*TARGET, "--protocol", "best", "--calibration", "paper"), "best protocol is chosen with its calibration"),
         ((*TARGET, "--calibration", "loose"), "loose"),
         ((*TARGET, "--engine", "cloud"), "cloud"),
         ((*TARGET, "--route", "scenic"), "scenic"),
@@ -197,7 +197,7 @@ def test_a_fault_of_ours_is_one_line_too(shuffledp, data, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("planted")
 
-    monkeypatch.setattr("shuffledp.cli.run.find", broken)
+    monkeypatch.setattr("shuffledp.cli.run.check_release", broken)
     done = shuffledp("run", "count", "bits.csv", "--column", "c", *TARGET, "--protocol", "cheu")
     assert done.status == 1
     assert "RuntimeError: planted" in done.error

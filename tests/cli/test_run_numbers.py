@@ -158,7 +158,7 @@ def test_truth_values_are_no_numbers(shuffledp):
         (("--lower", 0), "--upper"),
         ((*BOUNDS, "--protocol", "finest"), "no protocol 'finest'"),
         ((*BOUNDS, "--protocol", "count/cheu"), "no protocol"),
-        ((*BOUNDS, "--protocol", "best", "--calibration", "paper"), "best chooses the calibration too"),
+        ((*BOUNDS, "--protocol", "best", "--calibration", "paper"), "best protocol is chosen with its calibration"),
         ((*BOUNDS, "--protocol", "duchi", "--estimator", "odd"), "no estimator 'odd'"),
         ((*BOUNDS, "--estimator", "odd"), "no estimator 'odd'"),
         ((*BOUNDS, "--confidence", 1), "confidence"),

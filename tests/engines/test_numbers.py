@@ -6,18 +6,35 @@ import pyarrow.parquet
 import pytest
 
 from shuffledp.domain import Bins, Interval
-from shuffledp.engines.encoding import collect_positions
-from shuffledp.engines.local import FileColumn
+from shuffledp.engines.files import FileTable
+from shuffledp.engines.local import Column
+from shuffledp.engines.table import Table
 from shuffledp.errors import BelowMinimumError, DataError
 from shuffledp.protocols.flow import run_round
 from shuffledp.protocols.sum.duchi import DuchiSum
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
 
+
+class Batches(Table):
+    """A column in the given batches."""
+
+    def __init__(self, batches):
+        self.batches = list(batches)
+
+    def read(self, columns, progress=lambda _: None):
+        return ((batch,) for batch in self.batches)
+
+
+def file_column(path, name, *options, **more):
+    return Column(FileTable(path), name, *options, **more)
+
+
 TEN = Interval(0, 10)
 
 
-def positions(*batches, domain=TEN, **options):
-    return collect_positions((pa.array(batch, type=pa.string()) for batch in batches), domain, **options).tolist()
+def positions(*batches, domain=TEN, clip=False, **options):
+    table = Batches(pa.array(batch, type=pa.string()) for batch in batches)
+    return Column(table, "m", **options).positions(domain, clip=clip).tolist()
 
 
 def test_numbers_of_several_batches_stay_in_order():
@@ -100,18 +117,18 @@ def test_a_few_examples_are_shown_once():
 )
 def test_kinds_of_columns(tmp_path, column):
     pyarrow.parquet.write_table(pa.table({"x": column}), tmp_path / "x.parquet")
-    assert FileColumn(tmp_path / "x.parquet", "x", drop_missing=True).positions(TEN).tolist() == [0.05, 0.95]
+    assert file_column(tmp_path / "x.parquet", "x", drop_missing=True).positions(TEN).tolist() == [0.05, 0.95]
     with pytest.raises(DataError, match="1 value is missing"):
-        FileColumn(tmp_path / "x.parquet", "x").positions(TEN)
+        file_column(tmp_path / "x.parquet", "x").positions(TEN)
 
 
 def test_whole_number_columns(tmp_path):
     table = pa.table({"x": pa.array([0, 5, 10], type=pa.int8()), "l": pa.array([[1], [2], [3]])})
     pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
     domain = Interval(0, 10, whole=True)
-    assert FileColumn(tmp_path / "x.parquet", "x").positions(domain).tolist() == [0.0, 0.5, 1.0]
+    assert file_column(tmp_path / "x.parquet", "x").positions(domain).tolist() == [0.0, 0.5, 1.0]
     with pytest.raises(DataError):
-        FileColumn(tmp_path / "x.parquet", "l").positions(domain)
+        file_column(tmp_path / "x.parquet", "l").positions(domain)
 
 
 def test_bins_of_typed_columns(tmp_path):
@@ -120,13 +137,13 @@ def test_bins_of_typed_columns(tmp_path):
     numbers = np.concatenate([domain.edges, np.nextafter(domain.edges[1:], 0), [0.3, 0.1 + 0.2, 0.7, 1e-7]])
     wanted = np.bincount(domain.encode_all(numbers), minlength=10).tolist()
     pyarrow.parquet.write_table(pa.table({"x": numbers}), tmp_path / "x.parquet")
-    assert FileColumn(tmp_path / "x.parquet", "x").bins(domain).tolist() == wanted
+    assert file_column(tmp_path / "x.parquet", "x").bins(domain).tolist() == wanted
     (tmp_path / "x.csv").write_text("x\n" + "\n".join(map(repr, numbers.tolist())) + "\n")
-    assert FileColumn(tmp_path / "x.csv", "x").bins(domain).tolist() == wanted
-    wide = FileColumn(tmp_path / "x.csv", "x").bins(Bins(0.2, 0.5, bins=2), clip=True)
+    assert file_column(tmp_path / "x.csv", "x").bins(domain).tolist() == wanted
+    wide = file_column(tmp_path / "x.csv", "x").bins(Bins(0.2, 0.5, bins=2), clip=True)
     assert wide.sum() == len(numbers)
     with pytest.raises(DataError, match="`clip=True`"):
-        FileColumn(tmp_path / "x.csv", "x").bins(Bins(0.2, 0.5, bins=2))
+        file_column(tmp_path / "x.csv", "x").bins(Bins(0.2, 0.5, bins=2))
 
 
 @pytest.mark.parametrize("route", ["auto", "messages", "counts"])

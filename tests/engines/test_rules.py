@@ -13,10 +13,27 @@ import pytest
 
 from shuffledp.collection.device.client import encoded
 from shuffledp.domain import BIT, Bins, Categories, EqualTo, Interval, Numbered
-from shuffledp.engines.columns import _as_strings, read_column
-from shuffledp.engines.encoding import _count, collect_positions, count_bins
+from shuffledp.engines.encoding import IndexEncoder
+from shuffledp.engines.files import FileTable
+from shuffledp.engines.local import Column
+from shuffledp.engines.strings import as_strings
+from shuffledp.engines.table import MemoryTable
 from shuffledp.errors import DataError, DomainError
 from shuffledp.text_values import string_of
+
+
+def read_column(path, column, **options):
+    """The strings of a column, batch by batch."""
+    return (as_strings(batch) for (batch,) in FileTable(path).read([column], **options))
+
+
+def file_column(path, name, *options, **more):
+    return Column(FileTable(path), name, *options, **more)
+
+
+def memory_column(values, **options):
+    return Column(MemoryTable({"m": values}), "m", **options)
+
 
 NASTY = [
     *("a", " a", "a\u00a0", "\u3000a\t", "\x1fa", "A", "bus stop", "\u00e9", "e\u0301", 'say "e"', "two\nlines"),
@@ -66,9 +83,10 @@ def written(folder, values, form):
 def test_counts_follow_the_rules_of_the_domain(tmp_path, form):
     path = written(tmp_path, NASTY, form)
     for domain in DISCRETE:
-        result = _count(read_column(path, "m"), domain)
+        result = IndexEncoder(domain)
+        indices = [index for (batch,) in FileTable(path).read(["m"]) for index in result.encode(batch).values]
         wanted = Counter(expected(domain, value) for value in NASTY)
-        assert result.counts.tolist() == [wanted[index] for index in range(len(domain))], domain
+        assert Counter(indices) == {index: wanted[index] for index in range(len(domain)) if wanted[index]}, domain
         assert (result.missing, result.outside) == (wanted["missing"], wanted["outside"]), domain
         assert 0 < wanted["missing"] < len(NASTY)
 
@@ -80,10 +98,10 @@ def test_positions_follow_the_rules_of_the_domain(tmp_path, domain, clip, form):
     inside = [value for value in NASTY if not isinstance(wanted[value], str)]
     path = written(tmp_path, inside, form)
     assert len(inside) > 5
-    assert collect_positions(read_column(path, "m"), domain, clip=clip).tolist() == [wanted[value] for value in inside]
+    assert file_column(path, "m").positions(domain, clip=clip).tolist() == [wanted[value] for value in inside]
     for value in (value for value in NASTY if wanted[value] == "outside"):
         with pytest.raises(DataError, match="1 value is outside the domain"):
-            collect_positions([pa.array([value])], domain, clip=clip)
+            memory_column([value]).positions(domain, clip=clip)
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
@@ -92,17 +110,17 @@ def test_bins_follow_the_rules_of_the_domain(tmp_path, clip, form):
     domain = Bins(0, 120, bins=480)
     wanted = {value: expected(domain, value, clip=clip) for value in NASTY}
     inside = [value for value in NASTY if not isinstance(wanted[value], str)]
-    counts = count_bins(read_column(written(tmp_path, inside, form), "m"), domain, clip=clip)
+    counts = file_column(written(tmp_path, inside, form), "m").bins(domain, clip=clip)
     assert counts.tolist() == np.bincount([wanted[value] for value in inside], minlength=480).tolist()
     assert np.count_nonzero(counts) > 4
     for value in (value for value in NASTY if wanted[value] == "outside"):
         with pytest.raises(DataError, match="1 value is outside the domain"):
-            count_bins([pa.array([value])], domain, clip=clip)
+            memory_column([value]).bins(domain, clip=clip)
     gaps = [value for value in NASTY if wanted[value] == "missing"]
     path = written(tmp_path, [*inside, *gaps], form)
     with pytest.raises(DataError, match=f"{len(gaps)} values are missing"):
-        count_bins(read_column(path, "m"), domain, clip=clip)
-    dropped = count_bins(read_column(path, "m"), domain, clip=clip, drop_missing=True)
+        file_column(path, "m").bins(domain, clip=clip)
+    dropped = file_column(path, "m", drop_missing=True).bins(domain, clip=clip)
     assert dropped.tolist() == counts.tolist()
 
 
@@ -169,4 +187,4 @@ def test_floating_point_numbers_of_any_size_become_the_same_strings(width):
     bits = draw.integers(0, 2**width, 5_000, dtype=f"uint{width}").view(f"float{width}")
     sizes = (10.0 ** draw.uniform(-12, 22, 5_000)).astype(f"float{width}")
     values = np.concatenate([bits, sizes, np.round(sizes, 3)])
-    assert _as_strings(pa.array(values)).to_pylist() == [string_of(value) for value in values]
+    assert as_strings(pa.array(values)).to_pylist() == [string_of(value) for value in values]

@@ -5,16 +5,28 @@ import csv
 import gzip
 import io
 import random
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
 from shuffledp.domain import BIT, Categories, EqualTo, Interval
-from shuffledp.engines import columns
-from shuffledp.engines.columns import read_column
-from shuffledp.engines.local import FileColumn
+from shuffledp.engines import files
+from shuffledp.engines.files import FileTable
+from shuffledp.engines.local import Column
+from shuffledp.engines.strings import as_strings
 from shuffledp.errors import ShuffledpError
+
+
+def read_column(path, column, **options):
+    """The strings of a column, batch by batch."""
+    return (as_strings(batch) for (batch,) in FileTable(path).read([column], **options))
+
+
+def file_column(path, name, *options, **more):
+    return Column(FileTable(path), name, *options, **more)
+
 
 NASTY = [None, "a", None, "b", None, None, "a", "NA", "c, d", 'say "e"', "two\nlines", "\u00e9", "1", "b", None]
 """The first and the last are missing, and two in a row."""
@@ -106,7 +118,7 @@ def outcomes(path):
     found = {"rows": [value for batch in read_column(path, "m") for value in batch.to_pylist()]}
     for drop in (False, True):
         for missing in ((), ("NA",), ("NA", "a")):
-            table = FileColumn(path, "m", drop, missing=missing)
+            table = file_column(path, "m", drop, missing=missing)
             found[drop, missing] = [
                 outcome(lambda table=table: table.histogram(DOMAIN)),
                 outcome(lambda table=table: table.histogram(WITH_NA)),
@@ -142,7 +154,7 @@ def test_the_column_is_the_same_in_every_shape(tmp_path):
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_empty_lines_survive_the_ends_of_blocks(tmp_path, monkeypatch, block, end):
     """Arrow parses a file in blocks: a line break, or an empty line, may lie across two of them."""
-    monkeypatch.setattr(columns, "_CSV_BLOCK_BYTES", block)
+    monkeypatch.setattr(files, "_CSV_BLOCK_BYTES", block)
     draw = random.Random(block)
     for number in range(18):
         values = [draw.choice([None, None, "a", "bb", "x y"]) for _ in range(draw.randrange(40))]
@@ -171,7 +183,7 @@ def test_which_lines_are_rows(tmp_path, content, rows):
     path = column_of(tmp_path, "lines.csv", content)
     assert [each for batch in read_column(path, "m") for each in batch.to_pylist()] == rows
     if not rows:
-        told = outcome(FileColumn(path, "m").bits)
+        told = outcome(file_column(path, "m").bits)
         assert told == ("DataError", "The column holds no rows, so there are no users.")
 
 
@@ -180,7 +192,7 @@ def test_which_lines_are_rows(tmp_path, content, rows):
     [(b"", "is empty"), (b"\n\r\n", "has empty lines only"), (b"\n" * (1 << 21), "too many empty lines")],
 )
 def test_files_without_a_header(tmp_path, content, words):
-    told = outcome(FileColumn(column_of(tmp_path, "blank.csv", content), "m").bits)
+    told = outcome(file_column(column_of(tmp_path, "blank.csv", content), "m").bits)
     assert told[0] == "DataError"
     assert words in told[1]
     assert "there is no header" in told[1]
@@ -208,11 +220,11 @@ def number_shapes(values):
 @pytest.mark.parametrize("domain", [["1", "2", "3"], ["1.0", "2.0", "3.0"]])
 def test_whole_numbers_meet_their_categories_however_they_are_stored(tmp_path, domain):
     for name, content in number_shapes(NUMBERS).items():
-        table = FileColumn(column_of(tmp_path, name, content), "m", drop_missing=True)
+        table = file_column(column_of(tmp_path, name, content), "m", drop_missing=True)
         assert table.histogram(Categories.of(domain)).tolist() == [2, 1, 1], name
         assert table.bits(equals=domain[2]).tolist() == [3, 1], name
         assert table.positions(Interval(1, 3, whole=True)).tolist() == [0.0, 0.5, 1.0, 0.0], name
-        without = FileColumn(table.path, "m", drop_missing=True, missing=(domain[0],))
+        without = replace(table, missing=(domain[0],))
         assert without.positions(Interval(1, 3)).tolist() == [0.5, 1.0], name
 
 
@@ -231,7 +243,7 @@ def boolean_shapes(values):
 
 def test_booleans_meet_their_categories_however_they_are_stored(tmp_path):
     for name, content in boolean_shapes(BOOLEANS).items():
-        table = FileColumn(column_of(tmp_path, name, content), "m", drop_missing=True)
+        table = file_column(column_of(tmp_path, name, content), "m", drop_missing=True)
         for domain in (["True", "False"], ["true", "false"], ["TRUE", "FALSE"]):
             assert table.histogram(Categories.of(domain)).tolist() == [2, 1], name
             assert table.bits(equals=domain[0]).tolist() == [1, 2], name
@@ -242,16 +254,16 @@ def test_booleans_meet_their_categories_however_they_are_stored(tmp_path):
 def test_what_is_no_number_is_none_for_run_and_report(tmp_path, text):
     path = column_of(tmp_path, "numbers.csv", as_csv(["1", text]))
     for clip in (False, True):
-        told = outcome(lambda clip=clip: FileColumn(path, "m").positions(Interval(0, 100), clip=clip))
+        told = outcome(lambda clip=clip: file_column(path, "m").positions(Interval(0, 100), clip=clip))
         assert told[0] == "DataError"
         assert repr(text) in told[1]
     with pytest.raises(ShuffledpError, match="A number is needed"):
-        FileColumn(path, "m").values(Interval(0, 100))
+        file_column(path, "m").values(Interval(0, 100))
 
 
 def test_a_domain_from_data_is_sorted_by_the_same_numbers(tmp_path):
     path = column_of(tmp_path, "sorted.csv", as_csv(["9", "1_0", "10", "inf", "-1", "nan", "1e1"]))
-    assert FileColumn(path, "m").distinct().names == ("-1", "9", "10", "1e1", "1_0", "inf", "nan")
+    assert file_column(path, "m").distinct().names == ("-1", "9", "10", "1e1", "1_0", "inf", "nan")
 
 
 @pytest.mark.parametrize("devices", [None, 3, 9])
@@ -264,7 +276,7 @@ def test_devices_are_the_same_in_every_shape(tmp_path, devices):
         for drop in (False, True):
             for missing in ((), ("NA",)):
                 for domain in (Categories.of([name for name in DOMAIN.names if name != "other"]), EqualTo("b"), BIT):
-                    column = FileColumn(path, "m", drop_missing=drop, missing=missing)
+                    column = file_column(path, "m", drop_missing=drop, missing=missing)
                     try:
                         found.append(column.values(domain, limit=devices))
                     except ShuffledpError as error:
@@ -278,9 +290,9 @@ def test_values_that_look_missing_are_pointed_out(tmp_path):
     """Refused ones in the error, counted ones in a remark; those that the domain names are meant."""
     path = column_of(tmp_path, "markers.csv", as_csv(["a", "NA", "a", "?", "a"]))
     domain, remarks = Categories.of(["a", "other"]), []
-    told = outcome(lambda: FileColumn(path, "m").histogram(domain))
+    told = outcome(lambda: file_column(path, "m").histogram(domain))
     assert "If 'NA' or '?' stands for a missing value, use `missing=('NA', '?')`." in told[1]
-    table = FileColumn(path, "m", remark=remarks.append)
+    table = file_column(path, "m", remark=remarks.append)
     assert table.histogram(domain, other="other").tolist() == [3, 2]
     assert [each.split(" is counted")[0] for each in remarks] == ["'NA'", "'?'"]
     remarks.clear()
@@ -292,5 +304,5 @@ def test_values_that_look_missing_are_pointed_out(tmp_path):
     table.distinct()
     assert len(remarks) == 2
     remarks.clear()
-    FileColumn(path, "m", drop_missing=True, missing=("NA", "?"), remark=remarks.append).histogram(domain)
+    file_column(path, "m", drop_missing=True, missing=("NA", "?"), remark=remarks.append).histogram(domain)
     assert remarks == []

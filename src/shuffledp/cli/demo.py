@@ -117,10 +117,10 @@ def demo(
 
 
 def _answers(devices: int) -> list[str]:
-    from shuffledp.engines.columns import read_column
+    from shuffledp.engines.files import FileTable
 
     answers: list[str] = []
-    for batch in read_column(commute_path(), "mode"):
+    for (batch,) in FileTable(commute_path()).read(["mode"]):
         answers += [text for text in batch.to_pylist() if text is not None]
         if len(answers) >= devices:
             break

@@ -149,7 +149,8 @@ def report(
 
 def _read_values(task: Task, path: Path, column: str, options: FileOptions) -> list[Any]:
     """Read the values of a column, one per device, and check them before anything is sent."""
-    from shuffledp.engines.local import FileColumn  # takes a while to load
+    from shuffledp.engines.files import FileTable  # takes a while to load
+    from shuffledp.engines.local import Column
 
     domain = task.protocol.domain
     if options.equals is not None:
@@ -159,7 +160,7 @@ def _read_values(task: Task, path: Path, column: str, options: FileOptions) -> l
     if options.devices is not None and options.devices < 1:
         raise ParameterError(f"--devices must be at least 1, not {options.devices}.")
     markers = missing_markers(options.missing)
-    file = FileColumn(path, column, options.drop_missing, missing=markers, remark=lambda text: note(as_flags(text)))
+    file = Column(FileTable(path), column, options.drop_missing, markers, remark=lambda remark: note(as_flags(remark)))
     return file.values(domain, limit=options.devices)
 
 

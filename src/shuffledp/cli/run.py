@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shuffledp.checks import check_confidence, check_target, check_users
+from shuffledp.checks import check_confidence
 from shuffledp.cli.domains import choose_domain
 from shuffledp.cli.options import (
     BEST,
@@ -53,24 +53,28 @@ from shuffledp.cli.screen import (
     waiting,
 )
 from shuffledp.display import percent
-from shuffledp.domain import DEFAULT_BINS, Interval
+from shuffledp.domain import DEFAULT_BINS, Bins, Interval
 from shuffledp.errors import OutputError, ParameterError
 from shuffledp.extras import check_extra, extra
 from shuffledp.figures import check_figure_path
 from shuffledp.output import check_writable, write_all
-from shuffledp.planning import Count, Histogram, Mean, Quantiles, Question, Sum, plan
-from shuffledp.protocols.flow import run_counted, run_round
-from shuffledp.protocols.protocol import Protocol, check_estimator
-from shuffledp.protocols.registry import PROTOCOLS, find
-from shuffledp.quantile_estimate import DEFAULT_QUANTILES, check_quantile
+from shuffledp.planning import Mean, Sum
+from shuffledp.quantile_estimate import DEFAULT_QUANTILES
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
+from shuffledp.sessions.prepared import (
+    Prepared,
+    check_quantiles,
+    prepare_count,
+    prepare_histogram,
+    prepare_numbers,
+    prepare_quantiles,
+)
+from shuffledp.sessions.release import check_release, release
 
 if TYPE_CHECKING:
-    from shuffledp.engines.local import FileColumn
+    from shuffledp.engines.local import Column
 
-_PLACEHOLDER_USERS = 2
 _DEFAULT_QUANTILES = ",".join(map(str, DEFAULT_QUANTILES))
-_MAX_QUANTILES = 99
 _FORMATS = (".json", ".csv", ".parquet")
 _TABLES = "Writing a CSV or Parquet file"
 
@@ -131,8 +135,8 @@ def run_count(options: RunOptions, equals: EqualsOption = None) -> None:
     """
     _check_options("count", options)
     with _column(options) as column:
-        counts = column.bits(equals=equals)
-    estimate = _estimate(Count(int(counts.sum())), counts, options, _caveats(options))
+        prepared = prepare_count(column, equals=equals)
+    estimate = _estimate(prepared, options)
     subject = options.column if equals is None else f"{options.column} = {equals}"
     _deliver(estimate, estimate.to_json(options.confidence), options, subject, _show_count)
 
@@ -156,12 +160,8 @@ def run_histogram(
     _check_options("histogram", options, domain_file)
     with _column(options) as column:
         chosen = choose_domain(domain, domain_file, column.distinct if domain_from_data else None, other)
-        counts = column.histogram(chosen.categories, other=other)
-    caveats = _caveats(options)
-    if domain_from_data:
-        caveats.insert(0, "The list of categories was taken from the data: which ones occur is not protected.")
-    question = Histogram(int(counts.sum()), categories=chosen.categories)
-    estimate = _estimate(question, counts, options, caveats)
+        prepared = prepare_histogram(column, chosen.categories, other=other, from_data=domain_from_data)
+    estimate = _estimate(prepared, options)
     result = estimate.to_json(options.confidence) | {"domain": chosen.source}
     _deliver(estimate, result, options, options.column, _show_histogram)
 
@@ -199,10 +199,8 @@ def _run_numbers(kind: type[Sum], options: RunOptions, bounds: BoundsOptions) ->
     interval = Interval(bounds.lower, bounds.upper, bounds.whole)
     _check_options("sum", options)
     with _column(options) as column:
-        positions = column.positions(interval, clip=bounds.clip)
-    caveats = _caveats(options, clip=bounds.clip)
-    question = kind(len(positions), interval.lower, interval.upper, interval.whole)
-    estimate = _estimate(question, positions, options, caveats)
+        prepared = prepare_numbers(kind, column, interval, clip=bounds.clip)
+    estimate = _estimate(prepared, options)
     subject = f"the {kind.name} of {options.column}"
     _deliver(estimate, estimate.to_json(options.confidence), options, subject, _show_number)
 
@@ -222,42 +220,20 @@ def run_quantiles(
 
     Example: shuffledp run quantiles survey.csv --column minutes --lower 0 --upper 240 --epsilon 1 --delta 1e-6
     """
-    question, shares = Quantiles(_PLACEHOLDER_USERS, lower, upper, bins), _shares(quantiles)
+    Bins(lower, upper, bins)
+    shares = check_quantiles([number(share) for share in quantiles.split(",")])
     _check_options("quantiles", options)
     with _column(options) as column:
-        counts = column.bins(question.domain, clip=clip)
-    question = replace(question, users=int(counts.sum()))
-    estimate = replace(_estimate(question, counts, options, _caveats(options, clip=clip)), asked=shares)
+        prepared = prepare_quantiles(column, lower=lower, upper=upper, bins=bins, quantiles=shares, clip=clip)
+    estimate = _estimate(prepared, options)
     subject = f"the distribution of {options.column}"
     _deliver(estimate, estimate.to_json(options.confidence), options, subject, _show_quantiles)
 
 
-def _shares(listed: str) -> tuple[float, ...]:
-    """Parse the comma-separated shares of --quantiles."""
-    shares = tuple(number(share) for share in listed.split(","))
-    for share in shares:
-        check_quantile(share)
-    if len(set(shares)) < len(shares):
-        raise ParameterError(f"--quantiles {listed!r} names a share twice.")
-    if len(shares) > _MAX_QUANTILES:
-        raise ParameterError(f"--quantiles takes at most {_MAX_QUANTILES} shares, not {len(shares):,}; --out has all.")
-    return shares
-
-
 def _check_options(question: str, options: RunOptions, domain_file: Path | None = None) -> None:
     """Refuse what can be refused before a large file is read."""
-    check_target(options.epsilon, options.delta)
-    check_users(_PLACEHOLDER_USERS, options.honest_fraction)
+    check_release(question, **_target(options), **_choice(options))
     check_confidence(options.confidence)
-    if options.protocol != BEST:
-        protocols = [find(question, options.protocol)]
-    else:
-        protocols = [find(question, name) for name in PROTOCOLS[question]]
-        if options.calibration is not Calibration.tight:
-            raise ParameterError("--protocol best chooses the calibration too; name a protocol to use the paper's.")
-    if options.estimator is not None:
-        names = (name for protocol in protocols for name in protocol.estimators)
-        check_estimator(options.estimator, tuple(dict.fromkeys(names)))
     if options.out is not None:
         _check_result_path(options.out)
     if options.plot is not None:
@@ -277,54 +253,42 @@ def _check_result_path(path: Path) -> None:
 
 
 @contextmanager
-def _column(options: RunOptions) -> Iterator[FileColumn]:
+def _column(options: RunOptions) -> Iterator[Column]:
     """The column of the file, with a progress bar while it is read."""
-    from shuffledp.engines.local import FileColumn  # takes a while to load
+    from shuffledp.engines.files import FileTable  # takes a while to load
+    from shuffledp.engines.local import Column
 
     markers = missing_markers(options.missing)
     with progress_bar(f"Reading {options.data.name}") as progress:
-        yield FileColumn(
-            options.data, options.column, options.drop_missing, progress, markers, lambda text: note(as_flags(text))
+        yield Column(
+            FileTable(options.data),
+            options.column,
+            options.drop_missing,
+            markers,
+            progress,
+            lambda remark: note(as_flags(remark)),
         )
 
 
-def _estimate(question: Question, values: Any, options: RunOptions, caveats: list[str]) -> Any:
-    """Choose a protocol for the question and run one round of it over the values."""
+def _estimate(prepared: Prepared, options: RunOptions) -> Any:
+    """Choose a protocol for the question and run one round of it."""
     source = SYSTEM if options.insecure_seed is None else InsecureSeededRandomness(options.insecure_seed)
     with waiting("Randomizing, shuffling and counting"):
-        protocol = _protocol(question, options)
-        run = run_round if question.question == "sum" else run_counted
-        estimator = options.estimator or protocol.estimators[0]
-        estimate = run(protocol, values, estimator=estimator, route=options.route, source=source)
-    return replace(estimate, caveats=tuple(caveats))
+        return release(prepared, **_target(options), **_choice(options), route=options.route, source=source)
 
 
-def _protocol(question: Question, options: RunOptions) -> Protocol:
-    target: dict[str, Any] = {
-        "epsilon": options.epsilon,
-        "delta": options.delta,
+def _target(options: RunOptions) -> dict[str, Any]:
+    return {"epsilon": options.epsilon, "delta": options.delta}
+
+
+def _choice(options: RunOptions) -> dict[str, Any]:
+    """How the question is answered."""
+    return {
+        "protocol": options.protocol,
+        "calibration": options.calibration,
         "honest_fraction": options.honest_fraction,
+        "estimator": options.estimator,
     }
-    if options.protocol != BEST:
-        kind = find(question.question, options.protocol)
-        return question.answered_by(kind.calibrate(**question.settings(), **target, calibration=options.calibration))
-    protocol = plan(question, **target).best
-    if options.estimator is not None and options.estimator not in protocol.estimators:
-        raise ParameterError(
-            f"There is no estimator {options.estimator!r} of {protocol.name}, the best protocol, which has "
-            f"{', '.join(protocol.estimators)}. Choose one of these, or name a protocol (--protocol)."
-        )
-    return protocol
-
-
-def _caveats(options: RunOptions, *, clip: bool = False) -> list[str]:
-    """What the guarantee does not cover, and what was done to the values."""
-    caveats = []
-    if options.drop_missing:
-        caveats.append("Rows without a value were left out: who has one, and the number of users, is not protected.")
-    if clip:
-        caveats.append("Values outside the bounds were clipped; the estimate is of the clipped values.")
-    return caveats
 
 
 def _deliver(

@@ -17,7 +17,7 @@ from rich.text import Text
 from shuffledp.display import ShownNumber, percent
 
 if TYPE_CHECKING:
-    from shuffledp.engines.columns import Progress
+    from shuffledp.engines.table import Progress
 
 MAX_ROWS = 40
 """Maximum number of categories that are printed."""

@@ -1,51 +1,70 @@
-"""Encoding of a column: the number of users per index, or their positions; nothing is dropped silently."""
+"""Encoding of a column: the index or position of each row, and a refusal of rows that have none.
+
+Nothing is dropped silently: a value outside the domain or a missing one is an error unless it is provided for.
+"""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import BIT, Bins, Categories, DiscreteDomain, Domain, EqualTo, Interval
+from shuffledp.domain import Bins, Categories, DiscreteDomain, Domain, Interval
+from shuffledp.engines.strings import as_strings, distinct_strings
 from shuffledp.errors import DataError, DomainError
 from shuffledp.extras import extra
-from shuffledp.messages import count_values
 from shuffledp.text_values import canonical_form, looks_missing, parse_number
 
-with extra("files", "Reading a data file"):
+with extra("files", "Reading a table"):
     import pyarrow as pa
     import pyarrow.compute as pc
 
 _SHOWN = 3
+_MISSING, _OUTSIDE = -1, -2
 
 
-@dataclass
-class ColumnCounts:
-    """The number of rows per index, and of rows without one."""
+@dataclass(frozen=True)
+class Encoded:
+    """The rows of a batch that have a code."""
 
-    counts: NDArray[np.int64]
-    missing: int = 0
-    outside: int = 0
-    examples: list[str] = field(default_factory=list)
-    """A few values outside the domain."""
-    markers: list[str] = field(default_factory=list)
-    """All values that the domain does not name and that look like missing ones, such as NA."""
+    values: NDArray[Any]
+    """Their indices or positions."""
+    rows: NDArray[np.bool_] | None = None
+    """Which rows of the batch these are; None if all."""
 
-    @property
-    def users(self) -> int:
-        """The number of rows that hold an index."""
-        return int(self.counts.sum())
 
-    def add(self, value: str, index: int | None, rows: int) -> None:
-        """Add rows that hold a value; its index is None if it is outside the domain."""
-        if index is not None:
-            self.counts[index] += rows
-            return
+class Encoder(ABC):
+    """Encodes the batches of one column, and counts the rows that it cannot encode."""
+
+    def __init__(self, *, missing: Categories | None = None, drop_missing: bool = False) -> None:
+        self._markers, self._drop_missing = missing, drop_missing
+        self.encoded = 0
+        """The number of rows with an index or position."""
+        self.missing = 0
+        self.outside = 0
+        self.examples: list[str] = []
+        """A few values outside the domain."""
+        self.markers: list[str] = []
+        """All values that the domain does not name and that look like missing ones, such as NA."""
+
+    def encode(self, values: Any) -> Encoded:
+        """The rows of a batch that have an index or position."""
+        encoded = self._encode(values)
+        self.encoded += len(encoded.values)
+        return encoded
+
+    @abstractmethod
+    def _encode(self, values: Any) -> Encoded:
+        """Encode a batch, and count its other rows by ``add_outside`` and in ``missing``."""
+
+    def add_outside(self, value: str, rows: int) -> None:
+        """Count rows with a value outside the domain."""
         self.outside += rows
         if len(self.examples) < _SHOWN and value not in self.examples:
             self.examples.append(value)
@@ -55,139 +74,164 @@ class ColumnCounts:
         if looks_missing(value) and value not in self.markers:  # a few dozen at most: the error lists them all
             self.markers.append(value)
 
+    @property
+    def _advice(self) -> str:
+        """What to do about values outside the domain."""
+        return ""
 
-def count_categories(
-    batches: Iterable[pa.Array], domain: Categories, *, other: str | None = None, drop_missing: bool = False
-) -> ColumnCounts:
-    """Count each category; a value outside the domain or a missing one is an error unless provided for.
+    @property
+    def _missing_advice(self) -> str:
+        return "Use `drop_missing=True` to leave missing ones out"
 
-    ``other`` names the category that takes values outside the domain, and missing ones unless
-    ``drop_missing`` leaves those out.
+    def check(self) -> None:
+        """Refuse a column that has rows without an index or position, or no rows at all."""
+        problems, remedies = [], []
+        if self.outside:
+            examples = ", ".join(repr(value[:40]) for value in self.examples)
+            problems.append(f"{_values(self.outside)} outside the domain (for example {examples})")
+            remedies.append(self._advice)
+            if self.markers:
+                remedies.append(
+                    f"If {_listed(self.markers)} stands for a missing value, use `missing={tuple(self.markers)}`"
+                )
+        missing = 0 if self._drop_missing else self.missing
+        if missing:
+            problems.append(f"{_values(missing)} missing")
+            remedies.append(self._missing_advice)
+        if problems:
+            raise DataError(f"{' and '.join(problems)}. {'. '.join(remedies)}.", outside=self.outside, missing=missing)
+        if self.encoded == 0:
+            raise DataError("The column holds no rows, so there are no users.")
+
+
+class IndexEncoder(Encoder):
+    """Encodes values as indices of a discrete domain.
+
+    ``other`` names the category that takes values outside the domain, and missing ones unless ``drop_missing`` leaves
+    those out.
     """
-    result = _count(batches, domain)
-    if drop_missing:
-        result.missing = 0
-    if other is not None:
-        result.counts[domain.encode(other)] += result.outside + result.missing
-        result.outside = result.missing = 0
-    _refuse_unencoded(
-        result,
-        "Use `other=NAME` to put them into a category of their own",
-        "Use `other=NAME` to count missing ones too, or `drop_missing=True` to leave them out",
-    )
-    return result
+
+    def __init__(
+        self,
+        domain: DiscreteDomain,
+        *,
+        other: str | None = None,
+        missing: Categories | None = None,
+        drop_missing: bool = False,
+    ) -> None:
+        super().__init__(missing=missing, drop_missing=drop_missing)
+        self._domain = domain
+        self._other = None if other is None else int(domain.encode(other))
+
+    def _encode(self, values: Any) -> Encoded:
+        positions, strings = distinct_strings(values, self._markers)
+        codes = self._codes(strings)
+        if (codes < 0).any():
+            rows = np.bincount(positions, minlength=len(strings))
+            for place in np.flatnonzero((codes < 0) & (rows > 0)).tolist():
+                codes[place] = self._provided_for(strings[place], int(rows[place]))
+        indices = codes[positions]
+        encoded = indices >= 0
+        return Encoded(indices) if encoded.all() else Encoded(indices[encoded], encoded)
+
+    def _codes(self, strings: list[str | None]) -> NDArray[np.int64]:
+        """The index of each string; below 0 if it has none. Arrow looks up exact names, the domain all others."""
+        names = pa.array(self._domain.lookup_names(), type=pa.string()) if len(self._domain) <= len(strings) else None
+        codes = np.full(len(strings), _OUTSIDE, dtype=np.int64)
+        if names is not None:
+            exact = pc.fill_null(pc.index_in(pa.array(strings, type=pa.string()), value_set=names), _OUTSIDE)
+            codes = exact.to_numpy(zero_copy_only=False).astype(np.int64)
+        for place in np.flatnonzero(codes < 0).tolist():
+            value = strings[place]
+            index = None if value is None else self._domain.find(value)
+            codes[place] = _MISSING if value is None else _OUTSIDE if index is None else index
+            if value is not None and not self._domain.is_named(value):
+                self.add_marker(value)
+        return codes
+
+    def _provided_for(self, value: str | None, rows: int) -> int:
+        """The code of rows whose value is missing (None) or outside the domain."""
+        if self._other is not None and not (value is None and self._drop_missing):
+            return self._other
+        if value is None:
+            self.missing += rows
+            return _MISSING
+        self.add_outside(value, rows)
+        return _OUTSIDE
 
 
-def count_bits(batches: Iterable[pa.Array], *, equals: str | None = None, drop_missing: bool = False) -> ColumnCounts:
-    """Count the values no and yes, or those that are not ``equals`` and those that are."""
-    result = _count(batches, BIT if equals is None else EqualTo(equals))
-    if drop_missing:
-        result.missing = 0
-    _refuse_unencoded(
-        result,
-        "A count needs yes/no, true/false or 1/0; use `equals=VALUE` to count one value",
-        "Use `drop_missing=True` to leave missing ones out",
-    )
-    return result
+class CategoryEncoder(IndexEncoder):
+    """Encodes values as indices of categories."""
+
+    @property
+    def _advice(self) -> str:
+        return "Use `other=NAME` to put them into a category of their own"
+
+    @property
+    def _missing_advice(self) -> str:
+        return "Use `other=NAME` to count missing ones too, or `drop_missing=True` to leave them out"
 
 
-def collect_positions(
-    batches: Iterable[pa.Array], domain: Interval, *, clip: bool = False, drop_missing: bool = False
-) -> NDArray[np.float64]:
-    """The position of each user's number in the interval; one that is not a number, outside or missing is an error.
+class BitEncoder(IndexEncoder):
+    """Encodes yes and no, or whether a value is a given one."""
 
-    ``clip`` clips numbers to the nearer bound, ``drop_missing`` leaves out rows without a number.
-    """
-    result = ColumnCounts(np.zeros(1, dtype=np.int64))
-    parts = [domain.encode_all(numbers, clip=clip) for numbers in _numbers_inside(batches, domain, result, clip=clip)]
-    result.counts[0] = sum(map(len, parts))
-    _refuse_unfit_numbers(result, domain, clip=clip, drop_missing=drop_missing)
-    return np.concatenate(parts)
+    @property
+    def _advice(self) -> str:
+        return "A count needs yes/no, true/false or 1/0; use `equals=VALUE` to count one value"
 
 
-def count_bins(
-    batches: Iterable[pa.Array], domain: Bins, *, clip: bool = False, drop_missing: bool = False
-) -> NDArray[np.int64]:
-    """The number of users per bin; what is not a number, outside or missing is an error.
+class NumberEncoder(Encoder):
+    """Encodes numbers between two bounds as positions, or as indices of bins; ``clip`` clips to the nearer bound."""
 
-    ``clip`` clips numbers to the nearer bound, ``drop_missing`` leaves out rows without a number.
-    """
-    result = ColumnCounts(np.zeros(len(domain), dtype=np.int64))
-    for numbers in _numbers_inside(batches, domain.interval, result, clip=clip):
-        result.counts += count_values(domain.encode_all(numbers, clip=clip), len(domain))
-    _refuse_unfit_numbers(result, domain.interval, clip=clip, drop_missing=drop_missing)
-    return result.counts
+    def __init__(
+        self,
+        domain: Interval | Bins,
+        *,
+        clip: bool = False,
+        missing: Categories | None = None,
+        drop_missing: bool = False,
+    ) -> None:
+        super().__init__(missing=missing, drop_missing=drop_missing)
+        self._domain, self._clip = domain, clip
+        self._interval = domain.interval if isinstance(domain, Bins) else domain
 
-
-def _numbers_inside(
-    batches: Iterable[pa.Array], domain: Interval, result: ColumnCounts, *, clip: bool
-) -> Iterator[NDArray[np.float64]]:
-    """The numbers of each batch that lie in the domain; ``result`` counts the other rows."""
-    for batch in batches:
-        result.missing += batch.null_count
-        strings = batch.drop_null()
-        numbers = _as_numbers(strings)
-        outside = domain.outside(numbers, clip=clip)
+    def _encode(self, values: Any) -> Encoded:
+        numbers, present = _numbers(values, self._markers)
+        outside = self._interval.outside(numbers, clip=self._clip) & present
         if outside.any():
-            for value, rows in _distinct(strings.filter(pa.array(outside))):
-                result.add(value, None, rows)
-                result.add_marker(value)
-        yield numbers[~outside]
+            strings = as_strings(values.filter(pa.array(outside)), self._markers)
+            for value, rows in _distinct(strings):
+                self.add_outside(value, rows)
+                self.add_marker(value)
+        self.missing += int(len(present) - np.count_nonzero(present))
+        encoded = present & ~outside
+        if encoded.all():
+            return Encoded(self._domain.encode_all(numbers, clip=self._clip))
+        return Encoded(self._domain.encode_all(numbers[encoded], clip=self._clip), encoded)
+
+    @property
+    def _advice(self) -> str:
+        advice = "" if self._clip or self._interval.whole else "; `clip=True` clips numbers to the nearer bound"
+        return f"The domain is {self._interval.description}{advice}"
 
 
-def _refuse_unfit_numbers(result: ColumnCounts, domain: Interval, *, clip: bool, drop_missing: bool) -> None:
-    if drop_missing:
-        result.missing = 0
-    advice = "" if clip or domain.whole else "; `clip=True` clips numbers to the nearer bound"
-    _refuse_unencoded(
-        result,
-        f"The domain is {domain.description}{advice}",
-        "Use `drop_missing=True` to leave missing ones out",
-    )
+def _numbers(values: Any, missing: Categories | None) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Each value as a number, NaN if it is not one, and which values are not missing."""
+    if missing is None and (pa.types.is_float64(values.type) or pa.types.is_integer(values.type)):
+        valid = np.ones(len(values), dtype=np.bool_)
+        if values.null_count:
+            valid = values.is_valid().to_numpy(zero_copy_only=False)
+            values = values.fill_null(0)
+        numbers = values.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+        return numbers, valid & ~np.isnan(numbers)
+    strings = as_strings(values, missing, any_spelling=True)
+    present = strings.is_valid().to_numpy(zero_copy_only=False)
+    numbers = np.full(len(strings), math.nan)
+    numbers[present] = _parsed(strings.drop_null())
+    return numbers, present
 
 
-@dataclass
-class ParsedColumn:
-    """The values of a column, one per user, and the values that look like missing ones."""
-
-    values: list[Any]
-    markers: list[str]
-
-
-def parse_values(
-    batches: Iterable[pa.Array], domain: Domain, *, drop_missing: bool = False, limit: int | None = None
-) -> ParsedColumn:
-    """The value of each user, parsed by the domain; a missing value or one outside the domain is an error.
-
-    ``drop_missing`` leaves out rows without a value, and ``limit`` is the maximum number of rows.
-    """
-    result = ColumnCounts(np.zeros(1, dtype=np.int64))
-    values: list[Any] = []
-    parsed: dict[str, Any] = {}
-    reason = ""
-    strings = (string for batch in batches for string in batch.to_pylist())
-    for string in islice((string for string in strings if string is not None or not drop_missing), limit):
-        if string is None:
-            result.missing += 1
-            continue
-        try:
-            if string not in parsed:
-                value = domain.parse(string)
-                domain.encode(value)
-                if not domain.is_named(string):
-                    result.add_marker(string)
-                parsed[string] = value
-            values.append(parsed[string])
-        except DomainError as error:
-            reason = reason or str(error).rstrip(".")
-            result.add(string, None, 1)
-            result.add_marker(string)
-    result.counts[0] = len(values)
-    _refuse_unencoded(result, reason, "Use `drop_missing=True` to leave missing ones out")
-    return ParsedColumn(values, result.markers)
-
-
-def _as_numbers(strings: pa.Array) -> NDArray[np.float64]:
+def _parsed(strings: pa.Array) -> NDArray[np.float64]:
     """Each string as a number by the rules of ``parse_number``; NaN if it is not a number."""
     try:
         numbers: NDArray[np.float64] = pc.cast(strings, pa.float64()).to_numpy(zero_copy_only=False)
@@ -198,6 +242,47 @@ def _as_numbers(strings: pa.Array) -> NDArray[np.float64]:
             return numbers
     parsed = (parse_number(value) for value in strings.to_pylist())
     return np.array([math.nan if number is None else number for number in parsed], dtype=np.float64)
+
+
+class ValueParser(Encoder):
+    """Parses the value of each row by the rules of a domain."""
+
+    def __init__(self, domain: Domain, *, missing: Categories | None = None, drop_missing: bool = False) -> None:
+        super().__init__(missing=missing, drop_missing=drop_missing)
+        self._domain, self._parsed, self._reason = domain, dict[str, Any](), ""
+
+    def parse(self, batches: Iterable[Any], limit: int | None = None) -> list[Any]:
+        """The values of the first ``limit`` rows; missing ones count as rows unless they are dropped."""
+        strings = (string for batch in batches for string in as_strings(batch, self._markers).to_pylist())
+        rows = islice((string for string in strings if string is not None or not self._drop_missing), limit)
+        values = [value for string in rows for value in self._value(string)]
+        self.encoded = len(values)
+        return values
+
+    def _encode(self, values: Any) -> Encoded:
+        return Encoded(np.array(self.parse([values]), dtype=object))
+
+    def _value(self, string: str | None) -> Iterator[Any]:
+        """The value that the string means, if any."""
+        if string is None:
+            self.missing += 1
+            return
+        try:
+            if string not in self._parsed:
+                value = self._domain.parse(string)
+                self._domain.encode(value)
+                if not self._domain.is_named(string):
+                    self.add_marker(string)
+                self._parsed[string] = value
+            yield self._parsed[string]
+        except DomainError as error:
+            self._reason = self._reason or str(error).rstrip(".")
+            self.add_outside(string, 1)
+            self.add_marker(string)
+
+    @property
+    def _advice(self) -> str:
+        return self._reason
 
 
 def distinct_values(batches: Iterable[pa.Array]) -> Categories:
@@ -222,21 +307,6 @@ def _natural(value: str) -> tuple[float, str]:
     return (math.inf if size is None else size, value)
 
 
-def _count(batches: Iterable[pa.Array], domain: DiscreteDomain) -> ColumnCounts:
-    """Arrow looks up exact names; every other distinct value goes through the rules of the domain."""
-    result = ColumnCounts(np.zeros(len(domain), dtype=np.int64))
-    names = pa.array(domain.lookup_names(), type=pa.string())
-    for batch in batches:
-        indices = pc.index_in(batch, value_set=names)
-        result.counts += count_values(indices.drop_null().to_numpy(), len(domain))
-        result.missing += batch.null_count
-        for value, rows in _distinct(batch.filter(pc.and_(pc.is_null(indices), pc.is_valid(batch)))):
-            result.add(value, domain.find(value), rows)
-            if not domain.is_named(value):
-                result.add_marker(value)
-    return result
-
-
 def _distinct(values: pa.Array) -> Iterator[tuple[str, int]]:
     """Every distinct value with its number of rows."""
     counted = pc.value_counts(values)
@@ -249,24 +319,3 @@ def _values(count: int) -> str:
 
 def _listed(values: list[str]) -> str:
     return " or ".join(repr(value) for value in values)
-
-
-def _refuse_unencoded(result: ColumnCounts, advice: str, missing_advice: str) -> None:
-    problems, remedies = [], []
-    if result.outside:
-        examples = ", ".join(repr(value[:40]) for value in result.examples)
-        problems.append(f"{_values(result.outside)} outside the domain (for example {examples})")
-        remedies.append(advice)
-        if result.markers:
-            remedies.append(
-                f"If {_listed(result.markers)} stands for a missing value, use `missing={tuple(result.markers)}`"
-            )
-    if result.missing:
-        problems.append(f"{_values(result.missing)} missing")
-        remedies.append(missing_advice)
-    if problems:
-        raise DataError(
-            f"{' and '.join(problems)}. {'. '.join(remedies)}.", outside=result.outside, missing=result.missing
-        )
-    if result.users == 0:
-        raise DataError("The column holds no rows, so there are no users.")

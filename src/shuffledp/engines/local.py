@@ -1,80 +1,102 @@
-"""Columns of data files as counts, positions or values, read in this process."""
+"""Columns of tables as counts, positions or values, read in this process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Bins, Categories, Domain, EqualTo, Interval
-from shuffledp.engines.columns import Progress, read_column
+from shuffledp.domain import BIT, Bins, Categories, DiscreteDomain, Domain, EqualTo, Interval
 from shuffledp.engines.encoding import (
-    collect_positions,
-    count_bins,
-    count_bits,
-    count_categories,
+    BitEncoder,
+    CategoryEncoder,
+    Encoded,
+    Encoder,
+    NumberEncoder,
+    ValueParser,
     distinct_values,
-    parse_values,
 )
+from shuffledp.engines.strings import as_strings
+from shuffledp.engines.table import Progress, Table
+from shuffledp.messages import count_values
 from shuffledp.text_values import looks_missing
 
 
 @dataclass(frozen=True)
-class FileColumn:
-    """A column of a data file, one row per user."""
+class Column:
+    """A column of a table, one row per user."""
 
-    path: str | Path
-    column: str
+    table: Table
+    name: str
     drop_missing: bool = False
-    progress: Progress = lambda _: None
+    """Whether rows without a value are left out; otherwise they are an error."""
     missing: tuple[str, ...] = ()
     """Strings that mean a missing value, besides an empty field."""
+    progress: Progress = lambda _: None
     remark: Callable[[str], None] = lambda _: None
     """Called with remarks about the data, for whoever holds them: they are not private, so do not publish them."""
 
     def bits(self, *, equals: str | None = None) -> NDArray[np.int64]:
         """The numbers of users with the index 0 (no) and 1 (yes)."""
-        if equals is not None:
-            EqualTo(equals).check_missing_markers(self.missing)
-        result = count_bits(self._batches(), equals=equals, drop_missing=self.drop_missing)
-        self._remark_on(result.markers)
-        return result.counts
+        domain = BIT if equals is None else EqualTo(equals)
+        return self._counts(BitEncoder(domain, **self._rules(domain)), 2)
 
-    def histogram(self, domain: Categories, *, other: str | None = None) -> NDArray[np.int64]:
+    def histogram(self, domain: DiscreteDomain, *, other: str | None = None) -> NDArray[np.int64]:
         """The number of users per category of the domain."""
-        domain.check_missing_markers(self.missing)
-        result = count_categories(self._batches(), domain, other=other, drop_missing=self.drop_missing)
-        self._remark_on(result.markers)
-        return result.counts
+        return self._counts(CategoryEncoder(domain, other=other, **self._rules(domain)), len(domain))
 
     def positions(self, domain: Interval, *, clip: bool = False) -> NDArray[np.float64]:
         """The position of each user's number in the interval, from 0.0 to 1.0."""
-        batches = self._batches(numeric=True)
-        return collect_positions(batches, domain, clip=clip, drop_missing=self.drop_missing)
+        parts = [encoded.values for encoded in self._encoded(NumberEncoder(domain, clip=clip, **self._rules(domain)))]
+        return np.concatenate(parts)
 
     def bins(self, domain: Bins, *, clip: bool = False) -> NDArray[np.int64]:
         """The number of users per bin."""
-        return count_bins(self._batches(numeric=True), domain, clip=clip, drop_missing=self.drop_missing)
+        return self._counts(NumberEncoder(domain, clip=clip, **self._rules(domain)), len(domain))
 
     def values(self, domain: Domain, *, limit: int | None = None) -> list[Any]:
         """The value of each user as the domain parses it; of at most ``limit`` users, the first ones."""
-        domain.check_missing_markers(self.missing)
-        result = parse_values(self._batches(), domain, drop_missing=self.drop_missing, limit=limit)
-        self._remark_on(result.markers)
-        return result.values
+        parser = ValueParser(domain, **self._rules(domain))
+        values = parser.parse(self._batches(), limit)
+        self._finish(parser)
+        return values
 
     def distinct(self) -> Categories:
         """All distinct values; releasing this list is not private."""
-        categories = distinct_values(self._batches())
+        categories = distinct_values(as_strings(batch, self._markers) for batch in self._batches())
         self._remark_on([name for name in categories.names if looks_missing(name)])
         return categories
 
-    def _batches(self, *, numeric: bool = False) -> Any:
-        return read_column(self.path, self.column, missing=self.missing, numeric=numeric, progress=self.progress)
+    def _counts(self, encoder: Encoder, size: int) -> NDArray[np.int64]:
+        counts = np.zeros(size, dtype=np.int64)
+        for encoded in self._encoded(encoder):
+            counts += count_values(encoded.values, size)
+        return counts
+
+    def _encoded(self, encoder: Encoder) -> Iterator[Encoded]:
+        """The rows that have a code, batch by batch; DataError at the end if others are not provided for."""
+        for batch in self._batches():
+            yield encoder.encode(batch)
+        self._finish(encoder)
+
+    def _batches(self) -> Iterator[Any]:
+        return (values for (values,) in self.table.read([self.name], self.progress))
+
+    @property
+    def _markers(self) -> Categories | None:
+        return Categories.of(self.missing) if self.missing else None
+
+    def _rules(self, domain: Domain) -> dict[str, Any]:
+        """What the encoder does with missing values."""
+        domain.check_missing_markers(self.missing)
+        return {"missing": self._markers, "drop_missing": self.drop_missing}
+
+    def _finish(self, encoder: Encoder) -> None:
+        encoder.check()
+        self._remark_on(encoder.markers)
 
     def _remark_on(self, markers: list[str]) -> None:
         for value in markers:

@@ -1,65 +1,62 @@
-"""Reading of one column of a CSV or Parquet file, in batches of bounded size."""
+"""Reading of columns of a CSV or Parquet file, in batches of bounded size."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shuffledp.domain import Categories
-from shuffledp.errors import DataError, ParameterError
+from shuffledp.engines.table import BATCH_ROWS, Progress, Table, check_column
+from shuffledp.errors import DataError
 from shuffledp.extras import extra
-from shuffledp.text_values import EXACT_INTEGERS, string_of
 
 with extra("files", "Reading a data file"):
     import pyarrow as pa
-    import pyarrow.compute as pc
     import pyarrow.csv
     import pyarrow.parquet
 
-Progress = Callable[[float], None]
-"""Called with the fraction of the file that has been read."""
-
-_BATCH_ROWS = 1 << 17
 _CSV_BLOCK_BYTES = 1 << 22
-_PLAIN = (1e-4, 1e5)
-"""Python and Arrow both write numbers in this range without an exponent."""
 _MAX_HEADER_BYTES = 1 << 20
 """Maximum size of the header of a CSV file with the empty lines before it."""
 _END_OF_FILE = "end of file\x1a"
 """Appended to a CSV file: if it is not the last row, the file ends within a quoted field that contains rows."""
 
 
-def read_column(
-    path: str | Path,
-    column: str,
-    *,
-    missing: Sequence[str] = (),
-    numeric: bool = False,
-    progress: Progress = lambda _: None,
-) -> Iterator[pa.Array]:
-    """The column as strings without outer spaces, batch by batch; a missing value (null, NaN, empty) is null.
+@dataclass(frozen=True)
+class FileTable(Table):
+    """The rows of a CSV or Parquet file.
 
-    ``missing`` are values that are missing too. With ``numeric``, floating-point numbers may be spelled in any way,
-    which is faster. The format, CSV (also compressed, as .gz, .bz2, .zst or .lz4) or Parquet, is detected from the
-    content. Every line of a CSV file after its header is a row, also an empty one, in which every field is missing;
-    the line break at the end of the last line does not begin another.
+    The format, CSV (also compressed, as .gz, .bz2, .zst or .lz4) or Parquet, is detected from the content. Every line
+    of a CSV file after its header is a row, also an empty one, in which every field is missing; the line break at the
+    end of the last line does not begin another.
     """
-    source = Path(path)
-    markers = Categories.of(missing) if missing else None
-    if not source.is_file():
-        reason = "it is not a file" if source.exists() else "there is no such file"
-        raise DataError(f"Cannot read {source}: {reason}.", path=str(source))
-    try:
-        batches = _parquet_batches if _is_parquet(source) else _csv_batches
-        for batch in batches(source, column, progress):
-            strings = _as_strings(batch, any_spelling=numeric and markers is None)
-            yield _without(strings, markers) if markers else strings
-    except (pa.ArrowException, OSError, EOFError, UnicodeError) as error:
-        reason = " ".join(str(error).split())
-        raise DataError(f"Cannot read {source}: {reason.rstrip('.')}.", path=str(source)) from None
+
+    path: str | Path
+
+    def read(self, columns: Sequence[str], progress: Progress = lambda _: None) -> Iterator[tuple[pa.Array, ...]]:
+        """The given columns in batches; those of a CSV file are strings."""
+        source = Path(self.path)
+        if not source.is_file():
+            reason = "it is not a file" if source.exists() else "there is no such file"
+            raise DataError(f"Cannot read {source}: {reason}.", path=str(source))
+        try:
+            yield from (_parquet_batches if _is_parquet(source) else _csv_batches)(source, columns, progress)
+        except (pa.ArrowException, OSError, EOFError, UnicodeError) as error:
+            reason = " ".join(str(error).split())
+            raise DataError(f"Cannot read {source}: {reason.rstrip('.')}.", path=str(source)) from None
+
+
+def read_files(path: str | Path) -> FileTable:
+    """The table of the CSV or Parquet file at ``path``, whose columns the one-line functions take.
+
+    >>> column = sdp.read_files("survey.csv")["mode"]
+    >>> column.name
+    'mode'
+    """
+    return FileTable(path)
 
 
 def _is_parquet(path: Path) -> bool:
@@ -67,41 +64,46 @@ def _is_parquet(path: Path) -> bool:
         return file.read(4) == b"PAR1"
 
 
-def _parquet_batches(path: Path, column: str, progress: Progress) -> Iterator[pa.Array]:
+def _parquet_batches(path: Path, columns: Sequence[str], progress: Progress) -> Iterator[tuple[pa.Array, ...]]:
     with pa.parquet.ParquetFile(path) as file:
-        _check_column(column, file.schema_arrow.names, path)
+        _check_columns(columns, file.schema_arrow.names, path)
         rows, done = max(1, file.metadata.num_rows), 0
-        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=[column]):
+        for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=list(dict.fromkeys(columns))):
             done += len(batch)
             progress(done / rows)
-            yield batch.column(0)
+            yield tuple(batch.column(name) for name in columns)
 
 
-def _csv_batches(path: Path, column: str, progress: Progress) -> Iterator[pa.Array]:
+def _csv_batches(path: Path, columns: Sequence[str], progress: Progress) -> Iterator[tuple[pa.Array, ...]]:
     start, header, ends = _header(path)
     names = _csv_reader(path, pa.py_buffer(header + b"\n")).schema.names
-    _check_column(column, names, path)
+    _check_columns(columns, names, path)
     if ends:
         return
+    distinct = list(dict.fromkeys(columns))
     as_strings = pa.csv.ConvertOptions(
-        include_columns=[column], column_types={column: pa.string()}, strings_can_be_null=True, null_values=[""]
+        include_columns=distinct,
+        column_types=dict.fromkeys(distinct, pa.string()),
+        strings_can_be_null=True,
+        null_values=[""],
     )
     size = path.stat().st_size
     last_line = _delimiter(path).join([_END_OF_FILE] * len(names)).encode()
-    last = pa.array([], type=pa.string())
+    last: Any = None
     with _open_csv(path, start, as_strings, last_line) as (raw, reader):
         for batch in reader:
             progress(min(1.0, raw.tell() / size))
             if len(batch):
-                yield last
-                last = batch.column(0)
-    if not len(last) or last[-1].as_py() != _END_OF_FILE:
+                if last is not None:
+                    yield tuple(last.column(name) for name in columns)
+                last = batch
+    if last is None or last.column(0)[-1].as_py() != _END_OF_FILE:
         raise DataError(
             f"{path} ends within a quoted field: a quotation mark that opens one is never closed, so the rows after it "
             "are lost in that field. Close it.",
             path=str(path),
         )
-    yield last[:-1]
+    yield tuple(last.column(name)[:-1] for name in columns)
 
 
 def _header(path: Path) -> tuple[int, bytes, bool]:
@@ -214,49 +216,6 @@ def _compression(path: Path) -> str | None:
     return by_suffix.get(path.suffix.lower())
 
 
-def _check_column(column: str, names: list[str], path: Path) -> None:
-    if column not in names:
-        shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-        raise ParameterError(f"{path} has no column {column!r}; it has {shown}.", column=column)
-    if names.count(column) > 1:
-        raise ParameterError(f"{path} has {names.count(column)} columns named {column!r}; rename them.")
-
-
-def _as_strings(values: Any, *, any_spelling: bool = False) -> pa.Array:
-    """The values as strings by the rules of ``shuffledp.text_values.string_of``, null where there is none."""
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if pa.types.is_floating(values.type):
-        values = _float_strings(values, any_spelling)
-    if not pa.types.is_string(values.type):
-        values = pc.cast(values, pa.string())
-    trimmed = pc.utf8_trim_whitespace(values)
-    return pc.if_else(pc.equal(trimmed, ""), None, trimmed)
-
-
-def _float_strings(values: Any, any_spelling: bool) -> pa.Array:
-    """Floating-point numbers as strings, integers among them without a point, NaN as null."""
-    if pa.types.is_float16(values.type):  # for which Arrow has hardly any functions
-        return pa.array([string_of(value) for value in values.to_numpy(zero_copy_only=False)], type=pa.string())
-    values = pc.if_else(pc.is_nan(values), None, values)
-    wide = pc.cast(values, pa.float64())
-    size = pc.abs(wide)
-    whole = pc.and_(pc.equal(pc.floor(wide), wide), pc.less_equal(size, EXACT_INTEGERS))
-    integers = pc.cast(pc.if_else(whole, wide, 0.0), pa.int64())
-    strings = pc.if_else(whole, pc.cast(integers, pa.string()), pc.cast(values, pa.string()))
-    if any_spelling:
-        return strings
-    plain = pc.or_(whole, pc.and_(pc.greater_equal(size, _PLAIN[0]), pc.less(size, _PLAIN[1])))
-    other = pc.fill_null(pc.invert(plain), False)
-    if not pc.any(other).as_py():
-        return strings
-    distinct = values.filter(other).dictionary_encode()  # Arrow writes 1e-7 where Python writes 1e-07
-    spelled = pa.array([string_of(value) for value in distinct.dictionary.to_numpy()], type=pa.string())
-    return pc.replace_with_mask(strings, other, spelled.take(distinct.indices))
-
-
-def _without(strings: pa.Array, missing: Categories) -> pa.Array:
-    """The strings with null for those that mean a missing value."""
-    distinct = strings.dictionary_encode()
-    marked = pa.array([missing.find(value) is not None for value in distinct.dictionary.to_pylist()], type=pa.bool_())
-    return pc.if_else(pc.fill_null(marked.take(distinct.indices), False), None, strings)
+def _check_columns(columns: Sequence[str], names: list[str], path: Path) -> None:
+    for column in columns:
+        check_column(column, names, str(path))

@@ -1,0 +1,59 @@
+"""Lists and numpy arrays as counts or positions by the rules of the domain alone, for installations without Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import BIT, Bins, Categories, DiscreteDomain, EqualTo, Interval
+from shuffledp.errors import DataError
+from shuffledp.messages import count_values
+
+
+@dataclass(frozen=True)
+class PlainColumn:
+    """A list or an array, one value per user; a missing value or one outside the domain is an error."""
+
+    column: Sequence[Any] | NDArray[Any]
+    drop_missing: bool = False
+
+    def bits(self, *, equals: str | None = None) -> NDArray[np.int64]:
+        """The numbers of users with the index 0 (no) and 1 (yes)."""
+        domain = BIT if equals is None else EqualTo(equals)
+        values = [domain.parse(value) if isinstance(value, str) else value for value in self.column]
+        return self._counted(domain.encode_all(values), 2)
+
+    def histogram(self, domain: DiscreteDomain, *, other: str | None = None) -> NDArray[np.int64]:
+        """The number of users per category of the domain."""
+        if other is None:
+            return self._counted(domain.encode_all(self.column), len(domain))
+        rest = int(domain.encode(other))
+        found = (domain.find(value) for value in self.column)
+        return self._counted(np.array([rest if index is None else index for index in found]), len(domain))
+
+    def positions(self, domain: Interval, *, clip: bool = False) -> NDArray[np.float64]:
+        """The position of each user's number in the interval, from 0.0 to 1.0."""
+        positions = domain.encode_all(self.column, clip=clip)
+        _check_rows(positions)
+        return positions
+
+    def bins(self, domain: Bins, *, clip: bool = False) -> NDArray[np.int64]:
+        """The number of users per bin."""
+        return self._counted(domain.encode_all(self.column, clip=clip), len(domain))
+
+    def distinct(self) -> Categories:
+        """All distinct values; releasing this list is not private."""
+        return Categories.of(sorted({str(value) for value in self.column}))
+
+    def _counted(self, indices: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+        _check_rows(indices)
+        return count_values(indices, size)
+
+
+def _check_rows(rows: NDArray[Any]) -> None:
+    if len(rows) == 0:
+        raise DataError("The column holds no rows, so there are no users.")

@@ -1,0 +1,86 @@
+"""Values of Arrow columns as strings, by the rules of ``shuffledp.text_values``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Categories
+from shuffledp.errors import DataError
+from shuffledp.extras import extra
+from shuffledp.text_values import EXACT_INTEGERS, string_of
+
+with extra("files", "Reading a table"):
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+_PLAIN = (1e-4, 1e5)
+"""Python and Arrow both write numbers in this range without an exponent."""
+
+
+def as_strings(values: Any, missing: Categories | None = None, *, any_spelling: bool = False) -> pa.Array:
+    """Each value as ``string_of`` spells it, null where it is missing (null, NaN, empty, or one of ``missing``).
+
+    With ``any_spelling``, floating-point numbers may be spelled in any way, which is faster.
+    """
+    _check_type(values.type)
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if pa.types.is_floating(values.type):
+        values = _float_strings(values, any_spelling and missing is None)
+    if not pa.types.is_string(values.type):
+        values = pc.cast(values, pa.string())
+    trimmed = pc.utf8_trim_whitespace(values)
+    strings = pc.if_else(pc.equal(trimmed, ""), None, trimmed)
+    return strings if missing is None else _without(strings, missing)
+
+
+def distinct_strings(values: Any, missing: Categories | None = None) -> tuple[NDArray[np.int64], list[str | None]]:
+    """The distinct values as strings, the last of which is None for a missing value, and the position of each row's.
+
+    Several of them may be the same string.
+    """
+    _check_type(values.type)
+    if pa.types.is_float16(values.type) or pa.types.is_string_view(values.type):  # Arrow has no dictionaries of these
+        values = as_strings(values)
+    if pa.types.is_dictionary(values.type) and len(values.dictionary) > len(values):
+        values = values.dictionary_decode()
+    encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+    strings = as_strings(encoded.dictionary, missing).to_pylist()
+    positions = pc.fill_null(pc.cast(encoded.indices, pa.int64()), len(strings)).to_numpy(zero_copy_only=False)
+    return positions, [*strings, None]
+
+
+def _check_type(kind: pa.DataType) -> None:
+    if pa.types.is_nested(kind.value_type if pa.types.is_dictionary(kind) else kind):
+        raise DataError(f"The column is of type {kind}; a value is a string, a number, a boolean or a date.")
+
+
+def _float_strings(values: Any, any_spelling: bool) -> pa.Array:
+    """Floating-point numbers as strings, integers among them without a point, NaN as null."""
+    if pa.types.is_float16(values.type):  # for which Arrow has hardly any functions
+        return pa.array([string_of(value) for value in values.to_numpy(zero_copy_only=False)], type=pa.string())
+    values = pc.if_else(pc.is_nan(values), None, values)
+    wide = pc.cast(values, pa.float64())
+    size = pc.abs(wide)
+    whole = pc.and_(pc.equal(pc.floor(wide), wide), pc.less_equal(size, EXACT_INTEGERS))
+    integers = pc.cast(pc.if_else(whole, wide, 0.0), pa.int64())
+    strings = pc.if_else(whole, pc.cast(integers, pa.string()), pc.cast(values, pa.string()))
+    if any_spelling:
+        return strings
+    plain = pc.or_(whole, pc.and_(pc.greater_equal(size, _PLAIN[0]), pc.less(size, _PLAIN[1])))
+    other = pc.fill_null(pc.invert(plain), False)
+    if not pc.any(other).as_py():
+        return strings
+    distinct = values.filter(other).dictionary_encode()  # Arrow writes 1e-7 where Python writes 1e-07
+    spelled = pa.array([string_of(value) for value in distinct.dictionary.to_numpy()], type=pa.string())
+    return pc.replace_with_mask(strings, other, spelled.take(distinct.indices))
+
+
+def _without(strings: pa.Array, missing: Categories) -> pa.Array:
+    """The strings with null for those that mean a missing value."""
+    distinct = strings.dictionary_encode()
+    marked = pa.array([missing.find(value) is not None for value in distinct.dictionary.to_pylist()], type=pa.bool_())
+    return pc.if_else(pc.fill_null(marked.take(distinct.indices), False), None, strings)

@@ -1,0 +1,115 @@
+"""Questions about a column, prepared for a round: the question with its users, and the input of its protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import DEFAULT_BINS, Categories, DiscreteDomain, Interval
+from shuffledp.errors import ParameterError
+from shuffledp.planning import Count, Histogram, Quantiles, Question, Sum
+from shuffledp.quantile_estimate import DEFAULT_QUANTILES, QuantileEstimate, check_quantile
+
+if TYPE_CHECKING:
+    from shuffledp.engines.local import Column
+    from shuffledp.engines.plain import PlainColumn
+    from shuffledp.estimate import Estimate
+
+    AnyColumn = Column | PlainColumn
+
+MAX_QUANTILES = 99
+_PLACEHOLDER_USERS = 2
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A question about the values of a column, before any noise: keep it as secret as the data."""
+
+    question: Question
+    data: NDArray[Any]
+    """The number of users per index, or for sums and means the position of each user's number."""
+    caveats: tuple[str, ...] = ()
+    """What the guarantee of a release will not cover, a sentence each."""
+    quantiles: tuple[float, ...] = ()
+    """The quantiles that are asked for."""
+
+    @property
+    def users(self) -> int:
+        """The number of users, which is public."""
+        return self.question.users
+
+    def finish(self, estimate: Estimate) -> Estimate:
+        """The estimate with the caveats, and with the quantiles that were asked for."""
+        if isinstance(estimate, QuantileEstimate):
+            return replace(estimate, asked=self.quantiles, caveats=self.caveats)
+        return replace(estimate, caveats=self.caveats)
+
+
+def prepare_count(column: AnyColumn, *, equals: str | None = None) -> Prepared:
+    """How many users said yes, or have the value ``equals``."""
+    counts = column.bits(equals=equals)
+    return Prepared(Count(int(counts.sum())), counts, _caveats(column))
+
+
+def prepare_histogram(
+    column: AnyColumn, domain: DiscreteDomain, *, other: str | None = None, from_data: bool = False
+) -> Prepared:
+    """How many users have each value of the domain; ``from_data`` says that the domain was taken from the data."""
+    counts = column.histogram(domain, other=other)
+    caveats = _caveats(column)
+    if from_data:
+        caveats = (
+            "The list of categories was taken from the data: which ones occur is not protected.",
+            *caveats,
+        )
+    categories = domain if isinstance(domain, Categories) else Categories.of(domain.lookup_names())
+    return Prepared(Histogram(int(counts.sum()), categories=categories), counts, caveats)
+
+
+def prepare_numbers(kind: type[Sum], column: AnyColumn, domain: Interval, *, clip: bool = False) -> Prepared:
+    """The sum or mean (``kind``) of the users' numbers."""
+    positions = column.positions(domain, clip=clip)
+    question = kind(len(positions), domain.lower, domain.upper, domain.whole)
+    return Prepared(question, positions, _caveats(column, clip=clip))
+
+
+def prepare_quantiles(
+    column: AnyColumn,
+    *,
+    lower: float,
+    upper: float,
+    bins: int = DEFAULT_BINS,
+    quantiles: Sequence[float] = DEFAULT_QUANTILES,
+    clip: bool = False,
+) -> Prepared:
+    """The distribution of the users' numbers, with the quantiles of the given shares of users."""
+    shares = check_quantiles(quantiles)
+    question = Quantiles(_PLACEHOLDER_USERS, lower, upper, bins)
+    counts = column.bins(question.domain, clip=clip)
+    return Prepared(replace(question, users=int(counts.sum())), counts, _caveats(column, clip=clip), shares)
+
+
+def check_quantiles(quantiles: Sequence[float]) -> tuple[float, ...]:
+    """Check the shares of users whose quantiles are asked for: distinct, strictly between 0 and 1."""
+    shares = tuple(float(share) for share in np.atleast_1d(quantiles))
+    for share in shares:
+        check_quantile(share)
+    if len(set(shares)) < len(shares):
+        raise ParameterError(f"The quantiles {', '.join(f'{share:g}' for share in shares)} name a share twice.")
+    if len(shares) > MAX_QUANTILES:
+        raise ParameterError(f"At most {MAX_QUANTILES} quantiles can be asked for, not {len(shares):,}.")
+    return shares
+
+
+def _caveats(column: AnyColumn, *, clip: bool = False) -> tuple[str, ...]:
+    """What the guarantee does not cover, and what was done to the values."""
+    caveats = []
+    if column.drop_missing:
+        caveats.append("Rows without a value were left out: who has one, and the number of users, is not protected.")
+    if clip:
+        caveats.append("Values outside the bounds were clipped; the estimate is of the clipped values.")
+    return tuple(caveats)
