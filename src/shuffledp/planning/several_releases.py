@@ -9,7 +9,7 @@ from typing import Any
 
 from shuffledp.checks import check_target
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
-from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, MOST_RELEASES, compose, followed_by
+from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, MAX_RELEASES, compose, followed_by
 from shuffledp.privacy.divergence import as_delta
 from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve, least_epsilon
 from shuffledp.protocols.protocol import Protocol
@@ -81,9 +81,9 @@ def calibrate_within(
 
 def check_releases(releases: int) -> None:
     """Reject a number of releases that is not an integer from 1 to 10,000."""
-    if not isinstance(releases, int) or isinstance(releases, bool) or not 1 <= releases <= MOST_RELEASES:
+    if not isinstance(releases, int) or isinstance(releases, bool) or not 1 <= releases <= MAX_RELEASES:
         raise ParameterError(
-            f"The number of releases must be an integer between 1 and {MOST_RELEASES:,}, not {releases!r}.",
+            f"The number of releases must be an integer between 1 and {MAX_RELEASES:,}, not {releases!r}.",
             releases=releases,
         )
 
