@@ -7,6 +7,7 @@ import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -282,7 +283,7 @@ class SumEstimate(_NumberEstimate):
             statistic="mean",
             value=self.value / self.users,
             standard_error=self.standard_error / self.users,
-            intervals=lambda confidence: self.intervals(confidence) / self.users,
+            intervals=partial(_divided, self.intervals, self.users),
             bounds=(self.bounds[0] / self.users, self.bounds[1] / self.users),
         )
 
@@ -296,7 +297,7 @@ class SumEstimate(_NumberEstimate):
             statistic="sum",
             value=self.value * self.users,
             standard_error=self.standard_error * self.users,
-            intervals=lambda confidence: self.intervals(confidence) * self.users,
+            intervals=partial(_multiplied, self.intervals, self.users),
             bounds=(self.bounds[0] * self.users, self.bounds[1] * self.users),
         )
 
@@ -391,7 +392,7 @@ class HistogramEstimate(Estimate):
             categories=self.categories[start:end],
             counts=self.counts[start:end],
             standard_errors=self.standard_errors[start:end],
-            intervals=lambda confidence: self.intervals(confidence)[start:end],
+            intervals=partial(_part, self.intervals, start, end),
         )
 
     def columns(self, confidence: float = 0.95) -> dict[str, Any]:
@@ -412,6 +413,18 @@ class HistogramEstimate(Estimate):
         """A bar per category with its interval, as the content of a .png, .svg or .html file."""
         numbers = self.counts, self.standard_errors, self.interval(confidence)
         return self._bars(suffix, self.categories, numbers, confidence, title or self._title("histogram"))
+
+
+def _part(intervals: Intervals, start: int, end: int, confidence: float) -> Floats:
+    return intervals(confidence)[start:end]
+
+
+def _divided(intervals: Intervals, users: int, confidence: float) -> Floats:
+    return intervals(confidence) / users
+
+
+def _multiplied(intervals: Intervals, users: int, confidence: float) -> Floats:
+    return intervals(confidence) * users
 
 
 def _plain(value: Any) -> Any:

@@ -8,14 +8,16 @@ can prevent a release by sending a broken report.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from shuffledp.collection.analyzer.counting import Counted
 from shuffledp.collection.task.task import Task
 from shuffledp.errors import BelowMinimumError, ParameterError, ShuffledpError
-from shuffledp.estimate import Estimate
+from shuffledp.estimate import Estimate, Floats, Intervals
 from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.protocol import Protocol
 
@@ -48,13 +50,12 @@ class Result:
         numbers = (intervals, *(value for value in published if isinstance(value, float | np.ndarray)))
         if not all(np.isfinite(number).all() for number in numbers):
             raise NotReleasedError("The estimate is too large for a floating-point number; retrying cannot help.")
-        computed = self.estimate.intervals
-        return replace(
-            self,
-            estimate=replace(
-                self.estimate, intervals=lambda asked: intervals if asked == confidence else computed(asked)
-            ),
-        )
+        computed_once = partial(_intervals_at, {confidence: intervals}, self.estimate.intervals)
+        return replace(self, estimate=replace(self.estimate, intervals=computed_once))
+
+
+def _intervals_at(computed: Mapping[float, Floats], intervals: Intervals, confidence: float) -> Floats:
+    return computed[confidence] if confidence in computed else intervals(confidence)
 
 
 def estimate_round(task: Task, counted: Counted, reports: int) -> Result:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from typing import Any, ClassVar, Self
 
@@ -210,17 +210,12 @@ class CountMinHistogram(HistogramProtocol):
         analysis = self._checked(tally, estimator)
         sketch = self._sketch(tally.users, estimator)
         raw = analysis.estimate(self._ordered(tally, sketch.order), "unbiased")
-
-        def intervals(confidence: float) -> Floats:
-            above, below = sketch.reach_above((1 - confidence) / 2), sketch.reach_below((1 - confidence) / 2)
-            return np.clip(np.column_stack((raw - above, raw + below)), 0.0, tally.users)
-
         return HistogramEstimate(
             protocol=self.name,
             estimator=estimator,
             users=tally.users,
             guarantee=self.guarantee,
-            intervals=intervals,
+            intervals=partial(sketch.intervals, raw),
             secure=tally.secure,
             categories=self.domain.names,
             counts=np.maximum(raw, 0.0) if estimator == "minimum" else raw,

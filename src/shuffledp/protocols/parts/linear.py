@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -208,13 +209,12 @@ class LinearAnalysis:
 
     def intervals(self, observed: NDArray[Any]) -> Callable[[float], Floats]:
         """From a confidence to intervals [low, high] with at least this coverage for every true number."""
+        return partial(self._intervals_at, observed)
+
+    def _intervals_at(self, observed: NDArray[Any], confidence: float) -> Floats:
         estimate = self.estimate(observed, "unbiased")
-
-        def at(confidence: float) -> Floats:
-            ends = np.stack(self.error.interval(estimate, 1 - confidence), axis=-1)
-            return np.clip(ends, 0.0, self.largest)
-
-        return at
+        ends = np.stack(self.error.interval(estimate, 1 - confidence), axis=-1)
+        return np.clip(ends, 0.0, self.largest)
 
     def expected_error(self, confidence: float, truth: NDArray[Any] | None = None) -> ExpectedError:
         """The root mean squared error over all numbers, and the maximum error.

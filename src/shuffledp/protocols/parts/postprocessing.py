@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,18 +147,16 @@ class SurplusAnalysis:
         The noise does not depend on the count, so its exact quantiles are shifted by the surplus. If the estimate was
         set to 0, the interval starts at 0.
         """
-        estimate = self.estimate(surplus)
+        return partial(self._intervals_at, surplus)
 
-        def at(confidence: float) -> Floats:
-            half = (1 - confidence) / 2
-            low = surplus + self.noise.least_with_lower_tail(half, strictly=True)
-            high = surplus + self._upper_quantile(half)
-            if self.estimator != "unbiased":
-                low = np.where(estimate == 0, 0, low)
-            ends = np.stack((low, high), axis=-1).astype(np.float64)
-            return np.clip(ends, 0.0, float(self.noise.trials))
-
-        return at
+    def _intervals_at(self, surplus: Counts, confidence: float) -> Floats:
+        half = (1 - confidence) / 2
+        low = surplus + self.noise.least_with_lower_tail(half, strictly=True)
+        high = surplus + self._upper_quantile(half)
+        if self.estimator != "unbiased":
+            low = np.where(self.estimate(surplus) == 0, 0, low)
+        ends = np.stack((low, high), axis=-1).astype(np.float64)
+        return np.clip(ends, 0.0, float(self.noise.trials))
 
     def expected_error(self, counts: Counts | None = None) -> ExpectedError:
         """The predicted error: of given true counts, or of a count well above the noise."""

@@ -81,6 +81,12 @@ class RowStatistic:
             others = max(1, 2 * others)
         return best
 
+    def intervals(self, estimates: Floats, confidence: float) -> Floats:
+        """Intervals about estimated counts with at least this coverage for every data set."""
+        risk = (1 - confidence) / 2
+        ends = np.column_stack((estimates - self.reach_above(risk), estimates + self.reach_below(risk)))
+        return np.clip(ends, 0.0, self.noise.trials)
+
     def _seldom_above(self, sharing: float, risk: float) -> Callable[[int], bool]:
         rows = self.rows - self.order + 1
         return lambda k: self._rows_beyond(sharing + float(self.noise.upper_tail(k + 1)), rows) <= risk

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from typing import Any, Protocol
 
@@ -72,17 +72,15 @@ class ThresholdAnalysis(LinearAnalysis):
 
     def intervals(self, observed: NDArray[Any]) -> Callable[[float], Floats]:
         """Intervals with half of the risk for released counts and half for withholding."""
-        estimate = self.estimate(observed, "threshold")
+        return partial(self._intervals_at, observed)
 
-        def at(confidence: float) -> Floats:
-            risk = (1 - confidence) / 2
-            low, high = self.error.interval(estimate, risk)
-            shown = observed > 0
-            low = np.where(shown, np.maximum(low, 1.0), 0.0)
-            ends: Floats = np.stack((low, np.where(shown, high, self.hidden(risk))), axis=-1)
-            return np.clip(ends, 0.0, self.largest)
-
-        return at
+    def _intervals_at(self, observed: NDArray[Any], confidence: float) -> Floats:
+        risk = (1 - confidence) / 2
+        low, high = self.error.interval(self.estimate(observed, "threshold"), risk)
+        shown = observed > 0
+        low = np.where(shown, np.maximum(low, 1.0), 0.0)
+        ends: Floats = np.stack((low, np.where(shown, high, self.hidden(risk))), axis=-1)
+        return np.clip(ends, 0.0, self.largest)
 
     def expected_error(self, confidence: float, truth: NDArray[Any] | None = None) -> ExpectedError:
         """The larger of the errors of an average count and of a released one; or that of given true counts."""

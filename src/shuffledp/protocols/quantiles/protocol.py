@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -183,12 +183,11 @@ class TreeAnalysis:
 
     def intervals(self, below: Floats, users: int) -> Callable[[float], Floats]:
         """From a confidence to an interval per inner edge that contains the truth with at least that probability."""
+        return partial(self._intervals_at, below, users)
 
-        def at(confidence: float) -> Floats:
-            radii = self.radii(1 - confidence)
-            return np.clip(np.stack((below - radii, below + radii), axis=-1), 0.0, users)
-
-        return at
+    def _intervals_at(self, below: Floats, users: int, confidence: float) -> Floats:
+        radii = self.radii(1 - confidence)
+        return np.clip(np.stack((below - radii, below + radii), axis=-1), 0.0, users)
 
     def expected_error(self, confidence: float) -> ExpectedError:
         """Over all inner edges."""

@@ -6,6 +6,7 @@ import copy
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Interval
 from shuffledp.errors import DomainError, ParameterError
-from shuffledp.estimate import SumEstimate
+from shuffledp.estimate import Intervals, SumEstimate
 from shuffledp.messages import Tally
 from shuffledp.protocols.flow import sample_released_tally, tally_round, user_ranges
 from shuffledp.protocols.parts.analysis import AnalysedProtocol
@@ -92,14 +93,13 @@ class SumProtocol(_AnsweredQuestion, AnalysedProtocol):
         estimator = estimator or self.estimators[0]
         analysis = self._checked(tally, estimator)
         observed = self.observed(tally)
-        intervals = analysis.intervals(observed)
         start, width = tally.users * self.domain.lower, self.domain.width
         total = SumEstimate(
             protocol=self.name,
             estimator=estimator,
             users=tally.users,
             guarantee=self.guarantee,
-            intervals=lambda confidence: start + width * intervals(confidence),
+            intervals=partial(_in_units, analysis.intervals(observed), start, width),
             secure=tally.secure,
             value=start + width * float(analysis.estimate(observed, estimator)[0]),
             standard_error=width * float(analysis.standard_errors(observed)[0]),
@@ -152,3 +152,8 @@ class SumProtocol(_AnsweredQuestion, AnalysedProtocol):
     @abstractmethod
     def variance(self, values: NDArray[np.float64]) -> float:
         """The exact mean squared error, in widths of the interval, of a round over users at these positions."""
+
+
+def _in_units(positions: Intervals, start: float, width: float, confidence: float) -> NDArray[np.float64]:
+    """Intervals in the units of the domain, from intervals for the sum of positions."""
+    return start + width * positions(confidence)
