@@ -25,7 +25,9 @@ from shuffledp.errors import UnknownNameError as UnknownNameError
 from shuffledp.errors import UnreachableError as UnreachableError
 from shuffledp.estimate import CountEstimate as CountEstimate
 from shuffledp.estimate import Estimate as Estimate
+from shuffledp.estimate import EstimatedNumber as EstimatedNumber
 from shuffledp.estimate import HistogramEstimate as HistogramEstimate
+from shuffledp.estimate import QuantileEstimate as QuantileEstimate
 from shuffledp.estimate import SumEstimate as SumEstimate
 from shuffledp.messages import Messages as Messages
 from shuffledp.messages import Tally as Tally
@@ -54,8 +56,6 @@ from shuffledp.protocols.protocol import Protocol as Protocol
 from shuffledp.protocols.registry import PROTOCOLS as PROTOCOLS
 from shuffledp.protocols.registry import find as find
 from shuffledp.protocols.target import Target as Target
-from shuffledp.quantile_estimate import EstimatedNumber as EstimatedNumber
-from shuffledp.quantile_estimate import QuantileEstimate as QuantileEstimate
 from shuffledp.randomness import InsecureSeededRandomness as InsecureSeededRandomness
 from shuffledp.sessions.one_line import count as count
 from shuffledp.sessions.one_line import histogram as histogram

@@ -55,11 +55,11 @@ from shuffledp.cli.screen import (
 from shuffledp.display import percent
 from shuffledp.domain import DEFAULT_BINS, Bins, Interval
 from shuffledp.errors import OutputError, ParameterError
+from shuffledp.estimate.quantiles import DEFAULT_QUANTILES
 from shuffledp.extras import check_extra, extra
 from shuffledp.figures import check_figure_path
 from shuffledp.output import check_writable, write_all
 from shuffledp.planning import Mean, Sum
-from shuffledp.quantile_estimate import DEFAULT_QUANTILES
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
 from shuffledp.sessions.prepared import (
     Prepared,

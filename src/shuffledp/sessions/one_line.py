@@ -7,8 +7,8 @@ from typing import Any, Unpack, cast
 
 from shuffledp.domain import DEFAULT_BINS, Bins, Categories, Interval
 from shuffledp.estimate import CountEstimate, HistogramEstimate, SumEstimate
+from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, QuantileEstimate
 from shuffledp.planning import Mean, Sum
-from shuffledp.quantile_estimate import DEFAULT_QUANTILES, QuantileEstimate
 from shuffledp.sessions.data import DataOptions, column_of
 from shuffledp.sessions.prepared import (
     check_quantiles,

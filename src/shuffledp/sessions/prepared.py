@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import DEFAULT_BINS, Categories, DiscreteDomain, Interval
 from shuffledp.errors import ParameterError
+from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, QuantileEstimate, check_quantile
 from shuffledp.planning import Count, Histogram, Quantiles, Question, Sum
-from shuffledp.quantile_estimate import DEFAULT_QUANTILES, QuantileEstimate, check_quantile
 
 if TYPE_CHECKING:
     from shuffledp.engines.local import Column

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
-from shuffledp.estimate import CountEstimate, Estimate, HistogramEstimate, SumEstimate
+from shuffledp.estimate import CountEstimate, Estimate, HistogramEstimate, QuantileEstimate, SumEstimate
 from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.protocol import Protocol
-from shuffledp.quantile_estimate import QuantileEstimate
 
 CAUGHT_BY = {
     "a probability off by five per cent": "randomize_all has its distribution",

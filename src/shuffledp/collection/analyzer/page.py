@@ -10,9 +10,8 @@ import numpy as np
 from shuffledp.collection.analyzer.estimating import Result
 from shuffledp.collection.analyzer.ledger import Entry
 from shuffledp.display import percent, show_counts
-from shuffledp.estimate import CountEstimate, HistogramEstimate, SumEstimate
+from shuffledp.estimate import CountEstimate, HistogramEstimate, QuantileEstimate, SumEstimate
 from shuffledp.pages import Bar, CurvePoint, bar_chart, cumulative_chart, interval_chart, render_page
-from shuffledp.quantile_estimate import QuantileEstimate
 
 _MAX_ROWS = 200
 _MAX_BARS = 60

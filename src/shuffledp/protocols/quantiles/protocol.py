@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from shuffledp.checks import check_confidence
 from shuffledp.domain import DEFAULT_BINS, Bins
 from shuffledp.errors import DomainError
+from shuffledp.estimate import QuantileEstimate
 from shuffledp.messages import MessageFormat, Tally
 from shuffledp.protocols.flow import tally_round
 from shuffledp.protocols.parts.indexed import IndexedProtocol
@@ -22,7 +23,6 @@ from shuffledp.protocols.parts.tree import Tree, TreeFit
 from shuffledp.protocols.parts.weighted_noise import Noise, WeightedNoise, bernstein_radius
 from shuffledp.protocols.protocol import ExpectedError, check_estimator
 from shuffledp.protocols.target import Target
-from shuffledp.quantile_estimate import QuantileEstimate
 from shuffledp.randomness import SYSTEM, RandomSource
 
 Floats = NDArray[np.float64]

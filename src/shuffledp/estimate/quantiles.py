@@ -9,15 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shuffledp.binned_moments import BinnedMoments
 from shuffledp.checks import check_confidence
 from shuffledp.display import ShownNumber, error_range, percent, show_counts, show_number
 from shuffledp.errors import ParameterError
-from shuffledp.estimate import Estimate
+from shuffledp.estimate.estimate import Estimate, Floats
 
-Floats = NDArray[np.float64]
 RadiusOf = Callable[[Floats, float], float]
 """From weights of the bins and a risk to a distance: the estimate of sum(weights * counts) lies farther above the
 truth with at most half of the risk, and farther below it too."""

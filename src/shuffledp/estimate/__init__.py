@@ -1,0 +1,17 @@
+"""Estimates: the released statistics with their errors, intervals and guarantee."""
+
+from shuffledp.estimate.estimate import Estimate, Floats, Intervals
+from shuffledp.estimate.histogram import HistogramEstimate
+from shuffledp.estimate.number import CountEstimate, SumEstimate
+from shuffledp.estimate.quantiles import EstimatedNumber, QuantileEstimate
+
+__all__ = [
+    "CountEstimate",
+    "Estimate",
+    "EstimatedNumber",
+    "Floats",
+    "HistogramEstimate",
+    "Intervals",
+    "QuantileEstimate",
+    "SumEstimate",
+]
