@@ -8,14 +8,13 @@ from math import comb
 import mpmath
 import numpy as np
 import pytest
-import scipy.fft
 import scipy.special
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.binomial import Binomial
-from shuffledp.privacy.incomplete_beta import betainc, betaincc, fast_length
+from shuffledp.privacy.incomplete_beta import betainc, betaincc
 from shuffledp.randomness import Dyadic
 
 ACCURACY = 1e-12
@@ -200,8 +199,3 @@ def test_time_does_not_grow_with_the_number_of_trials(trials):
     for each in k[::200].tolist():
         betainc(each, trials - each + 1, 0.5)
     assert time.process_time() - start < 0.2
-
-
-def test_fast_lengths():
-    for size in [*range(1, 400), 1000, 4097, 65_537, 10**6 + 1, 123_456_789]:
-        assert fast_length(size) == scipy.fft.next_fast_len(size, real=True)

@@ -11,7 +11,7 @@ from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.privacy.sample_and_threshold import (
     SampleAndThreshold,
     _ChordBound,
-    _first_bin,
+    _first_count_delta,
     best_sampling,
     least_threshold,
     paper_sampling,
@@ -51,7 +51,7 @@ def test_replacement_over_all_other_holders(p, threshold, epsilon):
     curve = SampleAndThreshold(Dyadic.of(p), threshold)
     assert exact <= curve.delta_at(epsilon)
     # the bound by way of add or remove: true, and never the smaller one
-    shrunk = float(_first_bin(curve, np.array([epsilon - curve.shrinkage]))[0])
+    shrunk = float(_first_count_delta(curve, np.array([epsilon - curve.shrinkage]))[0])
     assert exact <= shrunk * (1 + 1e-9)
     assert curve.delta_at(epsilon) <= shrunk * (1 + 1e-6)
 
@@ -98,7 +98,7 @@ def test_thresholds_as_printed(p, printed, needed):
 
     def simple(threshold):
         curve = SampleAndThreshold(sampling, threshold)
-        return _first_bin(curve, np.array([1.0 - curve.shrinkage]))[0]
+        return _first_count_delta(curve, np.array([1.0 - curve.shrinkage]))[0]
 
     assert simple(printed) <= 1e-8 < simple(printed - 1)
     assert least_threshold(sampling, 1.0, 1e-8) == needed
@@ -125,7 +125,7 @@ def test_a_single_number_of_holders_is_not_enough():
         for other in range(10)
     )
     assert divergence((curves[3], curves[2]), nothing, 0.6) < 0.9 * truth
-    assert float(_first_bin(curve, np.array([0.6]))[0]) < truth * (1 - 1e-3)
+    assert float(_first_count_delta(curve, np.array([0.6]))[0]) < truth * (1 - 1e-3)
     assert truth <= curve.delta_at(0.6)
 
 
@@ -134,7 +134,7 @@ def test_chords_lie_above_the_curve():
     curve = SampleAndThreshold(Dyadic.of(0.5), 5)
     chords = _ChordBound(curve, 0.3)
     between = np.linspace(0.3 - curve.shrinkage, 1.2, 997)
-    exact = _first_bin(curve, between)
+    exact = _first_count_delta(curve, between)
     assert (chords.at(between) >= exact).all()
     fault = np.interp(between, chords._nodes, chords._values)
     assert (fault < exact * (1 - 1e-9)).any()

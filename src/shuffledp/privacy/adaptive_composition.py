@@ -1,9 +1,9 @@
-"""Composition where the worst data differ from outcome to outcome: each choice may follow what was seen before.
+"""Adaptive composition: a bound for releases whose worst-case data may depend on earlier outcomes.
 
-Let V(x) bound the divergence at epsilon x of all that is still to come, whatever the data. If a part comes before it
-whose privacy loss is L, the divergence of both is the mean of V(x - L), and the largest of these over the data of the
-part is the next V. That is exact for data that are chosen adaptively. To compose the largest privacy curve with itself
-instead would add losses of data that no part has at once.
+V(x) is an upper bound on the divergence at epsilon x of all later parts, for any data. If a part with privacy loss L
+precedes them, the divergence of both is the mean of V(x - L), and its maximum over the data of that part is the next V.
+This is exact if the data are chosen adaptively. Composing the largest privacy curve with itself would be looser, since
+it combines losses that do not occur for the same data.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from shuffledp.privacy.loss_grid import GridLosses, grid_width, on_grid
 Floats = NDArray[np.float64]
 
 MAX_ADAPTIVE_RELEASES = 32
-"""The work grows with their number; more are composed by their privacy curve."""
+"""More releases are composed by their privacy curve, because the time grows with their number."""
 
-_COARSER = 4  # than the grid of a single pair: its error is of second order
+_COARSENING = 4  # grid width relative to that of a single pair; the error is of second order in the width
 _MAX_POINTS = 1 << 12  # on either side of 0
-_TAIL = 1e-15
-_DEVIATIONS = 9.0
+_TAIL = 1e-15  # probability of losses beyond ``_upper_loss``
+_DEVIATIONS = 9.0  # standard deviations of the composed loss that the grid covers
 _ROUNDING_PER_STEP = 1e-14  # of the Fourier transforms
 
 
@@ -40,7 +40,7 @@ class AdaptiveComposition:
     releases: int
 
     def delta_at(self, epsilon: float) -> float:
-        """Upper bound on the least delta; past the grid it is that at its end."""
+        """Upper bound on the least delta; beyond the grid, the bound at its end."""
         check_epsilon(epsilon)
         growths, values = self._curve  # the true curve is convex in e^epsilon, so that chords lie above it
         delta = float(np.interp(math.exp(min(epsilon, LARGEST_EPSILON)) * (1 - 1e-15), growths, values))
@@ -51,10 +51,12 @@ class AdaptiveComposition:
         """The points of a grid of epsilons, as e^epsilon, and V at each."""
         pairs = [pair for alternatives in self.parts for pair in alternatives]
         spread = self.releases * math.fsum(max(_upper_loss(pair) for pair in part) for part in self.parts)
-        normal = math.fsum(max(_mean_loss(pair) for pair in part) for part in self.parts) * self.releases
+        mean_loss = math.fsum(max(_mean_loss(pair) for pair in part) for part in self.parts) * self.releases
         squares = math.fsum(max(_deviation(pair) for pair in part) ** 2 for part in self.parts) * self.releases
-        reach = min(spread, 2 * normal + _DEVIATIONS * math.sqrt(squares) + spread / self.releases, LARGEST_EPSILON / 2)
-        width = max(_COARSER * min(map(grid_width, pairs)), reach / _MAX_POINTS)
+        reach = min(
+            spread, 2 * mean_loss + _DEVIATIONS * math.sqrt(squares) + spread / self.releases, LARGEST_EPSILON / 2
+        )
+        width = max(_COARSENING * min(map(grid_width, pairs)), reach / _MAX_POINTS)
         points = max(2, math.ceil(reach / width))
         values = _perfect(points, width)
         steps = [_Step([on_grid(pair, width) for pair in part], points, width) for part in self.parts]
@@ -64,10 +66,11 @@ class AdaptiveComposition:
 
 
 def _before_release(steps: list[_Step], values: Floats) -> Floats:
-    """V of one release and of what follows it.
+    """V of one release and all later ones, given V of the later ones.
 
-    The data of all parts are chosen at once. To choose those of later parts for the outcomes of earlier ones can only
-    raise the divergence, whatever the order. But no part of a later release may come before a part of this one.
+    All parts of a release have the same data. Choosing the data of one part after seeing the outcome of another can
+    only increase the divergence, in any order of the parts, so the minimum over two orders is a bound. Parts of
+    different releases keep their order.
     """
     orders = [steps, steps[::-1]] if len(steps) > 1 else [steps]
     bounds = [reduce(lambda after, step: step.before(after), order, values) for order in orders]
@@ -76,7 +79,7 @@ def _before_release(steps: list[_Step], values: Floats) -> Floats:
 
 
 class _Step:
-    """One part of a release, whose data are chosen for what follows it."""
+    """One part of a release; its data are chosen to maximize the divergence together with all later parts."""
 
     def __init__(self, alternatives: Iterable[GridLosses], points: int, width: float) -> None:
         self._points = points
@@ -90,10 +93,11 @@ class _Step:
         ]
 
     def before(self, values: Floats) -> Floats:
-        """V of this part and of what follows it, from V of what follows.
+        """V of this part and all later ones, given V of the later ones.
 
-        What lies above the divergence of equal distributions, (1 - e^x)+, is convolved by Fourier transforms, so that
-        their rounding is small. It falls towards both sides, so that its last values bound it beyond the grid.
+        Only the excess over the divergence of equal distributions, (1 - e^x)+, is convolved by Fourier transforms,
+        which keeps the rounding error small. The excess decreases towards both sides, so its values at the ends of the
+        grid bound it beyond.
         """
         points = self._points
         excess = positive_part(values - self._perfect)
@@ -112,17 +116,17 @@ def _perfect(points: int, width: float) -> Floats:
     return positive_part(-np.expm1(np.arange(-points, points + 1) * width))
 
 
-def _within(losses: GridLosses, most: int) -> tuple[Floats, float]:
-    """The masses from -most to most; losses above count as infinite, those below are moved up."""
-    masses = np.zeros(2 * most + 1)
+def _within(losses: GridLosses, limit: int) -> tuple[Floats, float]:
+    """The masses from -limit to limit; losses above count as infinite, losses below are moved up."""
+    masses = np.zeros(2 * limit + 1)
     cells = losses.first + np.arange(len(losses.masses))
-    kept = cells <= most
-    np.add.at(masses, np.maximum(cells[kept], -most) + most, losses.masses[kept])
-    return masses, losses.infinite + float(losses.masses[~kept].sum())
+    inside = cells <= limit
+    np.add.at(masses, np.maximum(cells[inside], -limit) + limit, losses.masses[inside])
+    return masses, losses.infinite + float(losses.masses[~inside].sum())
 
 
 def _upper_loss(pair: DiscretePair) -> float:
-    """Larger losses have next to no mass."""
+    """A loss that is exceeded with probability at most ``_TAIL``."""
     loss = pair.loss
     finite = np.isfinite(loss)
     order = np.argsort(loss[finite])[::-1]

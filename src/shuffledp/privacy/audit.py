@@ -24,7 +24,7 @@ Rows = NDArray[Any]
 Floats = NDArray[np.float64]
 
 _MAX_CUTS = 400
-_SHOWN = 4
+_SHOWN = 4  # outcomes that a description lists
 _ROUNDING = 1e-9
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, hence invertible modulo 2^64
 
@@ -33,15 +33,15 @@ def proportion_bounds(hits: ArrayLike, trials: ArrayLike, risk: float) -> tuple[
     """Lower and upper bounds on the true probability; each is wrong with a probability of at most ``risk``."""
     from scipy.special import betainccinv, betaincinv
 
-    seen, total = np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64)
-    if not 0 < risk < 1 or np.any(total < 1) or np.any(seen < 0) or np.any(seen > total):
+    successes, total = np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64)
+    if not 0 < risk < 1 or np.any(total < 1) or np.any(successes < 0) or np.any(successes > total):
         raise ParameterError(
-            f"Bounds need a risk between 0 and 1 and no more hits than trials, not {risk:g}, {seen} of {total}.",
+            f"Bounds need a risk between 0 and 1 and no more hits than trials, not {risk:g}, {successes} of {total}.",
             risk=risk,
         )
-    missed = total - seen
-    low = np.where(seen > 0, betaincinv(np.maximum(seen, 1), missed + 1, risk), 0.0)
-    high = np.where(missed > 0, betainccinv(seen + 1, np.maximum(missed, 1), risk), 1.0)
+    missed = total - successes
+    low = np.where(successes > 0, betaincinv(np.maximum(successes, 1), missed + 1, risk), 0.0)
+    high = np.where(missed > 0, betainccinv(successes + 1, np.maximum(missed, 1), risk), 1.0)
     return low * (1 - _ROUNDING), np.minimum(high * (1 + _ROUNDING), 1.0)
 
 
@@ -121,8 +121,8 @@ class Threshold:
     def occurred(self, rows: Rows) -> NDArray[np.bool_]:
         """For each outcome, whether its weighted sum is on the chosen side of the cut or equal to it."""
         scores = rows @ np.array(self.weights)
-        seen: NDArray[np.bool_] = scores >= self.cut if self.above else scores <= self.cut
-        return seen
+        occurred: NDArray[np.bool_] = scores >= self.cut if self.above else scores <= self.cut
+        return occurred
 
     def words(self, names: Sequence[str]) -> str:
         """The weighted sum and the cut."""
@@ -144,8 +144,8 @@ class OutcomeSet:
     def words(self, names: Sequence[str]) -> str:
         """The first few outcomes of the list, and the number of the others."""
         listed = [_in_brackets(list(map(str, row))) for row in self.outcomes[:_SHOWN].tolist()]
-        rest = len(self.outcomes) - len(listed)
-        return f"{_in_brackets(names)} is {' or '.join(listed)}{f' or one of {rest:,} more' if rest else ''}"
+        others = len(self.outcomes) - len(listed)
+        return f"{_in_brackets(names)} is {' or '.join(listed)}{f' or one of {others:,} more' if others else ''}"
 
 
 def _in_brackets(parts: Sequence[str]) -> str:
@@ -157,7 +157,7 @@ class Learned:
     """An event, and the bound on epsilon that is expected from it in a new sample."""
 
     event: Event
-    promise: float
+    expected_epsilon: float
 
 
 def learn_event(first: Rows, second: Rows, *, delta: float, risk: float, trials: int) -> Learned:
@@ -175,16 +175,16 @@ def learn_event(first: Rows, second: Rows, *, delta: float, risk: float, trials:
         directions.append(_best_direction(one[::2], other[::2]))
     for weights in directions:
         scores = one @ np.array(weights), other @ np.array(weights)
-        threshold, promise = _best_cut(*scores, delta=delta, risk=risk, trials=trials)
-        candidates.append(Learned(Threshold(weights, *threshold), promise))
-    return max(candidates, key=lambda learned: learned.promise)
+        threshold, expected_epsilon = _best_cut(*scores, delta=delta, risk=risk, trials=trials)
+        candidates.append(Learned(Threshold(weights, *threshold), expected_epsilon))
+    return max(candidates, key=lambda learned: learned.expected_epsilon)
 
 
 def learn_threshold(first: ArrayLike, second: ArrayLike, *, delta: float, risk: float, trials: int) -> Learned:
     """The best threshold of real scores, passed more often under the first data set."""
     one, other = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    threshold, promise = _best_cut(one, other, delta=delta, risk=risk, trials=trials)
-    return Learned(Threshold((1.0,), *threshold), promise)
+    threshold, expected_epsilon = _best_cut(one, other, delta=delta, risk=risk, trials=trials)
+    return Learned(Threshold((1.0,), *threshold), expected_epsilon)
 
 
 def learn_outcomes(first: Rows, second: Rows, *, delta: float, risk: float, trials: int) -> Learned:
@@ -195,14 +195,15 @@ def learn_outcomes(first: Rows, second: Rows, *, delta: float, risk: float, tria
     counts = [np.bincount(part, minlength=len(distinct)) for part in (inverse[:border], inverse[border:])]
     order = np.argsort(-(counts[0] + 0.5) / (counts[1] + 0.5), kind="stable")
     totals = [np.cumsum(_occurrences(_keys(half[1::2]), distinct)[order]) for half in (one, other)]
-    promises = _promise(totals[0], len(one[1::2]), totals[1], len(other[1::2]), delta=delta, risk=risk, trials=trials)
-    best = int(np.argmax(promises))
-    return Learned(OutcomeSet(ranked[first_rows[order[: best + 1]]]), float(promises[best]))
+    sizes = len(one[1::2]), len(other[1::2])
+    expected = _expected_epsilon(totals[0], sizes[0], totals[1], sizes[1], delta=delta, risk=risk, trials=trials)
+    best = int(np.argmax(expected))
+    return Learned(OutcomeSet(ranked[first_rows[order[: best + 1]]]), float(expected[best]))
 
 
 def _matrix(rows: Rows) -> NDArray[np.int64]:
-    whole = np.asarray(rows, dtype=np.int64)
-    matrix = whole.reshape(len(whole), -1)
+    integers = np.asarray(rows, dtype=np.int64)
+    matrix = integers.reshape(len(integers), -1)
     if len(matrix) < 4:
         raise ParameterError(f"{len(matrix)} outcomes are too few to learn from; give at least 4.")
     return matrix
@@ -210,10 +211,10 @@ def _matrix(rows: Rows) -> NDArray[np.int64]:
 
 def _keys(rows: Rows) -> NDArray[np.uint64]:
     """A hash of each row; if two rows collide, they count as one outcome, and every bound still holds."""
-    whole = np.asarray(rows, dtype=np.int64).view(np.uint64)
-    keys = np.zeros(len(whole), dtype=np.uint64)
-    for column in range(whole.shape[1]):
-        keys = keys * _MULTIPLIER + whole[:, column]  # modulo 2^64
+    integers = np.asarray(rows, dtype=np.int64).view(np.uint64)
+    keys = np.zeros(len(integers), dtype=np.uint64)
+    for column in range(integers.shape[1]):
+        keys = keys * _MULTIPLIER + integers[:, column]  # modulo 2^64
     return keys
 
 
@@ -245,19 +246,19 @@ def _best_cut(
         even = np.linspace(0, len(ordered) - 1, _MAX_CUTS // 2).astype(np.int64)
         ordered = ordered[np.unique(np.concatenate((tail, len(ordered) - 1 - tail, even)))]
     one, other = np.sort(one), np.sort(other)
-    best, promise = (float(ordered[0]), True), -1.0
+    best, largest = (float(ordered[0]), True), -1.0
     for above in (True, False):
         side = "left" if above else "right"
         below = [np.searchsorted(scores, ordered, side=side) for scores in (one, other)]  # type: ignore[call-overload]
         hits = [len(one) - below[0], len(other) - below[1]] if above else below
-        promises = _promise(hits[0], len(one), hits[1], len(other), delta=delta, risk=risk, trials=trials)
-        index = int(np.argmax(promises))
-        if promises[index] > promise:
-            best, promise = (float(ordered[index]), above), float(promises[index])
-    return best, promise
+        expected = _expected_epsilon(hits[0], len(one), hits[1], len(other), delta=delta, risk=risk, trials=trials)
+        index = int(np.argmax(expected))
+        if expected[index] > largest:
+            best, largest = (float(ordered[index]), above), float(expected[index])
+    return best, largest
 
 
-def _promise(
+def _expected_epsilon(
     hits: NDArray[Any],
     total: int,
     other_hits: NDArray[Any],
@@ -267,7 +268,7 @@ def _promise(
     risk: float,
     trials: int,
 ) -> Floats:
-    """The bound expected from new trials, if this sample is too favourable by one standard deviation."""
+    """The bound on epsilon expected from new trials, if this sample is too favourable by one standard deviation."""
     likely = np.maximum(hits - np.sqrt(hits), 0) / total
     unlikely = np.minimum(other_hits + np.sqrt(other_hits) + 1, other_total) / other_total
     low, _ = proportion_bounds(np.floor(likely * trials), trials, risk / 2)

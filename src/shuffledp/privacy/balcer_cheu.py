@@ -59,15 +59,15 @@ def paper_noise(users: int, epsilon: float, delta: float, *, coordinates: int) -
     Theorem 12 loses a factor of two in both, so the noise is that of (epsilon/2, delta/2).
     """
     check_target(epsilon, delta)
-    each = epsilon / coordinates, delta / coordinates
+    per_coordinate = epsilon / coordinates, delta / coordinates
     theorem = {1: "Theorem 11", 2: "Theorem 12"}[coordinates]
-    if each[0] > 1:
+    if per_coordinate[0] > 1:
         raise ConditionError(
             f"{theorem} needs epsilon <= {coordinates}; given {epsilon:g}. "
             "Use the tight calibration, which has no such limit.",
             epsilon=epsilon,
         )
-    needed = corollary_24_users(*each)
+    needed = corollary_24_users(*per_coordinate)
     if users < needed:
         factor = 100 * coordinates**2
         raise ConditionError(
@@ -76,7 +76,7 @@ def paper_noise(users: int, epsilon: float, delta: float, *, coordinates: int) -
             users=users,
             needed=needed,
         )
-    return min(Dyadic.at_least(corollary_24_mean(users, *each) / users), _HALF, key=float)
+    return min(Dyadic.at_least(corollary_24_mean(users, *per_coordinate) / users), _HALF, key=float)
 
 
 @lru_cache(maxsize=1024)

@@ -58,8 +58,8 @@ class Binomial:
 
     @cached_property
     def _split_mean(self) -> tuple[int, float]:
-        integer, rest = divmod(self.exact_mean.numerator, self.exact_mean.denominator)
-        return integer, rest / self.exact_mean.denominator
+        integer, remainder = divmod(self.exact_mean.numerator, self.exact_mean.denominator)
+        return integer, remainder / self.exact_mean.denominator
 
     @cached_property
     def _stirling_of_trials(self) -> float:
@@ -164,9 +164,9 @@ def binomial_masses(k: NDArray[np.int64], trials: NDArray[np.int64], f: float) -
     excess = k - mean
     log_mass = -deviance(k, mean, excess) - deviance(others, np.maximum(trials - mean, 1e-300), -excess)
     log_mass += stirling_error(trials) - stirling_error(k) - stirling_error(others)
-    edge = (k > 0) & (others > 0)
+    inside = (k > 0) & (others > 0)
     product = np.maximum(k, 1) * (np.maximum(others, 1) / np.maximum(trials, 1))
-    result: Floats = np.exp(log_mass - 0.5 * np.log(2 * math.pi * product) * edge)
+    result: Floats = np.exp(log_mass - 0.5 * np.log(2 * math.pi * product) * inside)
     _check_finite(result, trials)
     return result
 
@@ -209,7 +209,7 @@ _SMALL_STIRLING = _small_stirling()
 
 
 def _normal_quantile(level: float) -> float:
-    """A rough start for a search."""
+    """The quantile of the standard normal distribution, where a search starts; the level is kept away from 0 and 1."""
     from statistics import NormalDist
 
     return NormalDist().inv_cdf(min(max(level, 1e-300), 1 - 1e-16))

@@ -140,8 +140,8 @@ def _spread_pair(noise: Binomial, first: int, last: int, cut: float) -> Discrete
 def _ratio_less_one(noise: Binomial, k: NDArray[np.int64]) -> Floats:
     """Pr[N = k] / Pr[N = k - 1] - 1, which is ((n + 1) q - k) / (k (1 - q)); it falls with k."""
     centre = noise.exact_mean + noise.probability.fraction
-    whole, rest = divmod(centre.numerator, centre.denominator)
-    distance = (whole - k) + rest / centre.denominator
+    integer, remainder = divmod(centre.numerator, centre.denominator)
+    distance = (integer - k) + remainder / centre.denominator
     result: Floats = distance / (k * float(noise.probability.complement))
     return result
 

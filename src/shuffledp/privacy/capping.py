@@ -24,7 +24,7 @@ from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import as_delta
 from shuffledp.privacy.guarantee import PrivacyCurve
 
-_STEP = 1e-3
+_STEP = 1e-3  # of epsilon, to see whether the bound increases
 _PRECISION = 1e-4  # relative, of the epsilon where the bound is least
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _UP = 1 + 1e-9  # rounding: the relative error of a mass is at most (shares + 5) 2^-53 per message, below 4e-10 in total
@@ -35,7 +35,7 @@ _LEAST_START = 1e-250
 _TINIEST = 1e-300  # a probability that underflows is not 0
 _PARTS = sorted({part for step in range(2, 36) for part in (2.0 ** (-step / 2), 1 - 2.0 ** (-step / 2))})
 """Values of t to try first, as fractions of the largest one; dense near 0 and 1."""
-_FINER = 12
+_FINER = 12  # divisions of the interval around the best of these
 _LOG_ROUNDING = 2.0**-46
 
 
@@ -68,7 +68,7 @@ class CappedCurve:
             return self.curve.delta_at(epsilon)
         epsilon = min(epsilon, LARGEST_EPSILON)
         here = self._bound(epsilon)
-        if self._bound(epsilon + _STEP) >= here:  # it is convex in e^epsilon
+        if self._bound(epsilon + _STEP) >= here:  # the bound, which is convex in e^epsilon, increases here
             best, least = self._best
             here = least if epsilon >= best else max(here, least)
         return as_delta(here)
@@ -157,12 +157,12 @@ def _tails(shares: tuple[Share, ...]) -> tuple[list[float], float]:
     The list is empty if it would be too long.
     """
     last = 8
-    while (rest := _rough_chance(shares, last)) > _NEGLIGIBLE:
+    while (beyond := _rough_chance(shares, last)) > _NEGLIGIBLE:
         last *= 2
         if last > min(_MAX_MASSES, _MAX_TERMS // len(shares)):
             return [], 1.0
     masses = _masses(shares, last)
-    return list(accumulate(masses[:0:-1]))[::-1] if masses else [], rest
+    return list(accumulate(masses[:0:-1]))[::-1] if masses else [], beyond
 
 
 def _masses(shares: tuple[Share, ...], last: int) -> list[float]:
@@ -206,8 +206,8 @@ def _log_chance(shares: tuple[Share, ...], most: int, part: float) -> float:
     t = part * min(-math.log(share.ratio) / share.weight for share in shares)
     growth = 0.0
     for share in shares:
-        left = -math.expm1(math.log(share.ratio) + t * share.weight)  # 1 - ratio e^(t weight)
-        growth += share.shape * (math.log1p(-share.ratio) - math.log(left) + _LOG_ROUNDING / (1 - part))
+        complement = -math.expm1(math.log(share.ratio) + t * share.weight)  # 1 - ratio e^(t weight)
+        growth += share.shape * (math.log1p(-share.ratio) - math.log(complement) + _LOG_ROUNDING / (1 - part))
     return _log_expm1(growth) - _log_expm1(t * (most + 1))
 
 

@@ -1,8 +1,8 @@
-"""Composition: privacy curves of several releases about the same users, the least of several bounds.
+"""Composition: the privacy curve of several releases about the same users, as the minimum of upper bounds.
 
-The privacy losses are convolved, from pairs of distributions or, where these are unknown or looser, from the curve of
-deltas; that of capped reports includes what the cap costs. Proved pairs (epsilon, delta) are also added. Each of these
-is an upper bound at every epsilon, and so is the least of them.
+One bound convolves the privacy losses, which are computed from pairs of distributions or, where these are unknown or
+looser, from the privacy curve (that of capped reports includes the cost of the cap). The other adds proved pairs
+(epsilon, delta). Releases whose worst-case data depend on epsilon are composed by ``adaptive_composition``.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ CERTIFIED_DOWN_TO = 1e-12
 MAX_RELEASES = 10_000
 
 _CUT = 1e-16
-_NOT_PRIVATE = 1 - 1e-9  # a delta above it at the largest epsilon
+_NOT_PRIVATE = 1 - 1e-9  # a larger delta at the largest epsilon counts as no privacy
 _ROUNDING_PER_RELEASE = 1e-14  # rounding error of the Fourier transforms, added to delta
-_MAX_CELLS_OF_ALL = 30_000  # where pairs differ much in how far their losses spread
-_CURVE_REACH = 60.0
-_CURVE_POINTS = 1000
-_CURVE_NODES = 32
+_MAX_JOINT_CELLS = 30_000  # of a common grid, up to the largest loss
+_CURVE_REACH = 60.0  # epsilon at which the search for the largest loss of a curve starts
+_CURVE_POINTS = 1000  # grid cells up to that loss
+_CURVE_NODES = 32  # initial number of points at which a curve is evaluated
 _MAX_CURVE_NODES = 160
-_TRIED = 12
+_TRIED = 12  # points at which two curves are compared
 _CURVE_ERROR = 0.01  # relative, of a chord above the curve
 _SHARES_OF_DELTA = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12)
 _DOWN = 1 - 2e-15  # so that the sum of rounded parts does not exceed epsilon
-_PLAUSIBLE = 1.1  # added pairs are computed exactly where they may be the least bound
+_PLAUSIBLE = 1.1  # added pairs whose approximate delta is within this factor are computed exactly
 
 
 def compose(curve: PrivacyCurve, releases: int) -> PrivacyCurve:
@@ -74,14 +74,14 @@ def followed_by(curve: PrivacyCurve, more: PrivacyCurve) -> PrivacyCurve:
     return replace(composed, reused=_continued(curve.convolved, _parts_of(more)))
 
 
-def _continued(begun: _Convolved, parts: _Parts) -> _Convolved | None:
-    """The given convolution, continued by these releases; None if they need another grid."""
+def _continued(convolved: _Convolved, parts: _Parts) -> _Convolved | None:
+    """The convolution with further releases; None if they need another grid."""
     added = [(_losses_of(part), times) for part, times in parts]
-    finest = min(begun.finest, *(losses.width for losses, _ in added))
-    largest = max(begun.largest, *(losses.largest for losses, _ in added))
-    if _joint_width(finest, largest) != begun.width:
+    finest = min(convolved.finest, *(losses.width for losses, _ in added))
+    largest = max(convolved.largest, *(losses.largest for losses, _ in added))
+    if _joint_width(finest, largest) != convolved.width:
         return None
-    return _Convolved(finest, largest, _convolve(begun.distribution, added, begun.width))
+    return _Convolved(finest, largest, _convolve(convolved.distribution, added, convolved.width))
 
 
 def _released(curves: Iterable[tuple[PrivacyCurve, int]]) -> PrivacyCurve:
@@ -163,8 +163,8 @@ def _least_bound(convolved: float, added: _AddedPairs, epsilon: float) -> float:
 class _AddedPairs:
     """Basic composition: (epsilon_i, delta_i) of all releases add up to (sum epsilon_i, sum delta_i).
 
-    Every division of epsilon is valid. It is divided in proportion to the epsilons that the distributions have at one
-    delta, with some deltas tried.
+    Every division of epsilon is valid. Several are tried, in proportion to the epsilons of the releases at a common
+    delta.
     """
 
     def __init__(self, parts: _Parts) -> None:
@@ -184,9 +184,9 @@ class _AddedPairs:
             for growths, deltas in self._curves:
                 reached = np.flatnonzero(deltas <= max(share, 1.01 * float(deltas[-1])))
                 epsilons.append(math.log(growths[reached[0]]))
-            total = math.fsum(each * times for each, (_, times) in zip(epsilons, self._parts, strict=True))
+            total = math.fsum(epsilon * times for epsilon, (_, times) in zip(epsilons, self._parts, strict=True))
             if total > 0:
-                divisions.append([each / total for each in epsilons])
+                divisions.append([epsilon / total for epsilon in epsilons])
         return divisions
 
     def _rough(self, division: Sequence[float], epsilon: float) -> float:
@@ -204,7 +204,7 @@ class _AddedPairs:
     def exact(self, epsilon: float) -> float:
         """The bound, with the best division."""
         epsilon = min(epsilon, LARGEST_EPSILON)
-        division = min(self._divisions, key=lambda each: self._rough(each, epsilon))
+        division = min(self._divisions, key=lambda candidate: self._rough(candidate, epsilon))
         deltas = [
             times * curve.delta_at(part * epsilon * _DOWN)
             for part, (curve, times) in zip(division, self._parts, strict=True)
@@ -229,16 +229,16 @@ class _Convolved:
 
 
 def _joint_width(finest: float, largest: float) -> float:
-    """A grid that shows the finest of them, though of a bounded number of cells."""
-    return max(finest, largest / _MAX_CELLS_OF_ALL)
+    """The least grid width of any release, or a larger one so that the number of cells is bounded."""
+    return max(finest, largest / _MAX_JOINT_CELLS)
 
 
-def _convolve(begun: Any | None, added: Iterable[tuple[_Pairs | _Curve, int]], width: float) -> Any:
-    """The convolution so far, continued by these losses with their multiplicities."""
+def _convolve(distribution: Any | None, added: Iterable[tuple[_Pairs | _Curve, int]], width: float) -> Any:
+    """The convolution of a distribution, if there is one, with these losses and their multiplicities."""
     for losses, times in added:
         more = losses.on_grid(width).self_compose(times)
-        begun = more if begun is None else begun.compose(more)
-    return begun
+        distribution = more if distribution is None else distribution.compose(more)
+    return distribution
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,7 @@ class JointCurve:
 
 def _convolved(parts: _Parts) -> _Convolved:
     losses = [(_losses_of(curve), times) for curve, times in parts]
-    finest, largest = min(each.width for each, _ in losses), max(each.largest for each, _ in losses)
+    finest, largest = min(part.width for part, _ in losses), max(part.largest for part, _ in losses)
     return _Convolved(finest, largest, _convolve(None, losses, _joint_width(finest, largest)))
 
 
@@ -304,7 +304,7 @@ def _points_of(curve: Hashable) -> tuple[NDArray[np.float64], NDArray[np.float64
 
 
 def _losses_of(curve: PrivacyCurve) -> _Pairs | _Curve:
-    if isinstance(curve, PureCurve):  # randomized response is the worst of them
+    if isinstance(curve, PureCurve):  # randomized response attains it at every epsilon
         truth = 1 / (1 + math.exp(-curve.epsilon))
         lie = truth * math.exp(-curve.epsilon)  # 1 - truth, also where that would round to 0
         return _Pairs(((DiscretePair.of([truth, lie], [lie, truth]),),))
@@ -321,56 +321,55 @@ class _Pairs:
     """The privacy losses of one release, given its pairs of distributions."""
 
     directions: tuple[tuple[DiscretePair, ...], ...]
-    alone: _Curve | None = None
-    """The curve of deltas, where pairs that cover several data sets may be looser than it."""
+    curve: _Curve | None = None
+    """The privacy curve, if pairs that cover several data sets may be looser than it."""
 
     @cached_property
-    def _every(self) -> list[DiscretePair]:
+    def _all_pairs(self) -> list[DiscretePair]:
         return [pair for pairs in self.directions for pair in pairs]
 
     @cached_property
     def largest(self) -> float:
         """The largest finite loss of a pair."""
-        return max(map(largest_loss, self._every))
+        return max(map(largest_loss, self._all_pairs))
 
     @cached_property
     def width(self) -> float:
-        """A grid that shows the finest of them, though of a bounded number of cells."""
-        return max(min(map(grid_width, self._every)), self.largest / _MAX_CELLS_OF_ALL)
+        """The least grid width of any pair, or a larger one so that the number of cells is bounded."""
+        return max(min(map(grid_width, self._all_pairs)), self.largest / _MAX_JOINT_CELLS)
 
     def on_grid(self, width: float) -> Any:
-        """A loss distribution on multiples of the width that dominates, whatever the direction."""
+        """A loss distribution on multiples of ``width`` that dominates in every direction."""
         once = [
             reduce(lambda a, b: a.compose(b), [on_grid(pair, width) for pair in pairs]) for pairs in self.directions
         ]
         if len(once) == 1:
             return once[0].distribution()
-        return _worst_of(once, _reach(self.directions, width), width, self.alone)
+        return _worst_of(once, _reach(self.directions, width), width, self.curve)
 
     def points(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """About the deltas of one release, at increasing e^epsilon from 1 on: not above them by what the grid adds."""
+        """Approximate deltas of one release at increasing e^epsilon from 1 on, without what the grid adds."""
         reach = max(math.fsum(map(largest_loss, pairs)) for pairs in self.directions) + self.width
         epsilons = np.linspace(0.0, min(reach, LARGEST_EPSILON), _CURVE_POINTS)
         deltas = self.on_grid(self.width).get_delta_for_epsilon(epsilons + 2 * self.width)
         return np.exp(epsilons), np.asarray(deltas, dtype=np.float64)
 
 
-def _worst_of(every: list[GridLosses], reach: int, width: float, alone: _Curve | None) -> Any:
-    """One loss distribution whose every delta is the largest of the given ones.
+def _worst_of(directions: list[GridLosses], reach: int, width: float, curve: _Curve | None) -> Any:
+    """A loss distribution whose delta at every epsilon is the largest of the given ones, or that of the curve if less.
 
-    A person may be replaced in one direction in one release and in the other in the next, so the
-    worst of the pure sequences is not enough. The largest of several privacy curves is again one
-    (Zhu, Dong and Wang 2022), and its distribution is found by connecting the dots. Where the curve is known from
-    elsewhere and is smaller, it is used.
+    A person may be replaced in one direction in one release and in the other in the next, so composing each direction
+    with itself is not enough. The maximum of several privacy curves is a privacy curve (Zhu, Dong and Wang 2022), and
+    its loss distribution is computed by connecting the dots.
     """
     from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
     losses = np.arange(-reach, reach + 1)
-    deltas: NDArray[np.float64] = np.clip(np.max([masses.deltas(reach) for masses in every], axis=0), 0.0, 1.0)
-    if alone is not None and alone.is_below(np.asarray(losses[reach:] * width, dtype=np.float64), deltas[reach:]):
+    deltas: NDArray[np.float64] = np.clip(np.max([pmf.deltas(reach) for pmf in directions], axis=0), 0.0, 1.0)
+    if curve is not None and curve.is_below(np.asarray(losses[reach:] * width, dtype=np.float64), deltas[reach:]):
         growth = np.exp(losses * width)
-        deltas = _lower_hull(growth, np.minimum(deltas, alone.both_ways(growth)))
+        deltas = _lower_hull(growth, np.minimum(deltas, curve.both_directions(growth)))
     return PrivacyLossDistribution(create_pmf_pessimistic_connect_dots(width, losses, deltas))
 
 
@@ -400,7 +399,7 @@ class _Curve:
     def _nodes(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The curve at some points: it is convex in e^epsilon, so that chords between them lie above it.
 
-        Points are added where the last one showed the chord far above the curve.
+        Points are added where the chord was farthest above the curve at the previous point.
         """
         step = _CURVE_POINTS // _CURVE_NODES
         indices = [*range(0, _CURVE_POINTS, step), _CURVE_POINTS]
@@ -416,9 +415,9 @@ class _Curve:
             deltas[middle] = self._delta(middle * self.width)
             x, a, b = (math.exp(index * self.width) for index in (middle, left, right))
             chord = (deltas[left] * (b - x) + deltas[right] * (x - a)) / (b - a)
-            off = chord / max(deltas[middle], _CUT) - 1
+            relative_error = chord / max(deltas[middle], _CUT) - 1
             for gap in ((left, middle), (middle, right)):
-                heapq.heappush(gaps, (-off, *gap))
+                heapq.heappush(gaps, (-relative_error, *gap))
         nodes = np.array(sorted(deltas))
         values = np.array([deltas[index] for index in nodes.tolist()])
         return np.exp(nodes * self.width), np.minimum.accumulate(values)  # delta decreases with epsilon
@@ -427,33 +426,33 @@ class _Curve:
         return as_delta(self.curve.delta_at(epsilon))
 
     def is_below(self, epsilons: NDArray[np.float64], deltas: NDArray[np.float64]) -> bool:
-        """Whether the curve lies clearly below these increasing epsilons' deltas, by a few of them."""
-        telling = np.flatnonzero((deltas > 1e-13) & (deltas < 0.5))
-        if len(telling) == 0:
+        """Whether the curve is clearly below ``deltas`` at one of a few of these increasing epsilons."""
+        candidates = np.flatnonzero((deltas > 1e-13) & (deltas < 0.5))
+        if len(candidates) == 0:
             return False
-        tried = telling[np.linspace(0, len(telling) - 1, _TRIED).astype(np.int64)]
+        tried = candidates[np.linspace(0, len(candidates) - 1, _TRIED).astype(np.int64)]
         return any(self._delta(float(epsilons[index])) < (1 - _CURVE_ERROR) * deltas[index] for index in tried)
 
-    def both_ways(self, growth: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Upper bounds at e^epsilon for increasing epsilons that lie about 0, as many below as above.
+    def both_directions(self, growth: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Upper bounds on delta at each e^epsilon of ``growth``, for increasing epsilons that are symmetric about 0.
 
         The curve covers both directions, and so does its mirror image at negative epsilons.
         """
         points = len(growth) // 2
-        ahead = np.interp(growth[points:], *self._nodes) * (1 + 1e-12)
-        behind = 1 - growth[:points] * (1 - ahead[:0:-1])  # H(P||Q) at -epsilon from H(Q||P) at epsilon
-        return np.clip(np.concatenate((behind, ahead)), 0.0, 1.0)
+        at_positive = np.interp(growth[points:], *self._nodes) * (1 + 1e-12)
+        at_negative = 1 - growth[:points] * (1 - at_positive[:0:-1])  # H(P||Q) at -epsilon from H(Q||P) at epsilon
+        return np.clip(np.concatenate((at_negative, at_positive)), 0.0, 1.0)
 
     def points(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """About the deltas of one release, at increasing e^epsilon from 1 on: not above them by what chords add."""
+        """Approximate deltas of one release at increasing e^epsilon from 1 on, without what chords add."""
         growths, deltas = self._nodes
         return growths, np.interp(growths * math.exp(2 * self.width), growths, deltas)
 
     def on_grid(self, width: float) -> Any:
-        """A loss distribution on multiples of the width that dominates.
+        """A loss distribution on multiples of ``width`` that dominates.
 
-        Any two outcomes' distributions have a curve that is convex in e^epsilon, so the lower convex hull of upper
-        bounds on it is an upper bound still; its distribution is found by connecting the dots.
+        The curve of any two distributions is convex in e^epsilon, so the lower convex hull of upper bounds on it is
+        still an upper bound; its loss distribution is computed by connecting the dots.
         """
         from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots
         from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -461,7 +460,7 @@ class _Curve:
         points = math.ceil(self.largest / width * (1 - 1e-12))
         steps = np.arange(-points, points + 1)
         growth = np.exp(steps * width)
-        deltas = _lower_hull(growth, self.both_ways(growth))
+        deltas = _lower_hull(growth, self.both_directions(growth))
         return PrivacyLossDistribution(create_pmf_pessimistic_connect_dots(width, steps, deltas))
 
 

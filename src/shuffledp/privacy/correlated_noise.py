@@ -168,7 +168,7 @@ def _table_pair(curve: CorrelatedNoiseCurve) -> DiscretePair:
     products = staying * np.lib.stride_tricks.sliding_window_view(padded, widest)[: widest + 1]
     ends = np.zeros(widest - 1)
     shifted = np.lib.stride_tricks.sliding_window_view(np.concatenate((ends, flooding, ends)), widest)[:, ::-1]
-    table = np.zeros((widest + 2, len(shifted) + 2))  # distance t, smaller count m; row and column 0 of m are before it
+    table = np.zeros((widest + 2, len(shifted) + 2))  # by distance t and m + 1; column 0 is m = -1, with mass 0
     table[: widest + 1, 1:-1] = products @ shifted.T
     here, before = table[:, 1:], table[:, :-1]
     if curve.view == "signed":
@@ -200,7 +200,7 @@ def least_flooding(epsilon: float, delta: float, split: float, view: View) -> Fl
         guess = _least_shape(epsilon, delta, ratio, flood_ratio, view, guess=guess, precision=1e-3)
         return guess * float(flood_ratio) / float(flood_ratio.complement)
 
-    # the best ratio is near e^(-half of the rest of epsilon)
+    # the best ratio is near e^(-(1 - split) epsilon / 2)
     start = math.log(-math.expm1(-epsilon * (1 - split) * (0.25 if view == "histogram" else 0.5)))
     flood_ratio = _ratio_from_log_complement(_minimum(mean, start, -0.05))
     least_shape = _least_shape(epsilon, delta, ratio, flood_ratio, view, guess=guess, precision=1e-5)

@@ -62,9 +62,8 @@ class SketchRows:
 def least_gamma(users: int, rows: int, epsilon: float, delta: float) -> Dyadic:
     """The least probability of a noise message per user and cell for (epsilon, delta)-privacy."""
     check_target(epsilon, delta)
-    certified = CERTIFIED_DOWN_TO * max(
-        2.0, rows / 10
-    )  # the rounding error of the composition grows with the number of rows
+    # the rounding error of the composition grows with the number of rows
+    certified = CERTIFIED_DOWN_TO * max(2.0, rows / 10)
     if rows > 1 and delta < certified:
         raise InfeasibleError(
             f"With {rows} rows the accounting is certified for delta >= {certified:g}; got {delta:g}.",

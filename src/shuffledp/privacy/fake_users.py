@@ -16,7 +16,8 @@ from shuffledp.checks import check_epsilon, check_target
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.binomial_noise import shift_pair
-from shuffledp.privacy.cheu import LARGEST_FLIP, least_rate
+from shuffledp.privacy.calibration import least_rate
+from shuffledp.privacy.cheu import LARGEST_FLIP
 from shuffledp.privacy.divergence import DiscretePair, as_delta
 from shuffledp.privacy.pure import log_ratio_above
 from shuffledp.randomness import Dyadic

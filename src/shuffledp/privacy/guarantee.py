@@ -39,10 +39,10 @@ class ComposableCurve(PrivacyCurve, Protocol):
 
 @runtime_checkable
 class AlternativesCurve(PrivacyCurve, Protocol):
-    """The same of one release whose worst data depend on epsilon."""
+    """A privacy curve of one release whose worst-case data depend on epsilon."""
 
     def alternatives(self) -> tuple[tuple[DiscretePair, ...], ...]:
-        """Per independent part of what is seen, pairs of distributions: for any data one of them dominates."""
+        """Per independent part of the outcome, pairs of distributions, one of which dominates for any data."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Guarantee:
         if not math.isfinite(self.epsilon):
             return (
                 f"No epsilon holds for {times} with delta = {self.delta:.2g}: there is no guarantee. "
-                f"{where_an_epsilon_holds(self.least_delta)}"
+                f"{least_delta_sentence(self.least_delta)}"
             )
         exception = f", except with probability {self.delta:.2g} (delta)" if self.delta > 0 else ""
         return (
@@ -280,7 +280,7 @@ def least_delta(curve: PrivacyCurve) -> float:
     return as_delta(curve.delta_at(LARGEST_EPSILON))
 
 
-def where_an_epsilon_holds(delta: float) -> str:
+def least_delta_sentence(delta: float) -> str:
     """A sentence: the least delta with a finite epsilon, rounded up to two digits."""
     if delta >= 1:
         return "None holds at any delta below 1."

@@ -318,17 +318,3 @@ def _fraction_of_one(a: float, b: float, x: float, y: float, excess: float) -> f
         if abs(change - 1) <= _TOLERANCE:
             return 1 / value
     raise ParameterError(f"The incomplete beta function does not converge at {a:g}, {b:g}, {x:g}.")
-
-
-def fast_length(size: int) -> int:
-    """The least product of powers of 2, 3 and 5 that is at least ``size``, for which Fourier transforms are fast."""
-    best = 1 << max(0, size - 1).bit_length()
-    fives = 1
-    while fives < best:
-        threes = fives
-        while threes < best:
-            rest = -(-size // threes)
-            best = min(best, threes << max(0, rest - 1).bit_length())
-            threes *= 3
-        fives *= 5
-    return best

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,17 @@ class GridLosses:
     masses: NDArray[np.float64]
     infinite: float
     width: float
+
+    @cached_property
+    def cells(self) -> NDArray[np.float64]:
+        """The losses as multiples of the width."""
+        return np.arange(self.first, self.first + len(self.masses), dtype=np.float64)
+
+    def cumulant(self, tilt: float) -> float:
+        """ln E[e^(tilt loss)] of the finite losses, in units of the width."""
+        exponent = tilt * self.cells
+        peak = float(exponent.max())
+        return peak + math.log(float((self.masses * np.exp(exponent - peak)).sum()))
 
     def compose(self, other: GridLosses) -> GridLosses:
         """The distribution of the sum of two independent losses."""
@@ -78,10 +90,10 @@ def grid_width(pair: DiscretePair) -> float:
 
 
 def on_grid(pair: DiscretePair, width: float) -> GridLosses:
-    """Move each outcome to the two grid points around its loss, keeping its mass under both distributions.
+    """Split the mass of each outcome between the two grid points around its loss; its mass under both stays the same.
 
-    That spreads the likelihood ratio, so every divergence becomes an upper bound (Doroshenko et al.
-    2022, "Connect the dots"), with an error of second order in the width.
+    That spreads the likelihood ratio, so every divergence becomes an upper bound (Doroshenko et al. 2022, "Connect the
+    dots"), with an error of second order in the width.
     """
     loss = pair.loss
     finite = np.isfinite(loss)
@@ -89,7 +101,7 @@ def on_grid(pair: DiscretePair, width: float) -> GridLosses:
     infinite_mass = float(pair.p[pair.q == 0].sum()) + pair.cut
     cell = np.floor(loss / width).astype(np.int64)
     share_up = np.clip(np.expm1(cell * width - loss) / math.expm1(-width), 0.0, 1.0)
-    first = int(cell.min(initial=0))
-    masses = np.bincount(cell - first, weights=p * (1 - share_up), minlength=int(cell.max(initial=0)) - first + 2)
+    first, last = (int(cell.min()), int(cell.max())) if len(cell) else (0, 0)
+    masses = np.bincount(cell - first, weights=p * (1 - share_up), minlength=last - first + 2)
     masses += np.bincount(cell + 1 - first, weights=p * share_up, minlength=len(masses))
     return GridLosses(first, masses.astype(np.float64, copy=False), infinite_mass, width)

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from shuffledp.checks import LARGEST_EPSILON, check_epsilon
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import DiscretePair, as_delta, positive_part
+from shuffledp.privacy.loss_grid import GridLosses, on_grid
 
 Floats = NDArray[np.float64]
 
 _CELLS_PER_DEVIATION = 100
 _MAX_CELLS = 1 << 20
-_MAX_CELLS_OF_ONE = 1 << 17  # rare losses may lie thousands of deviations apart if there is hardly any noise
+_MAX_CELLS_OF_PAIR = 1 << 17  # rare losses may lie thousands of deviations apart if there is hardly any noise
 _TAIL = math.log(1e16)  # -ln of the mass of losses beyond either end of the cycle
 _LEAST_FINITE = 1e-9  # with less mass on finite losses, all losses count as infinite
 _TILTS = (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0)
@@ -67,14 +68,12 @@ class IndependentComposition:
         """Losses, upper bounds on their masses, and a bound on the mass elsewhere and on the rounding error."""
         sides = [pair for pair, _ in self.pairs]
         copies = [times for _, times in self.pairs]
-        if any(
-            float(side.p[side.q > 0].sum()) < _LEAST_FINITE for side in sides
-        ):  # nearly every outcome reveals the value
-            return np.zeros(1), np.zeros(1), 1.0
+        if any(float(side.p[side.q > 0].sum()) < _LEAST_FINITE for side in sides):
+            return np.zeros(1), np.zeros(1), 1.0  # nearly every outcome reveals the value
         width = min(_deviation(side) for side in sides) / _CELLS_PER_DEVIATION
         width = max(width, max(_span(side) for side in sides) * math.sqrt(sum(copies)) / _MAX_CELLS, 1e-12)
-        width = max(width, max(_range(side) for side in sides) / _MAX_CELLS_OF_ONE)
-        parts = [_on_grid(side, width) for side in sides]
+        width = max(width, max(_range(side) for side in sides) / _MAX_CELLS_OF_PAIR)
+        parts = [on_grid(side, width) for side in sides]
         lowest, highest = _ends(parts, copies)
         length = 1 << max(4, (highest - lowest).bit_length())
         spectrum = np.ones(length // 2 + 1, dtype=np.complex128)
@@ -93,47 +92,13 @@ class IndependentComposition:
         return losses, positive_part(masses), missing
 
 
-@dataclass(frozen=True, eq=False)
-class _GridLosses:
-    """Masses of losses at the grid points first, first + 1, ..., and of infinite losses."""
-
-    first: int
-    masses: Floats
-    infinite: float
-
-    @cached_property
-    def cells(self) -> Floats:
-        return np.arange(self.first, self.first + len(self.masses), dtype=np.float64)
-
-    def cumulant(self, tilt: float) -> float:
-        """ln E[e^(tilt loss)] of the finite losses, in units of the grid width."""
-        exponent = tilt * self.cells
-        most = float(exponent.max())
-        return most + math.log(float((self.masses * np.exp(exponent - most)).sum()))
-
-
-def _on_grid(pair: DiscretePair, width: float) -> _GridLosses:
-    """Split the mass of each outcome between the two adjacent grid points; its mass under both distributions stays."""
-    loss = pair.loss
-    finite = np.isfinite(loss)
-    p, loss = pair.p[finite], loss[finite]
-    cell = np.floor(loss / width)
-    share_up = np.clip(np.expm1(cell * width - loss) / math.expm1(-width), 0.0, 1.0)
-    first = int(cell.min())
-    index = (cell - first).astype(np.int64)
-    size = int(index.max()) + 2
-    masses = np.bincount(index, weights=p * (1 - share_up), minlength=size)
-    masses = masses + np.bincount(index + 1, weights=p * share_up, minlength=size)
-    return _GridLosses(first, masses.astype(np.float64), float(pair.p[pair.q == 0].sum()) + pair.cut)
-
-
-def _wrapped(part: _GridLosses, length: int) -> Floats:
+def _wrapped(part: GridLosses, length: int) -> Floats:
     """The masses on a cycle of ``length`` grid points."""
     index = np.arange(part.first, part.first + len(part.masses)) % length
     return np.asarray(np.bincount(index, weights=part.masses, minlength=length), dtype=np.float64)
 
 
-def _ends(parts: list[_GridLosses], copies: list[int]) -> tuple[int, int]:
+def _ends(parts: list[GridLosses], copies: list[int]) -> tuple[int, int]:
     """Bounds on the composed loss, in grid points, each exceeded with a probability of at most e^-_TAIL (Chernoff)."""
     counted = list(zip(parts, copies, strict=True))
     variance = sum(times * _variance(part) for part, times in counted)
@@ -148,7 +113,7 @@ def _ends(parts: list[_GridLosses], copies: list[int]) -> tuple[int, int]:
     return -math.ceil(lowest) - 1, math.ceil(highest) + 1
 
 
-def _variance(part: _GridLosses) -> float:
+def _variance(part: GridLosses) -> float:
     mean = float(part.masses @ part.cells) / float(part.masses.sum())
     return max(float(part.masses @ (part.cells - mean) ** 2), 1.0)
 

@@ -27,15 +27,15 @@ from shuffledp.search import bisect
 Extended = NDArray[np.longdouble]
 
 MAX_USERS = 250
-"""The most users; for more, the exact table of T takes too long."""
+"""Maximum number of users; for more, the exact table of T takes too long."""
 
 _BITS = 64
 _CELLS = 4  # initial number of ranges of K, over half of its values
 _PARTS = 3
 _REFINEMENTS = 4
 _FEW = 40  # users in the first, rough search
-_DECAYS = (0.75, 0.82, 0.88, 0.93)  # as multiples of epsilon
-_MORE = (1.0, 1.03, 1.06, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0)
+_DECAYS = (0.75, 0.82, 0.88, 0.93)  # to try, as multiples of epsilon
+_NOISE_FACTORS = (1.0, 1.03, 1.06, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0)
 _MAX_MIX = 0.6
 _MAX_OUTCOMES = 4_600
 _MAX_CERTIFIED = 1 << 14  # users times weights; the time of certification grows with its square
@@ -196,7 +196,7 @@ def _least_error_sum(users: int, epsilon: float) -> PureSum:
     few = min(users, _FEW)
     candidates = [noise for share in _DECAYS if (noise := _least_noisy_users(few, share * epsilon, epsilon))]
     for noisy, decay in sorted(candidates, key=_spread):
-        for factor in _MORE:
+        for factor in _NOISE_FACTORS:
             mix = noisy * factor / users
             if mix >= _MAX_MIX:
                 break

@@ -83,13 +83,13 @@ class SampleAndThreshold:
         """
         check_epsilon(epsilon)
         epsilon = min(epsilon, 600.0)
-        return as_delta(max(float(_first_bin(self, np.array([epsilon]))[0]), _second_bin(self, epsilon)))
+        return as_delta(max(float(_first_count_delta(self, np.array([epsilon]))[0]), _both_counts_delta(self, epsilon)))
 
     def delta_add_or_remove(self, epsilon: float) -> float:
         """Upper bound on the least delta if a user is added or removed rather than replaced."""
         check_epsilon(epsilon)
         epsilon = min(epsilon, 600.0)
-        removed = float(_first_bin(self, np.array([epsilon]))[0])
+        removed = float(_first_count_delta(self, np.array([epsilon]))[0])
         added = 0.0 if epsilon >= self.shrinkage else -math.expm1(epsilon - self.shrinkage)
         return as_delta(max(removed, added) * (1 + _ROUNDING))
 
@@ -100,7 +100,7 @@ class SampleAndThreshold:
 
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
-def _first_bin(curve: SampleAndThreshold, epsilons: Floats) -> Floats:
+def _first_count_delta(curve: SampleAndThreshold, epsilons: Floats) -> Floats:
     """sup over k of the divergence of k + 1 holders from k, at each epsilon (which may be negative).
 
     The ratio (k + 1)(1 - p)/(k + 1 - v) increases with the count v, so the divergence is that of the counts from some v
@@ -133,8 +133,8 @@ def _from_count_on(k: Integers, v: Integers, p: float, grown: Floats) -> Floats:
     return result
 
 
-def _second_bin(curve: SampleAndThreshold, epsilon: float) -> float:
-    """sup over k' of the mean over outcomes b of Bin(k', p) of the first bin's divergence at epsilon - l(b).
+def _both_counts_delta(curve: SampleAndThreshold, epsilon: float) -> float:
+    """sup over k' of the mean over outcomes b of Bin(k', p) of the first count's divergence at epsilon - l(b).
 
     l(b) is the log-likelihood ratio of k' holders against k' + 1. All k' from K to K + w are covered by K: reveal the
     coins of the additional users, of which s are heads; then K holders remain with the threshold tau - s, and a lower
@@ -158,24 +158,24 @@ def _second_bin(curve: SampleAndThreshold, epsilon: float) -> float:
     below, below_next = np.cumsum(mass, axis=1), np.cumsum(mass / ratio, axis=1)
     worst = 0.0
     for row, width in enumerate(widths.tolist()):
-        most, far = width * p, float(_reach(width, p))
-        lowered = np.arange(max(0, math.floor(most - far)), min(width, math.ceil(most + far)) + 1)
+        mean, far = width * p, float(_reach(width, p))
+        lowered = np.arange(max(0, math.floor(mean - far)), min(width, math.ceil(mean + far)) + 1)
         thresholds = np.maximum(tau - lowered, 0) if row < len(starts) - 1 else np.zeros(1, dtype=np.int64)
         weights = Binomial(width, curve.sampling).pmf(lowered) if width else np.ones(1)
         keep = weights > 1e-33
         at = np.clip(thresholds[keep] - int(first[row]), 0, columns)
         hidden, hidden_next = np.append(0.0, below[row])[at], np.append(0.0, below_next[row])[at]
-        some = hidden > 0
+        possible = hidden > 0
         merged = np.zeros(len(at))
         with np.errstate(divide="ignore"):  # underflow counts as an infinite loss
-            merged[some] = hidden[some] * deltas.at(epsilon - np.log(hidden[some] / hidden_next[some]))
+            merged[possible] = hidden[possible] * deltas.at(epsilon - np.log(hidden[possible] / hidden_next[possible]))
         means = np.append(shown[row], 0.0)[at] + merged
         worst = max(worst, as_delta(float(weights[keep] @ means)))
     return worst * (1 + _ROUNDING) + 3 * _CUT + 1e-28
 
 
 def _pairs_of_any_size(curve: SampleAndThreshold) -> tuple[DiscretePair, ...]:
-    """k + 1 holders against k of one category, for ranges of k that cover all: see ``_second_bin``."""
+    """k + 1 holders against k of one category, for ranges of k that cover all: see ``_both_counts_delta``."""
     p, tau = float(curve.sampling), curve.threshold
     cell_width = _FINE_CELL_WIDTH
     while len(starts := _starts(tau, p, cell_width)) > _MAX_CELLS:
@@ -186,7 +186,7 @@ def _pairs_of_any_size(curve: SampleAndThreshold) -> tuple[DiscretePair, ...]:
         v = np.arange(max(0, math.floor(k * p - reach)), min(k + 1, math.ceil(k * p + reach)) + 1, dtype=np.int64)
         more = binomial_masses(v, np.full_like(v, k + 1), p)
         fewer = more * (k + 1 - v) / ((k + 1) * (1 - p))
-        if following is None:  # no threshold is left
+        if following is None:  # the threshold no longer matters
             pairs.append(DiscretePair(more, fewer, cut=2 * _CUT))
             continue
         width = following - 1 - k
@@ -219,14 +219,14 @@ def _reach(k: Integers | int, p: float) -> Floats:
 
 
 class _ChordBound:
-    """Upper bound on the first bin's divergence around epsilon, by chords: it is convex in e^epsilon."""
+    """Upper bound on the first count's divergence around epsilon, by chords: it is convex in e^epsilon."""
 
     def __init__(self, curve: SampleAndThreshold, epsilon: float) -> None:
         reach = curve.shrinkage * (1 + 1e-9) + 1e-9
         below = epsilon - reach * np.linspace(1, 0, _NODES) ** 2  # dense at epsilon, where most of the mass is
         above = epsilon + np.linspace(0, 1, _NODES)[1:] ** 2
         self._nodes = np.concatenate((below, above))
-        self._values = _first_bin(curve, self._nodes)
+        self._values = _first_count_delta(curve, self._nodes)
         self._growths = np.exp(self._nodes)
 
     def at(self, epsilons: Floats) -> Floats:
@@ -250,7 +250,7 @@ def least_threshold(sampling: Dyadic, epsilon: float, delta: float) -> int:
             epsilon=epsilon,
         )
     at_least = least_integer(
-        lambda tau: bool(_first_bin(SampleAndThreshold(sampling, tau), np.array([epsilon]))[0] <= delta),
+        lambda tau: bool(_first_count_delta(SampleAndThreshold(sampling, tau), np.array([epsilon]))[0] <= delta),
         limit=_MAX_SEARCHED,
     )
     threshold = at_least and _least_falling(

@@ -3,10 +3,11 @@
 import math
 
 import pytest
+import scipy.fft
 
 from shuffledp.privacy.amplification import positive_part
 from shuffledp.privacy.amplification.exact import two_response_delta
-from shuffledp.privacy.amplification.positive_part import MAX_POINTS, ScaledNoise, TooManyPointsError
+from shuffledp.privacy.amplification.positive_part import MAX_POINTS, ScaledNoise, TooManyPointsError, fast_length
 from shuffledp.privacy.amplification.privacy_blanket import BlanketCurve
 from shuffledp.privacy.amplification.randomized_response import RandomizedResponseCurve
 from shuffledp.privacy.binomial import Binomial
@@ -28,9 +29,9 @@ def test_fourier_transforms_have_a_bounded_number_of_points(users, blanket, valu
     def length_of(size):
         assert size <= MAX_POINTS + 4
         points.append(size)
-        return fast_length(size)
+        return even_length(size)
 
-    fast_length = positive_part._even_fast_length
+    even_length = positive_part._even_fast_length
     monkeypatch.setattr(positive_part, "_even_fast_length", length_of)
     delta = RandomizedResponseCurve(users, blanket, values).delta_at(epsilon)
     assert 0 < delta < 1e-6
@@ -57,3 +58,8 @@ def test_noise_with_too_many_points_is_refused(scale):
     noise = ScaledNoise(Binomial(10**15, Dyadic(1, 1)), scale)
     with pytest.raises(TooManyPointsError, match="at most 4,194,304"):
         noise.cumulant(0.1)
+
+
+def test_fast_lengths():
+    for size in [*range(1, 400), 1000, 4097, 65_537, 10**6 + 1, 123_456_789]:
+        assert fast_length(size) == scipy.fft.next_fast_len(size, real=True)

@@ -155,7 +155,7 @@ def test_the_grid_only_overestimates(users, local_epsilon, values, epsilon):
     assert direct * (1 - 1e-9) <= sums.on_grid(1 << 10)
     if values > 2:
         shifted = np.array([sums.reward - sums.gap, -sums.growth * sums.reward - sums.gap])
-        decoupled = sums._decoupled(shifted + sums.gap * float(sums.third), abs(sums.reward) / 50)
+        decoupled = sums._decoupled(shifted + sums.gap * float(sums.other_rate), abs(sums.reward) / 50)
         assert direct * (1 - 1e-9) <= decoupled <= direct * 1.5
 
 

@@ -32,7 +32,7 @@ from shuffledp.privacy.almost_central.atoms import (
     Move,
     atoms_of,
     check_levels,
-    most_ends,
+    max_ends,
     moves_by_depth,
     tolerances,
 )
@@ -49,11 +49,11 @@ _MAX_CELLS = 2000  # grid cells of the privacy loss of one atom, on either side 
 _CELLS_PER_STEP = 12
 _CELLS_IN_SEARCH = 5
 _ROUNDING = 5e-13  # rounding error of the Fourier transforms, added to delta
-_SPARE_PER_REST = 2.0  # with 1, a sixth more messages are needed, because larger losses count as infinite
+_SPARE_PER_EPSILON = 2.0  # relative to the epsilon of atoms; with 1, a sixth more messages are needed
 _FARTHEST_LOSS = 600.0
 _MAX_SHAPE = 1000
 _SHAPES = (8, 11, 15, 20, 28, 40)
-_CLOSE = 0.1  # relative distance of delta from the target; the step is then below the largest one by a fraction of this
+_CLOSE = 0.1  # relative distance of delta from the target; that of the step from the largest one is much smaller
 _USUAL_POWER = 8.0  # delta is about proportional to this power of the step
 _MAX_ROUNDS = 25
 _MAX_STEP = 0.9
@@ -128,15 +128,15 @@ def almost_central_noise(levels: int, epsilon: float, delta: float, split: float
     """
     _check_split(levels, epsilon, delta, split)
     ratio = least_ratio(split * epsilon, sensitivity=levels)
-    rest = epsilon * (1 - split)
-    best, step, power = 0, min(rest / 6, 0.5), _USUAL_POWER
+    atom_epsilon = epsilon * (1 - split)
+    best, step, power = 0, min(atom_epsilon / 6, 0.5), _USUAL_POWER
     for shape in _SHAPES:
 
-        def roughly(step: float, shape: int = shape) -> float:
-            curve = AlmostCentralCurve(levels, ratio, shape, step, _SPARE_PER_REST * rest)
+        def rough_delta(step: float, shape: int = shape) -> float:
+            curve = AlmostCentralCurve(levels, ratio, shape, step, _SPARE_PER_EPSILON * atom_epsilon)
             return _composed(curve, _CELLS_IN_SEARCH, thorough=False).delta(epsilon)
 
-        largest, power = _largest_step(roughly, delta, step, power, least=rest / 500)
+        largest, power = _largest_step(rough_delta, delta, step, power, least=atom_epsilon / 500)
         if best and (not largest or shape / largest > best / step):
             break
         if largest:
@@ -151,11 +151,11 @@ def almost_central_noise(levels: int, epsilon: float, delta: float, split: float
 
     curves: dict[float, AlmostCentralCurve] = {}
 
-    def exactly(step: float) -> float:
-        curves[step] = AlmostCentralCurve(levels, ratio, best, step, _SPARE_PER_REST * rest)
+    def exact_delta(step: float) -> float:
+        curves[step] = AlmostCentralCurve(levels, ratio, best, step, _SPARE_PER_EPSILON * atom_epsilon)
         return curves[step].delta_at(epsilon)
 
-    step, _ = _largest_step(exactly, delta, step, power, least=rest / 1000)
+    step, _ = _largest_step(exact_delta, delta, step, power, least=atom_epsilon / 1000)
     if step in curves and curves[step].delta_at(epsilon) <= delta:
         return curves[step]
     raise InfeasibleError(f"No noise meets epsilon = {epsilon:g} and delta = {delta:g}.", epsilon=epsilon, delta=delta)
@@ -195,21 +195,22 @@ def paper_almost_central_noise(
 ) -> tuple[Dyadic, tuple[tuple[Atom, Fraction, Dyadic], ...]]:
     """The ratio of the remaining noise, and each atom's shape and ratio, by Theorem 13 of 2020 in the proof of 2021.
 
-    Half of the rest of epsilon and delta is spent on {+1, -1} at its largest shift, half on the other atoms. With a
+    Half of (1 - split) epsilon and of delta is spent on {+1, -1} at its largest shift, half on the other atoms. With a
     vector t such that copies_s / t_s sum to at most 1 for every message, a shift of atom s by c copies is (epsilon c /
     (2 t_s))-private, and the shifts of the two messages are epsilon-private in total.
     """
     _check_split(levels, epsilon, delta, split)
-    rest = epsilon * (1 - split)
-    if not rest < 1:
+    atom_epsilon = epsilon * (1 - split)
+    if not atom_epsilon < 1:
         raise ConditionError(
-            f"Theorem 13 needs (1 - split) epsilon < 1; given {rest:g}. Use the tight calibration.", rest=rest
+            f"Theorem 13 needs (1 - split) epsilon < 1; given {atom_epsilon:g}. Use the tight calibration.",
+            atom_epsilon=atom_epsilon,
         )
     atoms = atoms_of(levels)
     ends, *others = atoms
-    noise = [(ends, *flooding_of_theorem_13(rest / 2, delta / 2, sensitivity=ends.reach))]
+    noise = [(ends, *flooding_of_theorem_13(atom_epsilon / 2, delta / 2, sensitivity=ends.reach))]
     for atom, tolerance in zip(others, tolerances(levels), strict=True):
-        flooding = flooding_of_theorem_13(rest / 2, delta / 2 / len(others), sensitivity=2 * tolerance)
+        flooding = flooding_of_theorem_13(atom_epsilon / 2, delta / 2 / len(others), sensitivity=2 * tolerance)
         noise.append((atom, *flooding))
     return least_ratio(split * epsilon, sensitivity=levels), tuple(noise)
 
@@ -231,7 +232,7 @@ def _composed(curve: AlmostCentralCurve, cells: int, *, thorough: bool) -> Discr
     """The loss of all shifts; if not thorough, only of shifts of a single atom, which are nearly the worst."""
     width = max(curve.step / cells, curve.spare / _MAX_CELLS)
     parts = []
-    ends = most_ends(curve.levels)
+    ends = max_ends(curve.levels)
     up, down = _move_losses(curve, (ends, ends), width)
     parts.append(worst_of([up, down], width))
     for depth, candidates in enumerate(moves_by_depth(curve.levels)):

@@ -31,15 +31,15 @@ class Atom:
 
 
 def decomposition(message: int) -> Iterator[dict[int, int]]:
-    """Per depth, the number of copies of each atom, by its leading number, that make up the message; then the rest.
+    """Yield, per depth, the number of copies of each atom in the message, by leading number; last, the "+1" and "-1".
 
-    The rest is {1: n_+, -1: n_-}, such that e_message = sum of copies * atom + n_+ e_1 - n_- e_-1, where atoms with a
-    negative leading number are subtracted.
+    The last item is {1: n_+, -1: n_-}, such that e_message = sum of copies * atom + n_+ e_1 - n_- e_-1, where atoms
+    with a negative leading number are subtracted.
     """
     sizes, sign = {message: 1}, 1
-    rest = {1: 0, -1: 0}
+    ends = {1: 0, -1: 0}
     while sizes:
-        rest[sign] += sizes.pop(1, 0)
+        ends[sign] += sizes.pop(1, 0)
         if sizes:
             yield {sign * size: copies for size, copies in sizes.items()}
         halves: dict[int, int] = {}
@@ -47,7 +47,7 @@ def decomposition(message: int) -> Iterator[dict[int, int]]:
             for half in (size // 2, size - size // 2):
                 halves[half] = halves.get(half, 0) + copies
         sizes, sign = halves, -sign
-    yield rest
+    yield ends
 
 
 @lru_cache(maxsize=32)
@@ -55,8 +55,8 @@ def atoms_of(levels: int) -> tuple[Atom, ...]:
     """All atoms that occur in a message 1 .. levels + 1, {+1, -1} first."""
     check_levels(levels)
     reaches = _reaches(levels)
-    led = [Atom(_members(leader), reach) for leader, reach in sorted(reaches.items())]
-    return (Atom((1, -1), most_ends(levels)), *led)
+    others = [Atom(_members(leader), reach) for leader, reach in sorted(reaches.items())]
+    return (Atom((1, -1), max_ends(levels)), *others)
 
 
 @lru_cache(maxsize=32)
@@ -66,16 +66,16 @@ def _reaches(levels: int) -> dict[int, int]:
     largest = levels + 1
     for depth in range(largest.bit_length()):
         # at this depth, message m consists of the sizes m >> depth and, if there is a remainder, (m >> depth) + 1
-        most = (largest - 1 >> depth) + 1
-        for size in range(2, most + 1):
+        largest_size = (largest - 1 >> depth) + 1
+        for size in range(2, largest_size + 1):
             reaches[size if depth % 2 == 0 else -size] = 1 << depth
     return reaches
 
 
-def most_ends(levels: int) -> int:
+def max_ends(levels: int) -> int:
     """The largest number of "+1" or of "-1" in the decomposition of a message."""
     message = np.arange(1, levels + 2)
-    depth = np.frexp(message)[1] - 1  # here sizes are 1 (an end) or 2 (two ends, one deeper)
+    depth = np.frexp(message)[1] - 1  # at this depth sizes are 1 (an end) or 2 (two ends at the next depth)
     remainder = message - (1 << depth)
     return int(np.maximum((1 << depth) - remainder, 2 * remainder).max())
 
@@ -95,11 +95,11 @@ def moves_by_depth(levels: int) -> tuple[tuple[tuple[Move, ...], ...], ...]:
         size, remainder = message >> depth, message & ((1 << depth) - 1)
         unit = max(1, (1 << depth) // _PARTS)
         sign = 1 if depth % 2 == 0 else -1
-        reach = np.array([0, 0, *(reaches.get(sign * each, 0) for each in range(2, (levels + 1 >> depth) + 2))])
+        reach = np.array([0, 0, *(reaches.get(sign * leader, 0) for leader in range(2, (levels + 1 >> depth) + 2))])
         lower = np.where(size >= 2, (1 << depth) - remainder, 0)
         pairs = [
-            (reach[each], np.where(number > 0, -(-number // unit) * unit, 0))
-            for each, number in ((size, lower), (size + 1, np.where(size >= 1, remainder, 0)))
+            (reach[leader], np.where(copies > 0, -(-copies // unit) * unit, 0))
+            for leader, copies in ((size, lower), (size + 1, np.where(size >= 1, remainder, 0)))
         ]
         rows = np.unique(np.column_stack([column for pair in pairs for column in pair]), axis=0)
         moves = {tuple(sorted(move for move in ((a, b), (c, d)) if move[1])) for a, b, c, d in rows.tolist()}
@@ -109,19 +109,21 @@ def moves_by_depth(levels: int) -> tuple[tuple[tuple[Move, ...], ...], ...]:
 
 
 def _largest_moves(candidates: set[tuple[Move, ...]]) -> tuple[tuple[Move, ...], ...]:
-    def within(small: tuple[Move, ...], large: tuple[Move, ...]) -> bool:
+    """The candidates that no other dominates by having the same atoms, or more, and at least as many copies of each."""
+
+    def is_dominated(small: tuple[Move, ...], large: tuple[Move, ...]) -> bool:
         padded = (*small, *((large[len(small) :]) if len(small) < len(large) else ()))
         return len(padded) == len(large) and all(
             one[0] == other[0] and one[1] <= other[1] for one, other in zip(padded, large, strict=True)
         )
 
     return tuple(
-        sorted(one for one in candidates if not any(one != other and within(one, other) for other in candidates))
+        sorted(one for one in candidates if not any(one != other and is_dominated(one, other) for other in candidates))
     )
 
 
 def tolerances(levels: int) -> list[int]:
-    """For each atom except {+1, -1}, t_s inverse to its size, with the sum of copies_s / t_s at most 1 per message."""
+    """For each atom except {+1, -1}, t_s inverse to its size, such that copies_s / t_s sum to at most 1 per message."""
     largest = 0
     for message in range(2, levels + 2):
         *depths, _ = decomposition(message)

@@ -72,9 +72,9 @@ def _last_above(shape: int, ratio: Dyadic, copies: int, edges: Floats) -> Floats
     factors = np.arange(1, shape, dtype=np.float64)[:, None]
     for _ in range((shape + 5).bit_length()):
         middle = np.floor((low + high) / 2)
-        rest = middle - copies
-        above = np.log(np.prod(1 + copies / (np.maximum(rest, 0.0) + factors), axis=0)) > excess
-        above |= rest < 0
+        shifted = middle - copies
+        above = np.log(np.prod(1 + copies / (np.maximum(shifted, 0.0) + factors), axis=0)) > excess
+        above |= shifted < 0
         low, high = np.where(above, middle, low), np.where(above, high, middle)
     return np.where(possible, low, np.inf)
 
@@ -98,17 +98,17 @@ def _range_masses(shape: int, ratio: Dyadic, last: Floats) -> _RangeMasses:
 
 def tails(shape: int, ratio: Dyadic, k: Floats) -> tuple[Floats, Floats]:
     """Pr[N <= k] and Pr[N > k] = ratio^(k + 1) * sum over j < shape of C(k + j, j) (1 - ratio)^j."""
-    rest = float(ratio.complement)
+    complement = float(ratio.complement)
     inside = np.isfinite(k) & (k >= 0)
     at = np.where(inside, k, 0.0)
-    term = np.exp((at + 1) * math.log1p(-rest))
+    term = np.exp((at + 1) * math.log1p(-complement))
     upper = term.copy()
     for j in range(1, shape):
-        term = term * (at + j) / j * rest
+        term = term * (at + j) / j * complement
         upper += term
     lower = 1 - upper
     small = upper >= 0.5
-    lower[small] = betainc(shape, at[small] + 1, rest)
+    lower[small] = betainc(shape, at[small] + 1, complement)
     return np.where(inside, lower, np.where(k < 0, 0.0, 1.0)), np.where(inside, upper, np.where(k < 0, 1.0, 0.0))
 
 
@@ -128,8 +128,8 @@ def worst_of(candidates: list[Losses], width: float) -> Losses:
     """A loss pmf whose delta at every edge is the largest of the given ones: connect the dots (Doroshenko 2022)."""
     if len(candidates) == 1:
         return candidates[0]
-    first = min(each.first for each in candidates)
-    last = max(each.first + len(each.masses) for each in candidates)
+    first = min(losses.first for losses in candidates)
+    last = max(losses.first + len(losses.masses) for losses in candidates)
     deltas = _curves(candidates, first, last, width).max(axis=0)
     falls = -np.diff(deltas)
     masses = np.concatenate(([1 - deltas[0]], falls / -math.expm1(-width)))
@@ -140,12 +140,12 @@ def worst_of(candidates: list[Losses], width: float) -> Losses:
 def _curves(candidates: list[Losses], first: int, last: int, width: float) -> Extended:
     """The delta of each candidate at each edge: the sum over larger losses of mass * (1 - e^(edge - loss))."""
     masses = np.zeros((len(candidates), last - first), dtype=np.longdouble)
-    for row, each in zip(masses, candidates, strict=True):
-        row[each.first - first : each.first - first + len(each.masses)] = each.masses
+    for row, losses in zip(masses, candidates, strict=True):
+        row[losses.first - first : losses.first - first + len(losses.masses)] = losses.masses
     decay = np.exp(-np.arange(last - first) * np.longdouble(width))
     shrunk = masses * decay
     beyond = np.cumsum(masses[:, ::-1], axis=1)[:, ::-1] - masses
     shrunk_beyond = (np.cumsum(shrunk[:, ::-1], axis=1)[:, ::-1] - shrunk) / decay
-    infinite = np.array([[each.infinite] for each in candidates], dtype=np.longdouble)
+    infinite = np.array([[losses.infinite] for losses in candidates], dtype=np.longdouble)
     deltas: Extended = np.maximum(beyond - shrunk_beyond, 0) + infinite
     return deltas

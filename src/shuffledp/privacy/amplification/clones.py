@@ -87,10 +87,10 @@ class ClonesCurve:
         delta = 1.0
         for cut in self._cuts(alpha, growth):
             counts = _clone_counts(self.clones, self.sure, cut)
-            each = _two_types_delta(counts.least, alpha, growth)
-            delta = counts.expectation(each)
-            if counts.slack * float(each.sum()) > 1e-7 * delta:  # below the resolution of the Fourier transform
-                delta = _clone_counts(self.clones, self.sure, cut, direct=True).expectation(each)
+            deltas = _two_types_delta(counts.least, alpha, growth)
+            delta = counts.expectation(deltas)
+            if counts.slack * float(deltas.sum()) > 1e-7 * delta:  # below the resolution of the Fourier transform
+                delta = _clone_counts(self.clones, self.sure, cut, direct=True).expectation(deltas)
             delta += counts.left_out * (max(edge, 0.0) + edge_error)
             if delta > 1e6 * cut:
                 break
@@ -105,32 +105,33 @@ class ClonesCurve:
         return ((self._pair(counts.coarsened(_BLOCKS_OF_PAIR), cut),),)
 
     def pair_of_about(self, outcomes: int, cut: float) -> DiscretePair:
-        """The pair with about so many outcomes; if there are too many clones for that, as if there were fewer."""
-        counts = _clone_counts(self._fewer, min(self.sure, _MAX_CLONES_OF_PAIR), cut, direct=True)
+        """A pair with about ``outcomes`` outcomes; if there are too many clones, the pair of fewer, which is worse."""
+        counts = _clone_counts(self._bounded_clones, min(self.sure, _MAX_CLONES_OF_PAIR), cut, direct=True)
         return self._pair(counts.coarsened(max(_FEWEST_BLOCKS, outcomes // (2 * _reach(counts, cut) + 1))), cut)
 
     @property
-    def _fewer(self) -> tuple[Binomial, ...]:
-        """Each with a bounded mean, by leaving out trials, of which every one can only help."""
+    def _bounded_clones(self) -> tuple[Binomial, ...]:
+        """The binomials with at most so many trials that their means are bounded: fewer clones are worse."""
         limits = [math.ceil(_MAX_CLONES_OF_PAIR / part.probability.fraction) for part in self.clones]
         return tuple(
             replace(part, trials=min(part.trials, limit)) for part, limit in zip(self.clones, limits, strict=True)
         )
 
     def _pair(self, counts: _CloneCounts, cut: float) -> DiscretePair:
-        """An outcome is a block of clone counts, of which the fewest count, and how many are of the first type."""
+        """An outcome is a block of clone counts, taken as its least one, and the number of first-type messages."""
         clones = counts.least[:, None]
         reach = _reach(counts, cut)
         heads = clones // 2 + np.arange(-reach - 1, reach + 1)
         fair = np.where((heads >= 0) & (heads <= clones), fair_mass(np.clip(heads, 0, clones), clones), 0.0)
-        with_target, without = fair[:, :-1], fair[:, 1:]  # of the first type are one more than heads, or as many
+        with_target, without = fair[:, :-1], fair[:, 1:]  # heads + 1 or heads messages are of the first type
         own, other = float(Dyadic.of(self.alpha)), float(Dyadic.of(self.alpha).complement)
         masses = self.weight * counts.mass[:, None]
         p = (masses * (own * with_target + other * without)).ravel()
         q = (masses * (own * without + other * with_target)).ravel()
         keep = (p > 0) | (q > 0)
-        rest = 1 - self.weight  # nothing of the target is seen
-        return DiscretePair(np.append(p[keep], rest), np.append(q[keep], rest), counts.left_out + 2 * cut)
+        independent = 1 - self.weight  # of the target: the same mass under both
+        p, q = np.append(p[keep], independent), np.append(q[keep], independent)
+        return DiscretePair(p, q, counts.left_out + 2 * cut)
 
     def _cuts(self, alpha: Dyadic, growth: float) -> tuple[float, ...]:
         """Masses to leave out, in the order to try; without those far above the divergence at the mean count."""
@@ -153,14 +154,14 @@ class _CloneCounts:
     def expectation(self, values: Floats) -> float:
         return float((self.mass * values).sum()) + self.slack * float(values.sum())
 
-    def coarsened(self, most: int) -> _CloneCounts:
-        """At most this many blocks, each of several."""
-        starts = np.arange(0, len(self.least), -(-len(self.least) // most))
+    def coarsened(self, max_blocks: int) -> _CloneCounts:
+        """The same distribution with adjacent blocks merged into at most ``max_blocks``."""
+        starts = np.arange(0, len(self.least), -(-len(self.least) // max_blocks))
         return replace(self, least=self.least[starts], mass=np.add.reduceat(self.mass, starts))
 
 
 def _reach(counts: _CloneCounts, cut: float) -> int:
-    """Hoeffding: a fair count of clones lies further from its mean with probability at most ``cut``."""
+    """A distance from its mean that Bin(clones, 1/2) exceeds with probability at most ``cut`` (Hoeffding)."""
     return math.ceil(math.sqrt(int(counts.least[-1]) * math.log(2 / cut) / 2)) + 2
 
 
@@ -245,12 +246,12 @@ def _two_types_delta(clones: Integers, alpha: Dyadic, growth: float) -> Floats:
 
 def fair_mass(k: Integers, trials: Integers) -> Floats:
     """Pr[Bin(trials, 1/2) = k] for many numbers of trials, by the saddle point of Loader (2000)."""
-    some = np.maximum(trials, 1)
-    sides = np.stack((k, some - k))
-    excess = k - some / 2
-    log_mass = -deviance(sides, some / 2, np.stack((excess, -excess))).sum(axis=0)
-    log_mass += stirling_error(some) - stirling_error(sides).sum(axis=0)
-    product = np.maximum(sides[0], 1) * (np.maximum(sides[1], 1) / some)
+    n = np.maximum(trials, 1)
+    sides = np.stack((k, n - k))
+    excess = k - n / 2
+    log_mass = -deviance(sides, n / 2, np.stack((excess, -excess))).sum(axis=0)
+    log_mass += stirling_error(n) - stirling_error(sides).sum(axis=0)
+    product = np.maximum(sides[0], 1) * (np.maximum(sides[1], 1) / n)
     log_mass -= 0.5 * np.log(2 * math.pi * product) * (sides > 0).all(axis=0)
     mass: Floats = np.where(trials > 0, np.exp(log_mass), (k == 0).astype(np.float64))
     return mass
@@ -301,8 +302,8 @@ def check_clones(users: int, local_epsilon: float) -> None:
 def clones_curve(users: int, local_epsilon: float) -> ClonesCurve:
     """The curve that bounds every local randomizer: each other user is a clone with probability e^-local_epsilon.
 
-    Feldman, McMillan and Talwar (2021), in its numerical form. Valid for any
-    randomizer that is local_epsilon-private on its own.
+    Feldman, McMillan and Talwar (2021), in its numerical form. Valid for any randomizer that is local_epsilon-private
+    on its own.
     """
     check_clones(users, local_epsilon)
     return fewest_clones(users - 1, math.exp(-local_epsilon) * (1 - 2.0**-50), local_epsilon)
@@ -314,8 +315,8 @@ def fewest_clones(others: int, rate: float | Fraction, local_epsilon: float, *, 
     probability = probability_at_most(rate)
     if probability.numerator == 1 << probability.bits:
         return ClonesCurve((), alpha, weight, sure=others)
-    some = others > 0 and probability.numerator > 0
-    return ClonesCurve((Binomial(min(others, MAX_TRIALS), probability),) if some else (), alpha, weight)
+    has_clones = others > 0 and probability.numerator > 0
+    return ClonesCurve((Binomial(min(others, MAX_TRIALS), probability),) if has_clones else (), alpha, weight)
 
 
 def clones_delta(epsilon: float, users: int, local_epsilon: float) -> float:
@@ -332,12 +333,12 @@ def clones_epsilon_closed_form(users: int, local_epsilon: float, delta: float) -
     check_target(1.0, delta)
     ratio = math.exp(local_epsilon)
     if ratio > users / (16 * math.log(2 / delta)):
-        most = math.log(max(users / (16 * math.log(2 / delta)), 1e-300))
+        largest = math.log(max(users / (16 * math.log(2 / delta)), 1e-300))
         raise ConditionError(
-            f"The closed form needs local_epsilon <= ln(users / (16 ln(2/delta))) = {most:.4g}; "
+            f"The closed form needs local_epsilon <= ln(users / (16 ln(2/delta))) = {largest:.4g}; "
             f"given {local_epsilon:g} with {users:,} users. Use the numerical form, which has no such limit.",
             local_epsilon=local_epsilon,
-            largest=most,
+            largest=largest,
         )
     spread = 8 * math.sqrt(ratio * math.log(4 / delta) / users) + 8 * ratio / users
     return math.log1p(math.tanh(local_epsilon / 2) * spread)
@@ -350,14 +351,14 @@ def revealed_clones_delta(epsilon: float, users: int, local_epsilon: float, dist
     among clones. The bound is not monotone in the distance: evaluate it for every pair of values and take the largest.
     """
     check_clones(users, local_epsilon)
-    most = math.tanh(local_epsilon / 2)
-    if not 0 <= distance <= most * (1 + 1e-9):
+    largest = math.tanh(local_epsilon / 2)
+    if not 0 <= distance <= largest * (1 + 1e-9):
         raise ParameterError(
-            f"The distance must lie between 0 and {most:.6g}, which local_epsilon = {local_epsilon:g} allows; "
+            f"The distance must lie between 0 and {largest:.6g}, which local_epsilon = {local_epsilon:g} allows; "
             f"given {distance}.",
             distance=distance,
         )
-    rate = min(distance, most) / math.expm1(local_epsilon)
+    rate = min(distance, largest) / math.expm1(local_epsilon)
     weight = min(1.0, rate * (1 + math.exp(local_epsilon)) * (1 + 1e-12))
     curve = fewest_clones(users - 1, min(1.0, 2 * rate * (1 - 1e-12)), local_epsilon, weight=weight)
     return curve.delta_at(epsilon)

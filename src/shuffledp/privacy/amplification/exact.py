@@ -41,9 +41,9 @@ def local_epsilon_of(channel: ArrayLike) -> float:
 
 
 def response_channel(values: int, blanket: float | Dyadic) -> Floats:
-    """The channel that sends a uniform one of all values with probability ``blanket``, else the truth."""
-    hidden = float(blanket)
-    return np.full((values, values), hidden / values) + (1 - hidden) * np.eye(values)
+    """The channel that sends a uniformly random value with probability ``blanket``, else the true one."""
+    probability = float(blanket)
+    return np.full((values, values), probability / values) + (1 - probability) * np.eye(values)
 
 
 def two_response_delta(users: int, flip: float | Dyadic, epsilon: float, *, ones: int | None = None) -> float:
@@ -55,7 +55,7 @@ def two_response_delta(users: int, flip: float | Dyadic, epsilon: float, *, ones
     if not 0 <= float(flip) <= 0.5:
         raise ParameterError(f"The flip probability must lie between 0 and 1/2, not {flip}.", flip=flip)
     if ones is not None and not 0 <= ones < users:
-        raise ParameterError(f"Between 0 and {users - 1} others hold a 1, not {ones}.", ones=ones)
+        raise ParameterError(f"Between 0 and {users - 1} other users can hold a 1, not {ones}.", ones=ones)
     probability = Dyadic.of(flip)
     # by symmetry, k ones among the others are equivalent to users - 1 - k
     cases = range((users - 1) // 2 + 1) if ones is None else (ones,)

@@ -23,20 +23,20 @@ Weight = TypeVar("Weight", int, float)
 
 @dataclass(frozen=True)
 class Numbering:
-    """Numbers the multisets of ``kinds`` different messages that hold at most ``most`` messages."""
+    """A one-to-one numbering of the multisets of at most ``max_messages`` messages of ``kinds`` kinds."""
 
     kinds: int
-    most: int
+    max_messages: int
 
     def number(self, messages: Iterable[int]) -> int:
         """The number of a multiset, given as its messages by kind."""
-        return sum((self.most + 1) ** kind for kind in messages)
+        return sum((self.max_messages + 1) ** kind for kind in messages)
 
     def messages(self, number: int) -> tuple[int, ...]:
         """The messages of a multiset by kind, in order."""
         messages: list[int] = []
         for kind in range(self.kinds):
-            number, copies = divmod(number, self.most + 1)
+            number, copies = divmod(number, self.max_messages + 1)
             messages += [kind] * copies
         return tuple(messages)
 

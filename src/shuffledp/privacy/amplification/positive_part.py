@@ -17,14 +17,13 @@ from shuffledp.checks import LARGEST_EPSILON
 from shuffledp.errors import ConditionError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.divergence import positive_part
-from shuffledp.privacy.incomplete_beta import fast_length
 from shuffledp.search import bisect
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _TAIL = math.log(1e24)  # -ln of the mass of the tilted distribution that is left out on either side, and added
-_FAINTEST = 60.0  # frequencies with an amplitude below e^-60 are ignored
+_LEAST_LOG_AMPLITUDE = -60.0  # frequencies with a smaller amplitude are ignored
 _NOISE_CUT = 1e-40
 MAX_POINTS = 1 << 22
 """Of a Fourier transform: about a second of processor time and 150 MB of memory."""
@@ -44,7 +43,7 @@ class TooManyPointsError(ConditionError):
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """The sum of ``trials`` independent draws from a distribution on integers ``steps`` with their masses, else 0."""
+    """The sum of ``trials`` independent draws; a draw is ``steps[i]`` with probability ``mass[i]``, else 0."""
 
     trials: int
     steps: Integers
@@ -80,13 +79,14 @@ class Draws:
         low = excess < -0.5  # here the logarithm of the size itself is accurate
         size[low] = self.trials * np.log(np.maximum(np.hypot(1 + real[low], imaginary[low]), 1e-300))
         spectrum = np.zeros(len(frequency), dtype=np.complex128)
-        seen = np.flatnonzero(size > -_FAINTEST)
-        angle = self.trials * np.arctan2(imaginary[seen], 1 + real[seen])
-        spectrum[seen] = np.exp(size[seen] + 1j * angle)
-        error = 2.0**-50 * (1 + self.trials * (np.abs(real[seen]) + np.abs(imaginary[seen])))
-        return spectrum, float((np.abs(spectrum[seen]) * error).sum()) * 2 / length + math.exp(
-            -_FAINTEST
-        ) + 2.0**-50 * bool(low.any() and self.trials < 200)
+        significant = np.flatnonzero(size > _LEAST_LOG_AMPLITUDE)
+        angle = self.trials * np.arctan2(imaginary[significant], 1 + real[significant])
+        spectrum[significant] = np.exp(size[significant] + 1j * angle)
+        error = 2.0**-50 * (1 + self.trials * (np.abs(real[significant]) + np.abs(imaginary[significant])))
+        rounding = float((np.abs(spectrum[significant]) * error).sum()) * 2 / length + math.exp(_LEAST_LOG_AMPLITUDE)
+        if low.any() and self.trials < 200:
+            rounding += 2.0**-50
+        return spectrum, rounding
 
     def _tilted(self, tilt: float) -> Floats:
         grown = np.exp(tilt * self.steps)
@@ -136,8 +136,8 @@ class ScaledNoise:
     def cumulant(self, tilt: float) -> float:
         """ln E[e^(tilt noise)] of the mass that is not left out."""
         steps, mass = self._points
-        most = float(np.max(tilt * steps))
-        return most + math.log(float((mass * np.exp(tilt * steps - most)).sum()))
+        peak = float(np.max(tilt * steps))
+        return peak + math.log(float((mass * np.exp(tilt * steps - peak)).sum()))
 
     def moments(self, tilt: float) -> tuple[float, float]:
         """Mean and variance under the tilted distribution."""
@@ -222,3 +222,17 @@ def _largest_tilt(draws: Draws) -> float:
 def _even_fast_length(size: int) -> int:
     """An even length for which Fourier transforms are fast."""
     return 2 * fast_length(max(8, (size + 1) // 2))
+
+
+def fast_length(size: int) -> int:
+    """The least product of powers of 2, 3 and 5 that is at least ``size``, for which Fourier transforms are fast."""
+    best = 1 << max(0, size - 1).bit_length()
+    fives = 1
+    while fives < best:
+        threes = fives
+        while threes < best:
+            quotient = -(-size // threes)
+            best = min(best, threes << max(0, quotient - 1).bit_length())
+            threes *= 3
+        fives *= 5
+    return best

@@ -36,9 +36,9 @@ Floats = NDArray[np.float64]
 _CUTS = (1e-26, 1e-60, 1e-300)
 _MAX_POINTS = 400_000  # beyond, the bound is so small that it need not be sharp
 _DIRECT_POINTS = 10_000
-_GRID = 1 << 16
+_GRID = 1 << 16  # points of a grid that spans 30 standard deviations
 _COARSE_GRID = 1 << 13
-_FINER = 4
+_REFINEMENT = 4  # the finest grid has this many times as many points
 _MAX_COARSENINGS = 8
 _WIDEST_NOISE = 5_000  # largest standard deviation of the number of other reports that is enumerated
 _TINIEST = 1e-305
@@ -46,11 +46,9 @@ _TINIEST = 1e-305
 
 def closed_form_delta(epsilon: float, users: int, local_epsilon: float) -> float:
     """Balle et al. (2019), Theorem 5.3: upper bound on delta after shuffling, for any randomizer."""
-    _check(epsilon, users, local_epsilon)
-    if epsilon >= local_epsilon:
-        return 0.0
-    if epsilon == 0:
-        return 1.0
+    trivial = _trivial_delta(epsilon, users, local_epsilon)
+    if trivial is not None:
+        return trivial
     log_gap, log_width = _log_gap_and_width(epsilon, local_epsilon)
     exponent = (1 - math.exp(-2)) * users * math.exp(min(-local_epsilon, 2 * (log_gap - log_width)))
     return _delta_of_log(2 * log_width - log_gap - math.log(4 * users) - exponent)
@@ -58,25 +56,23 @@ def closed_form_delta(epsilon: float, users: int, local_epsilon: float) -> float
 
 def hoeffding_delta(epsilon: float, users: int, local_epsilon: float) -> float:
     """The bound behind Theorem 5.3, by Hoeffding's inequality and the exact number of blanket reports."""
-    _check(epsilon, users, local_epsilon)
-    if epsilon >= local_epsilon:
-        return 0.0
-    if epsilon == 0:
-        return 1.0
+    trivial = _trivial_delta(epsilon, users, local_epsilon)
+    if trivial is not None:
+        return trivial
     log_gap, log_width = _log_gap_and_width(epsilon, local_epsilon)
     hidden = users * math.log1p(math.exp(-local_epsilon) * math.expm1(-2 * math.exp(2 * (log_gap - log_width))))
     return _delta_of_log(2 * log_width - log_gap - math.log(4 * users) + local_epsilon + hidden)
 
 
 def bennett_delta(epsilon: float, users: int, local_epsilon: float) -> float:
-    """The same by Bennett's inequality (Lemma 5.6, corrected), for any randomizer.
+    """The bound behind Theorem 5.3, by Bennett's inequality (Lemma 5.6, corrected), for any randomizer.
 
     With the smallest possible blanket, e^-local_epsilon, each L is at most
     e^local_epsilon - e^epsilon and its second moment at most e^local_epsilon (1 + e^(2 epsilon)) - 2 e^epsilon.
     """
-    _check(epsilon, users, local_epsilon)
-    if epsilon >= local_epsilon:
-        return 0.0
+    trivial = _trivial_delta(epsilon, users, local_epsilon)
+    if trivial is not None:
+        return trivial
     # in units of e^local_epsilon, to avoid overflow; for epsilon above 30 the bound is trivial
     growth, blanket = math.exp(min(epsilon, 30.0)), math.exp(-local_epsilon)
     gap, most = math.expm1(min(epsilon, 30.0)), -math.expm1(epsilon - local_epsilon)
@@ -111,16 +107,20 @@ def _delta_of_log(logarithm: float) -> float:
     return as_delta(math.exp(min(logarithm, 0.0)) * (1 + 1e-9) + _TINIEST)
 
 
-def _check(epsilon: float, users: int, local_epsilon: float) -> None:
+def _trivial_delta(epsilon: float, users: int, local_epsilon: float) -> float | None:
+    """Check the arguments; delta from the local epsilon on, where it is 0, and at 0, where it is bounded by 1."""
     check_clones(users, local_epsilon)
     check_epsilon(epsilon)
+    if epsilon >= local_epsilon:
+        return 0.0
+    return 1.0 if epsilon == 0 else None
 
 
 @dataclass(frozen=True)
 class BlanketCurve:
-    """Shuffled randomized response: each of ``users`` sends a uniform one of ``values`` with probability ``blanket``.
+    """Shuffled randomized response: each user sends one of ``values`` at random with probability ``blanket``.
 
-    Otherwise the user sends the truth. The bound of Balle et al. (2019), Lemma 5.3, evaluated exactly.
+    Otherwise the user sends the true value. The bound of Balle et al. (2019), Lemma 5.3, evaluated exactly.
     """
 
     users: int
@@ -191,7 +191,8 @@ class _ResponseSums:
         self.reward = float(curve._other_ratio)  # r - 1
         self.largest = max(self.reward - gap, 0.0) + 1e-12 * self.reward  # of one report, r - e^epsilon
         self.pairs = Binomial(curve.users, probability_at_most(2 * value_rate, bits=160))
-        self.third = (curve.blanket.fraction - 2 * value_rate) / (1 - 2 * value_rate)
+        # the probability of a blanket report on another value, for users without one on the old or the new value
+        self.other_rate = (curve.blanket.fraction - 2 * value_rate) / (1 - 2 * value_rate)
 
     def _reach(self, cut: float) -> tuple[int, int, float]:
         """The range of a + b with non-negligible mass, and that of a around (a + b) / 2, in units of sqrt(a + b)."""
@@ -238,22 +239,22 @@ class _ResponseSums:
         return float(terms.sum()) * (1 + 1e-11)
 
     def _above_others(self, height: Floats, pairs: NDArray[np.int64]) -> Floats:
-        """Upper bound on E[max(height - gap c, 0)] with c ~ Bin(users - pairs, third)."""
-        if self.gap == 0 or self.third == 0:
+        """Upper bound on E[max(height - gap c, 0)] with c ~ Bin(users - pairs, other_rate)."""
+        if self.gap == 0 or self.other_rate == 0:
             return height
-        left = (self.users - pairs).astype(np.float64)
-        rate = float(self.third)
+        remaining = (self.users - pairs).astype(np.float64)
+        rate = float(self.other_rate)
         with np.errstate(over="ignore"):
-            most = np.floor(np.minimum(height / self.gap, left))
-        some = np.maximum(left, 1.0)
-        inside = np.where(most >= left, 1.0, betaincc(most + 1, np.maximum(left - most, 0.5), rate))
+            most = np.floor(np.minimum(height / self.gap, remaining))
+        at_least_one = np.maximum(remaining, 1.0)
+        inside = np.where(most >= remaining, 1.0, betaincc(most + 1, np.maximum(remaining - most, 0.5), rate))
         fewer = np.where(
-            most >= left,
+            most >= remaining,
             1.0,
-            np.where(most > 0, betaincc(np.maximum(most, 0.5), np.maximum(some - most, 0.5), rate), 0.0),
+            np.where(most > 0, betaincc(np.maximum(most, 0.5), np.maximum(at_least_one - most, 0.5), rate), 0.0),
         )
-        positive, negative = height * inside, self.gap * left * rate * fewer
-        error = 1e-12 + np.abs(most - left * rate) * 2.0**-46
+        positive, negative = height * inside, self.gap * remaining * rate * fewer
+        error = 1e-12 + np.abs(most - remaining * rate) * 2.0**-46
         value: Floats = np.clip(positive * (1 + error) - negative * (1 - error), 0.0, height)
         return value
 
@@ -261,7 +262,7 @@ class _ResponseSums:
         """By Fourier transform; a + b and c are decoupled if that loses less accuracy than the grid."""
         rewards = np.array([self.reward - self.gap, -self.growth * self.reward - self.gap])
         deviation = math.sqrt(self.users * self.value_rate * float(rewards @ rewards))
-        finest = 30 * deviation / (_FINER * grid)
+        finest = 30 * deviation / (_REFINEMENT * grid)
         coupled = decoupled = math.inf
         coupled_width, decoupled_width = self.gap, finest
         variance = self.value_rate * float(rewards @ rewards)
@@ -270,12 +271,12 @@ class _ResponseSums:
             coupled = self.value_rate * cost / variance
         mean = 2 * self.value_rate * self.users
         fewest = max(0, math.floor(mean - 13 * math.sqrt(mean)))
-        shifted = rewards + self.gap * float(self.third)
+        shifted = rewards + self.gap * float(self.other_rate)
         decoupled_width, cost = _best_width(abs(float(shifted[0])) or finest, shifted, 30 * deviation / grid, finest)
         decoupled = self.value_rate * cost / variance
-        rate = float(self.third)
+        rate = float(self.other_rate)
         decoupled += self.gap**2 * rate * (1 - rate) * (mean - fewest) / (self.users * variance)
-        if coupled <= decoupled or self.third == 0:
+        if coupled <= decoupled or self.other_rate == 0:
             return self._coarsened(self._coupled, coupled_width if coupled < math.inf else finest)
         if math.sqrt(self.users * rate * (1 - rate)) > _WIDEST_NOISE:
             return self._coarsened(self._coupled, finest)
@@ -295,7 +296,7 @@ class _ResponseSums:
 
     def _coupled(self, width: float) -> float:
         """All reports on the grid, relative to the more frequent of reports on other values and true reports."""
-        others = float(self.third) * (1 - 2 * self.value_rate)
+        others = float(self.other_rate) * (1 - 2 * self.value_rate)
         rewards = np.array([self.reward - self.gap, -self.growth * self.reward - self.gap, -self.gap])
         mass, offset = np.array([self.value_rate, self.value_rate, others]), 0.0
         if others > 0.5:
@@ -318,8 +319,9 @@ class _ResponseSums:
         tiny = 1e-34 / max(1.0, self.largest * self.users)
         fewest = self.pairs.least_with_lower_tail(tiny)
         steps, mass = on_grid(shifted, np.array([self.value_rate, self.value_rate]), width)
-        noise = ScaledNoise(Binomial(self.users - fewest, probability_at_most(self.third, bits=160)), self.gap / width)
-        offset = -self.gap * float(self.third) * self.users / width
+        coins = Binomial(self.users - fewest, probability_at_most(self.other_rate, bits=160))
+        noise = ScaledNoise(coins, self.gap / width)
+        offset = -self.gap * float(self.other_rate) * self.users / width
         total = expected_positive_part(Draws(self.users, steps, mass), offset, noise) * width
         return total + (tiny + noise.left_out) * self.largest * self.users
 
@@ -357,7 +359,10 @@ def blanket_delta(channel: ArrayLike, users: int, epsilon: float) -> float:
 
 
 def _pair_delta(first: Floats, second: Floats, common: Floats, users: int, growth: float) -> float:
-    """R(x)(B) + E[max(sum of (R(x) - e^epsilon R(x')) / common over the blanket's reports, 0)] / users."""
+    """R(x)(B) + E[max(sum of (R(x) - e^epsilon R(x')) / common over the blanket's reports, 0)] / users.
+
+    B is the set of outputs that some value cannot produce.
+    """
     inside = common > 0
     outside = float(first[~inside].sum())
     values = (first[inside] - growth * second[inside]) / common[inside]
@@ -372,7 +377,7 @@ def _pair_delta(first: Floats, second: Floats, common: Floats, users: int, growt
     if not moving.any():
         return outside + max(0.0, shift)
     spread = math.sqrt(users * float(mass[moving] @ values[moving] ** 2))
-    width = max(30 * spread, float(np.abs(values).max())) / (_FINER * _GRID)
+    width = max(30 * spread, float(np.abs(values).max())) / (_REFINEMENT * _GRID)
     steps, masses = on_grid(values[moving], mass[moving], width)
     steps, inverse = np.unique(steps, return_inverse=True)
     draws = Draws(users, steps, np.asarray(np.bincount(inverse, weights=masses), dtype=np.float64))

@@ -31,7 +31,7 @@ _NARROW = 2e-8
 
 @dataclass(frozen=True)
 class RandomizedResponseCurve:
-    """Each of ``users`` sends a uniform one of ``values`` with probability ``blanket``, else the truth."""
+    """Each of ``users`` sends one of ``values`` at random with probability ``blanket``, else the true one."""
 
     users: int
     blanket: Dyadic
@@ -76,15 +76,16 @@ class RandomizedResponseCurve:
     @cached_property
     def clone_curves(self) -> tuple[ClonesCurve, ...]:
         """Stronger clones, and clones restricted to reports on the two values of the target."""
-        ratio = self.local_epsilon
-        if not 0 < ratio < 700:
+        local_epsilon = self.local_epsilon
+        if not 0 < local_epsilon < 700:
             return ()
-        small = math.exp(-ratio)
-        strong = fewest_clones(self.users - 1, 2 * small / (1 + small) * (1 - 2.0**-48), ratio * (1 + 1e-15))
-        each = self.blanket.fraction / self.values
-        weight = min(1.0, float(each) * (1 + math.exp(ratio)) * (1 + 1e-12))
-        revealed = fewest_clones(self.users - 1, 2 * each, ratio * (1 + 1e-15), weight=weight)
-        return (strong,) if self.values == 2 else (strong, revealed)
+        inverse_ratio = math.exp(-local_epsilon)
+        rate = 2 * inverse_ratio / (1 + inverse_ratio) * (1 - 2.0**-48)
+        stronger = fewest_clones(self.users - 1, rate, local_epsilon * (1 + 1e-15))
+        value_rate = self.blanket.fraction / self.values
+        weight = min(1.0, float(value_rate) * (1 + math.exp(local_epsilon)) * (1 + 1e-12))
+        revealed = fewest_clones(self.users - 1, 2 * value_rate, local_epsilon * (1 + 1e-15), weight=weight)
+        return (stronger,) if self.values == 2 else (stronger, revealed)
 
 
 def least_blanket(users: int, values: int, epsilon: float, delta: float) -> Dyadic:
@@ -118,20 +119,22 @@ def _least_of(
 ) -> Dyadic | None:
     """The least blanket, by a search with a fast bound and then with the exact curve."""
 
-    def combined(blanket: float) -> float:
+    def exact_delta(blanket: float) -> float:
         return curve_of(Dyadic.at_least(blanket)).delta_at(epsilon)
 
-    def roughly(blanket: float) -> float:
+    def rough_delta(blanket: float) -> float:
         curve = curve_of(Dyadic.at_least(blanket))
         rough = BlanketCurve(users, curve.blanket, values).rough_delta_at(epsilon)
         return min([rough, *(clones.delta_at(epsilon) for clones in curve.clone_curves)])
 
     guess = min(typical_mean(epsilon, delta) * values / users, LARGEST_BLANKET / 2)
     low, high = _logit(1e-18), _logit(LARGEST_BLANKET)
-    start = _descend(excess_of(lambda x: roughly(_rate(x)), delta), (_logit(guess), math.log(delta)), low, high, 0.05)
+    start = _descend(
+        excess_of(lambda x: rough_delta(_rate(x)), delta), (_logit(guess), math.log(delta)), low, high, 0.05
+    )
     if start is None:
         return None
-    solution = _descend(excess_of(lambda x: combined(_rate(x)), delta), start, low, high, _CLOSE)
+    solution = _descend(excess_of(lambda x: exact_delta(_rate(x)), delta), start, low, high, _CLOSE)
     return None if solution is None else Dyadic.at_least(_rate(solution[0]))
 
 

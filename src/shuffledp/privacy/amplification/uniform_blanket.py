@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -12,13 +11,12 @@ from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.privacy.amplification.blanket_search import excess_of, typical_mean
 from shuffledp.privacy.amplification.clones import ClonesCurve, probability_at_most
 from shuffledp.privacy.binomial import MAX_TRIALS, Binomial
-from shuffledp.privacy.guarantee import PrivacyCurve
 from shuffledp.randomness import Dyadic
 from shuffledp.search import find_bracket, narrow
 
 _CLOSE_ENOUGH = 1e-6  # relative distance of delta from the target
 _NARROW = 2e-8
-_FURTHEST = 60.0
+_FURTHEST = 60.0  # distance from the guess, in the logarithm of the mean
 _MAX_PER_CELL = 1e13
 _MAX_MESSAGES = 10**9
 
@@ -41,7 +39,7 @@ class Slots:
 
     @classmethod
     def at_least(cls, mean: float) -> Slots:
-        """At least so many messages on average, and as few as 64 bits allow."""
+        """The fewest messages with a mean of at least ``mean``, where ``rest`` is a multiple of 2^-64."""
         whole = math.floor(mean)
         rest = Dyadic.at_least(mean - whole)
         return cls(whole, rest) if rest.numerator < 1 << rest.bits else cls(whole + 1, Dyadic(0))
@@ -82,7 +80,6 @@ def least_slots(users: int, cells: int, epsilon: float, delta: float) -> Slots:
         raise ParameterError(f"At least one cell is needed, not {cells}.", cells=cells)
     if cells == 1:
         return Slots(0, Dyadic(0))
-    curve_of: Callable[[float], PrivacyCurve] = lambda x: Slots.at_least(math.exp(x)).curve(users, cells)  # noqa: E731
     typical = typical_mean(epsilon, delta)
     if typical > _MAX_PER_CELL:
         raise InfeasibleError(
@@ -91,8 +88,12 @@ def least_slots(users: int, cells: int, epsilon: float, delta: float) -> Slots:
             epsilon=epsilon,
             delta=delta,
         )
+
+    def delta_of(log_mean: float) -> float:
+        return Slots.at_least(math.exp(log_mean)).curve(users, cells).delta_at(epsilon)
+
     guess = math.log(typical * cells / users)
-    excess = excess_of(lambda x: curve_of(x).delta_at(epsilon), delta)
+    excess = excess_of(delta_of, delta)
     bracket = find_bracket(excess, guess, guess - _FURTHEST, guess + _FURTHEST, step=0.1, growth=4)
     if bracket is None:
         raise InfeasibleError(

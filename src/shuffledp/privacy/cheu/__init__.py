@@ -13,7 +13,6 @@ bounds hold for every K, by two facts:
 
 from __future__ import annotations
 
-from shuffledp.privacy.calibration import least_rate
 from shuffledp.privacy.cheu.calibration import (
     least_count_flip,
     least_histogram_flip,
@@ -33,7 +32,6 @@ __all__ = [
     "FlippedSum",
     "least_count_flip",
     "least_histogram_flip",
-    "least_rate",
     "least_sum_flip",
     "paper_count_flip",
     "paper_histogram_flip",

@@ -16,11 +16,11 @@ from shuffledp.privacy.guarantee import PrivacyCurve
 from shuffledp.randomness import Dyadic
 
 _ROUNDS = 8
-_CLOSE = 2e-3  # relative distance of delta from the target; the rate is then above the least one by a fraction of this
+_CLOSE = 2e-3  # relative distance of delta from the target; that of the rate from the least one is much smaller
 
 
 class _CellCurve(PrivacyCurve, Protocol):
-    """A privacy curve that is the largest over cells of the numbers that other users hold."""
+    """A privacy curve that is the maximum over cells, which are ranges of the numbers of ones that the others hold."""
 
     def worst(self, epsilon: float) -> tuple[float, tuple[int, ...]]: ...
 
@@ -101,16 +101,16 @@ def paper_count_flip(users: int, epsilon: float, delta: float) -> Dyadic:
 
 
 def paper_histogram_flip(users: int, epsilon: float, delta: float) -> Dyadic:
-    """The same at (epsilon/2, delta/2), since two bits of a user change (their section 6.2.2)."""
+    """As ``paper_count_flip`` at (epsilon/2, delta/2), since two bits of a user change (their section 6.2.2)."""
     check_target(epsilon, delta)
     return Dyadic.at_least(_lemma_4_8(users, epsilon / 2, delta / 2, "Lemma 4.8 for each bit") / (2 * users))
 
 
 def paper_sum_flip(users: int, bits: int, epsilon: float, delta: float) -> Dyadic:
-    """The same for each of ``bits`` bits, combined by advanced composition (their section 5)."""
+    """As ``paper_count_flip`` for each of ``bits`` bits, combined by advanced composition (their section 5)."""
     check_target(epsilon, delta)
-    each = epsilon / math.sqrt(8 * bits * math.log(2 / delta)), delta / (2 * bits)
-    return Dyadic.at_least(_lemma_4_8(users, *each, "Lemma 4.8 for each bit") / (2 * users))
+    per_bit = epsilon / math.sqrt(8 * bits * math.log(2 / delta)), delta / (2 * bits)
+    return Dyadic.at_least(_lemma_4_8(users, *per_bit, "Lemma 4.8 for per_bit bit") / (2 * users))
 
 
 def _lemma_4_8(users: int, epsilon: float, delta: float, theorem: str) -> float:

@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 _CUT = 1e-35  # mass that is left out of sums, added to delta
 _LONG = 500.0  # from this reach on, outcomes are grouped into blocks
 _BLOCKS_PER_DEVIATION = 40
-_NEGLIGIBLE = 0.02
+_NEGLIGIBLE = 0.02  # a part of the noise with fewer trials, relative to the other part, is omitted
 
 
 class Coordinate:
@@ -64,7 +64,7 @@ def coordinate(ones: int, zeros: int, flip: Dyadic) -> Coordinate:
     f = float(flip)
     narrow, wide = sorted((ones, zeros))
     if reach(wide * f * (1 - f), _CUT) > _LONG:
-        if narrow < _NEGLIGIBLE * wide:  # such a small part of the noise is omitted
+        if narrow < _NEGLIGIBLE * wide:
             ones, zeros = (0, zeros) if ones < zeros else (ones, 0)
         return wide_coordinate(ones, zeros, flip)
     noise = np.convolve(_lattice(zeros, flip, 1), _lattice(ones, flip, 1)[::-1])
@@ -77,7 +77,7 @@ def coordinate(ones: int, zeros: int, flip: Dyadic) -> Coordinate:
 
 
 def wide_coordinate(ones: int, zeros: int, flip: Dyadic) -> Coordinate:
-    """The same in blocks of h outcomes, computed from every h-th outcome.
+    """As ``coordinate``, with outcomes grouped into blocks of h; computed from every h-th outcome.
 
     With W the noise, p - q of a block is exactly (1 - 2 f) (W(first - 1) - W(last)). Its mass is computed by the
     Euler-Maclaurin formula, whose next term is (h z / s)^4 / 720 at z standard deviations s. The masses of a block are

@@ -45,7 +45,7 @@ class FlippedHistogram:
         return self.worst(epsilon)[0]
 
     def worst(self, epsilon: float) -> tuple[float, Cell]:
-        """The same, and the cell of (K, K') where the bound is largest."""
+        """The bound of ``delta_at``, and the cell of (K, K') where it is largest."""
         check_epsilon(epsilon)
         others = self.users - 1
         ranges = list(pairwise(edges(others, _CELLS).tolist()))

@@ -58,7 +58,7 @@ class FlippedSum:
         return float(_bounds(self, np.array([cell[0]]), np.array([others - cell[1]]), min(epsilon, LARGEST_EPSILON))[0])
 
     def worst(self, epsilon: float) -> tuple[float, Cell]:
-        """The same for all K, and the first and last K of the cell where the bound is largest."""
+        """The bound of ``delta_at``, and the first and last K of the cell where it is largest."""
         check_epsilon(epsilon)
         others = (self.users - 1) * self.bits
         starts = edges(others, _CELLS)

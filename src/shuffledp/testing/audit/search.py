@@ -152,35 +152,35 @@ def _seconds_per_round(run: Callable[[int], Any]) -> float:
 
 @dataclass(frozen=True)
 class _Choice:
-    """An event of a view, likelier under the second data set if ``swapped``, and the bound that it promises."""
+    """An event of a view, likelier under the second data set if ``swapped``, and the expected bound on epsilon."""
 
     view: str
     event: Event
     swapped: bool
-    promise: float
+    expected_epsilon: float
 
 
 def _learn(
     experiments: list[Experiment], deltas: list[float], risk: float, plan: _Plan, tick: Ticker
 ) -> tuple[Experiment, list[_Choice]]:
-    """The pair of data sets that promises the most at the first delta, and its best event for each delta."""
+    """The pair of data sets with the largest expected bound at the first delta, and its best event for each delta."""
     candidates = []
     for experiment in experiments:
         pair = experiment.pair
         samples = [experiment.sample(data, plan.training, tick=tick) for data in (pair.first, pair.second)]
         candidates.append((experiment, [_best_event(samples, delta, risk, plan.trials) for delta in deltas]))
-    return max(candidates, key=lambda candidate: [choice.promise for choice in candidate[1]])
+    return max(candidates, key=lambda candidate: [choice.expected_epsilon for choice in candidate[1]])
 
 
 def _best_event(samples: list[dict[str, Rows]], delta: float, risk: float, trials: int) -> _Choice:
-    """The event with the largest promised bound, of all views, in both directions."""
+    """The event with the largest expected bound, of all views, in both directions."""
     choices = []
     for view in samples[0]:
         for swapped in (False, True):
             one, other = (sample[view] for sample in (samples[::-1] if swapped else samples))
             learned = learn_event(one, other, delta=delta, risk=risk, trials=trials)
-            choices.append(_Choice(view, learned.event, swapped, learned.promise))
-    return max(choices, key=lambda choice: choice.promise)
+            choices.append(_Choice(view, learned.event, swapped, learned.expected_epsilon))
+    return max(choices, key=lambda choice: choice.expected_epsilon)
 
 
 def _count(experiment: Experiment, choices: list[_Choice], trials: int, risk: float, tick: Ticker) -> Iterator[Finding]:
