@@ -56,12 +56,12 @@ cdef extern from *:
        A number is less if its first different digit is 0, and equal if all digits agree. Once every column has at most
        one undecided number, one word per column suffices: no two numbers use the same bit. Returns the number of
        words. */
-    static int SLICE(const uint64_t *words, const uint64_t *digits, int most, uint64_t *less, uint64_t *equal) {
+    static int SLICE(const uint64_t *words, const uint64_t *digits, int count, uint64_t *less, uint64_t *equal) {
         const uint64_t *start = words;
         lanes_t none = {0}, l[PARTS], e[PARTS], any = ~none, twice, below = none;
         int round = 0, i;
         for (i = 0; i < PARTS; i++) { l[i] = none; e[i] = ~none; }
-        while (round < most) {
+        while (round < count) {
             lanes_t digit = digits[round] - none;
             for (i = 0; i < PARTS; i++) {
                 lanes_t drawn = ((const lanes_t *)words)[i];
@@ -77,7 +77,7 @@ cdef extern from *:
                 if (EMPTY(twice)) break;
             }
         }
-        while (round < most && !EMPTY(any)) {
+        while (round < count && !EMPTY(any)) {
             lanes_t digit = digits[round] - none, drawn = *(const lanes_t *)words;
             below |= any & ~drawn & digit;
             any &= ~(drawn ^ digit);
@@ -146,7 +146,7 @@ cdef extern from *:
     enum: FEW
     void STORE(uint8_t* bytes, uint64_t word) noexcept nogil
     uint64_t LOAD(const uint8_t* bytes) noexcept nogil
-    int SLICE(const uint64_t* words, const uint64_t* digits, int most, uint64_t* less, uint64_t* equal) noexcept nogil
+    int SLICE(const uint64_t* words, const uint64_t* digits, int count, uint64_t* less, uint64_t* equal) noexcept nogil
     enum: GROUP
 
 cdef enum:
@@ -180,7 +180,7 @@ def slice_bits(
     cdef Py_ssize_t size = bitmap.shape[0]
     cdef Py_ssize_t capacity = ties.shape[0]
     cdef Py_ssize_t used = 0, filled = 0, written = 0
-    cdef int most = <int>digits.shape[0]
+    cdef int count = <int>digits.shape[0]
     cdef int i
     cdef uint64_t masks[MAX_DIGITS]
     cdef uint64_t less[GROUP]
@@ -191,11 +191,11 @@ def slice_bits(
         raise ValueError(f"a bitmap of {size} bytes is not a multiple of {GROUP_BYTES}")
     if size == 0 or available == 0:
         return 0, 0
-    for i in range(most):
+    for i in range(count):
         masks[i] = ~<uint64_t>0 if digits[i] else 0
     with nogil:
-        while filled < size and most * GROUP <= available - used and (ends or 8 * GROUP_BYTES <= capacity - written):
-            used += SLICE(&words[0] + used, masks, most, less, equal)
+        while filled < size and count * GROUP <= available - used and (ends or 8 * GROUP_BYTES <= capacity - written):
+            used += SLICE(&words[0] + used, masks, count, less, equal)
             for i in range(GROUP):
                 STORE(&bitmap[0] + filled + 8 * i, less[i])
             if not ends:

@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, language_level=3
-"""Uniform permutations in index: scattering by labels, settling the remaining items, and Fisher-Yates within a group.
+"""Uniform permutations in place: scattering by labels, settling the remaining items, and Fisher-Yates within a group.
 
 Items have ``size`` bytes each and are contiguous. Every function leaves a permutation of its items, also if it stops
 early. Items of 1, 2, 4 and 8 bytes are moved as numbers, others in pieces.
@@ -22,7 +22,7 @@ cdef extern from *:
 cdef enum:
     MAX_LABELS = 256
     LINE = 64  # bytes of a cache line
-    MAX_AHEAD = 512  # bytes of a record that are prefetched; the hardware prefetches the rest
+    MAX_AHEAD = 512  # bytes of a record that are prefetched; the hardware prefetches those after them
     PIECE = 16  # bytes of a record that are moved at once
 
 ctypedef fused number_t:
@@ -53,7 +53,7 @@ def scatter(
     """
     cdef Py_ssize_t count = _count(items, size), before = 0, used, k
     cdef Segments segments
-    cdef char *hand
+    cdef char *current
     segments.count = _label_count(heads.shape[0])
     if ends.shape[0] != segments.count:
         raise ValueError("there must be as many ends as heads")
@@ -66,12 +66,12 @@ def scatter(
     if labels.shape[0] == 0 or segments.head[k] == segments.end[k]:
         return 0
     segments.end[k] -= 1  # the origin of the first item, which receives the last one
-    hand = <char *> malloc(size)
-    if hand == NULL:
+    current = <char *> malloc(size)
+    if current == NULL:
         raise MemoryError
     with nogil:
-        used = _scatter(<char *> &items[0], size, &segments, &labels[0], labels.shape[0], hand)
-    free(hand)
+        used = _scatter(<char *> &items[0], size, &segments, &labels[0], labels.shape[0], current)
+    free(current)
     for k in range(segments.count):
         heads[k] = segments.head[k]
     return used
@@ -183,12 +183,12 @@ cdef inline void _exchange(char *one, char *other, Py_ssize_t size) noexcept nog
 
 
 cdef Py_ssize_t _scatter(
-    char *items, Py_ssize_t size, Segments *segments, const uint8_t *labels, Py_ssize_t count, char *hand
+    char *items, Py_ssize_t size, Segments *segments, const uint8_t *labels, Py_ssize_t count, char *current
 ) noexcept nogil:
     """Scatter; the first item comes from the index after the end of the last segment."""
     cdef char *hole = items + segments.end[segments.count - 1] * size
     cdef Py_ssize_t done = 0, run, k
-    memcpy(hand, hole, size)
+    memcpy(current, hole, size)
     while done < count:
         run = count - done
         for k in range(segments.count):
@@ -196,51 +196,51 @@ cdef Py_ssize_t _scatter(
         if run == 0:
             break
         if not _is_number(items, size):
-            _scatter_records(items, size, segments, labels + done, run, hand)
+            _scatter_records(items, size, segments, labels + done, run, current)
         elif size == 1:
-            _scatter_numbers(<uint8_t *> items, segments, labels + done, run, <uint8_t *> hand)
+            _scatter_numbers(<uint8_t *> items, segments, labels + done, run, <uint8_t *> current)
         elif size == 2:
-            _scatter_numbers(<uint16_t *> items, segments, labels + done, run, <uint16_t *> hand)
+            _scatter_numbers(<uint16_t *> items, segments, labels + done, run, <uint16_t *> current)
         elif size == 4:
-            _scatter_numbers(<uint32_t *> items, segments, labels + done, run, <uint32_t *> hand)
+            _scatter_numbers(<uint32_t *> items, segments, labels + done, run, <uint32_t *> current)
         else:
-            _scatter_numbers(<uint64_t *> items, segments, labels + done, run, <uint64_t *> hand)
+            _scatter_numbers(<uint64_t *> items, segments, labels + done, run, <uint64_t *> current)
         done += run
-    memcpy(hole, hand, size)
+    memcpy(hole, current, size)
     return done
 
 
 cdef void _scatter_numbers(
-    number_t *items, Segments *segments, const uint8_t *labels, Py_ssize_t run, number_t *hand
+    number_t *items, Segments *segments, const uint8_t *labels, Py_ssize_t run, number_t *current
 ) noexcept nogil:
     """Scatter by ``run`` labels; every segment has capacity for that many items."""
     cdef Py_ssize_t mask = segments.count - 1, t, k, index
-    cdef number_t held = hand[0], replaced
+    cdef number_t moving = current[0], replaced
     for t in range(run):
         k = labels[t] & mask
         index = segments.head[k]
         segments.head[k] = index + 1
         shuffledp_will_write(<char *> (items + index) + LINE)
         replaced = items[index]
-        items[index] = held
-        held = replaced
-    hand[0] = held
+        items[index] = moving
+        moving = replaced
+    current[0] = moving
 
 
 cdef void _scatter_records(
-    char *items, Py_ssize_t size, Segments *segments, const uint8_t *labels, Py_ssize_t run, char *hand
+    char *items, Py_ssize_t size, Segments *segments, const uint8_t *labels, Py_ssize_t run, char *current
 ) noexcept nogil:
-    cdef Py_ssize_t mask = segments.count - 1, asked = min(size, <Py_ssize_t> MAX_AHEAD), t, k, ahead
+    cdef Py_ssize_t mask = segments.count - 1, prefetched = min(size, <Py_ssize_t> MAX_AHEAD), t, k, ahead
     cdef char *target
     for t in range(run):
         k = labels[t] & mask
         target = items + segments.head[k] * size
         segments.head[k] += 1
         ahead = 0
-        while ahead < asked:
+        while ahead < prefetched:
             shuffledp_will_write(target + 2 * size + ahead)
             ahead += LINE
-        _exchange(target, hand, size)
+        _exchange(target, current, size)
 
 
 cdef int _settle(

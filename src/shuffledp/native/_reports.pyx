@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, language_level=3
-"""Writing of the messages of many users, given the randomly chosen absent ones."""
+"""Writing of the reports of many users, given the messages that are randomly omitted."""
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -19,7 +19,7 @@ def write_reports(
     Message[::1] out not None,
     int64_t[::1] ends not None,
 ):
-    """Write the row for each user without the absent cells, then the user's own entry of the row.
+    """Write the row for each user without the absent cells, then the entry ``owned[user]`` of the row.
 
     A cell is ``user * len(row) + column``; absent cells are in increasing order. If ``dummy`` is at least 0, it is
     written instead of absent entries. ``ends`` receives the number of entries written up to the end of each user's
@@ -29,7 +29,7 @@ def write_reports(
     cdef Py_ssize_t size = row.shape[0]
     cdef Py_ssize_t missing = absent.shape[0]
     cdef Py_ssize_t user, begin, column, at = 0, next_absent = 0
-    cdef int64_t cell = 0, gone, own
+    cdef int64_t cell = 0, absent_cell, own
     cdef bint wrong = False
     if size < 1:
         raise ValueError("a row has at least one entry")
@@ -47,13 +47,13 @@ def write_reports(
         for user in range(users):
             begin = 0
             while next_absent < missing:
-                gone = absent[next_absent]
-                if gone >= cell + size:
+                absent_cell = absent[next_absent]
+                if absent_cell >= cell + size:
                     break
-                if gone < cell + begin:
+                if absent_cell < cell + begin:
                     wrong = True
                     break
-                column = gone - cell
+                column = absent_cell - cell
                 memcpy(&out[0] + at, &row[0] + begin, (column - begin) * sizeof(Message))
                 at += column - begin
                 if dummy >= 0:

@@ -14,8 +14,8 @@ cdef extern from *:
     void FETCH(const void* address) noexcept nogil
 
 cdef enum:
-    AFTER = 3
-    AHEAD = 16
+    PADDING = 3  # entries after the upper halves, which are read without a check
+    AHEAD = 16  # words by which the prefetch is ahead
     LONG = 1 << 15  # longer tables do not fit the fastest caches and are prefetched
 
 
@@ -39,7 +39,7 @@ def draw(
     cdef Py_ssize_t size = words.shape[0]
     cdef Py_ssize_t entries = thresholds.shape[0]
     cdef Py_ssize_t cells = guide.shape[0] - 1
-    cdef Py_ssize_t doubtful = unsure.shape[0]
+    cdef Py_ssize_t unsure_count = unsure.shape[0]
     cdef Py_ssize_t i, j, rank, middle, end
     cdef Py_ssize_t fetching = size - AHEAD if entries >= LONG else 0
     cdef int bits = 0
@@ -53,8 +53,8 @@ def draw(
     cdef int64_t* written
     if out.shape[0] != size:
         raise ValueError(f"{size} words do not fit {out.shape[0]} entries of the output")
-    if upper.shape[0] != entries + AFTER:
-        raise ValueError(f"{entries} thresholds do not have {upper.shape[0]} upper halves followed by {AFTER} entries")
+    if upper.shape[0] != entries + PADDING:
+        raise ValueError(f"{entries} thresholds need {entries + PADDING} entries of upper halves, not {upper.shape[0]}")
     if cells < 2 or cells & (cells - 1) or cells > 1 << 30:
         raise ValueError(f"a guide of {guide.shape[0]} entries must have a power of two plus one entries")
     while (<Py_ssize_t>1 << bits) < cells:
@@ -91,11 +91,11 @@ def draw(
                         end = middle
                 if 0 < rank <= entries and bounds[rank - 1] == word:
                     break
-            if doubtful:
+            if unsure_count:
                 j = 0
-                while j < doubtful and unsure[j] != word:
+                while j < unsure_count and unsure[j] != word:
                     j += 1
-                if j < doubtful:
+                if j < unsure_count:
                     break
             if add:
                 written[i] += first + rank
@@ -119,9 +119,9 @@ def draw_halves(
     ``upper`` and ``guide`` are those of ``draw``; ``unsure`` contains upper halves.
     """
     cdef Py_ssize_t size = words.shape[0]
-    cdef Py_ssize_t entries = upper.shape[0] - AFTER
+    cdef Py_ssize_t entries = upper.shape[0] - PADDING
     cdef Py_ssize_t cells = guide.shape[0] - 1
-    cdef Py_ssize_t doubtful = unsure.shape[0]
+    cdef Py_ssize_t unsure_count = unsure.shape[0]
     cdef Py_ssize_t i, j, rank, middle, end
     cdef int bits = 0
     cdef int shift
@@ -133,7 +133,7 @@ def draw_halves(
     if out.shape[0] != size:
         raise ValueError(f"{size} words do not fit {out.shape[0]} entries of the output")
     if entries < 0:
-        raise ValueError(f"{upper.shape[0]} upper halves must include {AFTER} entries after the last")
+        raise ValueError(f"{upper.shape[0]} entries of upper halves are fewer than the {PADDING} after the last one")
     if cells < 2 or cells & (cells - 1) or cells > 1 << 30:
         raise ValueError(f"a guide of {guide.shape[0]} entries must have a power of two plus one entries")
     while (<Py_ssize_t>1 << bits) < cells:
@@ -163,11 +163,11 @@ def draw_halves(
                         end = middle
                 if rank <= entries and halves[rank] == half:
                     break
-            if doubtful:
+            if unsure_count:
                 j = 0
-                while j < doubtful and unsure[j] != half:
+                while j < unsure_count and unsure[j] != half:
                     j += 1
-                if j < doubtful:
+                if j < unsure_count:
                     break
             if add:
                 written[i] += first + rank

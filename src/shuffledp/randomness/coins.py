@@ -34,10 +34,10 @@ _CHUNK = 1 << 20
 _FEW = 1 << 12  # up to this size numpy is as fast as the kernels and uses fewer random bytes
 _FEW_FOR_A_TABLE = 1 << 16  # up to this size drawing the bits is faster than building a table
 _LARGEST_RARE = 0.06  # up to this probability it is faster to draw the number of ones in a block and their indices
-_GROUP_BITS = 9  # 512 coins are compared at once
+_GROUP_BITS = 9  # 512 bits are drawn at once
 _GROUP_BYTES = 64
 _MAX_DIGITS = 64
-_USUAL_ROUNDS = 8  # 512 coins take about 7.5 times 512 random bits
+_USUAL_ROUNDS = 8  # 512 drawn bits take about 7.5 times 512 random bits
 _TIES = 1 << 12
 _ONES_PER_BLOCK = 8
 _LARGEST_MARKED_BLOCK = 12
@@ -45,7 +45,7 @@ _BLOCKS_AT_ONCE = 1 << 13
 _SPARE = 64  # extra indices to replace duplicates; multiplied if a block cannot be completed
 
 _LARGEST_SPARSE = 1 / 64  # in numpy: above this probability it is faster to draw every bit
-_HITS_PER_BLOCK = 1 << 12
+_ONES_PER_SPARSE_BLOCK = 1 << 12
 _MIN_PROBABILITY = 2.0**-200  # avoids an overflow; blocks never become this long
 
 
@@ -124,7 +124,7 @@ def bernoulli_indices(
 
 @dataclass(frozen=True)
 class _Digits:
-    """The binary digits of a probability: ``first`` are compared by the kernel, ``further`` holds the rest as bytes."""
+    """The binary digits of a probability: ``first`` are compared by the kernel, ``further`` as bytes after them."""
 
     first: NDArray[np.uint8]
     further: bytes
@@ -140,9 +140,9 @@ def _digits(probability: Dyadic) -> _Digits:
     length = probability.bits - zeros  # trailing zeros never decide a comparison
     number = probability.numerator >> zeros
     first = np.array([number >> (length - 1 - i) & 1 for i in range(min(length, _MAX_DIGITS))], dtype=np.uint8)
-    left = length - len(first)
-    width = -(-left // 8)
-    return _Digits(first, ((number & ((1 << left) - 1)) << (8 * width - left)).to_bytes(width, "big"))
+    remaining = length - len(first)
+    width = -(-remaining // 8)
+    return _Digits(first, ((number & ((1 << remaining) - 1)) << (8 * width - remaining)).to_bytes(width, "big"))
 
 
 def _bitmaps(probability: Dyadic, size: int, source: RandomSource) -> Iterator[tuple[int, NDArray[np.uint8]]]:
@@ -156,15 +156,15 @@ def _bitmaps(probability: Dyadic, size: int, source: RandomSource) -> Iterator[t
     buffer = np.empty(-(-min(size, _CHUNK) >> block) << (block - 3), dtype=np.uint8)
     with _Words(source, size // 8 if rare else size) as words:
         for start in range(0, size, _CHUNK):
-            coins = min(_CHUNK, size - start)
-            bitmap = buffer[: -(-coins >> block) << (block - 3)]
+            bits = min(_CHUNK, size - start)
+            bitmap = buffer[: -(-bits >> block) << (block - 3)]
             if rare:
                 _scatter_bits(rarer, bitmap, block, words, source)
                 if rarer != probability:
                     np.bitwise_not(bitmap, out=bitmap)
             else:
                 _slice_bits(_digits(probability), bitmap, words, source)
-            _clear_after(bitmap, coins)
+            _clear_after(bitmap, bits)
             yield start, bitmap
 
 
@@ -213,7 +213,7 @@ def _scatter_indices(probability: Dyadic, size: int, source: RandomSource, indic
     with _Words(source, 8 * blocks) as words:
         for start in range(0, blocks, _BLOCKS_AT_ONCE):
             counts = table.draw(min(_BLOCKS_AT_ONCE, blocks - start), source)
-            words.at_least(_bytes_for(int(counts.max()), block, _SPARE))
+            words.allow(_bytes_for(int(counts.max()), block, _SPARE))
             indices.reserve(int(counts.sum()))
             done, spare = 0, _SPARE
             while done < len(counts):
@@ -253,7 +253,7 @@ class _Words:
     def __exit__(self, *_: object) -> None:
         self._array.fill(0)  # the words reveal what was drawn
 
-    def at_least(self, size: int) -> None:
+    def allow(self, size: int) -> None:
         """Allow requests of this many bytes: a block may need more than a buffer, with negligible probability."""
         self._max_bytes = max(self._max_bytes, size)
 
@@ -298,13 +298,13 @@ class _IndexBuffer:
             self.array = longer
 
 
-def _clear_after(bitmap: NDArray[np.uint8], coins: int) -> None:
-    """Set the padding bits to zero."""
-    whole, rest = divmod(coins, 8)
-    if rest:
-        bitmap[whole] &= (1 << rest) - 1
-        whole += 1
-    bitmap[whole:] = 0
+def _clear_after(bitmap: NDArray[np.uint8], bits: int) -> None:
+    """Set the padding bits, those after the first ``bits``, to zero."""
+    used_bytes, remaining_bits = divmod(bits, 8)
+    if remaining_bits:
+        bitmap[used_bytes] &= (1 << remaining_bits) - 1
+        used_bytes += 1
+    bitmap[used_bytes:] = 0
 
 
 # --- in numpy
@@ -347,10 +347,10 @@ def _indices_of_ones(probability: Dyadic, size: int, source: RandomSource) -> ND
 
 def _number_of_ones(probability: Dyadic, size: int, source: RandomSource) -> int:
     """Bin(size, probability), as a sum over blocks of one size, whose table is short and cached."""
-    block = 1 << max(0, int(_HITS_PER_BLOCK / max(float(probability), _MIN_PROBABILITY))).bit_length()
-    whole, rest = divmod(size, block)
-    ones = int(binomial(block, probability, whole, source).sum()) if whole else 0
-    return ones + int(binomial(rest, probability, 1, source)[0])
+    block = 1 << max(0, int(_ONES_PER_SPARSE_BLOCK / max(float(probability), _MIN_PROBABILITY))).bit_length()
+    blocks, remainder = divmod(size, block)
+    ones = int(binomial(block, probability, blocks, source).sum()) if blocks else 0
+    return ones + int(binomial(remainder, probability, 1, source)[0])
 
 
 def _uniform_subset(size: int, number: int, source: RandomSource) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ if ACTIVE:
 _WORD = 64
 _GUARD = 32
 _LARGEST_GUIDE_BITS = 17  # a larger guide no longer stays in the cache beside the thresholds
-_HALVES_AFTER = 3
+_PADDING = 3  # entries after the upper halves, which the kernel may read
 _SHORT_TABLE = 1 << 15
 _MANY_DRAWS = 1 << 10
 _CHUNK = BUFFER_BYTES // 8
@@ -97,7 +97,7 @@ class InversionTable:
 
         Many draws from a short table begin with 32 bits each, which are nearly always enough.
         """
-        upper, guide, unsure = self._kernel_tables
+        upper, guide, ambiguous = self._kernel_tables
         narrow = len(out) >= _MANY_DRAWS and len(self._thresholds) <= _SHORT_TABLE
         buffer: NDArray[Any] = np.empty(min(len(out), _CHUNK), dtype=np.uint32 if narrow else np.uint64)
         fill = stream_of(source, buffer.itemsize * len(out))
@@ -108,11 +108,11 @@ class InversionTable:
                 fill(words.view(np.uint8))
                 done = 0
                 while True:
-                    rest = (self._first, add, chunk[done:])
+                    output = (self._first, add, chunk[done:])
                     if narrow:
-                        done += _tables.draw_halves(words[done:], upper, guide, self._unsure_halves, *rest)
+                        done += _tables.draw_halves(words[done:], upper, guide, self._ambiguous_halves, *output)
                     else:
-                        done += _tables.draw(words[done:], self._thresholds, upper, guide, unsure, *rest)
+                        done += _tables.draw(words[done:], self._thresholds, upper, guide, ambiguous, *output)
                     if done == len(chunk):
                         break
                     word = int(words[done])
@@ -137,15 +137,15 @@ class InversionTable:
 
         The guide gives the number of thresholds below the smallest word with the same leading bits.
         """
-        upper = np.append(self._thresholds >> np.uint64(32), np.full(_HALVES_AFTER, (1 << 32) - 1, dtype=np.uint64))
+        upper = np.append(self._thresholds >> np.uint64(32), np.full(_PADDING, (1 << 32) - 1, dtype=np.uint64))
         bits = min(max(4, len(self._thresholds).bit_length()), _LARGEST_GUIDE_BITS)
         least = np.arange(1 << bits, dtype=np.uint64) << np.uint64(_WORD - bits)
         guide = np.append(np.searchsorted(self._thresholds, least, side="left"), len(self._thresholds))
-        unsure = np.array(sorted(self._ambiguous - {0, (1 << _WORD) - 1}), dtype=np.uint64)
-        return upper.astype(np.uint32), guide.astype(np.uint32), unsure
+        ambiguous = np.array(sorted(self._ambiguous - {0, (1 << _WORD) - 1}), dtype=np.uint64)
+        return upper.astype(np.uint32), guide.astype(np.uint32), ambiguous
 
     @cached_property
-    def _unsure_halves(self) -> NDArray[np.uint32]:
+    def _ambiguous_halves(self) -> NDArray[np.uint32]:
         return np.unique(self._kernel_tables[2] >> np.uint64(32)).astype(np.uint32)
 
     def _undecided(self, words: NDArray[np.uint64], positions: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -28,9 +28,9 @@ def round_randomly(values: NDArray[np.float64], source: RandomSource = SYSTEM) -
     out = np.empty(len(flat), dtype=np.int64)
     for start in range(0, len(flat), _CHUNK):
         chunk = flat[start : start + _CHUNK]
-        whole = np.floor(chunk)
-        out[start : start + _CHUNK] = whole
-        out[start : start + _CHUNK] += _uniform_below(chunk - whole, source)
+        floors = np.floor(chunk)
+        out[start : start + _CHUNK] = floors
+        out[start : start + _CHUNK] += _uniform_below(chunk - floors, source)
     return out.reshape(inputs.shape)
 
 
@@ -45,8 +45,8 @@ def _uniform_below(fractions: NDArray[np.float64], source: RandomSource) -> NDAr
     below: NDArray[np.bool_] = words < leading
     ties = np.flatnonzero(words == leading)
     if len(ties):
-        rest = scaled[ties] - np.floor(scaled[ties])
-        open_ties = rest > 0  # a tie in all bits counts as not below
+        fractions_left = scaled[ties] - np.floor(scaled[ties])
+        open_ties = fractions_left > 0  # a tie in all bits counts as not below
         if open_ties.any():
-            below[ties[open_ties]] = _uniform_below(rest[open_ties], source)
+            below[ties[open_ties]] = _uniform_below(fractions_left[open_ties], source)
     return below

@@ -165,10 +165,10 @@ class _Buffer:
     The first bytes of every buffer are the key of the next one and leave the buffer at once.
     """
 
-    __slots__ = ("__weakref__", "_busy", "_bytes", "_gone", "_key", "_owner", "_used")
+    __slots__ = ("__weakref__", "_busy", "_bytes", "_key", "_owner", "_used", "_wiped")
 
     def __init__(self) -> None:
-        self._busy = self._gone = False
+        self._busy = self._wiped = False
         self._owner = os.getpid()
         self._key = bytearray(_KEY_BYTES)
         self._bytes = np.zeros(BUFFER_BYTES, dtype=np.uint8)
@@ -196,7 +196,7 @@ class _Buffer:
 
     def _belongs_to_parent(self) -> bool:
         """Whether this process is a child; fork hooks do not run for forks outside Python, so compare process ids."""
-        return self._gone or self._owner != os.getpid()
+        return self._wiped or self._owner != os.getpid()
 
     def _refill(self) -> None:
         self._used = BUFFER_BYTES  # if the cipher fails, no byte is used twice
@@ -209,7 +209,7 @@ class _Buffer:
         """Erase the bytes and the key; the buffer cannot be used afterwards."""
         self._bytes.fill(0)
         self._key[:] = bytes(_KEY_BYTES)
-        self._gone = True
+        self._wiped = True
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("Unused random bytes are neither copied nor pickled.")

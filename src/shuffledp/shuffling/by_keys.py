@@ -105,9 +105,8 @@ def _permute_piece(items: Items, source: RandomSource, apply: Map) -> None:
     labels = draw_bytes(len(items), source)
     length = _block_length(items)
     blocks = [slice(start, start + length) for start in range(0, len(items), length)]
-    sizes = [
-        np.bincount(labels[block], minlength=_LABELS) for block in blocks
-    ]  # bincount of all labels at once would copy them as 8-byte integers
+    # block by block, because bincount copies its argument as 8-byte integers
+    sizes = [np.bincount(labels[block], minlength=_LABELS) for block in blocks]
     starts = np.concatenate(([0], np.cumsum(np.sum(sizes, axis=0))))
     scratch = np.empty_like(items)
     group_ends = starts[:-1].copy()

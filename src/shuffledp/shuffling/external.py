@@ -91,7 +91,7 @@ class _Scattered:
         return sum(int(bounds[bucket + 1] - bounds[bucket]) for _, bounds in self.pieces)
 
     def read(self, bucket: int, buffer: Records) -> Iterator[Records]:
-        """Yield ``buffer`` each time the bucket's records have filled it, and then the rest."""
+        """Yield ``buffer`` each time the bucket's records have filled it; last, its part with the remaining records."""
         filled = 0
         for start, bounds in self.pieces:
             position, end = start + int(bounds[bucket]), start + int(bounds[bucket + 1])
@@ -131,7 +131,7 @@ def _gathered(piece: Records, source: RandomSource) -> tuple[Records, NDArray[np
 
 
 def _filled(blocks: Iterable[Block], buffer: Records) -> Iterator[Records]:
-    """Yield ``buffer`` each time the blocks' records have filled it, and then the rest."""
+    """Yield ``buffer`` each time the blocks' records have filled it; last, its part with the remaining records."""
     content, size, filled = _bytes_of(buffer), buffer.dtype.itemsize, 0
     for block in blocks:
         view = memoryview(block).cast("B")
