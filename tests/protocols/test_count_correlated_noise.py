@@ -106,7 +106,7 @@ def test_both_routes_agree(encoding):
 def test_intervals_hold_their_confidence():
     """The exact coverage over the noise, for every count of 20 users."""
     protocol = calibrated(users=20)
-    noise = protocol.shares.staying(20)
+    noise = protocol.shares.remaining(20)
     outcomes = np.arange(-80, 81)
     pmf = np.array([float(noise.upper_tail(int(k)) - noise.upper_tail(int(k) + 1)) for k in outcomes])
     analysis = protocol.analysis(20)

@@ -29,10 +29,10 @@ VERSION = 1
 MAX_BITS = 128
 """Maximum number of bits of a probability, of either part of a fraction, and of an integer."""
 MAX_ENTRIES = 1 << 17
-"""Of a list in a document; no protocol that a task can have needs more than half of them."""
+"""Maximum length of a list in a document; no protocol that a task can have needs more than half of it."""
 _MANTISSA_BITS = 53
 _FRACTION = re.compile(r"-?[0-9]{1,39}/[0-9]{1,39}")  # 2^128 has 39 digits
-_SAID_ELSEWHERE = ("epsilon", "delta", "calibration")
+_STATED_BY_GUARANTEE = ("epsilon", "delta", "calibration")
 
 
 def to_document(protocol: Protocol) -> dict[str, Any]:
@@ -75,19 +75,18 @@ def public_parameters(protocol: Protocol) -> dict[str, Any]:
         if isinstance(value, Categories) or value is None:
             continue
         if dataclasses.is_dataclass(value) and not isinstance(value, Dyadic):
-            shown |= {
-                key: part for key, part in _shown(value).items() if key not in ("epsilon", "delta", "calibration")
-            }
+            shown |= {key: part for key, part in _displayed_fields(value).items() if key not in _STATED_BY_GUARANTEE}
         else:
-            shown[field.name] = _plain(value)
+            shown[field.name] = _displayed(value)
     return shown
 
 
-def _shown(value: Any) -> dict[str, Any]:
-    return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+def _displayed_fields(value: Any) -> dict[str, Any]:
+    return {field.name: _displayed(getattr(value, field.name)) for field in dataclasses.fields(value)}
 
 
-def _plain(value: Any) -> Any:
+def _displayed(value: Any) -> Any:
+    """The value of a field for people: as JSON, a probability also as a decimal number."""
     if isinstance(value, Dyadic):
         return {"value": float(value), "numerator": value.numerator, "bits": value.bits}
     return _encoded(value)
@@ -104,6 +103,7 @@ def _name(field: dataclasses.Field[Any]) -> str:
 
 
 def _encoded(value: Any) -> Any:
+    """The value of a field as JSON."""
     if isinstance(value, Dyadic):
         return {"numerator": value.numerator, "bits": value.bits}
     if isinstance(value, Fraction):
@@ -113,13 +113,14 @@ def _encoded(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _fields(value)
     if isinstance(value, (tuple, list)):
-        return [_encoded(each) for each in value]
+        return [_encoded(item) for item in value]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    raise ParameterError(f"A parameter of type {type(value).__name__} has no form in JSON.")
+    raise ParameterError(f"A parameter of type {type(value).__name__} cannot be written as JSON.")
 
 
 def _build(kind: type[Any], content: Any) -> Any:
+    """An object of the dataclass from its encoded fields."""
     if not isinstance(content, Mapping):
         raise ParameterError(f"The parameters of {kind.__name__} must be an object, not {content!r}.")
     hints = _types(typing.cast("Hashable", kind))
@@ -138,10 +139,11 @@ def _build(kind: type[Any], content: Any) -> Any:
 @lru_cache(maxsize=256)
 def _types(kind: Any) -> dict[str, Any]:
     """The types of the fields; cached, because evaluating annotations is slow."""
-    return typing.get_type_hints(kind, localns=_NAMES)
+    return typing.get_type_hints(kind, localns=_FIELD_TYPES)
 
 
 def _decoded(hint: Any, value: Any, name: str) -> Any:
+    """The value of the field with this type hint, from its JSON value."""
     choices = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     if value is None:
         if type(None) in choices:
@@ -149,22 +151,22 @@ def _decoded(hint: Any, value: Any, name: str) -> Any:
         raise ParameterError(f"The parameter {name} is missing.")
     for choice in choices:
         if choice is not type(None):
-            return _as(choice, value, name)
+            return _converted(choice, value, name)
     raise ParameterError(f"The parameter {name} cannot be read.")
 
 
-def _as(kind: Any, value: Any, name: str) -> Any:
+def _converted(kind: Any, value: Any, name: str) -> Any:
+    """The JSON value as an object of the type; ParameterError if it is not one."""
     origin = typing.get_origin(kind)
     if origin is tuple:
         inner = typing.get_args(kind)
-        each = inner[0] if len(inner) == 2 and inner[1] is Ellipsis else None
+        item_type = inner[0] if len(inner) == 2 and inner[1] is Ellipsis else None
         if isinstance(value, list) and len(value) > MAX_ENTRIES:
             raise ParameterError(f"The parameter {name} has {len(value):,} entries, more than {MAX_ENTRIES:,}.")
-        if not isinstance(value, list) or (each is None and len(value) != len(inner)):
-            raise ParameterError(
-                f"The parameter {name} must be a list of {'some' if each else len(inner)}, not {value!r}."
-            )
-        return tuple(_decoded(each or inner[position], part, name) for position, part in enumerate(value))
+        if not isinstance(value, list) or (item_type is None and len(value) != len(inner)):
+            expected = "a list" if item_type else f"a list of {len(inner)}"
+            raise ParameterError(f"The parameter {name} must be {expected}, not {value!r}.")
+        return tuple(_decoded(item_type or inner[position], part, name) for position, part in enumerate(value))
     if kind is Fraction and isinstance(value, str):
         if not _FRACTION.fullmatch(value):  # Fraction("1e99999999") would be accepted and take hours
             raise ParameterError(f"The parameter {name} must be a fraction like 3/4, not {value[:60]!r}.")
@@ -231,4 +233,4 @@ def _from_string(kind: Any, string: str, name: str) -> Any:
     return number
 
 
-_NAMES = {"Categories": Categories, "Interval": Interval, "Dyadic": Dyadic, "Fraction": Fraction}
+_FIELD_TYPES = {"Categories": Categories, "Interval": Interval, "Dyadic": Dyadic, "Fraction": Fraction}

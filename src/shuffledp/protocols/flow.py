@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 ROUTES = ("auto", "messages", "counts")
 
-_MAX_NUMBERS = 20_000_000
+_MAX_NUMBERS_BY_DEFAULT = 20_000_000
 _MAX_NUMBERS_IN_MEMORY = 1_000_000_000
 _PORTION_NUMBERS = 1 << 22
 
 
 def choose_route(protocol: Protocol, users: int, route: str) -> str:
-    """``messages`` makes and counts every message; ``counts`` draws the tally with the same distribution.
+    """The route of a round: ``messages`` makes and counts every message, ``counts`` draws the tally directly.
 
-    ``auto`` makes the messages if they are at most twenty million numbers.
+    The tallies have the same distribution. ``auto`` makes the messages if they are at most twenty million numbers.
     """
     if route not in ROUTES:
         raise UnknownNameError(f"There is no route {route!r}; choose one of {', '.join(ROUTES)}.", route=route)
@@ -41,13 +41,13 @@ def choose_route(protocol: Protocol, users: int, route: str) -> str:
     numbers = messages * protocol.message_format.columns
     if route == "messages" and numbers > _MAX_NUMBERS_IN_MEMORY:
         raise ParameterError(
-            f"The route messages would hold {messages:,.0f} messages in memory; "
+            f"The route messages would store {messages:,.0f} messages in memory; "
             "the route counts has the same distribution.",
             messages=messages,
         )
     if route != "auto":
         return route
-    return "messages" if numbers <= _MAX_NUMBERS else "counts"
+    return "messages" if numbers <= _MAX_NUMBERS_BY_DEFAULT else "counts"
 
 
 def tally_round(protocol: Protocol, values: NDArray[Any], *, route: str, source: RandomSource) -> Tally:
@@ -55,8 +55,8 @@ def tally_round(protocol: Protocol, values: NDArray[Any], *, route: str, source:
     check_enough_users(len(values), protocol.users)
     if choose_route(protocol, len(values), route) == "counts":
         return protocol.sample_tally(protocol.summary(values), source=source)
-    bag = protocol.randomize_all(values, source=source).unordered()
-    return protocol.release(protocol.tally(bag), source=source)
+    multiset = protocol.randomize_all(values, source=source).unordered()
+    return protocol.release(protocol.tally(multiset), source=source)
 
 
 def run_round(
@@ -85,7 +85,7 @@ def sample_released_tally(protocol: Protocol, portions: Iterable[NDArray[Any]], 
 
 
 def user_ranges(protocol: Protocol, users: int) -> list[tuple[int, int]]:
-    """Ranges of users whose messages fit into memory."""
+    """The users in ranges (first, end) so small that the messages of one range fit into memory."""
     numbers = protocol.cost.messages_per_user * protocol.message_format.columns
     step = max(1, int(_PORTION_NUMBERS / numbers))
     return [(start, min(start + step, users)) for start in range(0, users, step)] or [(0, 0)]

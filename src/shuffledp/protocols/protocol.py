@@ -89,7 +89,7 @@ class Protocol(ABC):
 
     name: ClassVar[str]
     question: ClassVar[str]
-    """``count``, ``histogram`` or ``sum``; with the name it identifies the protocol."""
+    """``count``, ``histogram``, ``sum`` or ``quantiles``; with the name it identifies the protocol."""
     trust: ClassVar[str] = "shuffled"
     """Who must be trusted: ``shuffled``, ``local`` or ``central``."""
     estimators: ClassVar[tuple[str, ...]]
@@ -127,9 +127,9 @@ class Protocol(ABC):
         """Make the protocol with the least noise that meets a target: a ``Target``, or its users, epsilon and delta.
 
         ``calibration`` is ``tight`` (by exact numerics, the default) or ``paper`` (by the theorem's constants);
-        ``honest_fraction`` is the fraction of users who follow the protocol. A histogram's domain is given as
-        ``domain_size``, ``categories`` or ``domain``; a sum's as ``lower`` and ``upper`` or ``domain``. The docstring
-        of each protocol lists its further options.
+        ``honest_fraction`` is the fraction of users who follow the protocol. The domain of a histogram is given as
+        ``domain_size``, ``categories`` or ``domain``, that of a sum as ``lower`` and ``upper`` or ``domain``. The
+        docstring of each protocol lists its further options.
 
         >>> sdp.BalcerCheuCount.calibrate(users=10_000, epsilon=1.0, delta=1e-6, padded=False).guarantee.epsilon
         1.0
@@ -137,7 +137,7 @@ class Protocol(ABC):
         >>> protocol.domain.width
         120.0
         """
-        wanted = _checked_target(target, users, epsilon, delta, honest_fraction, calibration)
+        calibration_target = _checked_target(target, users, epsilon, delta, honest_fraction, calibration)
         domain = cls.domain_arguments(**{name: options.pop(name) for name in cls.domain_options if name in options})
         own = _options_of(cls)
         if unknown := sorted(set(options) - set(own)):
@@ -147,7 +147,7 @@ class Protocol(ABC):
                 f"({', '.join(cls.domain_options) or 'always a bit'}), {offered}.",
                 unknown=unknown,
             )
-        return cls.for_target(wanted, *domain, **options)
+        return cls.for_target(calibration_target, *domain, **options)
 
     @classmethod
     @abstractmethod
@@ -164,14 +164,14 @@ class Protocol(ABC):
 
     @classmethod
     def domain_settings(cls, **given: Any) -> dict[str, Any]:
-        """The given keywords that describe a domain of this question."""
+        """Those of the given keywords that ``calibrate`` takes for the domain."""
         return {name: value for name, value in given.items() if name in cls.domain_options}
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:  # noqa: ARG003
         """Further options of ``calibrate`` that trade error for communication; the planner tries each.
 
-        ``settings`` are the question's, with epsilon and delta.
+        ``settings`` are the parameters of the question, epsilon and delta.
         """
         return ()
 
@@ -197,7 +197,7 @@ class Protocol(ABC):
 
     @property
     def draws_per_report(self) -> float:
-        """Expected number of random draws and of entries of sampling tables per report."""
+        """The work of a device: the expected number of random draws per report, plus the entries of sampling tables."""
         cost = self.cost
         return max(cost.messages_per_user, cost.max_messages_per_user or 0) * self.message_format.columns
 
@@ -235,12 +235,12 @@ class Protocol(ABC):
         """The ratios of geometric noise of which every device draws a share; empty if there is no such noise."""
         return ()
 
-    def chance_of_more_messages(self, most: int) -> float:
-        """Upper bound on the probability that a report holds more than ``most`` messages."""
+    def chance_of_more_messages(self, messages: int) -> float:
+        """Upper bound on the probability that a report has more than ``messages`` messages."""
         bound = self.cost.max_messages_per_user
         if bound is None:
             raise ParameterError(f"{self.name} does not define chance_of_more_messages.")
-        return float(most < bound)
+        return float(messages < bound)
 
     @property
     @abstractmethod
@@ -298,7 +298,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def other_inputs(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Another possible value for each."""
+        """For each value, a different value of the domain."""
 
     @abstractmethod
     def truth(self, values: NDArray[Any]) -> NDArray[np.float64]:
@@ -322,7 +322,7 @@ class Protocol(ABC):
         return tally.counts
 
     def entries_of(self, values: Sequence[Value], length: int) -> NDArray[np.int64] | None:  # noqa: ARG002
-        """The index of each value among ``length`` observed numbers; None if values have no such number."""
+        """The index of each value among ``length`` observed numbers; None if they are not one number per value."""
         return None
 
     def check_tally(self, tally: Tally) -> None:  # noqa: B027 - some protocols can produce every tally

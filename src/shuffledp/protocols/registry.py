@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from shuffledp.protocols.protocol import Protocol
 
 
-class _OfQuestion(Mapping[str, "type[Protocol]"]):
+class _QuestionProtocols(Mapping[str, "type[Protocol]"]):
     """Protocols of one question by name, each loaded from its file on first use."""
 
     def __init__(self, paths: dict[str, str]) -> None:
@@ -44,8 +44,8 @@ class _OfQuestion(Mapping[str, "type[Protocol]"]):
         return {path.rpartition(".")[2]: name for name, path in self._paths.items()} | added
 
 
-PROTOCOLS: Mapping[str, _OfQuestion] = {
-    "count": _OfQuestion(
+PROTOCOLS: Mapping[str, _QuestionProtocols] = {
+    "count": _QuestionProtocols(
         {
             "balcer-cheu": "count.balcer_cheu.BalcerCheuCount",
             "cheu": "count.cheu.CheuCount",
@@ -55,7 +55,7 @@ PROTOCOLS: Mapping[str, _OfQuestion] = {
             "discrete-laplace": "count.discrete_laplace.DiscreteLaplaceCount",
         }
     ),
-    "histogram": _OfQuestion(
+    "histogram": _QuestionProtocols(
         {
             "balcer-cheu": "histogram.balcer_cheu.BalcerCheuHistogram",
             "cheu": "histogram.cheu.CheuHistogram",
@@ -77,7 +77,7 @@ PROTOCOLS: Mapping[str, _OfQuestion] = {
             "stability": "histogram.stability.StabilityHistogram",
         }
     ),
-    "sum": _OfQuestion(
+    "sum": _QuestionProtocols(
         {
             "cheu": "sum.cheu.CheuSum",
             "privacy-blanket": "sum.privacy_blanket.PrivacyBlanketSum",
@@ -90,7 +90,7 @@ PROTOCOLS: Mapping[str, _OfQuestion] = {
             "laplace": "sum.laplace.LaplaceSum",
         }
     ),
-    "quantiles": _OfQuestion(
+    "quantiles": _QuestionProtocols(
         {
             "uniform-blanket": "quantiles.uniform_blanket.UniformBlanketQuantiles",
             "discrete-laplace": "quantiles.discrete_laplace.DiscreteLaplaceQuantiles",
@@ -142,7 +142,7 @@ def find_qualified(name: str) -> type[Protocol]:
     if slash:
         return find(question, rest)
     questions = [question for question, named in PROTOCOLS.items() if name in named]
-    if len(questions) == 2 and "quantiles" in questions:  # they have the names of the histograms that they consist of
+    if len(questions) == 2 and "quantiles" in questions:  # protocols for quantiles are named after histograms
         questions.remove("quantiles")
     if len(questions) == 1:
         return PROTOCOLS[questions[0]][name]

@@ -74,7 +74,7 @@ def test_totals_have_the_distribution_of_so_many_shares(users):
 @pytest.mark.parametrize("users", [4, 5, 8, 40])
 def test_what_stays_when_pairs_cancel(users):
     """Tails, mean and variance against sums over the difference of two negative binomials."""
-    noise = SHARES.staying(users)
+    noise = SHARES.remaining(users)
     one = stats.nbinom.pmf(np.arange(400), users / 4, 0.5)
     difference = np.convolve(one, one[::-1])  # from -399 on
     for k in (-30, -3, -1, 0, 1, 2, 7, 30):

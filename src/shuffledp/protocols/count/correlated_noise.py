@@ -34,7 +34,7 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
 Encoding = Literal["signed", "unary"]
 
-_LEFT_OUT = 1e-5
+_OMITTED_MASS = 1e-5
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ class CorrelatedNoiseCount(CountProtocol):
         """The ratios of the noise that remains and of the pairs that cancel."""
         return self.ratio, self.flood_ratio
 
-    def chance_of_more_messages(self, most: int) -> float:
-        """Upper bound on the probability that a report holds more than ``most`` messages."""
-        return self.shares.chance_of_more(most - 1, 1)
+    def chance_of_more_messages(self, messages: int) -> float:
+        """Upper bound on the probability that a report has more than ``messages`` messages."""
+        return self.shares.chance_of_more(messages - 1, 1)
 
     @property
     def message_format(self) -> MessageFormat:
@@ -114,7 +114,7 @@ class CorrelatedNoiseCount(CountProtocol):
         """The user's own message and the noise, except for a tail of 1e-5."""
         bit = check_index(value, 2)
         own = (bit, 1 - bit) if self.encoding == "signed" else (bit, 0)
-        return {(plus + own[0], minus + own[1]): mass for (plus, minus), mass in self.shares.pmf(_LEFT_OUT).items()}
+        return {(plus + own[0], minus + own[1]): mass for (plus, minus), mass in self.shares.pmf(_OMITTED_MASS).items()}
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once: only shares that are not zero are drawn."""
@@ -150,7 +150,7 @@ class CorrelatedNoiseCount(CountProtocol):
         return LinearAnalysis(
             offset=-users * (slope - 1),
             slope=slope,
-            error=FixedNoise(self.shares.staying(users), step=1 / slope),
+            error=FixedNoise(self.shares.remaining(users), step=1 / slope),
             largest=users,
         )
 

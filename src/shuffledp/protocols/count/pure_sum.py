@@ -58,7 +58,7 @@ class PureSumCount(CountProtocol):
         """The parameters of least error that are certified to be epsilon-private; delta is not needed.
 
         Rounds of up to 250 honest users are certified; fewer if epsilon is small. For more users the probability of a
-        noisy report is the same: further reports are independent of the target's, so the guarantee still holds.
+        noisy report is the same: further reports are independent of the replaced user's, so the guarantee still holds.
         """
         curve = _largest_certified(target.honest_users, target.epsilon)
         return cls(target.pure(), curve.weights, curve.mix, curve.users)

@@ -200,8 +200,10 @@ class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
     def chance_shown(self, counts: NDArray[np.int64], *, least: float = 0.0) -> NDArray[np.float64]:
         """Pr[c > N and c - N + E[N] >= least] for each count c, where N is the number of omitted tokens."""
         noise = Binomial(self.users, self.absence)
-        most = np.minimum(counts - 1, np.floor(counts + noise.mean - least).astype(np.int64)) if least else counts - 1
-        chances: NDArray[np.float64] = np.where(most < 0, 0.0, noise.lower_tail(np.minimum(most, noise.trials)))
+        bound = counts - 1
+        if least:
+            bound = np.minimum(bound, np.floor(counts + noise.mean - least).astype(np.int64))
+        chances: NDArray[np.float64] = np.where(bound < 0, 0.0, noise.lower_tail(np.minimum(bound, noise.trials)))
         return chances
 
     @property

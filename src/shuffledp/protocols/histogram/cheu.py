@@ -138,7 +138,7 @@ class CheuHistogram(HistogramProtocol):
         return np.concatenate((own[~bernoulli(self.flip, len(owned), source)], others))
 
     def tally(self, messages: Messages) -> Tally:
-        """The number of ones of each category; the other users sent a zero."""
+        """The number of ones of each category; zeros are not counted."""
         counted = super().tally(messages)
         return counted if self.form == "ones" else Tally(counted.counts[1::2], counted.users, counted.secure)
 
@@ -146,8 +146,8 @@ class CheuHistogram(HistogramProtocol):
         """The holders whose bit is not flipped, and the others whose bit is."""
         true = check_counts(counts, self.domain_size)
         users = int(true.sum())
-        stay = true - binomials(true, self.flip, source)
-        return Tally(stay + binomials(users - true, self.flip, source), users, source.secure)
+        unflipped = true - binomials(true, self.flip, source)
+        return Tally(unflipped + binomials(users - true, self.flip, source), users, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
         """At most one 1 per user and category."""

@@ -106,9 +106,9 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         """The ratios of the noise that remains and of the pairs that cancel."""
         return self.ratio, self.flood_ratio
 
-    def chance_of_more_messages(self, most: int) -> float:
-        """Upper bound on the probability that a report holds more than ``most`` messages."""
-        return self.shares.chance_of_more(most - 1, self.domain_size)
+    def chance_of_more_messages(self, messages: int) -> float:
+        """Upper bound on the probability that a report has more than ``messages`` messages."""
+        return self.shares.chance_of_more(messages - 1, self.domain_size)
 
     @property
     def message_format(self) -> MessageFormat:
@@ -172,7 +172,7 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         return LinearAnalysis(
             offset=0.0,
             slope=1.0,
-            error=FixedNoise(self.shares.staying(users)),
+            error=FixedNoise(self.shares.remaining(users)),
             largest=users,
             numbers=self.domain_size,
         )

@@ -49,7 +49,6 @@ _LARGEST_SIZE = (1 << 31) - 1
 _LARGEST_LISTED = 16
 _CHUNK_CATEGORIES = 1 << 16
 _MAX_CATEGORIES = 300
-_CUT = 1e-14
 
 
 @dataclass(frozen=True)
@@ -187,9 +186,9 @@ class CountMinHistogram(HistogramProtocol):
         self._check_memory()
         users = int(true.sum())
         cells = binomial(users, self.gamma, self.rows * self.buckets, source)
-        held = np.flatnonzero(true)
-        for row in self._cells(held):
-            np.add.at(cells, row, true[held])
+        nonempty = np.flatnonzero(true)
+        for row in self._cells(nonempty):
+            np.add.at(cells, row, true[nonempty])
         return Tally(cells, users, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
@@ -225,7 +224,7 @@ class CountMinHistogram(HistogramProtocol):
     def expected_error(
         self, *, estimator: str = "", confidence: float = 0.95, counts: NDArray[np.int64] | None = None
     ) -> ExpectedError:
-        """The exact error for given true counts, of at most 300 evenly spaced categories; else without collisions.
+        """The exact error at given true counts, over at most 300 categories; without counts, that without collisions.
 
         The maximum error includes collisions: it holds for every data set that was fixed before the hash functions were
         drawn.
@@ -242,7 +241,7 @@ class CountMinHistogram(HistogramProtocol):
         risk = (1 - confidence) / (2 * self.domain_size)
         return ExpectedError(
             rmse=math.sqrt(squared),
-            max_error=min(float(self.users), max(sketch.reach_above(risk), sketch.reach_below(risk))),
+            max_error=min(float(self.users), max(sketch.overestimate_bound(risk), sketch.underestimate_bound(risk))),
             confidence=confidence,
         )
 
@@ -252,16 +251,16 @@ class CountMinHistogram(HistogramProtocol):
         return LinearAnalysis(noise.mean, 1.0, FixedNoise(noise), users, self.domain_size)
 
     def _mean_squared_error(self, sketch: RowStatistic, true: Integers, *, lowest: float) -> float:
-        """The collisions follow from the public hash functions."""
+        """The mean over evenly spaced categories; the public hash functions determine the collisions."""
         step = -(-self.domain_size // _MAX_CATEGORIES)
-        chosen, held = np.arange(0, self.domain_size, step), np.flatnonzero(true)
+        chosen, nonempty = np.arange(0, self.domain_size, step), np.flatnonzero(true)
         extra = np.empty((len(chosen), self.rows), dtype=np.int64)
-        for row, (theirs, ours) in enumerate(zip(self._cells(held), self._cells(chosen), strict=True)):
-            cells, inverse = np.unique(theirs, return_inverse=True)
-            sums = np.append(np.bincount(inverse, weights=true[held], minlength=len(cells)), 0.0).astype(np.int64)
-            at = np.searchsorted(cells, ours)
-            occupied = (at < len(cells)) & (np.append(cells, -1)[at] == ours)
-            extra[:, row] = np.where(occupied, sums[at], 0) - true[chosen]
+        for row, (filled, own) in enumerate(zip(self._cells(nonempty), self._cells(chosen), strict=True)):
+            cells, inverse = np.unique(filled, return_inverse=True)
+            sums = np.append(np.bincount(inverse, weights=true[nonempty], minlength=len(cells)), 0.0).astype(np.int64)
+            positions = np.searchsorted(cells, own)
+            occupied = (positions < len(cells)) & (np.append(cells, -1)[positions] == own)
+            extra[:, row] = np.where(occupied, sums[positions], 0) - true[chosen]
         extra.sort(axis=1)  # the order of the rows does not matter
         errors: dict[tuple[int, ...], float] = {}
         total = 0.0
@@ -297,6 +296,7 @@ class CountMinHistogram(HistogramProtocol):
         return row_statistic(users, self.gamma, self.rows, order, self.domain_size, float(self._family.collision))
 
     def _check_memory(self) -> None:
+        """Reject a sketch that does not fit into memory."""
         cells = self.rows * self.buckets
         if cells > _MAX_CELLS:
             raise ParameterError(

@@ -96,7 +96,7 @@ class DiscreteLaplaceHistogram(ClearHistogram):
 
 
 def independent_noise_pmf(ratio: Dyadic, counts: NDArray[np.int64]) -> Pmf:
-    """The distribution of these counts with independent noise on each, but for a small tail."""
+    """The distribution of these counts with independent noise on each, except for a small tail."""
     reach = likely_noise(ratio, _OMITTED_MASS / len(counts))
     if (2 * reach + 1) ** len(counts) > _LARGEST_LISTED:
         raise ParameterError("The release has too many outcomes to list; use a smaller domain or less noise.")
@@ -104,8 +104,8 @@ def independent_noise_pmf(ratio: Dyadic, counts: NDArray[np.int64]) -> Pmf:
     masses = noise_mass(ratio, np.array(noise)).tolist()
     true = counts.tolist()
     return {
-        tuple(count + noise[each] for count, each in zip(true, drawn, strict=True)): math.prod(
-            masses[each] for each in drawn
+        tuple(count + noise[position] for count, position in zip(true, drawn, strict=True)): math.prod(
+            masses[position] for position in drawn
         )
         for drawn in product(range(len(noise)), repeat=len(counts))
     }

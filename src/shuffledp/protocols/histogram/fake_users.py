@@ -149,9 +149,9 @@ class FakeUsersHistogram(HistogramProtocol):
         """Bits are independent: the ones that are not flipped, and the zeros that are."""
         true = check_counts(counts, self.domain_size)
         users = int(true.sum())
-        lost = binomials(true, self.flip, source)
-        gained = binomials(users * self._rows - true, self.flip, source)
-        return Tally(true - lost + gained, users, source.secure)
+        flipped_ones = binomials(true, self.flip, source)
+        flipped_zeros = binomials(users * self._rows - true, self.flip, source)
+        return Tally(true - flipped_ones + flipped_zeros, users, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
         """No count exceeds the number of rows."""

@@ -118,7 +118,7 @@ class HadamardBlanketHistogram(BlanketHistogram):
         """Uniform over the tuples of codewords, and uniform tuples."""
         owned = check_index(value, self.domain_size)
         codes = self.message_format.codes
-        check_listed(codes, most=_MAX_LISTED)
+        check_listed(codes, max_codes=_MAX_LISTED)
         tuples = self.message_format.message(np.arange(codes)).reshape(codes, self.hashes)
         own = np.flatnonzero((_odd(tuples & tuples.dtype.type(owned + 1)) == 0).all(axis=1))
         return blanket_report_pmf({int(code): Fraction(1, len(own)) for code in own}, codes, self.blanket)
@@ -152,8 +152,8 @@ class HadamardBlanketHistogram(BlanketHistogram):
         users = int(true.sum())
         counted = np.zeros(1 << self.bits, dtype=np.int64)
         counted[1 : 1 + self.domain_size] = true
-        for held in _in_parts(true):
-            _add_own_subspaces(counted, held + 1, self.hashes, self.bits, source)
+        for owned in _in_parts(true):
+            _add_own_subspaces(counted, owned + 1, self.hashes, self.bits, source)
         added = users * self.blanket.whole + _successes(users, self.blanket.rest, source)
         _add_subspaces(counted, added, self.hashes, self.bits, source)
         return Tally(counted[1 : 1 + self.domain_size], users, source.secure)
@@ -279,7 +279,7 @@ def _add_own_subspaces(
 ) -> None:
     """For each of these vectors, count the other vectors with even parity for a tuple of its codewords.
 
-    Modulo the own vector they are the kernel of a uniform matrix with one column less.
+    Modulo the vector itself they are the kernel of a uniform matrix with one column less.
     """
     sizes = kernel_sizes(len(vectors), hashes, bits - 1, source)
     if sizes[0] == len(vectors):
@@ -288,16 +288,17 @@ def _add_own_subspaces(
     permute(own, source=source)
     start = 0
     for dimension, count in enumerate(sizes):
-        these = own[start : start + count]
+        group = own[start : start + count]
         start += count
         if dimension == 0 or not count:
             continue
-        leading = (np.frexp(these.astype(np.float64))[1] - 1).astype(np.uint32)
+        leading = (np.frexp(group.astype(np.float64))[1] - 1).astype(np.uint32)
         low = (np.uint32(1) << leading) - np.uint32(1)
         for shorter in _spanned(_bases(count, dimension, bits - 1, source)):
-            other = (shorter & low) | (shorter & ~low) << np.uint32(1)  # the representative without that bit
+            # of the two vectors that differ by the own vector, the one without its leading bit
+            other = (shorter & low) | (shorter & ~low) << np.uint32(1)
             np.add.at(counted, other, 1)
-            np.add.at(counted, other ^ these, 1)
+            np.add.at(counted, other ^ group, 1)
 
 
 def _bases(count: int, dimension: int, bits: int, source: RandomSource) -> Vectors:

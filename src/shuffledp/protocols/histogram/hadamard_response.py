@@ -37,7 +37,7 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomi
 Floats = NDArray[np.float64]
 
 _MAX_OUTPUTS = 1 << 62
-_BLOCK_SHARE = 0.1  # fraction of the risk of an interval for a block that holds more users than assumed
+_BLOCK_SHARE = 0.1  # fraction of the risk of an interval for blocks with more users than their upper bound
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,8 @@ class HadamardResponse(HistogramProtocol):
         columns = integers(self.width, len(row), source).astype(np.int64)
         columns ^= (row & -row) * odd_parity(columns & row)  # flipping one bit moves a column into the set
         answers = block * self.width + columns
-        blind = np.flatnonzero(bernoulli(self.blanket, len(answers), source))
-        answers[blind] = integers(self.blocks * self.width, len(blind), source)
+        uniform = np.flatnonzero(bernoulli(self.blanket, len(answers), source))
+        answers[uniform] = integers(self.blocks * self.width, len(uniform), source)
         return one_message_each(answers.astype(self.message_format.dtype), source)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
@@ -154,9 +154,9 @@ class HadamardResponse(HistogramProtocol):
 
     def _noise(self, users: int, in_block: float) -> IndependentTerms:
         """The error of a category if ``in_block`` users have a category of its block."""
-        slope, blind = float(self.blanket.complement), float(self.blanket) / self.blocks
+        slope, uniform = float(self.blanket.complement), float(self.blanket) / self.blocks
         return IndependentTerms(
-            base_variance=(users * blind + in_block * slope) / slope**2,
+            base_variance=(users * uniform + in_block * slope) / slope**2,
             variance_per_holder=-1.0,
             largest_term=1 + 1 / slope,
         )
@@ -173,17 +173,17 @@ class HadamardResponse(HistogramProtocol):
         )
 
     def _block_noise(self, tally: Tally) -> _BlockNoise:
-        slope, blind = float(self.blanket.complement), float(self.blanket) / self.blocks
-        inside = blind + slope
+        slope, uniform = float(self.blanket.complement), float(self.blanket) / self.blocks
+        inside = uniform + slope
         sent = tally.counts.reshape(self.blocks, self.width).sum(axis=1)
         return _BlockNoise(
-            base_variance=tally.users * blind / slope**2,
+            base_variance=tally.users * uniform / slope**2,
             variance_per_holder=-1.0,
             largest_term=1 + 1 / slope,
-            in_block=(sent - tally.users * blind) / slope,
+            in_block=(sent - tally.users * uniform) / slope,
             in_block_error=IndependentTerms(
-                base_variance=tally.users * blind * (1 - blind) / slope**2,
-                variance_per_holder=(inside * (1 - inside) - blind * (1 - blind)) / slope**2,
+                base_variance=tally.users * uniform * (1 - uniform) / slope**2,
+                variance_per_holder=(inside * (1 - inside) - uniform * (1 - uniform)) / slope**2,
                 largest_term=1 / slope,
             ),
             block_of=np.arange(self.domain_size) // (self.width - 1),
@@ -194,14 +194,14 @@ class HadamardResponse(HistogramProtocol):
     def expected_error(
         self, *, estimator: str = "", confidence: float = 0.95, counts: NDArray[np.int64] | None = None
     ) -> ExpectedError:
-        """The exact error for given true counts, or for users spread evenly over the categories."""
+        """The exact error for given true counts; without them, for users spread evenly over the categories."""
         check_estimator(estimator or self.estimators[0], self.estimators)
         starts = np.arange(0, self.domain_size, self.width - 1)
         sizes = np.diff(starts, append=self.domain_size)
         users = self.users if counts is None else float(np.sum(counts))
-        held = users * sizes / self.domain_size if counts is None else np.add.reduceat(counts, starts)
-        largest = users if counts is None else float(held.max())
-        neighbours = float(sizes @ held) / self.domain_size
+        users_in_block = users * sizes / self.domain_size if counts is None else np.add.reduceat(counts, starts)
+        largest = users if counts is None else float(users_in_block.max())
+        neighbours = float(sizes @ users_in_block) / self.domain_size
         variance = self._noise(round(users), neighbours).variance(np.array([users / self.domain_size]))
         worst = self._analysis(round(users), self._noise(round(users), largest)).expected_error(confidence)
         return replace(worst, rmse=math.sqrt(float(variance[0])))
@@ -223,20 +223,20 @@ class _BlockNoise(IndependentTerms):
 
     def variance(self, truth: Floats) -> Floats:
         """The variance at the estimated number of users of each block."""
-        held = np.clip(self.in_block, 0.0, self.users)[self.block_of]
-        return np.maximum(super().variance(truth) + self.variance_per_neighbour * held, 0.0)
+        neighbours = np.clip(self.in_block, 0.0, self.users)[self.block_of]
+        return np.maximum(super().variance(truth) + self.variance_per_neighbour * neighbours, 0.0)
 
     def interval(self, estimate: Floats, risk: float) -> tuple[Floats, Floats]:
         """Part of the risk is spent on an upper bound on the users of each block, on which the width depends."""
-        _, most = self.in_block_error.interval(self.in_block, 2 * _BLOCK_SHARE * risk)
-        assumed = replace(self, in_block=most)
+        _, upper = self.in_block_error.interval(self.in_block, 2 * _BLOCK_SHARE * risk)
+        assumed = replace(self, in_block=upper)
         return super(_BlockNoise, assumed).interval(estimate, (1 - _BLOCK_SHARE) * risk)
 
 
 def _paper_blocks(epsilon: float, domain_size: int) -> int:
     """The least power of two that is at least min(e^epsilon / 2, domain_size)."""
-    most, blocks = min(math.exp(min(epsilon, 100.0)), 2.0 * domain_size), 1
-    while 2 * blocks < most:
+    limit, blocks = min(math.exp(min(epsilon, 100.0)), 2.0 * domain_size), 1
+    while 2 * blocks < limit:
         blocks *= 2
     return blocks
 
@@ -268,9 +268,9 @@ def sample_from_sets(
     source: RandomSource,
 ) -> Tally:
     """The tally if each user sends a uniform output of their set or, with probability ``blanket``, any output."""
-    blind = binomials(counts, blanket, source)
-    sent = uniform_counts(int(blind.sum()), outputs, source)
-    for value, users in enumerate((counts - blind).tolist()):
+    uniform = binomials(counts, blanket, source)
+    sent = uniform_counts(int(uniform.sum()), outputs, source)
+    for value, users in enumerate((counts - uniform).tolist()):
         own = set_of(value)
         sent[own] += uniform_counts(users, len(own), source)
     return Tally(sent, int(counts.sum()), source.secure)

@@ -43,7 +43,7 @@ from shuffledp.search import bisect_integers
 _LEAST_DOMAIN = 4
 _MAX_BUCKETS = 1 << 30
 _MAX_LISTED = 10_000
-_OFTEN_NEEDED = 50  # messages per bucket, as the starting point of a search
+_TYPICAL_MESSAGES = 50  # per bucket; where the search for the number of buckets starts
 
 
 @dataclass(frozen=True)
@@ -93,17 +93,15 @@ class HashedBlanketHistogram(BlanketHistogram, HashedHistogram):
             mean = paper_blanket_mean(target.epsilon, target.delta)
             chosen = buckets or min(largest, math.floor(honest * added / mean))
             if chosen < 2:
-                raise _too_few(honest, most_messages, math.ceil(2 * mean / honest) + 1)
+                raise _too_few_users(honest, most_messages, math.ceil(2 * mean / honest) + 1)
             return cls(target, slots_of(mean * chosen / honest), chosen, size, named)
         chosen = buckets or _most_buckets(target, added, largest)
         if chosen < 2:
             needed = least_slots(honest, 2, target.epsilon, target.delta).mean
-            raise _too_few(honest, most_messages, math.ceil(needed) + 1)
-        full = Slots(added, Dyadic(0))
-        least = chosen < largest and buckets is None  # then all allowed messages are needed
-        return cls(
-            target, full if least else least_slots(honest, chosen, target.epsilon, target.delta), chosen, size, named
-        )
+            raise _too_few_users(honest, most_messages, math.ceil(needed) + 1)
+        if chosen < largest and buckets is None:  # so many buckets need all allowed messages
+            return cls(target, Slots(added, Dyadic(0)), chosen, size, named)
+        return cls(target, least_slots(honest, chosen, target.epsilon, target.delta), chosen, size, named)
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:  # noqa: ARG003
@@ -125,7 +123,7 @@ class HashedBlanketHistogram(BlanketHistogram, HashedHistogram):
         """A uniform function with the value's bucket, and uniform messages."""
         owned = np.array([check_index(value, self.domain_size)])
         codes = self.message_format.codes
-        check_listed(codes, most=_MAX_LISTED)
+        check_listed(codes, max_codes=_MAX_LISTED)
         factor, shift, bucket = self.message_format.message(np.arange(codes)).T
         own = np.flatnonzero(self.hashes.apply(factor, shift, owned) == bucket)
         return blanket_report_pmf({int(code): Fraction(1, len(own)) for code in own}, codes, self.blanket)
@@ -144,15 +142,15 @@ class HashedBlanketHistogram(BlanketHistogram, HashedHistogram):
     def analysis(self, users: int) -> LinearAnalysis:
         """Values of other users collide, and uniform messages agree by chance."""
         collision, hit = float(self.hashes.collision), 1 / self.buckets
-        other, slope = collision * (1 - collision), 1 - collision
-        maybe = float(self.blanket.rest) * hit
-        added = self.blanket.whole * hit * (1 - hit) + maybe * (1 - maybe)
+        collision_variance, slope = collision * (1 - collision), 1 - collision
+        extra_hit = float(self.blanket.rest) * hit
+        added_variance = self.blanket.whole * hit * (1 - hit) + extra_hit * (1 - extra_hit)
         return LinearAnalysis(
             offset=users * (collision + self.blanket.mean * hit),
             slope=slope,
             error=IndependentTerms(
-                base_variance=users * (other + added) / slope**2,
-                variance_per_holder=-other / slope**2,
+                base_variance=users * (collision_variance + added_variance) / slope**2,
+                variance_per_holder=-collision_variance / slope**2,
                 largest_term=1 / slope,
             ),
             largest=users,
@@ -163,17 +161,17 @@ class HashedBlanketHistogram(BlanketHistogram, HashedHistogram):
 def _most_buckets(target: Target, added: int, largest: int) -> int:
     """The most buckets for which ``added`` messages per user meet the target; 1 if not even 2 do.
 
-    With more buckets each is hit less often, which is less private. The search starts from the number of messages that
-    each of a similar number of buckets needs.
+    With more buckets fewer messages hit each of them, which is less private. The search starts from the number of
+    messages per bucket that a similar number of buckets needs.
     """
     slots, users = Slots(added, Dyadic(0)), target.honest_users
 
     def enough(buckets: int) -> bool:
         return slots.curve(users, buckets).delta_at(target.epsilon) <= target.delta
 
-    some = max(2, min(largest, added * users // _OFTEN_NEEDED))
-    each = least_slots(users, some, target.epsilon, target.delta).mean / some
-    low = min(max(2, math.floor(added / each)), largest)
+    similar = max(2, min(largest, added * users // _TYPICAL_MESSAGES))
+    messages_per_bucket = least_slots(users, similar, target.epsilon, target.delta).mean / similar
+    low = min(max(2, math.floor(added / messages_per_bucket)), largest)
     step = 1
     while low > 2 and not enough(low):
         low, step = max(2, low - step), 2 * step
@@ -186,7 +184,7 @@ def _most_buckets(target: Target, added: int, largest: int) -> int:
     return bisect_integers(lambda buckets: not enough(buckets), low, high) - 1
 
 
-def _too_few(users: int, most_messages: int, needed: int) -> InfeasibleError:
+def _too_few_users(users: int, most_messages: int, needed: int) -> InfeasibleError:
     return InfeasibleError(
         f"{users:,} users with at most {most_messages} messages each are too few even for 2 buckets; "
         f"allow {needed:,} messages (most_messages) or collect from more users.",

@@ -86,7 +86,7 @@ class LocalHashing(HashedHistogram):
         functions = math.prod(self.hashes.bounds)
         other = self.blanket.fraction / self.hashes.buckets
         own = other + self.blanket.complement.fraction
-        return single_message_pmf([Fraction(own if each else other) / functions for each in true.tolist()])
+        return single_message_pmf([Fraction(own if is_own else other) / functions for is_own in true.tolist()])
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once."""
@@ -104,9 +104,9 @@ class LocalHashing(HashedHistogram):
 
     def analysis(self, users: int) -> LinearAnalysis:
         """A category is supported by its holders, by holders of colliding categories, and by random buckets."""
-        blind = self.blanket.fraction / self.hashes.buckets
-        own = blind + self.blanket.complement.fraction
-        other = blind + self.blanket.complement.fraction * self.hashes.collision
+        uniform = self.blanket.fraction / self.hashes.buckets
+        own = uniform + self.blanket.complement.fraction
+        other = uniform + self.blanket.complement.fraction * self.hashes.collision
         return support_analysis(users, self.domain_size, float(own), float(other))
 
 

@@ -56,7 +56,7 @@ class SampleAndThresholdHistogram(ClearHistogram):
 
     Options of ``calibrate``:
 
-    - ``sampling``: probability that a message is kept; chosen for a category of average size unless given.
+    - ``sampling``: probability that a message is sampled; chosen for a category of average size unless given.
     """
 
     name: ClassVar[str] = "sample-and-threshold"
@@ -82,13 +82,13 @@ class SampleAndThresholdHistogram(ClearHistogram):
         """
         size, named = cls.domain_fields(domain)
         if sampling is not None:
-            taken = Dyadic.of(sampling)
-            return cls(target, taken, least_threshold(taken, target.epsilon, target.delta), size, named)
+            probability = Dyadic.of(sampling)
+            return cls(target, probability, least_threshold(probability, target.epsilon, target.delta), size, named)
         if target.calibration == "paper":
             curve = paper_sampling(target.epsilon, target.delta)
         else:
-            shown = math.ceil(-10 * math.log(target.delta) / -math.expm1(-target.epsilon))
-            curve = best_sampling(target.epsilon, target.delta, max(target.users // max(size, 1), shown))
+            least_count = math.ceil(-10 * math.log(target.delta) / -math.expm1(-target.epsilon))
+            curve = best_sampling(target.epsilon, target.delta, max(target.users // max(size, 1), least_count))
         return cls(target, curve.sampling, curve.threshold, size, named)
 
     @cached_property
@@ -105,24 +105,24 @@ class SampleAndThresholdHistogram(ClearHistogram):
         """Sample each message with the sampling probability; counts below the threshold become 0."""
         check_unreleased(tally, self.domain_size)
         sampled = binomials(tally.counts, self.sampling, source)
-        shown = np.where(sampled >= self.threshold, sampled, 0)
-        return Tally(shown, tally.users, tally.secure and source.secure, released=True)
+        released = np.where(sampled >= self.threshold, sampled, 0)
+        return Tally(released, tally.users, tally.secure and source.secure, released=True)
 
     def release_pmf(self, tally: Tally) -> Pmf:
         """Independent binomial counts, replaced by 0 if below the threshold."""
         counts = tally.counts.tolist()
         if math.prod(max(0, count - self.threshold + 1) + 1 for count in counts) > _LARGEST_LISTED:
             raise ParameterError("The release has too many outcomes to list; use fewer users or a smaller domain.")
-        return independent_release_pmf([self._shown_pmf(count) for count in counts])
+        return independent_release_pmf([self._released_pmf(count) for count in counts])
 
-    def _shown_pmf(self, count: int) -> dict[int, Fraction]:
+    def _released_pmf(self, count: int) -> dict[int, Fraction]:
         """The exact distribution of the released count of a category that ``count`` users sent."""
         sampled, dropped = self.sampling.fraction, self.sampling.complement.fraction
-        shown = {
+        released = {
             number: math.comb(count, number) * sampled**number * dropped ** (count - number)
             for number in range(self.threshold, count + 1)
         }
-        return {0: 1 - sum(shown.values(), Fraction(0))} | shown
+        return {0: 1 - sum(released.values(), Fraction(0))} | released
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
         """The true counts, released."""
@@ -147,11 +147,11 @@ class SampleAndThresholdHistogram(ClearHistogram):
 
     def analysis(self, users: int) -> ThresholdAnalysis:
         """C / ps for released categories; each holder contributes 1/ps - 1 or -1 to the error."""
-        taken = float(self.sampling)
+        sampling = float(self.sampling)
         return ThresholdAnalysis(
             offset=0.0,
-            slope=taken,
-            error=IndependentTerms(0.0, (1 - taken) / taken, max(1.0, 1 / taken - 1)),
+            slope=sampling,
+            error=IndependentTerms(0.0, (1 - sampling) / sampling, max(1.0, 1 / sampling - 1)),
             largest=users,
             numbers=self.domain_size,
             withholding=_SampledThreshold(self.sampling, self.threshold),

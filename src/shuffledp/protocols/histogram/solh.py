@@ -109,12 +109,12 @@ class ShuffledLocalHashing(HashedHistogram):
         """A uniform function with the value's bucket, or any bucket."""
         owned = np.array([check_index(value, self.domain_size)])
         codes = self.message_format.codes
-        check_listed(codes, most=_MAX_LISTED)
+        check_listed(codes, max_codes=_MAX_LISTED)
         factor, shift, bucket = self.message_format.message(np.arange(codes)).T
         own = self.hashes.apply(factor, shift, owned) == bucket
         other = self.blanket.fraction / codes
-        more = self.blanket.complement.fraction * self.buckets / codes
-        return single_message_pmf([other + (more if own[code] else 0) for code in range(codes)], most=_MAX_LISTED)
+        added = self.blanket.complement.fraction * self.buckets / codes
+        return single_message_pmf([other + (added if own[code] else 0) for code in range(codes)], max_codes=_MAX_LISTED)
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once."""
@@ -149,21 +149,22 @@ def _best_buckets(target: Target, size: int) -> int:
     trial = replace(target, epsilon=max(target.epsilon, _TRIAL_EPSILON))
     users = min(target.honest_users, _TRIAL_USERS)
     scale = target.honest_users / users * (target.epsilon / trial.epsilon) ** 2
-    fewest, most = math.ceil(2 / scale), min(size, _MAX_BUCKETS) / scale
+    fewest, largest = math.ceil(2 / scale), min(size, _MAX_BUCKETS) / scale
 
     def rmse(buckets: int) -> float:
         blanket = _least_blanket(users, buckets, trial, precision=0.2)
         if blanket is None:
             return math.inf
-        many = round(buckets * scale)
-        own, other = _agreement(float(blanket), many, float(AffineHashes.for_domain(size, many).collision))
+        full_scale = round(buckets * scale)
+        collision = float(AffineHashes.for_domain(size, full_scale).collision)
+        own, other = _agreement(float(blanket), full_scale, collision)
         return support_analysis(target.users, size, own, other).expected_error(0.5).rmse
 
     best = max(fewest, round(_FIRST_TRIAL * users))
     least = rmse(best)
     for factor in (4, 0.25):
         start = best
-        while (following := max(fewest, round(min(best * factor, most)))) != best:
+        while (following := max(fewest, round(min(best * factor, largest)))) != best:
             error = rmse(following)
             if error > least or (factor > 1 and error == math.inf):
                 break
@@ -204,10 +205,11 @@ def _paper_parameters(target: Target, buckets: int | None) -> tuple[int, Dyadic]
     largest = (target.honest_users - 1) / theorem_31_mean(target.epsilon, target.delta)
     chosen = buckets or round((largest + 2) / 3)
     if chosen < 2 or chosen >= largest:
+        origin = "would be best" if buckets is None else "were given"
         raise ConditionError(
             "Theorem 3.1 of Balle et al. 2019 on hashes needs 2 or more buckets and fewer than "
             f"(n - 1)/max(14 ln(2/delta)/epsilon^2, 27/epsilon) = {largest:.4g} "
-            f"with {target.honest_users:,} honest users; {chosen:,} would do best.",
+            f"with {target.honest_users:,} honest users; {chosen:,} {origin}.",
             buckets=chosen,
             largest=largest,
         )

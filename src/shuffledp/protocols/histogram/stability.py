@@ -36,7 +36,7 @@ from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
-_LEFT_OUT = 1e-14
+_OMITTED_MASS = 1e-14
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class StabilityHistogram(ClearHistogram):
 
     @classmethod
     def for_target(cls, target: Target, domain: Categories | Numbered) -> Self:
-        """Half of epsilon for each of two changed categories, and the least threshold, or 1 + 2 ln(2/delta)/epsilon."""
+        """Half of epsilon for each of two changed categories, and the least threshold, or the paper's."""
         size, named = cls.domain_fields(domain)
         ratio = least_ratio(target.epsilon, coordinates=2)
         if target.calibration == "paper":
@@ -77,23 +77,23 @@ class StabilityHistogram(ClearHistogram):
     def release(self, tally: Tally, *, source: RandomSource = SYSTEM) -> Tally:
         """Add noise to every nonzero count; noisy counts below the threshold become 0."""
         check_unreleased(tally, self.domain_size)
-        held = np.flatnonzero(tally.counts)
-        noisy = tally.counts[held] + discrete_laplace(self.ratio, len(held), source)
-        shown = np.zeros(self.domain_size, dtype=np.int64)
-        shown[held] = np.where(noisy >= self.threshold, noisy, 0)
-        return Tally(shown, tally.users, tally.secure and source.secure, released=True)
+        nonempty = np.flatnonzero(tally.counts)
+        noisy = tally.counts[nonempty] + discrete_laplace(self.ratio, len(nonempty), source)
+        released = np.zeros(self.domain_size, dtype=np.int64)
+        released[nonempty] = np.where(noisy >= self.threshold, noisy, 0)
+        return Tally(released, tally.users, tally.secure and source.secure, released=True)
 
     def release_pmf(self, tally: Tally) -> Pmf:
         """Independent counts, each withheld or released with noise."""
-        return independent_release_pmf([self._shown_pmf(count) for count in tally.counts.tolist()])
+        return independent_release_pmf([self._released_pmf(count) for count in tally.counts.tolist()])
 
-    def _shown_pmf(self, count: int) -> dict[int, float]:
+    def _released_pmf(self, count: int) -> dict[int, float]:
         if count == 0:
             return {0: 1.0}
-        reach = likely_noise(self.ratio, _LEFT_OUT / self.domain_size)
-        shown = np.arange(self.threshold, max(count + reach, self.threshold) + 1)
-        masses = noise_mass(self.ratio, shown - count)
-        return {0: self._withholding.withheld(count)} | dict(zip(shown.tolist(), masses.tolist(), strict=True))
+        reach = likely_noise(self.ratio, _OMITTED_MASS / self.domain_size)
+        released = np.arange(self.threshold, max(count + reach, self.threshold) + 1)
+        masses = noise_mass(self.ratio, released - count)
+        return {0: self._withholding.withheld(count)} | dict(zip(released.tolist(), masses.tolist(), strict=True))
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
         """The true counts, released."""
@@ -138,13 +138,13 @@ class _NoisyThreshold:
     def squared_errors(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
         """c^2 if it is withheld, else X^2."""
         withheld = np.array([self.withheld(count) for count in counts.tolist()])
-        shown = np.array([self._squared_noise_from(self.threshold - count) for count in counts.tolist()])
-        return np.where(counts == 0, 0.0, withheld * counts.astype(np.float64) ** 2 + shown)
+        released = np.array([self._squared_noise_from(self.threshold - count) for count in counts.tolist()])
+        return np.where(counts == 0, 0.0, withheld * counts.astype(np.float64) ** 2 + released)
 
     def _squared_noise_from(self, least: int) -> float:
         """E[X^2; X >= least]; X is symmetric."""
         if least <= 0:
             return DiscreteLaplace(self.ratio).variance - self._squared_noise_from(1 - least)
-        ratio, rest = float(self.ratio), float(self.ratio.complement)
+        ratio, complement = float(self.ratio), float(self.ratio.complement)
         tail = math.exp(-least * decay_of(self.ratio)) / (1 + ratio)
-        return tail * (least**2 + 2 * least * ratio / rest + ratio * (1 + ratio) / rest**2)
+        return tail * (least**2 + 2 * least * ratio / complement + ratio * (1 + ratio) / complement**2)

@@ -105,11 +105,11 @@ class UniformBlanketHistogram(BlanketHistogram):
     def check_tally(self, tally: Tally) -> None:
         """Every user adds ``whole`` messages or one more."""
         added = int(tally.counts.sum()) - tally.users
-        least = tally.users * self.blanket.whole
-        most = least + tally.users * (self.blanket.rest.numerator > 0)
-        if not least <= added <= most or len(tally.counts) != self.domain_size:
+        fewest = tally.users * self.blanket.whole
+        largest = fewest + tally.users * (self.blanket.rest.numerator > 0)
+        if not fewest <= added <= largest or len(tally.counts) != self.domain_size:
             raise ParameterError(
-                f"{tally.users:,} users of this protocol send {least + tally.users:,} to {most + tally.users:,} "
+                f"{tally.users:,} users of this protocol send {fewest + tally.users:,} to {largest + tally.users:,} "
                 f"messages about {self.domain_size:,} categories, not {added + tally.users:,} about "
                 f"{len(tally.counts):,}.",
                 messages=added + tally.users,
@@ -163,12 +163,12 @@ class _CentredNoise:
         """The least distance that the error exceeds with a probability of at most the risk."""
         if self.cells == 1 or self.blanket.mean == 0:
             return 0.0
-        least, most, mass, missed = self._blocks(risk)
+        lowest, highest, mass, omitted_mass = self._blocks(risk)
         high = 1.0
-        while self._risk_of(high, least, most, mass) + missed > risk:
+        while self._risk_of(high, lowest, highest, mass) + omitted_mass > risk:
             high *= 2
         return bisect(
-            lambda distance: self._risk_of(distance, least, most, mass) + missed <= risk,
+            lambda distance: self._risk_of(distance, lowest, highest, mass) + omitted_mass <= risk,
             0.0,
             high,
             relative=1e-6,
@@ -176,31 +176,31 @@ class _CentredNoise:
         )
 
     def _blocks(self, risk: float) -> tuple[Floats, Floats, Floats, float]:
-        """Blocks of T: the least and the largest T of each, their masses, and the mass outside."""
+        """The values of T in blocks: the least and the largest of each, their masses, and the mass left out."""
         fixed = float(self.users * self.blanket.whole)
         if self.blanket.rest.is_certain:
             total = np.array([fixed + self.users * float(self.blanket.rest)])
             return total, total, np.ones(1), 0.0
         distribution = Binomial(self.users, self.blanket.rest)
-        cut = max(1e-9 * risk, 1e-300)
-        first = distribution.least_with_lower_tail(cut)
-        last = self.users - distribution.mirrored.least_with_lower_tail(cut)
+        omitted_mass = max(1e-9 * risk, 1e-300)
+        first = distribution.least_with_lower_tail(omitted_mass)
+        last = self.users - distribution.mirrored.least_with_lower_tail(omitted_mass)
         step = -(-(last - first + 1) // _BLOCKS)
         starts = np.arange(first, last + 1, step, dtype=np.int64)
         ends = np.minimum(starts + step - 1, last)
         mass = np.maximum(distribution.lower_tail(ends) - distribution.lower_tail(starts - 1), 0.0)
-        return starts.astype(np.float64) + fixed, ends.astype(np.float64) + fixed, mass, 2 * cut
+        return starts.astype(np.float64) + fixed, ends.astype(np.float64) + fixed, mass, 2 * omitted_mass
 
     def _risk_of(
         self,
         distance: float,
-        least: Floats,
-        most: Floats,
+        lowest: Floats,
+        highest: Floats,
         mass: Floats,
     ) -> float:
         """Upper bound on the probability of an error beyond the distance, on either side."""
-        above = _upper_tail(most, 1 / self.cells, np.floor(least / self.cells + distance) + 1)
-        below = _lower_tail(least, 1 / self.cells, np.ceil(most / self.cells - distance))
+        above = _upper_tail(highest, 1 / self.cells, np.floor(lowest / self.cells + distance) + 1)
+        below = _lower_tail(lowest, 1 / self.cells, np.ceil(highest / self.cells - distance))
         return float(mass @ (above + below))
 
 

@@ -30,7 +30,7 @@ class Analysis(Interface):
         """From a confidence to intervals [low, high] with at least this coverage for every true number."""
 
     def withheld_below(self, confidence: float) -> int | None:
-        """The least count that is withheld with at most half of the risk; None if no count is withheld."""
+        """The least count that is withheld with probability (1 - confidence) / 2 or less; None if none is withheld."""
 
     def expected_error(self, confidence: float, truth: NDArray[Any] | None = None) -> ExpectedError:
         """The predicted error, typical or for given true numbers."""
@@ -46,7 +46,7 @@ class AnalysedProtocol(Protocol):
         """The analysis of the observations of ``users`` users."""
 
     def analysis_by(self, estimator: str, users: int) -> Analysis:  # noqa: ARG002
-        """The analysis for one estimator, if it depends on the estimator."""
+        """The analysis for one estimator; override it if the analysis depends on the estimator."""
         return self.analysis(users)
 
     def _checked(self, tally: Tally, estimator: str) -> Analysis:

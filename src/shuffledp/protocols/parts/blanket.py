@@ -1,4 +1,4 @@
-"""Uniform blanket messages that every user adds: cost, lengths and distribution of reports, and the paper's number."""
+"""Uniform blanket messages that every user adds: their number, and the cost and distribution of reports."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class BlanketHistogram(HistogramProtocol):
     @property
     def cost(self) -> Cost:
         """The user's own message and the blanket messages."""
-        most = 1 + self.blanket.whole + (self.blanket.rest.numerator > 0)
-        return Cost(1 + self.blanket.mean, most, self.message_format.bits)
+        max_messages = 1 + self.blanket.whole + (self.blanket.rest.numerator > 0)
+        return Cost(1 + self.blanket.mean, max_messages, self.message_format.bits)
 
     @property
     def min_messages_per_user(self) -> int:
@@ -39,7 +39,7 @@ class BlanketHistogram(HistogramProtocol):
 
 
 def blanket_offsets(users: int, blanket: Slots, source: RandomSource) -> NDArray[np.int64]:
-    """The offset of each report: the own message, ``whole`` more, and one more with probability ``rest``."""
+    """Where each report starts among all messages; a report has 1 + ``whole`` messages, or one more with ``rest``."""
     lengths = 1 + blanket.whole + bernoulli(blanket.rest, users, source).astype(np.int64)
     return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths)))
 
@@ -51,8 +51,8 @@ def blanket_report_pmf(own: Mapping[int, Fraction], codes: int, blanket: Slots) 
         raise ParameterError(f"Reports of {longest + 1} messages out of {codes:,} are too many to list.")
     pmf: dict[tuple[int, ...], Fraction] = {}
     rest = blanket.rest.fraction
-    for added, share in ((blanket.whole, 1 - rest), (blanket.whole + 1, rest)):
-        if not share:
+    for added, chance in ((blanket.whole, 1 - rest), (blanket.whole + 1, rest)):
+        if not chance:
             continue
         for drawn in combinations_with_replacement(range(codes), added):
             copies = [0] * codes
@@ -61,12 +61,12 @@ def blanket_report_pmf(own: Mapping[int, Fraction], codes: int, blanket: Slots) 
             orders = math.factorial(added) // math.prod(math.factorial(count) for count in copies)
             for code, mass in own.items():
                 report = tuple(count + (other == code) for other, count in enumerate(copies))
-                pmf[report] = pmf.get(report, Fraction(0)) + share * mass * Fraction(orders, codes**added)
+                pmf[report] = pmf.get(report, Fraction(0)) + chance * mass * Fraction(orders, codes**added)
     return pmf
 
 
 def slots_of(mean: float) -> Slots:
-    """At least ``mean`` messages per user on average."""
+    """The number of blanket messages per user, with an expected value of at least ``mean``."""
     whole = math.floor(mean)
     return Slots(whole, Dyadic.at_least(mean - whole))
 

@@ -78,26 +78,27 @@ class FixedNoise:
 
     def interval(self, estimate: Floats, risk: float) -> tuple[Floats, Floats]:
         """The estimate minus the likely range of the noise."""
-        least, most = self._likely(risk / 2)
-        return estimate - self.step * (most - self.noise.mean), estimate - self.step * (least - self.noise.mean)
+        low, high = self._likely_range(risk / 2)
+        return estimate - self.step * (high - self.noise.mean), estimate - self.step * (low - self.noise.mean)
 
     def radius(self, risk: float, largest_truth: float) -> float:  # noqa: ARG002
         """The least distance from the mean that the noise exceeds with a probability of at most ``risk``."""
-        least, most = self._likely(risk / 2)
-        high = max(most - self.noise.mean, self.noise.mean - least)
-        distance = bisect(lambda distance: self._risk_of(distance) <= risk, 0.0, high, relative=1e-6, absolute=1e-6)
+        low, high = self._likely_range(risk / 2)
+        bound = max(high - self.noise.mean, self.noise.mean - low)
+        distance = bisect(lambda distance: self._risk_of(distance) <= risk, 0.0, bound, relative=1e-6, absolute=1e-6)
         return self.step * distance
 
     def _risk_of(self, distance: float) -> float:
+        """The probability that the noise is farther than ``distance`` from its mean."""
         above = float(self.noise.upper_tail(math.floor(self.noise.mean + distance) + 1))
         return above + float(self.noise.lower_tail(math.ceil(self.noise.mean - distance) - 1))
 
-    def _likely(self, risk: float) -> tuple[int, int]:
+    def _likely_range(self, risk: float) -> tuple[int, int]:
         """Bounds on the noise, each violated with a probability of at most ``risk``."""
         centre = round(self.noise.mean)
-        most = least_integer(lambda k: float(self.noise.upper_tail(centre + k + 1)) <= risk, low=-1)
-        least = least_integer(lambda k: float(self.noise.lower_tail(centre - k - 1)) <= risk, low=-1)
-        return centre - least, centre + most
+        above = least_integer(lambda k: float(self.noise.upper_tail(centre + k + 1)) <= risk, low=-1)
+        below = least_integer(lambda k: float(self.noise.lower_tail(centre - k - 1)) <= risk, low=-1)
+        return centre - below, centre + above
 
 
 @dataclass(frozen=True)
@@ -133,9 +134,9 @@ class IndependentTerms:
         return low[inverse], high[inverse]
 
     def _outermost(self, estimate: Floats, side: float, risk: float) -> Floats:
-        """Upper bound on the truth farthest to one side that is within its own width of the estimate, by bisection."""
+        """The farthest true number on one side of the estimate whose width reaches the estimate, rounded outwards."""
         inside = estimate
-        if side > 0:  # near 0 the width may grow faster than the truth, so that likely truths start at a distance
+        if side > 0:  # near 0 the width may grow faster than the truth: then likely truths start above the estimate
             peak = np.full_like(estimate, self._peak(risk))
             inside = np.where((estimate < peak) & (peak - estimate <= self._width(peak, risk)), peak, estimate)
         outside = inside + side * np.maximum(self._width(inside, risk), 1.0)
@@ -166,6 +167,7 @@ class IndependentTerms:
         return float(np.max(self._width(np.array([0.0, largest_truth]), risk)))
 
     def _width(self, truth: Floats, risk: float) -> Floats:
+        """The distance from the true number that the estimate exceeds with a probability of at most ``risk``."""
         variance = self.variance(np.maximum(truth, 0.0))
         tail = self.largest_term / 3 if self.heaviest_tail is None else self.heaviest_tail
         level = math.log(2 / risk)
@@ -231,7 +233,7 @@ class LinearAnalysis:
         )
 
     def _typical(self) -> Floats:
-        """The mean count of a histogram; for a single number, the one with the largest variance."""
+        """The mean count of a histogram; for a single number, the true number with the largest variance."""
         if self.numbers > 1:
             return np.array([self.largest / self.numbers])
         ends = np.array([0.0, self.largest])

@@ -1,6 +1,6 @@
 """Correlated noise in shares: every user adds a share, and the sum of all shares has the planned distribution.
 
-To each bin all planned users together add a geometric number of "+1", a geometric number of "-1", and a negative
+All planned users together add to each bin a geometric number of "+1", a geometric number of "-1", and a negative
 binomial number of pairs of both, which cancel. A user's share of each is negative binomial, with the shape divided by
 the number of planned users.
 """
@@ -35,26 +35,30 @@ class NoiseShares:
     @property
     def mean_messages(self) -> float:
         """Expected number of messages that a user adds to one bin."""
-        staying = self.ratio.fraction / self.ratio.complement.fraction
+        remaining = self.ratio.fraction / self.ratio.complement.fraction
         flooding = self.flood_shape * self.flood_ratio.fraction / self.flood_ratio.complement.fraction
-        return float(2 * (staying + flooding) / self.planned)
+        return float(2 * (remaining + flooding) / self.planned)
 
-    def chance_of_more(self, most: int, bins: int) -> float:
-        """Upper bound on the probability that a user adds more than ``most`` messages to all bins together."""
-        part = bins / self.planned
-        staying = Share(2 * part, float(self.ratio))
-        return chance_of_more([staying, Share(float(self.flood_shape) * part, float(self.flood_ratio), 2)], most)
+    def chance_of_more(self, messages: int, bins: int) -> float:
+        """Upper bound on the probability that a user adds more than ``messages`` messages to all bins together."""
+        share = bins / self.planned
+        remaining = Share(2 * share, float(self.ratio))
+        flooding = Share(float(self.flood_shape) * share, float(self.flood_ratio), 2)
+        return chance_of_more([remaining, flooding], messages)
 
-    def pmf(self, left_out: float) -> Signs:
-        """The distribution of a user's numbers of "+1" and "-1" in one bin, without the least likely ones."""
-        staying = _masses(NegativeBinomial(Fraction(1, self.planned), self.ratio), left_out / 100)
-        flooding = _masses(NegativeBinomial(self.flood_shape / self.planned, self.flood_ratio), left_out / 100)
-        table = np.zeros((len(staying) + len(flooding) - 1,) * 2)
-        alone = np.outer(staying, staying)
+    def pmf(self, omitted_mass: float) -> Signs:
+        """The distribution of a user's numbers of "+1" and "-1" in one bin.
+
+        The least likely outcomes are left out, of a total probability of at most ``omitted_mass``.
+        """
+        remaining = _masses(NegativeBinomial(Fraction(1, self.planned), self.ratio), omitted_mass / 100)
+        flooding = _masses(NegativeBinomial(self.flood_shape / self.planned, self.flood_ratio), omitted_mass / 100)
+        table = np.zeros((len(remaining) + len(flooding) - 1,) * 2)
+        alone = np.outer(remaining, remaining)
         for pairs, mass in enumerate(flooding):
-            table[pairs : pairs + len(staying), pairs : pairs + len(staying)] += mass * alone
+            table[pairs : pairs + len(remaining), pairs : pairs + len(remaining)] += mass * alone
         likeliest = np.argsort(-table, axis=None)
-        listed = likeliest[: int(np.searchsorted(np.cumsum(table.ravel()[likeliest]), 1 - left_out / 2)) + 1]
+        listed = likeliest[: int(np.searchsorted(np.cumsum(table.ravel()[likeliest]), 1 - omitted_mass / 2)) + 1]
         plus, minus = np.unravel_index(listed, table.shape)
         return dict(zip(zip(plus.tolist(), minus.tolist(), strict=True), table[plus, minus].tolist(), strict=True))
 
@@ -75,15 +79,15 @@ class NoiseShares:
         plus = negative_binomial(share, self.ratio, bins, source)
         return pairs + plus, pairs + negative_binomial(share, self.ratio, bins, source)
 
-    def staying(self, users: int) -> NoiseDistribution:
-        """The noise of ``users`` users after pairs cancel: discrete Laplace if they are as many as planned."""
+    def remaining(self, users: int) -> NoiseDistribution:
+        """The noise of ``users`` users after pairs cancel: discrete Laplace if ``users`` are as many as planned."""
         share = Fraction(users, self.planned)
         if share == 1:
             return DiscreteLaplace(self.ratio)
         return NegativeBinomialDifference(NegativeBinomial(share, self.ratio))
 
 
-def _masses(distribution: NegativeBinomial, cut: float) -> NDArray[np.float64]:
-    """The masses from 0 on, except for a tail."""
-    first, masses, _ = distribution.window(cut)
+def _masses(distribution: NegativeBinomial, omitted_mass: float) -> NDArray[np.float64]:
+    """The probabilities of 0, 1, ... up to a tail of at most ``omitted_mass``."""
+    first, masses, _ = distribution.window(omitted_mass)
     return np.concatenate((np.zeros(first), masses))

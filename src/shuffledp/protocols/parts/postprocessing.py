@@ -106,9 +106,9 @@ class SurplusAnalysis:
     def _error_of_withheld(self) -> float:
         least_noise = int(self._noise_table[0][0])
         margin = self._withheld_margin or 0
-        most = min(self._withheld_at_most(_PLAUSIBLY_WITHHELD), self.noise.trials)
+        largest = min(self._withheld_at_most(_PLAUSIBLY_WITHHELD), self.noise.trials)
         # smaller counts are always withheld; their error is the count itself, which is smaller
-        counts = np.arange(max(0, min(least_noise - margin, most)), most + 1, dtype=np.int64)
+        counts = np.arange(max(0, min(least_noise - margin, largest)), largest + 1, dtype=np.int64)
         return math.sqrt(float(np.max(self._squared_errors(counts))))
 
     @cached_property
@@ -120,8 +120,9 @@ class SurplusAnalysis:
         """E (estimate - count)^2 at each count, summed over the exact distribution of the noise."""
         points = self._noise_table[0]
         squares, withheld = self._error_sums
-        shown_noise = np.clip(counts + (self._withheld_margin or 0) - points[0], 0, len(points))  # points below
-        errors: Floats = squares[shown_noise] + counts.astype(np.float64) ** 2 * withheld[shown_noise]
+        # a count is reported for this many of the values of the noise, the least ones
+        reported = np.clip(counts + (self._withheld_margin or 0) - points[0], 0, len(points))
+        errors: Floats = squares[reported] + counts.astype(np.float64) ** 2 * withheld[reported]
         return errors
 
     @cached_property
@@ -132,11 +133,11 @@ class SurplusAnalysis:
         return squares, np.append(np.cumsum(mass[::-1])[::-1], 0.0)
 
     def _withheld_at_most(self, risk: float) -> int:
-        """The largest count that is withheld with more than the risk; 0 always is."""
+        """The largest count that is withheld with a probability above ``risk``; 0 is always withheld."""
         return max(0, self._upper_quantile(risk) - (self._withheld_margin or 0))
 
     def withheld_below(self, confidence: float) -> int | None:
-        """The least count that is withheld with at most half of the risk; None if nothing is withheld."""
+        """The least count that is withheld with probability (1 - confidence) / 2 or less; None if none is withheld."""
         if self._withheld_margin is None:
             return None
         return min(self._withheld_at_most((1 - confidence) / 2), self.noise.trials) + 1
@@ -244,7 +245,7 @@ class TokenAnalysis:
         return self._analysis.intervals(self._surplus(observed))
 
     def withheld_below(self, confidence: float) -> int | None:
-        """The least count that is withheld with at most half of the risk; None if no count is withheld."""
+        """The least count that is withheld with probability (1 - confidence) / 2 or less; None if none is withheld."""
         return self._analysis.withheld_below(confidence)
 
     def expected_error(self, confidence: float, truth: Counts | None = None) -> ExpectedError:

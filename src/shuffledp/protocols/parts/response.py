@@ -22,7 +22,7 @@ _LARGEST_EPSILON = 40.0  # for larger ones the probability of a uniform answer w
 
 
 def blanket_for(values: int, epsilon: float) -> Dyadic:
-    """The least probability of a uniform answer at which the ratio of any two answers is at most e^epsilon."""
+    """The least probability of a uniform answer that makes the answer epsilon-private."""
     if values == 1:
         return Dyadic(0, 0)  # a single value reveals nothing
     guess = Dyadic.at_least(values / (values + math.expm1(min(epsilon, _LARGEST_EPSILON))))

@@ -22,16 +22,16 @@ def one_message_each(values: NDArray[Any], source: RandomSource) -> Messages:
     return Messages(values, len(values), np.arange(len(values) + 1, dtype=np.int64), source.secure)
 
 
-def check_listed(codes: int, *, most: int = MAX_LISTED) -> None:
+def check_listed(codes: int, *, max_codes: int = MAX_LISTED) -> None:
     """Reject a message format with more codes than are worth listing."""
-    if codes > most:
-        raise ParameterError(f"{codes:,} different messages are too many to list; at most {most:,}.", codes=codes)
+    if codes > max_codes:
+        raise ParameterError(f"{codes:,} different messages are too many to list; at most {max_codes:,}.", codes=codes)
 
 
-def single_message_pmf(probabilities: Sequence[Fraction], *, most: int = MAX_LISTED) -> Pmf:
+def single_message_pmf(probabilities: Sequence[Fraction], *, max_codes: int = MAX_LISTED) -> Pmf:
     """The distribution of a report of one message, as copies of each code, from the probability of each code."""
     codes = len(probabilities)
-    check_listed(codes, most=most)
+    check_listed(codes, max_codes=max_codes)
     return {
         tuple(int(other == code) for other in range(codes)): probability
         for code, probability in enumerate(probabilities)

@@ -1,4 +1,4 @@
-"""Reports that support categories: each supports that of its user with one probability, every other with another."""
+"""Reports that each support some categories: the user's own with one probability, any other with a smaller one."""
 
 from __future__ import annotations
 

@@ -59,19 +59,21 @@ class ThresholdAnalysis(LinearAnalysis):
         estimate = np.rint(self.estimate(observed, "threshold")).astype(np.int64)
         distinct, inverse = np.unique(estimate, return_inverse=True)
         squares = self.error.variance(distinct.astype(np.float64))
-        near = distinct <= self.hidden(_NEVER_WITHHELD)
-        squares[near] = self.withholding.squared_errors(distinct[near])
+        may_be_withheld = distinct <= self.largest_withheld(_NEVER_WITHHELD)
+        squares[may_be_withheld] = self.withholding.squared_errors(distinct[may_be_withheld])
         shown = np.sqrt(squares)[inverse]
         if np.all(observed > 0):
             return shown
-        return np.where(observed > 0, shown, _withheld_error(self.withholding, self.hidden(_PLAUSIBLY_WITHHELD)))
+        return np.where(
+            observed > 0, shown, _withheld_error(self.withholding, self.largest_withheld(_PLAUSIBLY_WITHHELD))
+        )
 
     def withheld_below(self, confidence: float) -> int | None:
-        """The least count that is withheld with at most half of the risk."""
-        return self.hidden((1 - confidence) / 2) + 1
+        """The least count that is withheld with probability (1 - confidence) / 2 or less."""
+        return self.largest_withheld((1 - confidence) / 2) + 1
 
     def intervals(self, observed: NDArray[Any]) -> Callable[[float], Floats]:
-        """Intervals with half of the risk for released counts and half for withholding."""
+        """Released counts and withholding have half of the error probability 1 - confidence each."""
         return partial(self._intervals_at, observed)
 
     def _intervals_at(self, observed: NDArray[Any], confidence: float) -> Floats:
@@ -79,7 +81,7 @@ class ThresholdAnalysis(LinearAnalysis):
         low, high = self.error.interval(self.estimate(observed, "threshold"), risk)
         shown = observed > 0
         low = np.where(shown, np.maximum(low, 1.0), 0.0)
-        ends: Floats = np.stack((low, np.where(shown, high, self.hidden(risk))), axis=-1)
+        ends: Floats = np.stack((low, np.where(shown, high, self.largest_withheld(risk))), axis=-1)
         return np.clip(ends, 0.0, self.largest)
 
     def expected_error(self, confidence: float, truth: NDArray[Any] | None = None) -> ExpectedError:
@@ -88,25 +90,25 @@ class ThresholdAnalysis(LinearAnalysis):
         risk = (1 - confidence) / (2 * min(self.numbers, self.largest))  # only non-empty categories have an error
         return ExpectedError(
             rmse=math.sqrt(self._mean_squared_error(truth)),
-            max_error=max(float(self.hidden(risk)), self.error.radius(risk, self.largest)),
+            max_error=max(float(self.largest_withheld(risk)), self.error.radius(risk, self.largest)),
             confidence=confidence,
         )
 
     def _mean_squared_error(self, truth: NDArray[Any] | None) -> float:
         if truth is None:
             average = round(self.largest / self.numbers)
-            shown = float(self.error.variance(np.array([max(average, self.hidden(0.05) + 1.0)]))[0])
+            shown = float(self.error.variance(np.array([max(average, self.largest_withheld(0.05) + 1.0)]))[0])
             return max(shown, self._mean_squared_error(np.array([average])))
         distinct, times = np.unique(np.asarray(truth).astype(np.int64), return_counts=True)
         return float(self.withholding.squared_errors(distinct) @ times) / float(times.sum())
 
-    def hidden(self, risk: float) -> int:
+    def largest_withheld(self, risk: float) -> int:
         """The largest true count that is withheld with a probability above ``risk``."""
-        return _most_withheld(self.withholding, risk, int(self.largest))
+        return _largest_withheld(self.withholding, risk, int(self.largest))
 
 
 @lru_cache(maxsize=1024)
-def _most_withheld(withholding: Withholding, risk: float, largest: int) -> int:
+def _largest_withheld(withholding: Withholding, risk: float, largest: int) -> int:
     """The largest true count up to ``largest`` that is withheld with a probability above ``risk``."""
     low, high = 0, 1
     while high <= largest and withholding.withheld(high) > risk:
@@ -115,15 +117,15 @@ def _most_withheld(withholding: Withholding, risk: float, largest: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def _withheld_error(withholding: Withholding, most: int) -> float:
-    """The largest root mean squared error at a count of at most ``most``.
+def _withheld_error(withholding: Withholding, largest: int) -> float:
+    """The largest root mean squared error at a count of at most ``largest``.
 
     It increases with the count while most counts are withheld, and then decreases; a coarse search is refined.
     """
-    step = max(1, most // 256)
-    coarse = np.unique(np.append(np.arange(0, most + 1, step), most))
+    step = max(1, largest // 256)
+    coarse = np.unique(np.append(np.arange(0, largest + 1, step), largest))
     best = int(coarse[np.argmax(withholding.squared_errors(coarse))])
-    fine = np.arange(max(best - step, 0), min(best + step, most) + 1)
+    fine = np.arange(max(best - step, 0), min(best + step, largest) + 1)
     return math.sqrt(float(np.max(withholding.squared_errors(fine))))
 
 
@@ -149,7 +151,7 @@ def check_unreleased(tally: Tally, categories: int) -> None:
 def check_released(tally: Tally, categories: int, threshold: int) -> None:
     """Reject a tally that is not released, or that contains counts below the threshold."""
     if not tally.released:
-        raise ParameterError("This tally holds counts below the threshold; release it first.")
+        raise ParameterError("This tally contains counts below the threshold; release it first.")
     check_categories(tally, categories)
     if np.any((tally.counts != 0) & (tally.counts < threshold)):
         raise ParameterError(f"A released tally must not contain counts below the threshold {threshold:,}.")

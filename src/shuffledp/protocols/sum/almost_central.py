@@ -46,7 +46,7 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, negative_binomial
 from shuffledp.randomness.logarithmic import LEAST_COMPLEMENT_BITS
 
 _MAX_LEVELS = 1000  # the accounting of more levels takes long
-_LEFT_OUT = 1e-5
+_OMITTED_MASS = 1e-5
 _TOO_RARE = 1e-7  # less likely reports are not listed
 _TABLE_ENTRIES = 1 << 10  # of the sampling table of one atom
 _MAX_LISTED = 4
@@ -76,8 +76,8 @@ class AlmostCentralSum(SumProtocol):
         check_levels(self.levels, users=self.target.users)
         if not _can_be_drawn(self.noise):
             raise ParameterError(
-                f"With {self.levels:,} levels the noise at epsilon = {self.target.epsilon:g} has too long shares to "
-                "draw; use fewer levels.",
+                f"With {self.levels:,} levels the noise at epsilon = {self.target.epsilon:g} has shares too long "
+                "to draw; use fewer levels.",
                 levels=self.levels,
             )
 
@@ -95,13 +95,13 @@ class AlmostCentralSum(SumProtocol):
             )
         if levels is not None:
             return cls(target, almost_central_noise(levels, target.epsilon, target.delta, split), domain)
-        most = min(math.ceil(target.epsilon * math.sqrt(target.users)), _MAX_LEVELS)
+        max_levels = min(math.ceil(target.epsilon * math.sqrt(target.users)), _MAX_LEVELS)
         while True:
-            levels = levels_for(domain, fewest=most, most=most)
+            levels = levels_for(domain, min_levels=max_levels, max_levels=max_levels)
             noise = almost_central_noise(levels, target.epsilon, target.delta, split)
-            if _can_be_drawn(noise) or most < 2:
+            if _can_be_drawn(noise) or max_levels < 2:
                 return cls(target, noise, domain)
-            most = most * 2 // 3
+            max_levels = max_levels * 2 // 3
 
     @property
     def levels(self) -> int:
@@ -130,18 +130,18 @@ class AlmostCentralSum(SumProtocol):
         """The messages, and a table for each atom."""
         return super().draws_per_report + _TABLE_ENTRIES * len(self._parts)
 
-    def chance_of_more_messages(self, most: int) -> float:
-        """Upper bound on the probability that a report holds more than ``most`` messages."""
+    def chance_of_more_messages(self, messages: int) -> float:
+        """Upper bound on the probability that a report has more than ``messages`` messages."""
         honest = self.target.honest_users
         shares = [Share(float(shape) / honest, float(ratio), len(members)) for members, shape, ratio in self._parts]
-        return chance_of_more(shares, most - 1)
+        return chance_of_more(shares, messages - 1)
 
     @cached_property
     def _parts(self) -> tuple[Part, ...]:
-        """All noise messages."""
-        staying = [((sign,), Fraction(1), self.noise.ratio) for sign in (1, -1)]
+        """All noise messages: single "+1" and "-1", and the atoms."""
+        remaining = [((sign,), Fraction(1), self.noise.ratio) for sign in (1, -1)]
         atoms = [(atom.members, shape, ratio) for atom, shape, ratio in self.noise.flooding]
-        return (*staying, *atoms)
+        return (*remaining, *atoms)
 
     @cached_property
     def _lowest(self) -> int:
@@ -157,21 +157,21 @@ class AlmostCentralSum(SumProtocol):
         """The real message with every number of copies of each part, except for a tail."""
         if self.levels > _MAX_LISTED:
             raise ParameterError(f"{self.levels:,} levels are too many to list; at most {_MAX_LISTED}.")
-        kinds = self.message_format.codes
+        codes = self.message_format.codes
         pmf: dict[tuple[int, ...], float] = {}
         for level, share in level_pmf(value, self.levels, self.domain).items():
-            sent = [0] * kinds
+            sent = [0] * codes
             sent[level + 1 - self._lowest] = 1
             pmf[tuple(sent)] = float(share)
         for members, shape, ratio in self._parts:
-            added = np.zeros(kinds, dtype=np.int64)
+            added = np.zeros(codes, dtype=np.int64)
             np.add.at(added, np.array(members) - self._lowest, 1)
-            more: dict[tuple[int, ...], float] = {}
+            extended: dict[tuple[int, ...], float] = {}
             for copies, mass in _copies_pmf(float(shape) / self.target.honest_users, ratio, len(self._parts)):
                 for sent_before, before in pmf.items():
                     both = tuple((np.array(sent_before) + copies * added).tolist())
-                    more[both] = more.get(both, 0.0) + before * mass
-            pmf = {both: mass for both, mass in more.items() if mass > _TOO_RARE}
+                    extended[both] = extended.get(both, 0.0) + before * mass
+            pmf = {both: mass for both, mass in extended.items() if mass > _TOO_RARE}
         return pmf
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
@@ -179,9 +179,10 @@ class AlmostCentralSum(SumProtocol):
         owned = to_levels(values, self.levels, self.domain, source)
         senders, sent = [np.arange(len(owned))], [owned + 1]
         for members, shape, ratio in self._parts:
-            hit, copies = scattered_negative_binomial(shape / self.target.honest_users, ratio, len(owned), source)
+            share = shape / self.target.honest_users
+            noise_senders, copies = scattered_negative_binomial(share, ratio, len(owned), source)
             for member in members:
-                senders.append(np.repeat(hit, copies))
+                senders.append(np.repeat(noise_senders, copies))
                 sent.append(np.full(len(senders[-1]), member, dtype=np.int64))
         sender = np.concatenate(senders)
         codes = (np.concatenate(sent) - self._lowest).astype(self.message_format.dtype)
@@ -231,9 +232,9 @@ def _can_be_drawn(noise: AlmostCentralCurve) -> bool:
 
 def _copies_pmf(shape: float, ratio: Dyadic, parts: int) -> Iterator[tuple[int, float]]:
     """The distribution NB(shape, ratio), except for a tail; the tails of all parts together are at most 1e-5."""
-    mass, rest, copies = float(ratio.complement) ** shape, 1.0, 0
-    while rest > _LEFT_OUT / parts:
+    mass, remaining_mass, copies = float(ratio.complement) ** shape, 1.0, 0
+    while remaining_mass > _OMITTED_MASS / parts:
         yield copies, mass
-        rest -= mass
+        remaining_mass -= mass
         mass *= float(ratio) * (copies + shape) / (copies + 1)
         copies += 1

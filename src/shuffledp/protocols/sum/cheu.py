@@ -64,7 +64,7 @@ class CheuSum(SumProtocol):
     def for_target(cls, target: Target, domain: Interval, *, bits: int | None = None) -> Self:
         """The least flip probability that meets the target, or the paper's; by default epsilon sqrt(users) bits."""
         if bits is None:
-            bits = _usual_bits(target.users, target.epsilon, domain)
+            bits = _default_bits(target.users, target.epsilon, domain)
         least = paper_sum_flip if target.calibration == "paper" else least_sum_flip
         return cls(
             target,
@@ -76,8 +76,8 @@ class CheuSum(SumProtocol):
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
         """A quarter of the bits, with about 10 % more error."""
-        usual = _usual_bits(settings["users"], settings["epsilon"], settings["domain"])
-        return [{"bits": -(-usual // 4)}] if usual > 1 else []
+        default = _default_bits(settings["users"], settings["epsilon"], settings["domain"])
+        return [{"bits": -(-default // 4)}] if default > 1 else []
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -102,10 +102,10 @@ class CheuSum(SumProtocol):
             raise ParameterError(f"{self.bits:,} bits are too many to list; at most {_MAX_LISTED}.")
         pmf: dict[tuple[int, ...], Fraction] = {}
         for level, share in level_pmf(value, self.bits, self.domain).items():
-            stay = _binomial_pmf(level, self.flip.complement.fraction)
-            turn = _binomial_pmf(self.bits - level, self.flip.fraction)
-            for unflipped, first in enumerate(stay):
-                for flipped, second in enumerate(turn):
+            unflipped_pmf = _binomial_pmf(level, self.flip.complement.fraction)
+            flipped_pmf = _binomial_pmf(self.bits - level, self.flip.fraction)
+            for unflipped, first in enumerate(unflipped_pmf):
+                for flipped, second in enumerate(flipped_pmf):
                     ones = unflipped + flipped
                     key = (self.bits - ones, ones)
                     pmf[key] = pmf.get(key, Fraction(0)) + share * first * second
@@ -165,10 +165,10 @@ class CheuSum(SumProtocol):
         return self._reports.variance(values)
 
 
-def _usual_bits(users: int, epsilon: float, domain: Interval) -> int:
+def _default_bits(users: int, epsilon: float, domain: Interval) -> int:
     """Enough bits that rounding adds less than the noise; for integers at most their number of steps."""
-    fewest = min(math.ceil(epsilon * math.sqrt(users)), _MAX_BITS)
-    return levels_for(domain, fewest=fewest, most=fewest)
+    bits = min(math.ceil(epsilon * math.sqrt(users)), _MAX_BITS)
+    return levels_for(domain, min_levels=bits, max_levels=bits)
 
 
 def _binomial_pmf(trials: int, probability: Fraction) -> list[Fraction]:

@@ -53,9 +53,9 @@ class DiscreteLaplaceSum(CentralLevels):
     def for_target(cls, target: Target, domain: Interval, *, levels: int | None = None) -> Self:
         """The least noise that is epsilon-private; delta is not needed."""
         if levels is None:
-            most = target.epsilon / _LEAST_DECAY
-            fewest = min(_ROUNDING_SHARE * target.epsilon * math.sqrt(target.users), max(1.0, most))
-            levels = levels_for(domain, fewest=fewest, most=most)
+            max_levels = target.epsilon / _LEAST_DECAY
+            min_levels = min(_ROUNDING_SHARE * target.epsilon * math.sqrt(target.users), max(1.0, max_levels))
+            levels = levels_for(domain, min_levels=min_levels, max_levels=max_levels)
         check_levels(levels, users=target.users)
         return cls(target.pure(), levels, least_ratio(target.epsilon, sensitivity=levels), domain)
 

@@ -68,8 +68,8 @@ class DuchiSum(SumProtocol):
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once."""
         bits = round_randomly(check_positions(values), source)
-        blind = np.flatnonzero(bernoulli(self.blanket, len(bits), source))
-        bits[blind] = bernoulli(Dyadic(1, 1), len(blind), source)
+        uniform = np.flatnonzero(bernoulli(self.blanket, len(bits), source))
+        bits[uniform] = bernoulli(Dyadic(1, 1), len(uniform), source)
         return one_message_each(bits.astype(np.uint8), source)
 
     def observed(self, tally: Tally) -> NDArray[Any]:

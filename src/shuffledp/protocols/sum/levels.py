@@ -33,12 +33,12 @@ _CHUNK = 1 << 20
 _SLOPES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)
 
 
-def levels_for(domain: Interval, *, fewest: float, most: float) -> int:
-    """As many levels as steps of an integer interval if these are not too many, else the fewest that suffice."""
+def levels_for(domain: Interval, *, min_levels: float, max_levels: float) -> int:
+    """The number of steps of an integer interval if these are at most ``max_levels``, else ``min_levels``."""
     steps = domain.steps
-    if steps is not None and steps <= max(most, fewest):
+    if steps is not None and steps <= max(max_levels, min_levels):
         return steps
-    return max(1, math.ceil(fewest))
+    return max(1, math.ceil(min_levels))
 
 
 def check_levels(levels: int, *, users: int = 1) -> int:
@@ -105,6 +105,7 @@ class AffineReports:
 
     @property
     def _per_position(self) -> float:
+        """Increase of the expected number from the lower to the upper end of the interval."""
         return self.slope * (len(self.variances) - 1)
 
     def variance(self, values: Floats) -> float:
@@ -113,8 +114,9 @@ class AffineReports:
         scaled = _scaled(values, levels, self.domain)
         lower = np.minimum(np.floor(scaled), levels - 1).astype(np.int64)
         part = scaled - lower
-        each = (1 - part) * self.variances[lower] + part * self.variances[lower + 1] + self.slope**2 * part * (1 - part)
-        return float(np.sum(each)) / self._per_position**2
+        of_numbers = (1 - part) * self.variances[lower] + part * self.variances[lower + 1]
+        of_levels = self.slope**2 * part * (1 - part)
+        return float(np.sum(of_numbers + of_levels)) / self._per_position**2
 
     def worst_variance(self) -> float:
         """The largest variance of one position; between two levels it is a parabola that opens downward."""
@@ -124,8 +126,8 @@ class AffineReports:
             return float(self.variances[:: levels // steps].max()) / self._per_position**2
         below, above, spread = self.variances[:-1], self.variances[1:], self.slope**2
         part = np.clip((above - below + spread) / (2 * spread), 0.0, 1.0)
-        each = (1 - part) * below + part * above + spread * part * (1 - part)
-        return float(each.max()) / self._per_position**2
+        variances = (1 - part) * below + part * above + spread * part * (1 - part)
+        return float(variances.max()) / self._per_position**2
 
     def analysis(self, users: int) -> LinearAnalysis:
         """Estimates the sum of the positions of ``users`` users from the sum of their numbers."""
@@ -143,9 +145,9 @@ def sum_of_messages(form: MessageFormat, messages: Messages) -> Tally:
     return Tally(np.array([total], dtype=np.int64), messages.users, messages.secure)
 
 
-def noise_table(decay: float, least_mass: float) -> dict[int, float]:
-    """The distribution Pr[x] proportional to e^(-decay |x|), except for tails of the given mass."""
-    reach = math.ceil(-math.log(least_mass / 2) / decay)
+def noise_table(decay: float, omitted_mass: float) -> dict[int, float]:
+    """The distribution Pr[x] proportional to e^(-decay |x|), except for tails of ``omitted_mass``."""
+    reach = math.ceil(-math.log(omitted_mass / 2) / decay)
     if reach > 1_000_000:
         raise ParameterError("The noise has too many values to list; use fewer levels or a larger epsilon.")
     scale = math.tanh(decay / 2)
@@ -179,7 +181,7 @@ class RoundedNoise:
         return estimate - radius, estimate + radius
 
     def radius(self, risk: float, largest_truth: float) -> float:  # noqa: ARG002
-        """The least of Chernoff's bounds; for discrete Laplace noise also of its exact tail.
+        """The least of several Chernoff bounds and, for discrete Laplace noise, of a bound from its exact tail.
 
         Rounding multiplies the expectation of e^(s error) by at most e^(s^2 / 8) per user (Hoeffding). For discrete
         Laplace noise N, Pr[N >= x] <= a^x / (1 + a) for every real x, so the tail may be averaged over the rounding.
@@ -218,7 +220,7 @@ class CentralLevels(SumProtocol):
         """One of the two levels next to the number."""
         pmf = level_pmf(value, self.levels, self.domain)
         levels = range(min(self.levels, MAX_LISTED) + 1)
-        return single_message_pmf([pmf.get(level, Fraction(0)) for level in levels], most=MAX_LISTED)
+        return single_message_pmf([pmf.get(level, Fraction(0)) for level in levels], max_codes=MAX_LISTED)
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The rounded numbers; the trusted party adds the noise."""

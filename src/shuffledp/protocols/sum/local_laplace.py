@@ -40,9 +40,9 @@ from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
 _ENOUGH_LEVELS = 16  # per unit of epsilon, so that rounding adds less than a thousandth to the variance
-_MAX_WHOLE_LEVELS = 1 << 12
+_MAX_INTEGER_LEVELS = 1 << 12
 _MAX_LEVELS = 1 << 20
-_CUT_EXPONENT = 36  # e^-36 < 1e-15
+_CLIPPING_EXPONENT = 36  # noise is clipped with a probability below e^-36 < 1e-15
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,12 @@ class LocalLaplaceSum(SumProtocol):
         """Locally epsilon-private; delta is not needed."""
         if levels is None:
             levels = levels_for(
-                domain, fewest=max(_ENOUGH_LEVELS, _ENOUGH_LEVELS * target.epsilon), most=_MAX_WHOLE_LEVELS
+                domain,
+                min_levels=max(_ENOUGH_LEVELS, _ENOUGH_LEVELS * target.epsilon),
+                max_levels=_MAX_INTEGER_LEVELS,
             )
         ratio = least_ratio(target.epsilon, sensitivity=check_levels(levels))
-        return cls(target.pure(), levels, ratio, math.ceil(_CUT_EXPONENT / decay_of(ratio)), domain)
+        return cls(target.pure(), levels, ratio, math.ceil(_CLIPPING_EXPONENT / decay_of(ratio)), domain)
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -113,14 +115,14 @@ class LocalLaplaceSum(SumProtocol):
         for level, share in level_pmf(value, self.levels, self.domain).items():
             centre = level + self.margin
             for answer in range(len(pmf)):
-                pmf[answer] += share * self._noise(answer - centre, cut=answer in (0, last))
-        return single_message_pmf(pmf, most=MAX_LISTED)
+                pmf[answer] += share * self._noise(answer - centre, clipped=answer in (0, last))
+        return single_message_pmf(pmf, max_codes=MAX_LISTED)
 
-    def _noise(self, x: int, *, cut: bool) -> Fraction:
-        """The probability of the noise x, or of x and all beyond it."""
+    def _noise(self, x: int, *, clipped: bool) -> Fraction:
+        """The probability of the noise x; if ``clipped``, of x and all noise beyond it."""
         ratio = self.ratio.fraction
         beyond = ratio ** abs(x) / (1 + ratio)
-        if cut:
+        if clipped:
             return beyond if x else 1 / (1 + ratio)
         return (1 - ratio) * beyond
 
@@ -128,8 +130,8 @@ class LocalLaplaceSum(SumProtocol):
         """The randomizer on many users at once."""
         owned = to_levels(values, self.levels, self.domain, source)
         noisy = owned + discrete_laplace(self.ratio, len(owned), source) + self.margin
-        cut = np.clip(noisy, 0, self.levels + 2 * self.margin)
-        return one_message_each(cut.astype(self.message_format.dtype), source)
+        clipped = np.clip(noisy, 0, self.levels + 2 * self.margin)
+        return one_message_each(clipped.astype(self.message_format.dtype), source)
 
     def tally(self, messages: Messages) -> Tally:
         """The sum of the noisy levels."""

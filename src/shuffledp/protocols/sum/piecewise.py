@@ -126,15 +126,15 @@ class PiecewiseSum(SumProtocol):
             start = level * self.step
             for answer in range(len(pmf)):
                 pmf[answer] += share * (inner if start <= answer < start + self.window else outer)
-        return single_message_pmf(pmf, most=MAX_LISTED)
+        return single_message_pmf(pmf, max_codes=MAX_LISTED)
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The randomizer on many users at once."""
         starts = to_levels(values, self.levels, self.domain, source) * self.step
         answers = starts + integers(self.window, len(starts), source).astype(np.int64)
-        far = np.flatnonzero(bernoulli(self.outside, len(starts), source))
-        others = integers(self.answers - self.window, len(far), source).astype(np.int64)
-        answers[far] = others + self.window * (others >= starts[far])
+        outside = np.flatnonzero(bernoulli(self.outside, len(starts), source))
+        others = integers(self.answers - self.window, len(outside), source).astype(np.int64)
+        answers[outside] = others + self.window * (others >= starts[outside])
         return one_message_each(answers.astype(self.message_format.dtype), source)
 
     def tally(self, messages: Messages) -> Tally:
@@ -182,8 +182,8 @@ def _window_epsilon(answers: int, window: int, outside: Dyadic) -> float:
 
 def _least_outside(answers: int, window: int, epsilon: float) -> Dyadic:
     """The least probability outside the window at which the ratio is at most e^epsilon."""
-    rest = answers - window
-    guess = Dyadic.at_least(rest / (rest + window * math.exp(epsilon)))
+    outer = answers - window
+    guess = Dyadic.at_least(outer / (outer + window * math.exp(epsilon)))
     while _window_epsilon(answers, window, guess) > epsilon:
         guess = Dyadic.at_least(min(Fraction(1), guess.fraction * (1 + Fraction(1, 1 << 48))))
     return guess

@@ -171,7 +171,7 @@ def _blanket(target: Target, levels: int) -> Dyadic:
 def _best(target: Target, domain: Interval) -> tuple[int, Dyadic]:
     """The feasible number of levels with about the least error, and its blanket."""
     mean = _typical_mean(target)
-    levels = min(_candidates(target, domain, mean), key=lambda each: _error(each, mean, target, domain))
+    levels = min(_candidates(target, domain, mean), key=lambda candidate: _error(candidate, mean, target, domain))
     while True:
         try:
             return levels, _blanket(target, levels)
@@ -196,9 +196,9 @@ def _paper_mean(target: Target) -> float:
 def _candidates(target: Target, domain: Interval, mean: float) -> list[int]:
     """Numbers of levels around the best one for real numbers, and the number of steps of integers."""
     typical = (target.honest_users / mean) ** (1 / 3)
-    most = max(1, min(math.ceil(3 * typical), math.floor(0.99 * target.honest_users / mean) - 1, _MAX_LEVELS))
-    candidates = {*np.unique(np.geomspace(1, most, 80).round().astype(int)).tolist()}
-    if domain.steps is not None and domain.steps <= most:
+    largest = max(1, min(math.ceil(3 * typical), math.floor(0.99 * target.honest_users / mean) - 1, _MAX_LEVELS))
+    candidates = {*np.unique(np.geomspace(1, largest, 80).round().astype(int)).tolist()}
+    if domain.steps is not None and domain.steps <= largest:
         candidates.add(domain.steps)
     return sorted(candidates)
 

@@ -75,9 +75,9 @@ class SumProtocol(_AnsweredQuestion, AnalysedProtocol):
                 f"A protocol for sums cannot answer {question!r}; choose one of {', '.join(SUM_QUESTIONS)}.",
                 question=question,
             )
-        other = copy.copy(self)  # keeps cached properties
-        object.__setattr__(other, "answered_question", question)
-        return other
+        copied = copy.copy(self)  # keeps cached properties
+        object.__setattr__(copied, "answered_question", question)
+        return copied
 
     def summary(self, values: NDArray[Any]) -> NDArray[Any]:
         """Every user's position in the interval."""

@@ -46,7 +46,7 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers, scatter
 _MAX_MODULUS_BITS = 62
 _DIGIT_BITS = 24  # sums of digits stay below 2^63 for up to 2^39 messages
 _CHUNK_USERS = 1 << 20
-_LEFT_OUT = 1e-9
+_OMITTED_MASS = 1e-9
 _MAX_LISTED = 200_000
 
 
@@ -91,8 +91,8 @@ class SplitAndMixSum(SumProtocol):
         By default there are max(1, epsilon) sqrt(users) levels: rounding adds an eighth to the variance at most.
         """
         if levels is None:
-            fewest = math.ceil(max(1.0, target.epsilon) * math.sqrt(target.users))
-            levels = levels_for(domain, fewest=fewest, most=fewest)
+            needed = math.ceil(max(1.0, target.epsilon) * math.sqrt(target.users))
+            levels = levels_for(domain, min_levels=needed, max_levels=needed)
         curve = split_and_mix_noise(
             epsilon=target.epsilon,
             delta=target.delta,
@@ -143,14 +143,14 @@ class SplitAndMixSum(SumProtocol):
             copies = Counter(shares)
             orders = math.factorial(self.messages) // math.prod(math.factorial(n) for n in copies.values())
             mass = noisy[sum(shares) % self.modulus] * orders / self.modulus ** (self.messages - 1)
-            pmf[tuple(copies.get(kind, 0) for kind in range(self.modulus))] = mass
+            pmf[tuple(copies.get(code, 0) for code in range(self.modulus))] = mass
         return pmf
 
     @cached_property
     def _noise_pmf(self) -> dict[int, float]:
         """The distribution of one user's share of the noise, except for a tail."""
         masses, ratio, shape = [float(self.ratio.complement) ** float(self.share)], float(self.ratio), float(self.share)
-        while 1 - math.fsum(masses) > _LEFT_OUT / 2:
+        while 1 - math.fsum(masses) > _OMITTED_MASS / 2:
             masses.append(masses[-1] * ratio * (len(masses) - 1 + shape) / len(masses))
         pmf: dict[int, float] = {}
         for plus, first in enumerate(masses):
@@ -168,20 +168,20 @@ class SplitAndMixSum(SumProtocol):
         """Each user's level with its share of the noise, modulo the modulus."""
         noisy = to_levels(values, self.levels, self.domain, source)
         for sign in (1, -1):
-            hit, sizes = scattered_negative_binomial(self.share, self.ratio, len(noisy), source)
-            noisy[hit] += sign * sizes
+            senders, sizes = scattered_negative_binomial(self.share, self.ratio, len(noisy), source)
+            noisy[senders] += sign * sizes
         return noisy.view(np.uint64) & np.uint64(self.modulus - 1)  # correct for negative numbers too
 
     def _shares(self, noisy: NDArray[np.uint64], source: RandomSource) -> NDArray[Any]:
         """One row per user that adds up to the noisy level: uniform shares, and the remainder."""
         shares = np.empty((len(noisy), self.messages), dtype=self.message_format.dtype)
         mask = np.uint64(self.modulus - 1)
-        missing = noisy
+        remainder = noisy
         for column in range(self.messages - 1):
             drawn = integers(self.modulus, len(noisy), source)
             shares[:, column] = drawn
-            missing = (missing - drawn) & mask
-        shares[:, -1] = missing
+            remainder = (remainder - drawn) & mask
+        shares[:, -1] = remainder
         return shares
 
     def tally(self, messages: Messages) -> Tally:
