@@ -7,8 +7,10 @@ from shuffledp.domain import Bins as Bins
 from shuffledp.domain import Bit as Bit
 from shuffledp.domain import Categories as Categories
 from shuffledp.domain import Domain as Domain
+from shuffledp.domain import Edges as Edges
 from shuffledp.domain import Interval as Interval
 from shuffledp.domain import Numbered as Numbered
+from shuffledp.domain import Periods as Periods
 from shuffledp.engines.files import read_files as read_files
 from shuffledp.errors import BelowMinimumError as BelowMinimumError
 from shuffledp.errors import ConditionError as ConditionError
@@ -62,6 +64,7 @@ from shuffledp.sessions.one_line import histogram as histogram
 from shuffledp.sessions.one_line import mean as mean
 from shuffledp.sessions.one_line import quantiles as quantiles
 from shuffledp.sessions.one_line import sum as sum  # noqa: A004
+from shuffledp.sessions.one_line import variance as variance
 from shuffledp.shuffling import permute as permute
 from shuffledp.testing import check_protocol as check_protocol
 from shuffledp.testing.audit import AuditResult as AuditResult

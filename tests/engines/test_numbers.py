@@ -137,13 +137,13 @@ def test_bins_of_typed_columns(tmp_path):
     numbers = np.concatenate([domain.edges, np.nextafter(domain.edges[1:], 0), [0.3, 0.1 + 0.2, 0.7, 1e-7]])
     wanted = np.bincount(domain.encode_all(numbers), minlength=10).tolist()
     pyarrow.parquet.write_table(pa.table({"x": numbers}), tmp_path / "x.parquet")
-    assert file_column(tmp_path / "x.parquet", "x").bins(domain).tolist() == wanted
+    assert file_column(tmp_path / "x.parquet", "x").histogram(domain).tolist() == wanted
     (tmp_path / "x.csv").write_text("x\n" + "\n".join(map(repr, numbers.tolist())) + "\n")
-    assert file_column(tmp_path / "x.csv", "x").bins(domain).tolist() == wanted
-    wide = file_column(tmp_path / "x.csv", "x").bins(Bins(0.2, 0.5, bins=2), clip=True)
+    assert file_column(tmp_path / "x.csv", "x").histogram(domain).tolist() == wanted
+    wide = file_column(tmp_path / "x.csv", "x").histogram(Bins(0.2, 0.5, bins=2), clip=True)
     assert wide.sum() == len(numbers)
     with pytest.raises(DataError, match="`clip=True`"):
-        file_column(tmp_path / "x.csv", "x").bins(Bins(0.2, 0.5, bins=2))
+        file_column(tmp_path / "x.csv", "x").histogram(Bins(0.2, 0.5, bins=2))
 
 
 @pytest.mark.parametrize("route", ["auto", "messages", "counts"])

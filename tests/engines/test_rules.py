@@ -110,17 +110,17 @@ def test_bins_follow_the_rules_of_the_domain(tmp_path, clip, form):
     domain = Bins(0, 120, bins=480)
     wanted = {value: expected(domain, value, clip=clip) for value in NASTY}
     inside = [value for value in NASTY if not isinstance(wanted[value], str)]
-    counts = file_column(written(tmp_path, inside, form), "m").bins(domain, clip=clip)
+    counts = file_column(written(tmp_path, inside, form), "m").histogram(domain, clip=clip)
     assert counts.tolist() == np.bincount([wanted[value] for value in inside], minlength=480).tolist()
     assert np.count_nonzero(counts) > 4
     for value in (value for value in NASTY if wanted[value] == "outside"):
         with pytest.raises(DataError, match="1 value is outside the domain"):
-            memory_column([value]).bins(domain, clip=clip)
+            memory_column([value]).histogram(domain, clip=clip)
     gaps = [value for value in NASTY if wanted[value] == "missing"]
     path = written(tmp_path, [*inside, *gaps], form)
     with pytest.raises(DataError, match=f"{len(gaps)} values are missing"):
-        file_column(path, "m").bins(domain, clip=clip)
-    dropped = file_column(path, "m", drop_missing=True).bins(domain, clip=clip)
+        file_column(path, "m").histogram(domain, clip=clip)
+    dropped = file_column(path, "m", drop_missing=True).histogram(domain, clip=clip)
     assert dropped.tolist() == counts.tolist()
 
 

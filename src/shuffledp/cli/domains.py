@@ -1,42 +1,60 @@
-"""The public domain of a histogram: listed on the command line, read from a file, or taken from the data."""
+"""The public domain of a histogram: categories, bins or periods of the command line, of a file, or of the data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-from shuffledp.domain import Categories
+from shuffledp.domain import Categories, DiscreteDomain
 from shuffledp.errors import DomainError, ParameterError
+from shuffledp.sessions.domains import histogram_domain
+from shuffledp.text_values import parse_number
 
 
-@dataclass(frozen=True)
-class ChosenDomain:
-    """The categories, and their source: ``given`` on the command line, a ``file``, or the ``data``."""
+def binned_domain(
+    bins: str | None, by: str | None, lower: str | None, upper: str | None, *, listed: bool
+) -> DiscreteDomain | None:
+    """The domain of numbers in bins or of dates in periods; None if neither is asked for.
 
-    categories: Categories
-    source: str
+    ``listed`` says that the categories are listed, or taken from the data.
+    """
+    if bins is None and by is None:
+        if lower is not None or upper is not None:
+            raise ParameterError("--lower and --upper belong to --bins and --by.")
+        return None
+    if listed or (bins is not None and by is not None):
+        raise ParameterError("Give the domain in one way: listed categories, --bins or --by.")
+    edges = None if bins is None else [_edge(edge) for edge in bins.split(",")]
+    number = int(edges[0]) if edges is not None and len(edges) == 1 and edges[0].is_integer() else None
+    return histogram_domain(bins=edges if number is None else number, by=by, lower=lower, upper=upper)
+
+
+def _edge(text: str) -> float:
+    number = parse_number(text)
+    if number is None:
+        raise ParameterError(f"--bins is a number of bins or their edges, such as 0,18,65; {text!r} is not a number.")
+    return number
 
 
 def choose_domain(
     listed: str | None, file: Path | None, distinct: Callable[[], Categories] | None = None, other: str | None = None
-) -> ChosenDomain:
-    """The domain from the one source that is given; ``distinct`` takes it from the data.
+) -> tuple[Categories, str]:
+    """The categories from the one source that is given, and its name: given, file or data (``distinct``).
 
     None is refused: the data must not decide the domain silently.
     """
     if sum(source is not None for source in (listed, file, distinct)) > 1:
         raise ParameterError("Name the domain once: --domain, --domain-file or --domain-from-data.")
     if listed is not None:
-        return ChosenDomain(_with_other(_listed(listed), other), "given")
+        return _with_other(_listed(listed), other), "given"
     if file is not None:
-        return ChosenDomain(_with_other(_from_file(file), other), "file")
+        return _with_other(_from_file(file), other), "file"
     if distinct is not None:
-        return ChosenDomain(_with_other(distinct(), other), "data")
+        return _with_other(distinct(), other), "data"
     raise ParameterError(
         "The domain is missing: which values are possible must be public, since taking them from the data would "
-        "reveal rare ones. Use --domain a,b,c or --domain-file FILE; --domain-from-data takes them from the data "
-        "anyway, outside the guarantee."
+        "reveal rare ones. Use --domain a,b,c or --domain-file FILE, --bins for numbers or --by for dates; "
+        "--domain-from-data takes them from the data anyway, outside the guarantee."
     )
 
 

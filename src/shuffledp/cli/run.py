@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shuffledp.checks import check_confidence
-from shuffledp.cli.domains import choose_domain
+from shuffledp.cli.domains import binned_domain, choose_domain
 from shuffledp.cli.options import (
     BEST,
     BinsOption,
@@ -93,6 +93,9 @@ class Route(StrEnum):
     counts = "counts"
 
 
+ClipOption = Annotated[bool, typer.Option("--clip", help="Clip values outside the bounds to the nearer one.")]
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """Options of every ``shuffledp run`` command."""
@@ -152,21 +155,40 @@ def run_histogram(
         str | None,
         typer.Option("--other", metavar="NAME", help="A category for values outside the domain, and missing ones."),
     ] = None,
+    bins: Annotated[
+        str | None,
+        typer.Option("--bins", metavar="EDGES", help="Numbers in bins: edges, or a number of bins with the bounds."),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by",
+            metavar="PERIOD",
+            help="Dates by year, month, week or day with the bounds, month-of-year, weekday, hour.",
+        ),
+    ] = None,
+    lower: Annotated[
+        str | None, typer.Option("--lower", metavar="L", help="Lower bound of --bins, or first date of --by.")
+    ] = None,
+    upper: Annotated[
+        str | None, typer.Option("--upper", metavar="U", help="Upper bound of --bins, or last date of --by.")
+    ] = None,
+    clip: ClipOption = False,
 ) -> None:
-    """Count privately how many users hold each category.
+    """Count privately how many users hold each category, or a number in each bin, or a date in each period.
 
     Example: shuffledp run histogram survey.csv --column mode --domain bus,bike,car --epsilon 1 --delta 1e-6
     """
     _check_options("histogram", options, domain_file)
+    listed = domain is not None or domain_file is not None or domain_from_data
+    chosen, origin = binned_domain(bins, by, lower, upper, listed=listed), "given"
     with _column(options) as column:
-        chosen = choose_domain(domain, domain_file, column.distinct if domain_from_data else None, other)
-        prepared = prepare_histogram(column, chosen.categories, other=other, from_data=domain_from_data)
+        if chosen is None:
+            chosen, origin = choose_domain(domain, domain_file, column.distinct if domain_from_data else None, other)
+        prepared = prepare_histogram(column, chosen, other=other, clip=clip, from_data=domain_from_data)
     estimate = _estimate(prepared, options)
-    result = estimate.to_json(options.confidence) | {"domain": chosen.source}
+    result = estimate.to_json(options.confidence) | {"domain": origin}
     _deliver(estimate, result, options, options.column, _show_histogram)
-
-
-ClipOption = Annotated[bool, typer.Option("--clip", help="Clip values outside the bounds to the nearer one.")]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -219,7 +219,8 @@ def _question(name: str, users: int, options: DomainOptions) -> Question:
         )
     if options.domain_size is not None:
         return Histogram(users, options.domain_size)
-    return Histogram(users, categories=choose_domain(options.domain, options.domain_file).categories)
+    domain, _ = choose_domain(options.domain, options.domain_file)
+    return Histogram(users, categories=domain)
 
 
 def _choose_task(question: Question, options: ProtocolOptions, **rest: Any) -> Task:

@@ -137,9 +137,10 @@ class Edges(BinnedNumbers):
     def of(cls, edges: Iterable[float]) -> Edges:
         """The bins between the given edges."""
         try:
-            return cls(tuple(float(edge) for edge in edges))
+            bounds = tuple(float(edge) for edge in edges)
         except (TypeError, ValueError):
             raise DomainError("The edges of bins must be numbers.") from None
+        return cls(bounds)
 
     @cached_property
     def edges(self) -> NDArray[np.float64]:

@@ -56,9 +56,7 @@ class Periods(DiscreteDomain):
             )
         for name in ("lower", "upper"):
             bound = getattr(self, name)
-            if isinstance(bound, (datetime.date, np.datetime64)):  # a datetime is a date
-                object.__setattr__(self, name, str(np.datetime64(bound, "D")))
-            elif bound is not None and (not isinstance(bound, str) or not _is_date(bound)):
+            if bound is not None and not (isinstance(bound, str) and parse_date(bound) is not None):
                 raise DomainError(f"The bounds of periods are dates such as 2024-05-31, not {bound!r}.")
         if self.by in CYCLES:
             if self.lower is not None or self.upper is not None:
@@ -71,7 +69,7 @@ class Periods(DiscreteDomain):
         if not self.lower[:10] <= self.upper[:10]:
             raise DomainError(f"The lower bound must not lie after the upper one, not {self.lower} and {self.upper}.")
         if len(self) > MAX_BINS:
-            raise DomainError(f"There are {len(self):,} periods between the bounds; at most {MAX_BINS:,} can be counted.")
+            raise DomainError(f"There are {len(self):,} periods between the bounds, more than {MAX_BINS:,}.")
 
     def __len__(self) -> int:
         if self.by in CYCLES:
@@ -179,15 +177,12 @@ def parse_date(text: str, *, needs_time: bool = False) -> np.datetime64 | None:
         return None
 
 
-def _is_date(text: str) -> bool:
-    return parse_date(text) is not None
-
-
 def _as_date(value: Any, *, needs_time: bool) -> np.datetime64:
     """One value as a local time; not a time (NaT) if it is none."""
     nothing = np.datetime64("NaT", "s")
     if isinstance(value, str):
-        return parse_date(value, needs_time=needs_time) or nothing
+        date = parse_date(value, needs_time=needs_time)
+        return nothing if date is None else date  # the first second of 1970 is false
     if isinstance(value, datetime.datetime):
         return nothing if value != value else np.datetime64(value.replace(tzinfo=None, microsecond=0), "s")
     if isinstance(value, datetime.date):

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Bins, Categories, DiscreteDomain, Domain, Interval
+from shuffledp.domain import BinnedNumbers, Categories, DiscreteDomain, Domain, Interval, Periods
+from shuffledp.engines.dates import local_times
 from shuffledp.engines.strings import as_strings, distinct_strings
 from shuffledp.errors import DataError, DomainError
 from shuffledp.extras import extra
@@ -180,24 +181,21 @@ class BitEncoder(IndexEncoder):
         return "A count needs yes/no, true/false or 1/0; use `equals=VALUE` to count one value"
 
 
-class NumberEncoder(Encoder):
-    """Encodes numbers between two bounds as positions, or as indices of bins; ``clip`` clips to the nearer bound."""
+class _RangeEncoder(Encoder):
+    """Encodes values by arithmetic; ``other`` is the index of values outside the domain and of missing ones."""
 
     def __init__(
-        self,
-        domain: Interval | Bins,
-        *,
-        clip: bool = False,
-        missing: Categories | None = None,
-        drop_missing: bool = False,
+        self, *, other: int | None = None, missing: Categories | None = None, drop_missing: bool = False
     ) -> None:
         super().__init__(missing=missing, drop_missing=drop_missing)
-        self._domain, self._clip = domain, clip
-        self._interval = domain.interval if isinstance(domain, Bins) else domain
+        self._other = other
 
     def _encode(self, values: Any) -> Encoded:
-        numbers, present = _numbers(values, self._markers)
-        outside = self._interval.outside(numbers, clip=self._clip) & present
+        codes, present, outside = self._codes(values)
+        if self._other is not None:
+            codes = np.where(outside if self._drop_missing else outside | ~present, self._other, codes)
+            outside = np.zeros_like(outside)
+            present = present if self._drop_missing else np.ones_like(present)
         if outside.any():
             strings = as_strings(values.filter(pa.array(outside)), self._markers)
             for value, rows in _distinct(strings):
@@ -205,14 +203,65 @@ class NumberEncoder(Encoder):
                 self.add_marker(value)
         self.missing += int(len(present) - np.count_nonzero(present))
         encoded = present & ~outside
-        if encoded.all():
-            return Encoded(self._domain.encode_all(numbers, clip=self._clip))
-        return Encoded(self._domain.encode_all(numbers[encoded], clip=self._clip), encoded)
+        return Encoded(codes) if encoded.all() else Encoded(codes[encoded], encoded)
+
+    @abstractmethod
+    def _codes(self, values: Any) -> tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.bool_]]:
+        """The code of each row, any for rows without one; which rows are not missing; which of them are outside."""
+
+
+class NumberEncoder(_RangeEncoder):
+    """Encodes numbers between two bounds as positions, or as indices of bins; ``clip`` clips to the nearer bound."""
+
+    def __init__(
+        self,
+        domain: Interval | BinnedNumbers,
+        *,
+        clip: bool = False,
+        other: int | None = None,
+        missing: Categories | None = None,
+        drop_missing: bool = False,
+    ) -> None:
+        super().__init__(other=other, missing=missing, drop_missing=drop_missing)
+        self._domain, self._clip = domain, clip
+        self._interval = domain.interval if isinstance(domain, BinnedNumbers) else domain
+
+    def _codes(self, values: Any) -> tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.bool_]]:
+        numbers, present = _numbers(values, self._markers)
+        outside = self._interval.outside(numbers, clip=self._clip) & present
+        inside = present & ~outside
+        if not inside.all():
+            numbers = np.where(inside, numbers, self._interval.lower)
+        return self._domain.encode_all(numbers, clip=self._clip), present, outside
 
     @property
     def _advice(self) -> str:
         advice = "" if self._clip or self._interval.whole else "; `clip=True` clips numbers to the nearer bound"
         return f"The domain is {self._interval.description}{advice}"
+
+
+class DateEncoder(_RangeEncoder):
+    """Encodes dates as indices of their periods."""
+
+    def __init__(
+        self,
+        domain: Periods,
+        *,
+        other: int | None = None,
+        missing: Categories | None = None,
+        drop_missing: bool = False,
+    ) -> None:
+        super().__init__(other=other, missing=missing, drop_missing=drop_missing)
+        self._domain = domain
+
+    def _codes(self, values: Any) -> tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.bool_]]:
+        dates, present = local_times(values, self._markers, needs_time=self._domain.needs_time)
+        codes = self._domain.indices(dates)
+        return codes, present, present & (codes < 0)
+
+    @property
+    def _advice(self) -> str:
+        return f"The domain is {self._domain.description}"
 
 
 def _numbers(values: Any, missing: Categories | None) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

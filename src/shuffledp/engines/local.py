@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import BIT, Bins, Categories, DiscreteDomain, Domain, EqualTo, Interval
+from shuffledp.domain import BIT, BinnedNumbers, Categories, DiscreteDomain, Domain, EqualTo, Interval, Periods
 from shuffledp.engines.encoding import (
     BitEncoder,
     CategoryEncoder,
+    DateEncoder,
     Encoded,
     Encoder,
     NumberEncoder,
@@ -44,18 +45,24 @@ class Column:
         domain = BIT if equals is None else EqualTo(equals)
         return self._counts(BitEncoder(domain, **self._rules(domain)), 2)
 
-    def histogram(self, domain: DiscreteDomain, *, other: str | None = None) -> NDArray[np.int64]:
-        """The number of users per category of the domain."""
-        return self._counts(CategoryEncoder(domain, other=other, **self._rules(domain)), len(domain))
+    def histogram(self, domain: DiscreteDomain, *, other: str | None = None, clip: bool = False) -> NDArray[np.int64]:
+        """The number of users per value of the domain: categories, bins of numbers, or periods of dates.
+
+        ``other`` counts values outside the domain, and missing ones: it names a category of the domain, or is one more
+        after bins and periods. ``clip`` clips numbers to the nearer bound.
+        """
+        rules = self._rules(domain)
+        if not isinstance(domain, (BinnedNumbers, Periods)):
+            return self._counts(CategoryEncoder(domain, other=other, **rules), len(domain))
+        index, size = (None, len(domain)) if other is None else (len(domain), len(domain) + 1)
+        if isinstance(domain, Periods):
+            return self._counts(DateEncoder(domain, other=index, **rules), size)
+        return self._counts(NumberEncoder(domain, clip=clip, other=index, **rules), size)
 
     def positions(self, domain: Interval, *, clip: bool = False) -> NDArray[np.float64]:
         """The position of each user's number in the interval, from 0.0 to 1.0."""
         parts = [encoded.values for encoded in self._encoded(NumberEncoder(domain, clip=clip, **self._rules(domain)))]
         return np.concatenate(parts)
-
-    def bins(self, domain: Bins, *, clip: bool = False) -> NDArray[np.int64]:
-        """The number of users per bin."""
-        return self._counts(NumberEncoder(domain, clip=clip, **self._rules(domain)), len(domain))
 
     def values(self, domain: Domain, *, limit: int | None = None) -> list[Any]:
         """The value of each user as the domain parses it; of at most ``limit`` users, the first ones."""

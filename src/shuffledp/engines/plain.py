@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import BIT, Bins, Categories, DiscreteDomain, EqualTo, Interval
+from shuffledp.domain import BIT, BinnedNumbers, Categories, DiscreteDomain, EqualTo, Interval, Periods
 from shuffledp.errors import DataError
 from shuffledp.messages import count_values
 
@@ -27,23 +27,22 @@ class PlainColumn:
         values = [domain.parse(value) if isinstance(value, str) else value for value in self.column]
         return self._counted(domain.encode_all(values), 2)
 
-    def histogram(self, domain: DiscreteDomain, *, other: str | None = None) -> NDArray[np.int64]:
-        """The number of users per category of the domain."""
-        if other is None:
-            return self._counted(domain.encode_all(self.column), len(domain))
-        rest = int(domain.encode(other))
-        found = (domain.find(value) for value in self.column)
-        return self._counted(np.array([rest if index is None else index for index in found]), len(domain))
+    def histogram(self, domain: DiscreteDomain, *, other: str | None = None, clip: bool = False) -> NDArray[np.int64]:
+        """The number of users per value of the domain; ``other`` counts values outside it, as for ``Column``."""
+        if other is not None:
+            index = len(domain) if isinstance(domain, (BinnedNumbers, Periods)) else int(domain.encode(other))
+            found = (domain.find(value) for value in self.column)
+            indices = np.array([index if each is None else each for each in found], dtype=np.int64)
+            return self._counted(indices, max(len(domain), index + 1))
+        if isinstance(domain, BinnedNumbers):
+            return self._counted(domain.encode_all(self.column, clip=clip), len(domain))
+        return self._counted(domain.encode_all(self.column), len(domain))
 
     def positions(self, domain: Interval, *, clip: bool = False) -> NDArray[np.float64]:
         """The position of each user's number in the interval, from 0.0 to 1.0."""
         positions = domain.encode_all(self.column, clip=clip)
         _check_rows(positions)
         return positions
-
-    def bins(self, domain: Bins, *, clip: bool = False) -> NDArray[np.int64]:
-        """The number of users per bin."""
-        return self._counted(domain.encode_all(self.column, clip=clip), len(domain))
 
     def distinct(self) -> Categories:
         """All distinct values; releasing this list is not private."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Unpack, cast
 
-from shuffledp.domain import DEFAULT_BINS, Bins, Categories, Interval
+from shuffledp.checks import check_confidence
+from shuffledp.domain import DEFAULT_BINS, Bins, DiscreteDomain, Interval
 from shuffledp.estimate import CountEstimate, HistogramEstimate, SumEstimate
-from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, QuantileEstimate
+from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, EstimatedNumber, QuantileEstimate
 from shuffledp.planning import Mean, Sum
 from shuffledp.sessions.data import DataOptions, column_of
+from shuffledp.sessions.domains import Bound, histogram_domain
 from shuffledp.sessions.prepared import (
     check_quantiles,
     prepare_count,
@@ -51,31 +53,36 @@ def histogram(
     *,
     epsilon: float,
     delta: float,
-    categories: Iterable[str] | Categories,
+    categories: Iterable[str] | DiscreteDomain | None = None,
+    bins: int | Sequence[float] | None = None,
+    by: str | None = None,
+    lower: Bound | None = None,
+    upper: Bound | None = None,
     other: str | None = None,
+    clip: bool = False,
     **options: Unpack[Options],
 ) -> HistogramEstimate:
-    """Count privately how many users have each of the ``categories``, which are public.
+    """Count privately how many users have each value of a public domain, which is given in one of three ways.
 
-    ``other`` names a category for values that are not listed, and for missing ones. ``epsilon``, ``delta``,
-    ``values`` and ``options`` are those of ``sdp.count``.
+    ``categories`` lists the values. ``bins`` are the edges of bins of numbers, or their number between ``lower`` and
+    ``upper``. ``by`` counts dates by year, month, week or day between the dates ``lower`` and ``upper``, or by
+    month-of-year, weekday or hour.
+
+    ``other`` names a category for values outside the domain, and for missing ones; ``clip`` clips numbers to the nearer
+    bound. ``epsilon``, ``delta``, ``values`` and ``options`` are those of ``sdp.count``.
 
     >>> modes = ["bus"] * 5_000 + ["bike"] * 3_000 + ["car"] * 2_000
     >>> estimate = sdp.histogram(modes, categories=["bus", "bike", "car"], epsilon=1.0, delta=1e-6)
     >>> estimate.categories, abs(estimate.counts[0] - 5_000) < 500
     (('bus', 'bike', 'car'), np.True_)
+    >>> sdp.histogram([3, 17, 40, 66] * 1_000, bins=[0, 18, 65, 120], epsilon=1.0, delta=1e-6).categories
+    ('[0, 18)', '[18, 65)', '[65, 120]')
     """
     data, how = _split(options)
     check_release("histogram", epsilon=epsilon, delta=delta, **how)
-    domain = histogram_domain(categories, other)
-    prepared = prepare_histogram(column_of(values, **data), domain, other=other)
+    domain = histogram_domain(categories=categories, bins=bins, by=by, lower=lower, upper=upper, other=other)
+    prepared = prepare_histogram(column_of(values, **data), domain, other=other, clip=clip)
     return cast("HistogramEstimate", release(prepared, epsilon=epsilon, delta=delta, **how))
-
-
-def histogram_domain(categories: Iterable[str] | Categories, other: str | None) -> Categories:
-    """The categories, with ``other`` among them."""
-    domain = categories if isinstance(categories, Categories) else Categories.of(categories)
-    return domain if other is None or other in domain.names else Categories.of([*domain.names, other])
 
 
 def sum(  # noqa: A001 - sdp.sum
@@ -153,6 +160,35 @@ def quantiles(
         column_of(values, **data), lower=lower, upper=upper, bins=bins, quantiles=quantiles, clip=clip
     )
     return cast("QuantileEstimate", release(prepared, epsilon=epsilon, delta=delta, **how))
+
+
+def variance(
+    values: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    lower: float,
+    upper: float,
+    bins: int = DEFAULT_BINS,
+    clip: bool = False,
+    confidence: float = 0.95,
+    **options: Unpack[Options],
+) -> EstimatedNumber:
+    """Estimate privately the variance of the users' numbers, each from ``lower`` to ``upper``, which are public.
+
+    It is computed from the estimated distribution over ``bins`` bins, as ``sdp.quantiles`` gives it; the interval has
+    the given ``confidence`` for any data. ``clip`` clips numbers outside the bounds. ``epsilon``, ``delta``, ``values``
+    and ``options`` are those of ``sdp.count``.
+
+    >>> minutes = [float(minute % 120) for minute in range(12_000)]
+    >>> sdp.variance(minutes, lower=0, upper=120, bins=120, epsilon=1.0, delta=1e-6).value > 1_000
+    True
+    """
+    check_confidence(confidence)
+    estimate = quantiles(
+        values, epsilon=epsilon, delta=delta, lower=lower, upper=upper, bins=bins, clip=clip, **options
+    )
+    return estimate.variance(confidence)
 
 
 def _numbers(

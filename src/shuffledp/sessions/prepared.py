@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import DEFAULT_BINS, Categories, DiscreteDomain, Interval
+from shuffledp.domain import DEFAULT_BINS, BinnedNumbers, Categories, DiscreteDomain, Interval, Numbered, Periods
 from shuffledp.errors import ParameterError
 from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, QuantileEstimate, check_quantile
 from shuffledp.planning import Count, Histogram, Quantiles, Question, Sum
@@ -56,18 +56,31 @@ def prepare_count(column: AnyColumn, *, equals: str | None = None) -> Prepared:
 
 
 def prepare_histogram(
-    column: AnyColumn, domain: DiscreteDomain, *, other: str | None = None, from_data: bool = False
+    column: AnyColumn,
+    domain: DiscreteDomain,
+    *,
+    other: str | None = None,
+    clip: bool = False,
+    from_data: bool = False,
 ) -> Prepared:
-    """How many users have each value of the domain; ``from_data`` says that the domain was taken from the data."""
-    counts = column.histogram(domain, other=other)
-    caveats = _caveats(column)
+    """How many users have each value of the domain: categories, bins of numbers, or periods of dates.
+
+    ``from_data`` says that the domain was taken from the data.
+    """
+    counts = column.histogram(domain, other=other, clip=clip)
+    caveats = _caveats(column, clip=clip)
     if from_data:
-        caveats = (
-            "The list of categories was taken from the data: which ones occur is not protected.",
-            *caveats,
-        )
-    categories = domain if isinstance(domain, Categories) else Categories.of(domain.lookup_names())
-    return Prepared(Histogram(int(counts.sum()), categories=categories), counts, caveats)
+        caveats = ("The list of categories was taken from the data: which ones occur is not protected.", *caveats)
+    return Prepared(Histogram(int(counts.sum()), categories=_categories(domain, other)), counts, caveats)
+
+
+def _categories(domain: DiscreteDomain, other: str | None) -> Categories:
+    """The categories of a histogram over the domain, with ``other`` after bins and periods."""
+    if isinstance(domain, Categories):
+        return domain
+    if not isinstance(domain, (BinnedNumbers, Periods, Numbered)):
+        raise ParameterError(f"A histogram counts categories, numbers in bins or dates, not {type(domain).__name__}.")
+    return Categories.of(domain.names if other is None else [*domain.names, other])
 
 
 def prepare_numbers(kind: type[Sum], column: AnyColumn, domain: Interval, *, clip: bool = False) -> Prepared:
@@ -89,7 +102,7 @@ def prepare_quantiles(
     """The distribution of the users' numbers, with the quantiles of the given shares of users."""
     shares = check_quantiles(quantiles)
     question = Quantiles(_PLACEHOLDER_USERS, lower, upper, bins)
-    counts = column.bins(question.domain, clip=clip)
+    counts = column.histogram(question.domain, clip=clip)
     return Prepared(replace(question, users=int(counts.sum())), counts, _caveats(column, clip=clip), shares)
 
 
