@@ -13,6 +13,7 @@ from shuffledp.domain import Numbered as Numbered
 from shuffledp.domain import Periods as Periods
 from shuffledp.engines.files import read_files as read_files
 from shuffledp.errors import BelowMinimumError as BelowMinimumError
+from shuffledp.errors import BudgetError as BudgetError
 from shuffledp.errors import ConditionError as ConditionError
 from shuffledp.errors import DataError as DataError
 from shuffledp.errors import DomainError as DomainError
@@ -59,12 +60,14 @@ from shuffledp.protocols.registry import PROTOCOLS as PROTOCOLS
 from shuffledp.protocols.registry import find as find
 from shuffledp.protocols.target import Target as Target
 from shuffledp.randomness import InsecureSeededRandomness as InsecureSeededRandomness
+from shuffledp.sessions.complete import complete as complete
 from shuffledp.sessions.one_line import count as count
 from shuffledp.sessions.one_line import histogram as histogram
 from shuffledp.sessions.one_line import mean as mean
 from shuffledp.sessions.one_line import quantiles as quantiles
 from shuffledp.sessions.one_line import sum as sum  # noqa: A004
 from shuffledp.sessions.one_line import variance as variance
+from shuffledp.sessions.session import Session as Session
 from shuffledp.shuffling import permute as permute
 from shuffledp.testing import check_protocol as check_protocol
 from shuffledp.testing.audit import AuditResult as AuditResult

@@ -27,6 +27,10 @@ class InfeasibleError(ShuffledpError):
     """No parameters of the protocol meet the target."""
 
 
+class BudgetError(ShuffledpError):
+    """A release would exceed the budget of its session; nothing was released."""
+
+
 class BelowMinimumError(ShuffledpError):
     """A round has fewer reports than its guarantee requires, so it is not released."""
 

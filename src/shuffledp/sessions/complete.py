@@ -1,0 +1,107 @@
+"""The users who have a value in every column that is asked about: one public number of users for a whole session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shuffledp.domain import Categories
+from shuffledp.engines.strings import as_strings
+from shuffledp.engines.table import MemoryTable, Progress, Table, check_column
+from shuffledp.errors import DataError, ParameterError
+from shuffledp.extras import extra
+
+with extra("files", "sdp.complete()"):
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+
+class CompleteTable(MemoryTable):
+    """The rows of a table that have a value in every one of some columns: ``rows``, ``rows_left_out``, ``columns``."""
+
+    def __init__(self, columns: Mapping[str, Any], rows_left_out: int) -> None:
+        super().__init__(columns)
+        self.columns = tuple(columns)
+        self.rows = len(next(iter(columns.values())))
+        self.rows_left_out = rows_left_out
+
+    @property
+    def caveat(self) -> str:
+        """What the guarantee of a question about these rows does not cover."""
+        return (
+            f"The users are those who have a value in each of {', '.join(self.columns)}: who they are, and their "
+            "number, is not protected."
+        )
+
+    def __len__(self) -> int:
+        return self.rows
+
+
+def complete(
+    table: Any, columns: Sequence[str], *, missing: str | Sequence[str] = (), progress: Progress = lambda _: None
+) -> CompleteTable:
+    """The rows of a ``table`` that have a value in each of the ``columns``, in memory; one row is one user.
+
+    ``table`` is a data frame of pandas or polars, an Arrow table, a dictionary of columns, or ``sdp.read_files``;
+    ``missing`` lists strings that mean a missing value, besides null, NaN and an empty string. ``len()`` of the result
+    is the number of users of a session about these columns, which it makes public; ``progress`` is called with the
+    fraction of the rows that has been read.
+
+    >>> answered = sdp.complete({"mode": ["bus", "car", None], "minutes": [12.0, None, 30.0]}, ["mode", "minutes"])
+    >>> len(answered), answered.rows_left_out
+    (1, 2)
+    """
+    if isinstance(columns, str) or not columns:
+        raise ParameterError("Give the columns as a list of their names, at least one.")
+    names = list(dict.fromkeys(columns))
+    markers = Categories.of([missing] if isinstance(missing, str) else missing) if missing else None
+    batches: list[list[Any]] = [[] for _ in names]
+    rows = 0
+    for arrays in _table(table, names).read(names, progress):
+        rows += len(arrays[0])
+        has_all = _has_value(arrays[0], markers)
+        for array in arrays[1:]:
+            has_all = pc.and_(has_all, _has_value(array, markers))
+        for index, array in enumerate(arrays):
+            batches[index].append(array.filter(has_all))
+    if not rows:
+        raise DataError("The table has no rows.")
+    chosen = {name: _joined(parts) for name, parts in zip(names, batches, strict=True)}
+    left = len(chosen[names[0]])
+    if not left:
+        raise DataError(f"No row has a value in each of {', '.join(names)}.")
+    return CompleteTable(chosen, rows - left)
+
+
+def _table(table: Any, names: Sequence[str]) -> Table:
+    if isinstance(table, Table):
+        return table
+    listed = getattr(table, "column_names", None)
+    listed = getattr(table, "columns", None) if listed is None else listed
+    listed = table.keys() if listed is None and isinstance(table, Mapping) else listed
+    if listed is None:
+        raise ParameterError(
+            f"An object of type {type(table).__name__} is not a table: give a data frame, an Arrow table, a dictionary "
+            "of columns, or sdp.read_files(PATH)."
+        )
+    for name in names:
+        check_column(name, [str(each) for each in listed], "The table")
+    return MemoryTable({name: table[name] for name in names})
+
+
+def _has_value(values: Any, markers: Categories | None) -> Any:
+    """Whether each row has a value, by the rules of questions about it."""
+    if markers is None and (pa.types.is_integer(values.type) or pa.types.is_boolean(values.type)):
+        return pc.is_valid(values)
+    if markers is None and pa.types.is_floating(values.type) and not pa.types.is_float16(values.type):
+        return pc.invert(pc.is_null(values, nan_is_null=True))
+    return pc.is_valid(as_strings(values, markers, any_spelling=True))
+
+
+def _joined(parts: list[Any]) -> Any:
+    return pa.chunked_array(parts) if len({part.type for part in parts}) == 1 else _as_strings(parts)
+
+
+def _as_strings(parts: list[Any]) -> Any:
+    """Batches whose types differ, as strings."""
+    return pa.chunked_array([as_strings(part) for part in parts])

@@ -1,0 +1,110 @@
+"""The report of a session for a methods section: what was released, by which protocol, with which guarantee."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from dataclasses import dataclass
+
+import shuffledp
+from shuffledp.sessions.budget import Budget, Release
+
+_WIDTH = 100
+NOT_PRIVATE = "NOT PRIVATE: the noise of at least one release came from a fixed seed; do not publish these results."
+_EXACT_CONDITION = (
+    "The privacy curves of the releases are composed exactly. This is valid if everything that the curve of a release "
+    "depends on was fixed without looking at earlier results of the session: its share or epsilon, its protocol, the "
+    "kind of the question, and the size of its domain (the number of categories or bins, the range of integers). Which "
+    "column was asked for and what the categories are may have been chosen in the light of earlier results."
+)
+_ADAPTIVE_CONDITION = (
+    "The pairs (epsilon, delta) of the releases are added up. This is valid even if each release was chosen in the "
+    "light of earlier results (Rogers, Roth, Ullman and Vadhan 2016)."
+)
+_NEIGHBOURS = (
+    "Neighbouring data sets differ in one user, whose values in all releases are replaced by any others (replace-one). "
+    "The number of users, {users:,}, is public."
+)
+_TRUST = {
+    "shuffled": "in the shuffled model: the shuffler is trusted to shuffle, and nobody to see a value",
+    "local": "in the local model: no party is trusted",
+    "central": "in the central model: the party that collects the data is trusted with every value",
+}
+
+
+@dataclass(frozen=True)
+class Report:
+    """The report of a session: a ``title``, one entry per release in ``releases``, and ``paragraphs`` about privacy.
+
+    ``str()`` of it is plain text for a methods section.
+    """
+
+    title: str
+    releases: tuple[str, ...]
+    paragraphs: tuple[str, ...]
+
+    def __str__(self) -> str:
+        items = [
+            textwrap.fill(f"{number}. {text}", _WIDTH, subsequent_indent="   ")
+            for number, text in enumerate(self.releases, start=1)
+        ]
+        return "\n\n".join(
+            [self.title, "\n".join(items) or "Nothing was released.", *(_filled(each) for each in self.paragraphs)]
+        )
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def session_report(budget: Budget, caveats: tuple[str, ...] = ()) -> Report:
+    """The report of a session with this budget; ``caveats`` are sentences about what the guarantee does not cover."""
+    spent = budget.spent
+    paragraphs = [] if budget.secure else [NOT_PRIVATE]
+    if budget.releases and budget.secure:
+        paragraphs.append(f"Guarantee of all releases together: {spent.sentence()}")
+    paragraphs.append(
+        f"Budget: epsilon = {spent.epsilon:.6g} is spent of {budget.epsilon:g}, at delta = {budget.delta:g}. A release "
+        "beyond that is refused before any noise is drawn, and a release that failed counts as spent."
+    )
+    paragraphs.append(f"Composition: {_ADAPTIVE_CONDITION if budget.adaptive else _EXACT_CONDITION}")
+    paragraphs.append(f"Privacy unit: {_NEIGHBOURS.format(users=budget.users)}")
+    if budget.releases:
+        paragraphs.append(f"Proof: {spent.theorem}.")
+    paragraphs.extend(caveats)
+    paragraphs.append(f"Software: shuffledp {shuffledp.__version__}.")
+    number = f"{len(budget.releases):,} release{'s' * (len(budget.releases) != 1)}"
+    title = f"{number} about {budget.users:,} users, {_TRUST[budget.trust]}."
+    return Report(title, tuple(_entry(release) for release in budget.releases), tuple(paragraphs))
+
+
+def _entry(release: Release) -> str:
+    """What was released, by which protocol with which parameters, and the guarantee of the release alone."""
+    protocol, guarantee = release.protocol, release.guarantee
+    parameters = ", ".join(
+        f"{name} = {_short(value)}" for name, value in protocol.parameters().items() if name != "users"
+    )
+    failed = "" if release.finished else " It failed after noise may have been drawn; it counts as spent."
+    insecure = "" if release.secure else " NOT PRIVATE: its noise came from a fixed seed."
+    own = f"epsilon = {guarantee.epsilon:.6g}, delta = {guarantee.delta:.4g}"
+    return (
+        f"{_named(release)}, by {protocol.question}/{protocol.name} "
+        f"({own} alone; {parameters}), at {release.released_at:%Y-%m-%d %H:%M} UTC.{failed}{insecure}"
+    )
+
+
+def _named(release: Release) -> str:
+    what = f"{release.statistic} of {release.subject}"
+    return what if release.label == what else f"{release.label}: {what}"
+
+
+def _short(value: object) -> str:
+    if isinstance(value, dict) and "value" in value:
+        return f"{value['value']:.6g}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _filled(paragraph: str) -> str:
+    return textwrap.fill(paragraph, _WIDTH)

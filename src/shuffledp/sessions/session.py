@@ -1,0 +1,459 @@
+"""Sessions: several releases about the same users under one (epsilon, delta)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, cast
+
+from shuffledp.domain import DEFAULT_BINS, Bins, Categories, Interval
+from shuffledp.errors import ParameterError
+from shuffledp.estimate import CountEstimate, Estimate, HistogramEstimate, SumEstimate
+from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, QuantileEstimate
+from shuffledp.extras import extra
+from shuffledp.planning import Mean, Sum
+from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.protocols.flow import choose_route
+from shuffledp.protocols.protocol import Protocol
+from shuffledp.randomness import SYSTEM, RandomSource
+from shuffledp.sessions.budget import Budget, Left, Release
+from shuffledp.sessions.choosing import choose_within
+from shuffledp.sessions.data import DataOptions, column_of
+from shuffledp.sessions.one_line import histogram_domain
+from shuffledp.sessions.prepared import (
+    Prepared,
+    check_quantiles,
+    prepare_count,
+    prepare_histogram,
+    prepare_numbers,
+    prepare_quantiles,
+)
+from shuffledp.sessions.release import check_release, run_prepared
+from shuffledp.sessions.report import Report, session_report
+from shuffledp.sessions.saved import SessionFile, check_label
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MAX_SUBJECT = 120
+"""Maximum number of characters of the subject of a release."""
+
+
+class SpendingOptions(TypedDict, total=False):
+    """How much of the budget a release spends, and its name."""
+
+    share: float
+    """After this release, at most this share more of the session's epsilon is spent."""
+    epsilon: float
+    """The epsilon of this release alone, instead of a share."""
+    delta: float
+    """The delta of this release alone; by default that of the session."""
+    label: str
+    """The name of the release in reports; by default, for example, "mean of minutes"."""
+
+
+class HowOptions(TypedDict, total=False):
+    """How a question is answered."""
+
+    protocol: str
+    calibration: str
+    estimator: str | None
+    route: str
+    source: RandomSource
+
+
+class SessionOptions(DataOptions, SpendingOptions, HowOptions, total=False):
+    """Options of every question of a session."""
+
+
+class Session:
+    """Several releases about the same users, whose guarantees together stay within one (epsilon, delta).
+
+    ``users`` is the public number of users: every question is about all of them. ``trust`` is ``shuffled``, ``local``
+    or ``central``; ``honest_fraction`` is the fraction of users who follow the protocol. ``releases`` announces the
+    number of releases, among which the budget is divided equally if they have no ``share``. With ``path``, every
+    release is recorded in that file before its noise is drawn; ``Session.load`` continues such a session.
+
+    The privacy curves of the releases are composed exactly. That requires that shares, protocols and the sizes of
+    domains are not chosen in the light of earlier results; with ``adaptive`` they may be, and the pairs (epsilon,
+    delta) are added up.
+
+    >>> session = sdp.Session(users=10_000, epsilon=1.0, delta=1e-6)
+    >>> modes = ["bus"] * 7_000 + ["bike"] * 3_000
+    >>> session.histogram(modes, categories=["bus", "bike"], share=0.5).categories
+    ('bus', 'bike')
+    >>> 0.49 < session.spent.epsilon <= 0.5, session.left.share
+    (True, 0.5)
+    """
+
+    def __init__(
+        self,
+        *,
+        users: int,
+        epsilon: float,
+        delta: float,
+        trust: str = "shuffled",
+        honest_fraction: float = 1.0,
+        releases: int | None = None,
+        adaptive: bool = False,
+        path: str | Path | None = None,
+    ) -> None:
+        self._lock = threading.RLock()
+        self._budget = Budget(users, epsilon, delta, honest_fraction, trust, adaptive, releases)
+        self._file: SessionFile | None = None
+        self._table: Any = None
+        self._caveats: tuple[str, ...] = ()
+        if path is not None:
+            self.save(path)
+
+    @classmethod
+    def of(
+        cls,
+        table: Any,
+        *,
+        columns: Sequence[str],
+        epsilon: float,
+        delta: float,
+        missing: str | Sequence[str] = (),
+        **settings: Any,
+    ) -> Self:
+        """A session about the users who have a value in each of these ``columns`` of a table; see ``sdp.complete``.
+
+        Its questions take the name of a column instead of its values. ``settings`` are those of ``Session``, without
+        ``users``.
+
+        >>> frame = {"mode": ["bus", "car", None] * 1_000, "minutes": [12.0, 30.0, 25.0] * 1_000}
+        >>> session = sdp.Session.of(frame, columns=["mode", "minutes"], epsilon=1.0, delta=1e-6, releases=2)
+        >>> session.users, session.mean("minutes", lower=0, upper=120).users
+        (2000, 2000)
+        """
+        from shuffledp.sessions.complete import complete
+
+        answered = complete(table, columns, missing=missing)
+        session = cls(users=answered.rows, epsilon=epsilon, delta=delta, **settings)
+        session._table = answered
+        if answered.rows_left_out:
+            session._caveats = (answered.caveat,)
+        return session
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """The session that a file records; its further releases are recorded there too."""
+        file = SessionFile(path)
+        with file.locked():
+            budget = file.read()
+        session = cls(users=budget.users, epsilon=budget.epsilon, delta=budget.delta, adaptive=budget.adaptive)
+        session._budget, session._file = budget, file
+        return session
+
+    def save(self, path: str | Path) -> None:
+        """Record the session in a new file; from then on, every release is recorded there before its noise is drawn."""
+        if self._file is not None:
+            raise ParameterError(
+                f"This session is recorded in {self._file.path} already; make a copy of that file if you need one."
+            )
+        file = SessionFile(path)
+        with self._lock:
+            file.create(self._budget)
+            self._file = file
+
+    @property
+    def users(self) -> int:
+        """The number of users, which is public."""
+        return self._budget.users
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon of all releases together."""
+        return self._budget.epsilon
+
+    @property
+    def delta(self) -> float:
+        """The delta of all releases together."""
+        return self._budget.delta
+
+    @property
+    def spent(self) -> Guarantee:
+        """The guarantee of all releases so far, with the least epsilon that is proved at the session's delta."""
+        return self._budget.spent
+
+    @property
+    def left(self) -> Left:
+        """What is left: ``epsilon``, ``delta``, and the ``share`` that releases can still ask for."""
+        return self._budget.left
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """The releases so far; one that failed after noise may have been drawn counts too."""
+        return self._budget.releases
+
+    @property
+    def secure(self) -> bool:
+        """False if the noise of a release came from a seed: then there is no privacy."""
+        return self._budget.secure
+
+    def would_spend(self, protocol: Protocol) -> Guarantee:
+        """The guarantee of all releases so far and one more, by this protocol."""
+        return self._budget.would_spend(protocol)
+
+    def report(self) -> Report:
+        """What was released, by which protocols, and the guarantee with its conditions, for a methods section."""
+        return session_report(self._budget, self._caveats)
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The releases as named columns, one row per release."""
+        releases = self.releases
+        return {
+            "label": [release.label for release in releases],
+            "statistic": [release.statistic for release in releases],
+            "subject": [release.subject for release in releases],
+            "protocol": [release.protocol.name for release in releases],
+            "epsilon": [release.guarantee.epsilon for release in releases],
+            "delta": [release.guarantee.delta for release in releases],
+            "share": [release.share for release in releases],
+            "limit": [release.limit for release in releases],
+            "released_at": [release.released_at for release in releases],
+            "finished": [release.finished for release in releases],
+            "secure": [release.secure for release in releases],
+        }
+
+    def to_frame(self) -> pd.DataFrame:
+        """The releases as a pandas data frame, one row each; needs the extra ``pandas``."""
+        with extra("pandas", "to_frame()"):
+            import pandas as pd
+        return pd.DataFrame(self.columns())
+
+    def __repr__(self) -> str:
+        privacy = f"epsilon = {self.spent.epsilon:.4g} of {self.epsilon:g} spent, delta = {self.delta:g}"
+        privacy = privacy if self.secure else "NOT PRIVATE: seeded"
+        made = len(self.releases)
+        return f"Session({self.users:,} users; {made} release{'s' * (made != 1)}; {privacy})"
+
+    def count(self, values: Any, *, equals: str | None = None, **options: Unpack[SessionOptions]) -> CountEstimate:
+        """Count privately how many users said yes, or have the value ``equals``; see ``sdp.count``.
+
+        Options: ``share`` or ``epsilon`` (and ``delta``) is what the release spends, ``label`` its name in reports;
+        ``missing`` lists strings that mean a missing value; ``protocol``, ``estimator`` and others are those of
+        ``sdp.count``.
+        """
+        subject = "" if equals is None else f" = {equals}"
+        return cast(
+            "CountEstimate",
+            self._ask("count", values, lambda each: prepare_count(each, equals=equals), options, subject),
+        )
+
+    def histogram(
+        self,
+        values: Any,
+        *,
+        categories: Iterable[str] | Categories,
+        other: str | None = None,
+        **options: Unpack[SessionOptions],
+    ) -> HistogramEstimate:
+        """Count privately how many users have each of the public ``categories``; see ``sdp.histogram``.
+
+        ``other`` names a category for values that are not listed and for missing ones, which are an error otherwise.
+        Options are those of ``count``.
+        """
+        domain = histogram_domain(categories, other)
+        prepare = lambda each: prepare_histogram(each, domain, other=other)  # noqa: E731
+        return cast("HistogramEstimate", self._ask("histogram", values, prepare, options))
+
+    def sum(
+        self,
+        values: Any,
+        *,
+        lower: float,
+        upper: float,
+        whole: bool = False,
+        clip: bool = False,
+        **options: Unpack[SessionOptions],
+    ) -> SumEstimate:
+        """Estimate privately the sum of the users' numbers, each from ``lower`` to ``upper``; see ``sdp.sum``.
+
+        Options are those of ``count``.
+        """
+        domain = Interval(lower, upper, whole)
+        return cast(
+            "SumEstimate",
+            self._ask("sum", values, lambda each: prepare_numbers(Sum, each, domain, clip=clip), options),
+        )
+
+    def mean(
+        self,
+        values: Any,
+        *,
+        lower: float,
+        upper: float,
+        whole: bool = False,
+        clip: bool = False,
+        **options: Unpack[SessionOptions],
+    ) -> SumEstimate:
+        """Estimate privately the mean of the users' numbers, each from ``lower`` to ``upper``; see ``sdp.mean``.
+
+        Options are those of ``count``.
+        """
+        domain = Interval(lower, upper, whole)
+        return cast(
+            "SumEstimate",
+            self._ask("mean", values, lambda each: prepare_numbers(Mean, each, domain, clip=clip), options),
+        )
+
+    def quantiles(
+        self,
+        values: Any,
+        *,
+        lower: float,
+        upper: float,
+        quantiles: Sequence[float] = DEFAULT_QUANTILES,
+        bins: int = DEFAULT_BINS,
+        clip: bool = False,
+        **options: Unpack[SessionOptions],
+    ) -> QuantileEstimate:
+        """Estimate privately the distribution of the users' numbers, each from ``lower`` to ``upper``.
+
+        See ``sdp.quantiles``; options are those of ``count``.
+        """
+        Bins(lower, upper, bins)
+        check_quantiles(quantiles)
+
+        def prepare(column: Any) -> Prepared:
+            return prepare_quantiles(column, lower=lower, upper=upper, bins=bins, quantiles=quantiles, clip=clip)
+
+        return cast("QuantileEstimate", self._ask("quantiles", values, prepare, options))
+
+    def _ask(
+        self,
+        statistic: str,
+        values: Any,
+        prepare: Callable[[Any], Prepared],
+        options: SessionOptions,
+        subject: str = "",
+    ) -> Estimate:
+        """Answer one question; everything that can be refused is refused before the release is recorded."""
+        given = _Given(options)
+        allowance = self._budget.allow(**given.spending)
+        question = "sum" if statistic == "mean" else statistic
+        epsilon, delta = allowance.own or (allowance.limit, self.delta)
+        check_release(question, epsilon=epsilon, delta=delta, **given.choice)
+        if given.data.get("drop_missing"):
+            raise ParameterError(
+                "A session is about a fixed number of users: rows without a value cannot be left out of one question. "
+                "Give missing values a category (other=NAME), or start the session with the users who have all values "
+                "(Session.of)."
+            )
+        subject = _shortened(f"{self._subject(values)}{subject}")
+        prepared = prepare(column_of(self._values(values), **given.data))
+        if prepared.users != self.users:
+            raise ParameterError(
+                f"This session is about {self.users:,} users, and {subject} has {prepared.users:,} values: every "
+                "question of a session needs one value of each user. Nothing was released.",
+                users=self.users,
+                values=prepared.users,
+            )
+        release, index = self._record(statistic, subject, prepared, given)
+        estimate = run_prepared(
+            prepared,
+            release.protocol,
+            estimator=given.choice.get("estimator"),
+            route=given.route,
+            source=given.source,
+        )
+        self._finish(index)
+        return replace(estimate, caveats=(*estimate.caveats, *self._caveats, self._context()))
+
+    def _record(self, statistic: str, subject: str, prepared: Prepared, given: _Given) -> tuple[Release, int]:
+        """Choose the protocol of a release and record it, on disk if there is a file; its index."""
+        with self._changing():
+            budget = self._budget
+            allowance = budget.allow(**given.spending)
+            protocol = choose_within(prepared.question, budget, allowance, **given.choice)
+            choose_route(protocol, prepared.users, given.route)  # refuses what would fail while noise is drawn
+            release = Release(
+                label=self._label(given.label, f"{statistic} of {subject}"),
+                statistic=statistic,
+                subject=subject,
+                protocol=protocol,
+                limit=budget.limit_after(allowance, protocol),
+                released_at=datetime.now(UTC).replace(microsecond=0),
+                share=allowance.share,
+                secure=given.source.secure,
+            )
+            self._replace(budget.with_release(release))
+            return release, len(budget.releases)
+
+    def _finish(self, index: int) -> None:
+        """Mark the release as finished."""
+        with self._changing():
+            self._replace(self._budget.finished(index))
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Hold the locks under which the budget changes, and take over what another process has released meanwhile."""
+        with self._lock:
+            if self._file is None:
+                yield
+                return
+            with self._file.locked():
+                self._budget = self._file.updated(self._budget)
+                yield
+
+    def _replace(self, budget: Budget) -> None:
+        if self._file is not None:
+            self._file.write(budget)
+        self._budget = budget
+
+    def _label(self, given: str | None, default: str) -> str:
+        """The label of the next release, which no other has."""
+        labels = {release.label for release in self.releases}
+        if given is None:
+            number = 1
+            label = default
+            while label in labels:
+                number += 1
+                label = f"{default} ({number})"
+            return label
+        if given in labels:
+            raise ParameterError(f"There is a release labelled {given!r} already; choose another label.")
+        return check_label("label", given)
+
+    def _values(self, values: Any) -> Any:
+        """The column of the session's table with this name, or the values themselves."""
+        return self._table[values] if self._table is not None and isinstance(values, str) else values
+
+    def _subject(self, values: Any) -> str:
+        """The name of the column, if it has one."""
+        name = values if isinstance(values, str) else getattr(values, "name", None)
+        return name if isinstance(name, str) and name.strip() else "values"
+
+    def _context(self) -> str:
+        return (
+            "It is one release of a session; all its releases about these users together have at most epsilon = "
+            f"{self.epsilon:g} at delta = {self.delta:g}."
+        )
+
+
+def _shortened(subject: str) -> str:
+    """The name of a column or an expression as reports and files take it."""
+    printable = "".join(character if character.isprintable() else "?" for character in subject)
+    return printable if len(printable) <= _MAX_SUBJECT else f"{printable[: _MAX_SUBJECT - 3]}..."
+
+
+class _Given:
+    """The options of a question, by what they are about."""
+
+    def __init__(self, options: SessionOptions) -> None:
+        known = SessionOptions.__annotations__.keys()
+        if unknown := sorted(options.keys() - known):
+            raise TypeError(f"There is no option {unknown[0]!r}; the options are {', '.join(sorted(known))}.")
+        given = dict(options)
+        self.label = cast("str | None", given.pop("label", None))
+        self.route = cast("str", given.pop("route", "auto"))
+        self.source = cast("RandomSource", given.pop("source", SYSTEM))
+        self.spending: dict[str, Any] = {key: given.pop(key) for key in ("share", "epsilon", "delta") if key in given}
+        self.choice: dict[str, Any] = {key: given.pop(key) for key in HowOptions.__annotations__ if key in given}
+        self.data: dict[str, Any] = given
