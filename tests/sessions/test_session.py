@@ -94,6 +94,7 @@ def bad_questions():
         "one string": (lambda s: s.count("mode", **good), "one string, not a column"),
         "no category": (lambda s: s.histogram(MODES, categories=["bus"], **good), "bike"),
         "no categories": (lambda s: s.histogram(MODES, categories=[], **good), "at least one category"),
+        "bins that do not cover": (lambda s: s.histogram(MINUTES, bins=[0, 50], **good), "outside"),
         "bounds": (lambda s: s.mean(MINUTES, lower=120, upper=0, **good), "bound"),
         "NaN bounds": (lambda s: s.mean(MINUTES, lower=math.nan, upper=1, **good), "bound"),
         "outside": (lambda s: s.mean(MINUTES, lower=0, upper=10, **good), "outside"),
@@ -233,6 +234,15 @@ def test_seeded_sessions_are_never_called_private():
     assert "Guarantee of all releases" not in report
     session.count(BITS, share=0.5, protocol="balcer-cheu")
     assert not session.secure
+
+
+def test_bins_and_variances():
+    session = new(releases=2)
+    ages = session.histogram(MINUTES, bins=[0, 18, 65, 120], protocol="uniform-blanket")
+    assert ages.categories == ("[0, 18)", "[18, 65)", "[65, 120]")
+    variance = session.variance(MINUTES, lower=0, upper=120, bins=16, protocol="uniform-blanket", label="spread")
+    assert variance.low <= np.var(MINUTES) <= variance.high
+    assert [release.statistic for release in session.releases] == ["histogram", "variance"]
 
 
 def test_labels_are_unique():

@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, cast
 
-from shuffledp.domain import DEFAULT_BINS, Bins, Categories, Interval
+from shuffledp.checks import check_confidence
+from shuffledp.domain import DEFAULT_BINS, Bins, DiscreteDomain, Interval
 from shuffledp.errors import ParameterError
 from shuffledp.estimate import CountEstimate, Estimate, HistogramEstimate, SumEstimate
-from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, QuantileEstimate
+from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, EstimatedNumber, QuantileEstimate
 from shuffledp.extras import extra
 from shuffledp.planning import Mean, Sum
 from shuffledp.privacy.guarantee import Guarantee
@@ -23,7 +24,7 @@ from shuffledp.randomness import SYSTEM, RandomSource
 from shuffledp.sessions.budget import Budget, Left, Release
 from shuffledp.sessions.choosing import choose_within
 from shuffledp.sessions.data import DataOptions, column_of
-from shuffledp.sessions.one_line import histogram_domain
+from shuffledp.sessions.domains import Bound, histogram_domain
 from shuffledp.sessions.prepared import (
     Prepared,
     check_quantiles,
@@ -39,6 +40,8 @@ from shuffledp.sessions.saved import SessionFile, check_label
 if TYPE_CHECKING:
     import pandas as pd
 
+_QUESTIONS = {"mean": "sum", "variance": "quantiles"}
+"""The question of the protocols that answer a statistic, where it has another name."""
 _MAX_SUBJECT = 120
 """Maximum number of characters of the subject of a release."""
 
@@ -250,17 +253,25 @@ class Session:
         self,
         values: Any,
         *,
-        categories: Iterable[str] | Categories,
+        categories: Iterable[str] | DiscreteDomain | None = None,
+        bins: int | Sequence[float] | None = None,
+        by: str | None = None,
+        lower: Bound | None = None,
+        upper: Bound | None = None,
         other: str | None = None,
+        clip: bool = False,
         **options: Unpack[SessionOptions],
     ) -> HistogramEstimate:
-        """Count privately how many users have each of the public ``categories``; see ``sdp.histogram``.
+        """Count privately how many users have each value of a public domain; see ``sdp.histogram``.
 
-        ``other`` names a category for values that are not listed and for missing ones, which are an error otherwise.
+        ``other`` names a category for values outside the domain and for missing ones, which are an error otherwise.
         Options are those of ``count``.
         """
-        domain = histogram_domain(categories, other)
-        prepare = lambda each: prepare_histogram(each, domain, other=other)  # noqa: E731
+        domain = histogram_domain(categories=categories, bins=bins, by=by, lower=lower, upper=upper, other=other)
+
+        def prepare(column: Any) -> Prepared:
+            return prepare_histogram(column, domain, other=other, clip=clip)
+
         return cast("HistogramEstimate", self._ask("histogram", values, prepare, options))
 
     def sum(
@@ -318,13 +329,44 @@ class Session:
 
         See ``sdp.quantiles``; options are those of ``count``.
         """
-        Bins(lower, upper, bins)
-        check_quantiles(quantiles)
+        return self._distribution("quantiles", values, Bins(lower, upper, bins), quantiles, clip, options)
+
+    def variance(
+        self,
+        values: Any,
+        *,
+        lower: float,
+        upper: float,
+        bins: int = DEFAULT_BINS,
+        clip: bool = False,
+        confidence: float = 0.95,
+        **options: Unpack[SessionOptions],
+    ) -> EstimatedNumber:
+        """Estimate privately the variance of the users' numbers, each from ``lower`` to ``upper``.
+
+        See ``sdp.variance``; options are those of ``count``.
+        """
+        check_confidence(confidence)
+        domain = Bins(lower, upper, bins)
+        return self._distribution("variance", values, domain, DEFAULT_QUANTILES, clip, options).variance(confidence)
+
+    def _distribution(
+        self,
+        statistic: str,
+        values: Any,
+        domain: Bins,
+        quantiles: Sequence[float],
+        clip: bool,
+        options: SessionOptions,
+    ) -> QuantileEstimate:
+        shares = check_quantiles(quantiles)
 
         def prepare(column: Any) -> Prepared:
-            return prepare_quantiles(column, lower=lower, upper=upper, bins=bins, quantiles=quantiles, clip=clip)
+            return prepare_quantiles(
+                column, lower=domain.lower, upper=domain.upper, bins=domain.bins, quantiles=shares, clip=clip
+            )
 
-        return cast("QuantileEstimate", self._ask("quantiles", values, prepare, options))
+        return cast("QuantileEstimate", self._ask(statistic, values, prepare, options))
 
     def _ask(
         self,
@@ -337,7 +379,7 @@ class Session:
         """Answer one question; everything that can be refused is refused before the release is recorded."""
         given = _Given(options)
         allowance = self._budget.allow(**given.spending)
-        question = "sum" if statistic == "mean" else statistic
+        question = _QUESTIONS.get(statistic, statistic)
         epsilon, delta = allowance.own or (allowance.limit, self.delta)
         check_release(question, epsilon=epsilon, delta=delta, **given.choice)
         if given.data.get("drop_missing"):
