@@ -260,6 +260,11 @@ CALLS = {
     "estimate.to_frame()": ("pandas", "pandas"),
     "estimate.plot('figure.svg')": ("altair", "plot"),
     "estimate.figure('.png')": ("altair", "plot"),
+    "estimate.plot()": ("altair", "plot"),
+    "plans.plot()": ("altair", "plot"),
+    "plans.to_frame()": ("pandas", "pandas"),
+    "plans[0].to_frame()": ("pandas", "pandas"),
+    "estimate.guarantee.to_frame()": ("pandas", "pandas"),
     "from shuffledp.engines.local import Column": ("pyarrow", "files"),
     "from shuffledp.collection.shuffler.store import open_store; open_store('postgresql://host')": (
         "psycopg",
@@ -276,6 +281,7 @@ def test_calls_that_need_an_extra():
     script = """
 import shuffledp as sdp
 estimate = sdp.BalcerCheuCount.calibrate(users=1000, epsilon=1, delta=1e-6).run([1, 0] * 500)
+plans = sdp.plan(sdp.Count(users=1000), epsilon=1, delta=1e-6)
 for call in sys.argv[1:]:
     try:
         exec(call)
@@ -287,6 +293,20 @@ for call in sys.argv[1:]:
     assert done.returncode == 0, done.stderr
     for line, (package, extra) in zip(done.stdout.splitlines(), CALLS.values(), strict=True):
         assert re.fullmatch(rf"MissingPackageError: .+ needs {package}: pip install 'shuffledp\[{extra}\]'.*", line)
+
+
+def test_notebooks_need_no_extra():
+    script = """
+import pickle
+import shuffledp as sdp
+plans = sdp.plan(sdp.Count(users=1000), epsilon=1, delta=1e-6)
+estimate = plans.best.run([1, 0] * 500)
+for shown in (plans, plans[0], estimate, estimate.guarantee, sdp.EstimatedNumber(1.0, 0.5, 1.5, 0.95)):
+    assert shown._repr_html_().startswith("<div ") and repr(shown)
+    assert repr(pickle.loads(pickle.dumps(shown))) == repr(shown)
+"""
+    done = run(script)
+    assert done.returncode == 0, done.stderr
 
 
 def test_servers_load_neither_plots_nor_arrow():

@@ -17,6 +17,22 @@ _MAX_PERCENT_DECIMALS = 6
 _LARGEST_WRITTEN_OUT = 1e15
 _MAX_DIGITS = 17  # of a floating-point number
 
+_PRINTABLE = (
+    {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"}  # a picture of each, such as ␛
+    | dict.fromkeys([*range(0xD800, 0xE000), 0xFFFE, 0xFFFF], 0xFFFD)
+)
+"""A replacement for every character that XML does not allow and UTF-8 may not have."""
+
+
+def printable(text: str) -> str:
+    """The string with visible replacements of all characters that HTML, SVG or UTF-8 cannot represent."""
+    return text.translate(_PRINTABLE)
+
+
+def shortened(text: str, length: int) -> str:
+    """The string, with an ellipsis in place of what exceeds this many characters."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
 
 @dataclass(frozen=True)
 class ShownNumber:

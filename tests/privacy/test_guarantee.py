@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 
@@ -98,3 +99,37 @@ def test_composed_deltas_below_the_resolution_are_refused(guarantee):
         tiny.after(2)
     hopeless = Guarantee(**{**vars(guarantee), "epsilon": math.inf})
     assert "no guarantee" in hopeless.sentence()
+
+
+def test_a_notebook_shows_promise_conditions_and_proof(guarantee):
+    weak = replace(guarantee, epsilon=20.0, theorem="<b>proof</b>", local_epsilon=25.0)
+    document = ElementTree.fromstring(weak._repr_html_())
+    facts = {row[0].text: row[1].text for row in document.iter("tr")}
+    assert facts["proof"] == "<b>proof</b>"
+    assert facts["if shuffler and analyzer collude"] == "epsilon = 25"
+    assert facts["users"] == "10,000, of whom 10,000 follow the protocol"
+    (warning,) = (element.text for element in document.iter("p") if element.get("class") == "warning")
+    assert (warning,) == weak.warnings
+    assert weak.statement() in [element.text for element in document.iter("p")]
+    assert weak.sentence() == f"{weak.statement()} Warning: {warning}"
+
+
+def test_a_notebook_says_that_there_is_no_guarantee(guarantee):
+    missing = replace(guarantee, epsilon=math.inf)
+    assert "<h4>No guarantee: epsilon = inf, delta = 1e-06</h4>" in missing._repr_html_()
+    assert missing.sentence() == missing.statement()
+
+
+def test_the_repr_is_short(guarantee):
+    assert repr(guarantee) == (
+        "Guarantee(epsilon = 1.01, delta = 1e-06; shuffled, replace-one; 10,000 of 10,000 users honest)"
+    )
+    assert repr(replace(guarantee, releases=12)).endswith("; 12 releases)")
+
+
+def test_a_data_frame_has_one_row(guarantee):
+    (row,) = guarantee.to_frame().to_dict("records")
+    document = guarantee.to_json()
+    assert set(row) == set(document) - {"warnings"}
+    assert row.pop("local_epsilon") == math.inf
+    assert row.items() <= document.items()

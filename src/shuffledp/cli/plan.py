@@ -27,7 +27,7 @@ from shuffledp.cli.screen import note, note_warnings, print_json, print_table, s
 from shuffledp.display import percent
 from shuffledp.domain import DEFAULT_BINS
 from shuffledp.errors import ParameterError
-from shuffledp.figures import check_figure_path, frontier
+from shuffledp.figures import check_figure_path
 from shuffledp.output import write_whole
 from shuffledp.planning import (
     Count,
@@ -42,9 +42,8 @@ from shuffledp.planning import (
     least_epsilon_for,
     plan,
 )
+from shuffledp.planning.listing import amounts_of, trust_of
 from shuffledp.planning.planner import trust_asked
-from shuffledp.protocols.protocol import Protocol
-from shuffledp.protocols.registry import with_article
 
 _PLACEHOLDER_USERS = 2
 
@@ -146,7 +145,7 @@ def _plan(question: Question, options: PlanOptions) -> None:
     with waiting("Trying every protocol"):
         plans = _plans(question, options)
     if plot is not None:
-        write_whole(plot, _figure(plans, plot.suffix.lower()))
+        write_whole(plot, plans.figure(plot.suffix.lower()))
         note(f"wrote {plot}")
     if options.as_json:
         print_json(plans.to_json())
@@ -215,50 +214,13 @@ def _table(plans: list[Plan], title: str, *, trust: bool = False) -> None:
         [
             [
                 candidate.protocol.name,
-                _trust(candidate.protocol) if trust else candidate.variant,
-                _amount(candidate.expected.rmse),
-                _amount(candidate.expected.max_error),
-                f"{candidate.cost.messages_per_user:,.4g}",
-                f"{candidate.cost.bytes_per_user:,.4g}",
+                trust_of(candidate.protocol) if trust else candidate.variant,
+                *amounts_of(candidate),
             ]
             for candidate in plans
         ],
         title=title,
         words=1,
-    )
-
-
-def _trust(protocol: Protocol) -> str:
-    return "counting shuffler" if protocol.trusts_shuffler else str(protocol.trust)
-
-
-def _amount(error: float) -> str:
-    return f"{error:,.1f}" if error >= 1 else f"{error:.3g}"
-
-
-def _figure(plans: Plans, suffix: str) -> bytes:
-    question = plans.question
-    return frontier(
-        suffix,
-        points=[
-            (
-                candidate.protocol.name,
-                _trust(candidate.protocol),
-                candidate.calibration,
-                candidate.cost.bytes_per_user,
-                candidate.expected.rmse,
-            )
-            for candidate in plans.plans
-        ],
-        edge=[(candidate.cost.bytes_per_user, candidate.expected.rmse) for candidate in plans.frontier],
-        title=f"Error and communication of {with_article(question.name)}",
-        x_title="bytes per user",
-        y_title=f"typical error ({question.unit})",
-        caption=[
-            f"{question.users:,} users, epsilon = {plans.epsilon:.4g}, delta = {plans.delta:g}. "
-            "Lower and further left is better.",
-            f"The line joins the plans on the frontier; best: {plans.plans[0].protocol.name}.",
-        ],
     )
 
 

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 
 from shuffledp.checks import check_confidence
 from shuffledp.display import ShownNumber, percent, withheld_sentence
-from shuffledp.extras import extra
+from shuffledp.notebook import Html, card, note, table
+from shuffledp.tabular import arrow_table, data_frame
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from shuffledp.figures import InlineFigure
     from shuffledp.privacy.guarantee import Guarantee
 
 Floats = NDArray[np.float64]
@@ -109,15 +111,37 @@ class Estimate(ABC):
 
     def to_table(self, confidence: float = 0.95) -> pa.Table:
         """The estimate as an Arrow table, one row per estimated number; needs the extra ``files``."""
-        with extra("files", "to_table()"):
-            import pyarrow as pa
-        return pa.table(self.columns(confidence))
+        return arrow_table(self.columns(confidence))
 
     def to_frame(self, confidence: float = 0.95) -> pd.DataFrame:
         """The estimate as a pandas data frame, one row per estimated number; needs the extra ``pandas``."""
-        with extra("pandas", "to_frame()"):
-            import pandas as pd
-        return pd.DataFrame(self.columns(confidence))
+        return data_frame(self.columns(confidence))
+
+    def _repr_html_(self) -> str:
+        """The estimate as notebooks show it: a table of the numbers, their errors and the guarantee."""
+        privacy = [self.guarantee.statement(), *self.caveats] if self.secure else self.caveats
+        warnings = self.guarantee.warnings if self.secure else [self.guarantee_sentence()]
+        return card(
+            f"{self._title(self._subject)} of {self.users:,} users",
+            self._html_table(0.95),
+            note(self.withheld_sentence()),
+            *map(note, privacy),
+            note(f"Protocol {self.protocol}, estimator {self.estimator}."),
+            warnings=warnings,
+        )
+
+    @property
+    def _subject(self) -> str:
+        """What is estimated, in a title."""
+        return "estimate"
+
+    def _html_table(self, confidence: float) -> Html:
+        """The estimated numbers in a notebook."""
+        numbers = self.shown(confidence)
+        rows = [[number.text, number.error, number.interval, number.share] for number in numbers]
+        header = [self._subject, "standard error", f"{percent(confidence)} interval", "share of users"]
+        columns = len(header) if any(number.share for number in numbers) else len(header) - 1
+        return table(header[:columns], [row[:columns] for row in rows], words=())
 
     def _caption(self, confidence: float) -> list[str]:
         """The lines under the title of a figure: what the bars are, the guarantee, and its caveats."""
@@ -155,13 +179,13 @@ class Estimate(ABC):
             caption=self._caption(confidence),
         )
 
-    def plot(self, path: str | Path, *, confidence: float = 0.95, title: str | None = None) -> None:
-        """Draw the estimate with its intervals (.png, .svg or .html)."""
-        from shuffledp.figures import check_figure_path
-        from shuffledp.output import write_whole
+    def plot(
+        self, path: str | Path | None = None, *, confidence: float = 0.95, title: str | None = None
+    ) -> InlineFigure | None:
+        """Draw the estimate with its intervals: to a file (.png, .svg or .html), or without a path in the notebook."""
+        from shuffledp.figures import show_or_write
 
-        suffix = check_figure_path(path).suffix.lower()
-        write_whole(path, self.figure(suffix, confidence=confidence, title=title))
+        return show_or_write(lambda suffix: self.figure(suffix, confidence=confidence, title=title), path)
 
     @abstractmethod
     def figure(self, suffix: str, *, confidence: float = 0.95, title: str | None = None) -> bytes:

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.checks import check_confidence
-from shuffledp.display import ShownNumber, error_sentence, show_counts
+from shuffledp.display import ShownNumber, error_sentence, percent, shortened, show_counts
 from shuffledp.estimate.estimate import Estimate, Floats, Intervals
+from shuffledp.notebook import MAX_ROWS, Html, cell, note, table
 
 _SUMMARIZED = 8  # categories in a repr
+_LONGEST_NAME = 40  # characters of a category in a repr
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,9 +34,30 @@ class HistogramEstimate(Estimate):
 
     def __repr__(self) -> str:
         first = self.part(0, _SUMMARIZED)
-        counts = [f"{name!r}: {number.text}" for name, number in zip(first.categories, first.shown(), strict=True)]
+        names = (shortened(name, _LONGEST_NAME) for name in first.categories)
+        counts = [f"{name!r}: {number.text}" for name, number in zip(names, first.shown(), strict=True)]
         more = [f"... {len(self.counts) - _SUMMARIZED:,} more"] if len(self.counts) > _SUMMARIZED else []
         return self._summary(f"{{{', '.join(counts + more)}}}")
+
+    @property
+    def _subject(self) -> str:
+        return "histogram"
+
+    def _html_table(self, confidence: float) -> Html:
+        """All categories, or the largest if there are many."""
+        shown = self if len(self.counts) <= MAX_ROWS else self._largest(MAX_ROWS)
+        rows = [
+            [cell(name), number.text, number.interval, number.share]
+            for name, number in zip(shown.categories, shown.shown(confidence), strict=True)
+        ]
+        listing = table(["category", "users", f"{percent(confidence)} interval", "share of users"], rows)
+        others = f"The {len(rows)} largest of {len(self.counts):,} categories; to_frame() has all."
+        return Html(listing + note(others if shown is not self else "") + note(self.error_sentence()))
+
+    def _largest(self, categories: int) -> HistogramEstimate:
+        """The estimate of so many of the largest categories, in decreasing order."""
+        order = np.argsort(-self.counts, kind="stable")[:categories]
+        return self._chosen(order, tuple(self.categories[position] for position in order.tolist()))
 
     @property
     def withheld(self) -> NDArray[np.bool_]:
@@ -55,6 +78,10 @@ class HistogramEstimate(Estimate):
     def frequencies(self) -> Floats:
         """The estimated share of users per category."""
         return self.counts / self.users
+
+    def frequency_interval(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Floats:
+        """A confidence interval per category for the share of users, as ``interval`` for the number."""
+        return self.interval(confidence, simultaneous=simultaneous) / self.users
 
     def interval(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Floats:
         """A confidence interval per category: it contains the true count with at least this probability.
@@ -80,12 +107,16 @@ class HistogramEstimate(Estimate):
 
     def part(self, start: int, end: int) -> HistogramEstimate:
         """The estimate of the categories from index ``start`` to before ``end``."""
+        return self._chosen(slice(start, end), self.categories[start:end])
+
+    def _chosen(self, positions: slice | NDArray[np.int64], categories: tuple[str, ...]) -> HistogramEstimate:
+        """The estimate of the categories at these positions."""
         return replace(
             self,
-            categories=self.categories[start:end],
-            counts=self.counts[start:end],
-            standard_errors=self.standard_errors[start:end],
-            intervals=partial(_part, self.intervals, start, end),
+            categories=categories,
+            counts=self.counts[positions],
+            standard_errors=self.standard_errors[positions],
+            intervals=partial(_intervals_of, self.intervals, positions),
         )
 
     def columns(self, confidence: float = 0.95) -> dict[str, Any]:
@@ -105,8 +136,8 @@ class HistogramEstimate(Estimate):
     def figure(self, suffix: str, *, confidence: float = 0.95, title: str | None = None) -> bytes:
         """A bar per category with its interval, as the content of a .png, .svg or .html file."""
         numbers = self.counts, self.standard_errors, self.interval(confidence)
-        return self._bars(suffix, self.categories, numbers, confidence, title or self._title("histogram"))
+        return self._bars(suffix, self.categories, numbers, confidence, title or self._title(self._subject))
 
 
-def _part(intervals: Intervals, start: int, end: int, confidence: float) -> Floats:
-    return intervals(confidence)[start:end]
+def _intervals_of(intervals: Intervals, positions: slice | NDArray[np.int64], confidence: float) -> Floats:
+    return intervals(confidence)[positions]

@@ -27,6 +27,10 @@ class _NumberEstimate(Estimate):
         estimate = f"{self.statistic} {number.text}, standard error {number.error}"
         return self._summary(estimate, f"{number.interval} with 95% confidence")
 
+    @property
+    def _subject(self) -> str:
+        return self.statistic
+
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """A confidence interval: it contains the true number, whatever it is, with at least this probability."""
         check_confidence(confidence)
@@ -92,13 +96,18 @@ class CountEstimate(_NumberEstimate):
         """The estimated share of users."""
         return self.value / self.users
 
+    def fraction_interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """A confidence interval for the share of users."""
+        low, high = self.interval(confidence)
+        return low / self.users, high / self.users
+
     def _more_columns(self) -> dict[str, Any]:
         return {"fraction": [self.fraction], "withheld": [self.withheld]}
 
     def figure(self, suffix: str, *, confidence: float = 0.95, title: str | None = None) -> bytes:
         """A bar with its interval among all users, as the content of a .png, .svg or .html file."""
         numbers = np.array([self.value]), np.array([self.standard_error]), np.array([self.interval(confidence)])
-        return self._bars(suffix, ["yes"], numbers, confidence, title or self._title("count"))
+        return self._bars(suffix, ["yes"], numbers, confidence, title or self._title(self._subject))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -161,7 +170,7 @@ class SumEstimate(_NumberEstimate):
             interval=(low, high),
             bounds=bounds,
             label=number.text,
-            title=title or self._title(self.statistic),
+            title=title or self._title(self._subject),
             value_title=f"{self.statistic} over {self.users:,} users",
             caption=self._caption(confidence),
         )

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,11 @@ from shuffledp.checks import check_confidence
 from shuffledp.display import ShownNumber, error_range, percent, show_counts, show_number
 from shuffledp.errors import ParameterError
 from shuffledp.estimate.estimate import Estimate, Floats
+from shuffledp.notebook import Html, card, note, table
+from shuffledp.tabular import data_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 RadiusOf = Callable[[Floats, float], float]
 """From weights of the bins and a risk to a distance: the estimate of sum(weights * counts) lies farther above the
@@ -24,7 +29,7 @@ DEFAULT_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 _MAX_REFINED = 48  # bins at either end of an interval that are examined with the sharper bound
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EstimatedNumber:
     """One number, its ``value``, with its interval from ``low`` to ``high`` at a ``confidence``."""
 
@@ -32,6 +37,28 @@ class EstimatedNumber:
     low: float
     high: float
     confidence: float
+
+    def __repr__(self) -> str:
+        number = self.shown()
+        return f"EstimatedNumber({number.text}; {number.interval} with {percent(self.confidence)} confidence)"
+
+    def _repr_html_(self) -> str:
+        number = self.shown()
+        return card(
+            "", table(["estimate", f"{percent(self.confidence)} interval"], [[number.text, number.interval]], words=())
+        )
+
+    def shown(self) -> ShownNumber:
+        """The number formatted for people, rounded to a quarter of its interval."""
+        return show_number(self.value, (self.high - self.low) / 4, (self.low, self.high))
+
+    def columns(self) -> dict[str, Any]:
+        """The number as named columns of one row."""
+        return {"value": [self.value], "lower": [self.low], "upper": [self.high], "confidence": [self.confidence]}
+
+    def to_frame(self) -> pd.DataFrame:
+        """The number as a pandas data frame of one row; needs the extra ``pandas``."""
+        return data_frame(self.columns())
 
     def to_json(self) -> dict[str, Any]:
         """The documented JSON form."""
@@ -76,6 +103,17 @@ class QuantileEstimate(Estimate):
     def __repr__(self) -> str:
         shown = zip(self.asked, self.shown(), strict=True)
         return self._summary(", ".join(f"{share:g} quantile {number.text}" for share, number in shown))
+
+    @property
+    def _subject(self) -> str:
+        return "distribution"
+
+    def _html_table(self, confidence: float) -> Html:
+        """The quantiles asked for."""
+        numbers = zip(self.asked, self.shown(confidence), strict=True)
+        rows = [[f"{share:g}", number.text, number.interval] for share, number in numbers]
+        listing = table(["quantile", "value", f"{percent(confidence)} interval"], rows, words=())
+        return Html(listing + note(self.error_sentence()))
 
     @property
     def bins(self) -> int:
@@ -240,10 +278,7 @@ class QuantileEstimate(Estimate):
 
     def shown(self, confidence: float = 0.95) -> list[ShownNumber]:
         """The quantiles asked for, formatted for people."""
-        return [
-            show_number(number.value, (number.high - number.low) / 4, (number.low, number.high))
-            for number in self.quantiles(confidence=confidence)
-        ]
+        return [number.shown() for number in self.quantiles(confidence=confidence)]
 
     def shown_below(self, confidence: float = 0.95) -> list[ShownNumber]:
         """The numbers of users below each inner edge, formatted for people."""
@@ -307,7 +342,7 @@ class QuantileEstimate(Estimate):
             shares=self.cumulative / self.users,
             band=ends / self.users,
             quantiles=marks,
-            title=title or self._title("distribution"),
+            title=title or self._title(self._subject),
             caption=[
                 f"Band: {percent(confidence)} confidence at all values together. Dots: quantiles with "
                 f"{percent(confidence)} intervals.",

@@ -4,6 +4,7 @@ from shuffledp.figures.bars import bars
 from shuffledp.figures.cumulative import MarkedQuantile, cumulative
 from shuffledp.figures.curves import Curve, Panel, curves, panels
 from shuffledp.figures.frontier import frontier
+from shuffledp.figures.inline import InlineFigure, show_or_write
 from shuffledp.figures.labels import place_labels
 from shuffledp.figures.number_line import number_line
 from shuffledp.figures.rendering import (
@@ -21,6 +22,7 @@ __all__ = [
     "FORMATS",
     "LIGHT",
     "Curve",
+    "InlineFigure",
     "MarkedQuantile",
     "Panel",
     "Theme",
@@ -34,4 +36,5 @@ __all__ = [
     "panels",
     "picture_of",
     "place_labels",
+    "show_or_write",
 ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shuffledp.display import printable
 from shuffledp.errors import OutputError
 from shuffledp.extras import check_extra, extra
 from shuffledp.figures.text_extent import with_whole_text
@@ -14,12 +15,6 @@ from shuffledp.output import check_writable
 
 FORMATS = (".png", ".svg", ".html")
 _PURPOSE = "Drawing a figure"
-
-_DRAWABLE = (
-    {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"}  # a picture of each, such as ␛
-    | dict.fromkeys([*range(0xD800, 0xE000), 0xFFFE, 0xFFFF], 0xFFFD)
-)
-"""A replacement for every character that XML does not allow, with which the renderer would abort the process."""
 
 
 def check_figure_path(path: str | Path) -> Path:
@@ -135,9 +130,9 @@ def render(
 
 
 def _drawable(value: Any) -> Any:
-    """The specification with all strings made drawable."""
+    """The specification with all strings made printable: other characters would make the renderer abort the process."""
     if isinstance(value, str):
-        return value.translate(_DRAWABLE)
+        return printable(value)
     if isinstance(value, list):
         return [_drawable(item) for item in value]
     return {key: _drawable(item) for key, item in value.items()} if isinstance(value, dict) else value

@@ -6,14 +6,22 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
 from shuffledp.checks import check_confidence, check_target, check_users
-from shuffledp.errors import ConditionError, InfeasibleError, MissingPackageError, ParameterError
+from shuffledp.errors import ConditionError, InfeasibleError, MissingPackageError, ParameterError, UnknownNameError
+from shuffledp.planning.listing import columns_of, figure_of, html_of_plan, html_of_plans
 from shuffledp.planning.question import Question
 from shuffledp.privacy.guarantee import target_warnings
 from shuffledp.protocols.protocol import Cost, ExpectedError, Protocol
 from shuffledp.protocols.registry import PROTOCOLS
+from shuffledp.tabular import data_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from shuffledp.figures import InlineFigure
 
 TRUSTS = ("shuffled", "local", "central")
 _SHOWN_REASONS = 4
@@ -64,7 +72,7 @@ class Limits:
         return ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """A calibrated protocol that meets the target, with its predicted error and its cost.
 
@@ -81,6 +89,25 @@ class Plan:
     why: str = ""
     reference: bool = False
     """True if it needs other trust than was asked for: listed for comparison only."""
+
+    def __repr__(self) -> str:
+        return (
+            f"Plan({self.protocol.question}/{self.protocol.name}, {self.variant}; {self.protocol.trust}; "
+            f"error {self.expected.rmse:.4g}; {self.cost.messages_per_user:.4g} messages, "
+            f"{self.cost.bytes_per_user:.4g} bytes per user)"
+        )
+
+    def _repr_html_(self) -> str:
+        """The plan as notebooks show it."""
+        return html_of_plan(self)
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The plan as named columns of one row."""
+        return columns_of([self])
+
+    def to_frame(self) -> pd.DataFrame:
+        """The plan as a pandas data frame of one row; needs the extra ``pandas``."""
+        return data_frame(self.columns())
 
     @property
     def variant(self) -> str:
@@ -121,17 +148,21 @@ class Rejection:
         return {"protocol": self.protocol, "calibration": self.calibration, "reason": self.reason}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plans:
     """The result of ``plan``: the plans for a question, best first, and the rejected protocols.
+
+    It is a sequence of plans; ``plans["cheu"]`` is the best plan of a protocol.
 
     ``best`` is the protocol of the best plan, ready to run. ``plans`` has the feasible plans in the order of their
     error, then references that need other trust; ``rejected`` has the other protocols with the reasons; ``question``,
     ``epsilon`` and ``delta`` repeat what was asked for.
 
     >>> plans = sdp.plan(sdp.Count(users=10_000), epsilon=1.0, delta=1e-6)
-    >>> plans.best is plans.plans[0].protocol, plans.plans[-1].reference
+    >>> plans.best is plans[0].protocol, plans[-1].reference
     (True, True)
+    >>> plans["cheu"].protocol.name, len(plans) == len(list(plans))
+    ('cheu', True)
     """
 
     question: Question
@@ -139,6 +170,64 @@ class Plans:
     delta: float
     plans: tuple[Plan, ...]
     rejected: tuple[Rejection, ...]
+
+    def __repr__(self) -> str:
+        best = self.plans[0]
+        return (
+            f"Plans({self.question.name} of {self.question.users:,} users; epsilon = {self.epsilon:.4g}, "
+            f"delta = {self.delta:.2g}; best {best.protocol.name} with error {best.expected.rmse:.4g}; "
+            f"{len(self.plans)} plans, {len(self.rejected)} rejected)"
+        )
+
+    def _repr_html_(self) -> str:
+        """The plans as notebooks show them."""
+        return html_of_plans(self)
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+    def __iter__(self) -> Iterator[Plan]:
+        return iter(self.plans)
+
+    def __contains__(self, plan: object) -> bool:
+        if isinstance(plan, str):
+            return any(candidate.protocol.name == plan for candidate in self.plans)
+        return plan in self.plans
+
+    @overload
+    def __getitem__(self, key: int | str) -> Plan: ...
+    @overload
+    def __getitem__(self, key: slice) -> tuple[Plan, ...]: ...
+    def __getitem__(self, key: int | str | slice) -> Plan | tuple[Plan, ...]:
+        """The plan at a position, or the best plan of the protocol of this name; with a slice, several."""
+        if not isinstance(key, str):
+            return self.plans[key]
+        for plan in self.plans:
+            if plan.protocol.name == key:
+                return plan
+        reason = next((rejection.reason for rejection in self.rejected if rejection.protocol == key), None)
+        if reason is not None:
+            raise InfeasibleError(f"{key} was rejected: {reason}", protocol=key)
+        names = ", ".join(dict.fromkeys(plan.protocol.name for plan in self.plans))
+        raise UnknownNameError(f"There is no plan {key!r}; choose one of {names}.", protocol=key)
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The plans as named columns, one row per plan."""
+        return columns_of(self.plans)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The plans as a pandas data frame, one row per plan; needs the extra ``pandas``."""
+        return data_frame(self.columns())
+
+    def figure(self, suffix: str) -> bytes:
+        """Error against communication, as the content of a .png, .svg or .html file."""
+        return figure_of(self, suffix)
+
+    def plot(self, path: str | Path | None = None) -> InlineFigure | None:
+        """Draw error against communication: to a file (.png, .svg or .html), or without a path in the notebook."""
+        from shuffledp.figures import show_or_write
+
+        return show_or_write(self.figure, path)
 
     @property
     def best(self) -> Protocol:

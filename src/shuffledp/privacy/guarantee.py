@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from shuffledp.checks import LARGEST_EPSILON, check_delta
 from shuffledp.errors import ParameterError
+from shuffledp.notebook import card, facts, note
 from shuffledp.privacy.divergence import DiscretePair, as_delta
 from shuffledp.search import Bracket, Excess
+from shuffledp.tabular import data_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 REPLACE_ONE = "replace-one"
 _LEAST_EPSILON = 1e-290
@@ -45,7 +50,7 @@ class AlternativesCurve(PrivacyCurve, Protocol):
         """Per independent part of the outcome, pairs of distributions, one of which dominates for any data."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Guarantee:
     """(epsilon, delta)-differential privacy of a release, with everything it depends on.
 
@@ -154,8 +159,51 @@ class Guarantee:
             releases=releases * self.releases,
         )
 
+    def __repr__(self) -> str:
+        releases = f"; {self.releases:,} releases" if self.releases > 1 else ""
+        return (
+            f"Guarantee(epsilon = {self.epsilon:.4g}, delta = {self.delta:.2g}; {self.trust}, {self.neighbours}; "
+            f"{self.honest_users:,} of {self.users:,} users honest{releases})"
+        )
+
+    def _repr_html_(self) -> str:
+        """The guarantee as notebooks show it: what it promises, on which conditions, and the proof."""
+        remaining = "no guarantee" if math.isinf(self.local_epsilon) else f"epsilon = {self.local_epsilon:.4g}"
+        held = (
+            f"Guarantee: epsilon = {self.epsilon:.4g}" if math.isfinite(self.epsilon) else "No guarantee: epsilon = inf"
+        )
+        return card(
+            f"{held}, delta = {self.delta:.2g}",
+            facts(
+                [
+                    ("trust", self.trust),
+                    ("neighbouring data sets", self.neighbours),
+                    ("users", f"{self.users:,}, of whom {self.honest_users:,} follow the protocol"),
+                    ("if shuffler and analyzer collude", remaining),
+                    ("releases", f"{self.releases:,}"),
+                    ("proof", self.theorem),
+                ]
+            ),
+            note(self.statement()),
+            warnings=self.warnings,
+        )
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The guarantee as named columns of one row."""
+        names = ("epsilon", "delta", "users", "honest_users", "local_epsilon", "trust", "neighbours", "releases")
+        return {name: [getattr(self, name)] for name in (*names, "theorem")}
+
+    def to_frame(self) -> pd.DataFrame:
+        """The guarantee as a pandas data frame of one row; needs the extra ``pandas``."""
+        return data_frame(self.columns())
+
     def sentence(self) -> str:
-        """The guarantee in plain words."""
+        """The guarantee in plain words, with its warnings."""
+        warnings = self.warnings if math.isfinite(self.epsilon) else ()
+        return "".join((self.statement(), *(f" Warning: {warning}" for warning in warnings)))
+
+    def statement(self) -> str:
+        """The guarantee in plain words, without warnings."""
         times = "the release" if self.releases == 1 else f"the {self.releases} releases together"
         if not math.isfinite(self.epsilon):
             return (
@@ -166,7 +214,7 @@ class Guarantee:
         return (
             f"Changing one person's answer changes the probability of any outcome of {times} by at most a factor of "
             f"{math.exp(min(self.epsilon, LARGEST_EPSILON)):.4g} (epsilon = {self.epsilon:.4g}){exception}"
-            f"{self._condition()}{''.join(f' Warning: {warning}' for warning in self.warnings)}"
+            f"{self._condition()}"
         )
 
     @property

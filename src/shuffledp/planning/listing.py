@@ -1,0 +1,147 @@
+"""Lists of plans: as named columns, as HTML for notebooks, and as a figure of error against communication."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from shuffledp.display import percent
+from shuffledp.notebook import MAX_ROWS, Html, card, folded, note, table
+from shuffledp.protocols.protocol import Protocol
+from shuffledp.protocols.registry import with_article
+
+if TYPE_CHECKING:
+    from shuffledp.planning.planner import Plan, Plans
+
+_HEADER = ["protocol", "noise", "trust", "error", "maximum error", "messages", "bytes"]
+_WORDS = range(3)
+
+
+def columns_of(plans: Sequence[Plan]) -> dict[str, list[Any]]:
+    """The plans as named columns, one row per plan; an unbounded number of messages is infinite."""
+    rows = [
+        {
+            "protocol": plan.protocol.name,
+            "calibration": plan.calibration,
+            "setting": ", ".join(f"{name} {value}" for name, value in plan.setting.items()),
+            "trust": plan.protocol.trust,
+            "reference": plan.reference,
+            "rmse": plan.expected.rmse,
+            "max_error": plan.expected.max_error,
+            "confidence": plan.expected.confidence,
+            "messages_per_user": plan.cost.messages_per_user,
+            "max_messages_per_user": float(math.inf if bound is None else bound),
+            "bytes_per_user": plan.cost.bytes_per_user,
+            "epsilon": plan.protocol.guarantee.epsilon,
+            "delta": plan.protocol.guarantee.delta,
+            "local_epsilon": plan.protocol.guarantee.local_epsilon,
+            "why": plan.why,
+        }
+        for plan, bound in ((plan, plan.cost.max_messages_per_user) for plan in plans)
+    ]
+    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+
+
+def html_of_plan(plan: Plan) -> str:
+    """One plan as notebooks show it."""
+    guarantee = plan.protocol.guarantee
+    return card(
+        f"Plan: {plan.protocol.question}/{plan.protocol.name} ({plan.variant})",
+        table(_HEADER, [_row(plan)], words=_WORDS),
+        note(_units("", plan)),
+        note(f"{plan.why[:1].upper()}{plan.why[1:]}." if plan.why else ""),
+        note(guarantee.statement()),
+        warnings=guarantee.warnings,
+    )
+
+
+def html_of_plans(plans: Plans) -> str:
+    """All plans as notebooks show them, with their positions; rejected protocols are folded."""
+    feasible = [(position, plan) for position, plan in enumerate(plans) if not plan.reference]
+    references = [(position, plan) for position, plan in enumerate(plans) if plan.reference]
+    question, best = plans.question, plans[0]
+    rejected = [[each.protocol, each.calibration, each.reason] for each in plans.rejected]
+    return card(
+        f"Plans for {with_article(question.name)} of {question.users:,} users at epsilon = {plans.epsilon:.4g}, "
+        f"delta = {plans.delta:g}",
+        _numbered(feasible),
+        note(_units(question.unit, best)),
+        note(f"Best: {best.protocol.name} ({best.variant}), {best.why}."),
+        *([folded(f"{len(references)} with other trust, for comparison", _numbered(references))] if references else []),
+        *(
+            [folded(f"{len(rejected)} rejected", table(["protocol", "noise", "reason"], rejected, words=_WORDS))]
+            if rejected
+            else []
+        ),
+        note(best.protocol.guarantee.statement()),
+        warnings=dict.fromkeys([*plans.warnings, *best.protocol.guarantee.warnings]),
+    )
+
+
+def _numbered(plans: Sequence[tuple[int, Plan]]) -> Html:
+    """The plans with their positions; the first ones if there are many."""
+    rows = [[str(position), *_row(plan)] for position, plan in plans[:MAX_ROWS]]
+    more = f"{len(plans) - len(rows):,} more; to_frame() has all." if len(plans) > len(rows) else ""
+    return Html(table(["", *_HEADER], rows, words=[column + 1 for column in _WORDS]) + note(more))
+
+
+def _row(plan: Plan) -> list[str]:
+    return [plan.protocol.name, plan.variant, trust_of(plan.protocol), *amounts_of(plan)]
+
+
+def amounts_of(plan: Plan) -> list[str]:
+    """The typical and the maximum error, the messages and the bytes, formatted for people."""
+    return [
+        error_of(plan.expected.rmse),
+        error_of(plan.expected.max_error),
+        f"{plan.cost.messages_per_user:,.4g}",
+        f"{plan.cost.bytes_per_user:,.4g}",
+    ]
+
+
+def _units(unit: str, plan: Plan) -> str:
+    subject = f"Errors are in {unit}:" if unit else "Errors are"
+    return (
+        f"{subject} typical, and the maximum with {percent(plan.expected.confidence)} confidence. "
+        "Messages and bytes are per user."
+    )
+
+
+def trust_of(protocol: Protocol) -> str:
+    """Who must be trusted, in a table."""
+    return "counting shuffler" if protocol.trusts_shuffler else str(protocol.trust)
+
+
+def error_of(error: float) -> str:
+    """An error in a table."""
+    return f"{error:,.1f}" if error >= 1 else f"{error:.3g}"
+
+
+def figure_of(plans: Plans, suffix: str) -> bytes:
+    """Error against communication, with the Pareto frontier, as the content of a file with this suffix."""
+    from shuffledp.figures import frontier
+
+    question = plans.question
+    return frontier(
+        suffix,
+        points=[
+            (
+                plan.protocol.name,
+                trust_of(plan.protocol),
+                plan.calibration,
+                plan.cost.bytes_per_user,
+                plan.expected.rmse,
+            )
+            for plan in plans
+        ],
+        edge=[(plan.cost.bytes_per_user, plan.expected.rmse) for plan in plans.frontier],
+        title=f"Error and communication of {with_article(question.name)}",
+        x_title="bytes per user",
+        y_title=f"typical error ({question.unit})",
+        caption=[
+            f"{question.users:,} users, epsilon = {plans.epsilon:.4g}, delta = {plans.delta:g}. "
+            "Lower and further left is better.",
+            f"The line joins the plans on the frontier; best: {plans[0].protocol.name}.",
+        ],
+    )
