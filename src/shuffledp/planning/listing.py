@@ -20,27 +20,30 @@ _WORDS = range(3)
 
 def columns_of(plans: Sequence[Plan]) -> dict[str, list[Any]]:
     """The plans as named columns, one row per plan; an unbounded number of messages is infinite."""
-    rows = [
-        {
-            "protocol": plan.protocol.name,
-            "calibration": plan.calibration,
-            "setting": ", ".join(f"{name} {value}" for name, value in plan.setting.items()),
-            "trust": plan.protocol.trust,
-            "reference": plan.reference,
-            "rmse": plan.expected.rmse,
-            "max_error": plan.expected.max_error,
-            "confidence": plan.expected.confidence,
-            "messages_per_user": plan.cost.messages_per_user,
-            "max_messages_per_user": float(math.inf if bound is None else bound),
-            "bytes_per_user": plan.cost.bytes_per_user,
-            "epsilon": plan.protocol.guarantee.epsilon,
-            "delta": plan.protocol.guarantee.delta,
-            "local_epsilon": plan.protocol.guarantee.local_epsilon,
-            "why": plan.why,
-        }
-        for plan, bound in ((plan, plan.cost.max_messages_per_user) for plan in plans)
-    ]
+    rows = [_entry(plan) for plan in plans]
     return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+
+
+def _entry(plan: Plan) -> dict[str, Any]:
+    cost, guarantee = plan.cost, plan.protocol.guarantee
+    bound = cost.max_messages_per_user
+    return {
+        "protocol": plan.protocol.name,
+        "calibration": plan.calibration,
+        "setting": ", ".join(f"{name} {value}" for name, value in plan.setting.items()),
+        "trust": plan.protocol.trust,
+        "reference": plan.reference,
+        "rmse": plan.expected.rmse,
+        "max_error": plan.expected.max_error,
+        "confidence": plan.expected.confidence,
+        "messages_per_user": cost.messages_per_user,
+        "max_messages_per_user": math.inf if bound is None else float(bound),
+        "bytes_per_user": cost.bytes_per_user,
+        "epsilon": guarantee.epsilon,
+        "delta": guarantee.delta,
+        "local_epsilon": guarantee.local_epsilon,
+        "why": plan.why,
+    }
 
 
 def html_of_plan(plan: Plan) -> str:
