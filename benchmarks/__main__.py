@@ -26,6 +26,7 @@ _SUBJECTS = (
     "planning",
     "amplification",
     "parquet",
+    "mean",
     "shuffle",
     "counting",
     "mixing",

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shuffledp.errors import ParameterError
-from shuffledp.randomness import round_randomly
+from shuffledp.randomness import round_randomly, sum_rounded_randomly
 from shuffledp.testing.statistics import ALPHA, p_value
 
 SIZE = 400_000
@@ -50,3 +50,39 @@ def test_rounding_at_the_edges():
     for bad in (-0.5, 2.0**40, float("nan"), float("inf")):
         with pytest.raises(ParameterError):
             round_randomly(np.array([1.0, bad]))
+
+
+def test_sums_have_the_distribution_of_summed_roundings():
+    """The whole table of sums of 12 numbers; fractions off by 2 % must be rejected."""
+    values = np.tile([0.5, 3.25, 0.9, 2.0**-20], 3)
+    sums = np.array([sum_rounded_randomly(values) for _ in range(30_000)]) - 9
+    table = np.bincount(sums, minlength=13)
+
+    def pmf(factor):
+        result = np.ones(1)
+        for value in values:
+            fraction = value % 1 * factor
+            result = np.convolve(result, [1 - fraction, fraction])
+        return result
+
+    assert p_value(table, pmf(1.0)) > ALPHA
+    assert p_value(table, pmf(0.98)) < ALPHA
+
+
+@given(value=st.floats(0, 1, exclude_max=True), near=st.integers(-1, 1), further=st.integers(0, (1 << 64) - 1))
+def test_sums_compare_every_bit(value, near, further, bytes_source):
+    """A sum of one number: 16 bits, and in case of a tie words of 64 bits."""
+    first = min(max(0, int(Fraction(value) * 2**16) + near), 2**16 - 1)
+    rest = [further, *[1 << 63] * 20]
+    content = first.to_bytes(2, "little") + b"".join(word.to_bytes(8, "little") for word in rest)
+    drawn = Fraction(first, 1 << 16) + sum(Fraction(word, 1 << 16 + 64 * (i + 1)) for i, word in enumerate(rest))
+    assert sum_rounded_randomly(np.array([value]), bytes_source(content)) == (drawn < Fraction(value))
+
+
+def test_sums_of_large_numbers_are_exact():
+    values = np.full(100_000, 2.0**40 - 1)
+    assert sum_rounded_randomly(values) == 100_000 * (2**40 - 1)
+    assert sum_rounded_randomly(np.zeros(0)) == 0
+    for bad in (-0.5, 2.0**40, float("nan"), float("inf")):
+        with pytest.raises(ParameterError):
+            sum_rounded_randomly(np.array([1.0, bad]))

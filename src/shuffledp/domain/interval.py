@@ -82,7 +82,13 @@ class Interval(Domain):
 
         Numbers outside the bounds are refused, or clipped to the nearer bound with ``clip``.
         """
-        return np.clip((self.numbers(values, clip=clip) - self.lower) / self.width, 0.0, 1.0)
+        return self.positions(self.numbers(values, clip=clip))
+
+    def positions(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The positions of numbers between the bounds."""
+        positions = numbers - self.lower
+        positions /= self.width
+        return np.clip(positions, 0.0, 1.0, out=positions)
 
     def numbers(self, values: Iterable[Any], *, clip: bool = False) -> NDArray[np.float64]:
         """The numbers themselves, checked, and clipped to the bounds with ``clip``."""

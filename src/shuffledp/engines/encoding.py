@@ -226,13 +226,29 @@ class NumberEncoder(_RangeEncoder):
         self._domain, self._clip = domain, clip
         self._interval = domain.interval if isinstance(domain, BinnedNumbers) else domain
 
+    def _encode(self, values: Any) -> Encoded:
+        if self._markers is None and pa.types.is_float64(values.type) and not values.null_count and len(values):
+            numbers = values.to_numpy()  # the usual case, with few passes over the memory
+            if (
+                not self._interval.whole
+                and self._interval.lower <= numbers.min() <= numbers.max() <= self._interval.upper
+            ):
+                return Encoded(self._of_numbers(numbers))
+        return super()._encode(values)
+
+    def _of_numbers(self, numbers: NDArray[np.float64]) -> NDArray[Any]:
+        """The codes of numbers between the bounds."""
+        if isinstance(self._domain, BinnedNumbers):
+            return self._domain.indices(numbers)
+        return self._domain.positions(numbers)
+
     def _codes(self, values: Any) -> tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.bool_]]:
         numbers, present = _numbers(values, self._markers)
         outside = self._interval.outside(numbers, clip=self._clip) & present
         inside = present & ~outside
         if not inside.all():
             numbers = np.where(inside, numbers, self._interval.lower)
-        return self._domain.encode_all(numbers, clip=self._clip), present, outside
+        return self._of_numbers(np.clip(numbers, self._interval.lower, self._interval.upper)), present, outside
 
     @property
     def _advice(self) -> str:

@@ -7,7 +7,7 @@ from shuffledp.randomness.logarithmic import logarithmic
 from shuffledp.randomness.negative_binomial import negative_binomial, scattered_negative_binomial
 from shuffledp.randomness.occupancy import uniform_counts
 from shuffledp.randomness.poisson import poisson
-from shuffledp.randomness.rounding import round_randomly
+from shuffledp.randomness.rounding import round_randomly, sum_rounded_randomly
 from shuffledp.randomness.samplers import (
     discrete_laplace,
     geometric,
@@ -43,5 +43,6 @@ __all__ = [
     "poisson",
     "round_randomly",
     "scattered_negative_binomial",
+    "sum_rounded_randomly",
     "uniform_counts",
 ]

@@ -17,13 +17,7 @@ def round_randomly(values: NDArray[np.float64], source: RandomSource = SYSTEM) -
 
     The expected result is v itself. The fractional part of a float is a float, so there is no rounding error.
     """
-    inputs = np.asarray(values, dtype=np.float64)
-    if inputs.size and not (inputs.min() >= 0 and inputs.max() < 1 << _LARGEST_BITS):  # also rejects NaN
-        raise ParameterError(
-            f"values must lie in [0, 2^{_LARGEST_BITS}); got values from {inputs.min()} to {inputs.max()}.",
-            smallest=float(inputs.min()),
-            largest=float(inputs.max()),
-        )
+    inputs = _checked(values)
     flat = np.ascontiguousarray(inputs).ravel()
     out = np.empty(len(flat), dtype=np.int64)
     for start in range(0, len(flat), _CHUNK):
@@ -32,6 +26,42 @@ def round_randomly(values: NDArray[np.float64], source: RandomSource = SYSTEM) -
         out[start : start + _CHUNK] = floors
         out[start : start + _CHUNK] += _uniform_below(chunk - floors, source)
     return out.reshape(inputs.shape)
+
+
+def sum_rounded_randomly(values: NDArray[np.float64], source: RandomSource = SYSTEM) -> int:
+    """A draw with the distribution of the sum of ``round_randomly(values)``, from a quarter of the random bits."""
+    flat = np.ascontiguousarray(_checked(values)).ravel()
+    total = 0
+    for start in range(0, len(flat), _CHUNK):
+        chunk = flat[start : start + _CHUNK]
+        floors = np.floor(chunk)
+        total += int(floors.sum())  # exact: the sum of a chunk is below 2^55, and of integers
+        total += _count_below(chunk - floors, source)
+    return total
+
+
+def _count_below(fractions: NDArray[np.float64], source: RandomSource) -> int:
+    """How many of independent uniform numbers lie below their fractions: 16 bits each, more bits in case of a tie.
+
+    Scaling by 2^16, truncation and subtraction are exact in floating point.
+    """
+    scaled = fractions * (1 << 16)
+    leading = scaled.astype(np.uint16)
+    words = draw_words(len(fractions), np.uint16, source)
+    below = int(np.count_nonzero(words < leading))
+    ties = np.flatnonzero(words == leading)
+    return below + int(np.count_nonzero(_uniform_below(scaled[ties] - leading[ties], source)))
+
+
+def _checked(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    inputs = np.asarray(values, dtype=np.float64)
+    if inputs.size and not (inputs.min() >= 0 and inputs.max() < 1 << _LARGEST_BITS):  # also rejects NaN
+        raise ParameterError(
+            f"values must lie in [0, 2^{_LARGEST_BITS}); got values from {inputs.min()} to {inputs.max()}.",
+            smallest=float(inputs.min()),
+            largest=float(inputs.max()),
+        )
+    return inputs
 
 
 def _uniform_below(fractions: NDArray[np.float64], source: RandomSource) -> NDArray[np.bool_]:

@@ -26,7 +26,7 @@ from shuffledp.privacy.cheu import FlippedSum, least_sum_flip, paper_sum_flip
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.sum.levels import AffineReports, check_levels, level_pmf, levels_for, to_levels
+from shuffledp.protocols.sum.levels import AffineReports, check_levels, level_pmf, levels_for, sum_of_levels, to_levels
 from shuffledp.protocols.sum.protocol import SumProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomial
@@ -126,7 +126,7 @@ class CheuSum(SumProtocol):
 
     def sample_tally(self, values: NDArray[np.float64], *, source: RandomSource = SYSTEM) -> Tally:
         """Binomial numbers of ones among all bits."""
-        ones = int(to_levels(values, self.bits, self.domain, source).sum())
+        ones = sum_of_levels(values, self.bits, self.domain, source)
         total = len(values) * self.bits
         received = int(binomial(ones, self.flip.complement, 1, source)[0])
         received += int(binomial(total - ones, self.flip, 1, source)[0])

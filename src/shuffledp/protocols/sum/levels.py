@@ -22,7 +22,7 @@ from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.parts.single_message import one_message_each, single_message_pmf
 from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.sum.protocol import SumProtocol
-from shuffledp.randomness import SYSTEM, RandomSource, round_randomly
+from shuffledp.randomness import SYSTEM, RandomSource, round_randomly, sum_rounded_randomly
 
 Floats = NDArray[np.float64]
 
@@ -30,6 +30,7 @@ MAX_LEVELS = 1 << 39  # exact rounding supports positions times at most this
 _MAX_SUM_BITS = 62
 MAX_LISTED = 512
 _CHUNK = 1 << 20
+_CHUNK_IN_CACHE = 1 << 15
 _SLOPES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)
 
 
@@ -67,6 +68,12 @@ def _scaled(values: NDArray[Any], levels: int, domain: Interval) -> Floats:
 def to_levels(values: NDArray[Any], levels: int, domain: Interval, source: RandomSource) -> NDArray[np.int64]:
     """Each position rounded at random to a level 0 .. levels, with the position as its mean."""
     return round_randomly(_scaled(values, levels, domain), source)
+
+
+def sum_of_levels(values: NDArray[Any], levels: int, domain: Interval, source: RandomSource) -> int:
+    """A draw with the distribution of the sum of ``to_levels``."""
+    parts = (values[start : start + _CHUNK_IN_CACHE] for start in range(0, len(values), _CHUNK_IN_CACHE))
+    return sum(sum_rounded_randomly(_scaled(part, levels, domain), source) for part in parts)
 
 
 def level_pmf(value: float, levels: int, domain: Interval) -> dict[int, Fraction]:

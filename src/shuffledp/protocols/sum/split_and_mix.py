@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -36,6 +35,7 @@ from shuffledp.protocols.sum.levels import (
     level_pmf,
     levels_for,
     rounding_variance,
+    sum_of_levels,
     to_levels,
     worst_rounding_variance,
 )
@@ -45,6 +45,7 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers, scatter
 
 _MAX_MODULUS_BITS = 62
 _DIGIT_BITS = 24  # sums of digits stay below 2^63 for up to 2^39 messages
+_LARGEST_DIGIT = (1 << _DIGIT_BITS) - 1
 _CHUNK_USERS = 1 << 20
 _OMITTED_MASS = 1e-9
 _MAX_LISTED = 200_000
@@ -185,26 +186,33 @@ class SplitAndMixSum(SumProtocol):
         return shares
 
     def tally(self, messages: Messages) -> Tally:
-        """The sums of each digit of the messages, least significant first, which do not overflow."""
-        total = np.zeros(self._digits, dtype=np.int64)
+        """The sum of the messages modulo the modulus, in digits that can be added up without overflow."""
+        total = 0
         step = _CHUNK_USERS * self.messages
         for start in range(0, len(messages), step):
             chunk = self.message_format.check(messages.values[start : start + step]).astype(np.uint64)
             for digit in range(self._digits):
-                part = chunk >> np.uint64(digit * _DIGIT_BITS) & np.uint64((1 << _DIGIT_BITS) - 1)
-                total[digit] += int(part.sum())
-        return Tally(total, messages.users, messages.secure)
+                part = chunk >> np.uint64(digit * _DIGIT_BITS) & np.uint64(_LARGEST_DIGIT)
+                total += int(part.sum()) << digit * _DIGIT_BITS
+        return Tally(self._in_digits(total), messages.users, messages.secure)
+
+    def _in_digits(self, total: int) -> NDArray[np.int64]:
+        """The digits of the sum modulo the modulus, least significant first."""
+        reduced = total % self.modulus
+        digits = [reduced >> digit * _DIGIT_BITS & _LARGEST_DIGIT for digit in range(self._digits)]
+        return np.array(digits, dtype=np.int64)
 
     @property
     def _digits(self) -> int:
         return -(-(self.modulus.bit_length() - 1) // _DIGIT_BITS)
 
     def sample_tally(self, values: NDArray[np.float64], *, source: RandomSource = SYSTEM) -> Tally:
-        """From the messages of the users, in parts of bounded size."""
-        total = Tally.zero(self._digits)
-        for part in _parts(values):
-            total = total + self.tally(self.randomize_all(part, source=source))
-        return Tally(total.counts, total.users, source.secure)
+        """From the levels and the noise of the users: the shares of a user add up to them modulo the modulus."""
+        total = sum_of_levels(values, self.levels, self.domain, source)
+        for sign in (1, -1):
+            _, sizes = scattered_negative_binomial(self.share, self.ratio, len(values), source)
+            total += sign * int(sizes.sum())
+        return Tally(self._in_digits(total), len(values), source.secure)
 
     def check_tally(self, tally: Tally) -> None:
         """One sum per digit."""
@@ -227,8 +235,3 @@ class SplitAndMixSum(SumProtocol):
         """The noise of all users, and the rounding of these numbers; the wrap-around of sums is neglected."""
         noise = RoundedNoise(decay_of(self.ratio), self.levels, 0, shape=float(len(values) * self.share))
         return noise.noise_variance() + rounding_variance(values, self.levels, self.domain)
-
-
-def _parts(values: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
-    for start in range(0, len(values), _CHUNK_USERS):
-        yield values[start : start + _CHUNK_USERS]
