@@ -133,7 +133,7 @@ def test_a_seed_repeats_and_is_said_to_be_one(shuffledp):
         (("pointer-jumping", "--branching", 3, "--height", -1), 2, "(h) must be at least 1, not -1"),
         ((*CHASING[1:], "--protocol", "gremlin"), 2, "There is no protocol 'gremlin' for a histogram"),
         ((*CHASING[1:], "--rule", "best"), 2, "There is no rule 'best'"),
-        ((*CHASING[1:], "--protocol", "unary", "--rule", "shown"), 2, "use the rule largest"),
+        ((*CHASING[1:], "--protocol", "unary", "--rule", "shown"), 2, "use the rule 'largest'"),
         ((*CHASING[1:], "--users", 0), 2, "At least 2 users are needed, not 0"),
         ((*CHASING[1:], "--search", "--trials", 5), 2, "At least 1,232 trials"),
         ((*CHASING[1:], "--search", "--confidence", 2), 2, "confidence must lie between 0 and 1"),

@@ -105,11 +105,11 @@ def test_a_weighted_sum_is_learned_where_no_single_number_tells():
 
 
 def test_events_in_words():
-    assert Threshold((1.0,), 5.0, above=True).words(["ones"]) == "ones is at least 5"
-    assert Threshold((0.0, 1.0), 5.0, above=False).words(["a", "b"]) == "b is at most 5"
-    assert Threshold((0.5, 1.0), 5.0, above=False).words(["a", "b"]) == "0.5 x a + b is at most 5"
-    assert OutcomeSet(np.array([[1], [2]])).words(["ones"]) == "ones is 1 or 2"
-    assert OutcomeSet(np.arange(12).reshape(6, 2)).words(["a", "b"]).endswith("or (6, 7) or one of 2 more")
+    assert Threshold((1.0,), 5.0, above=True).describe(["ones"]) == "ones is at least 5"
+    assert Threshold((0.0, 1.0), 5.0, above=False).describe(["a", "b"]) == "b is at most 5"
+    assert Threshold((0.5, 1.0), 5.0, above=False).describe(["a", "b"]) == "0.5 x a + b is at most 5"
+    assert OutcomeSet(np.array([[1], [2]])).describe(["ones"]) == "ones is 1 or 2"
+    assert OutcomeSet(np.arange(12).reshape(6, 2)).describe(["a", "b"]).endswith("or (6, 7) or one of 2 more")
 
 
 def test_outcomes_are_compared_whole():

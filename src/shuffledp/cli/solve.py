@@ -36,7 +36,7 @@ from shuffledp.lab.problems import (
     shuffled_rate,
 )
 from shuffledp.lab.problems.identification import ROUTES, RULES
-from shuffledp.lab.problems.problem import Problem, domain_words
+from shuffledp.lab.problems.problem import Problem, describe_domain_size
 from shuffledp.lab.problems.solver import solve_with
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
 
@@ -208,10 +208,8 @@ def _items(number: int, *, past: bool = False) -> str:
 
 def _show(solution: Solution, theory: dict[str, Any], measured: MeasuredSampleSize | None) -> None:
     problem, method = solution.problem, solution.method
-    words = problem.words()
-    say(
-        f"{words[0].upper()}{words[1:]}: {_items(problem.support_size)} held, of {domain_words(problem)} possible ones."
-    )
+    name, held = problem.describe(), _items(problem.support_size)
+    say(f"{name[0].upper()}{name[1:]}: {held} held, of {describe_domain_size(problem)} possible ones.")
     say(
         f"{solution.users:,} users with {method.protocol} ({method.trust} model, {method.calibration} calibration) at "
         f"epsilon = {method.epsilon:g}, delta = {method.delta:g}; {_items(len(solution.reported), past=True)} reported."

@@ -1,1 +1,1 @@
-"""Studies, problems and structure: what reproduces the literature. The product never imports it."""
+"""Reproduction of the literature: bounds, problems, structural results and studies. The product never imports it."""

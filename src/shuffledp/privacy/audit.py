@@ -106,7 +106,7 @@ class Event(Protocol):
     def occurred(self, rows: Rows) -> NDArray[np.bool_]:
         """For each outcome, whether the event occurred."""
 
-    def words(self, names: Sequence[str]) -> str:
+    def describe(self, names: Sequence[str]) -> str:
         """A description of the event, given a name for each number of an outcome."""
 
 
@@ -124,7 +124,7 @@ class Threshold:
         occurred: NDArray[np.bool_] = scores >= self.cut if self.above else scores <= self.cut
         return occurred
 
-    def words(self, names: Sequence[str]) -> str:
+    def describe(self, names: Sequence[str]) -> str:
         """The weighted sum and the cut."""
         used = [(name, weight) for name, weight in zip(names, self.weights, strict=True) if weight != 0]
         weighted = " + ".join(name if weight == 1 else f"{weight:.3g} x {name}" for name, weight in used)
@@ -141,7 +141,7 @@ class OutcomeSet:
         """For each outcome, whether it is in the list."""
         return np.isin(_keys(rows), _keys(self.outcomes))
 
-    def words(self, names: Sequence[str]) -> str:
+    def describe(self, names: Sequence[str]) -> str:
         """The first few outcomes of the list, and the number of the others."""
         listed = [_in_brackets(list(map(str, row))) for row in self.outcomes[:_SHOWN].tolist()]
         others = len(self.outcomes) - len(listed)

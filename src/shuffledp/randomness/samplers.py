@@ -12,7 +12,15 @@ from shuffledp.errors import ParameterError
 from shuffledp.native import ACTIVE
 from shuffledp.randomness.dyadic import Dyadic, Probability
 from shuffledp.randomness.inversion import CdfBounds, InversionTable
-from shuffledp.randomness.source import BUFFER_BYTES, SYSTEM, RandomSource, draw_words, number_of_draws, stream_of
+from shuffledp.randomness.source import (
+    BUFFER_BYTES,
+    SYSTEM,
+    RandomSource,
+    draw_bytes,
+    draw_words,
+    number_of_draws,
+    stream_of,
+)
 
 if ACTIVE:
     from shuffledp.native import _numbers
@@ -56,6 +64,16 @@ def _integers_natively(bound: int, size: int, source: RandomSource) -> NDArray[n
     finally:
         buffer.fill(0)
     return out
+
+
+def uniform_below(bound: int, source: RandomSource) -> int:
+    """An integer that is exactly uniform on 0 .. bound - 1, for a bound of any size."""
+    bits = (bound - 1).bit_length()
+    excess = -bits % 8
+    while True:  # at most half of the draws are rejected
+        drawn = int.from_bytes(draw_bytes(-(-bits // 8), source).tobytes(), "big") >> excess
+        if drawn < bound:
+            return drawn
 
 
 def geometric(ratio: Probability, size: int, source: RandomSource = SYSTEM) -> NDArray[np.int64]:

@@ -286,8 +286,8 @@ def test_a_support_that_is_the_whole_domain():
     [
         ({"protocol": "nothing"}, UnknownNameError, "no protocol 'nothing'"),
         ({"rule": "best"}, UnknownNameError, "no rule 'best'; choose one of shown, largest, paper"),
-        ({"rule": "shown", "protocol": "unary"}, ParameterError, "use the rule largest"),
-        ({"rule": "paper", "protocol": "stability"}, ParameterError, "The rule paper is that of balcer-cheu"),
+        ({"rule": "shown", "protocol": "unary"}, ParameterError, "use the rule 'largest'"),
+        ({"rule": "paper", "protocol": "stability"}, ParameterError, "The rule 'paper' is that of balcer-cheu"),
         ({"epsilon": 0.0}, ParameterError, "epsilon must be a positive number"),
         ({"delta": 2.0}, ParameterError, "delta must lie strictly between 0 and 1"),
     ],
@@ -335,9 +335,9 @@ def test_an_empty_item_that_shows_is_reported(monkeypatch):
 
 def test_routes_that_cannot_be():
     large = SupportIdentification(2, 10**7)
-    with pytest.raises(InfeasibleError, match="route listed simulates every item"):
+    with pytest.raises(InfeasibleError, match="route 'listed' simulates every item"):
         Method(epsilon=1.0, delta=0.01, route="listed").identifier(large, 1000)
-    with pytest.raises(InfeasibleError, match="too many for the route messages"):
+    with pytest.raises(InfeasibleError, match="too many for the route 'messages'"):
         Method(epsilon=1.0, delta=0.01, route="messages").identifier(SupportIdentification(2, 10**6), 1000)
     with pytest.raises(UnknownNameError, match="auto, listed, messages"):
         Method(epsilon=1.0, delta=0.01, route="letters")

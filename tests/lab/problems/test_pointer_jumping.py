@@ -8,7 +8,7 @@ import pytest
 from shuffledp.errors import ParameterError
 from shuffledp.lab.problems import PointerJumping
 from shuffledp.lab.problems.pointer_jumping import LazyLabeling, ListedLabeling, PointerJumpingInstance
-from shuffledp.lab.problems.problem import domain_words
+from shuffledp.lab.problems.problem import describe_domain_size
 from shuffledp.testing.statistics import ALPHA, p_value
 
 KEY = bytes(range(16))
@@ -106,8 +106,8 @@ def test_domains_by_logarithm():
     assert PointerJumping(2, 8).log_domain_size == pytest.approx(128 * math.log(2))
     assert PointerJumping(10**4, 10).log_domain_size == pytest.approx(1e36 * math.log(1e4))
     assert PointerJumping(10**8, 100).log_domain_size == math.inf
-    assert domain_words(PointerJumping(10**8, 100)) == "more than 10^(10^300)"
-    assert domain_words(PointerJumping(10**4, 10)) == "10^(4.00 x 10^36)"
+    assert describe_domain_size(PointerJumping(10**8, 100)) == "more than 10^(10^300)"
+    assert describe_domain_size(PointerJumping(10**4, 10)) == "10^(4.00 x 10^36)"
 
 
 def test_random_items_are_uniform():

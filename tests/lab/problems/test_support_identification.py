@@ -6,9 +6,10 @@ import pytest
 
 from shuffledp.errors import ParameterError
 from shuffledp.lab.problems import SupportIdentification
-from shuffledp.lab.problems.problem import domain_words, log_empty_items, uniform_below
+from shuffledp.lab.problems.problem import describe_domain_size, log_empty_items
 from shuffledp.lab.problems.support_identification import SupportInstance
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
+from shuffledp.randomness.samplers import uniform_below
 from shuffledp.testing.statistics import ALPHA, p_value
 
 
@@ -48,9 +49,9 @@ def test_large_domains_and_logarithms():
     assert problem.log_domain_size == pytest.approx(40 * math.log(10))
     assert log_empty_items(problem) == problem.log_domain_size
     assert all(0 <= item < 10**40 for item in problem.instance().support)
-    assert domain_words(problem) == "10^40.0"
+    assert describe_domain_size(problem) == "10^40.0"
     small = SupportIdentification(3, 1000)
-    assert (small.domain_size, domain_words(small)) == (1000, "1,000")
+    assert (small.domain_size, describe_domain_size(small)) == (1000, "1,000")
     assert log_empty_items(small) == math.log(997)
     assert log_empty_items(SupportIdentification(5, 5)) == -math.inf
     assert SupportIdentification(5, 5).instance().support == (0, 1, 2, 3, 4)

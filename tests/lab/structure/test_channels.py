@@ -8,8 +8,9 @@ import pytest
 
 from shuffledp.errors import ParameterError
 from shuffledp.lab.structure import Channel, r_gap
-from shuffledp.lab.structure.drawing import draw_from, permuted, uniform_below
+from shuffledp.lab.structure.drawing import draw_from, permuted
 from shuffledp.randomness import SYSTEM
+from shuffledp.randomness.samplers import uniform_below
 from shuffledp.testing.statistics import ALPHA, p_value
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)

@@ -8,13 +8,13 @@ import pytest
 from shuffledp.errors import ParameterError
 from shuffledp.lab.structure import Channel, ShuffledCurve
 from shuffledp.lab.structure.sampled_response import (
-    coined_sample_pmf,
     equal_variance_count,
     filled_sample_pmf,
     pure_ratio,
     response_pmf,
     response_variance,
     sample_variance,
+    sample_with_coins_pmf,
     thresholded_sample_pmf,
 )
 
@@ -37,9 +37,9 @@ def test_without_a_threshold_randomized_response_is_computed_from_a_large_sample
     least = (1 - share) / (1 - share / 2)
     for rate in (least, (1 + least) / 2):
         for ones in range(5):
-            assert coined_sample_pmf(4, ones, rate, share) == response_pmf(4, ones, share)
+            assert sample_with_coins_pmf(4, ones, rate, share) == response_pmf(4, ones, share)
     with pytest.raises(ParameterError, match="at least"):
-        coined_sample_pmf(4, 2, 1 - share, share)  # the rate of the sample that randomized response fills
+        sample_with_coins_pmf(4, 2, 1 - share, share)  # the rate of the sample that randomized response fills
 
 
 @pytest.mark.parametrize("share", SHARES)

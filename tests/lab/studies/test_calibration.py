@@ -149,7 +149,7 @@ def test_noise_that_is_too_small_is_noticed(monkeypatch):
     row = noise_row(COUNT, 1_000_000, 0.5, 1e-6)
     broken = {check.claim for check in calibration._checks(row) if not check.holds}
     assert "Theorem 11, privacy" in broken
-    assert "Tight noise is private as said" in broken
+    assert "Tight noise is private as claimed" in broken
     assert "Tight noise is at most that of Theorem 11" in broken
 
 

@@ -32,11 +32,11 @@ from shuffledp.search import least_integer
 _ROUNDING = 1e-9
 """Margin for rounding errors of sums of probabilities."""
 _MAX_SUMMED = 10**7
-"""Users whose distribution is summed exactly."""
+"""Maximum number of users whose distribution is summed exactly."""
 
 
 def check_mean_target(alpha: float, probability: float) -> None:
-    """Refuse a half-width that is not in (0, 1/2), or a probability that is not in (1/2, 1)."""
+    """Reject a half-width that is not in (0, 1/2), or a probability that is not in (1/2, 1)."""
     if not (0 < alpha < 0.5 and 0.5 < probability < 1):
         raise ParameterError(
             f"alpha must lie in (0, 1/2) and the probability in (1/2, 1); got {alpha} and {probability}.",
@@ -57,7 +57,7 @@ def local_users_lower(alpha: float, probability: float, epsilon: float) -> int:
 
 
 def exact_local_users_lower(alpha: float, probability: float, epsilon: float, *, points: int = 2) -> int:
-    """The same from the exact success on ``points`` means (``local_success_upper``): a larger number."""
+    """A sharper bound than ``local_users_lower``, from the exact success on ``points`` means."""
     check_mean_target(alpha, probability)
     check_positive_epsilon(epsilon)
 

@@ -15,7 +15,7 @@ _DIGITS = 50
 
 
 def surplus(epsilon: float, m: float) -> float:
-    """tanh(epsilon / 2) - epsilon / sqrt(m): what the notes plot for m = 5 and m = 4."""
+    """tanh(epsilon / 2) - epsilon / sqrt(m), which is at least 0 where the inequality holds."""
     return math.tanh(epsilon / 2) - epsilon / math.sqrt(m)
 
 

@@ -63,7 +63,7 @@ def histogram_error_lower(
 def any_histogram_error_lower(
     log_domain_size: float, epsilon: float, delta: float, *, users: int, failure: float = 0.05
 ) -> float:
-    """The same for every (epsilon, delta)-private histogram of any model, by packing and group privacy.
+    """As ``histogram_error_lower``, for (epsilon, delta)-private histograms of any model, by packing and group privacy.
 
     1 - beta <= e^(t epsilon) / (d - 1) + delta (e^(t epsilon) - 1) / (e^epsilon - 1): the lower half of the central row
     of Table 1, min(ln d, ln(1/delta)) / epsilon, with its constant.
@@ -106,9 +106,10 @@ def count_error_lower(users: int, epsilon: float, delta: float) -> float:
 
 
 def count_error_closed_form(users: int, epsilon: float, delta: float) -> float:
-    """The same with kappa = 1 - 1/e: the root of min((1 - 1/e) e^-epsilon n / 4, (ln(1/delta) - 1) / (2 e)).
+    """``count_error_lower`` with kappa = 1 - 1/e, in closed form.
 
-    0.4288 sqrt(ln(1/delta) - 1) from ``count_users_least`` users on; 0 for a delta of 1/e or more.
+    The root of min((1 - 1/e) e^-epsilon n / 4, (ln(1/delta) - 1) / (2 e)): 0.4288 sqrt(ln(1/delta) - 1) from
+    ``count_users_least`` users on; 0 for a delta of 1/e or more.
     """
     _check(users, epsilon, delta, 0.5)
     few, many = (1 - 1 / math.e) * math.exp(-epsilon) * users / 4, (math.log(1 / delta) - 1) / (2 * math.e)

@@ -143,7 +143,7 @@ def exact_zeros(protocol: HistogramProtocol, problem: Problem, rule: str) -> Exa
     if rule != "paper":
         return ExactZeros(protocol, problem, protocol.chance_shown)
     if not isinstance(protocol, BalcerCheuHistogram):
-        raise ParameterError(f"The rule paper is that of balcer-cheu, not of {protocol.name}; use another rule.")
+        raise ParameterError(f"The rule 'paper' is that of balcer-cheu, not of {protocol.name}; use another rule.")
     least = paper_radius(Binomial(protocol.users, protocol.absence).mean, problem.support_size) + 1
     return ExactZeros(protocol, problem, partial(protocol.chance_shown, least=least), least)
 

@@ -25,7 +25,7 @@ from shuffledp.errors import ConditionError, InfeasibleError, ParameterError, Sh
 from shuffledp.lab.problems.exact_zeros import exact_zeros
 from shuffledp.lab.problems.largest import largest_scores
 from shuffledp.lab.problems.listed import ListedDomain
-from shuffledp.lab.problems.problem import Instance, Problem, domain_words
+from shuffledp.lab.problems.problem import Instance, Problem, describe_domain_size
 from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
 from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.registry import PROTOCOLS, find
@@ -100,11 +100,11 @@ class Method:
                 f"There is no route {self.route!r}; choose one of {', '.join(ROUTES)}.", route=self.route
             )
         if self.rule == "paper" and not issubclass(self.kind, BalcerCheuHistogram):
-            raise ParameterError(f"The rule paper is that of balcer-cheu, not of {self.protocol}; use another rule.")
+            raise ParameterError(f"The rule 'paper' is that of balcer-cheu, not of {self.protocol}; use another rule.")
         if self.rule == "shown" and not self.kind.exact_zeros:
             raise ParameterError(
-                f"With {self.protocol} empty items can have positive estimates, so the rule shown would report them; "
-                "use the rule largest."
+                f"With {self.protocol} empty items can have positive estimates, so the rule 'shown' would report "
+                "them; use the rule 'largest'."
             )
 
     @property
@@ -139,19 +139,19 @@ class Method:
         if problem.domain_size is None or problem.domain_size > MAX_LISTED:
             if self.route != "auto":
                 raise InfeasibleError(
-                    f"The route {self.route} simulates every item of the domain, and {domain_words(problem)} items are "
-                    f"too many; at most {MAX_LISTED:,} are listed. Use a smaller domain, or the route auto.",
+                    f"The route {self.route!r} simulates every item of the domain, and {describe_domain_size(problem)} "
+                    f"items are too many; at most {MAX_LISTED:,} are listed. Use a smaller domain or the route 'auto'.",
                     domain_size=problem.domain_size,
                 )
-            able = ", ".join(_able_without_listing())
+            suitable = ", ".join(_protocols_without_listing())
             raise InfeasibleError(
-                f"{self.protocol} must be run over the whole domain, and {domain_words(problem)} items are too many "
-                f"to list; at most {MAX_LISTED:,} are listed. Protocols that need not list it: {able}.",
+                f"{self.protocol} must be run over the whole domain, and {describe_domain_size(problem)} items are too "
+                f"many to list; at most {MAX_LISTED:,} are listed. Protocols that need not list it: {suitable}.",
                 domain_size=problem.domain_size,
             )
 
 
-def _able_without_listing() -> list[str]:
+def _protocols_without_listing() -> list[str]:
     """Protocols that need not run over the whole domain, those that never report an empty item first."""
     kinds = {name: kind for name, kind in PROTOCOLS["histogram"].items() if issubclass(kind, HistogramProtocol)}
     exact = [name for name, kind in kinds.items() if kind.exact_zeros]
@@ -184,4 +184,4 @@ def _calibrated(method: Method, users: int, size: int) -> HistogramProtocol | Sh
             calibration=method.calibration,
         )
     except (InfeasibleError, ConditionError) as error:
-        return type(error)(str(error), **error.values)  # without its traceback, which holds much alive
+        return type(error)(str(error), **error.values)  # without the traceback, which would keep many objects in memory

@@ -171,7 +171,7 @@ class LargestScores:
         held = top - len(empty_scores)
         reported = [instance.support[index] for index in held[held >= 0]]
         while len(reported) < len(top):
-            reported.append(_another(self.problem, {*instance.support, *reported}, source))
+            reported.append(_random_item_outside(self.problem, {*instance.support, *reported}, source))
         return tuple(reported)
 
     def successes(self, rounds: int, generator: np.random.Generator, source: RandomSource) -> int:
@@ -223,7 +223,7 @@ def top_items(scores: NDArray[Any], number: int) -> NDArray[np.intp]:
     return np.argsort(-scores, kind="stable")[:number]
 
 
-def _another(problem: Problem, excluded: set[Any], source: RandomSource) -> Any:
+def _random_item_outside(problem: Problem, excluded: set[Any], source: RandomSource) -> Any:
     """A uniform item that is not excluded."""
     while True:
         item = problem.random_item(source)

@@ -26,7 +26,7 @@ from shuffledp.shuffling import permute
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_ESTIMATED_WELL = 0.995  # Claim 14 assigns half of its failure probability to the estimates, half to the samples
+_ESTIMATES_CONFIDENCE = 0.995  # Claim 14 assigns half of its failure probability to the estimates, half to the samples
 _ROUNDING = 1e-9
 _MAX_NUMBERS = 200_000_000
 
@@ -45,8 +45,8 @@ class ListedDomain:
         sent = self.protocol.users * self.protocol.cost.messages_per_user
         if self.messages and sent * self.protocol.message_format.columns > _MAX_NUMBERS:
             raise InfeasibleError(
-                f"{self.protocol.users:,} users would send {sent:,.0f} messages, too many for the route messages. Use "
-                "a smaller domain, or the route listed, which draws their tally.",
+                f"{self.protocol.users:,} users would send {sent:,.0f} messages, too many for the route 'messages'. "
+                "Use a smaller domain, or the route 'listed', which draws their tally.",
                 messages=sent,
             )
 
@@ -95,11 +95,11 @@ class ListedDomain:
             return self._thresholded.success_at_least
         if self.protocol.independent_categories:
             return largest_scores(self.protocol, self.problem).success_at_least
-        radius = self.protocol.expected_error(confidence=_ESTIMATED_WELL).max_error
+        radius = self.protocol.expected_error(confidence=_ESTIMATES_CONFIDENCE).max_error
         size, too_few = self.problem.support_size, math.floor(2 * radius)
         counts, masses, outside = holder_window(self.protocol.users, size)
         rare = float(masses[counts <= too_few].sum()) + outside
-        return max(0.0, _ESTIMATED_WELL - size * rare * (1 + _ROUNDING))
+        return max(0.0, _ESTIMATES_CONFIDENCE - size * rare * (1 + _ROUNDING))
 
     @cached_property
     def _thresholded(self) -> ExactZeros | None:

@@ -93,7 +93,7 @@ class PointerChasing:
         """k and l."""
         return {"steps": self.steps, "length": self.length}
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """A short description of the problem."""
         return f"pointer chasing with k = {self.steps:,} and l = {self.length:,}"
 

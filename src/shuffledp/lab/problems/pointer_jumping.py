@@ -24,9 +24,9 @@ from shuffledp.lab.problems.problem import (
     check_index,
     check_integer,
     check_listed,
-    uniform_below,
 )
 from shuffledp.randomness import SYSTEM, RandomSource, draw_bytes
+from shuffledp.randomness.samplers import uniform_below
 
 Node = tuple[int, ...]
 """A node, given by the children on the path from the root; the root is ()."""
@@ -116,8 +116,8 @@ class PointerJumping:
     """The number of levels with labels, h in the paper."""
 
     def __post_init__(self) -> None:
-        check_integer("The number of children of a node (s)", self.branching, most=_MAX_BRANCHING)
-        check_integer("The height of the tree (h)", self.height, most=_MAX_LEVELS)
+        check_integer("The number of children of a node (s)", self.branching, maximum=_MAX_BRANCHING)
+        check_integer("The height of the tree (h)", self.height, maximum=_MAX_LEVELS)
 
     @property
     def support_size(self) -> int:
@@ -157,7 +157,7 @@ class PointerJumping:
         """s and h."""
         return {"branching": self.branching, "height": self.height}
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """A short description of the problem."""
         return f"pointer jumping with s = {self.branching:,} and h = {self.height:,}"
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from shuffledp.errors import ParameterError
-from shuffledp.randomness import RandomSource, draw_bytes
+from shuffledp.randomness import RandomSource
 
 MAX_LISTED_DIGITS = 20
 """The size of a domain is an exact integer if it has at most this many digits."""
@@ -67,7 +67,7 @@ class Problem(Protocol):
     def parameters(self) -> dict[str, int]:
         """The parameters of the problem by name."""
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """A short description of the problem."""
 
     def instance(self, source: RandomSource) -> Instance:
@@ -83,14 +83,14 @@ class Problem(Protocol):
         """The index of an item in the enumerated domain."""
 
 
-def check_integer(name: str, value: int, least: int = 1, most: int | None = None) -> None:
-    """Reject a parameter that is not an integer in its range."""
+def check_integer(name: str, value: int, *, maximum: int | None = None) -> None:
+    """Reject a parameter that is not an integer of at least 1 and at most ``maximum``."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ParameterError(f"{name} must be an integer, not {value!r}.", value=value)
-    if value < least:
-        raise ParameterError(f"{name} must be at least {least}, not {value}.", value=value)
-    if most is not None and value > most:
-        raise ParameterError(f"{name} can be at most {most:,}, not {value:,}.", value=value)
+    if value < 1:
+        raise ParameterError(f"{name} must be at least 1, not {value}.", value=value)
+    if maximum is not None and value > maximum:
+        raise ParameterError(f"{name} can be at most {maximum:,}, not {value:,}.", value=value)
 
 
 def check_listed(problem: Problem) -> int:
@@ -98,7 +98,7 @@ def check_listed(problem: Problem) -> int:
     size = problem.domain_size
     if size is None:
         raise ParameterError(
-            f"The domain of {problem.words()} has {domain_words(problem)} items, too many to number; "
+            f"The domain of {problem.describe()} has {describe_domain_size(problem)} items, too many to number; "
             f"its size may have at most {MAX_LISTED_DIGITS} digits."
         )
     return size
@@ -110,16 +110,6 @@ def check_index(index: int, size: int) -> None:
         raise ParameterError(f"There is no item {index} in a domain of {size:,}; indices start at 0.", index=index)
 
 
-def uniform_below(bound: int, source: RandomSource) -> int:
-    """An integer that is exactly uniform on 0 .. bound - 1, for a bound of any size."""
-    bits = (bound - 1).bit_length()
-    excess = -bits % 8
-    while True:
-        drawn = int.from_bytes(draw_bytes(-(-bits // 8), source).tobytes(), "big") >> excess
-        if drawn < bound:
-            return drawn
-
-
 def log_empty_items(problem: Problem) -> float:
     """The natural logarithm of the number of items outside the support; minus infinity if there are none."""
     size = problem.domain_size
@@ -128,7 +118,7 @@ def log_empty_items(problem: Problem) -> float:
     return problem.log_domain_size  # subtracting a support from so large a size does not change the logarithm
 
 
-def domain_words(problem: Problem) -> str:
+def describe_domain_size(problem: Problem) -> str:
     """The size of the domain for messages: exact, or as a power of ten."""
     size = problem.domain_size
     if size is not None and size < 10**6:

@@ -35,7 +35,7 @@ class PaperSampleSize:
     """Claim 14 with its constants written out."""
 
     noise_mean: float
-    """mu = 200 ln(4/delta) / epsilon^2: the noise of Theorem 12, which gives each changed count half of both."""
+    """mu = 200 ln(4/delta) / epsilon^2: the noise of Theorem 12, at half of epsilon and delta per changed count."""
     error_radius: float
     """t: the error of every count is at most this, except with probability 1/200."""
     least_count: int
@@ -108,7 +108,7 @@ def shuffled_rate(problem: Problem, epsilon: float, delta: float) -> float:
 
     Claim 14 requires delta < (1 / (200 h))^(1/25).
     """
-    _check_claim_14(problem.support_size, epsilon, 2 * delta, of_claim=True)
+    _check_claim_14(problem.support_size, epsilon, 2 * delta, per_count=True)
     return _support_factor(problem) * math.log(1 / delta) / epsilon**2
 
 
@@ -137,7 +137,7 @@ def local_rate(problem: Problem, epsilon: float) -> float:
                 f"h = {problem.height:,}."
             )
         return problem.height**3 / (epsilon**2 * math.log(problem.height))
-    raise ConditionError(f"Table 2 has no local lower bound for {problem.words()}.")
+    raise ConditionError(f"Table 2 has no local lower bound for {problem.describe()}.")
 
 
 def local_rate_scope(problem: Problem) -> str:
@@ -187,7 +187,7 @@ def _least_users(problem: Problem, method: Method, enough: Callable[[int], bool]
         if refusal and isinstance(refusal[0], ConditionError):
             raise refusal[0] from None  # a condition that no number of users meets
         raise InfeasibleError(
-            f"{method.protocol} would need more than {MAX_SAMPLES:,} users for {problem.words()} at "
+            f"{method.protocol} would need more than {MAX_SAMPLES:,} users for {problem.describe()} at "
             f"epsilon = {method.epsilon:g} and delta = {method.delta:g}.",
             users=MAX_SAMPLES,
         ) from error
@@ -200,9 +200,12 @@ def _support_factor(problem: Problem) -> float:
     return problem.support_size * math.log(problem.support_size)
 
 
-def _check_claim_14(support_size: int, epsilon: float, delta: float, *, of_claim: bool = False) -> None:
-    """Check the conditions of the claim, which apply to each changed count: half of the overall delta."""
-    check_target(epsilon, min(delta, 0.5) if of_claim else delta)
+def _check_claim_14(support_size: int, epsilon: float, delta: float, *, per_count: bool = False) -> None:
+    """Check the conditions of the claim, which apply to each changed count: half of the overall delta.
+
+    ``per_count`` says that the caller was given the delta of a count, which messages then name.
+    """
+    check_target(epsilon, min(delta, 0.5) if per_count else delta)
     if support_size < 1:
         raise ParameterError(f"The size of the support (h) must be at least 1, not {support_size}.")
     if epsilon > 1:
@@ -213,7 +216,7 @@ def _check_claim_14(support_size: int, epsilon: float, delta: float, *, of_claim
     largest = (1 / (200 * support_size)) ** (1 / 25)
     if not delta / 2 < largest:
         raise ConditionError(
-            f"Claim 14 needs delta{'' if of_claim else '/2'} < (1 / (200 h))^(1/25) = {largest:.4g}; "
+            f"Claim 14 needs delta{'' if per_count else '/2'} < (1 / (200 h))^(1/25) = {largest:.4g}; "
             f"given {delta / 2:g}.",
             delta=delta,
         )

@@ -10,7 +10,7 @@ from typing import Any
 from shuffledp.checks import check_users
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.lab.problems.identification import Identifier, Method
-from shuffledp.lab.problems.problem import Instance, Problem, domain_words
+from shuffledp.lab.problems.problem import Instance, Problem, describe_domain_size
 from shuffledp.lab.problems.sample_size import SUCCESS, direct_sample_size
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.randomness import SYSTEM, RandomSource, uniform_counts
@@ -61,7 +61,7 @@ class Solution:
             "domain": {
                 "size": self.problem.domain_size,
                 "log10_size": log10 if math.isfinite(log10) else None,
-                "words": domain_words(self.problem),
+                "words": describe_domain_size(self.problem),
             },
             "protocol": self.method.protocol,
             "model": self.method.trust,
@@ -118,7 +118,7 @@ def solve_with(
     """As ``solve``, with a given method."""
     started = time.perf_counter()
     if instance is not None and instance.problem != problem:
-        raise ParameterError(f"The instance is one of {instance.problem.words()}, not of {problem.words()}.")
+        raise ParameterError(f"The instance is one of {instance.problem.describe()}, not of {problem.describe()}.")
     if users is None:
         users = direct_sample_size(problem, method)
     check_users(users, 1.0)
@@ -168,7 +168,7 @@ def _refuse(problem: Problem, method: Method, users: int, proven: float) -> None
     needed = direct_sample_size(problem, method)
     raise InfeasibleError(
         f"{users:,} samples are too few: {method.protocol} (calibration {method.calibration}) needs {needed:,} to "
-        f"solve {problem.words()} with a proven probability of 99/100; with {users:,} the proven probability is "
+        f"solve {problem.describe()} with a proven probability of 99/100; with {users:,} the proven probability is "
         f"{f'only {proven:.2g}' if proven > 0 else '0'}. Use more samples, or run it anyway (`anyway=True`).",
         users=users,
         needed=needed,

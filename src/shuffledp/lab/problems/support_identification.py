@@ -16,9 +16,9 @@ from shuffledp.lab.problems.problem import (
     check_index,
     check_integer,
     check_listed,
-    uniform_below,
 )
 from shuffledp.randomness import SYSTEM, RandomSource
+from shuffledp.randomness.samplers import uniform_below
 from shuffledp.shuffling import permute
 
 
@@ -33,7 +33,7 @@ class SupportIdentification:
     """The number of items in the domain, d in the paper, of any size."""
 
     def __post_init__(self) -> None:
-        check_integer("The size of the support (h)", self.support_size, most=MAX_SUPPORT)
+        check_integer("The size of the support (h)", self.support_size, maximum=MAX_SUPPORT)
         check_integer("The size of the domain (d)", self.size)
         if self.support_size > self.size:
             raise ParameterError(
@@ -62,7 +62,7 @@ class SupportIdentification:
         """h and d."""
         return {"support_size": self.support_size, "domain_size": self.size}
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """A short description of the problem."""
         return f"support identification with h = {self.support_size:,}"
 

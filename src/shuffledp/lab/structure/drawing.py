@@ -7,28 +7,20 @@ from collections.abc import Hashable, Mapping, Sequence
 from fractions import Fraction
 from typing import TypeVar
 
-from shuffledp.randomness import RandomSource, draw_bytes
+from shuffledp.randomness import RandomSource
+from shuffledp.randomness.samplers import uniform_below
 
 Outcome = TypeVar("Outcome", bound=Hashable)
 Item = TypeVar("Item")
 
 
-def uniform_below(bound: int, source: RandomSource) -> int:
-    """An integer that is exactly uniform on 0 .. bound - 1, for a bound of any size."""
-    bits = (bound - 1).bit_length()
-    while True:  # at most half of the draws are rejected
-        drawn = int.from_bytes(draw_bytes(-(-bits // 8), source).tobytes(), "big") & ((1 << bits) - 1)
-        if drawn < bound:
-            return drawn
-
-
 def draw_from(pmf: Mapping[Outcome, Fraction], source: RandomSource) -> Outcome:
     """One outcome, drawn with exactly its probability; the probabilities sum to one."""
     denominator = math.lcm(*(probability.denominator for probability in pmf.values()))
-    left = uniform_below(denominator, source)
+    remaining = uniform_below(denominator, source)
     for outcome, probability in pmf.items():
-        left -= probability.numerator * (denominator // probability.denominator)
-        if left < 0:
+        remaining -= probability.numerator * (denominator // probability.denominator)
+        if remaining < 0:
             return outcome
     raise AssertionError("the probabilities sum to less than one")
 

@@ -73,10 +73,9 @@ def overlap_lower(ratio: Exact, messages: int, alphabet: int) -> Fraction:
     if messages < 1 or alphabet < 1:
         raise ParameterError(f"There must be at least one message of at least one kind; got {messages}, {alphabet}.")
     multisets = math.comb(messages + alphabet - 1, messages)
-    each, more = divmod(messages, alphabet)
-    squares = (
-        more * (each + 1) ** 2 + (alphabet - more) * each**2
-    )  # the least sum of squares: counts as equal as can be
+    quotient, remainder = divmod(messages, alphabet)
+    # the least sum of squares: counts that differ by at most 1
+    squares = remainder * (quotient + 1) ** 2 + (alphabet - remainder) * quotient**2
     return 1 / (2 * r * multisets * (alphabet**2 * (1 + 2 * r)) ** ((messages**2 - squares) // 2))
 
 

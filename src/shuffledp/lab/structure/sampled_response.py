@@ -4,18 +4,20 @@ Randomized response with parameter lambda (Cheu and others 2019): a user sends a
 share = lambda / n, else the bit. Sample-and-threshold (Bharadwaj and Cormode 2022): every user is sampled with some
 probability, and the number of sampled ones is released if it reaches a threshold, else 0.
 
-What they have in common is the first step. Randomized response *is* a sample at rate 1 - share in which every bit that
-is left out is replaced by a fair coin (``filled_sample_pmf``): the two distributions are equal. The second step
-differs: coins of the users here, a counting party that removes small numbers there. For a threshold of 2 to n and rates
-strictly between 0 and 1, neither is a post-processing of the other:
+They have the first step in common: randomized response is a sample at rate 1 - share in which every bit that is not
+sampled is replaced by a fair coin (``filled_sample_pmf``). The second step differs: users toss the coins, while in
+sample-and-threshold a counting party removes small numbers. For a threshold of 2 to n and rates strictly between 0 and
+1, neither is a post-processing of the other:
 
-- Randomized response is purely private, e^epsilon = (2 - share) / share for every number of users. Post-processing
-  keeps that. Sample-and-threshold is not: as many sampled ones as there are cannot occur with one holder fewer.
+- Randomized response is purely private, e^epsilon = (2 - share) / share for every number of users, and so is every
+  post-processing of it. Sample-and-threshold is not: all users with a 1 may be sampled, and that number of sampled ones
+  is impossible if one user fewer holds a 1.
 - From a threshold of 2 on, sample-and-threshold releases 0 both if nobody and if one user holds a 1. Any
   post-processing has one distribution for both; randomized response has two.
 
-Without a threshold (1) the second half is different: from a rate of (1 - share) / (1 - share/2) on, randomized response
-is computed from the sampled ones, by coins for each of them and for each other user (``coined_sample_pmf``).
+With a threshold of 1, which is none, the second statement is false: from a rate of (1 - share) / (1 - share/2) on,
+randomized response is computed from the sampled ones, by a coin for each of them and for each other user
+(``sample_with_coins_pmf``).
 """
 
 from __future__ import annotations
@@ -53,11 +55,12 @@ def filled_sample_pmf(users: int, ones: int, share: Exact) -> Pmf:
     return tuple(total)
 
 
-def coined_sample_pmf(users: int, ones: int, rate: Exact, share: Exact) -> Pmf:
-    """The number of ones if every sampled one and every other user is replaced by a coin that depends on which it is.
+def sample_with_coins_pmf(users: int, ones: int, rate: Exact, share: Exact) -> Pmf:
+    """The number of ones if every sampled one, and every other user, is replaced by an independent coin.
 
-    Others show a one with probability ``share`` / 2, sampled ones with the probability that makes a one 1 - ``share`` /
-    2 altogether. It is a post-processing of the number of sampled ones, and equals ``response_pmf``.
+    The coin of the others is a one with probability ``share`` / 2; that of a sampled one is such that a user with a 1
+    yields a one with probability 1 - ``share`` / 2. It is a post-processing of the number of sampled ones, and equals
+    ``response_pmf``.
     """
     flip, sampling = _checked(users, ones, share) / 2, _checked(users, ones, rate)
     if sampling * (1 - flip) < 1 - 2 * flip:

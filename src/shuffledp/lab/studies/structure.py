@@ -21,7 +21,6 @@ from shuffledp.lab.structure import (
     to_local,
 )
 from shuffledp.lab.structure.channels import Output, Value
-from shuffledp.lab.structure.drawing import uniform_below
 from shuffledp.lab.structure.exact_ratios import Ratio, epsilon_above
 from shuffledp.lab.structure.message_overlap import (
     channel_overlap_lower,
@@ -31,19 +30,20 @@ from shuffledp.lab.structure.message_overlap import (
     tilted_ratio,
 )
 from shuffledp.lab.structure.sampled_response import (
-    coined_sample_pmf,
     filled_sample_pmf,
     pure_ratio,
     response_pmf,
+    sample_with_coins_pmf,
     thresholded_sample_pmf,
 )
 from shuffledp.lab.studies.checks import Check, at_least, at_most, equals
 from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure
+from shuffledp.randomness.samplers import uniform_below
 
 _EXACT = "exact fractions"
 _MAX_WEIGHT = 9
 _GAP_RATIOS: dict[int, Ratio] = {1: math.inf, 2: Fraction(5, 2), 3: Fraction(125, 64)}
-"""Of the uniform randomizer with a gap; 8/5 from four users on."""
+"""The shuffled e^epsilon of the uniform randomizer with a gap, by users; 8/5 from four users on."""
 _RATIO = Fraction(19, 7)
 """The e^epsilon at which least overlaps are searched for; close to e."""
 _SHOWN_DELTA = Fraction(1, 100)
@@ -243,7 +243,7 @@ def _sampling(users: int) -> list[Check]:
         for ones in range(users + 1)
     )
     coined = sum(
-        response_pmf(users, ones, share) != coined_sample_pmf(users, ones, (1 - share) / (1 - share / 2), share)
+        response_pmf(users, ones, share) != sample_with_coins_pmf(users, ones, (1 - share) / (1 - share / 2), share)
         for share in shares
         for ones in range(users + 1)
     )
@@ -367,8 +367,8 @@ STUDY = Study(
         "epsilon and the same output distribution on every data set. Claim 18: its randomizer alone has that epsilon.",
         "Claim 19: two messages can be perfectly private when shuffled although the randomizer is not private at all. "
         "Claim 20: four messages can be private when shuffled even though each user's own shuffled messages are not.",
-        "Section 1.2, on [12]: with pure privacy and m messages of l bits, replacing a value changes the distribution "
-        "of the user's messages by at most 1 - 2^(-O(m² l)).",
+        "Section 1.2, on Ghazi and others (2020b), [12]: with pure privacy and m messages of l bits, replacing a value "
+        "changes the distribution of the user's messages by at most 1 - 2^(-O(m² l)).",
         "Study notes on binary sums: randomized response with parameter lambda and sample-and-threshold are said to be "
         "equivalent.",
     ],

@@ -21,6 +21,7 @@ from shuffledp.lab.problems import (
 )
 from shuffledp.lab.problems.exact_zeros import ExactZeros
 from shuffledp.lab.problems.identification import Identifier
+from shuffledp.lab.problems.sample_size import PaperSampleSize
 from shuffledp.lab.problems.solver import identified_rounds
 from shuffledp.lab.studies.checks import FALSE_ALARM, Check, at_most, equals, frequency, likely
 from shuffledp.lab.studies.integer_accountant import both_shown, item_missed
@@ -70,7 +71,7 @@ def _measure(settings: Settings) -> Outcome:
     whole, whole_checks = _whole_domain(settings.part(0.95, 1.0))
     checks += _same_for_all_lengths(rows) + whole_checks
     tables = {"": Table.of(rows), "messages": Table.of(whole)}
-    return Outcome(_words(rows, whole), tables, [_figure(rows)], checks)
+    return Outcome(_paragraphs(rows, whole), tables, [_figure(rows)], checks)
 
 
 def _case(problem: Problem, model: str, settings: Settings, *, rows: int = 1) -> tuple[Row, list[Check]]:
@@ -88,7 +89,7 @@ def _case(problem: Problem, model: str, settings: Settings, *, rows: int = 1) ->
         precision=0.02,
         source=settings.source,
     )
-    where = f"{problem.words()}, {model} model, epsilon {_EPSILON:g}, delta {_DELTA:g}"
+    where = f"{problem.describe()}, {model} model, epsilon {_EPSILON:g}, delta {_DELTA:g}"
     checks = [
         _solved(
             f"success in 99 of 100 rounds with the proven {proven:,} users ({method.protocol})",
@@ -117,21 +118,22 @@ def _case(problem: Problem, model: str, settings: Settings, *, rows: int = 1) ->
     if model == "shuffled":
         paper = paper_sample_size(problem.support_size, _EPSILON, _DELTA)
         row["paper"] = paper.users
-        method = Method(epsilon=_EPSILON, delta=_DELTA, calibration="paper", rule="paper")
-        printed = printed_mean(_EPSILON, _DELTA, 2)
-        checks += [
-            _solved(
-                f"Claim 14, success with {paper.users:,} users and the paper's noise",
-                where,
-                method.identifier(problem, paper.users),
-                problem,
-                settings,
-                rows,
-            ),
-            equals("Claim 14, the printed noise", where, paper.noise_mean, printed, tolerance=1e-12 * printed),
-            *_noise_checks(problem, method, paper.users, f"{where}, paper's noise", settings),
-        ]
+        checks += _claim_14_checks(problem, paper, where, settings, rows)
     return row, checks
+
+
+def _claim_14_checks(
+    problem: Problem, paper: PaperSampleSize, where: str, settings: Settings, rows: int
+) -> list[Check]:
+    """The sample size of Claim 14 is enough with the paper's noise, whose mean is as printed."""
+    method = Method(epsilon=_EPSILON, delta=_DELTA, calibration="paper", rule="paper")
+    printed = printed_mean(_EPSILON, _DELTA, 2)
+    claim = f"Claim 14, success with {paper.users:,} users and the paper's noise"
+    return [
+        _solved(claim, where, method.identifier(problem, paper.users), problem, settings, rows),
+        equals("Claim 14, the printed noise", where, paper.noise_mean, printed, tolerance=1e-12 * printed),
+        *_noise_checks(problem, method, paper.users, f"{where}, paper's noise", settings),
+    ]
 
 
 def _solved(claim: str, where: str, identifier: Identifier, problem: Problem, settings: Settings, rows: int) -> Check:
@@ -209,7 +211,7 @@ def _whole_domain(settings: Settings) -> tuple[list[Row], list[Check]]:
         assert isinstance(protocol, BalcerCheuHistogram)  # noqa: S101
         exact = both_shown(_UNCERTAIN_USERS, protocol.absence.fraction)
         identified = identified_rounds(identifier, problem.instance(settings.source), trials, settings.source)
-        where = f"{problem.words()}, {_UNCERTAIN_USERS} users, route {identifier.route}"
+        where = f"{problem.describe()}, {_UNCERTAIN_USERS} users, route {identifier.route}"
         checks.append(
             frequency(
                 "success as computed, where it is uncertain", where, hits=identified, trials=trials, probability=exact
@@ -252,7 +254,7 @@ def _same_for_all_lengths(rows: list[Row]) -> list[Check]:
     return checks
 
 
-def _words(rows: list[Row], whole: list[Row]) -> list[str]:
+def _paragraphs(rows: list[Row], whole: list[Row]) -> list[str]:
     chasing = {row["model"]: row for row in rows if row["problem"] == "PC(2, l)"}
     jumping = {row["model"]: row for row in rows if row["problem"] == "MPJ(h^4, h)" and row["model"] != "local"}
     longest, highest = chasing["shuffled"], jumping["shuffled"]

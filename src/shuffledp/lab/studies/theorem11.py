@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shuffledp.figures import Curve, Panel
+from shuffledp.lab.studies import token_checks
 from shuffledp.lab.studies.checks import Check, at_most, equals, exceeded_rarely, quantile, rarely
 from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure, span
-from shuffledp.lab.studies.token_checks import (
-    audit_check,
-    constant_check,
-    enumeration_checks,
-    exact_delta,
-    largest_error_check,
-    message_tally,
-    noise_check,
-    printed_alpha,
-    privacy_checks,
-    round_errors,
-    zero_checks,
-)
 from shuffledp.messages import Tally
 from shuffledp.protocols.count.balcer_cheu import BalcerCheuCount, theorem_11_alpha
 
@@ -49,9 +39,9 @@ def _measure(settings: Settings) -> Outcome:
     whole, whole_checks = _whole_rounds(settings.part(0.8, 1.0))
     checks += [
         *whole_checks,
-        *enumeration_checks("Theorem 11 (i)", BalcerCheuCount),
-        audit_check("Theorem 11 (i)", BalcerCheuCount, settings),
-        *zero_checks("Theorem 11 (iii)", BalcerCheuCount, settings),
+        *token_checks.enumeration_checks("Theorem 11 (i)", BalcerCheuCount),
+        token_checks.audit_check("Theorem 11 (i)", BalcerCheuCount, settings),
+        *token_checks.zero_checks("Theorem 11 (iii)", BalcerCheuCount, settings),
     ]
     return Outcome(
         measured=_paragraphs(rows, whole, rounds),
@@ -61,70 +51,95 @@ def _measure(settings: Settings) -> Outcome:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class _Observed:
+    """Rounds of one setting, with tallies drawn from their distribution."""
+
+    counts: list[int]
+    """The true counts; a count of 0 is observed, too."""
+    tallies: dict[int, list[Tally]]
+    """By true count, the tally of every round."""
+    errors: dict[int, NDArray[np.float64]]
+    """By true count, the error of every round."""
+    max_messages: int
+    """The largest number of messages of 1,000 reports."""
+
+
 def _case(
     protocol: BalcerCheuCount, epsilon: float, delta: float, rounds: int, settings: Settings, *, rows: int = 1
 ) -> tuple[Row, list[Check]]:
-    """One setting with tallies drawn from their distribution; ``rows`` is the number of settings of the study."""
-    calibration = protocol.target.calibration
-    where = f"epsilon {epsilon:g}, delta {delta:g}, {_USERS:,} users, {calibration} noise"
-    alpha = theorem_11_alpha(_USERS, epsilon, delta, _BETA)
-    printed = printed_alpha(_USERS, epsilon, delta, _BETA)
-    bound = _USERS * alpha
+    """The row and the checks of one setting; ``rows`` is the number of settings of the study."""
+    observed = _observed(protocol, rounds, settings)
+    return _row(protocol, epsilon, delta, observed), _checks(protocol, epsilon, delta, observed, rows=rows)
+
+
+def _observed(protocol: BalcerCheuCount, rounds: int, settings: Settings) -> _Observed:
     mean = _USERS * float(protocol.absence)
     # from a count that the threshold always hides to one that it hides in a fifth of the rounds, and one that it never
     # hides; the error quantile of a count that is hidden in one round of twenty would jump between two values
     counts = [1, round(mean / 2), round(mean), round(mean + 0.84 * mean**0.5), _USERS // 2]
     tallies = {count: [_drawn(protocol, count, settings) for _ in range(rounds)] for count in [0, *counts]}
-    errors = {count: _errors(protocol, drawn, count) for count, drawn in tallies.items()}
-    radii = {count: quantile(errors[count], 1 - _BETA) for count in counts}
-    worst = max(counts, key=lambda count: radii[count][0])
-    max_messages = max(len(protocol.randomize(index % 2, source=settings.source)) for index in range(1000))
-    row = {
+    return _Observed(
+        counts,
+        tallies,
+        {count: _errors(protocol, drawn, count) for count, drawn in tallies.items()},
+        max(len(protocol.randomize(index % 2, source=settings.source)) for index in range(1000)),
+    )
+
+
+def _row(protocol: BalcerCheuCount, epsilon: float, delta: float, observed: _Observed) -> Row:
+    radii = {count: quantile(observed.errors[count], 1 - _BETA) for count in observed.counts}
+    worst = max(observed.counts, key=lambda count: radii[count][0])
+    return {
         "delta": delta,
         "epsilon": epsilon,
-        "noise_mean": mean,
-        "true_delta": exact_delta(protocol, epsilon).high,
+        "noise_mean": _USERS * float(protocol.absence),
+        "true_delta": token_checks.exact_delta(protocol, epsilon).high,
         "true_epsilon": protocol.guarantee.epsilon_at(delta),
         "worst_count": worst,
         "error": radii[worst][0],
         "error_low": radii[worst][1],
         "error_high": radii[worst][2],
-        "bound": bound,
-        "largest_error_of_zero": float(errors[0].max()),
-        "most_messages": max_messages,
+        "bound": _USERS * theorem_11_alpha(_USERS, epsilon, delta, _BETA),
+        "largest_error_of_zero": float(observed.errors[0].max()),
+        "most_messages": observed.max_messages,
     }
+
+
+def _checks(protocol: BalcerCheuCount, epsilon: float, delta: float, observed: _Observed, *, rows: int) -> list[Check]:
+    calibration, errors = protocol.target.calibration, observed.errors
+    where = f"epsilon {epsilon:g}, delta {delta:g}, {_USERS:,} users, {calibration} noise"
+    alpha = theorem_11_alpha(_USERS, epsilon, delta, _BETA)
+    printed = token_checks.printed_alpha(_USERS, epsilon, delta, _BETA)
     checks = [
-        *privacy_checks("Theorem 11 (i)", where, protocol, epsilon, delta),
+        *token_checks.privacy_checks("Theorem 11 (i)", where, protocol, epsilon, delta),
         equals("Theorem 11 (ii), the printed bound", where, alpha, printed, tolerance=1e-12 * printed),
     ]
     if calibration == "paper":
-        checks.append(constant_check("Theorem 11", where, protocol, epsilon, delta))
-    for count in counts:
+        checks.append(token_checks.constant_check("Theorem 11", where, protocol, epsilon, delta))
+    for count in observed.counts:
+        claim = f"Theorem 11 (ii), error of a count of {count:,}"
         checks += [
-            exceeded_rarely(
-                f"Theorem 11 (ii), error of a count of {count:,}", where, errors[count], bound, at_most=_BETA
-            ),
-            largest_error_check(
+            exceeded_rarely(claim, where, errors[count], _USERS * alpha, at_most=_BETA),
+            token_checks.largest_error_check(
                 f"error of a count of {count:,} as computed",
                 where,
                 errors[count],
                 protocol,
                 [count],
-                rows=rows * len(counts),
+                rows=rows * len(observed.counts),
             ),
-            noise_check(f"noise on a count of {count:,}", where, protocol, np.array([count]), tallies[count]),
+            token_checks.noise_check(
+                f"noise on a count of {count:,}", where, protocol, np.array([count]), observed.tallies[count]
+            ),
         ]
-    checks += [
-        rarely(
-            "Theorem 11 (iii), zero stays zero",
-            where,
-            failures=int(np.count_nonzero(errors[0])),
-            rounds=rounds,
-            at_most=0.0,
-        ),
-        at_most("Theorem 11 (iv), messages", where, max_messages, 2, evidence="the largest report of 1,000 users"),
+    failures, rounds = int(np.count_nonzero(errors[0])), len(errors[0])
+    evidence = "the largest report of 1,000 users"
+    return [
+        *checks,
+        rarely("Theorem 11 (iii), zero stays zero", where, failures=failures, rounds=rounds, at_most=0.0),
+        at_most("Theorem 11 (iv), messages", where, observed.max_messages, 2, evidence=evidence),
     ]
-    return row, checks
 
 
 def _drawn(protocol: BalcerCheuCount, count: int, settings: Settings) -> Tally:
@@ -132,7 +147,7 @@ def _drawn(protocol: BalcerCheuCount, count: int, settings: Settings) -> Tally:
 
 
 def _errors(protocol: BalcerCheuCount, tallies: list[Tally], count: int) -> Any:
-    return np.array([round_errors(protocol, tally, np.array([float(count)]))[0] for tally in tallies])
+    return np.array([token_checks.round_errors(protocol, tally, np.array([float(count)]))[0] for tally in tallies])
 
 
 def _whole_rounds(settings: Settings) -> tuple[list[Row], list[Check]]:
@@ -148,7 +163,9 @@ def _whole_rounds(settings: Settings) -> tuple[list[Row], list[Check]]:
         bits = (np.arange(_MESSAGE_USERS) < count).astype(np.int64)
         bound = _MESSAGE_USERS * theorem_11_alpha(_MESSAGE_USERS, _MESSAGE_EPSILON, _MESSAGE_DELTA, _BETA)
         for singly, rounds in ((False, settings.pick(60, 600)), (True, settings.pick(5, 20))):
-            tallies = [message_tally(protocol, bits, settings.source, singly=singly) for _ in range(rounds)]
+            tallies = [
+                token_checks.message_tally(protocol, bits, settings.source, singly=singly) for _ in range(rounds)
+            ]
             errors = _errors(protocol, tallies, count)
             route = "one user at a time" if singly else "all users at once"
             where = (
@@ -156,9 +173,9 @@ def _whole_rounds(settings: Settings) -> tuple[list[Row], list[Check]]:
                 f"{calibration} noise, messages, {route}"
             )
             checks += [
-                noise_check("whole rounds: noise", where, protocol, np.array([count]), tallies),
+                token_checks.noise_check("whole rounds: noise", where, protocol, np.array([count]), tallies),
                 exceeded_rarely("Theorem 11 (ii), whole rounds", where, errors, bound, at_most=_BETA),
-                largest_error_check("whole rounds: error as computed", where, errors, protocol, [count]),
+                token_checks.largest_error_check("whole rounds: error as computed", where, errors, protocol, [count]),
             ]
             rows.append(
                 {

@@ -11,22 +11,10 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories
 from shuffledp.figures import Curve, Panel
+from shuffledp.lab.studies import token_checks
 from shuffledp.lab.studies.checks import Check, at_most, equals, exceeded_rarely, quantile
 from shuffledp.lab.studies.largest_errors import held_quantile
 from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure, span
-from shuffledp.lab.studies.token_checks import (
-    audit_check,
-    constant_check,
-    enumeration_checks,
-    exact_delta,
-    largest_error_check,
-    message_tally,
-    noise_check,
-    printed_alpha,
-    privacy_checks,
-    round_errors,
-    zero_checks,
-)
 from shuffledp.messages import Tally
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram, theorem_12_alpha
@@ -44,6 +32,7 @@ _MESSAGE_USERS, _MESSAGE_SIZE = 2000, 20
 """The users and categories of the rounds in which every message is made, at the theorem's epsilon 1 and delta 1e-6."""
 
 Rows = list[dict[str, Any]]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -95,96 +84,177 @@ def _measure(settings: Settings) -> Outcome:
     whole, whole_checks = _whole_rounds(settings.part(0.9, 1.0))
     checks += [
         *whole_checks,
-        *enumeration_checks("Theorem 12 (i)", BalcerCheuHistogram),
-        audit_check("Theorem 12 (i)", BalcerCheuHistogram, settings),
-        *zero_checks("Theorem 12", BalcerCheuHistogram, settings),
+        *token_checks.enumeration_checks("Theorem 12 (i)", BalcerCheuHistogram),
+        token_checks.audit_check("Theorem 12 (i)", BalcerCheuHistogram, settings),
+        *token_checks.zero_checks("Theorem 12", BalcerCheuHistogram, settings),
     ]
     return Outcome(
-        measured=_words(rows, whole),
+        measured=_paragraphs(rows, whole),
         tables={"": Table.of(rows), "messages": Table.of(whole)},
         figures=[_domain_figure(rows[: 2 * len(across)]), _grid_figure(rows[2 * len(across) :])],
         checks=checks,
     )
 
 
+@dataclass(frozen=True, eq=False)
+class _Observed:
+    """Rounds of one setting, with tallies drawn from their distribution."""
+
+    held: list[int]
+    """The true counts, some of them near the noise."""
+    errors: Floats
+    """By round, the error of each held category."""
+    empty: float
+    """The largest error of a category without users."""
+    crowd: list[int]
+    """Other true counts, as many as possible of them near the noise."""
+    crowded: Floats
+    """By round, the largest error with these counts."""
+    noise_checks: list[Check]
+    max_messages: int
+    """The largest number of messages of a report."""
+
+    @property
+    def largest(self) -> Floats:
+        """By round, the largest error of the held categories."""
+        largest: Floats = self.errors.max(axis=1)
+        return largest
+
+
 def _measured(
     case: _Case, protocol: BalcerCheuHistogram, settings: Settings, *, rows: int = 1
 ) -> tuple[dict[str, Any], list[Check]]:
-    """One setting with tallies drawn from their distribution; ``rows`` is the number of settings of the study."""
-    calibration = protocol.target.calibration
+    """The row and the checks of one setting; ``rows`` is the number of settings of the study."""
     where = (
         f"epsilon {case.epsilon:g}, delta {case.delta:g}, {case.users:,} users, {case.size:,} categories, "
-        f"{calibration} noise"
+        f"{protocol.target.calibration} noise"
     )
+    observed = _observed(case, protocol, settings, where)
+    return _row(case, protocol, observed), _checks(case, protocol, observed, where, rows=rows)
+
+
+def _observed(case: _Case, protocol: BalcerCheuHistogram, settings: Settings, where: str) -> _Observed:
     rounds = settings.pick(60, 400) if case.size < 100_000 else settings.pick(20, 100)
     noise = Binomial(case.users, protocol.absence)
     held, crowd = _held(noise, case.size), _crowd(noise, case.size)
     errors, empty, noise_of_held = _rounds(protocol, held, rounds, settings, where)
-    largest = errors.max(axis=1)
-    crowded_errors, _, noise_of_crowd = _rounds(protocol, crowd, rounds, settings, where)
-    crowded = crowded_errors.max(axis=1)
-    target = 2 * case.epsilon, 2 * case.delta
-    bound_each, bound_all = case.bound(simultaneous=False), case.bound(simultaneous=True)
-    printed = [case.users * printed_alpha(case.users, case.epsilon, case.delta, beta) for beta in _betas(case.users)]
-    exact = held_quantile(noise, held, 1 - _BETA)
-    max_messages = _max_messages(protocol, settings)
-    bits = max(1, math.ceil(math.log2(case.size)))
-    error, low, high = quantile(largest, 1 - _BETA)
-    row = {
+    crowded, _, noise_of_crowd = _rounds(protocol, crowd, rounds, settings, where)
+    return _Observed(
+        held,
+        errors,
+        empty,
+        crowd,
+        crowded.max(axis=1),
+        [noise_of_held, noise_of_crowd],
+        _max_messages(protocol, settings),
+    )
+
+
+def _row(case: _Case, protocol: BalcerCheuHistogram, observed: _Observed) -> dict[str, Any]:
+    noise = Binomial(case.users, protocol.absence)
+    error, low, high = quantile(observed.largest, 1 - _BETA)
+    return {
         "users": case.users,
         "domain_size": case.size,
         "epsilon": case.epsilon,
         "delta": case.delta,
-        "calibration": calibration,
+        "calibration": protocol.target.calibration,
         "noise_mean": noise.mean,
-        "true_delta": exact_delta(protocol, target[0]).high,
-        "true_epsilon": protocol.guarantee.epsilon_at(target[1]),
-        "rounds": rounds,
+        "true_delta": token_checks.exact_delta(protocol, 2 * case.epsilon).high,
+        "true_epsilon": protocol.guarantee.epsilon_at(2 * case.delta),
+        "rounds": len(observed.errors),
         "error": error,
         "error_low": low,
         "error_high": high,
-        "error_exact": exact,
-        "error_crowded": quantile(crowded, 1 - _BETA)[0],
-        "crowded_categories": len(crowd) - 1,
-        "bound_each": bound_each,
-        "bound_all": bound_all,
-        "largest_error_of_empty": empty,
-        "most_messages": max_messages,
+        "error_exact": held_quantile(noise, observed.held, 1 - _BETA),
+        "error_crowded": quantile(observed.crowded, 1 - _BETA)[0],
+        "crowded_categories": len(observed.crowd) - 1,
+        "bound_each": case.bound(simultaneous=False),
+        "bound_all": case.bound(simultaneous=True),
+        "largest_error_of_empty": observed.empty,
+        "most_messages": observed.max_messages,
         "bits_per_message": protocol.cost.bits_per_message,
     }
+
+
+def _checks(case: _Case, protocol: BalcerCheuHistogram, observed: _Observed, where: str, *, rows: int) -> list[Check]:
+    target = 2 * case.epsilon, 2 * case.delta
     checks = [
-        *privacy_checks("Theorem 12 (i)", where, protocol, *target),
-        equals("Theorem 12 (ii), the printed bound", where, bound_each, printed[0], tolerance=1e-12 * printed[0]),
-        equals("Theorem 12 (iii), the printed bound", where, bound_all, printed[1], tolerance=1e-12 * printed[1]),
-        noise_of_held,
-        noise_of_crowd,
+        *token_checks.privacy_checks("Theorem 12 (i)", where, protocol, *target),
+        *_bound_checks(case, observed, where),
+        *observed.noise_checks,
+        *_error_checks(protocol, observed, where, rows=rows),
+        at_most(
+            "Theorem 12 (iv), messages",
+            where,
+            observed.max_messages,
+            1 + case.size,
+            evidence="the largest report that was made",
+        ),
+        at_most(
+            "Theorem 12 (iv), bits of a message",
+            where,
+            protocol.cost.bits_per_message,
+            max(1, math.ceil(math.log2(case.size))),
+        ),
+    ]
+    if protocol.target.calibration == "paper":
+        checks.append(token_checks.constant_check("Theorem 12", where, protocol, *target))
+    return checks
+
+
+def _bound_checks(case: _Case, observed: _Observed, where: str) -> list[Check]:
+    """The bounds of parts (ii) and (iii) are as printed, and errors exceed them rarely."""
+    each, all_together = case.bound(simultaneous=False), case.bound(simultaneous=True)
+    printed, printed_together = (
+        case.users * token_checks.printed_alpha(case.users, case.epsilon, case.delta, beta)
+        for beta in (_BETA, _BETA / case.users)
+    )
+    crowded_claim = f"Theorem 12 (iii), {len(observed.crowd) - 1:,} counts near the noise"
+    return [
+        equals("Theorem 12 (ii), the printed bound", where, each, printed, tolerance=1e-12 * printed),
+        equals(
+            "Theorem 12 (iii), the printed bound",
+            where,
+            all_together,
+            printed_together,
+            tolerance=1e-12 * printed_together,
+        ),
         *(
             exceeded_rarely(
-                f"Theorem 12 (ii), error of a count of {count:,}", where, errors[:, column], bound_each, at_most=_BETA
+                f"Theorem 12 (ii), error of a count of {count:,}",
+                where,
+                observed.errors[:, column],
+                each,
+                at_most=_BETA,
             )
-            for column, count in enumerate(held[:-3])
+            for column, count in enumerate(observed.held[:-3])
         ),
-        exceeded_rarely("Theorem 12 (iii), all errors together", where, largest, bound_all, at_most=_BETA),
-        exceeded_rarely(
-            f"Theorem 12 (iii), {len(crowd) - 1:,} counts near the noise", where, crowded, bound_all, at_most=_BETA
-        ),
-        exceeded_rarely("the same error in every domain, as computed", where, largest, exact, at_most=_BETA),
-        largest_error_check("largest error as computed", where, largest, protocol, held, rows=2 * rows),
-        largest_error_check("largest crowded error as computed", where, crowded, protocol, crowd, rows=2 * rows),
-        equals("categories without users are exactly 0", where, empty, 0.0, evidence=f"{rounds} rounds"),
-        at_most(
-            "Theorem 12 (iv), messages", where, max_messages, 1 + case.size, evidence="the largest report that was made"
-        ),
-        at_most("Theorem 12 (iv), bits of a message", where, protocol.cost.bits_per_message, bits),
+        exceeded_rarely("Theorem 12 (iii), all errors together", where, observed.largest, all_together, at_most=_BETA),
+        exceeded_rarely(crowded_claim, where, observed.crowded, all_together, at_most=_BETA),
     ]
-    if calibration == "paper":
-        checks.append(constant_check("Theorem 12", where, protocol, *target))
-    return row, checks
 
 
-def _betas(users: int) -> tuple[float, float]:
-    """The failure probability of each count: that of the theorem, or its share if all are taken together."""
-    return _BETA, _BETA / users
+def _error_checks(protocol: BalcerCheuHistogram, observed: _Observed, where: str, *, rows: int) -> list[Check]:
+    """Errors agree with their exact distribution, and categories without users have none."""
+    exact = held_quantile(Binomial(protocol.users, protocol.absence), observed.held, 1 - _BETA)
+    return [
+        exceeded_rarely("the same error in every domain, as computed", where, observed.largest, exact, at_most=_BETA),
+        *(
+            token_checks.largest_error_check(claim, where, errors, protocol, counts, rows=2 * rows)
+            for claim, errors, counts in (
+                ("largest error as computed", observed.largest, observed.held),
+                ("largest crowded error as computed", observed.crowded, observed.crowd),
+            )
+        ),
+        equals(
+            "categories without users are exactly 0",
+            where,
+            observed.empty,
+            0.0,
+            evidence=f"{len(observed.errors)} rounds",
+        ),
+    ]
 
 
 def _whole_rounds(settings: Settings) -> tuple[Rows, list[Check]]:
@@ -200,8 +270,10 @@ def _whole_rounds(settings: Settings) -> tuple[Rows, list[Check]]:
         values = np.repeat(np.arange(case.size), counts)
         bound = case.bound(simultaneous=True)
         for singly, rounds in ((False, settings.pick(40, 400)), (True, settings.pick(3, 10))):
-            tallies = [message_tally(protocol, values, settings.source, singly=singly) for _ in range(rounds)]
-            errors = np.array([round_errors(protocol, tally, counts) for tally in tallies])
+            tallies = [
+                token_checks.message_tally(protocol, values, settings.source, singly=singly) for _ in range(rounds)
+            ]
+            errors = np.array([token_checks.round_errors(protocol, tally, counts) for tally in tallies])
             largest = errors.max(axis=1)
             route = "one user at a time" if singly else "all users at once"
             where = (
@@ -209,9 +281,11 @@ def _whole_rounds(settings: Settings) -> tuple[Rows, list[Check]]:
                 f"{calibration} noise, messages, {route}"
             )
             checks += [
-                noise_check("whole rounds: noise", where, protocol, counts, tallies),
+                token_checks.noise_check("whole rounds: noise", where, protocol, counts, tallies),
                 exceeded_rarely("Theorem 12 (iii), whole rounds", where, largest, bound, at_most=_BETA),
-                largest_error_check("whole rounds: largest error as computed", where, largest, protocol, held),
+                token_checks.largest_error_check(
+                    "whole rounds: largest error as computed", where, largest, protocol, held
+                ),
                 equals(
                     "whole rounds: categories without users are exactly 0",
                     where,
@@ -264,7 +338,7 @@ def _shared(users: int, parts: int) -> list[int]:
 
 def _rounds(
     protocol: BalcerCheuHistogram, held: list[int], rounds: int, settings: Settings, where: str
-) -> tuple[NDArray[np.float64], float, Check]:
+) -> tuple[Floats, float, Check]:
     """The errors of held categories in every round, the largest error of all others, and the check of the noise."""
     counts = np.zeros(protocol.domain_size, dtype=np.int64)
     counts[: len(held)] = held
@@ -272,11 +346,15 @@ def _rounds(
     tallies: list[Tally] = []
     for number in range(rounds):
         tally = protocol.sample_tally(counts, source=settings.source)
-        off = round_errors(protocol, tally, counts)
+        off = token_checks.round_errors(protocol, tally, counts)
         errors[number] = off[: len(held)]
         empty = max(empty, float(off[len(held) :].max(initial=0.0)))
         tallies.append(Tally(tally.counts[:1000].copy(), tally.users, tally.secure))  # as much as the check looks at
-    return errors, empty, noise_check(f"noise of {len(held):,} held categories", where, protocol, counts, tallies)
+    return (
+        errors,
+        empty,
+        token_checks.noise_check(f"noise of {len(held):,} held categories", where, protocol, counts, tallies),
+    )
 
 
 def _max_messages(protocol: BalcerCheuHistogram, settings: Settings) -> int:
@@ -287,7 +365,7 @@ def _max_messages(protocol: BalcerCheuHistogram, settings: Settings) -> int:
     return int(np.diff(reports.offsets).max())
 
 
-def _words(rows: Rows, whole: Rows) -> list[str]:
+def _paragraphs(rows: Rows, whole: Rows) -> list[str]:
     paper, tight = ([row for row in rows if row["calibration"] == kind] for kind in ("paper", "tight"))
     saved = [first["noise_mean"] / second["noise_mean"] for first, second in zip(paper, tight, strict=True)]
     fewer = [first["error"] / second["error"] for first, second in zip(paper, tight, strict=True)]

@@ -69,7 +69,7 @@ def exact_delta(protocol: TokenProtocol, epsilon: float) -> Enclosure:
 
 
 def privacy_checks(theorem: str, where: str, protocol: TokenProtocol, epsilon: float, delta: float) -> list[Check]:
-    """The drawn noise is private as said, and the product's accountant reports the delta that it has."""
+    """The drawn noise is private as claimed, and the product's accountant reports its delta."""
     exact = exact_delta(protocol, epsilon)
     reported = protocol.guarantee.delta_at(epsilon)
     return [

@@ -197,7 +197,7 @@ def _count(experiment: Experiment, choices: list[_Choice], trials: int, risk: fl
         likely, other = hits[::-1] if choice.swapped else hits
         held, not_held = map(shown, experiment.pair.values[::-1] if choice.swapped else experiment.pair.values)
         yield Finding(
-            choice.event.words(experiment.labels(choice.view, columns[choice.view])),
+            choice.event.describe(experiment.labels(choice.view, columns[choice.view])),
             f"{experiment.pair.others}; the event is likelier if one user holds {held} than {not_held}",
             Evidence(likely, trials, other, trials, risk),
         )

@@ -25,7 +25,8 @@ _LOCAL_EPSILONS = (1.0, 4.0)
 _ROUNDING = 1e-6
 """Two searches for an epsilon may end this far apart, relative to it."""
 _BOUNDS = tuple(name for name in METHODS if name != "exact-2-rr")
-_LEARNED = 100_000
+_LEARNING_ROUNDS = 100_000
+"""The number of rounds from which the event of an audit is learned."""
 
 
 def _measure(settings: Settings) -> Outcome:
@@ -150,7 +151,9 @@ def _audit_rows(settings: Settings) -> list[dict[str, Any]]:
             others = binomial(users - 1, flip, rounds, settings.source)
             return others + (bernoulli(flip, rounds, settings.source) ^ bool(target))
 
-        learned = learn_threshold(ones(1, _LEARNED), ones(0, _LEARNED), delta=_DELTA, risk=FALSE_ALARM, trials=trials)
+        learned = learn_threshold(
+            ones(1, _LEARNING_ROUNDS), ones(0, _LEARNING_ROUNDS), delta=_DELTA, risk=FALSE_ALARM, trials=trials
+        )
         hits, other_hits = (int(learned.event.occurred(ones(target, trials).reshape(-1, 1)).sum()) for target in (1, 0))
         evidence = Evidence(hits, trials, other_hits, trials, FALSE_ALARM)
         rows.append(
@@ -158,7 +161,7 @@ def _audit_rows(settings: Settings) -> list[dict[str, Any]]:
                 "users": users,
                 "local_epsilon": local_epsilon,
                 "rounds": 2 * trials,
-                "event": learned.event.words(["reports of 1"]),
+                "event": learned.event.describe(["reports of 1"]),
                 "hits": hits,
                 "other_hits": other_hits,
                 "shown": evidence.epsilon_at(_DELTA),

@@ -31,7 +31,6 @@ DELTA = 1e-6
 PROBABILITY = 0.95
 EPSILONS = (1.0, 0.1)
 _PROTOCOLS = {"local": "randomized-response", "shuffled": "correlated-noise", "central": "discrete-laplace"}
-_PLANNED = {"local": "local", "shuffled": "shuffled", "central": "central"}
 _LEVELS_USERS = 10_000
 
 Row = dict[str, Any]

@@ -167,8 +167,7 @@ def histogram_figure(rows: list[Row], separated: list[Row]) -> Figure:
         y_title="largest error (users)",
         caption=[
             f"epsilon = {EPSILON:g}, delta = {DELTA:g}; the error that 95 of 100 rounds stay below. Dashed: proven "
-            "lower "
-            "bounds.",
+            "lower bounds.",
             "cheu sends a bit for each category, balcer-cheu about a message for each: several messages.",
         ],
         name="one-message",
@@ -181,8 +180,7 @@ def count_figure(rows: list[Row]) -> Figure:
     ordered = rows[::-1]
     return curve_figure(
         "Error of a count of one shuffled message against delta, and its lower bound: both grow like the square root "
-        "of "
-        "the logarithm of 1/delta.",
+        "of the logarithm of 1/delta.",
         panels_shown=[
             Panel(
                 "",

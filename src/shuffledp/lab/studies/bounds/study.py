@@ -15,22 +15,22 @@ Row = dict[str, Any]
 
 def _measure(settings: Settings) -> Outcome:
     bernoulli, checks = means.bernoulli(settings.part(0.0, 0.3))
-    planned, more = means.planned(settings.part(0.3, 0.5))
-    checks += more
-    levels, more = means.by_histogram_or_directly(settings.part(0.5, 0.6))
-    checks += more
-    histograms, more = one_message.histograms(settings.part(0.6, 0.85))
-    checks += more
-    separated, more = one_message.separation()
-    checks += more
-    counts, more = one_message.counts(settings.part(0.85, 0.95))
-    checks += more
-    surplus, more = constants.hyperbolic()
-    checks += more
-    failures, more = constants.theorem_11(settings)
-    checks += more
+    planned, new_checks = means.planned(settings.part(0.3, 0.5))
+    checks += new_checks
+    levels, new_checks = means.by_histogram_or_directly(settings.part(0.5, 0.6))
+    checks += new_checks
+    histograms, new_checks = one_message.histograms(settings.part(0.6, 0.85))
+    checks += new_checks
+    separated, new_checks = one_message.separation()
+    checks += new_checks
+    counts, new_checks = one_message.counts(settings.part(0.85, 0.95))
+    checks += new_checks
+    surplus, new_checks = constants.hyperbolic()
+    checks += new_checks
+    failures, new_checks = constants.theorem_11(settings)
+    checks += new_checks
     return Outcome(
-        _words(bernoulli, planned, levels, separated, counts),
+        _paragraphs(bernoulli, planned, levels, separated, counts),
         {
             "": Table.of(bernoulli),
             "planned": Table.of(planned),
@@ -52,27 +52,26 @@ def _measure(settings: Settings) -> Outcome:
     )
 
 
-def _words(
+def _paragraphs(
     bernoulli: list[Row], planned: list[Row], levels: list[Row], separated: list[Row], counts: list[Row]
 ) -> list[str]:
     finest = min(row["alpha"] for row in planned)
     users = {row["model"]: row for row in planned if row["alpha"] == finest}
-    most = max(row["users"] for row in bernoulli)
-    reached = {(row["epsilon"], row["model"]): row["alpha"] for row in bernoulli if row["users"] == most}
+    most_users = max(row["users"] for row in bernoulli)
+    reached = {(row["epsilon"], row["model"]): row["alpha"] for row in bernoulli if row["users"] == most_users}
     passed = [row["log10_domain_size"] for row in separated if row["one_message_at_least"] > row["theorem_12"]]
     first, last = levels[0], levels[-1]
     factors = [row["rmse"] / row["at_least"] for row in counts]
     return [
         f"Means of bits. To know a population's mean within {finest:g} with probability {means.PROBABILITY:g} at "
-        "epsilon "
-        f"1 and delta {means.DELTA:g}, the planner takes {users['local']['users_planned']:,} users in the local model, "
-        f"{users['shuffled']['users_planned']:,} in the shuffled and {users['central']['users_planned']:,} in the "
-        f"central one. Fewer than {users['local']['users_at_least']:,} are not enough for any local protocol, fewer "
-        f"than {users['central']['users_at_least']:,} for any protocol at all. With {most:,} users 95 of 100 rounds "
-        "stay "
-        f"within {reached[1.0, 'local']:.2g} locally and {reached[1.0, 'shuffled']:.2g} shuffled; at epsilon 0.1 "
-        "within "
-        f"{reached[0.1, 'local']:.2g} and {reached[0.1, 'shuffled']:.2g}: only the local model pays for epsilon there.",
+        f"epsilon 1 and delta {means.DELTA:g}, the planner takes {users['local']['users_planned']:,} users in the "
+        f"local model, {users['shuffled']['users_planned']:,} in the shuffled and "
+        f"{users['central']['users_planned']:,} in the central one. Fewer than "
+        f"{users['local']['users_at_least']:,} are not enough for any local protocol, fewer than "
+        f"{users['central']['users_at_least']:,} for any protocol at all. With {most_users:,} users 95 of 100 rounds "
+        f"stay within {reached[1.0, 'local']:.2g} locally and {reached[1.0, 'shuffled']:.2g} shuffled; at epsilon 0.1 "
+        f"within {reached[0.1, 'local']:.2g} and {reached[0.1, 'shuffled']:.2g}: only the local model pays for "
+        "epsilon there.",
         "One message. The lower bound for histograms of one message passes the error of Theorem 12, "
         f"{separated[0]['theorem_12']:.0f} users for a million, "
         + (f"by 10^{passed[0]} categories" if passed else "nowhere in this range")
@@ -96,8 +95,7 @@ STUDY = Study(
     source="Balcer and Cheu (2020), sections 1.2 and 3.2, Theorem 11, Corollary 24; study notes and survey notes",
     claimed=[
         "Section 1.2: a Bernoulli mean takes O(1/alpha² + log(1/delta)/(alpha epsilon)) users in the shuffled model "
-        "and "
-        "Omega(1/(alpha epsilon)²) in the local one.",
+        "and Omega(1/(alpha epsilon)²) in the local one.",
         "Section 3.2: the largest error of a single-message histogram is at least polylog(d)/(epsilon n). The survey: "
         "a binary sum of one message has error Omega(sqrt(log(1/delta))).",
         "The notes ask whether histograms are easier than means, plot tanh(epsilon/2) against epsilon/sqrt(5) and "

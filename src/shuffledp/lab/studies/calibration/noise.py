@@ -55,7 +55,7 @@ QUESTIONS = (
 def noise_row(question: Question, users: int, epsilon: float, delta: float) -> dict[str, Any]:
     """All numbers of one target; those of a theorem whose conditions do not hold are missing."""
     parts = question.coordinates
-    each = epsilon / parts, delta / parts
+    per_coordinate = epsilon / parts, delta / parts
     tight = tight_noise(users, epsilon, delta, question.curve_of)
     row: dict[str, Any] = {
         "question": question.name,
@@ -66,7 +66,7 @@ def noise_row(question: Question, users: int, epsilon: float, delta: float) -> d
         "tight_variance": Binomial(users, tight).variance,
         "tight_true_delta": _delta(question, users, tight, epsilon),
         "tight_exact_delta": question.exact_delta(users, tight.fraction, epsilon).high,
-        "lemma_23_mean": (lemma := lemma_23_mean(*each)),
+        "lemma_23_mean": (lemma := lemma_23_mean(*per_coordinate)),
         "lemma_23_variance": _variance(users, lemma),
         "lemma_23_true_delta": _delta_of_mean(question, users, lemma, epsilon),
         "gaussian_variance": parts * gaussian_variance(epsilon, delta),
@@ -75,7 +75,7 @@ def noise_row(question: Question, users: int, epsilon: float, delta: float) -> d
         "tight_least_users": least_users(epsilon, delta, question.curve_of),
     }
     if parts == 2:
-        row["tight_halves_mean"] = users * float(tight_noise(users, *each, BinomialCount))
+        row["tight_halves_mean"] = users * float(tight_noise(users, *per_coordinate, BinomialCount))
     row |= _of_formula(question, users, epsilon, delta) | _radii("tight", users, tight)
     try:
         paper = paper_noise(users, epsilon, delta, coordinates=parts)
@@ -89,11 +89,11 @@ def noise_row(question: Question, users: int, epsilon: float, delta: float) -> d
         "paper_true_delta": curve.delta_at(epsilon),
         "paper_exact_delta": question.exact_delta(users, paper.fraction, epsilon).high,
         "paper_true_epsilon": least_epsilon(curve, delta),
-        "paper_least_users": corollary_24_users(*each),
+        "paper_least_users": corollary_24_users(*per_coordinate),
         "theorem_radius": promised,
         "theorem_radius_together": promised_together,
-        "printed_radius": users * printed_alpha(users, *each, BETA),
-        "printed_radius_together": users * printed_alpha(users, *each, BETA / users),
+        "printed_radius": users * printed_alpha(users, *per_coordinate, BETA),
+        "printed_radius_together": users * printed_alpha(users, *per_coordinate, BETA / users),
     }
     row["variance_ratio"] = row["paper_variance"] / row["tight_variance"]
     return row | _radii("paper", users, paper)

@@ -13,7 +13,7 @@ from shuffledp.protocols.registry import PROTOCOLS
 SETTING: dict[str, Any] = {"users": 1_000_000, "epsilon": 0.9, "delta": 1e-6}
 """A target at which the conditions of nearly all theorems hold."""
 CATEGORIES = 100
-_OF_QUESTION: dict[str, dict[str, Any]] = {
+_DOMAIN_OF_QUESTION: dict[str, dict[str, Any]] = {
     "count": {},
     "histogram": {"domain_size": CATEGORIES},
     "sum": {"domain": Interval(0.0, 1.0)},
@@ -33,7 +33,7 @@ def protocol_row(question: str, name: str) -> dict[str, Any]:
     row: dict[str, Any] = {"question": question, "protocol": f"{question}/{name}"}
     for calibration in ("tight", "paper"):
         try:
-            row |= {f"{calibration}_{key}": value for key, value in _of(question, name, calibration).items()}
+            row |= {f"{calibration}_{key}": value for key, value in _predicted(question, name, calibration).items()}
         except ConditionError:
             row |= {f"{calibration}_rmse": None, f"{calibration}_messages": None, f"{calibration}_true_delta": None}
     if row["paper_rmse"] is not None:
@@ -42,10 +42,10 @@ def protocol_row(question: str, name: str) -> dict[str, Any]:
     return row
 
 
-def _of(question: str, name: str, calibration: str) -> dict[str, float]:
+def _predicted(question: str, name: str, calibration: str) -> dict[str, float]:
     kind = PROTOCOLS[question][name]
-    protocol = kind.calibrate(**SETTING, **_OF_QUESTION[question], calibration=calibration)
-    # what a threshold sets to 0 says little of the noise
+    protocol = kind.calibrate(**SETTING, **_DOMAIN_OF_QUESTION[question], calibration=calibration)
+    # counts that a threshold sets to 0 say little about the noise
     estimator = "unbiased" if "unbiased" in kind.estimators else ""
     return {
         "rmse": protocol.expected_error(estimator=estimator).rmse,
@@ -55,7 +55,7 @@ def _of(question: str, name: str, calibration: str) -> dict[str, float]:
 
 
 def checks_of_protocol(row: dict[str, Any]) -> list[Check]:
-    """Both calibrations are as private as said, and the tight one has no more error."""
+    """Both calibrations are as private as claimed, and the tight one has no more error."""
     checks = []
     for calibration in ("tight", "paper"):
         where = f"{row['protocol']}, {calibration} noise"

@@ -24,7 +24,7 @@ _USERS = 10_000_000
 _SHOWN_DELTA = 1e-6
 _LEAST_SHOWN = 1.0
 """The smallest variance that is drawn; that of the reference noise falls far below it as epsilon grows."""
-_QUICK_LEFT_OUT = ("histogram/solh", "histogram/shuffled-k-rr", "sum/cheu", "sum/privacy-blanket", "count/cheu")
+_LEFT_OUT_IF_QUICK = ("histogram/solh", "histogram/shuffled-k-rr", "sum/cheu", "sum/privacy-blanket", "count/cheu")
 _THEOREMS = {"count": "Theorem 11", "histogram": "Theorem 12"}
 
 Row = dict[str, Any]
@@ -38,15 +38,15 @@ def _measure(settings: Settings) -> Outcome:
     cases = [(question, epsilon, delta) for question in QUESTIONS for delta in deltas for epsilon in epsilons]
     rows = [noise_row(case[0], _USERS, *case[1:]) for case in settings.part(0.0, 0.6).steps(cases)]
     protocols = [
-        protocol_row(*each)
-        for each in settings.part(0.6, 0.8).steps(list(protocols_of_two_calibrations()))
-        if not (settings.quick and "/".join(each) in _QUICK_LEFT_OUT)
+        protocol_row(*names)
+        for names in settings.part(0.6, 0.8).steps(list(protocols_of_two_calibrations()))
+        if not (settings.quick and "/".join(names) in _LEFT_OUT_IF_QUICK)
     ]
     rounds, checks = _rounds(settings.part(0.8, 1.0))
     checks += [check for row in rows for check in _checks(row)]
     checks += [check for row in protocols for check in checks_of_protocol(row)]
     return Outcome(
-        measured=_words(rows, protocols, rounds),
+        measured=_paragraphs(rows, protocols, rounds),
         tables={"": Table.of(rows), "protocols": Table.of(protocols), "rounds": Table.of(rounds)},
         figures=[
             _noise_figure(rows),
@@ -80,8 +80,8 @@ def _checks(row: Row) -> list[Check]:
     where = f"{row['question']}, epsilon {row['epsilon']:g}, delta {row['delta']:g}, {row['users']:,} users"
     theorem, delta = _THEOREMS[row["question"]], row["delta"]
     checks = [
-        at_most("Tight noise is private as said", where, row["tight_true_delta"], delta),
-        at_most("Tight noise is private as said, by integer arithmetic", where, row["tight_exact_delta"], delta),
+        at_most("Tight noise is private as claimed", where, row["tight_true_delta"], delta),
+        at_most("Tight noise is private as claimed, by integer arithmetic", where, row["tight_exact_delta"], delta),
         equals(
             "Delta of the tight noise as reported and by integer arithmetic",
             where,
@@ -93,7 +93,7 @@ def _checks(row: Row) -> list[Check]:
     ]
     if row["lemma_23_true_delta"] is not None:
         checks += [
-            at_most("Lemma 23 itself is private as said", where, row["lemma_23_true_delta"], delta),
+            at_most("Lemma 23 itself is private as claimed", where, row["lemma_23_true_delta"], delta),
             at_most("Tight noise is at most that of Lemma 23", where, row["tight_mean"], row["lemma_23_mean"]),
         ]
     if row.get("tight_halves_mean") is not None:
@@ -122,7 +122,7 @@ def _checks(row: Row) -> list[Check]:
     ]
 
 
-def _words(rows: Sequence[Row], protocols: Sequence[Row], rounds: Sequence[Row]) -> list[str]:
+def _paragraphs(rows: Sequence[Row], protocols: Sequence[Row], rounds: Sequence[Row]) -> list[str]:
     def spread(question: str, first: str, second: str) -> str:
         ratios = [row[first] / row[second] for row in _proven(rows, question)]
         return f"{min(ratios):.0f} to {max(ratios):.0f}"
@@ -133,12 +133,12 @@ def _words(rows: Sequence[Row], protocols: Sequence[Row], rounds: Sequence[Row])
         )
         for question in QUESTIONS
     }
-    broken = [each for each in rows if _breaks(each)]
+    broken = [target for target in rows if _breaks(target)]
     count = row["count"]
-    comparable = [each for each in protocols if each.get("rmse_ratio") is not None]
-    costly = [each for each in comparable if each["rmse_ratio"] > 1.001]
-    worst, least = (pick(costly, key=lambda each: each["rmse_ratio"]) for pick in (max, min))
-    halves = [each["tight_halves_mean"] / each["tight_mean"] for each in _proven(rows, "histogram")]
+    comparable = [protocol for protocol in protocols if protocol.get("rmse_ratio") is not None]
+    costly = [protocol for protocol in comparable if protocol["rmse_ratio"] > 1.001]
+    worst, least = (pick(costly, key=lambda protocol: protocol["rmse_ratio"]) for pick in (max, min))
+    halves = [target["tight_halves_mean"] / target["tight_mean"] for target in _proven(rows, "histogram")]
     return [
         f"{_USERS:,} users, {len(rows):,} targets; everything but the rounds is computed exactly. At epsilon 1 and "
         f"delta {_SHOWN_DELTA:g} Theorem 11 asks for noise of mean {count['paper_mean']:.0f} and "
@@ -159,8 +159,8 @@ def _words(rows: Sequence[Row], protocols: Sequence[Row], rounds: Sequence[Row])
         f"Errors: the bound of Theorem 11 (ii) is {spread('count', 'theorem_radius', 'tight_radius')} times the "
         "error with tight noise; for all categories together, Theorem 12 (iii) is "
         f"{spread('histogram', 'theorem_radius_together', 'tight_radius_together')} times. "
-        f"{sum(each['rounds'] for each in rounds if each['route'] == 'tallies drawn'):,} rounds were run with tallies "
-        f"drawn from their distribution, and {sum(each['rounds'] for each in rounds if each['route'] == 'messages'):,} "
+        f"{_total_rounds(rounds, 'tallies drawn'):,} rounds were run with tallies "
+        f"drawn from their distribution, and {_total_rounds(rounds, 'messages'):,} "
         "whole rounds of messages: with either noise, errors are as computed.",
         _beyond(broken),
         f"Other protocols, {SETTING['users']:,} users, epsilon {SETTING['epsilon']:g}, {CATEGORIES} categories: the "
@@ -170,9 +170,13 @@ def _words(rows: Sequence[Row], protocols: Sequence[Row], rounds: Sequence[Row])
     ]
 
 
+def _total_rounds(rounds: Sequence[Row], route: str) -> int:
+    return sum(row["rounds"] for row in rounds if row["route"] == route)
+
+
 def _beyond(broken: Sequence[Row]) -> str:
     if not broken:
-        return "The formula of Corollary 24 is private as said at all targets tried, also where it has no proof."
+        return "The formula of Corollary 24 is private as claimed at all targets tried, also where it has no proof."
     first = min(broken, key=lambda row: (row["epsilon"], row["delta"]))
     return (
         "Beyond epsilon 1 (2 for a histogram) the formula of Corollary 24 has no proof, and eventually it fails: at "
@@ -392,7 +396,7 @@ STUDY = Study(
         "First figure: the variance of the noise on each number. Between the theorem's line and the least noise "
         "lies what is lost in proofs; between the least noise and the central lines what the shuffled "
         "model pays. Normal noise is the least that meets (epsilon, delta) in the central model (Balle and Wang 2018), "
-        "discrete Laplace needs no delta at all; a histogram moves in two places, and they pay for that too.",
+        "discrete Laplace needs no delta at all; both need more for a histogram, of which a user changes two counts.",
         "Then: the ratio over delta, the fewest users, and the error. A count below the noise is reported as 0, "
         "which is the price of exact zeros: the error with the threshold is about the mean of the noise, without it "
         "a few standard deviations.",

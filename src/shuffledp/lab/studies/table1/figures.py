@@ -27,7 +27,7 @@ def main_figure(rows: Rows, epsilon: float, delta: float) -> Figure:
         Panel(
             f"{users:,} users",
             [
-                _measured(row.label, [each for each in rows if _is(each, row.protocol, users, "tight")])
+                _measured(row.label, [measured for measured in rows if _is(measured, row.protocol, users, "tight")])
                 for row in ROWS.values()
             ],
         )
@@ -136,7 +136,7 @@ def message_figure(rows: Rows) -> Figure:
 def _growths(rows: Rows, users: int) -> str:
     parts = []
     for row in ROWS.values():
-        errors = [each["error"] for each in rows if _is(each, row.protocol, users, "tight")]
+        errors = [measured["error"] for measured in rows if _is(measured, row.protocol, users, "tight")]
         parts.append(f"{row.protocol} from {errors[0]:,.0f} to {errors[-1]:,.0f}")
     return f"with {users:,} users {', '.join(parts)}"
 

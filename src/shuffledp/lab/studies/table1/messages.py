@@ -41,7 +41,7 @@ def message_bound(protocol: Protocol, size: int) -> float | None:
 
 
 def message_rate(protocol: Protocol, size: int) -> float | None:
-    """What Table 1 says, with 1 as the constant."""
+    """The rate of Table 1, with 1 as the constant."""
     if isinstance(protocol, HadamardBlanketHistogram):
         return -math.log(EPSILON * DELTA) / EPSILON**2
     if isinstance(protocol, CountMinHistogram):
@@ -92,8 +92,8 @@ def message_checks(protocol: Protocol, users: int, size: int, source: RandomSour
         checks.append(equals(f"{name}: messages as the construction says", where, sent, built, tolerance=1e-9 * built))
         if cells <= _MAX_CELLS // _REPORTS:
             reports = [len(protocol.randomize(0, source=source)) for _ in range(_REPORTS)]
-            most = message_quantile(protocol)
-            exceeded = int(np.count_nonzero(np.array(reports) > most))
+            limit = message_quantile(protocol)
+            exceeded = int(np.count_nonzero(np.array(reports) > limit))
             claim = f"{name}: messages with high probability, reports beyond the quantile"
             checks.append(rarely(claim, where, failures=exceeded, rounds=_REPORTS, at_most=_RARE))
             spread = math.sqrt(Binomial(cells, protocol.gamma).variance / _REPORTS)

@@ -38,7 +38,7 @@ BETA = 0.05
 
 _LEAST_BUCKETS = 1000
 NUMBER_OF_LARGE = 6
-"""The held categories that no threshold hides."""
+"""The number of held categories that no threshold hides."""
 _HIDDEN = 0.2
 
 
@@ -50,25 +50,25 @@ class Row:
     """Its name in the registry."""
     model: str
     source: str
-    """Whom the table names."""
+    """The citation in the table."""
     formula: Callable[[Any, int, int], float]
     """The error in users that is exceeded with probability at most BETA, for a protocol, users and domain size."""
     rate: Callable[[int, int], float]
-    """What the table says, times the users, with 1 as the constant; for users and domain size."""
+    """The rate of the table times the users, with 1 as the constant; for users and domain size."""
     calibrations: tuple[str, ...] = ("paper", "tight")
     slow: bool = False
     """A round over a large domain takes seconds."""
     least_rounds: int = 20
-    """With fewer the largest of all rounds would stand for their quantile; 10 where the formula has room for that."""
+    """With fewer rounds, the quantile would be the error of the worst round; 10 where the formula is loose enough."""
     message_rounds: tuple[int, int] = (10, 60)
-    """Rounds in which all messages are made, in the quick and in the full form."""
+    """Rounds in which all messages are generated, in the quick and in the full form."""
     allowance: float = 0.0
     """Share of the predicted mean square by which the measured one may be off beyond chance, where predictions are
     approximate or follow from rare events."""
 
     @property
     def label(self) -> str:
-        """How it is named in figures."""
+        """The label in figures."""
         return f"{self.protocol} {self.source}"
 
 
@@ -108,13 +108,13 @@ def _hadamard(protocol: HadamardBlanketHistogram, users: int, size: int) -> floa
 
 
 def _theorem_12(protocol: BalcerCheuHistogram, users: int, size: int) -> float:  # noqa: ARG001
-    """n q + 2 sqrt(n q ln(2 n / beta)): Theorem 12 (iii), which has it for its own q, at the q that is used."""
+    """n q + 2 sqrt(n q ln(2 n / beta)): Theorem 12 (iii), with the q of the protocol in place of the theorem's."""
     mean = users * float(protocol.absence)
     return mean + 2 * math.sqrt(mean * math.log(2 * users / BETA))
 
 
 def _stability(protocol: StabilityHistogram, users: int, size: int) -> float:  # noqa: ARG001
-    """threshold + (2/epsilon) ln(n / beta): a count that high is shown, at most n are there."""
+    """threshold + (2/epsilon) ln(n / beta): larger counts are released, and at most n categories are held."""
     return float(protocol.threshold) + 2 / EPSILON * math.log(users / BETA)
 
 
@@ -188,10 +188,10 @@ def _named(size: int) -> Categories:
 
 
 def calibrated(protocol: str, users: int, size: int, calibration: str) -> HistogramProtocol | None:
-    """The protocol for the target of the study, or nothing if the calibration has no parameters for it.
+    """The protocol for the target of the study, or None if the calibration has no parameters for it.
 
-    The sketch has a bucket for at least 1,000 categories; with the paper's constants twice as many buckets as
-    categories can be held, which is all that the paper's 2 n are there for.
+    The sketch has at least 1,000 buckets; with the paper's constants, twice as many as categories that can be held,
+    which is the purpose of the paper's 2 n.
     """
     more: dict[str, Any] = {}
     if protocol == "count-min":
@@ -257,7 +257,7 @@ def likelihood_ratio(protocol: HistogramProtocol | None) -> Fraction | None:
 
 
 def empty_errors(protocol: HistogramProtocol) -> EmptyErrors | None:
-    """The pmf of a category without users, where categories are independent; nothing if it is estimated as 0."""
+    """The errors of a category without users; None if it is estimated as exactly 0, or categories are dependent."""
     if protocol.exact_zeros:
         return None
     match protocol.category_noise:
@@ -270,10 +270,10 @@ def empty_errors(protocol: HistogramProtocol) -> EmptyErrors | None:
 
 @cache
 def held_counts(users: int) -> tuple[int, ...]:
-    """The counts of the ten categories that are held: hard for whoever hides small counts, and clear ones.
+    """The counts of the ten categories that are held: six large ones, and four that are hard for thresholds.
 
-    For each protocol with a threshold, the largest count that it hides in one round of five; it errs by that count.
-    All other users share six categories in the proportion of 6 to 1.
+    For each protocol with a threshold and each calibration, the largest count that it hides in one round of five; its
+    error is then that count. All other users share six categories in the proportions 6 to 1.
     """
     hard = [
         _hardest(protocol, calibration, users)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -59,7 +59,8 @@ _LARGE_USERS = 1_000_000
 _LARGEST_EXPONENT = 40
 _MESSAGE_USERS, _MESSAGE_SIZE = 10_000, 20
 """The users and categories of the rounds in which every message is made."""
-_SHOWN_NOISE = 1000
+_CATEGORIES_CHECKED = 1000
+"""The number of categories of a large domain whose noise is checked."""
 _LARGE = {
     "cheu": ("cheu", "tight"),
     "discrete-laplace": ("discrete-laplace", "tight"),
@@ -102,7 +103,7 @@ def _measure(settings: Settings) -> Outcome:
         *zero_checks("Theorem 12", BalcerCheuHistogram, settings),
     ]
     return Outcome(
-        measured=_words(rows, large, whole),
+        measured=_paragraphs(rows, large, whole),
         tables={"": Table.of(rows), "large": Table.of(large), "messages": Table.of(whole)},
         figures=[
             main_figure(rows, EPSILON, DELTA),
@@ -157,23 +158,10 @@ def _case(settings: Settings, row: Row, users: int, size: int, calibration: str)
         exceeded_rarely(f"{row.label}: error within the formula", where, errors, formula, at_most=BETA),
         exceeded_rarely(f"{row.label}: error within what is predicted", where, errors, predicted, at_most=BETA),
     ]
-    if not isinstance(protocol, BalcerCheuHistogram):
-        checks += _as_predicted(row, where, protocol, counts, np.stack([off for _, off in measured]))
+    if isinstance(protocol, BalcerCheuHistogram):
+        checks += _theorem_12_checks(where, protocol, counts, measured)
     else:
-        noise = Binomial(users, protocol.absence)
-        empty = max((float(off[len(held) :].max()) for _, off in measured), default=0.0) if size > len(held) else 0.0
-        exact = held_quantile(noise, held, 1 - BETA)
-        shortened = [Tally(tally.counts[:_SHOWN_NOISE], tally.users) for tally, _ in measured]
-        checks += [
-            exceeded_rarely("Theorem 12: the same error in every domain", where, errors, exact, at_most=BETA),
-            largest_error_check("Theorem 12: largest error as computed", where, errors, protocol, held),
-            noise_check("Theorem 12: noise", where, protocol, counts[:_SHOWN_NOISE], shortened),
-            at_most(
-                "Theorem 12: categories without users are exactly 0", where, empty, 0.0, evidence=f"{rounds} rounds"
-            ),
-        ]
-        if calibration == "paper":
-            checks.append(constant_check("Theorem 12", where, protocol, EPSILON, DELTA))
+        checks += _as_predicted(row, where, protocol, counts, np.stack([off for _, off in measured]))
     error, low, high = quantile(errors, 1 - BETA)
     return [
         {
@@ -195,6 +183,27 @@ def _case(settings: Settings, row: Row, users: int, size: int, calibration: str)
             **message_row(protocol, size),
         }
     ], checks + message_checks(protocol, users, size, settings.source)
+
+
+def _theorem_12_checks(
+    where: str, protocol: BalcerCheuHistogram, counts: Ints, measured: Sequence[tuple[Tally, Floats]]
+) -> list[Check]:
+    """Noise and errors have their exact distribution in every domain, and categories without users have no error."""
+    held = held_counts(protocol.users)
+    errors = np.array([float(of_round.max()) for _, of_round in measured])
+    empty = max(float(of_round[len(held) :].max(initial=0.0)) for _, of_round in measured)
+    exact = held_quantile(Binomial(protocol.users, protocol.absence), held, 1 - BETA)
+    shortened = [Tally(tally.counts[:_CATEGORIES_CHECKED], tally.users) for tally, _ in measured]
+    evidence = f"{len(measured)} rounds"
+    checks = [
+        exceeded_rarely("Theorem 12: the same error in every domain", where, errors, exact, at_most=BETA),
+        largest_error_check("Theorem 12: largest error as computed", where, errors, protocol, held),
+        noise_check("Theorem 12: noise", where, protocol, counts[:_CATEGORIES_CHECKED], shortened),
+        at_most("Theorem 12: categories without users are exactly 0", where, empty, 0.0, evidence=evidence),
+    ]
+    if protocol.target.calibration == "paper":
+        checks.append(constant_check("Theorem 12", where, protocol, EPSILON, DELTA))
+    return checks
 
 
 def _as_predicted(row: Row, where: str, protocol: HistogramProtocol, counts: Ints, errors: Floats) -> list[Check]:
@@ -354,7 +363,7 @@ def _message_checks(rows: Rows) -> list[Check]:
         if row["protocol"] == "cheu":
             checks.append(at_most("cheu [8]: messages per user, at most d", where, sent, row["domain_size"]))
         if row["protocol"] == "hadamard-blanket":
-            same = [each for each in rows if _same_but_size(each, row)]
+            same = [candidate for candidate in rows if _same_but_size(candidate, row)]
             checks.append(
                 equals(
                     "hadamard-blanket [13]: as many messages in every domain", where, sent, same[0]["messages_per_user"]
@@ -385,7 +394,7 @@ def crossover(users: int = _LARGE_USERS) -> float:
     return bisect(reduces_error, math.log10(users), 100.0, absolute=0.02)
 
 
-def _words(rows: Rows, large: Rows, whole: Rows) -> list[str]:
+def _paragraphs(rows: Rows, large: Rows, whole: Rows) -> list[str]:
     few, many = sorted({row["users"] for row in rows})
     held = ", ".join(f"{count:,}" for count in held_counts(many))
     sizes, rounds = [row["domain_size"] for row in rows], [row["rounds"] for row in rows]
