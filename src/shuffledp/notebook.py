@@ -22,6 +22,7 @@ _STYLE = """
 .shuffledp th, .shuffledp td { padding: 0.2em 0.9em 0.2em 0; border: 0; text-align: right; white-space: nowrap; }
 .shuffledp thead th { border-bottom: 1px solid rgba(128, 128, 128, 0.6); vertical-align: bottom; }
 .shuffledp tbody tr + tr > * { border-top: 1px solid rgba(128, 128, 128, 0.2); }
+.shuffledp tbody th { vertical-align: top; }
 .shuffledp td { font-variant-numeric: tabular-nums; }
 .shuffledp .words { text-align: left; }
 .shuffledp td.words { white-space: normal; overflow-wrap: anywhere; }

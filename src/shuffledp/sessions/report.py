@@ -7,6 +7,7 @@ import textwrap
 from dataclasses import dataclass
 
 import shuffledp
+from shuffledp.notebook import card, cell, facts, note, table
 from shuffledp.sessions.budget import Budget, Release
 
 _WIDTH = 100
@@ -55,6 +56,14 @@ class Report:
     def __repr__(self) -> str:
         return str(self)
 
+    def _repr_html_(self) -> str:
+        """The report as notebooks show it."""
+        numbered = [(f"{number}.", text) for number, text in enumerate(self.releases, start=1)]
+        releases = facts(numbered) if numbered else note("Nothing was released.")
+        privacy = [paragraph for paragraph in self.paragraphs if paragraph != NOT_PRIVATE]
+        warnings = [NOT_PRIVATE] if NOT_PRIVATE in self.paragraphs else []
+        return card(self.title, releases, *map(note, privacy), warnings=warnings)
+
 
 def session_report(budget: Budget, caveats: tuple[str, ...] = ()) -> Report:
     """The report of a session with this budget; ``caveats`` are sentences about what the guarantee does not cover."""
@@ -75,6 +84,39 @@ def session_report(budget: Budget, caveats: tuple[str, ...] = ()) -> Report:
     number = f"{len(budget.releases):,} release{'s' * (len(budget.releases) != 1)}"
     title = f"{number} about {budget.users:,} users, {_TRUST[budget.trust]}."
     return Report(title, tuple(_entry(release) for release in budget.releases), tuple(paragraphs))
+
+
+def session_html(budget: Budget, caveats: tuple[str, ...] = ()) -> str:
+    """A session as notebooks show it: its releases, what they spent together, and what is left."""
+    spent, left = budget.spent, budget.left
+    rows = [
+        [
+            cell(release.label),
+            release.protocol.name,
+            f"{release.guarantee.epsilon:.4g}",
+            f"{release.guarantee.delta:.2g}",
+            "" if release.share is None else f"{release.share:.4g}",
+            f"{release.released_at:%Y-%m-%d %H:%M}",
+            _state(release),
+        ]
+        for release in budget.releases
+    ]
+    header = ["release", "protocol", "epsilon alone", "delta alone", "share", "time (UTC)", ""]
+    guarantee = [spent.statement(), *caveats] if budget.secure else caveats
+    return card(
+        f"Session about {budget.users:,} users: epsilon = {spent.epsilon:.4g} of {budget.epsilon:g} spent, "
+        f"delta = {budget.delta:g}",
+        table(header, rows, words=(0, 1, 6)) if rows else note("Nothing was released."),
+        note(f"Left: epsilon = {left.epsilon:.4g}, a share of {left.share:.4g}. report() is for a methods section."),
+        *map(note, guarantee if rows else caveats),
+        warnings=spent.warnings if budget.secure else [NOT_PRIVATE],
+    )
+
+
+def _state(release: Release) -> str:
+    """What is unusual about a release, in a table."""
+    unusual = {"not finished": not release.finished, "seeded": not release.secure}
+    return ", ".join(name for name, applies in unusual.items() if applies)
 
 
 def _entry(release: Release) -> str:

@@ -15,7 +15,6 @@ from shuffledp.domain import DEFAULT_BINS, Bins, DiscreteDomain, Interval
 from shuffledp.errors import ParameterError
 from shuffledp.estimate import CountEstimate, Estimate, HistogramEstimate, SumEstimate
 from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, EstimatedNumber, QuantileEstimate
-from shuffledp.extras import extra
 from shuffledp.planning import Mean, Sum
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.flow import choose_route
@@ -34,8 +33,9 @@ from shuffledp.sessions.prepared import (
     prepare_quantiles,
 )
 from shuffledp.sessions.release import check_release, run_prepared
-from shuffledp.sessions.report import Report, session_report
+from shuffledp.sessions.report import Report, session_html, session_report
 from shuffledp.sessions.saved import SessionFile, check_label
+from shuffledp.tabular import data_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -226,15 +226,17 @@ class Session:
 
     def to_frame(self) -> pd.DataFrame:
         """The releases as a pandas data frame, one row each; needs the extra ``pandas``."""
-        with extra("pandas", "to_frame()"):
-            import pandas as pd
-        return pd.DataFrame(self.columns())
+        return data_frame(self.columns())
 
     def __repr__(self) -> str:
         privacy = f"epsilon = {self.spent.epsilon:.4g} of {self.epsilon:g} spent, delta = {self.delta:g}"
         privacy = privacy if self.secure else "NOT PRIVATE: seeded"
         made = len(self.releases)
         return f"Session({self.users:,} users; {made} release{'s' * (made != 1)}; {privacy})"
+
+    def _repr_html_(self) -> str:
+        """The session as notebooks show it: its releases, what they spent and what is left."""
+        return session_html(self._budget, self._caveats)
 
     def count(self, values: Any, *, equals: str | None = None, **options: Unpack[SessionOptions]) -> CountEstimate:
         """Count privately how many users said yes, or have the value ``equals``; see ``sdp.count``.
