@@ -24,7 +24,7 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "doc
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?%?")
 LEVELLED = re.compile(r"[\s─-╿]+")
-LEARNED = re.compile(r"^Data sets: .* under\s+the\s+other\.", re.MULTILINE | re.DOTALL)
+LEARNED = re.compile(r"^Data sets: .* the\s+other\s+data\s+set\.", re.MULTILINE | re.DOTALL)
 PROGRAMS = {"shuffledp": [sys.executable, "-m", "shuffledp"], "python": [sys.executable]}
 
 
@@ -150,8 +150,8 @@ def test_commands_are_found():
         ("shuffledp run count", "about 1,234 users", "about 1,234 persons", False),
         (
             "shuffledp audit count/cheu",
-            "Data sets: all 0.\nEvent: a. Seen 6 times under the one and 7 under\nthe other.\nConsistent",
-            "Data sets: all 1.\nEvent: b. Seen 8 times\nunder the one and 9 under the other.\nConsistent",
+            "Data sets: all 0.\nEvent: a; 6 times on the likelier and 7 on the\nother data set.\nConsistent",
+            "Data sets: all 1.\nEvent: b; 8 times\non the likelier and 9 on the other data set.\nConsistent",
             True,
         ),
     ],

@@ -182,7 +182,7 @@ def test_an_interrupt_tells_what_was_sent(place, server, tmp_path):
     assert running.returncode == 130
     assert told["task"] == task.id.hex()
     assert 50 <= told["delivered"] == len(server.bodies) == 20_000 - told["unsent"] < 20_000
-    assert f"interrupted; {told['delivered']:,} reports are known to be with the shuffler" in errors.decode()
+    assert f"interrupted; {told['delivered']:,} reports were confirmed by the shuffler" in errors.decode()
 
 
 def test_refused(report, place, server):

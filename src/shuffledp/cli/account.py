@@ -69,15 +69,15 @@ def account(
     kind = find(question, options.protocol) if question else find_qualified(options.protocol)
     chosen = _parametrized(kind, options.arguments(kind), epsilon, absence, calibration)
     users, delta = options.users, options.delta
-    once: Guarantee = chosen.guarantee
-    total = once.after(releases, delta=delta) if releases > 1 else once
+    single: Guarantee = chosen.guarantee
+    total = single.after(releases, delta=delta) if releases > 1 else single
     curve = [{"epsilon": point, "delta": total.delta_at(point)} for point in _curve_points(total.epsilon)]
-    exact_epsilon = once.epsilon_at(delta)
+    exact_epsilon = single.epsilon_at(delta)
     result = {
         "protocol": chosen.name,
         "question": chosen.question,
         "parameters": chosen.parameters(),
-        "guarantee": once.to_json(),
+        "guarantee": single.to_json(),
         "exact_epsilon": exact_epsilon if math.isfinite(exact_epsilon) else None,
         "releases": releases,
         "composed": total.to_json(),
@@ -85,7 +85,7 @@ def account(
         "curve": curve,
     }
     if plot is not None:
-        _draw(plot, chosen, once, total, delta)
+        _draw(plot, chosen, single, total, delta)
         note(f"wrote {plot}")
     if as_json:
         print_json(result)
@@ -93,13 +93,13 @@ def account(
         return
     print_table(
         ["epsilon", "delta"],
-        [[f"{point['epsilon']:.4g}", _shown(point["delta"], releases)] for point in curve],
+        [[f"{point['epsilon']:.4g}", _delta_text(point["delta"], releases)] for point in curve],
         title=f"{chosen.question}/{chosen.name}, {users:,} users{_absence(chosen)}"
         + (f", {releases} releases" if releases > 1 else ""),
     )
     say(f"One release at delta = {delta:g}: epsilon = {exact_epsilon:.6g}.")
     if releases > 1:
-        say(f"{releases} releases at delta = {delta:g}: epsilon = {_plain(total.epsilon)}.")
+        say(f"{releases} releases at delta = {delta:g}: epsilon = {_epsilon_text(total.epsilon)}.")
     say(total.sentence())
 
 
@@ -132,25 +132,24 @@ def _curve_points(epsilon: float) -> list[float]:
     return [factor * scale for factor in _CURVE]
 
 
-def _shown(delta: float, releases: int) -> str:
-    """What is below the resolution of several releases is not given digits."""
-    resolved = releases == 1 or delta >= CERTIFIED_DOWN_TO
-    if not resolved:
-        return f"< {CERTIFIED_DOWN_TO:g}"
-    return f"{delta:.3g}" if releases == 1 or delta >= 100 * CERTIFIED_DOWN_TO else f"{delta:.2g}"  # the rest is noise
+def _delta_text(delta: float, releases: int) -> str:
+    """The delta with its certain digits; below what composition resolves, only as an upper bound."""
+    if releases == 1 or delta >= 100 * CERTIFIED_DOWN_TO:
+        return f"{delta:.3g}"
+    return f"{delta:.2g}" if delta >= CERTIFIED_DOWN_TO else f"< {CERTIFIED_DOWN_TO:g}"
 
 
-def _plain(epsilon: float) -> str:
+def _epsilon_text(epsilon: float) -> str:
     return f"{epsilon:.6g}" if math.isfinite(epsilon) else "none (no epsilon holds at this delta)"
 
 
-def _draw(plot: Path, chosen: Protocol, once: Guarantee, total: Guarantee, delta: float) -> None:
+def _draw(plot: Path, chosen: Protocol, single: Guarantee, total: Guarantee, delta: float) -> None:
     """Draw the curves as far as they are resolved, and the point at which the guarantee is stated."""
     widest = max(_curve_points(total.epsilon))
-    lines = {"one release": _resolved(once, widest, 0.0)}
+    lines = {"one release": _resolved(single, widest, 0.0)}
     if total.releases > 1:
         lines[f"{total.releases} releases"] = _resolved(total, widest, CERTIFIED_DOWN_TO)
-    stated = (total.epsilon, delta) if math.isfinite(total.epsilon) else (once.epsilon, once.delta)
+    stated = (total.epsilon, delta) if math.isfinite(total.epsilon) else (single.epsilon, single.delta)
     drawing = curves(
         plot.suffix.lower(),
         lines=lines,
@@ -158,8 +157,8 @@ def _draw(plot: Path, chosen: Protocol, once: Guarantee, total: Guarantee, delta
         x_title="epsilon",
         y_title="delta",
         caption=[
-            f"{once.users:,} users, {once.honest_users:,} honest; every point (epsilon, delta) of a curve holds.",
-            "A curve ends where delta falls no further: no epsilon has a smaller one, or none that is resolved.",
+            f"{single.users:,} users, {single.honest_users:,} honest; every point (epsilon, delta) of a curve holds.",
+            "A curve ends where delta stops decreasing, or falls below what the accountant resolves.",
         ],
         mark=(f"epsilon {stated[0]:.4g}, delta {stated[1]:g}", stated) if stated[1] > 0 else None,
     )

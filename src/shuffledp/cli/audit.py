@@ -88,7 +88,7 @@ def _show(result: AuditResult, users: int) -> None:
     )
     say(f"Data sets: {finding.data_sets}.")
     say(
-        f"Event: {finding.event}. Seen {evidence.hits:,} times under the one and {evidence.other_hits:,} times "
-        "under the other."
+        f"Event: {finding.event}; observed {evidence.hits:,} times on the likelier data set and "
+        f"{evidence.other_hits:,} times on the other data set."
     )
     say(result.sentence())

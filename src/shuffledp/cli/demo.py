@@ -41,7 +41,7 @@ def demo(
     """Collect how people commute from thousands of simulated devices, through a real shuffler and analyzer.
 
     Both servers run on this machine. The task is verified as a device does; then each simulated device randomizes and
-    seals its answer and sends it over HTTP; the shuffler mixes all messages; the analyzer opens them and publishes
+    seals its answer and sends it over HTTP; the shuffler shuffles all messages; the analyzer opens them and publishes
     one estimate.
 
     Example: shuffledp demo --devices 2000 --plot commute.svg
@@ -77,13 +77,13 @@ def demo(
         )
         with waiting("Starting the shuffler and the analyzer"), rehearsal.servers():
             _report(rehearsal, Devices, Connection, answers)
-            with waiting("The shuffler mixes all messages, and the analyzer opens them"):
+            with waiting("The shuffler shuffles all messages, and the analyzer opens them"):
                 release = rehearsal.release()
                 content = rehearsal.published("/page")
         seconds = time.monotonic() - started
     show(
         f"{devices:,} reports of {task.messages_per_report} sealed messages of {task.sealed_size} bytes were stored, "
-        f"mixed and opened in {seconds:.0f} s; {release['messages']['rejected']:,} messages were rejected."
+        f"shuffled and opened in {seconds:.0f} s; {release['messages']['rejected']:,} messages were rejected."
     )
     numbers = show_counts(
         release["counts"],

@@ -41,7 +41,7 @@ def choose_domain(
 ) -> tuple[Categories, str]:
     """The categories from the one source that is given, and its name: given, file or data (``distinct``).
 
-    None is refused: the data must not decide the domain silently.
+    A domain without a source is refused: the data must not decide it silently.
     """
     if sum(source is not None for source in (listed, file, distinct)) > 1:
         raise ParameterError("Name the domain once: --domain, --domain-file or --domain-from-data.")

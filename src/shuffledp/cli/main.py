@@ -65,8 +65,8 @@ def command_line(command: str = "") -> typer.Typer:
     return app
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"shuffledp {shuffledp.__version__}")
         raise typer.Exit
 
@@ -113,7 +113,7 @@ def _run(arguments: list[str]) -> int:
     if STATUS.wrong and arguments[:1] != ["doctor"]:
         return _fail(STATUS.reason, 2)
     try:
-        app = command_line(next((word for word in arguments if not word.startswith("-")), ""))
+        app = command_line(next((argument for argument in arguments if not argument.startswith("-")), ""))
         status: int = app(arguments, prog_name="shuffledp", standalone_mode=False) or 0
         return _fail(_INTERRUPTED, status) if status == _INTERRUPT_STATUS else status
     except TyperException as error:

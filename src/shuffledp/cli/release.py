@@ -86,12 +86,12 @@ def _wait_for(connection: Connection, task: Task, seconds: float) -> Release:
                 return published
         except UnreachableError as error:
             failure = error
-        left = end - time.monotonic()
-        if left <= 0:
+        remaining = end - time.monotonic()
+        if remaining <= 0:
             raise failure or RefusedError(
                 f"There is no release of this task, or not yet; its round closes at {task.closes:%Y-%m-%d %H:%M} UTC."
             )
-        time.sleep(min(pause, left))
+        time.sleep(min(pause, remaining))
         pause = min(longest, pause * _PAUSE_GROWTH)
 
 

@@ -172,7 +172,7 @@ def _read_value() -> str:
         raise DataError("The value on standard input is not UTF-8.") from None
     lines = text.splitlines()
     if len(text) > _MAX_VALUE_BYTES or len(lines) > 1:
-        raise DataError("Standard input must hold one value: a single line.")
+        raise DataError("Standard input must be a single line with one value.")
     if not text.strip():
         raise DataError("There is no value on standard input.")
     return lines[0]
@@ -209,7 +209,7 @@ def _simulate(task: Task, values: Sequence[Any], connections: int, sending: _Sen
             print_table(["not delivered because", "devices"], rows)
     if stopped:
         raise StoppedError(
-            f"interrupted; {summary.delivered:,} reports are known to be with the shuffler. Simulated devices have no "
+            f"interrupted; {summary.delivered:,} reports were confirmed by the shuffler. Simulated devices have no "
             "state: running the command again would report for them twice."
         )
     if summary.delivered < summary.devices:

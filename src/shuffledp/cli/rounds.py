@@ -95,7 +95,7 @@ def close_round(task: _TaskArgument, options: ServerOptions) -> None:
 @rounds_app.command("cancel")
 @takes_groups
 def cancel_round(task: _TaskArgument, options: ServerOptions, yes: _YesOption = False) -> None:
-    """End a round of a shuffler that is not mixed yet: its reports are destroyed, and nothing of it is released.
+    """End a round of a shuffler that is not shuffled yet: its reports are destroyed, and nothing of it is released.
 
     Example: shuffledp rounds cancel 5d1ff4a0 --yes --config shuffler.toml
     """
@@ -106,7 +106,7 @@ def cancel_round(task: _TaskArgument, options: ServerOptions, yes: _YesOption = 
 @rounds_app.command("abandon")
 @takes_groups
 def abandon_round(task: _TaskArgument, options: ServerOptions, yes: _YesOption = False) -> None:
-    """Give up a round that cannot finish by itself, and destroy the rest of its data.
+    """Give up a round that cannot finish by itself, and destroy its remaining data.
 
     Of a shuffler: a round that is damaged or keeps failing, or a batch that the analyzer does not accept. Of an
     analyzer: a batch whose chunks do not come, or whose release keeps failing.

@@ -62,7 +62,7 @@ def note_warnings(warnings: Iterable[str]) -> None:
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None, words: int = 0
 ) -> None:
-    """Print a table whose first column holds names and whose others hold numbers, except the column ``words``.
+    """Print a table: names in the first column, words in the column with index ``words``, numbers in all others.
 
     Numbers are never truncated or wrapped: words are wrapped first, then long names are shortened, then headings are
     wrapped; if the table is still too wide, every row becomes a block of lines.
@@ -106,18 +106,18 @@ def _column_widths(heads: list[str], cells: list[list[str]], words: int, availab
     """The width of each column, or None if the numbers do not fit side by side."""
     available -= _BORDER * len(heads) + 1
     columns = [[row[index] for row in cells] for index in range(len(heads))]
-    whole = [max(map(cell_len, (head, *column))) for head, column in zip(heads, columns, strict=True)]
+    natural = [max(map(cell_len, (head, *column))) for head, column in zip(heads, columns, strict=True)]
     wrapped = [
         max(_longest_word(head), *(map(_longest_word if index == words else cell_len, column)), 1)
         for index, (head, column) in enumerate(zip(heads, columns, strict=True))
     ]
     if words:
-        rest = available - sum(whole) + whole[words]
-        whole[words] = min(whole[words], max(wrapped[words], rest))
-    for numbers, least in ((whole[1:], _READABLE_NAME), (wrapped[1:], _SHORTEST_NAME)):
-        rest = available - sum(numbers)
-        if rest >= min(whole[0], least):
-            return [min(whole[0], rest), *numbers]
+        remaining = available - sum(natural) + natural[words]
+        natural[words] = min(natural[words], max(wrapped[words], remaining))
+    for numbers, least in ((natural[1:], _READABLE_NAME), (wrapped[1:], _SHORTEST_NAME)):
+        remaining = available - sum(numbers)
+        if remaining >= min(natural[0], least):
+            return [min(natural[0], remaining), *numbers]
     return None
 
 
@@ -159,10 +159,10 @@ def _shortened(name: str, width: int, console: Console) -> str:
 
 def _without_middle(name: str, width: int, console: Console) -> str:
     sign = _ellipsis(console)
-    ending, taken = "", 0
+    ending, ending_width = "", 0
     for character in reversed(name[-_CHARACTERS_PER_CELL * width :]):
-        taken += cell_len(character)
-        if taken > (width - len(sign)) // 2:
+        ending_width += cell_len(character)
+        if ending_width > (width - len(sign)) // 2:
             break
         ending = character + ending
     beginning = set_cell_size(name[: _CHARACTERS_PER_CELL * width], max(width - len(sign) - cell_len(ending), 0))

@@ -64,7 +64,7 @@ class ServerOptions:
 @serve_app.command("shuffler")
 @takes_groups
 def serve_shuffler(options: ServerOptions) -> None:
-    """Receive sealed reports, mix the messages of each round, and deliver them to the analyzer.
+    """Receive sealed reports, shuffle the messages of each round, and deliver them to the analyzer.
 
     Settings come from the file, then the environment (SHUFFLEDP_SHUFFLER_PORT and so on), then the options.
     SIGTERM stops it gracefully.
@@ -148,11 +148,11 @@ def _task_state(task: dict[str, Any]) -> str:
     return f"{task['state']}. {task['reason']}".rstrip() if task["reason"] else f"{task['state']}."
 
 
-def _say_fewer_connections(wanted: int, possible: int) -> None:
+def _say_fewer_connections(requested: int, possible: int) -> None:
     """Print a line if the limit on open files allows fewer connections than the settings ask for."""
-    if possible < wanted:
+    if possible < requested:
         say(
-            f"Only {possible:,} of {wanted:,} connections are possible: raise the hard limit on open files "
+            f"Only {possible:,} of {requested:,} connections are possible: raise the hard limit on open files "
             "(ulimit -Hn, LimitNOFILE= of systemd) or lower the setting connections."
         )
 

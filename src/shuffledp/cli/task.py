@@ -166,7 +166,7 @@ def create_task(
     """
     if check_writable(out).exists():
         raise OutputError(f"{out} exists; a task never overwrites a file, which may be a key. Name another.")
-    asked = _question(question.value, protocol.users, domain)
+    chosen_question = _question(question.value, protocol.users, domain)
     signing = read_signing_key(keys.author)
     opens = moment(round_options.opens)
     closes = moment(round_options.closes, after=opens)
@@ -174,7 +174,7 @@ def create_task(
         raise ParameterError(f"The round would be over: it closes at {closes:%Y-%m-%d %H:%M:%S} UTC.")
     with waiting("Trying every protocol"):
         task = _choose_task(
-            asked,
+            chosen_question,
             protocol,
             maximum_users=10 * protocol.users if round_options.max_users is None else round_options.max_users,
             name=round_options.name,
@@ -223,7 +223,7 @@ def _question(name: str, users: int, options: DomainOptions) -> Question:
     return Histogram(users, categories=domain)
 
 
-def _choose_task(question: Question, options: ProtocolOptions, **rest: Any) -> Task:
+def _choose_task(question: Question, options: ProtocolOptions, **task_fields: Any) -> Task:
     """The task with the lowest error among those that meet the target with at most ``max_messages`` per report."""
     from shuffledp.collection.task.task import Task
 
@@ -235,7 +235,9 @@ def _choose_task(question: Question, options: ProtocolOptions, **rest: Any) -> T
     for kind, calibration_options in _candidates(question, options):
         settings = {**question.settings(), "honest_fraction": options.honest_fraction, **calibration_options}
         try:
-            task = Task.create(kind=kind, settings=settings, epsilon=options.epsilon, delta=options.delta, **rest)
+            task = Task.create(
+                kind=kind, settings=settings, epsilon=options.epsilon, delta=options.delta, **task_fields
+            )
         except ParameterError as error:
             if options.protocol != BEST:
                 raise
@@ -269,8 +271,8 @@ def _candidates(question: Question, options: ProtocolOptions) -> Iterator[tuple[
 def _only_fragile(question: Question, options: ProtocolOptions) -> str:
     names = dict.fromkeys(candidate.protocol.name for candidate in _plans(question, options))
     return (
-        f"Only {' and '.join(names)} meets this target, with which one device can move the sum anywhere; "
-        "where every device is yours, name it with --protocol."
+        f"Only {' and '.join(names)} meets this target, with which a single device can change the sum arbitrarily; "
+        "if you control every device, name it with --protocol."
     )
 
 
@@ -374,8 +376,8 @@ def _show(task: Task, author: str, as_json: bool) -> None:
     note_warnings(_warnings(task))
     if task.protocol.fragile:
         note(
-            f"with {task.protocol.name} one device that breaks the rules moves the result anywhere; "
-            "use it only where every device is yours."
+            f"with {task.protocol.name} a device that violates the protocol can change the result arbitrarily; "
+            "use it only if you control every device."
         )
 
 

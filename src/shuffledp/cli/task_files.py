@@ -84,7 +84,7 @@ def read_tokens(path: Path | None) -> list[str] | None:
     except UnicodeError:
         raise DataError(f"{path} is not a token file: tokens are ASCII.", path=str(path)) from None
     if not tokens:
-        raise DataError(f"{path} holds no token.", path=str(path))
+        raise DataError(f"{path} contains no token.", path=str(path))
     return tokens
 
 

@@ -314,14 +314,14 @@ def test_the_published_json_has_the_keys_of_run_and_more(client, batch):
 
 def test_the_shufflers_own_delivery(client, collection, batch):
     from shuffledp.collection.shuffler.delivery import Delivery
-    from shuffledp.collection.shuffler.mixing import MixedBatch
+    from shuffledp.collection.shuffler.shuffling import ShuffledBatch
 
     file = collection.folder / "batch"
     file.write_bytes(b"".join(batch.chunks))
     delivery = Delivery(f"http://127.0.0.1:{client.port}")
-    assert delivery.deliver(MixedBatch(batch.manifest, batch.signed, file)) in ("complete", "released")
+    assert delivery.deliver(ShuffledBatch(batch.manifest, batch.signed, file)) in ("complete", "released")
     client.wait(batch)
-    assert delivery.deliver(MixedBatch(batch.manifest, batch.signed, file)) == "released"
+    assert delivery.deliver(ShuffledBatch(batch.manifest, batch.signed, file)) == "released"
 
 
 def test_not_ready_while_nothing_can_be_written(client, monkeypatch):

@@ -116,8 +116,8 @@ def test_acknowledged_reports_survive_being_killed(place, start, kills, reports)
 
 
 SMALL_CHUNKS = """
-from shuffledp.collection.shuffler import mixing
-mixing._CHUNK_BYTES = 1 << 18  # several chunks, so that there is something to break
+from shuffledp.collection.shuffler import shuffling
+shuffling._CHUNK_BYTES = 1 << 18  # several chunks, so that there is something to break
 main.main()
 """
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from shuffledp.collection.server.scheduling import Retries
-from shuffledp.collection.shuffler import mixing, rounds
+from shuffledp.collection.shuffler import rounds, shuffling
 from shuffledp.collection.shuffler.delivery import Delivery
 from shuffledp.collection.shuffler.store.interface import Incoming, RoundState
 from shuffledp.collection.shuffler.store.sqlite import SqliteStore
@@ -226,7 +226,7 @@ def test_an_analyzer_that_has_it_all_already(place, serve, until, state, monkeyp
 
 
 def test_only_missing_chunks_are_sent(place, serve, until, monkeypatch):
-    monkeypatch.setattr(mixing, "_CHUNK_BYTES", 150)  # three messages
+    monkeypatch.setattr(shuffling, "_CHUNK_BYTES", 150)  # three messages
     form = place.task(users=3, size=4, opens=-7200, closes=-1)
     reports = fill(place, form, 10)
     name = form.task_id.hex()
@@ -258,7 +258,7 @@ def test_a_batch_is_delivered_as_it_was_made(place, serve, until, monkeypatch):
     here.close()
     stale = place.folder / "work" / f"{form.task_id.hex()}.{'0' * 32}.batch"
     stale.write_bytes(b"of a permutation that did not make it")
-    (place.folder / "work" / f".{form.task_id.hex()}.mixed.partial").write_bytes(b"half of one")
+    (place.folder / "work" / f".{form.task_id.hex()}.shuffled.partial").write_bytes(b"half of one")
     place.analyzer.refuse = {}
     again = serve()
     until(delivered(again, form))
@@ -292,7 +292,7 @@ def test_a_batch_that_is_not_what_it_was(place, serve, until, harm):
 
 
 def test_messages_of_one_report_cannot_be_linked_by_position(place, serve, until):
-    """Neighbours of one report: about Poisson with mean 4. Without mixing there are nearly as many as messages."""
+    """Neighbours of one report: about Poisson with mean 4. Without shuffling there are nearly as many as messages."""
     form = place.task(users=3, maximum=1000, size=5, opens=-7200, closes=-1)
     reports = fill(place, form, 400)
     here = serve()
@@ -342,24 +342,24 @@ def test_a_permutation_can_be_broken_off(place, serve):
     shuffler = place.shuffler()
     shuffler.store.close_round(form.task_id)
     known = shuffler.tasks.get(form.task_id.hex())
-    mixer = mixing.Mixer(shuffler.store, place.key, place.folder / "work", 1 << 24, lambda: True)
-    with pytest.raises(mixing.ShutdownError):
-        mixer.shuffle(known)
+    round_shuffler = shuffling.RoundShuffler(shuffler.store, place.key, place.folder / "work", 1 << 24, lambda: True)
+    with pytest.raises(shuffling.ShutdownError):
+        round_shuffler.shuffle(known)
     assert place.files() == {f"round-{form.task_id.hex()}.db"}
     assert shuffler.store.state(form.task_id) is RoundState.CLOSED
     shuffler.close()
 
 
 def test_memory_for_the_permutation_is_bounded(place, monkeypatch):
-    """A round that is larger than the memory is mixed through the disk."""
+    """A round that is larger than the memory is shuffled through the disk."""
     form = place.task(users=3, maximum=10_000, size=8, opens=-7200, closes=-1)
     reports = fill(place, form, 2_000)
     shuffler = place.shuffler()
     shuffler.store.close_round(form.task_id)
     known = shuffler.tasks.get(form.task_id.hex())
-    mixer = mixing.Mixer(shuffler.store, place.key, place.folder / "work", 1 << 17)
-    mixer.shuffle(known)
-    batch = mixer.batch(known)
+    round_shuffler = shuffling.RoundShuffler(shuffler.store, place.key, place.folder / "work", 1 << 17)
+    round_shuffler.shuffle(known)
+    batch = round_shuffler.batch(known)
     content = b"".join(batch.chunk(index) for index in range(len(batch.manifest.chunks)))
     mixed = [content[at : at + form.sealed_size] for at in range(0, len(content), form.sealed_size)]
     before = place.messages_of(form, reports)

@@ -106,14 +106,14 @@ if seconds:
 
 from shuffledp.cli.main import _run
 from shuffledp.collection.analyzer.server import Analyzer
-from shuffledp.collection.shuffler import mixing
+from shuffledp.collection.shuffler import shuffling
 from shuffledp.collection.shuffler.server import Shuffler
 
 for server in (Analyzer, Shuffler):
     server.__init__.__kwdefaults__["tick"] = 0.05  # nobody waits long, not even after a failure
-mixing._CHUNK_BYTES = 4000  # so that a small round has several chunks
-mixing.Mixer.shuffle, mixing.Mixer.batch = (
-    around(each, begin_to_count) for each in (mixing.Mixer.shuffle, mixing.Mixer.batch)
+shuffling._CHUNK_BYTES = 4000  # so that a small round has several chunks
+shuffling.RoundShuffler.shuffle, shuffling.RoundShuffler.batch = (
+    around(each, begin_to_count) for each in (shuffling.RoundShuffler.shuffle, shuffling.RoundShuffler.batch)
 )
 exec(fault)
 sys.exit(_run(["serve", role, "--config", config]))

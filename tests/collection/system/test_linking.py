@@ -17,7 +17,7 @@ def as_they_came(blocks, size, out, **_):
     content = b"".join(blocks)
     out.write_bytes(content)
     return len(content) // size
-mixing.permute_file = as_they_came
+shuffling.permute_file = as_they_came
 """
 REPORTS_ONLY = """
 import random
@@ -27,7 +27,7 @@ def reports_only(blocks, size, out, **_):
     random.shuffle(reports)
     out.write_bytes(b"".join(reports))
     return len(content) // size
-mixing.permute_file = reports_only
+shuffling.permute_file = reports_only
 """
 
 

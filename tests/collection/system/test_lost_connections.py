@@ -7,7 +7,7 @@ from contextlib import closing, suppress
 import psycopg
 import pytest
 
-from shuffledp.collection.shuffler.mixing import Mixer
+from shuffledp.collection.shuffler.shuffling import RoundShuffler
 from shuffledp.collection.shuffler.store import Incoming, RoundState, StoreError, open_store
 from shuffledp.collection.shuffler.tasks import load_task
 from shuffledp.collection.wire.keys import SigningKey
@@ -22,7 +22,7 @@ def closed_round(here, store) -> tuple:
     store.open_round(known.id, maximum=here.users, tokens=False)
     store.accept([Incoming(known.id, known.format.report_id(each), each) for each in here.reports[: here.users]])
     assert store.close_round(known.id) == here.users
-    return known, Mixer(store, key, here.works[0], 1 << 24)
+    return known, RoundShuffler(store, key, here.works[0], 1 << 24)
 
 
 @pytest.mark.parametrize("comes", [True, False], ids=["commits", "fails"])
@@ -30,7 +30,7 @@ def test_a_batch_stays_while_its_commit_is_under_way(new_shared_round, monkeypat
     """The connection breaks at the commit, which waits in the server, as for a standby: it may still come."""
     here = new_shared_round()
     with closing(open_store(here.address)) as store, psycopg.connect(here.address) as broken:
-        known, mixer = closed_round(here, store)
+        known, round_shuffler = closed_round(here, store)
 
         def lose_the_answer(task_id: bytes, to: RoundState, note: bytes) -> None:
             broken.execute(ADVANCE, (to.value, note, task_id))
@@ -39,16 +39,16 @@ def test_a_batch_stays_while_its_commit_is_under_way(new_shared_round, monkeypat
         with monkeypatch.context() as patch:
             patch.setattr(store, "advance", lose_the_answer)
             with pytest.raises(StoreError):
-                mixer.shuffle(known)
+                round_shuffler.shuffle(known)
         assert store.state(known.id) is RoundState.CLOSED
         later = threading.Timer(0.5, broken.commit if comes else broken.rollback)
         later.start()
         with suppress(StoreError):
-            mixer.shuffle(known)  # the next attempt
+            round_shuffler.shuffle(known)  # the next attempt
         later.join()
-        mixer.shuffle(known)
+        round_shuffler.shuffle(known)
         assert store.state(known.id) is RoundState.SHUFFLED
-        assert mixer.batch(known) is not None, "the batch that the store knows is gone"
+        assert round_shuffler.batch(known) is not None, "the batch that the store knows is gone"
 
 
 @pytest.mark.slow

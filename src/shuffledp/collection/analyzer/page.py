@@ -68,5 +68,5 @@ def _made(result: Result) -> str:
     return (
         f"Reports were taken from {task.opens:%Y-%m-%d %H:%M} UTC until {task.closes:%Y-%m-%d %H:%M} UTC at the "
         f"latest. {result.reports:,} devices randomized their values with the protocol {task.protocol.name} and sent "
-        f"them sealed. A shuffler that could not read them mixed all messages; only then were they opened and counted."
+        f"them sealed. A shuffler that could not read them shuffled all messages; then they were opened and counted."
     )

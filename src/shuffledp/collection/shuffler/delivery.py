@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from shuffledp.collection.server.scheduling import ShutdownError
-from shuffledp.collection.shuffler.mixing import MixedBatch
+from shuffledp.collection.shuffler.shuffling import ShuffledBatch
 from shuffledp.collection.transport.connection import Answer, Connection
 from shuffledp.collection.wire.formats import digest
 from shuffledp.errors import ShuffledpError
@@ -40,7 +40,7 @@ class Delivery:
     stopping: Callable[[], bool] = field(default=lambda: False)
     _connections: set[Connection] = field(default_factory=set, repr=False, compare=False)
 
-    def deliver(self, batch: MixedBatch) -> str:
+    def deliver(self, batch: ShuffledBatch) -> str:
         """Deliver all of a batch, and return its state at the analyzer; DeliveryError if that fails."""
         with self._connect() as connection:
             self._connections.add(connection)
@@ -62,7 +62,7 @@ class Delivery:
         for connection in list(self._connections):
             connection.abort()
 
-    def _send_chunk(self, connection: Connection, path: str, batch: MixedBatch, index: int) -> None:
+    def _send_chunk(self, connection: Connection, path: str, batch: ShuffledBatch, index: int) -> None:
         if self.stopping():
             raise ShutdownError
         _put(connection, f"{path}/chunks/{index}", batch.chunk(index), "application/octet-stream")
@@ -76,7 +76,7 @@ def _put(connection: Connection, path: str, body: bytes, kind: str) -> Mapping[s
     return _checked(connection.request("PUT", path, body, {"Content-Type": kind}), (200, 201))
 
 
-def _finished(status: Mapping[str, Any], batch: MixedBatch) -> str:
+def _finished(status: Mapping[str, Any], batch: ShuffledBatch) -> str:
     """The state of the batch if the analyzer has all of it, else ""; DeliveryError if the answer is not valid.
 
     The answer is checked carefully: the batch is deleted after it, and any server may answer with 200.
@@ -95,7 +95,7 @@ def _finished(status: Mapping[str, Any], batch: MixedBatch) -> str:
     return state
 
 
-def _missing(status: Mapping[str, Any], batch: MixedBatch) -> list[int]:
+def _missing(status: Mapping[str, Any], batch: ShuffledBatch) -> list[int]:
     """The chunks that the analyzer asks for."""
     missing: list[int] = status["missing"]
     if status["state"] != "receiving" or not missing:

@@ -17,9 +17,9 @@ from typing import Any
 
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.operator import Actions
-from shuffledp.collection.shuffler.mixing import Mixer
 from shuffledp.collection.shuffler.rounds import RoundScheduler
 from shuffledp.collection.shuffler.settings import ShufflerSettings
+from shuffledp.collection.shuffler.shuffling import RoundShuffler
 from shuffledp.collection.shuffler.store.interface import FINISHED, RoundRecord, RoundState, Store, StoreError
 from shuffledp.collection.shuffler.store.rules import check_give_up
 from shuffledp.collection.shuffler.tasks import ShufflerTasks
@@ -92,7 +92,7 @@ class ShufflerOperator:
     key_id: str
     tasks: ShufflerTasks
     store: Store
-    mixer: Mixer
+    round_shuffler: RoundShuffler
     scheduler: RoundScheduler
 
     def overview(self, exact: bool) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class ShufflerOperator:
         return reports
 
     def cancel(self, task: str) -> None:
-        """End a round that is not yet mixed, and destroy its reports."""
+        """End a round that is not yet shuffled, and destroy its reports."""
         task_id, record = self._find(task)
         self._give_up(task_id, record, RoundState.CANCELLED)
 
@@ -202,7 +202,7 @@ class ShufflerOperator:
             with self.store.claim(task_id) as mine:
                 if mine:
                     self.store.give_up(task_id, to)
-                    self.mixer.clean(task_id.hex())
+                    self.round_shuffler.clean(task_id.hex())
                     if not is_new:
                         return
                     if to is RoundState.CANCELLED:
@@ -211,7 +211,9 @@ class ShufflerOperator:
                         event("abandoned", level=logging.WARNING, task=task_id.hex(), reports=record.reports)
                     return
             if time.monotonic() > deadline:
-                raise StoreError(f"Round {task_id.hex()} is being mixed or delivered at the moment; try again later.")
+                raise StoreError(
+                    f"Round {task_id.hex()} is being shuffled or delivered at the moment; try again later."
+                )
             time.sleep(_CLAIM_PAUSE_SECONDS)
 
 

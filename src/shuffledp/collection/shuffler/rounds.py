@@ -1,4 +1,4 @@
-"""Scheduling of rounds: open, collect, close at the deadline or when full, mix, deliver, delete.
+"""Scheduling of rounds: open, collect, close at the deadline or when full, shuffle, deliver, delete.
 
 One coroutine per round reads the state of the round and makes the next step; after a crash it continues in the same
 way. The states of all rounds are read together at every tick, so a waiting round needs no query of its own.
@@ -21,7 +21,7 @@ from shuffledp.collection.server.scheduling import Retries, ShutdownError, wait_
 from shuffledp.collection.shuffler.clock import RoundClock
 from shuffledp.collection.shuffler.delivery import Delivery, DeliveryError, DeliveryRefusedError
 from shuffledp.collection.shuffler.enrolment import TokenDirectory
-from shuffledp.collection.shuffler.mixing import Mixer
+from shuffledp.collection.shuffler.shuffling import RoundShuffler
 from shuffledp.collection.shuffler.store.interface import (
     FINISHED,
     DamagedRoundError,
@@ -79,7 +79,7 @@ class RoundScheduler:
         self,
         tasks: ShufflerTasks,
         store: Store,
-        mixer: Mixer,
+        round_shuffler: RoundShuffler,
         delivery: Delivery,
         metrics: Metrics,
         *,
@@ -88,7 +88,7 @@ class RoundScheduler:
         tick: float = 1.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._tasks, self._store, self._mixer, self._delivery = tasks, store, mixer, delivery
+        self._tasks, self._store, self._round_shuffler, self._delivery = tasks, store, round_shuffler, delivery
         self._tokens, self._grace_seconds, self._tick, self._clock = tokens, grace_seconds, tick, clock
         self._steady = clock.steady if isinstance(clock, RoundClock) else clock
         self._threads = ThreadPoolExecutor(_THREADS, "rounds")
@@ -242,7 +242,7 @@ class RoundScheduler:
             await self._wait(scheduled, self._tick)
             return False
         if record.state in FINISHED:
-            await self._call(self._mixer.clean, served.name)
+            await self._call(self._round_shuffler.clean, served.name)
             scheduled.retries.succeed()
             scheduled.refused, scheduled.below_since = False, None
             with suppress(KeyError):
@@ -257,11 +257,11 @@ class RoundScheduler:
             await self._collect(scheduled, record)
         else:
             async with self._one_permutation:
-                if await self._call(self._mixer.shuffle, served) is RoundState.DESTROYED:
+                if await self._call(self._round_shuffler.shuffle, served) is RoundState.DESTROYED:
                     self._destroyed.inc()
             await self._refresh(scheduled)
             if scheduled.record is not None and scheduled.record.state is RoundState.CLOSED:
-                await self._wait(scheduled, self._tick)  # another process is mixing it
+                await self._wait(scheduled, self._tick)  # another process is shuffling it
         return False
 
     async def _collect(self, scheduled: ScheduledRound, record: RoundRecord) -> None:
@@ -341,17 +341,17 @@ class RoundScheduler:
             if not mine or self._store.state(served.id) is not RoundState.SHUFFLED:
                 return False
             self._store.destroy(served.id)
-            batch = self._mixer.batch(served)
+            batch = self._round_shuffler.batch(served)
             if batch is None:
                 scheduled.missing_batch += 1
                 self._log_once(
                     scheduled, "The batch is not in this work directory; the process that has it must deliver it."
                 )
                 return False
-            self._mixer.clean(served.name, keep=batch.file)
+            self._round_shuffler.clean(served.name, keep=batch.file)
             answer = self._delivery.deliver(batch)
             self._store.advance(served.id, RoundState.DELIVERED)
-            self._mixer.clean(served.name)
+            self._round_shuffler.clean(served.name)
         event("delivered", task=served.name, reports=batch.manifest.reports, analyzer=answer)
         return True
 

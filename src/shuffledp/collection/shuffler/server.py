@@ -19,10 +19,10 @@ from shuffledp.collection.shuffler.commit_queue import CommitQueue
 from shuffledp.collection.shuffler.delivery import Delivery
 from shuffledp.collection.shuffler.enrolment import TokenDirectory
 from shuffledp.collection.shuffler.intake import RateLimit
-from shuffledp.collection.shuffler.mixing import Mixer
 from shuffledp.collection.shuffler.operator import ShufflerOperator
 from shuffledp.collection.shuffler.rounds import RoundScheduler
 from shuffledp.collection.shuffler.settings import ShufflerSettings
+from shuffledp.collection.shuffler.shuffling import RoundShuffler
 from shuffledp.collection.shuffler.store import check_store, is_shared, open_store
 from shuffledp.collection.shuffler.store.interface import Store, UnreachableStoreError
 from shuffledp.collection.shuffler.tasks import ShufflerTasks
@@ -66,12 +66,14 @@ class Shuffler(Server):
             wait_seconds=settings.waiting_seconds,
         )
         self.commit_queue = CommitQueue(self.store, self.metrics)
-        mixer = Mixer(self.store, key, settings.work, settings.permutation_megabytes * _MEGABYTE, lambda: self.stopping)
+        round_shuffler = RoundShuffler(
+            self.store, key, settings.work, settings.permutation_megabytes * _MEGABYTE, lambda: self.stopping
+        )
         delivery = Delivery(settings.analyzer, settings.analyzer_ca, settings.delivery_seconds, lambda: self.stopping)
         self.scheduler = RoundScheduler(
             self.tasks,
             self.store,
-            mixer,
+            round_shuffler,
             delivery,
             self.metrics,
             tokens=self.tokens,
@@ -79,7 +81,9 @@ class Shuffler(Server):
             clock=self.clock,
             tick=tick,
         )
-        self.operator = ShufflerOperator(settings, key.public.id, self.tasks, self.store, mixer, self.scheduler)
+        self.operator = ShufflerOperator(
+            settings, key.public.id, self.tasks, self.store, round_shuffler, self.scheduler
+        )
         self.scheduler.open_rounds()
 
     def close(self) -> None:

@@ -137,7 +137,7 @@ class Store(Protocol):
         """Close the round, and return its number of reports; closing it again returns the same number."""
 
     def claim(self, task_id: bytes) -> AbstractContextManager[bool]:
-        """A context whose value is whether this caller alone may mix or deliver the round; it never waits.
+        """A context whose value is whether this caller alone may shuffle or deliver the round; it never waits.
 
         It prevents duplicate work. That a batch is made once is ensured by ``advance``, which succeeds for one caller.
         """

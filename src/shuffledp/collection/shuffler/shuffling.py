@@ -1,4 +1,4 @@
-"""Mixing: all messages of a closed round in one uniformly random order, as a file with a signed manifest.
+"""Shuffling of a closed round: all its messages in uniformly random order, as a file with a signed manifest.
 
 The name of the file contains the hash of its manifest, so that only the batch that is recorded in the store is
 delivered. Leftovers of a killed process are removed by the next one.
@@ -26,7 +26,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class MixedBatch:
+class ShuffledBatch:
     """A batch that is ready for delivery."""
 
     manifest: Manifest
@@ -45,7 +45,7 @@ class MixedBatch:
 
 
 @dataclass(frozen=True)
-class Mixer:
+class RoundShuffler:
     """Creates batches in the work directory."""
 
     store: Store
@@ -57,10 +57,10 @@ class Mixer:
     def shuffle(self, served: ServedTask) -> RoundState | None:
         """Advance a closed round to SHUFFLED, or to DESTROYED if it is below its minimum, and return the new state.
 
-        None, without any change, if another process is mixing it.
+        None, without any change, if another process is shuffling it.
         """
-        with self.store.claim(served.id) as mine:
-            if not mine or self.store.state(served.id) is not RoundState.CLOSED:
+        with self.store.claim(served.id) as claimed:
+            if not claimed or self.store.state(served.id) is not RoundState.CLOSED:
                 return None
             self.clean(served.name)
             if self.store.count(served.id) < served.task.minimum_users:
@@ -76,11 +76,11 @@ class Mixer:
             event("shuffled", task=served.name, reports=batch.manifest.reports, messages=batch.manifest.messages)
             return RoundState.SHUFFLED
 
-    def batch(self, served: ServedTask) -> MixedBatch | None:
+    def batch(self, served: ServedTask) -> ShuffledBatch | None:
         """The batch of a shuffled round, if its file is in the work directory."""
         signed = self.store.note(served.id)
         file = self._batch_file(served, signed)
-        return MixedBatch(Manifest.verified(signed, self.key.public), signed, file) if file.exists() else None
+        return ShuffledBatch(Manifest.verified(signed, self.key.public), signed, file) if file.exists() else None
 
     def clean(self, task_name: str, *, keep: Path | None = None) -> None:
         """Delete all files of a round, except ``keep``."""
@@ -98,9 +98,9 @@ class Mixer:
         event("destroyed", level=logging.ERROR, task=served.name, reports=reports, minimum=minimum)
         return RoundState.DESTROYED
 
-    def _permute(self, served: ServedTask) -> MixedBatch | None:
+    def _permute(self, served: ServedTask) -> ShuffledBatch | None:
         """The batch of all messages in uniformly random order; None if there are too few reports."""
-        mixed = self.work / f"{served.name}.mixed"
+        permuted = self.work / f"{served.name}.shuffled"
         reports = 0
 
         def blocks() -> Iterator[bytes]:
@@ -116,17 +116,17 @@ class Mixer:
             yield bytes(block)
 
         size, per_report = served.format.sealed_size, served.format.messages
-        messages = permute_file(blocks(), size, mixed, scratch=self.work, memory=self.memory)
+        messages = permute_file(blocks(), size, permuted, scratch=self.work, memory=self.memory)
         if messages != reports * per_report:
             raise StoreError(f"{reports:,} reports of {per_report:,} messages cannot be {messages:,} messages.")
         if reports < served.task.minimum_users:
             return None
-        manifest = self._describe(served, mixed, reports, messages)
+        manifest = self._describe(served, permuted, reports, messages)
         signed = manifest.signed(self.key)
         file = self._batch_file(served, signed)
-        mixed.rename(file)
+        permuted.rename(file)
         self.clean(served.name, keep=file)
-        return MixedBatch(manifest, signed, file)
+        return ShuffledBatch(manifest, signed, file)
 
     def _describe(self, served: ServedTask, file: Path, reports: int, messages: int) -> Manifest:
         """The manifest of a file of permuted messages."""
