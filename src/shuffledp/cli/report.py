@@ -172,7 +172,7 @@ def _read_value() -> str:
         raise DataError("The value on standard input is not UTF-8.") from None
     lines = text.splitlines()
     if len(text) > _MAX_VALUE_BYTES or len(lines) > 1:
-        raise DataError("Standard input must be a single line with one value.")
+        raise DataError("Standard input must contain one value: a single line.")
     if not text.strip():
         raise DataError("There is no value on standard input.")
     return lines[0]

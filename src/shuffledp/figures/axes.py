@@ -9,9 +9,10 @@ from typing import Any
 
 from shuffledp.figures.rendering import load_altair
 
-_PLAIN = (1e-2, 1e5)
+_DECIMAL_RANGE = (1e-2, 1e5)
 """Numbers from the first to below the second are written without an exponent."""
-_WRITTEN_OUT = 1e7
+_MAX_DECIMAL_MULTIPLE = 1e7
+"""Multiples of powers of ten are written without an exponent up to here."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,9 @@ def _power(exponent: int) -> float:
 def _tick_label(value: float) -> str:
     exponent = round(math.log10(value))
     is_power = abs(value / _power(exponent) - 1) < 1e-9
-    if _PLAIN[0] <= value < _PLAIN[1] or (not is_power and _PLAIN[0] <= value < _WRITTEN_OUT):
+    if _DECIMAL_RANGE[0] <= value < _DECIMAL_RANGE[1] or (
+        not is_power and _DECIMAL_RANGE[0] <= value < _MAX_DECIMAL_MULTIPLE
+    ):
         return f"{value:,.10g}"
     if is_power:
         return f"1e{exponent}"  # superscripts are missing in many fonts

@@ -36,13 +36,13 @@ def bars(
     """
     alt = load_altair()
 
-    shown = np.arange(len(names))
+    drawn = np.arange(len(names))
     if len(names) > _MAX_BARS:
-        shown = np.argsort(-values, kind="stable")[:_MAX_BARS]
+        drawn = np.argsort(-values, kind="stable")[:_MAX_BARS]
         caption = [*caption, f"The {_MAX_BARS} largest of {len(names):,} categories."]
-    chosen = values[shown].tolist(), errors[shown].tolist(), intervals[shown].tolist()
+    chosen = values[drawn].tolist(), errors[drawn].tolist(), intervals[drawn].tolist()
     numbers = show_counts(*chosen, users=users, withheld_below=withheld_below)
-    labels_of = distinct_labels([names[i] for i in shown.tolist()], _LABEL_WIDTH, _LABEL_SIZE)
+    labels_of = distinct_labels([names[i] for i in drawn.tolist()], _LABEL_WIDTH, _LABEL_SIZE)
     rows = [
         {
             "name": label,
@@ -53,7 +53,7 @@ def bars(
             "label": number.text,
         }
         | ({} if truth is None else {"truth": float(truth[i])})
-        for i, label, number in zip(shown.tolist(), labels_of, numbers, strict=True)
+        for i, label, number in zip(drawn.tolist(), labels_of, numbers, strict=True)
     ]
     base = alt.Chart(alt.Data(values=rows)).encode(
         y=alt.Y(

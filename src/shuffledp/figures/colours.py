@@ -1,4 +1,4 @@
-"""Colours of curves: a protocol or a trust has the same colour in every figure."""
+"""Colours of curves: a protocol or a trust model has the same colour in every figure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SLOTS = {
     "bassily-smith": 10,
     "hadamard-response": 11,
     "unary": 8,
-    # trusts
+    # trust models
     "shuffled": 0,
     "local": 10,
     "central": 7,
@@ -35,7 +35,7 @@ _SLOTS = {
 
 
 def curve_colours(names: Iterable[str], theme: Theme) -> dict[str, str]:
-    """A colour for each name: its own if it is a protocol or a trust, else the next that is free."""
+    """A colour for each name: its own if it is a protocol or a trust model, else the next free one."""
     distinct = list(dict.fromkeys(names))
     chosen: dict[str, int] = {}
     for name in distinct:
@@ -43,8 +43,8 @@ def curve_colours(names: Iterable[str], theme: Theme) -> dict[str, str]:
         if slot is not None and slot not in chosen.values():
             chosen[name] = slot
     free = [slot for slot in range(len(theme.curves)) if slot not in chosen.values()] or [0]
-    others = [name for name in distinct if name not in chosen]
-    chosen |= {name: free[position % len(free)] for position, name in enumerate(others)}
+    unassigned = [name for name in distinct if name not in chosen]
+    chosen |= {name: free[position % len(free)] for position, name in enumerate(unassigned)}
     return {name: theme.curves[chosen[name]] for name in distinct}
 
 

@@ -87,12 +87,12 @@ def _label_spots(
 ) -> list[dict[str, Any]]:
     """Where the label of each quantile begins: clear of the curve, of all dots and intervals, and of other labels."""
     curve = [(across.pixel(row["edge"]), upward.pixel(row["share"])) for row in rows]
-    taken = list(_along(curve))
+    occupied = list(_along(curve))
     for mark in quantiles:
         height = upward.pixel(mark.share)
-        taken += _along([(across.pixel(mark.low), height), (across.pixel(mark.high), height)])
-    at = {(mark.label, ""): (across.pixel(mark.value), upward.pixel(mark.share)) for mark in quantiles}
-    placed = place_labels(at, taken, _WIDTH, _HEIGHT)
+        occupied += _along([(across.pixel(mark.low), height), (across.pixel(mark.high), height)])
+    points = {(mark.label, ""): (across.pixel(mark.value), upward.pixel(mark.share)) for mark in quantiles}
+    placed = place_labels(points, occupied, _WIDTH, _HEIGHT)
     return [
         {"x": across.value(left), "y": upward.value(height), "label": label}
         for (label, _), (left, height) in placed.items()

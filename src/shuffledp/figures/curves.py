@@ -18,7 +18,7 @@ _NEAR_EDGE = 40
 """A curve that ends at most this many pixels before the right edge can have its name beside its end."""
 _MAX_SHIFT = LABEL_HEIGHT
 """A name that is further than this from the end of its curve, in pixels, no longer reads as its label."""
-_KEY_START, _KEY_LENGTH = 10, 24
+_LEGEND_START, _LEGEND_LENGTH = 10, 24
 """Start and length of the line samples of a legend, in pixels right of the panel."""
 
 
@@ -102,9 +102,17 @@ def panels(
     upward = Axis.over(_heights(shown), size[1], log=y_log, margins=(1.5, 1.5))
     colours = _colours(shown, theme)
     axes = [_across(panel, size[0], x_log) for panel in shown]
-    keyed = any(not _end_labels_fit(panel, across, upward) for panel, across in zip(shown, axes, strict=True))
+    with_legend = any(not _end_labels_fit(panel, across, upward) for panel, across in zip(shown, axes, strict=True))
     charts = [
-        _panel(panel, across, upward, colours, theme, (x_title, "" if position % columns else y_title), keyed=keyed)
+        _panel(
+            panel,
+            across,
+            upward,
+            colours,
+            theme,
+            (x_title, "" if position % columns else y_title),
+            with_legend=with_legend,
+        )
         for position, (panel, across) in enumerate(zip(shown, axes, strict=True))
     ]
     if len(charts) == 1:
@@ -145,7 +153,7 @@ def _panel(
     theme: Theme,
     titles: tuple[str, str],
     *,
-    keyed: bool,
+    with_legend: bool,
 ) -> Any:
     """One layer for all marks of a kind: a layer for each curve would take seconds to draw."""
     alt = load_altair()
@@ -161,7 +169,9 @@ def _panel(
             {"x": px, "y": max(low, upward.start), "y2": min(high, upward.end), "colour": shade}
             for (px, _), (low, high) in zip(curve.points, curve.spread, strict=False)
         ]
-    names = _key(panel, across, upward, colours, rows) if keyed else _end_labels(panel, across, upward, colours)
+    names = (
+        _legend(panel, across, upward, colours, rows) if with_legend else _end_labels(panel, across, upward, colours)
+    )
     marks: list[tuple[list[dict[str, Any]], str, dict[str, Any], dict[str, Any]]] = [
         (rows["plain"], "line", {"strokeWidth": 2}, {"detail": "curve:N"}),
         (rows["dashed"], "line", {"strokeWidth": 2, "strokeDash": _DASH}, {"detail": "curve:N"}),
@@ -223,19 +233,19 @@ def _end_labels(panel: Panel, across: Axis, upward: Axis, colours: dict[str, str
     ]
 
 
-def _key(
+def _legend(
     panel: Panel, across: Axis, upward: Axis, colours: dict[str, str], rows: dict[str, list[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
     """A legend right of the panel, in the order of the ends of the curves; adds line samples to ``rows``."""
     curves = sorted(_labelled(panel), key=lambda curve: -curve.points[-1][1])
     line_height = LABEL_HEIGHT * 1.25
     top = upward.length - LABEL_HEIGHT / 2
-    left, right = (across.value(across.length + pixel) for pixel in (_KEY_START, _KEY_START + _KEY_LENGTH))
-    middle = across.value(across.length + _KEY_START + _KEY_LENGTH / 2)
+    left, right = (across.value(across.length + pixel) for pixel in (_LEGEND_START, _LEGEND_START + _LEGEND_LENGTH))
+    middle = across.value(across.length + _LEGEND_START + _LEGEND_LENGTH / 2)
     names: list[dict[str, Any]] = []
     for position, curve in enumerate(curves):
         sample = {"y": upward.value(top - position * line_height), "colour": colours[curve.group or curve.name]}
-        _add_sample(rows, curve, f"key {position}", [sample | {"x": x} for x in (left, middle, right)])
+        _add_sample(rows, curve, f"legend {position}", [sample | {"x": x} for x in (left, middle, right)])
         names.append(sample | {"x": right, "name": curve.name})
     return names
 

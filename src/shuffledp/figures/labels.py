@@ -9,7 +9,7 @@ LABEL_HEIGHT, LETTER_WIDTH = 13, 6.1
 LABEL_OVERHANG = 30
 """By how many pixels a label may extend beyond the right edge of the panel."""
 
-_RISES = range(-5, 6)
+_LINE_SHIFTS = range(-5, 6)
 """By how many lines a label may be moved up or down: a longer leader would look like data."""
 
 Label = tuple[str, str]
@@ -19,49 +19,51 @@ Box = tuple[float, float, float, float]
 
 def place_labels(labels: dict[Label, Spot], dots: list[Spot], width: int, height: int) -> dict[Label, Spot]:
     """The left end of each label, near its point and, if possible, clear of points and other labels."""
-    taken: list[Box] = [(x - 5, y - 5, x + 5, y + 5) for x, y in dots]
+    occupied: list[Box] = [(x - 5, y - 5, x + 5, y + 5) for x, y in dots]
     placed: dict[Label, Spot] = {}
     for (name, trust), (x, y) in sorted(labels.items(), key=lambda item: -item[1][1]):
-        wide = LETTER_WIDTH * len(name)
+        label_width = LETTER_WIDTH * len(name)
         spots = [
-            (x + aside, y + rise * LABEL_HEIGHT)
-            for rise in _RISES
-            for aside in (9, 25, 45, -9 - wide, -25 - wide, -45 - wide)
+            (x + aside, y + lines * LABEL_HEIGHT)
+            for lines in _LINE_SHIFTS
+            for aside in (9, 25, 45, -9 - label_width, -25 - label_width, -45 - label_width)
         ]
-        spots.sort(key=lambda spot: _distance(spot, wide, x, y))
+        spots.sort(key=lambda spot: _distance(spot, label_width, x, y))
         inside = [
             (left, low)
             for left, low in spots
             if left >= 0
-            and left + wide <= width + LABEL_OVERHANG
+            and left + label_width <= width + LABEL_OVERHANG
             and LABEL_HEIGHT / 2 <= low <= height - LABEL_HEIGHT / 2
         ]
-        free = (spot for spot in inside if _is_free(spot, wide, taken))
-        choice = next(free, None) or min(inside, key=lambda spot: _overlap(spot, wide, taken), default=(x + 9, y))
+        free = (spot for spot in inside if _is_free(spot, label_width, occupied))
+        choice = next(free, None) or min(
+            inside, key=lambda spot: _overlap(spot, label_width, occupied), default=(x + 9, y)
+        )
         placed[name, trust] = choice
-        taken.append(_box(choice, wide))
+        occupied.append(_box(choice, label_width))
     return placed
 
 
-def _distance(spot: Spot, wide: float, x: float, y: float) -> float:
+def _distance(spot: Spot, label_width: float, x: float, y: float) -> float:
     """From the point to the nearer end of the label; vertical distance has more weight."""
     left, low = spot
-    return math.hypot(min(abs(left - x), abs(left + wide - x)), 1.5 * (low - y))
+    return math.hypot(min(abs(left - x), abs(left + label_width - x)), 1.5 * (low - y))
 
 
-def _box(spot: Spot, wide: float) -> Box:
+def _box(spot: Spot, label_width: float) -> Box:
     left, low = spot
-    return left - 2, low - LABEL_HEIGHT / 2, left + wide + 2, low + LABEL_HEIGHT / 2
+    return left - 2, low - LABEL_HEIGHT / 2, left + label_width + 2, low + LABEL_HEIGHT / 2
 
 
-def _is_free(spot: Spot, wide: float, taken: list[Box]) -> bool:
-    left, low, right, high = _box(spot, wide)
-    return all(right <= a or c <= left or high <= b or d <= low for a, b, c, d in taken)
+def _is_free(spot: Spot, label_width: float, occupied: list[Box]) -> bool:
+    left, low, right, high = _box(spot, label_width)
+    return all(right <= a or c <= left or high <= b or d <= low for a, b, c, d in occupied)
 
 
-def _overlap(spot: Spot, wide: float, taken: list[Box]) -> float:
-    left, low, right, high = _box(spot, wide)
-    return sum(max(min(right, c) - max(left, a), 0.0) * max(min(high, d) - max(low, b), 0.0) for a, b, c, d in taken)
+def _overlap(spot: Spot, label_width: float, occupied: list[Box]) -> float:
+    left, low, right, high = _box(spot, label_width)
+    return sum(max(min(right, c) - max(left, a), 0.0) * max(min(high, d) - max(low, b), 0.0) for a, b, c, d in occupied)
 
 
 def spread_out(heights: list[float], gap: float, lowest: float, highest: float) -> list[float]:

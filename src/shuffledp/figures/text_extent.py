@@ -91,9 +91,9 @@ def _boxes(element: ElementTree.Element, outer: Matrix) -> Iterator[Box]:
         bold = element.get("font-weight") in ("bold", "600", "700")
         spans = [span.text or "" for span in element.iter() if span is not element] or [element.text or ""]
         for line in spans:
-            wide = text_width(line, size, bold=bold)
-            start = {"middle": -wide / 2, "end": -wide}.get(element.get("text-anchor", "start"), 0.0)
-            corners = [_at(inner, x, y) for x in (start, start + wide) for y in (-size, size * 0.3)]
+            line_width = text_width(line, size, bold=bold)
+            start = {"middle": -line_width / 2, "end": -line_width}.get(element.get("text-anchor", "start"), 0.0)
+            corners = [_at(inner, x, y) for x in (start, start + line_width) for y in (-size, size * 0.3)]
             xs, ys = zip(*corners, strict=True)
             yield min(xs), min(ys), max(xs), max(ys)
         return

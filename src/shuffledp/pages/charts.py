@@ -133,13 +133,13 @@ class _Axis:
 
     @classmethod
     def over(cls, numbers: Sequence[float], left: float) -> _Axis:
-        """An axis that holds these numbers and ends at ticks."""
+        """An axis that contains these numbers and ends at ticks."""
         low, high = min(numbers), max(numbers)
         step = _step(high - low or abs(high) or 1.0)
         return cls(math.floor(low / step) * step, max(math.ceil(high / step), math.floor(low / step) + 1) * step, left)
 
     def position(self, number: float) -> float:
-        """Where a number is, in pixels."""
+        """The horizontal position of a number, in pixels."""
         return self.left + _PLOT_WIDTH * (number - self.low) / (self.high - self.low)
 
     def draw(self, bottom: float, title: str, *, top: float = _TOP) -> list[str]:

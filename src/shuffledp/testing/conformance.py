@@ -128,14 +128,14 @@ def _messages_match(subject: Subject) -> CheckResult:
         messages = subject.protocol.randomize_all(np.array(data * rounds))
         borders = _offsets(messages)[:: subject.users]
         tallies: dict[bytes, Tally] = {}  # equal sequences of messages are tallied once
-        seen = []
+        released = []
         for start, end in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True):
             sent = messages.values[start:end]
             key = sent.tobytes()
             if key not in tallies:
                 tallies[key] = subject.protocol.tally(Messages(sent, subject.users))
-            seen.append(tuple(subject.protocol.release(tallies[key]).counts.tolist()))
-        return seen
+            released.append(tuple(subject.protocol.release(tallies[key]).counts.tolist()))
+        return released
 
     return _rounds(subject, draw)
 
@@ -160,8 +160,8 @@ def _rounds(subject: Subject, draw: Callable[[tuple[Any, ...], int], list[tuple[
     p_values = []
     for data in subject.data_sets[:2]:
         pmf = subject.released_pmf(data)
-        seen = Counter(draw(data, subject.samples // 8))
-        p_values.append(_p_of_counts([seen.get(key, 0) for key in pmf], list(pmf.values()), seen.total()))
+        drawn = Counter(draw(data, subject.samples // 8))
+        p_values.append(_p_of_counts([drawn.get(key, 0) for key in pmf], list(pmf.values()), drawn.total()))
         if p_values[-1] <= subject.alpha:  # one data set is enough to fail
             break
     return min(p_values) > subject.alpha, f"least p-value {min(p_values):.2g}"
@@ -261,22 +261,22 @@ def _error_is_predicted(subject: Subject) -> CheckResult:
         numbers, masses = _estimates(subject, data)
         exact = float(masses @ np.mean((numbers - subject.truth(data)) ** 2, axis=1)) / masses.sum()
         predicted = subject.protocol.expected_error_of(np.array(data)).rmse ** 2
-        off = abs(exact - predicted) / max(predicted, 1e-9)
-        if off > worst:
-            worst, where = off, f"{exact:.6g} against {predicted:.6g} for {data}"
+        difference = abs(exact - predicted) / max(predicted, 1e-9)
+        if difference > worst:
+            worst, where = difference, f"{exact:.6g} against {predicted:.6g} for {data}"
     return worst < 1e-6 or worst < _tolerance(subject), where
 
 
 def _tolerance(subject: Subject) -> float:
     """The relative tolerance of moments, which is larger if tails were left out of the tables."""
-    cut = any(table.missing > 1e-12 for table in subject.reports.values())
-    return 0.02 if cut else 1e-6
+    truncated = any(table.missing > 1e-12 for table in subject.reports.values())
+    return 0.02 if truncated else 1e-6
 
 
 def _estimates(subject: Subject, data: tuple[Any, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """All possible estimates of a round over this data, and their probabilities."""
-    pmf = {seen: mass for seen, mass in subject.released_pmf(data).items() if mass > 1e-12}
-    return np.array([subject.estimate_of(seen) for seen in pmf]), np.array(list(pmf.values()))
+    pmf = {counts: mass for counts, mass in subject.released_pmf(data).items() if mass > 1e-12}
+    return np.array([subject.estimate_of(counts) for counts in pmf]), np.array(list(pmf.values()))
 
 
 def _tallies_add(subject: Subject) -> CheckResult:
@@ -326,8 +326,8 @@ def _document_round_trips(subject: Subject) -> CheckResult:
 
 
 def _p(codes: NDArray[np.int64], distribution: Table) -> float:
-    seen, counts = np.unique(codes, return_counts=True)
-    observed = dict(zip(seen.tolist(), counts.tolist(), strict=True))
+    outcomes, counts = np.unique(codes, return_counts=True)
+    observed = dict(zip(outcomes.tolist(), counts.tolist(), strict=True))
     return _p_of_counts(
         [observed.get(outcome, 0) for outcome in distribution.outcomes.tolist()],
         distribution.masses.tolist(),

@@ -22,32 +22,32 @@ _LARGEST_TABLE = 3_000_000
 class Alphabet:
     """An encoding of multisets of messages as integers, in which addition is union.
 
-    A multiset has one digit in ``base`` per message value: its number of copies.
+    A multiset has one digit in base ``base`` per code of a message: its number of copies.
     """
 
-    kinds: int
+    codes: int
     base: int
 
     def __post_init__(self) -> None:
-        if self.kinds * math.log2(self.base) >= 62:
+        if self.codes * math.log2(self.base) >= 62:
             raise ParameterError(
-                f"Up to {self.base - 1} copies of {self.kinds:,} messages are too many outcomes to enumerate; "
+                f"Up to {self.base - 1} copies of {self.codes:,} messages are too many outcomes to enumerate; "
                 "use fewer users or a smaller domain."
             )
 
     @property
     def weights(self) -> NDArray[np.int64]:
-        """The integer of one copy of each message value."""
-        return self.base ** np.arange(self.kinds, dtype=np.int64)
+        """The integer of one copy of each code."""
+        return self.base ** np.arange(self.codes, dtype=np.int64)
 
     def number(self, copies: Sequence[int]) -> int:
-        """The integer of a multiset given as copies of each message value."""
-        return sum(int(count) * self.base**kind for kind, count in enumerate(copies))
+        """The integer of a multiset given as copies of each code."""
+        return sum(int(count) * self.base**code for code, count in enumerate(copies))
 
-    def kinds_of(self, number: int) -> NDArray[np.int64]:
-        """The message values of a multiset, in order."""
+    def codes_of(self, number: int) -> NDArray[np.int64]:
+        """The codes of the messages of a multiset, in increasing order."""
         copies = (number // self.weights) % self.base
-        return np.repeat(np.arange(self.kinds), copies)
+        return np.repeat(np.arange(self.codes), copies)
 
     def size(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """The number of messages of each multiset."""
@@ -108,14 +108,14 @@ def divergences(first: Mapping[Any, Any], second: Mapping[Any, Any], epsilons: S
     complete = math.fsum(float(share) for share in second.values()) > 1 - 1e-13
     outcomes = [outcome for outcome in first if complete or outcome in second]
     shares = np.array([float(first[outcome]) for outcome in outcomes])
-    others = np.array([float(second.get(outcome, 0.0)) for outcome in outcomes])
-    return [math.fsum(_excess(shares, others, epsilon).tolist()) for epsilon in epsilons]
+    other_shares = np.array([float(second.get(outcome, 0.0)) for outcome in outcomes])
+    return [math.fsum(_excess(shares, other_shares, epsilon).tolist()) for epsilon in epsilons]
 
 
-def _excess(shares: NDArray[np.float64], others: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
+def _excess(shares: NDArray[np.float64], other_shares: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
     if epsilon > LARGEST_EPSILON:  # e^epsilon times any double above 0 is taken to exceed 1
-        return np.where(others > 0, 0.0, shares)
-    return np.maximum(shares - math.exp(epsilon) * others, 0.0)
+        return np.where(other_shares > 0, 0.0, shares)
+    return np.maximum(shares - math.exp(epsilon) * other_shares, 0.0)
 
 
 def neighbours(values: Sequence[Any], users: int) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:

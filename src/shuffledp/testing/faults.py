@@ -30,10 +30,10 @@ CAUGHT_BY = {
 
 def broken(protocol: Protocol, **methods: Callable[..., Any]) -> Protocol:
     """A copy of the protocol with some of its methods replaced."""
-    other = copy.copy(protocol)
+    copied = copy.copy(protocol)
     for name, method in methods.items():
-        object.__setattr__(other, name, method)
-    return other
+        object.__setattr__(copied, name, method)
+    return copied
 
 
 def planted_faults(protocol: Protocol) -> dict[str, Protocol]:
@@ -97,7 +97,9 @@ def _last_value_in_clear(protocol: Protocol) -> Callable[..., Messages]:
 
     def randomize_all(values: NDArray[Any], **options: Any) -> Messages:
         messages = protocol.randomize_all(values, **options)
-        reports = [clear if held else sent for held, sent in zip(values == last, reports_of(messages), strict=True)]
+        reports = [
+            clear if is_last else sent for is_last, sent in zip(values == last, reports_of(messages), strict=True)
+        ]
         return _joined(reports, messages)
 
     return randomize_all

@@ -24,15 +24,15 @@ def p_value(observed: ArrayLike, probabilities: ArrayLike) -> float:
     total = counts.sum()
     expected = pmf * total
     common, rare = expected >= 10, (expected < 10) & (pmf > 0)
-    cells, hopes = counts[common], expected[common]
+    cells, expected_cells = counts[common], expected[common]
     tail = 1.0
     if expected[rare].sum() >= 10:
-        cells, hopes = np.append(cells, counts[rare].sum()), np.append(hopes, expected[rare].sum())
+        cells, expected_cells = np.append(cells, counts[rare].sum()), np.append(expected_cells, expected[rare].sum())
     elif rare.any():
         tail = min(1.0, 2 * float(stats.binom.sf(counts[rare].sum() - 1, int(total), pmf[rare].sum())))
     if len(cells) < 2:
         return tail
-    statistic = float(((cells - hopes) ** 2 / hopes).sum())
+    statistic = float(((cells - expected_cells) ** 2 / expected_cells).sum())
     return min(1.0, 2 * min(tail, float(stats.chi2.sf(statistic, len(cells) - 1))))
 
 
@@ -42,9 +42,9 @@ def same_distribution(first: ArrayLike, second: ArrayLike) -> float:
 
     table = np.array([np.asarray(first).ravel(), np.asarray(second).ravel()], dtype=np.float64)
     table = table[:, table.sum(axis=0) > 0]
-    often = table.sum(axis=0) >= 20
-    if not often.all():
-        table = np.column_stack((table[:, often], table[:, ~often].sum(axis=1)))
+    common = table.sum(axis=0) >= 20
+    if not common.all():
+        table = np.column_stack((table[:, common], table[:, ~common].sum(axis=1)))
     if table.shape[1] < 2:
         return 1.0
     return float(stats.chi2_contingency(table).pvalue)

@@ -100,17 +100,17 @@ class Subject:
         for outcome, mass in zip((table.outcomes + sum(sent)).tolist(), table.masses.tolist(), strict=True):
             if outcome not in self._releases:
                 released = self.protocol.release_pmf(self.tally_of(outcome))
-                self._releases[outcome] = [(seen, float(share)) for seen, share in released.items()]
-            for seen, share in self._releases[outcome]:
-                pmf[seen] = pmf.get(seen, 0.0) + mass * share
+                self._releases[outcome] = [(counts, float(share)) for counts, share in released.items()]
+            for counts, share in self._releases[outcome]:
+                pmf[counts] = pmf.get(counts, 0.0) + mass * share
         return pmf
 
-    def estimate_of(self, seen: tuple[int, ...]) -> NDArray[np.float64]:
+    def estimate_of(self, counts: tuple[int, ...]) -> NDArray[np.float64]:
         """The numbers that are estimated from a released tally."""
-        if seen not in self._estimates:
-            estimate = self.protocol.estimate(Tally(np.array(seen), self.users, released=self.released_only))
-            self._estimates[seen] = numbers_of(estimate)
-        return self._estimates[seen]
+        if counts not in self._estimates:
+            estimate = self.protocol.estimate(Tally(np.array(counts), self.users, released=self.released_only))
+            self._estimates[counts] = numbers_of(estimate)
+        return self._estimates[counts]
 
     @cached_property
     def _estimates(self) -> dict[tuple[int, ...], NDArray[np.float64]]:
@@ -118,7 +118,7 @@ class Subject:
 
     def tally_of(self, outcome: int) -> Tally:
         """The tally of an encoded multiset of messages."""
-        messages = self.protocol.message_format.message(self.alphabet.kinds_of(outcome))
+        messages = self.protocol.message_format.message(self.alphabet.codes_of(outcome))
         return self.protocol.tally(Messages(messages, self.users))
 
     def summary(self, data: tuple[Any, ...]) -> NDArray[Any]:

@@ -85,10 +85,10 @@ def neighbouring_pairs(protocol: Protocol, data: tuple[Sequence[Any], Sequence[A
     if protocol.trust == "local":
         pairs = [(first, last), (first, values[1])] if len(values) > 2 else [(first, last)]
         return [Pair(np.array([one]), np.array([other]), 0, "a single report") for one, other in pairs]
-    rest = (protocol.users if protocol.released_only else protocol.guarantee.honest_users) - 1
-    configurations = {f"all others hold {shown(value)}": [value] * rest for value in (first, last, values[1])}
-    if rest > 1:
-        configurations["others hold all values in turn"] = [values[user % len(values)] for user in range(rest)]
+    other_users = (protocol.users if protocol.released_only else protocol.guarantee.honest_users) - 1
+    configurations = {f"all others hold {shown(value)}": [value] * other_users for value in (first, last, values[1])}
+    if other_users > 1:
+        configurations["others hold all values in turn"] = [values[user % len(values)] for user in range(other_users)]
     return [
         Pair(np.array([first, *others]), np.array([last, *others]), 0, words)
         for words, others in configurations.items()
@@ -127,14 +127,14 @@ class Experiment:
         return len(self.pair.first)
 
     @property
-    def _numbers_a_round(self) -> float:
+    def _numbers_per_round(self) -> float:
         columns = self.protocol.message_format.columns
         return float(self.users * max(1.0, self.protocol.cost.messages_per_user) * columns)
 
     @property
     def chunk(self) -> int:
         """The number of rounds that are simulated at a time, to bound the memory."""
-        return max(1, int(_NUMBERS_AT_A_TIME / self._numbers_a_round))
+        return max(1, int(_NUMBERS_AT_A_TIME / self._numbers_per_round))
 
     @property
     def released_only(self) -> bool:
@@ -144,8 +144,8 @@ class Experiment:
     def labels(self, view: str, columns: int) -> list[str]:
         """A name for each number of a view."""
         position = _POSITION if view.endswith(_POSITION) else ""
-        plain = view.removesuffix(_POSITION)
-        if plain == _KINDS:
+        name = view.removesuffix(_POSITION)
+        if name == _KINDS:
             return [f"messages typical of value {shown(value)}{position}" for value in self.pair.values]
         if columns == 1:
             return [view]
@@ -237,9 +237,9 @@ class Experiment:
         """The analyzer's counts of each single message, if these add up to the counts of a round; else None."""
         if codes > _MAX_CODES_TALLIED:
             return None
-        every = Messages(self.protocol.message_format.message(np.arange(codes)), codes)
+        all_messages = Messages(self.protocol.message_format.message(np.arange(codes)), codes)
         try:
-            table = self._numbers(every, np.arange(codes), np.arange(1, codes + 1))
+            table = self._numbers(all_messages, np.arange(codes), np.arange(1, codes + 1))
             sample = self.protocol.randomize_all(self.pair.first)
             total = self._numbers(sample, np.array([0]), np.array([len(sample)]))
         except ShuffledpError:

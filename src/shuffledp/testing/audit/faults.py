@@ -114,7 +114,7 @@ def _clear_last_value(protocol: Protocol) -> Callable[..., Messages]:
     drawn = protocol.randomize_all(np.repeat(np.array([last]), 300))
     reports = reports_of(drawn)
     sent = [np.sort(report, axis=0).tobytes() for report in reports]
-    clear = reports[max(range(len(sent)), key=[sent.count(each) for each in sent].__getitem__)].copy()
+    clear = reports[max(range(len(sent)), key=[sent.count(report) for report in sent].__getitem__)].copy()
 
     def randomize_all(values: NDArray[Any], **options: Any) -> Messages:
         messages = protocol.randomize_all(values, **options)

@@ -134,7 +134,7 @@ class AuditResult:
 
     def figure(self, suffix: str) -> bytes:
         """A figure of the claimed and the audited curve, as .png, .svg or .html."""
-        widest = 1.15 * max([1e-3, self._plain_claim(), *(point.epsilon_at_least for point in self.points)])
+        widest = 1.15 * max([1e-3, self._finite_claim(), *(point.epsilon_at_least for point in self.points)])
         grid = [widest * step / 120 for step in range(121)]
         lowest = min([1e-5, *([self.delta / 10] if self.delta > 0 else [])])
         claimed = [(epsilon, self.guarantee.delta_at(epsilon)) for epsilon in grid]
@@ -161,7 +161,7 @@ class AuditResult:
         """The point at the first delta at which the claim fails, else at the audited delta."""
         return next((point for point in self.points if point.exposed), self.points[0])
 
-    def _plain_claim(self) -> float:
+    def _finite_claim(self) -> float:
         return self.epsilon_claimed if math.isfinite(self.epsilon_claimed) else 0.0
 
 

@@ -1,8 +1,8 @@
 """The audit: simulate rounds with the real randomizer and shuffler, and bound epsilon from below.
 
-The lower bound holds with a stated confidence, independent of the theory. If it
-exceeds the claim, the claim is false. If it does not, that proves nothing: an audit detects gross faults
-in code and proofs, and replaces neither tests nor proofs.
+The lower bound holds with a stated confidence, independent of the theory. If it exceeds the claim, the claim is false;
+if it does not, nothing is proven. An audit detects gross faults in code and proofs, and replaces neither tests nor
+proofs.
 
 One user is replaced in a few data sets that are likely to be the worst. The adversary's view of a round is reduced
 to a few numbers. An event of these numbers is learned from training rounds and counted in fresh ones.
@@ -38,9 +38,7 @@ _SECONDS = 5.0
 _MAX_SECONDS = 120.0
 _FEWEST_TRIALS, _MAX_TRIALS = 400, 100_000
 _MAX_TRAINING = 6_000
-_NUMBERS_AT_A_TIME = 1 << 21
 _MAX_NUMBERS_PER_ROUND = 20_000_000
-_PILOT_ROUNDS = 300
 _LEARNED_DELTAS = (0.01, 0.1)
 
 
@@ -185,19 +183,19 @@ def _best_event(samples: list[dict[str, Rows]], delta: float, risk: float, trial
 
 def _count(experiment: Experiment, choices: list[_Choice], trials: int, risk: float, tick: Ticker) -> Iterator[Finding]:
     """Count each event in the same fresh rounds."""
-    seen = np.zeros((len(choices), 2), dtype=np.int64)
+    hits = np.zeros((len(choices), 2), dtype=np.int64)
     columns: dict[str, int] = {}
     for side, data in enumerate((experiment.pair.first, experiment.pair.second)):
         for rounds in in_steps(trials, experiment.chunk):
             views = experiment.sample(data, rounds, only={choice.view for choice in choices}, tick=tick)
             columns = {view: rows.shape[1] for view, rows in views.items()}
             for index, choice in enumerate(choices):
-                seen[index, side] += np.count_nonzero(choice.event.occurred(views[choice.view]))
-    for choice, hits in zip(choices, seen.tolist(), strict=True):
-        likely, other = hits[::-1] if choice.swapped else hits
-        held, not_held = map(shown, experiment.pair.values[::-1] if choice.swapped else experiment.pair.values)
+                hits[index, side] += np.count_nonzero(choice.event.occurred(views[choice.view]))
+    for choice, counts in zip(choices, hits.tolist(), strict=True):
+        likely, other = counts[::-1] if choice.swapped else counts
+        likelier, less_likely = map(shown, experiment.pair.values[::-1] if choice.swapped else experiment.pair.values)
         yield Finding(
             choice.event.describe(experiment.labels(choice.view, columns[choice.view])),
-            f"{experiment.pair.others}; the event is likelier if one user holds {held} than {not_held}",
+            f"{experiment.pair.others}; the event is likelier if one user holds {likelier} than {less_likely}",
             Evidence(likely, trials, other, trials, risk),
         )
