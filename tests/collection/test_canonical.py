@@ -22,7 +22,7 @@ DOCUMENTS = st.recursive(
 
 
 def parse(content: bytes):
-    return parse_canonical(content, most_bytes=10_000)
+    return parse_canonical(content, max_bytes=10_000)
 
 
 @given(DOCUMENTS)

@@ -36,11 +36,11 @@ def test_what_is_refused_is_what_the_categories_say():
 def test_each_code_point_is_refused_or_passes():
     refused = points(REFUSED)
     passing = "".join(chr(point) for point in POINTS if point not in refused)
-    check_string("name", passing, least=1, most=len(passing))
+    check_string("name", passing, min_length=1, max_length=len(passing))
     for first, last in REFUSED:
         for point in (first, last):
             with pytest.raises(ParameterError, match=rf"U\+{point:04X}, which is not allowed"):
-                check_string("name", f"a{chr(point)}b", least=1, most=10)
+                check_string("name", f"a{chr(point)}b", min_length=1, max_length=10)
 
 
 def test_what_is_normalized_is_assigned():

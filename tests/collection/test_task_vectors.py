@@ -90,10 +90,10 @@ def test_canonical_documents(case):
     content = case["content"].encode()
     assert foreigns(case, foreign.Reader(AUTHOR.raw)) == (case["verdict"] == "good")
     if case["verdict"] == "good":
-        assert canonical(parse_canonical(content, most_bytes=1000)) == content
+        assert canonical(parse_canonical(content, max_bytes=1000)) == content
     else:
         with pytest.raises(ParameterError):
-            parse_canonical(content, most_bytes=1000)
+            parse_canonical(content, max_bytes=1000)
 
 
 @functools.cache

@@ -185,7 +185,7 @@ def _get(port: int, path: str) -> tuple[int, bytes]:
     """Status and content; status 0 if there is no response."""
     try:
         with Connection(f"http://{_HOST}:{port}", timeout=10) as connection:
-            answer, content = connection.download(path, most=_MAX_RELEASE_BYTES)
+            answer, content = connection.download(path, max_bytes=_MAX_RELEASE_BYTES)
     except (OSError, http.client.HTTPException):
         return 0, b""
     return answer.status, content

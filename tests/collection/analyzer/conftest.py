@@ -214,7 +214,7 @@ class Served(Client):
         self.analyzer = analyzer
         self._socket = listen("127.0.0.1", 0)
         super().__init__(self._socket.getsockname()[1])
-        connections = guarded_connections(most_connections=100, request_seconds=30)
+        connections = guarded_connections(max_connections=100, request_seconds=30)
         config = uvicorn.Config(create_app(analyzer), http=connections, ws="none", lifespan="on", log_config=None)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],))

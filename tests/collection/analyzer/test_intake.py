@@ -28,7 +28,7 @@ def analyzer(collection, batch):
 
 @pytest.fixture
 def endpoints(analyzer):
-    return BatchEndpoints(analyzer.tasks, analyzer.batches, analyzer.metrics, most_bytes=LIMIT, arrived=lambda: None)
+    return BatchEndpoints(analyzer.tasks, analyzer.batches, analyzer.metrics, max_bytes=LIMIT, arrived=lambda: None)
 
 
 class Sender:
@@ -110,7 +110,7 @@ def test_too_much_that_has_arrived_is_refused_and_leaves_memory(endpoints, batch
 
 
 def test_one_that_is_longer_than_the_room_may_come_alone(analyzer, batch):
-    endpoints = BatchEndpoints(analyzer.tasks, analyzer.batches, analyzer.metrics, most_bytes=100, arrived=lambda: None)
+    endpoints = BatchEndpoints(analyzer.tasks, analyzer.batches, analyzer.metrics, max_bytes=100, arrived=lambda: None)
 
     async def run():
         alone = Sender(batch, 0, len(batch.chunks[0]))

@@ -18,7 +18,7 @@ def read(pieces: list[bytes], *, most: int, ends: bool = True) -> bytes:
         message = next(messages, None) if ends else {"type": "http.disconnect"}
         return message if message is not None else {"type": "http.disconnect"}
 
-    return asyncio.run(read_body(receive, most=most))
+    return asyncio.run(read_body(receive, max_bytes=most))
 
 
 def test_tiny_pieces():
@@ -32,7 +32,7 @@ def test_tiny_pieces():
         piece = next(messages, None)
         return {"type": "http.request", "body": piece or b"", "more_body": piece is not None}
 
-    body = asyncio.run(read_body(receive, most=2 * PIECES))
+    body = asyncio.run(read_body(receive, max_bytes=2 * PIECES))
     peak = tracemalloc.get_traced_memory()[1] - before
     tracemalloc.stop()
     assert len(body) == 2 * PIECES

@@ -80,13 +80,13 @@ def serve() -> Iterator[Callable[..., Server]]:
     ended: list[Callable[[], None]] = []
 
     def run(
-        *, most_connections: int = 100, request_seconds: float = 30, most_held_bytes: int = 1 << 26, **limits: float
+        *, max_connections: int = 100, request_seconds: float = 30, max_buffered_bytes: int = 1 << 26, **limits: float
     ) -> Server:
         refused: list[str] = []
         kind = guarded_connections(
-            most_connections=most_connections,
+            max_connections=max_connections,
             request_seconds=request_seconds,
-            most_held_bytes=most_held_bytes,
+            max_buffered_bytes=max_buffered_bytes,
             refused=refused.append,
         )
         for name, value in limits.items():
@@ -253,7 +253,7 @@ def test_a_request_that_does_not_arrive(serve, begun):
 
 
 def test_one_connection_too_many(serve):
-    server = serve(most_connections=2)
+    server = serve(max_connections=2)
     with server.connect() as first, server.connect() as second:
         for peer in (first, second):
             peer.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -268,7 +268,7 @@ def test_one_connection_too_many(serve):
 
 def test_connections_far_beyond_the_limit_are_closed_at_once(serve):
     """Each that is told so lingers, and takes a descriptor: only some are told."""
-    server = serve(most_connections=2)
+    server = serve(max_connections=2)
     peers = [server.connect() for _ in range(2 + 2 * SPARE_CONNECTIONS)]
     try:
         until(lambda: len(server.refused) == 2 * SPARE_CONNECTIONS)
@@ -281,7 +281,7 @@ def test_connections_far_beyond_the_limit_are_closed_at_once(serve):
 
 def test_a_body_in_chunks_may_be_long(serve):
     """Chunk sizes count, but in proportion to what comes with them."""
-    server = serve(most_header_bytes=2000)
+    server = serve(max_header_bytes=2000)
     for chunk, number, status in ((b"x" * 1000, 1, 200), (b"x", 40, 200), (b"x", 100, 431), (b"x" * 10_000, 1, 413)):
         with server.connect() as peer:
             peer.sendall(CHUNKED + b"%x\r\n%b\r\n" % (len(chunk), chunk) * number)
@@ -291,7 +291,7 @@ def test_a_body_in_chunks_may_be_long(serve):
 
 
 def test_many_requests_one_after_the_other_do_not_add_up(serve):
-    server = serve(most_header_bytes=500)
+    server = serve(max_header_bytes=500)
     with server.connect() as peer:
         for request in (b"GET / HTTP/1.1\r\nA: %s\r\n\r\n" % (b"a" * 300), CHUNKED + b"3;a=b\r\nabc\r\n0\r\n\r\n\r\n"):
             for _ in range(20):
@@ -304,7 +304,7 @@ UNFINISHED = b"GET / HTTP/1.1\r\nHost: x\r\nA: "
 
 def test_what_all_connections_hold_has_a_limit(serve):
     """Those that have been arriving for longest are given up; whoever sends a whole request is served."""
-    server = serve(most_held_bytes=100_000)
+    server = serve(max_buffered_bytes=100_000)
     peers = []
     try:
         for _ in range(30):
@@ -324,7 +324,7 @@ def test_what_all_connections_hold_has_a_limit(serve):
 
 def test_requests_that_wait_for_their_turn_are_held_too(serve):
     """They are dropped if there is no more memory; the one that is being answered is answered."""
-    server = serve(most_held_bytes=100_000)
+    server = serve(max_buffered_bytes=100_000)
     first = b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n"
     waiting = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n" + bytes(900)
     peers = [server.connect() for _ in range(30)]

@@ -11,12 +11,12 @@ from shuffledp.errors import DataError
 
 def test_a_folder_that_is_only_read_need_not_be_writable(tmp_path, monkeypatch):
     monkeypatch.setattr(directories.os, "access", lambda _, mode: not mode & os.W_OK)  # root may write everything
-    check_directory(tmp_path, written=False)
+    check_directory(tmp_path, writable=False)
     with pytest.raises(DataError, match="cannot be written"):
         check_directory(tmp_path)
     monkeypatch.setattr(directories.os, "access", lambda _, mode: not mode & os.R_OK)
     with pytest.raises(DataError, match="cannot be read"):
-        check_directory(tmp_path, written=False)
+        check_directory(tmp_path, writable=False)
 
 
 def test_a_missing_directory_is_refused(tmp_path):

@@ -31,7 +31,7 @@ def serve(tmp_path):
         async def app(scope, receive, send):
             await FileResponse(file.open("rb"), HEADERS)(scope, receive, send)
 
-        kind = guarded_connections(most_connections=100, request_seconds=request_seconds)
+        kind = guarded_connections(max_connections=100, request_seconds=request_seconds)
         bound = listen("127.0.0.1", 0)
         server = uvicorn.Server(uvicorn.Config(app, http=kind, ws="none", lifespan="off", log_config=None))
         thread = threading.Thread(target=server.run, args=([bound],))

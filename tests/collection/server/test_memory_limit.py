@@ -35,8 +35,8 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def make(*, most_reports: int = 10, most_bytes: int = 1000, wait_seconds: float = 0.05) -> MemoryLimit:
-    return MemoryLimit(most_reports=most_reports, most_bytes=most_bytes, wait_seconds=wait_seconds)
+def make(*, max_reports: int = 10, max_bytes: int = 1000, wait_seconds: float = 0.05) -> MemoryLimit:
+    return MemoryLimit(max_reports=max_reports, max_bytes=max_bytes, wait_seconds=wait_seconds)
 
 
 def check_empty(limit: MemoryLimit) -> None:
@@ -59,7 +59,7 @@ def test_only_what_has_arrived_counts():
 
 def test_who_is_slow_is_evicted_when_memory_runs_short(monkeypatch):
     async def run():
-        limit = make(most_bytes=100)
+        limit = make(max_bytes=100)
         senders = [Sender() for _ in range(3)]
         slow = [asyncio.create_task(take(limit, each)) for each in senders]
         for each in senders:
@@ -84,7 +84,7 @@ def test_who_is_slow_is_evicted_when_memory_runs_short(monkeypatch):
 
 def test_one_body_may_always_arrive():
     async def run():
-        limit, sender = make(most_bytes=10), Sender()
+        limit, sender = make(max_bytes=10), Sender()
         for _ in range(8):
             sender.send(b"x" * 10)
         sender.send(b"", more=False)
@@ -99,7 +99,7 @@ def test_one_body_may_always_arrive():
 
 def test_places_are_given_in_turn():
     async def run():
-        limit, done = make(most_reports=2, wait_seconds=60), []
+        limit, done = make(max_reports=2, wait_seconds=60), []
 
         async def one(number: int, until: asyncio.Event) -> None:
             sender = Sender()
@@ -123,7 +123,7 @@ def test_places_are_given_in_turn():
 
 def test_wait_seconds_ends():
     async def run():
-        limit, hold = make(most_reports=1), asyncio.Event()
+        limit, hold = make(max_reports=1), asyncio.Event()
         holder = Sender()
         holder.send(b"x", more=False)
         holding = asyncio.create_task(take(limit, holder, hold))
@@ -144,7 +144,7 @@ def test_wait_seconds_ends():
 @pytest.mark.parametrize("has_turn", [False, True])
 def test_who_is_cancelled_while_waiting_leaves_no_trace(has_turn):
     async def run():
-        limit, hold = make(most_reports=1, wait_seconds=60), asyncio.Event()
+        limit, hold = make(max_reports=1, wait_seconds=60), asyncio.Event()
         senders = [Sender(), Sender()]
         for each in senders:
             each.send(b"x", more=False)

@@ -83,7 +83,7 @@ def piece(body: bytes, more: bool = True) -> dict:
 def test_bodies():
     def read(*messages, most=10):
         receive, left = receiving(*messages)
-        return asyncio.run(read_body(receive, most=most)), left
+        return asyncio.run(read_body(receive, max_bytes=most)), left
 
     assert read(piece(b"abc", more=False))[0] == b"abc"
     assert read(piece(b"a"), piece(b""), piece(b"bc", more=False))[0] == b"abc"
@@ -94,7 +94,7 @@ def test_bodies():
         read(piece(b"x"), {"type": "http.disconnect"})
     receive, left = receiving(piece(b"x" * 6), piece(b"x" * 6), piece(b"never read"))
     with pytest.raises(TooLongError):
-        asyncio.run(read_body(receive, most=10))
+        asyncio.run(read_body(receive, max_bytes=10))
     assert len(left) == 1
 
 

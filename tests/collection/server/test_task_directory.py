@@ -33,7 +33,7 @@ class Reader:
     def look(self) -> tuple[list[str], list[str]]:
         """The names of files that were taken and of those that were refused."""
         self.taken.clear()
-        refused = self.watched.look(self.take)
+        refused = self.watched.scan(self.take)
         return list(self.taken), [each.path.name for each in refused]
 
 

@@ -45,13 +45,13 @@ async def app(scope, receive, send):
 
 
 @contextmanager
-def serving(folder, *, most, handshake_seconds=30.0, held_bytes=1 << 26):
+def serving(folder, *, most, handshake_seconds=30.0, buffered_bytes=1 << 26):
     """The port of a server with these limits, with the event loop of the servers."""
     bound = listen("127.0.0.1", 0)
-    kind = guarded_connections(most_connections=most, request_seconds=30, most_held_bytes=held_bytes)
+    kind = guarded_connections(max_connections=most, request_seconds=30, max_buffered_bytes=buffered_bytes)
     config = uvicorn.Config(app, http=kind, ws="none", lifespan="off", log_config=None, loop="uvloop")
     config.load()
-    config.ssl = server_context(*certificate(folder), most_connections=most)
+    config.ssl = server_context(*certificate(folder), max_connections=most)
     server = _Server(config, lambda: None, handshake_seconds=handshake_seconds)
     thread = threading.Thread(target=server.run, args=([bound],))
     thread.start()
@@ -174,9 +174,9 @@ def test_many_stalled_handshakes(tmp_path):
 
 def test_idle_connections_that_have_sent_much_count(tmp_path):
     """The buffer that TLS reads into stays as large as it was, 256 kB at most: the limit on all bytes ends some."""
-    peers, held_bytes, size = 60, 1 << 21, 200_000
+    peers, buffered_bytes, size = 60, 1 << 21, 200_000
     request = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % size + bytes(size)
-    with serving(tmp_path, most=2 * peers, held_bytes=held_bytes) as port, ExitStack() as opened:
+    with serving(tmp_path, most=2 * peers, buffered_bytes=buffered_bytes) as port, ExitStack() as opened:
         connections = []
         for _ in range(peers):
             plain = socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS)

@@ -279,7 +279,7 @@ class Served:
         self.shuffler = shuffler
         self._socket = listen("127.0.0.1", 0)
         self.port = self._socket.getsockname()[1]
-        connections = guarded_connections(most_connections=100, request_seconds=30, refused=shuffler.metrics.refused)
+        connections = guarded_connections(max_connections=100, request_seconds=30, refused=shuffler.metrics.refused)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 create_app(shuffler), http=connections, ws="none", lifespan="on", log_config=None, server_header=False

@@ -144,7 +144,7 @@ def test_slow_senders_take_no_room_from_quick_ones(place, serve, until):
     """Three begin and send little or nothing; there is room for one report and a half."""
     form = place.task(size=10)
     here = serve(waiting_reports=1, waiting_seconds=0.05)
-    here.shuffler.memory._most_bytes = form.size * 3 // 2
+    here.shuffler.memory._max_bytes = form.size * 3 // 2
     head = f"POST /v1/tasks/{form.task_id.hex()}/reports HTTP/1.1\r\n{BINARY}Content-Length: {form.size}\r\n\r\n"
     slow = [socket.create_connection(("127.0.0.1", here.port), timeout=20) for _ in range(3)]
     for each in slow:
@@ -161,7 +161,7 @@ def test_slow_senders_are_sent_away_when_memory_is_short(place, serve, until, mo
     monkeypatch.setattr(bodies, "_SLOW_SECONDS", 0.0)
     form = place.task(size=10)
     here = serve()
-    here.shuffler.memory._most_bytes = form.size * 3 // 2
+    here.shuffler.memory._max_bytes = form.size * 3 // 2
     head = f"POST /v1/tasks/{form.task_id.hex()}/reports HTTP/1.1\r\n{BINARY}Content-Length: {form.size}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", here.port), timeout=20) as slow:
         slow.sendall(head.encode() + place.report(form)[:-1])

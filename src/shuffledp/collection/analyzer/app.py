@@ -38,7 +38,7 @@ def create_app(analyzer: Analyzer) -> Starlette:
         analyzer.tasks,
         analyzer.batches,
         analyzer.metrics,
-        most_bytes=analyzer.settings.arriving_megabytes << 20,
+        max_bytes=analyzer.settings.arriving_megabytes << 20,
         arrived=scheduler.look,
     )
     analyzer.when_stopping(endpoints.stop)

@@ -60,11 +60,11 @@ class BatchEndpoints:
         batches: Batches,
         metrics: Metrics,
         *,
-        most_bytes: int,
+        max_bytes: int,
         arrived: Callable[[], None],
     ) -> None:
         self._tasks, self._batches, self._arrived = tasks, batches, arrived
-        self.memory = MemoryLimit(most_bytes=most_bytes)
+        self.memory = MemoryLimit(max_bytes=max_bytes)
         self._manifest_lock = asyncio.Lock()  # one at a time: parsing takes several times its size in memory
         self._stopping = False
         self._manifests = metrics.counter("manifests", "Manifests by what became of them", ["outcome"])

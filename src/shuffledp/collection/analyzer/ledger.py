@@ -276,7 +276,7 @@ def _curve_document(task: Task) -> dict[str, Any]:
 @lru_cache(maxsize=256)
 def _curve(content: bytes) -> PrivacyCurve:
     """The privacy curve of a release; no finite epsilon if the entry of an earlier version cannot be verified."""
-    document = parse_canonical(content, most_bytes=MAX_TASK_BYTES)
+    document = parse_canonical(content, max_bytes=MAX_TASK_BYTES)
     try:
         guarantee = capped_guarantee(
             from_document(document["protocol"]),

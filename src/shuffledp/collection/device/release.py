@@ -51,7 +51,7 @@ def fetch_release(connection: Connection, task: Task) -> Release | None:
 def fetch_form(connection: Connection, task: Task, form: str) -> bytes | None:
     """The bytes of a form of the release, or None if there is none yet."""
     try:
-        answer, content = connection.download(f"/v1/releases/{task.id.hex()}{FORMS[form]}", most=_MAX_BYTES)
+        answer, content = connection.download(f"/v1/releases/{task.id.hex()}{FORMS[form]}", max_bytes=_MAX_BYTES)
     except (OSError, http.client.HTTPException) as error:
         raise UnreachableError(f"The analyzer cannot be reached: {failure_reason(error)}.") from None
     if answer.status == 200:

@@ -31,12 +31,12 @@ class Patience:
         if self.attempts < 1 or not (0 < self.first_pause <= self.longest_pause and self.longest_wait >= 0):
             raise ParameterError(f"Patience needs at least one attempt and growing pauses, not {self}.")
 
-    def pause(self, attempt: int, asked: float = 0.0) -> float:
-        """Seconds before the next attempt: exponential backoff with jitter, added to the pause the server asked for.
+    def pause(self, attempt: int, requested: float = 0.0) -> float:
+        """Seconds before the next attempt: exponential backoff with jitter, plus the pause that the server requested.
 
         The jitter spreads the retries of devices that were all refused at the same time.
         """
-        return asked + backoff_seconds(attempt, first=self.first_pause, longest=self.longest_pause)
+        return requested + backoff_seconds(attempt, first=self.first_pause, longest=self.longest_pause)
 
 
 def reports_path(task_id: bytes) -> str:
@@ -62,7 +62,7 @@ def deliver(
     headers = _headers(token)
     failure = ""
     for attempt in range(patience.attempts):
-        asked = 0.0
+        requested = 0.0
         try:
             answer = connection.request("POST", path, report, headers)
         except ssl.SSLCertVerificationError as error:  # a retry would not help
@@ -76,11 +76,13 @@ def deliver(
                 return answer
             if answer.status not in _RETRY_STATUSES:
                 raise _refusal(answer)
-            failure, asked = answer.sentence, answer.retry_after or 0.0
-            if asked > patience.longest_wait:
-                raise UnreachableError(f"The server asks for a retry in {asked:g} s: {failure}", retry_after=asked)
+            failure, requested = answer.sentence, answer.retry_after or 0.0
+            if requested > patience.longest_wait:
+                raise UnreachableError(
+                    f"The server asks for a retry in {requested:g} s: {failure}", retry_after=requested
+                )
         if attempt + 1 < patience.attempts:
-            wait(patience.pause(attempt, asked))
+            wait(patience.pause(attempt, requested))
     times = "attempt" if patience.attempts == 1 else "attempts"
     raise UnreachableError(
         f"The report could not be delivered to {connection.url} after {patience.attempts} {times}: {failure}"

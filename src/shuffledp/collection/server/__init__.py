@@ -1,1 +1,1 @@
-"""What the servers of a collection share: settings, running, problem documents, metrics, logs, health."""
+"""Common parts of the shuffler and the analyzer: settings, running, problem documents, metrics, logs, health."""

@@ -45,14 +45,14 @@ def declared_length(scope: Scope) -> int | None:
     return int(value) if value is not None and value.isdigit() and len(value) <= 18 else None
 
 
-def has_type(scope: Scope, wanted: bytes) -> bool:
+def has_type(scope: Scope, expected: bytes) -> bool:
     """Whether a request has exactly one Content-Type header, of this type with any parameters."""
     types = [value for name, value in scope["headers"] if name == b"content-type"]
-    return len(types) == 1 and bytes(types[0]).partition(b";")[0].strip().lower() == wanted
+    return len(types) == 1 and bytes(types[0]).partition(b";")[0].strip().lower() == expected
 
 
-async def read_body(receive: Receive, *, most: int, arrived: Callable[[int, bool], None] | None = None) -> bytes:
-    """The complete body; TooLongError as soon as it has more than ``most`` bytes.
+async def read_body(receive: Receive, *, max_bytes: int, arrived: Callable[[int, bool], None] | None = None) -> bytes:
+    """The complete body; TooLongError as soon as it has more than ``max_bytes`` bytes.
 
     ``arrived`` is called with the size of every piece and whether more follows; an exception that it raises ends the
     reading. Senders that never finish are handled by the connection (``server.connections``).
@@ -60,7 +60,7 @@ async def read_body(receive: Receive, *, most: int, arrived: Callable[[int, bool
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body", False):
         content: bytes = message.get("body", b"")
-        if len(content) > most:
+        if len(content) > max_bytes:
             raise TooLongError
         if arrived is not None:
             arrived(len(content), False)
@@ -70,7 +70,7 @@ async def read_body(receive: Receive, *, most: int, arrived: Callable[[int, bool
         if message["type"] != "http.request":
             raise DisconnectedError
         piece = message.get("body", b"")
-        if len(body) + len(piece) > most:
+        if len(body) + len(piece) > max_bytes:
             raise TooLongError
         more = bool(message.get("more_body", False))
         if arrived is not None:
@@ -88,8 +88,8 @@ class MemoryLimitError(Exception):
 class MemoryLimit:
     """Limits on complete reports and on bytes. All methods are called in the event loop's thread."""
 
-    def __init__(self, *, most_bytes: int, most_reports: int = 0, wait_seconds: float = 0.0) -> None:
-        self._most_reports, self._most_bytes, self._wait_seconds = most_reports, most_bytes, wait_seconds
+    def __init__(self, *, max_bytes: int, max_reports: int = 0, wait_seconds: float = 0.0) -> None:
+        self._max_reports, self._max_bytes, self._wait_seconds = max_reports, max_bytes, wait_seconds
         self.reports = 0
         """Complete reports."""
         self.bytes = 0
@@ -104,12 +104,12 @@ class MemoryLimit:
 
     def check(self, size: int) -> None:
         """Refuse an upload whose declared size does not fit now; a single upload may have any size."""
-        if self.bytes and self.bytes + size > self._most_bytes:
+        if self.bytes and self.bytes + size > self._max_bytes:
             raise MemoryLimitError
 
     def _take_bytes(self, size: int, upload: Upload) -> None:
         """Count bytes that have arrived, and evict slow uploads if needed; a single upload is always allowed."""
-        while self.bytes + size > self._most_bytes and self.bytes > upload.bytes:
+        while self.bytes + size > self._max_bytes and self.bytes > upload.bytes:
             oldest = next(iter(self._arriving), None)
             if oldest is None or oldest is upload or not oldest.is_slow():
                 raise MemoryLimitError
@@ -121,7 +121,7 @@ class MemoryLimit:
 
     async def _enter(self) -> None:
         """Count one more complete report; if the limit is reached, wait in the queue."""
-        if self.reports < self._most_reports:
+        if self.reports < self._max_reports:
             self.reports += 1
             return
         loop = asyncio.get_running_loop()
@@ -171,10 +171,10 @@ class Upload:
         if self._entered:
             limit._leave()
 
-    async def read(self, receive: Receive, most: int) -> bytes:
+    async def read(self, receive: Receive, max_bytes: int) -> bytes:
         """The complete body; errors of ``read_body``, or MemoryLimitError if it was evicted."""
         try:
-            body = await read_body(receive, most=most, arrived=self._arrived)
+            body = await read_body(receive, max_bytes=max_bytes, arrived=self._arrived)
         except asyncio.CancelledError:
             if not self.evicted or self._task is None:
                 raise

@@ -6,9 +6,9 @@ Every byte that arrives is counted, as one of two kinds:
 - All other bytes: request line, headers, chunk sizes and their extensions, empty lines between requests. A request has
   one small budget for all of them. Trailers are refused.
 
-The bytes that all connections together hold, and that the application has not read yet, have a limit of their own
-(``HeldBytes``). The buffer that a TLS connection reads into never shrinks: idle connections with large buffers have the
-same limit again for these.
+The bytes that all connections together buffer until the application reads them have a limit of their own
+(``BufferedBytes``). The buffer that a TLS connection reads into never shrinks: the large buffers of idle connections
+have the same limit again.
 
 If a response is sent before the complete request has arrived, the connection lingers: further bytes are read and
 discarded for a short time. If it were closed at once, the operating system would send a reset, and the peer might never
@@ -50,17 +50,17 @@ _BODY_BYTES_PER_OTHER_BYTE = 64
 """This many bytes of body allow one more byte outside it: a body in chunks of some kilobytes may have any length."""
 
 
-class HeldBytes:
-    """The bytes of requests that all connections together hold until the application reads them.
+class BufferedBytes:
+    """The bytes of requests that all connections together buffer until the application reads them.
 
     The total is recomputed only when the bytes that have arrived since the last time might exceed the limit. If it is
     exceeded, the requests that have been arriving for longest are dropped, so that fast senders are served. All methods
     are called in the event loop's thread.
     """
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most = most_bytes
-        self._spare = most_bytes
+    def __init__(self, max_bytes: int) -> None:
+        self._limit = max_bytes
+        self._spare = max_bytes
 
     def arrived(self, size: int, connections: Iterable[GuardedConnection]) -> None:
         """Count bytes that have arrived; this may close connections."""
@@ -69,20 +69,20 @@ class HeldBytes:
             self._count(connections)
 
     def _count(self, connections: Iterable[GuardedConnection]) -> None:
-        held = [(connection, connection.held_bytes()) for connection in connections]
-        total = sum(size for _, size in held)
-        if total > self._most * 3 // 4:
-            for connection, size in sorted(held, key=lambda item: item[0].arriving_since):
-                if total <= self._most // 2:
+        sizes = [(connection, connection.buffered_bytes()) for connection in connections]
+        total = sum(size for _, size in sizes)
+        if total > self._limit * 3 // 4:
+            for connection, size in sorted(sizes, key=lambda item: item[0].arriving_since):
+                if total <= self._limit // 2:
                     break
                 if size and connection.give_up():
                     total -= size
-        self._spare = max(self._most - total, self._most // 8)
-        self._end_idle([connection for connection, _ in held if connection.has_large_buffer])
+        self._spare = max(self._limit - total, self._limit // 8)
+        self._end_idle([connection for connection, _ in sizes if connection.has_large_buffer])
 
     def _end_idle(self, large: list[GuardedConnection]) -> None:
         """End idle connections whose buffers together are larger than the limit."""
-        excess = len(large) - self._most // _LARGE_BUFFER_BYTES
+        excess = len(large) - self._limit // _LARGE_BUFFER_BYTES
         for connection in sorted(large, key=lambda connection: connection.arriving_since):
             if excess <= 0:
                 break
@@ -92,17 +92,17 @@ class HeldBytes:
 class GuardedConnection(HttpToolsProtocol):
     """uvicorn's connection with limits; one timer per connection, not per request."""
 
-    most_connections: ClassVar[int] = 4096
-    most_header_bytes: ClassVar[int] = 1 << 14
+    max_connections: ClassVar[int] = 4096
+    max_header_bytes: ClassVar[int] = 1 << 14
     """Limit on the request line, the headers and all other bytes outside the body."""
-    most_headers: ClassVar[int] = 100
-    most_waiting: ClassVar[int] = 16
+    max_headers: ClassVar[int] = 100
+    max_waiting: ClassVar[int] = 16
     """Limit on pipelined requests that wait for a response."""
     request_seconds: ClassVar[float] = 30.0
     """A request must arrive within twice this time; a connection is aborted if its peer reads nothing for this time."""
     linger_seconds: ClassVar[float] = 2.0
     linger_bytes: ClassVar[int] = 1 << 24
-    held: ClassVar[HeldBytes] = HeldBytes(1 << 26)
+    buffered: ClassVar[BufferedBytes] = BufferedBytes(1 << 26)
 
     @staticmethod
     def refused(problem: str) -> None:
@@ -124,11 +124,11 @@ class GuardedConnection(HttpToolsProtocol):
         self.arriving_since = self.loop.time()
         """When the current or last request began to arrive."""
         others = len(self.connections)
-        if others > self.most_connections + SPARE_CONNECTIONS:
+        if others > self.max_connections + SPARE_CONNECTIONS:
             self.refused(_TOO_MANY.problem)
             self._ignores_input = True
             self.transport.abort()
-        elif others > self.most_connections:
+        elif others > self.max_connections:
             self._refuse(_TOO_MANY)
         else:
             self._set_timer(self.request_seconds, self._check_progress)
@@ -180,10 +180,10 @@ class GuardedConnection(HttpToolsProtocol):
         if self._is_over_budget():
             self._refuse(_HEADERS_TOO_LARGE)
             return
-        self.held.arrived(len(piece), self.connections)  # type: ignore[arg-type]
+        self.buffered.arrived(len(piece), self.connections)  # type: ignore[arg-type]
 
     def _is_over_budget(self) -> bool:
-        return self._other_bytes > self.most_header_bytes + self._body_bytes // _BODY_BYTES_PER_OTHER_BYTE
+        return self._other_bytes > self.max_header_bytes + self._body_bytes // _BODY_BYTES_PER_OTHER_BYTE
 
     def _discard(self, size: int) -> None:
         self._discarded += size
@@ -194,14 +194,14 @@ class GuardedConnection(HttpToolsProtocol):
         """Length of the headers of the current request, as far as they are parsed."""
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
-    def held_bytes(self) -> int:
-        """Bytes that this connection holds in memory, apart from those that the application has read."""
+    def buffered_bytes(self) -> int:
+        """Bytes that this connection buffers, apart from those that the application has read."""
         cycles = {id(cycle): cycle for cycle in (self._running, self.cycle, *(queued for queued, _ in self.pipeline))}
-        held = self._other_bytes
+        size = self._other_bytes
         for cycle in cycles.values():
             if cycle is not None and not cycle.response_complete:
-                held += len(cycle.body) + sum(len(name) + len(value) for name, value in cycle.scope["headers"])
-        return held
+                size += len(cycle.body) + sum(len(name) + len(value) for name, value in cycle.scope["headers"])
+        return size
 
     def give_up(self) -> bool:
         """Drop the request that is arriving and those that wait; False if that would release no memory."""
@@ -238,7 +238,7 @@ class GuardedConnection(HttpToolsProtocol):
         """A header, or a trailer."""
         if not self._in_headers:
             raise self._parser_error(_NO_TRAILERS)
-        if len(self.headers) >= self.most_headers:
+        if len(self.headers) >= self.max_headers:
             raise self._parser_error(_HEADERS_TOO_LARGE)
         super().on_header(name, value)
 
@@ -246,9 +246,9 @@ class GuardedConnection(HttpToolsProtocol):
         """The headers of a request are complete."""
         if self.parser.should_upgrade():
             raise self._parser_error(_NO_UPGRADE)
-        if self._length_of_headers() > self.most_header_bytes:
+        if self._length_of_headers() > self.max_header_bytes:
             raise self._parser_error(_HEADERS_TOO_LARGE)
-        if len(self.pipeline) >= self.most_waiting:
+        if len(self.pipeline) >= self.max_waiting:
             raise self._parser_error(_TOO_EAGER)
         self._in_headers = False
         super().on_headers_complete()
@@ -420,18 +420,18 @@ _LOST = _LostTransport()
 
 def guarded_connections(
     *,
-    most_connections: int,
+    max_connections: int,
     request_seconds: float,
-    most_header_bytes: int = 1 << 14,
-    most_held_bytes: int = 1 << 26,
+    max_header_bytes: int = 1 << 14,
+    max_buffered_bytes: int = 1 << 26,
     refused: Callable[[str], None] = lambda _: None,
 ) -> type[GuardedConnection]:
     """A class of connections with these limits, for uvicorn."""
     limits = {
         "refused": staticmethod(refused),
-        "most_connections": most_connections,
-        "most_header_bytes": most_header_bytes,
-        "held": HeldBytes(most_held_bytes),
+        "max_connections": max_connections,
+        "max_header_bytes": max_header_bytes,
+        "buffered": BufferedBytes(max_buffered_bytes),
         "request_seconds": request_seconds,
     }
     return type("LimitedConnection", (GuardedConnection,), limits)

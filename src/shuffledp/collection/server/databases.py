@@ -25,7 +25,7 @@ _LOG_MAGIC = (0x377F0682, 0x377F0683)
 
 
 class DamagedFileError(Exception):
-    """A file that must hold a database does not, or was deleted or replaced."""
+    """A file that must contain a database does not, or was deleted or replaced."""
 
 
 def pending_migrations(

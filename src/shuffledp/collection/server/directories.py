@@ -12,13 +12,13 @@ from shuffledp.errors import DataError
 _OTHERS = 0o077
 
 
-def check_directory(directory: Path, *, written: bool = True) -> None:
-    """Refuse a directory that does not exist or cannot be read, or written if ``written``."""
+def check_directory(directory: Path, *, writable: bool = True) -> None:
+    """Refuse a directory that does not exist or cannot be read, or written if ``writable``."""
     if not is_directory(directory):
         raise DataError(f"There is no directory {directory}; create it.", path=str(directory))
     if not os.access(directory, os.R_OK | os.X_OK):
         raise DataError(f"The directory {directory} cannot be read.", path=str(directory))
-    if written and not os.access(directory, os.W_OK):
+    if writable and not os.access(directory, os.W_OK):
         raise DataError(f"The directory {directory} cannot be written.", path=str(directory))
 
 

@@ -130,7 +130,7 @@ def ask_server(directory: Path, method: str, path: str) -> dict[str, Any]:
     """The answer of the server that runs in a directory to its operator; RefusedError with its reason if it refuses."""
     try:
         with LocalConnection(directory / SOCKET, timeout=_ASK_SECONDS) as connection:
-            answer = connection.request(method, path, most=_MAX_ANSWER_BYTES)
+            answer = connection.request(method, path, max_bytes=_MAX_ANSWER_BYTES)
     except (FileNotFoundError, ConnectionRefusedError):
         raise UnreachableError(f"No server runs in {directory}; start it, or name the settings it runs with.") from None
     except (OSError, http.client.HTTPException) as error:

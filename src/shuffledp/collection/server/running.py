@@ -71,33 +71,33 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def possible_connections(wanted: int) -> int:
-    """The number of connections, at most ``wanted``, that the hard limit on open files allows; DataError if too few."""
+def possible_connections(requested: int) -> int:
+    """How many of the requested connections the hard limit on open files allows; DataError if they are too few."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY:
-        return wanted
+        return requested
     possible = hard - SPARE_CONNECTIONS - _OTHER_FILES
-    if possible < min(wanted, _MIN_CONNECTIONS):
-        needed = wanted + SPARE_CONNECTIONS + _OTHER_FILES
+    if possible < min(requested, _MIN_CONNECTIONS):
+        needed = requested + SPARE_CONNECTIONS + _OTHER_FILES
         raise DataError(
-            f"This process may have {hard:,} open files, and {wanted:,} connections need {needed:,}: raise the hard "
+            f"This process may have {hard:,} open files, and {requested:,} connections need {needed:,}: raise the hard "
             "limit (ulimit -Hn, LimitNOFILE= of systemd)."
         )
-    return min(wanted, possible)
+    return min(requested, possible)
 
 
-def reserve_connections(wanted: int) -> int:
-    """Raise this process's soft limit on open files for ``wanted`` connections; return the possible number.
+def reserve_connections(requested: int) -> int:
+    """Raise this process's soft limit on open files for ``requested`` connections; return the possible number.
 
     Without free descriptors a server can neither accept a connection nor open a file of its store.
     """
-    possible = possible_connections(wanted)
+    possible = possible_connections(requested)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = possible + SPARE_CONNECTIONS + _OTHER_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-    if possible < wanted:
-        event("connections-limited", level=logging.WARNING, wanted=wanted, possible=possible, open_files=hard)
+    if possible < requested:
+        event("connections-limited", level=logging.WARNING, wanted=requested, possible=possible, open_files=hard)
     return possible
 
 
@@ -141,9 +141,9 @@ def serve(
     config = uvicorn.Config(
         app,
         http=guarded_connections(
-            most_connections=connections,
+            max_connections=connections,
             request_seconds=settings.request_seconds,
-            most_held_bytes=settings.connection_megabytes << 20,
+            max_buffered_bytes=settings.connection_megabytes << 20,
             refused=app.state.metrics.refused,
         ),
         ws="none",
@@ -158,7 +158,7 @@ def serve(
     config.load()
     if settings.tls_certificate is not None and settings.tls_key is not None:
         config.ssl = server_context(
-            settings.tls_certificate, settings.tls_key, most_connections=connections + SPARE_CONNECTIONS
+            settings.tls_certificate, settings.tls_key, max_connections=connections + SPARE_CONNECTIONS
         )
     server = _Server(config, stopping, handshake_seconds=settings.request_seconds)
     scheme = "https" if settings.tls_certificate else "http"

@@ -1,7 +1,7 @@
 """Settings of a server: from a TOML file, overridden by the environment, then by options; unknown names are refused.
 
 The file has one table for each server, such as ``[shuffler]``; in the environment the key ``port`` of the shuffler is
-``SHUFFLEDP_SHUFFLER_PORT``. Secrets are never settings themselves: a setting names the file that holds one.
+``SHUFFLEDP_SHUFFLER_PORT``. Secrets are never settings themselves: a setting names the file that contains the secret.
 
 Values are converted here, not by msgspec or cattrs: msgspec ignores unknown keys of dataclasses, its messages name
 neither the source nor the value, and relative paths, comma-separated lists and yes/no in the environment would need the
@@ -107,9 +107,9 @@ def read_settings(
         key: _convert(_parse(value, types[key]), types[key], prefix + key.upper(), Path())
         for key, value in variables.items()
     }
-    given = {key: value for key, value in options.items() if value is not None}
-    _refuse_unknown(given, types, "among the options")
-    values |= given
+    set_options = {key: value for key, value in options.items() if value is not None}
+    _refuse_unknown(set_options, types, "among the options")
+    values |= set_options
     needed = [field.name for field in fields(kind) if field.default is MISSING and field.default_factory is MISSING]  # type: ignore[arg-type]
     missing = [name for name in needed if name not in values]
     if missing:
@@ -164,8 +164,8 @@ def _refuse_misspelt(environment: Mapping[str, str]) -> None:
         )
 
 
-def _refuse_unknown(given: Mapping[str, Any], types: Mapping[str, Any], where: str) -> None:
-    unknown = sorted(set(given) - set(types))
+def _refuse_unknown(settings: Mapping[str, Any], types: Mapping[str, Any], where: str) -> None:
+    unknown = sorted(set(settings) - set(types))
     if unknown:
         raise ParameterError(f"Unknown setting {unknown[0]!r} {where}; the settings are {', '.join(sorted(types))}.")
 

@@ -62,7 +62,7 @@ class TaskDirectory(ABC, Generic[Loaded]):
         """Read all files at the start; refused ones are listed in ``refused`` and not logged."""
         self._watched.check()
         try:
-            self.refused = self._watched.look(self._add)
+            self.refused = self._watched.scan(self._add)
         except OSError as error:
             raise DataError(f"Cannot read the directory of tasks: {error.strerror or error}.") from None
         self.refused += self._admit_waiting(admit)
@@ -73,7 +73,7 @@ class TaskDirectory(ABC, Generic[Loaded]):
         A new task is served only after ``admit``; if that raises, the task is offered again at the next refresh.
         """
         with self._refresh_lock:
-            self._watched.follow(self._add)
+            self._watched.rescan(self._add)
             log_refused(self._admit_waiting(admit))
 
     def postpone(self, name: str, reason: str) -> None:
@@ -129,9 +129,9 @@ class WatchedDirectory:
         """Refuse a directory that does not exist or cannot be read."""
         if not is_directory(self._directory):
             raise DataError(f"There is no directory of tasks {self._directory}; create it.", path=str(self._directory))
-        check_directory(self._directory, written=False)
+        check_directory(self._directory, writable=False)
 
-    def look(self, take: Callable[[Path], None]) -> list[RefusedFile]:
+    def scan(self, take: Callable[[Path], None]) -> list[RefusedFile]:
         """Call ``take`` with every new or changed file; return those that it refuses, each once.
 
         For a file that cannot be read ``take`` must raise a DataError: the file is tried again next time, and returned
@@ -164,10 +164,10 @@ class WatchedDirectory:
             self._seen[path] = stamp
         return refused
 
-    def follow(self, take: Callable[[Path], None]) -> None:
-        """Like ``look``, in a running server: log refused files, and log an unreadable directory once."""
+    def rescan(self, take: Callable[[Path], None]) -> None:
+        """Like ``scan``, in a running server: log refused files, and log an unreadable directory once."""
         try:
-            refused = self.look(take)
+            refused = self.scan(take)
         except OSError as error:
             reason = error.strerror or type(error).__name__
             if reason != self._last_error:

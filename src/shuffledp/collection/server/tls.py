@@ -45,15 +45,15 @@ class LimitedContext(ssl.SSLContext):
     could use up all file descriptors, at 50 kB each.
     """
 
-    most_connections: int
+    max_connections: int
     _live: WeakSet[ssl.SSLObject]
     _collected: float
 
     def wrap_bio(self, incoming: ssl.MemoryBIO, *arguments: Any, **options: Any) -> ssl.SSLObject:
         """The TLS object of a new connection; SSLError beyond the limit."""
-        if len(self._live) >= self.most_connections:
+        if len(self._live) >= self.max_connections:
             self._collect()
-        if len(self._live) >= self.most_connections:
+        if len(self._live) >= self.max_connections:
             raise ssl.SSLError("too many connections")
         tls_object = super().wrap_bio(incoming, *arguments, **options)
         if isinstance(tls_object, LimitedHandshake):  # the sslobject_class of the context
@@ -73,14 +73,14 @@ class LimitedContext(ssl.SSLContext):
             gc.collect()
 
 
-def server_context(certificate: Path, key: Path, *, most_connections: int) -> LimitedContext:
+def server_context(certificate: Path, key: Path, *, max_connections: int) -> LimitedContext:
     """The context of a server with this certificate.
 
     Session resumption would reveal which reports, even of several rounds, come from one device. Before TLS 1.3 the
     session cache of the server cannot be switched off from Python.
     """
     context = LimitedContext(ssl.PROTOCOL_TLS_SERVER)
-    context.most_connections, context._live, context._collected = most_connections, WeakSet(), 0.0
+    context.max_connections, context._live, context._collected = max_connections, WeakSet(), 0.0
     context.sslobject_class = LimitedHandshake
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0

@@ -61,8 +61,8 @@ class Shuffler(Server):
         self.tokens = TokenDirectory(settings.enrolment) if settings.enrolment is not None else None
         self.rate = RateLimit(settings.reports_per_second, settings.burst)
         self.memory = MemoryLimit(
-            most_reports=settings.waiting_reports,
-            most_bytes=settings.waiting_megabytes * _MEGABYTE,
+            max_reports=settings.waiting_reports,
+            max_bytes=settings.waiting_megabytes * _MEGABYTE,
             wait_seconds=settings.waiting_seconds,
         )
         self.commit_queue = CommitQueue(self.store, self.metrics)
@@ -109,7 +109,7 @@ def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey, ShufflerTask
     if settings.enrolment is None:
         tasks.load()
     else:
-        check_directory(settings.enrolment, written=False)
+        check_directory(settings.enrolment, writable=False)
         tokens = TokenDirectory(settings.enrolment)
         tasks.load(lambda served: tokens.load_new(served.name, lambda _: None))
     return key, tasks

@@ -24,7 +24,7 @@ def authentic_task(content: bytes, *authors: VerifyingKey) -> Task:
     guarantees, which hostile parameters could keep busy for hours.
     """
     with _refusing("not-canonical"):
-        envelope = parse_canonical(content.removesuffix(b"\n"), most_bytes=MAX_TASK_BYTES)
+        envelope = parse_canonical(content.removesuffix(b"\n"), max_bytes=MAX_TASK_BYTES)
     with _refusing("malformed"):
         if not isinstance(envelope, dict) or set(envelope) != {"task", "author", "signature"}:
             raise ParameterError("A signed task must have the keys task, author and signature.")

@@ -37,10 +37,10 @@ def canonical(document: Any) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
-def parse_canonical(content: bytes, *, most_bytes: int) -> Any:
+def parse_canonical(content: bytes, *, max_bytes: int) -> Any:
     """The document of these bytes; refused unless they are its canonical encoding."""
-    if len(content) > most_bytes:
-        raise ParameterError(f"The document has {len(content):,} bytes; at most {most_bytes:,} are read.")
+    if len(content) > max_bytes:
+        raise ParameterError(f"The document has {len(content):,} bytes; at most {max_bytes:,} are read.")
     try:
         document = json.loads(content.decode(), object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_refuse)
     except RecursionError:
@@ -72,7 +72,7 @@ def _check(value: Any, depth: int) -> None:
         if abs(value) > LARGEST_NUMBER:
             raise ParameterError(f"The number {value} is too large for a signed document; write it as a string.")
     elif value is not None:
-        raise ParameterError(f"A signed document cannot hold {type(value).__name__}.")
+        raise ParameterError(f"A signed document cannot contain {type(value).__name__}.")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -96,13 +96,15 @@ _REFUSED = re.compile(f"[{_characters(REFUSED)}]")
 _NORMALIZED = re.compile(f"[{_characters(NORMALIZED)}]+")
 
 
-def check_string(what: str, value: str, *, least: int, most: int) -> None:
+def check_string(name: str, value: str, *, min_length: int, max_length: int) -> None:
     """Refuse a string that is too short or too long, or has a character that is invisible or ambiguous."""
-    if not least <= len(value) <= most:
-        raise ParameterError(f"The {what} of a task must have {least} to {most:,} characters, not {len(value):,}.")
+    if not min_length <= len(value) <= max_length:
+        raise ParameterError(
+            f"The {name} of a task must have {min_length} to {max_length:,} characters, not {len(value):,}."
+        )
     if refused := _REFUSED.search(value):
         raise ParameterError(
-            f"The {what} of a task has the character U+{ord(refused[0]):04X}, which is not allowed: "
+            f"The {name} of a task has the character U+{ord(refused[0]):04X}, which is not allowed: "
             "no control, format or private-use characters, and no white space but the space."
         )
 
@@ -114,18 +116,18 @@ def comparable(name: str) -> str:
 
 def check_categories(names: Sequence[str]) -> None:
     """Refuse names of categories that people cannot tell apart."""
-    seen: dict[str, str] = {}
+    names_by_key: dict[str, str] = {}
     for name in names:
-        check_string("category", name, least=1, most=LONGEST_CATEGORY)
+        check_string("category", name, min_length=1, max_length=LONGEST_CATEGORY)
         key = comparable(name)
-        if key in seen:
+        if key in names_by_key:
             raise ParameterError(
-                f"The categories {_with_code_points(seen[key])} and {_with_code_points(name)} look the same: they are "
-                "equal in Unicode's normalization form C. Name each category once."
+                f"The categories {_with_code_points(names_by_key[key])} and {_with_code_points(name)} look the same: "
+                "they are equal in Unicode's normalization form C. Name each category once."
             )
-        seen[key] = name
+        names_by_key[key] = name
 
 
 def _with_code_points(name: str) -> str:
-    shown = " ".join(f"U+{ord(character):04X}" for character in name[:8])
-    return f"{name[:20]!r} ({shown}{' ...' if len(name) > 8 else ''})"
+    code_points = " ".join(f"U+{ord(character):04X}" for character in name[:8])
+    return f"{name[:20]!r} ({code_points}{' ...' if len(name) > 8 else ''})"

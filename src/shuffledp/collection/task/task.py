@@ -94,9 +94,9 @@ class Task:
         check_target(self.epsilon, self.delta)
         _check_drawable(self.protocol)
         self.protocol.min_messages_per_user  # noqa: B018 - raises if the analyzer could not bound the number of users
-        check_string("name", self.name, least=1, most=LONGEST_STRING)
-        check_string("description", self.description, least=0, most=LONGEST_STRING)
-        check_string("population", self.population, least=1, most=LONGEST_STRING)
+        check_string("name", self.name, min_length=1, max_length=LONGEST_STRING)
+        check_string("description", self.description, min_length=0, max_length=LONGEST_STRING)
+        check_string("population", self.population, min_length=1, max_length=LONGEST_STRING)
         check_categories(self.protocol.domain.names if isinstance(self.protocol.domain, Categories) else ())
         if not 1 <= self.messages_per_report <= LARGEST_CAP:
             raise ParameterError(
@@ -125,7 +125,7 @@ class Task:
         epsilon: float,
         delta: float,
         maximum_users: int,
-        **rest: Any,
+        **fields: Any,
     ) -> Self:
         """Calibrate a protocol for slightly below the target; part of delta is reserved for a cap, if one is needed.
 
@@ -141,7 +141,7 @@ class Task:
             delta=delta,
             maximum_users=maximum_users,
             messages_per_report=cap,
-            **rest,
+            **fields,
         )
 
     @property
@@ -285,7 +285,7 @@ class SignedTask:
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
         """The signed task of the bytes of a file."""
-        document = parse_canonical(content.removesuffix(b"\n"), most_bytes=MAX_TASK_BYTES)
+        document = parse_canonical(content.removesuffix(b"\n"), max_bytes=MAX_TASK_BYTES)
         if not isinstance(document, dict) or set(document) != {"task", "author", "signature"}:
             raise ParameterError("A signed task must have the keys task, author and signature.")
         if not re.fullmatch("[0-9a-f]{16}", str(document["author"])):

@@ -1,1 +1,1 @@
-"""What devices and servers both need: an HTTP connection."""
+"""The HTTP client that devices, servers and operators share."""

@@ -68,7 +68,7 @@ class ServerUrl:
     @classmethod
     def parse(cls, url: str) -> ServerUrl:
         """Accept http or https, a host, a port and a plain path; anything else is a ParameterError."""
-        if "@" in url:  # not shown, since it may hold a password
+        if "@" in url:  # not shown, since it may contain a password
             raise ParameterError("A server URL must be given without a user name and a password.")
         invalid = ParameterError(f"{url!r} is not a valid server URL (expected e.g. https://server.example).")
         try:
@@ -134,31 +134,31 @@ class Connection:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         *,
-        most: int = _MAX_ANSWER_BYTES,
+        max_bytes: int = _MAX_ANSWER_BYTES,
     ) -> Answer:
-        """Send one request and read at most ``most`` bytes of its answer; OSError or HTTPException if it fails.
+        """Send one request and read at most ``max_bytes`` bytes of its answer; OSError or HTTPException if it fails.
 
         The server may have closed an idle connection; then the request is repeated once on a new one.
         """
-        return _answer(*self._request_with_retry(method, path, body, dict(headers or {}), most))
+        return _answer(*self._request_with_retry(method, path, body, dict(headers or {}), max_bytes))
 
-    def download(self, path: str, *, most: int) -> tuple[Answer, bytes]:
-        """GET a path; HTTPException if the content has more than ``most`` bytes, other errors as in ``request``."""
-        response, content = self._request_with_retry("GET", path, None, {}, most)
-        if len(content) > most:
-            raise http.client.HTTPException(f"more than {most:,} bytes")
+    def download(self, path: str, *, max_bytes: int) -> tuple[Answer, bytes]:
+        """GET a path; HTTPException if the content is longer than ``max_bytes``, other errors as in ``request``."""
+        response, content = self._request_with_retry("GET", path, None, {}, max_bytes)
+        if len(content) > max_bytes:
+            raise http.client.HTTPException(f"more than {max_bytes:,} bytes")
         return _answer(response, content if response.status != 200 else b""), content
 
     def _request_with_retry(
-        self, method: str, path: str, body: bytes | None, headers: dict[str, str], most: int
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str], max_bytes: int
     ) -> tuple[http.client.HTTPResponse, bytes]:
         reused = self._open is not None
         try:
-            return self._request(method, path, body, headers, most)
+            return self._request(method, path, body, headers, max_bytes)
         except (ConnectionError, http.client.BadStatusLine, ssl.SSLEOFError, ssl.SSLZeroReturnError):
             if not reused or self._aborted:
                 raise
-        return self._request(method, path, body, headers, most)
+        return self._request(method, path, body, headers, max_bytes)
 
     def close(self) -> None:
         """Close the connection; the next request opens another."""
@@ -173,7 +173,7 @@ class Connection:
             _shut_down(self._open.sock)
 
     def _request(
-        self, method: str, path: str, body: bytes | None, headers: dict[str, str], most: int
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str], max_bytes: int
     ) -> tuple[http.client.HTTPResponse, bytes]:
         connection = self._connected()
         try:
@@ -185,13 +185,13 @@ class Connection:
                         raise
                     # the server may have answered before it stopped reading, as for a report that is too long
                 response = connection.getresponse()
-                content = response.read(most + 1)
-                if response.length and len(content) <= most:  # truncated, which a partial read does not report
+                content = response.read(max_bytes + 1)
+                if response.length and len(content) <= max_bytes:  # truncated, which a partial read does not report
                     raise http.client.IncompleteRead(content, response.length)
         except BaseException:
             self.close()
             raise
-        if response.will_close or len(content) > most:
+        if response.will_close or len(content) > max_bytes:
             self.close()
         return response, content
 

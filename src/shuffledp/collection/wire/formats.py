@@ -98,7 +98,7 @@ class Manifest:
         if self.chunk_records * self.record_size > _MAX_CHUNK_BYTES:
             raise ParameterError(f"A chunk of a batch has at most {_MAX_CHUNK_BYTES:,} bytes.")
         if len(self.chunks) != -(-self.messages // self.chunk_records) or len(self.chunks) > _MAX_CHUNKS:
-            raise ParameterError(f"{len(self.chunks):,} chunks do not hold {self.messages:,} messages.")
+            raise ParameterError(f"{len(self.chunks):,} chunks do not contain {self.messages:,} messages.")
         if any(len(chunk) != 32 for chunk in self.chunks):
             raise ParameterError("The hash of a chunk has 32 bytes.")
 
@@ -175,7 +175,7 @@ class Manifest:
 
     @classmethod
     def _from_bytes(cls, batch: bytes) -> Self:
-        return cls.from_document(parse_canonical(batch, most_bytes=MAX_MANIFEST_BYTES))
+        return cls.from_document(parse_canonical(batch, max_bytes=MAX_MANIFEST_BYTES))
 
 
 def _signed_parts(content: bytes) -> tuple[bytes, bytes]:

@@ -28,11 +28,11 @@ def is_unbounded(protocol: Protocol) -> bool:
 
 def least_cap(protocol: Protocol, *, users: int, epsilon: float, delta: float) -> int:
     """The number of messages of every report: the maximum, or the least cap that costs at most ``delta``."""
-    most = protocol.cost.max_messages_per_user
-    if most is not None:
-        return int(most)
+    maximum = protocol.cost.max_messages_per_user
+    if maximum is not None:
+        return int(maximum)
     allowed = delta / ((1 + math.exp(epsilon)) * users)
-    cap = least_integer(lambda most: protocol.chance_of_more_messages(most) <= allowed, limit=LARGEST_CAP)
+    cap = least_integer(lambda messages: protocol.chance_of_more_messages(messages) <= allowed, limit=LARGEST_CAP)
     if cap is None:
         raise ParameterError(
             f"A report of {protocol.name} would have to be padded to more than {LARGEST_CAP:,} messages to hide "
@@ -47,12 +47,12 @@ def capped_guarantee(protocol: Protocol, *, cap: int, users: int, epsilon: float
     Raises ParameterError if (epsilon, delta) does not hold.
     """
     guarantee: Guarantee = protocol.guarantee
-    most = protocol.cost.max_messages_per_user
-    if most is not None and cap != most:
-        raise ParameterError(f"A report of this protocol holds {most:,} messages, not {cap:,}.", reason="inconsistent")
+    maximum = protocol.cost.max_messages_per_user
+    if maximum is not None and cap != maximum:
+        raise ParameterError(f"A report of this protocol has {maximum:,} messages, not {cap:,}.", reason="inconsistent")
     curve = (
         guarantee.curve
-        if most is not None
+        if maximum is not None
         else CappedCurve(guarantee.curve, users, protocol.chance_of_more_messages(cap))
     )
     achieved = curve.delta_at(epsilon)

@@ -46,7 +46,7 @@ class Sealer:
         """Seal the messages and dummies up to ``count``, each separately."""
         contents = [MESSAGE + message for message in packed]
         if len(contents) > count:
-            raise ParameterError(f"A report holds {count:,} messages, not {len(contents):,}.")
+            raise ParameterError(f"A report has at most {count:,} messages, not {len(contents):,}.")
         if any(len(content) != 1 + self.message_size for content in contents):
             raise ParameterError(f"Every packed message of this task has {self.message_size} bytes.")
         contents += [DUMMY + bytes(self.message_size)] * (count - len(contents))
