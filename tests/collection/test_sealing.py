@@ -144,7 +144,7 @@ def test_all_have_one_length_and_no_two_are_alike():
 
 def test_what_cannot_be_sealed():
     sealer = Sealer(SealingKey.create().public, TASK, 2)
-    with pytest.raises(ParameterError, match="A report holds 1 messages, not 2"):
+    with pytest.raises(ParameterError, match="A report has at most 1 messages, not 2"):
         sealer.seal([b"ab", b"cd"], 1)
     for wrong in (b"", b"a", b"abc"):
         with pytest.raises(ParameterError, match="2 bytes"):

@@ -195,7 +195,7 @@ def test_claims_beside_the_truth(parties, envelopes):
         with pytest.raises(ParameterError, match=f"contradicts its protocol: {words}"):
             authentic_task(signed_anew(changed, parties.author), parties.author.public)
     changed = put(envelope, ("task", "messages_per_report"), 3)  # fewer than a user may send: the rest would be lost
-    with pytest.raises(ParameterError, match="holds 5 messages, not 3"):
+    with pytest.raises(ParameterError, match="has 5 messages, not 3"):
         authentic_task(signed_anew(changed, parties.author), parties.author.public)
 
 

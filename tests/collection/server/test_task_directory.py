@@ -120,7 +120,7 @@ def test_a_file_that_was_away_is_told_again(reader, tmp_path):
 def test_bad_content_is_told_once_until_it_changes(reader, tmp_path):
     (tmp_path / "m.json").write_text("bad")
     (tmp_path / "n.json").write_text("worse")
-    refused = reader.watched.look(reader.take)
+    refused = reader.watched.scan(reader.take)
     assert refused == [
         RefusedFile(tmp_path / "m.json", "bad"),
         RefusedFile(tmp_path / "n.json", "ZeroDivisionError"),
@@ -141,11 +141,11 @@ def test_a_folder_that_is_gone_is_logged_once(reader, tmp_path, caplog):
         watched.check()
     with caplog.at_level(logging.ERROR, "shuffledp.collection"):
         for _ in range(3):
-            watched.follow(reader.take)
+            watched.rescan(reader.take)
         (tmp_path / "away").rename(folder)
-        watched.follow(reader.take)
+        watched.rescan(reader.take)
         folder.rename(tmp_path / "away")
-        watched.follow(reader.take)
+        watched.rescan(reader.take)
     assert [each.msg for each in caplog.records] == ["tasks-unreadable"] * 2
 
 

@@ -105,9 +105,9 @@ def _missing(status: Mapping[str, Any], batch: ShuffledBatch) -> list[int]:
     return missing
 
 
-def _checked(answer: Answer, wanted: tuple[int, ...]) -> Mapping[str, Any]:
-    """The JSON object of a response with a wanted status; others become errors with the status and the problem."""
-    if answer.status not in wanted:
+def _checked(answer: Answer, expected: tuple[int, ...]) -> Mapping[str, Any]:
+    """The JSON object of a response with an expected status; others become errors with the status and the problem."""
+    if answer.status not in expected:
         name = str((answer.document or {}).get("type", "")).rpartition(":")[2][:60]
         refused = 400 <= answer.status < 500 and answer.status not in _RETRY_STATUSES
         kind = DeliveryRefusedError if refused else DeliveryError

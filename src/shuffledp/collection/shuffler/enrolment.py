@@ -126,9 +126,9 @@ class _HashIndex:
         self._parts = [array("Q") for _ in range(_PARTS)]
 
     def __contains__(self, hashed: bytes) -> bool:
-        part, wanted = self._parts[hashed[0]], _prefix(hashed)
-        index = bisect_left(part, wanted)
-        return index < len(part) and part[index] == wanted
+        part, prefix = self._parts[hashed[0]], _prefix(hashed)
+        index = bisect_left(part, prefix)
+        return index < len(part) and part[index] == prefix
 
     def add(self, parts: Mapping[int, list[bytes]]) -> None:
         """Add hashes that are sorted by their first byte."""
@@ -165,25 +165,25 @@ def _read_tokens(
         content.seek(0)
         before, running = _TokenFile(), hashlib.sha256()
     hashes: list[bytes] = []
-    length, rest = before.length, b""
+    length, unterminated = before.length, b""
     while block := content.read(_BLOCK_BYTES):
-        lines, newline, rest = (rest + block).rpartition(b"\n")
+        lines, newline, unterminated = (unterminated + block).rpartition(b"\n")
         running.update(lines + newline)
         length += len(lines) + len(newline)
         _parse(lines, hashes, before.tokens, path)
-        if len(rest) > _BLOCK_BYTES:
+        if len(unterminated) > _BLOCK_BYTES:
             raise DataError(f"{path} has a line that is too long to be the SHA-256 of a token in hexadecimal.")
     tokens = before.tokens + len(hashes)
-    _parse(rest, hashes, before.tokens, path)  # an unterminated last line is read again when the file grows
+    _parse(unterminated, hashes, before.tokens, path)  # an unterminated last line is read again when the file grows
     return hashes, _TokenFile(stamp, length, running.digest(), tokens, before.index)
 
 
 def _parse(lines: bytes, hashes: list[bytes], before: int, path: Path) -> None:
-    for word in lines.split():
-        if not _HASH.fullmatch(word):
+    for line in lines.split():
+        if not _HASH.fullmatch(line):
             number = before + len(hashes) + 1
             raise DataError(f"Token {number:,} of {path} is not the SHA-256 of a token in hexadecimal.")
-        hashes.append(bytes.fromhex(word.decode("ascii")))
+        hashes.append(bytes.fromhex(line.decode("ascii")))
 
 
 def _sorted_parts(hashes: Sequence[bytes]) -> dict[int, list[bytes]]:

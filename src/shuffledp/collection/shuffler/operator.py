@@ -199,8 +199,8 @@ class ShufflerOperator:
         is_new = check_give_up(record.state, to)
         deadline = time.monotonic() + _CLAIM_SECONDS
         while True:
-            with self.store.claim(task_id) as mine:
-                if mine:
+            with self.store.claim(task_id) as claimed:
+                if claimed:
                     self.store.give_up(task_id, to)
                     self.round_shuffler.clean(task_id.hex())
                     if not is_new:

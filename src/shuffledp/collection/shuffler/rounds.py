@@ -337,8 +337,8 @@ class RoundScheduler:
     def _deliver(self, scheduled: ScheduledRound) -> bool:
         """Destroy the reports, deliver the batch, delete it; False if another process has it."""
         served = scheduled.served
-        with self._store.claim(served.id) as mine:
-            if not mine or self._store.state(served.id) is not RoundState.SHUFFLED:
+        with self._store.claim(served.id) as claimed:
+            if not claimed or self._store.state(served.id) is not RoundState.SHUFFLED:
                 return False
             self._store.destroy(served.id)
             batch = self._round_shuffler.batch(served)

@@ -105,8 +105,8 @@ def _check_origin(origin: str) -> None:
         host, port = parts.hostname or "", parts.port
     except ValueError:
         raise invalid from None
-    shown = f"[{host}]" if ":" in host else host
-    exact = f"{parts.scheme}://{shown}" + (f":{port}" if port is not None else "")
+    written_host = f"[{host}]" if ":" in host else host
+    exact = f"{parts.scheme}://{written_host}" + (f":{port}" if port is not None else "")
     if origin != exact or parts.scheme not in _DEFAULT_PORTS or not re.fullmatch(r"[a-z0-9._:-]+", host):
         raise invalid
     if port is not None and (port == 0 or port == _DEFAULT_PORTS[parts.scheme]):

@@ -150,7 +150,7 @@ def error(text: str, code: int) -> sqlite3.OperationalError:
 
 def test_a_reserve_holds_its_space(tmp_path):
     reserve = DiskReserve(tmp_path / "reserve", 1 << 20)
-    assert reserve.held
+    assert reserve.is_reserved
     assert (tmp_path / "reserve").stat().st_blocks * 512 >= 1 << 20
     assert (tmp_path / "reserve").stat().st_mode & 0o777 == 0o600
     assert reserve.free()

@@ -15,8 +15,6 @@ from typing import Protocol
 
 from shuffledp.errors import ShuffledpError
 
-TOKEN_HASH_SIZE = 32
-
 
 class StoreError(ShuffledpError):
     """The store cannot be opened, reached or written, or a round is in the wrong state for an operation."""

@@ -47,7 +47,7 @@ class _Round(NamedTuple):
     maximum: int
     tokens: bool
     reports: int
-    kept: bool
+    has_reports: bool
 
     @property
     def reports_table(self) -> sql.Identifier:
@@ -176,16 +176,16 @@ class PostgresStore:
         key = int.from_bytes(task_id[:8], "big", signed=True)
         with postgres_failures():
             connection = connect(self._address, autocommit=True, connect_timeout=int(WAIT_SECONDS))
-        mine = False
+        claimed = False
         try:
             with postgres_failures():
                 row = connection.execute("SELECT pg_try_advisory_lock(%s)", (key,)).fetchone()
-                mine = bool(row and row[0])
+                claimed = bool(row and row[0])
                 query = "SELECT 1 FROM shuffledp.rounds WHERE task_id = %s FOR UPDATE SKIP LOCKED"
                 unlocked = connection.execute(query, (task_id,)).fetchone() is not None
-            yield mine and unlocked
+            yield claimed and unlocked
         finally:
-            if mine:
+            if claimed:
                 with suppress(Error):  # otherwise the server releases it only when it notices the end of the session
                     connection.execute("SELECT pg_advisory_unlock(%s)", (key,))
             connection.close()
@@ -206,7 +206,7 @@ class PostgresStore:
     def reports(self, task_id: bytes) -> Iterator[bytes]:
         """See the interface."""
         entry = self._read(task_id)
-        if entry.state == RoundState.COLLECTING.value or not entry.kept:
+        if entry.state == RoundState.COLLECTING.value or not entry.has_reports:
             raise StoreError(f"The reports of a round that is {entry.state} cannot be read.")
         return self._bodies(entry)
 
@@ -227,7 +227,7 @@ class PostgresStore:
                     yield body
                 rows = cursor.fetchmany(group)
         if number != entry.reports:
-            raise StoreError(f"The table reports_{entry.number} holds {number:,} of {entry.reports:,} reports.")
+            raise StoreError(f"The table reports_{entry.number} contains {number:,} of {entry.reports:,} reports.")
 
     def destroy(self, task_id: bytes) -> None:
         """See the interface."""
@@ -235,7 +235,7 @@ class PostgresStore:
         def work(connection: Connection[Row]) -> None:
             entry = _lock_round(connection, task_id)
             state = check_destroy(RoundState(entry.state))
-            if entry.kept:
+            if entry.has_reports:
                 _set_state(connection, task_id, state)
                 connection.execute("UPDATE shuffledp.rounds SET kept = false WHERE task_id = %s", (task_id,))
                 _drop_tables(connection, entry)
@@ -256,14 +256,14 @@ class PostgresStore:
 
     def add_tokens(self, task_id: bytes, hashes: Iterable[bytes]) -> None:
         """See the interface."""
-        wanted = list(hashes)
+        token_hashes = list(hashes)
 
         def work(connection: Connection[Row]) -> None:
             entry = _lock_round(connection, task_id)
             if entry.state != RoundState.COLLECTING.value or not entry.tokens:
                 raise StoreError("Tokens can be added only to a round that collects and requires them.")
             insert = sql.SQL("INSERT INTO {} (hash) SELECT unnest(%b::bytea[]) ON CONFLICT DO NOTHING")
-            connection.execute(insert.format(entry.tokens_table), (wanted,))
+            connection.execute(insert.format(entry.tokens_table), (token_hashes,))
 
         self._run(work)
 
@@ -386,8 +386,8 @@ def _set_state(connection: Connection[Row], task_id: bytes, state: RoundState) -
 def _create_tables(connection: Connection[Row], entry: _Round) -> None:
     make = sql.SQL("CREATE TABLE {} (report_id bytea PRIMARY KEY, body bytea NOT NULL)")
     connection.execute(make.format(entry.reports_table))
-    plain = sql.SQL("ALTER TABLE {} ALTER COLUMN body SET STORAGE EXTERNAL")  # sealed bytes cannot be compressed
-    connection.execute(plain.format(entry.reports_table))
+    uncompressed = sql.SQL("ALTER TABLE {} ALTER COLUMN body SET STORAGE EXTERNAL")  # sealed bytes cannot be compressed
+    connection.execute(uncompressed.format(entry.reports_table))
     make = sql.SQL("CREATE TABLE {} (hash bytea PRIMARY KEY, spent boolean NOT NULL DEFAULT false)")
     connection.execute(make.format(entry.tokens_table))
 

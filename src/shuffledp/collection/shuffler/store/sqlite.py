@@ -70,7 +70,7 @@ SQLITE_INDEX: Migrations = (
         "INSERT INTO checks VALUES (0)",
     ),
     (
-        # a lower bound of the reports that the file of a collecting round must hold; states cancelled and abandoned
+        # a lower bound of the reports that the file of a collecting round must contain; states cancelled and abandoned
         "ALTER TABLE rounds ADD COLUMN stored INTEGER NOT NULL DEFAULT 0",
     ),
 )
@@ -186,7 +186,7 @@ class SqliteStore:
         return outcomes
 
     def _require_space(self) -> None:
-        if not self._reserve.held:
+        if not self._reserve.is_reserved:
             raise StoreError(
                 f"The disk of {self._directory} is full: the remaining space is reserved for closing rounds. Free "
                 f"{_RESERVE_BYTES >> 20} MiB or more."
@@ -220,14 +220,14 @@ class SqliteStore:
             return entry.inspect()
 
     def _record_stored(self, rounds: Sequence[SqliteRound], *, now: bool = False) -> None:
-        """Periodically record in the index how many reports each file must hold, so that lost ones are detected."""
+        """Periodically record in the index how many reports each file must contain, so that lost ones are detected."""
         changed = [
             entry
             for entry in rounds
             if entry.state is RoundState.COLLECTING and not entry.error and entry.count != entry.stored
         ]
         due = now or time.monotonic() >= self._stored_at + _STORED_SECONDS or any(not entry.stored for entry in changed)
-        if not changed or not due or not self._reserve.held:
+        if not changed or not due or not self._reserve.is_reserved:
             return
         counts = [(entry.count, entry.task_id) for entry in changed]
         with suppress(sqlite3.Error), self._lock, transaction(self._index):  # a lower bound, which may be outdated
@@ -260,13 +260,13 @@ class SqliteStore:
     @contextmanager
     def claim(self, task_id: bytes) -> Iterator[bool]:
         """See the interface."""
-        claimed = self._round(task_id).claimed
-        mine = claimed.acquire(blocking=False)
+        lock = self._round(task_id).claimed
+        claimed = lock.acquire(blocking=False)
         try:
-            yield mine
+            yield claimed
         finally:
-            if mine:
-                claimed.release()
+            if claimed:
+                lock.release()
 
     def advance(self, task_id: bytes, to: RoundState, note: bytes = b"") -> None:
         """See the interface."""
@@ -304,10 +304,10 @@ class SqliteStore:
 
     def _discard(self, entry: SqliteRound, state: RoundState) -> None:
         """Record the new state in the index, then delete the file of the round."""
-        if entry.kept or entry.state is not state:
+        if entry.has_reports or entry.state is not state:
             change = "UPDATE rounds SET state = ?, kept = 0, reports = ? WHERE task_id = ?"
             self._write_index(change, (state.value, entry.count, entry.task_id))
-            entry.state, entry.kept, entry.error, entry.damaged = state, False, None, False
+            entry.state, entry.has_reports, entry.error, entry.damaged = state, False, None, False
             entry.close()
         remove(entry.file)
 

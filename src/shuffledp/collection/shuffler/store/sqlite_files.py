@@ -36,16 +36,16 @@ def connect(
 
 
 @contextmanager
-def sqlite_failures(what: str) -> Iterator[None]:
-    """Raise errors of SQLite and of the file system as StoreErrors that begin with ``what``."""
+def sqlite_failures(failure: str) -> Iterator[None]:
+    """Raise errors of SQLite and of the file system as StoreErrors that begin with ``failure``."""
     try:
         yield
     except (sqlite3.Error, OSError, DamagedFileError) as error:
         if is_locked(error):
             raise StoreError(
-                f"{what}: another process uses it. SQLite serves one process; use PostgreSQL for several."
+                f"{failure}: another process uses it. SQLite serves one process; use PostgreSQL for several."
             ) from None
-        raise StoreError(f"{what}: {str(error).rstrip('.')}.") from None
+        raise StoreError(f"{failure}: {str(error).rstrip('.')}.") from None
 
 
 def is_locked(error: Exception) -> bool:
@@ -118,13 +118,13 @@ class DiskReserve:
 
     def __init__(self, file: Path, size: int) -> None:
         self._file, self._size = file, size
-        self.held = False
+        self.is_reserved = False
         """Whether the space is reserved. If not, reports must be refused: the remaining space is for closing rounds."""
         self.restore()
 
     def restore(self) -> bool:
         """Reserve the space again if possible; whether it is reserved."""
-        if self.held:
+        if self.is_reserved:
             return True
         try:
             descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -138,15 +138,15 @@ class DiskReserve:
             if not is_disk_full(error):
                 raise
         else:
-            self.held = True
-        return self.held
+            self.is_reserved = True
+        return self.is_reserved
 
     def free(self) -> bool:
         """Free the space; False if it was not reserved."""
-        was_held, self.held = self.held, False
-        if was_held:
+        was_reserved, self.is_reserved = self.is_reserved, False
+        if was_reserved:
             self._file.unlink(missing_ok=True)
-        return was_held
+        return was_reserved
 
 
 def remove(file: Path) -> None:

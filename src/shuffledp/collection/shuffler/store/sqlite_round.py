@@ -61,10 +61,10 @@ class SqliteRound:
     tokens: bool
     state: RoundState
     count: int
-    kept: bool
+    has_reports: bool
     """Whether the reports have not been destroyed."""
     stored: int = 0
-    """The number of reports that the file must hold at least, according to the index."""
+    """The number of reports that the file must contain at least, according to the index."""
     connection: sqlite3.Connection | None = None
     """Open while the round collects."""
     identity: FileIdentity | None = None
@@ -106,7 +106,7 @@ class SqliteRound:
             try:
                 count = count_reports(connection)
                 if count < self.stored:
-                    raise DamagedFileError(f"holds {count:,} reports, but {self.stored:,} were stored in it")
+                    raise DamagedFileError(f"contains {count:,} reports, but {self.stored:,} were stored in it")
             except BaseException:
                 connection.close()
                 raise
@@ -137,7 +137,7 @@ class SqliteRound:
 
     def check_file(self) -> None:
         """Detect that the file was deleted or replaced."""
-        if self.damaged or not self.kept:
+        if self.damaged or not self.has_reports:
             return
         try:
             if self.identity is not None:
@@ -209,7 +209,7 @@ class SqliteRound:
 
     def bodies(self) -> Iterator[bytes]:
         """The bodies of all reports of a closed round; the file is opened at once."""
-        if self.state is RoundState.COLLECTING or not self.kept:
+        if self.state is RoundState.COLLECTING or not self.has_reports:
             raise StoreError(f"The reports of a round that is {self.state.value} cannot be read.")
         self.check_usable()
         with self._isolated():
@@ -223,7 +223,7 @@ class SqliteRound:
                 number += 1
                 yield body
             if number != self.count:
-                raise DamagedFileError(f"holds {number:,} reports, but {self.count:,} were accepted")
+                raise DamagedFileError(f"contains {number:,} reports, but {self.count:,} were accepted")
 
     @contextmanager
     def _isolated(self) -> Iterator[None]:
