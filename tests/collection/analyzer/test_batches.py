@@ -13,7 +13,7 @@ from shuffledp.collection.analyzer.batches import (
     Batches,
     BatchOutcome,
     BatchState,
-    most_manifest_bytes,
+    max_manifest_bytes,
     read_manifest,
 )
 from shuffledp.collection.wire.formats import MAX_MANIFEST_BYTES
@@ -155,7 +155,7 @@ def test_manifests_are_read_only_from_the_shuffler_of_the_task(collection, batch
             read_manifest(content, task)
     with pytest.raises(ParameterError, match="another task"):
         read_manifest(batch.signed, other_task)
-    assert len(batch.signed) < most_manifest_bytes(task) < MAX_MANIFEST_BYTES
+    assert len(batch.signed) < max_manifest_bytes(task) < MAX_MANIFEST_BYTES
 
 
 def test_a_newer_version_of_the_file_is_refused(collection):

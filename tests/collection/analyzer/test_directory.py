@@ -103,7 +103,7 @@ def test_nothing_is_initialized_where_data_is(collection, deliver, monkeypatch, 
     release_one(collection, deliver, monkeypatch)
     (work / MARKER).unlink()
     for lost in ("ledger.db", "analyzer.db", "releases"):
-        with pytest.raises(DataError, match="holds the data of an analyzer"):
+        with pytest.raises(DataError, match="contains the data of an analyzer"):
             initialize(work)
         shutil.rmtree(work / lost) if (work / lost).is_dir() else (work / lost).unlink()
     initialize(work)

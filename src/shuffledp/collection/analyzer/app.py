@@ -39,7 +39,7 @@ def create_app(analyzer: Analyzer) -> Starlette:
         analyzer.batches,
         analyzer.metrics,
         max_bytes=analyzer.settings.arriving_megabytes << 20,
-        arrived=scheduler.look,
+        arrived=scheduler.check_now,
     )
     analyzer.when_stopping(endpoints.stop)
 

@@ -89,7 +89,7 @@ class Batch:
     """Why it was refused, for the operator."""
 
 
-def most_manifest_bytes(task: Task) -> int:
+def max_manifest_bytes(task: Task) -> int:
     """Maximum length of a manifest in bytes, for chunks of at least 64 KiB or a small number of chunks."""
     chunks = task.maximum_users * task.messages_per_report * task.sealed_size // _USUAL_CHUNK_BYTES + 1
     return min(MAX_MANIFEST_BYTES, _OTHER_BYTES + _BYTES_PER_CHUNK * max(chunks, _FEW_CHUNKS))
@@ -207,17 +207,17 @@ class Batches:
                 self._manifests[task_id] = Manifest.unverified(content)
             return self._manifests[task_id]
 
-    def holds(self, task_id: bytes, index: int) -> bool:
+    def has_chunk(self, task_id: bytes, index: int) -> bool:
         """Whether a chunk of an unfinished batch is stored."""
         return index not in self._missing_of(task_id)
 
-    def missing(self, task_id: bytes, most: int) -> list[int]:
-        """The first ``most`` chunks that are missing; empty unless the batch is RECEIVING."""
+    def missing(self, task_id: bytes, limit: int) -> list[int]:
+        """The first ``limit`` chunks that are missing; empty unless the batch is RECEIVING."""
         with self._lock:
             batch = self.get(task_id)
             if batch is None or batch.state is not BatchState.RECEIVING:
                 return []
-            return sorted(self._missing_or_all(batch))[:most]
+            return sorted(self._missing_or_all(batch))[:limit]
 
     def count_missing(self, task_id: bytes) -> int:
         """The number of missing chunks; 0 unless the batch is RECEIVING."""
@@ -245,7 +245,7 @@ class Batches:
         """The files of a complete batch and their sizes; if a chunk is damaged, the batch returns to RECEIVING."""
         manifest = self.manifest(task_id)
         files = [(self._chunk_file(task_id, i), manifest.chunk_size(i)) for i in range(len(manifest.chunks))]
-        lost = {i for i, (file, _) in enumerate(files) if not _holds(file, manifest.chunks[i])}
+        lost = {i for i, (file, _) in enumerate(files) if not _has_digest(file, manifest.chunks[i])}
         if lost:
             with self._lock:
                 self._missing[task_id] = lost
@@ -259,7 +259,7 @@ class Batches:
             "UPDATE batches SET state = ?, reason = ? WHERE task = ? AND state = ?",
             (state.value, reason, task_id, BatchState.COMPLETE.value),
         )
-        self.forget(task_id)
+        self.delete_messages(task_id)
 
     def give_up(self, task_id: bytes, reason: str) -> None:
         """Record durably that an unfinished batch is refused, and delete its messages."""
@@ -267,9 +267,9 @@ class Batches:
             "UPDATE batches SET state = ?, reason = ? WHERE task = ? AND state IN (?, ?)",
             (BatchState.REFUSED.value, reason, task_id, BatchState.RECEIVING.value, BatchState.COMPLETE.value),
         )
-        self.forget(task_id)
+        self.delete_messages(task_id)
 
-    def forget(self, task_id: bytes) -> None:
+    def delete_messages(self, task_id: bytes) -> None:
         """Delete the messages of a batch."""
         with self._lock:
             self._manifests.pop(task_id, None)
@@ -396,7 +396,7 @@ def _open(path: Path) -> sqlite3.Connection:
     return open_database(path, _MIGRATIONS)
 
 
-def _holds(file: Path, expected: bytes) -> bool:
+def _has_digest(file: Path, expected: bytes) -> bool:
     try:
         return digest(file.read_bytes()) == expected
     except OSError:

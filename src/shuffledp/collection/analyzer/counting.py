@@ -141,7 +141,7 @@ def _in_pool(pool: ProcessPoolExecutor, pieces: Iterable[Piece], cores: int) -> 
 
 @contextmanager
 def opening_processes(task: Task, key: SealingKey, cores: int) -> Iterator[ProcessPoolExecutor]:
-    """New processes that hold the key; they end with this process, however it ends."""
+    """New processes that have the key; they end with this process, however it ends."""
     parameters = (to_document(task.protocol), task.id, task.message_size, task.sealed_size)
     pool = ProcessPoolExecutor(
         cores, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(key.secret, *parameters)

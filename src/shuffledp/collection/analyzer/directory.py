@@ -65,7 +65,7 @@ def read_marker(directory: Path) -> Marker | None:
 
 
 def initialize(directory: Path) -> None:
-    """Initialize a directory for a new analyzer whose populations have spent nothing; it must hold no data.
+    """Initialize a directory for a new analyzer whose populations have spent nothing; it must not contain data.
 
     A missing directory is created; its parent must exist.
     """
@@ -94,7 +94,7 @@ def _refuse_used(directory: Path) -> None:
         )
     if is_used(directory):
         raise DataError(
-            f"{directory} holds the data of an analyzer; a new one needs an empty directory.", path=str(directory)
+            f"{directory} contains the data of an analyzer; a new one needs an empty directory.", path=str(directory)
         )
 
 
@@ -116,7 +116,7 @@ def check_initialized(directory: Path) -> None:
     marker = read_marker(directory)
     if marker is not None and marker.backup is not None:
         raise DataError(_is_backup(directory, marker), path=str(directory))
-    if marker is None and not _holds_data(directory):
+    if marker is None and not _has_data(directory):
         raise DataError(
             f"{directory} has no ledger, so that the spent budget would be lost: mount its volume or restore the "
             "backup; if this is a new analyzer, initialize it once with `shuffledp init analyzer`.",
@@ -131,7 +131,7 @@ def mark_existing(directory: Path) -> None:
         event("directory-marked")
 
 
-def _holds_data(directory: Path) -> bool:
+def _has_data(directory: Path) -> bool:
     """Whether a directory without a marker is one of an earlier version; its consistency is checked later."""
     return has_ledger(directory) or bool(batches_in(directory)) or bool(published_in(directory / RELEASES))
 

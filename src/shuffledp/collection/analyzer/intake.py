@@ -12,7 +12,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from shuffledp.collection.analyzer.batches import Batches, BatchOutcome, most_manifest_bytes, read_manifest
+from shuffledp.collection.analyzer.batches import Batches, BatchOutcome, max_manifest_bytes, read_manifest
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.server.bodies import (
     WRONG_TYPE,
@@ -100,7 +100,7 @@ class BatchEndpoints:
         task = self._tasks.get(task_id) if task_id else None
         if task is None or task_id is None:
             return _UNKNOWN_TASK
-        async with self._body(request, most_manifest_bytes(task)) as content:
+        async with self._body(request, max_manifest_bytes(task)) as content:
             if isinstance(content, PreparedResponse):
                 return content
             async with self._manifest_lock:
@@ -155,7 +155,7 @@ class BatchEndpoints:
         if batch is None or not 0 <= index < batch.chunks:
             return _NO_BATCH
         try:
-            if not batch.state.is_final and not self._batches.holds(task_id, index):
+            if not batch.state.is_final and not self._batches.has_chunk(task_id, index):
                 return self._batches.manifest(task_id).chunk_size(index)
         except FileNotFoundError:  # finished just now
             batch = self._batches.get(task_id) or batch
@@ -170,16 +170,16 @@ class BatchEndpoints:
         return json_response(document, status=status)
 
     @asynccontextmanager
-    async def _body(self, request: Request, most: int) -> AsyncIterator[bytes | PreparedResponse]:
-        """The body if it has at most ``most`` bytes, else the refusal; its memory counts until the block ends."""
+    async def _body(self, request: Request, max_bytes: int) -> AsyncIterator[bytes | PreparedResponse]:
+        """The body if it has at most ``max_bytes`` bytes, else the refusal; its memory counts until the block ends."""
         length = declared_length(request.scope) or 0
         try:
             with self.memory.upload() as upload:
                 try:
-                    if length > most:
+                    if length > max_bytes:
                         raise TooLongError
                     self.memory.check(length)
-                    content: bytes | PreparedResponse = await upload.read(request.receive, most)
+                    content: bytes | PreparedResponse = await upload.read(request.receive, max_bytes)
                 except (TooLongError, DisconnectedError, MemoryLimitError) as error:
                     content = _REFUSALS[type(error)]
                 yield content

@@ -117,7 +117,7 @@ class ReleaseScheduler:
             asyncio.create_task(self._repeat(release, self._release_complete, self._wake)),
         ]
 
-    def look(self) -> None:
+    def check_now(self) -> None:
         """Check for complete batches now."""
         self._wake.set()
 

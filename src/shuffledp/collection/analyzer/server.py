@@ -56,7 +56,7 @@ class Analyzer(Server):
         )
 
     def _open(self, settings: AnalyzerSettings) -> None:
-        """Check the work directory, and open what it holds."""
+        """Check the work directory, and open its ledger, batches and releases."""
         if settings.restore_from_releases:
             restore_from_releases(settings.work, self.tasks)
         for task in sorted(check_agreement(settings.work)):
