@@ -112,8 +112,12 @@ def as_flags(message: str) -> str:
     return _PARAMETER.sub(lambda match: _flag(match[1], match[2]), message)
 
 
+_RENAMED = {"user": "user-column"}
+"""Parameters whose flag has another name."""
+
+
 def _flag(name: str, written: str) -> str:
-    flag = f"--{name.replace('_', '-')}"
+    flag = f"--{_RENAMED.get(name, name).replace('_', '-')}"
     try:
         value = ast.literal_eval(written)
     except (ValueError, SyntaxError):  # a placeholder, such as NAME
@@ -128,6 +132,14 @@ class Calibration(StrEnum):
 
     tight = "tight"
     paper = "paper"
+
+
+class Pick(StrEnum):
+    """Which row of a user counts."""
+
+    row = "row"
+    value = "value"
+    latest = "latest"
 
 
 _EPSILON = typer.Option("--epsilon", parser=number, metavar="E", help="Privacy loss; smaller is more private.")
@@ -199,6 +211,20 @@ MissingOption = Annotated[
     ),
 ]
 DropMissingOption = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows without a value.")]
+
+UserColumnOption = Annotated[
+    str | None,
+    typer.Option("--user-column", metavar="U", help="The column with user ids: of several rows of a user, one counts."),
+]
+PickOption = Annotated[
+    Pick,
+    typer.Option("--pick", help="The row of a user that counts: any row, any distinct value, or the latest row."),
+]
+OrderByOption = Annotated[
+    str | None,
+    typer.Option("--order-by", metavar="C", help="With --pick latest: the column of dates, times or numbers."),
+]
+DropMissingUsersOption = Annotated[bool, typer.Option("--drop-missing-users", help="Leave out rows without a user id.")]
 
 TaskOption = Annotated[Path, typer.Option("--task", metavar="FILE", help="The signed task.")]
 AuthorOption = Annotated[

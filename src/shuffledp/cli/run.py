@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -25,16 +25,21 @@ from shuffledp.cli.options import (
     DomainFileOption,
     DomainOption,
     DropMissingOption,
+    DropMissingUsersOption,
     EpsilonOption,
     EqualsOption,
     HonestFractionOption,
     JsonOption,
     LowerOption,
     MissingOption,
+    OrderByOption,
+    Pick,
+    PickOption,
     PlotOption,
     ProtocolOption,
     SeedOption,
     UpperOption,
+    UserColumnOption,
     WholeOption,
     as_flags,
     missing_markers,
@@ -60,7 +65,8 @@ from shuffledp.extras import check_extra, extra
 from shuffledp.figures import check_figure_path
 from shuffledp.output import check_writable, write_all
 from shuffledp.planning import Mean, Sum
-from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
+from shuffledp.randomness import SYSTEM, InsecureSeededRandomness, RandomSource
+from shuffledp.sessions.data import column_of
 from shuffledp.sessions.prepared import (
     Prepared,
     check_quantiles,
@@ -106,6 +112,10 @@ class RunOptions:
     delta: DeltaOption
     missing: MissingOption = None
     drop_missing: DropMissingOption = False
+    user_column: UserColumnOption = None
+    pick: PickOption = Pick.row
+    order_by: OrderByOption = None
+    drop_missing_users: DropMissingUsersOption = False
     protocol: ProtocolOption = BEST
     calibration: CalibrationOption = Calibration.tight
     honest_fraction: HonestFractionOption = 1.0
@@ -282,21 +292,33 @@ def _column(options: RunOptions) -> Iterator[Column]:
 
     markers = missing_markers(options.missing)
     with progress_bar(f"Reading {options.data.name}") as progress:
-        yield Column(
+        column = Column(
             FileTable(options.data),
             options.column,
-            options.drop_missing,
-            markers,
-            progress,
-            lambda remark: note(as_flags(remark)),
+            progress=progress,
+            remark=lambda remark: note(as_flags(remark)),
         )
+        described = column_of(
+            column,
+            missing=markers,
+            drop_missing=options.drop_missing,
+            user=options.user_column,
+            pick=options.pick.value,
+            order_by=options.order_by,
+            drop_missing_users=options.drop_missing_users,
+            source=_source(options),
+        )
+        yield cast("Column", described)
 
 
 def _estimate(prepared: Prepared, options: RunOptions) -> Any:
     """Choose a protocol for the question and run one round of it."""
-    source = SYSTEM if options.insecure_seed is None else InsecureSeededRandomness(options.insecure_seed)
     with waiting("Randomizing, shuffling and counting"):
-        return release(prepared, **_target(options), **_choice(options), route=options.route, source=source)
+        return release(prepared, **_target(options), **_choice(options), route=options.route, source=_source(options))
+
+
+def _source(options: RunOptions) -> RandomSource:
+    return SYSTEM if options.insecure_seed is None else InsecureSeededRandomness(options.insecure_seed)
 
 
 def _target(options: RunOptions) -> dict[str, Any]:

@@ -22,13 +22,14 @@ from shuffledp.engines.encoding import (
 )
 from shuffledp.engines.strings import as_strings
 from shuffledp.engines.table import Progress, Table
+from shuffledp.engines.users import UserIds, UserRows
 from shuffledp.messages import count_values
 from shuffledp.text_values import looks_missing
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table, one row per user."""
+    """A column of a table, one row per user; with ``users``, one row of each user is chosen."""
 
     table: Table
     name: str
@@ -39,6 +40,8 @@ class Column:
     progress: Progress = lambda _: None
     remark: Callable[[str], None] = lambda _: None
     """Called with remarks about the data, for whoever holds them: they are not private, so do not publish them."""
+    users: UserIds | None = None
+    """The user ids of a table with several rows per user."""
 
     def bits(self, *, equals: str | None = None) -> NDArray[np.int64]:
         """The numbers of users with the index 0 (no) and 1 (yes)."""
@@ -85,9 +88,20 @@ class Column:
 
     def _encoded(self, encoder: Encoder) -> Iterator[Encoded]:
         """The rows that have a code, batch by batch; DataError at the end if others are not provided for."""
+        if self.users is not None:
+            yield Encoded(self._one_per_user(encoder, self.users))
+            return
         for batch in self._batches():
             yield encoder.encode(batch)
         self._finish(encoder)
+
+    def _one_per_user(self, encoder: Encoder, users: UserIds) -> NDArray[Any]:
+        """The index or position of one row of each user."""
+        rows = UserRows(users, markers=self._markers, drop_missing=self.drop_missing, remark=self.remark)
+        for values, *identified in self.table.read([self.name, *users.columns], self.progress):
+            rows.add(encoder.encode(values), *identified)
+        self._finish(encoder)
+        return rows.choose()
 
     def _batches(self) -> Iterator[Any]:
         return (values for (values,) in self.table.read([self.name], self.progress))

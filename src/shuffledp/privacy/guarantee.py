@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REPLACE_ONE = "replace-one"
+REPLACE_ONE_USER = "replace-one-user"
+_REPLACED = {REPLACE_ONE: "one person's answer", REPLACE_ONE_USER: "all rows of one person"}
 _LEAST_EPSILON = 1e-290
 _NINE_DIGITS = 1e-9
 WEAK_EPSILON = 10.0
@@ -77,10 +79,15 @@ class Guarantee:
     trust: str = "shuffled"
     """Who is trusted: the shuffler, nobody (local), or the party that collects (central)."""
     neighbours: str = REPLACE_ONE
-    """Which data sets are compared: those in which one user's value is replaced."""
+    """Which data sets are compared: those in which one user's value, or all rows of one user, are replaced."""
     releases: int = 1
 
     def __post_init__(self) -> None:
+        if self.neighbours not in _REPLACED:
+            raise ParameterError(
+                f"There are no neighbours {self.neighbours!r}; choose one of {', '.join(_REPLACED)}.",
+                neighbours=self.neighbours,
+            )
         if not self.epsilon >= 0 or not 0 <= self.delta < 1 or not self.local_epsilon >= 0:
             raise ParameterError(
                 "A guarantee needs epsilon >= 0, delta in [0, 1) and a local epsilon >= 0; got "
@@ -212,8 +219,8 @@ class Guarantee:
             )
         exception = f", except with probability {self.delta:.2g} (delta)" if self.delta > 0 else ""
         return (
-            f"Changing one person's answer changes the probability of any outcome of {times} by at most a factor of "
-            f"{math.exp(min(self.epsilon, LARGEST_EPSILON)):.4g} (epsilon = {self.epsilon:.4g}){exception}"
+            f"Changing {_REPLACED[self.neighbours]} changes the probability of any outcome of {times} by at most a "
+            f"factor of {math.exp(min(self.epsilon, LARGEST_EPSILON)):.4g} (epsilon = {self.epsilon:.4g}){exception}"
             f"{self._condition()}"
         )
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 from shuffledp.errors import ParameterError
+from shuffledp.randomness import SYSTEM, RandomSource
 
 if TYPE_CHECKING:
+    from shuffledp.engines.local import Column
     from shuffledp.sessions.prepared import AnyColumn
 
 
@@ -22,19 +24,89 @@ class DataOptions(TypedDict, total=False):
     """Strings that mean a missing value, such as NA, besides an empty one."""
     drop_missing: bool
     """Whether rows without a value are left out; otherwise they are an error."""
+    user: Any
+    """The users' ids, if users may have several rows: a column as long as the values, or for a column of files the name
+    of another one of the same files. One row of each user counts."""
+    pick: str
+    """Which: ``row`` (the default), ``value`` or ``latest``, by ``order_by``."""
+    order_by: Any
+    """The column that says when a row was, given as ``user`` is."""
+    drop_missing_users: bool
+    """Whether rows without a user id are left out; otherwise they are an error."""
 
 
-def column_of(values: Any, *, missing: str | Sequence[str] = (), drop_missing: bool = False) -> AnyColumn:
-    """The values as a column: a list, an array, a series, or a column of ``sdp.read_files``."""
+def column_of(
+    values: Any,
+    *,
+    missing: str | Sequence[str] = (),
+    drop_missing: bool = False,
+    user: Any = None,
+    pick: str = "row",
+    order_by: Any = None,
+    drop_missing_users: bool = False,
+    source: RandomSource = SYSTEM,
+) -> AnyColumn:
+    """The values as a column: a list, an array, a series, or a column of ``sdp.read_files``.
+
+    ``source`` chooses the row of each user.
+    """
     markers = (missing,) if isinstance(missing, str) else tuple(missing)
+    if user is None and (pick != "row" or order_by is not None or drop_missing_users):
+        raise ParameterError(
+            "`pick=HOW`, `order_by=COLUMN` and `drop_missing_users=True` say which row of a user counts: give the "
+            "users' ids too, `user=COLUMN`."
+        )
     if find_spec("pyarrow") is None and isinstance(values, (list, tuple, np.ndarray)):
+        if user is not None:
+            raise ParameterError("User ids need the extra files: pip install 'shuffledp[files]'.")
         return _plain_column(values, markers, drop_missing=drop_missing)
     from shuffledp.engines.local import Column
     from shuffledp.engines.table import MemoryTable
 
+    column: Column
     if isinstance(values, Column):
-        return replace(values, missing=markers or values.missing, drop_missing=drop_missing or values.drop_missing)
-    return Column(MemoryTable({"values": values}), "values", drop_missing, markers)
+        column = values
+    else:
+        columns = {"values": values} | _in_memory(user=user, order_by=order_by)
+        column = Column(MemoryTable(columns), "values")
+        user = None if user is None else "user"
+        order_by = None if order_by is None else "order_by"
+    column = replace(column, missing=markers or column.missing, drop_missing=drop_missing or column.drop_missing)
+    if user is None:
+        return column
+    from shuffledp.engines.users import UserIds
+
+    ids = UserIds(
+        _name_in(column, user, "user"),
+        pick,
+        None if order_by is None else _name_in(column, order_by, "order_by"),
+        drop_missing_users,
+        source,
+    )
+    return replace(column, users=ids)
+
+
+def _in_memory(**columns: Any) -> dict[str, Any]:
+    """The columns that are given, which must be in memory as the values are."""
+    given = {name: column for name, column in columns.items() if column is not None}
+    for name, column in given.items():
+        if isinstance(column, str):
+            raise ParameterError(
+                f"{name} is the name {column!r}, but the values are in memory: give the column itself, such as "
+                f"frame[{column!r}]."
+            )
+    return given
+
+
+def _name_in(column: Column, other: Any, what: str) -> str:
+    """The name of another column of the same files, which may also be given as a column of them."""
+    from shuffledp.engines.local import Column
+
+    if isinstance(other, Column) and other.table == column.table:
+        return other.name
+    if not isinstance(other, str):
+        raise ParameterError(f"The values are a column of files: give {what} as the name of another column of these.")
+    return other
 
 
 def _plain_column(values: Any, missing: tuple[str, ...], *, drop_missing: bool) -> AnyColumn:

@@ -34,7 +34,8 @@ def count(
     The release satisfies (``epsilon``, ``delta``)-differential privacy by the best protocol for this number of users.
     ``values`` are one per user: booleans, 0 and 1, or yes and no, as a list, an array, a series of pandas or polars, an
     Arrow array, or a column of files (``sdp.read_files``). ``options`` are ``missing`` and ``drop_missing`` for missing
-    values; ``protocol``, ``trust``, ``calibration``, ``honest_fraction``, ``estimator``, ``route`` and ``source`` for
+    values; ``user``, ``pick``, ``order_by`` and ``drop_missing_users`` for several rows per user, of which one counts;
+    ``protocol``, ``trust``, ``calibration``, ``honest_fraction``, ``estimator``, ``route`` and ``source`` for
     how the question is answered, as for ``shuffledp run``.
 
     >>> answers = [True] * 4_000 + [False] * 6_000
@@ -206,4 +207,6 @@ def _split(options: Options) -> tuple[dict[str, Any], dict[str, Any]]:
     if unknown := sorted(options.keys() - known):
         raise TypeError(f"There is no option {unknown[0]!r}; the options are {', '.join(sorted(known))}.")
     data = {name: value for name, value in options.items() if name in DataOptions.__annotations__}
-    return data, {name: value for name, value in options.items() if name not in data}
+    if "source" in options:
+        data["source"] = options["source"]  # chooses the row of each user, too
+    return data, {name: value for name, value in options.items() if name not in DataOptions.__annotations__}

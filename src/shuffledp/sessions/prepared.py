@@ -13,6 +13,7 @@ from shuffledp.domain import DEFAULT_BINS, BinnedNumbers, Categories, DiscreteDo
 from shuffledp.errors import ParameterError
 from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, QuantileEstimate, check_quantile
 from shuffledp.planning import Count, Histogram, Quantiles, Question, Sum
+from shuffledp.privacy.guarantee import REPLACE_ONE, REPLACE_ONE_USER
 
 if TYPE_CHECKING:
     from shuffledp.engines.local import Column
@@ -36,6 +37,8 @@ class Prepared:
     """What the guarantee of a release will not cover, a sentence each."""
     quantiles: tuple[float, ...] = ()
     """The quantiles that are asked for."""
+    neighbours: str = REPLACE_ONE
+    """Which data sets the guarantee of a release compares."""
 
     @property
     def users(self) -> int:
@@ -44,15 +47,15 @@ class Prepared:
 
     def finish(self, estimate: Estimate) -> Estimate:
         """The estimate with the caveats, and with the quantiles that were asked for."""
-        if isinstance(estimate, QuantileEstimate):
-            return replace(estimate, asked=self.quantiles, caveats=self.caveats)
-        return replace(estimate, caveats=self.caveats)
+        guarantee = replace(estimate.guarantee, neighbours=self.neighbours)
+        finished = replace(estimate, caveats=self.caveats, guarantee=guarantee)
+        return replace(finished, asked=self.quantiles) if isinstance(finished, QuantileEstimate) else finished
 
 
 def prepare_count(column: AnyColumn, *, equals: str | None = None) -> Prepared:
     """How many users said yes, or have the value ``equals``."""
     counts = column.bits(equals=equals)
-    return Prepared(Count(int(counts.sum())), counts, _caveats(column))
+    return Prepared(Count(int(counts.sum())), counts, _caveats(column), neighbours=_neighbours(column))
 
 
 def prepare_histogram(
@@ -71,7 +74,8 @@ def prepare_histogram(
     caveats = _caveats(column, clip=clip)
     if from_data:
         caveats = ("The list of categories was taken from the data: which ones occur is not protected.", *caveats)
-    return Prepared(Histogram(int(counts.sum()), categories=_categories(domain, other)), counts, caveats)
+    question = Histogram(int(counts.sum()), categories=_categories(domain, other))
+    return Prepared(question, counts, caveats, neighbours=_neighbours(column))
 
 
 def _categories(domain: DiscreteDomain, other: str | None) -> Categories:
@@ -87,7 +91,7 @@ def prepare_numbers(kind: type[Sum], column: AnyColumn, domain: Interval, *, cli
     """The sum or mean (``kind``) of the users' numbers."""
     positions = column.positions(domain, clip=clip)
     question = kind(len(positions), domain.lower, domain.upper, domain.whole)
-    return Prepared(question, positions, _caveats(column, clip=clip))
+    return Prepared(question, positions, _caveats(column, clip=clip), neighbours=_neighbours(column))
 
 
 def prepare_quantiles(
@@ -103,7 +107,8 @@ def prepare_quantiles(
     shares = check_quantiles(quantiles)
     question = Quantiles(_PLACEHOLDER_USERS, lower, upper, bins)
     counts = column.histogram(question.domain, clip=clip)
-    return Prepared(replace(question, users=int(counts.sum())), counts, _caveats(column, clip=clip), shares)
+    question = replace(question, users=int(counts.sum()))
+    return Prepared(question, counts, _caveats(column, clip=clip), shares, _neighbours(column))
 
 
 def check_quantiles(quantiles: Sequence[float]) -> tuple[float, ...]:
@@ -121,8 +126,17 @@ def check_quantiles(quantiles: Sequence[float]) -> tuple[float, ...]:
 def _caveats(column: AnyColumn, *, clip: bool = False) -> tuple[str, ...]:
     """What the guarantee does not cover, and what was done to the values."""
     caveats = []
+    if column.users is not None:
+        caveats.append(column.users.sentence)
+        if column.users.drop_missing:
+            caveats.append("Rows without a user id were left out: which rows have one is not protected.")
     if column.drop_missing:
         caveats.append("Rows without a value were left out: who has one, and the number of users, is not protected.")
     if clip:
         caveats.append("Values outside the bounds were clipped; the estimate is of the clipped values.")
     return tuple(caveats)
+
+
+def _neighbours(column: AnyColumn) -> str:
+    """What is replaced in the data sets that the guarantee compares: the only row of a user, or all of them."""
+    return REPLACE_ONE if column.users is None else REPLACE_ONE_USER

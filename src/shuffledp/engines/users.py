@@ -1,0 +1,178 @@
+"""One row of each user: contribution bounding for tables with several rows per user.
+
+The row of a user is chosen by that user's rows and secret randomness alone. So replacing all rows of one user replaces
+one value of the round, whatever their number, and the guarantee of the round is one per user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Categories
+from shuffledp.engines.distinct import MISSING, distinct_values
+from shuffledp.engines.encoding import Encoded
+from shuffledp.engines.row_order import order_keys
+from shuffledp.errors import DataError, ParameterError
+from shuffledp.extras import extra
+from shuffledp.randomness import SYSTEM, RandomSource
+from shuffledp.shuffling import permute
+from shuffledp.text_values import looks_missing
+
+with extra("files", "Reading a table"):
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+PICKS = ("row", "value", "latest")
+_LONGEST_MARKER = 5
+
+
+@dataclass(frozen=True)
+class UserIds:
+    """The column of user ids, and how the row of a user that counts is chosen."""
+
+    column: str
+    pick: str = "row"
+    """``row``: uniformly among the user's rows; ``value``: among their distinct values; ``latest``: by ``order_by``."""
+    order_by: str | None = None
+    """The column of numbers, dates or times whose largest is the latest; ties are broken at random."""
+    drop_missing: bool = False
+    """Whether rows without a user id are left out; otherwise they are an error."""
+    source: RandomSource = SYSTEM
+
+    def __post_init__(self) -> None:
+        if self.pick not in PICKS:
+            raise ParameterError(f"There is no pick {self.pick!r}; choose one of {', '.join(PICKS)}.", pick=self.pick)
+        if (self.pick == "latest") != (self.order_by is not None):
+            raise ParameterError(
+                "The latest row of a user needs the column that says when it was: give `order_by=COLUMN`."
+                if self.order_by is None
+                else 'An order of rows is for choosing the latest one: give `pick="latest"` with it.'
+            )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns to read beside that of the values."""
+        return (self.column,) if self.order_by is None else (self.column, self.order_by)
+
+    @property
+    def sentence(self) -> str:
+        """How one row of each user was chosen."""
+        how = {
+            "row": "one row of each user was chosen uniformly at random",
+            "value": "one of the distinct values of each user was chosen uniformly at random",
+            "latest": f"the latest row of each user by {self.order_by} was chosen, ties at random",
+        }[self.pick]
+        return f"The guarantee is per user: {how}, and only that one counts."
+
+
+class UserRows:
+    """The encoded rows of all users, collected batch by batch until one of each user is chosen."""
+
+    def __init__(
+        self,
+        users: UserIds,
+        *,
+        markers: Categories | None = None,
+        drop_missing: bool = False,
+        remark: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._users, self._markers, self._drop_missing, self._remark = users, markers, drop_missing, remark
+        self._values: list[NDArray[Any]] = []
+        self._ids: list[Any] = []
+        self._order: list[Any] = []
+
+    def add(self, encoded: Encoded, ids: Any, order: Any = None) -> None:
+        """Add the encoded rows of a batch; ``ids`` and ``order`` are those of all its rows."""
+        rows = None if encoded.rows is None else pa.array(encoded.rows)
+        # indices are below 2^31: half the memory
+        values = encoded.values.astype(np.int32) if encoded.values.dtype == np.int64 else encoded.values
+        self._values.append(values)
+        self._ids.append(ids if rows is None else ids.filter(rows))
+        if order is not None:
+            self._order.append(order if rows is None else order.filter(rows))
+
+    def choose(self) -> NDArray[Any]:
+        """The value of one row of each user."""
+        values = np.concatenate(self._values)
+        self._values.clear()
+        return values[self.chosen(values)]
+
+    def chosen(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        """The numbers of the chosen rows, one per user, given the values of all."""
+        users = self._user_of_each_row()
+        keys, present = self._order_keys()
+        rows = np.flatnonzero(users != MISSING if present is None else (users != MISSING) & present)
+        if len(rows) == 0:
+            raise DataError("No row has a user id, so there are no users.")
+        if self._users.pick == "value":
+            rows = _first_of_each_value(users, values, rows)
+        return choose_rows(users, rows, keys, source=self._users.source)
+
+    def _user_of_each_row(self) -> NDArray[np.int32]:
+        """The index of each row's user; ``MISSING`` if it has none and such rows are left out."""
+        distinct = distinct_values(self._ids, f"The column of user ids ({self._users.column})", self._markers)
+        self._ids.clear()
+        if (missing := distinct.missing) and not self._users.drop_missing:
+            raise DataError(
+                f"{'1 user id is' if missing == 1 else f'{missing:,} user ids are'} missing in {self._users.column}. "
+                "Use `drop_missing_users=True` to leave these rows out.",
+                missing=missing,
+            )
+        for name in _suspicious(distinct.values):
+            self._remark(
+                f"{name!r} is counted as the id of one user; if it stands for a missing id, use `missing={(name,)}`."
+            )
+        return distinct.indices
+
+    def _order_keys(self) -> tuple[NDArray[Any] | None, NDArray[np.bool_] | None]:
+        """The order of the rows, and which rows have a place in it; None if any row will do."""
+        name = self._users.order_by
+        if name is None:
+            return None, None
+        keys, present = order_keys(self._order, f"The column {name}", self._markers)
+        self._order.clear()
+        if (missing := int(len(present) - np.count_nonzero(present))) and not self._drop_missing:
+            raise DataError(
+                f"{'1 value is' if missing == 1 else f'{missing:,} values are'} missing in {name}, the order of rows. "
+                "Use `drop_missing=True` to leave these rows out.",
+                missing=missing,
+            )
+        return keys, present
+
+
+def choose_rows(
+    users: NDArray[np.int32], rows: NDArray[np.int64], keys: NDArray[Any] | None = None, *, source: RandomSource
+) -> NDArray[np.int64]:
+    """One of the ``rows`` of each user: the one with the largest key, uniformly at random among several.
+
+    All rows are permuted, and the last row of each user in that order is taken. The relative orders of the rows of
+    different users are independent, so each choice depends on the rows of its user alone.
+    """
+    order = rows.astype(np.int32 if len(users) < 1 << 31 else np.int64)
+    permute(order, source)
+    if keys is not None:
+        order = order[np.argsort(keys[order], kind="stable")]
+    last = np.full(int(users[rows].max()) + 1, -1, dtype=order.dtype)
+    last[users[order]] = order  # of several assignments to one user the last remains
+    return last[last >= 0].astype(np.int64)
+
+
+def _first_of_each_value(users: NDArray[np.int32], values: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The first row of each user with each of the user's values."""
+    if values.dtype.kind == "f":
+        values = pa.array(values).dictionary_encode().indices.to_numpy()
+    pairs = users[rows].astype(np.int64) * (int(values.max()) + 1) + values[rows]
+    return rows[np.unique(pairs, return_index=True)[1]]
+
+
+def _suspicious(ids: Any) -> list[str]:
+    """Ids that look like a missing value, such as NA."""
+    if not pa.types.is_string(ids.type):
+        return []
+    short = ids.filter(pc.less_equal(pc.binary_length(ids), _LONGEST_MARKER))
+    return [name for name in short.to_pylist() if looks_missing(name)]
