@@ -49,7 +49,7 @@ class DistinctValues:
 
 def distinct_values(batches: Sequence[Any], what: str, missing: Categories | None = None) -> DistinctValues:
     """The distinct values of a column that is given in batches; ``what`` names its values in an error message."""
-    arrays = [_simple(batch, what) for batch in batches]
+    arrays = [array for array in (_simple(batch, what) for batch in batches) if len(array)]
     if len({array.type for array in arrays}) > 1:
         arrays = [as_strings(array) for array in arrays]
     if not arrays:

@@ -27,12 +27,12 @@ def order_keys(
     Strings must all be numbers, or all dates or times as 2026-01-31, 2026-01-31 12:30:00 or 2026-01-31T12:30:00Z.
     """
     arrays = [batch.dictionary_decode() if pa.types.is_dictionary(batch.type) else batch for batch in batches]
-    kinds = {array.type for array in arrays}
+    kinds = {array.type for array in arrays if len(array)} or {pa.int64()}
     if len(kinds) > 1 or missing is not None or not _is_ordered(next(iter(kinds))):
         for kind in kinds:
             _check(kind, name)
         return _keys_of_strings(pa.chunked_array([as_strings(array, missing) for array in arrays]), name)
-    column = pa.chunked_array(arrays)
+    column = pa.chunked_array([array for array in arrays if len(array)], type=next(iter(kinds)))
     if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
         column = pc.cast(column, pa.float64())
         column = pc.if_else(pc.is_nan(column), None, column)
