@@ -27,6 +27,7 @@ _SUBJECTS = (
     "amplification",
     "parquet",
     "mean",
+    "users",
     "shuffle",
     "counting",
     "mixing",

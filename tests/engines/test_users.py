@@ -19,7 +19,7 @@ import scipy.stats
 import shuffledp as sdp
 from shuffledp.domain import Categories, Interval
 from shuffledp.engines import users as users_module
-from shuffledp.engines.distinct import distinct_values
+from shuffledp.engines.distinct import index_distinct_values
 from shuffledp.engines.local import Column
 from shuffledp.engines.table import MemoryTable, Table
 from shuffledp.engines.users import UserIds, choose_rows
@@ -117,7 +117,8 @@ def test_values_by_rows_or_each_distinct_value_once(pick, probability):
     ids = np.repeat(np.arange(20_000), len(rows))
     counts = column(rows * 20_000, ids, pick=pick).histogram(LETTERS)
     numbers = column([1.0] * 5 + [7.0], [1] * 6, pick=pick).positions(Interval(0, 10))
-    assert counts.sum() == 20_000 and numbers.tolist() in ([0.1], [0.7])
+    assert counts.sum() == 20_000
+    assert numbers.tolist() in ([0.1], [0.7])
     for expected, fits in ((probability, True), (4 / 3 - probability, False)):
         assert bool(scipy.stats.binomtest(int(counts[0]), 20_000, expected).pvalue > ALPHA) == fits
 
@@ -220,9 +221,10 @@ def test_distinct_values_that_no_row_has_are_no_users():
 
 
 def test_distinct_values_are_named():
-    distinct = distinct_values([pa.array([2.0, 1.5, None, 2.0])], "The group")
-    assert distinct.names() == ["2", "1.5"] and distinct.missing == 1
-    assert distinct_values([pa.array([], type=pa.int64())], "The group").names() == []
+    distinct = index_distinct_values([pa.array([2.0, 1.5, None, 2.0])], "The group")
+    assert distinct.names() == ["2", "1.5"]
+    assert distinct.missing == 1
+    assert index_distinct_values([pa.array([], type=pa.int64())], "The group").names() == []
 
 
 @pytest.mark.parametrize("missing", [None, "", " ", math.nan])
@@ -257,7 +259,7 @@ def test_other_questions_have_one_value_per_user():
     ids = [1, 1, 2, 2, 3]
     assert column([True, True, False, False, True], ids).bits().tolist() == [1, 2]
     assert column([5, 5, 0, 0, 10], ids).positions(Interval(0, 10)).tolist() == [0.5, 0.0, 1.0]
-    assert column([5, 5, 0, 0, 10], ids).bins(sdp.Bins(0, 10, 2)).tolist() == [1, 2]
+    assert column([5, 5, 0, 0, 10], ids).histogram(sdp.Bins(0, 10, 2)).tolist() == [1, 2]
 
 
 def test_a_seed_repeats_the_choice():

@@ -38,7 +38,8 @@ def test_the_guarantee_is_per_user():
     latest = sdp.count([True] * 4_000, user=ids, pick="latest", order_by=range(4_000), **TARGET)
     assert "the latest row of each user by order_by" in latest.caveats[0]
     without = sdp.count([True] * 2_000, **TARGET)
-    assert without.guarantee.neighbours == "replace-one" and without.caveats == ()
+    assert without.guarantee.neighbours == "replace-one"
+    assert without.caveats == ()
 
 
 def test_dropped_rows_are_stated():

@@ -47,7 +47,7 @@ class DistinctValues:
         return names
 
 
-def distinct_values(batches: Sequence[Any], what: str, missing: Categories | None = None) -> DistinctValues:
+def index_distinct_values(batches: Sequence[Any], what: str, missing: Categories | None = None) -> DistinctValues:
     """The distinct values of a column that is given in batches; ``what`` names its values in an error message."""
     arrays = [array for array in (_simple(batch, what) for batch in batches) if len(array)]
     if len({array.type for array in arrays}) > 1:

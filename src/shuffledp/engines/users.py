@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.domain import Categories
-from shuffledp.engines.distinct import MISSING, distinct_values
+from shuffledp.engines.distinct import MISSING, index_distinct_values
 from shuffledp.engines.encoding import Encoded
 from shuffledp.engines.row_order import order_keys
 from shuffledp.errors import DataError, ParameterError
@@ -115,7 +115,7 @@ class UserRows:
 
     def _user_of_each_row(self) -> NDArray[np.int32]:
         """The index of each row's user; ``MISSING`` if it has none and such rows are left out."""
-        distinct = distinct_values(self._ids, f"The column of user ids ({self._users.column})", self._markers)
+        distinct = index_distinct_values(self._ids, f"The column of user ids ({self._users.column})", self._markers)
         self._ids.clear()
         if (missing := distinct.missing) and not self._users.drop_missing:
             raise DataError(
