@@ -101,3 +101,14 @@ def test_bad_input_is_one_line(options, words):
     with pytest.raises(sdp.ShuffledpError, match=words) as caught:
         sdp.count([True] * 6, **options, **EXACT)
     assert "\n" not in str(caught.value)
+
+
+def test_a_session_about_users_with_several_rows():
+    ids = list(range(2_000)) * 2
+    session = sdp.Session(users=2_000, epsilon=1.0, delta=1e-6, releases=2)
+    estimate = session.count([True] * 4_000, user=ids)
+    assert (estimate.users, estimate.guarantee.neighbours) == (2_000, "replace-one-user")
+    assert "one row of each user was chosen" in estimate.caveats[0]
+    with pytest.raises(sdp.ParameterError, match="about 2,000 users, .* has 4,000 values"):
+        session.count([True] * 4_000)
+    assert len(session.releases) == 1

@@ -391,7 +391,7 @@ class Session:
                 "(Session.of)."
             )
         subject = _shortened(f"{self._subject(values)}{subject}")
-        prepared = prepare(column_of(self._values(values), **given.data))
+        prepared = prepare(column_of(self._values(values), **given.data, source=given.source))
         if prepared.users != self.users:
             raise ParameterError(
                 f"This session is about {self.users:,} users, and {subject} has {prepared.users:,} values: every "
