@@ -109,6 +109,6 @@ def test_a_session_about_users_with_several_rows():
     estimate = session.count([True] * 4_000, user=ids)
     assert (estimate.users, estimate.guarantee.neighbours) == (2_000, "replace-one-user")
     assert "one row of each user was chosen" in estimate.caveats[0]
-    with pytest.raises(sdp.ParameterError, match="about 2,000 users, .* has 4,000 values"):
+    with pytest.raises(sdp.ParameterError, match=r"about 2,000 users, .* has 4,000 values"):
         session.count([True] * 4_000)
     assert len(session.releases) == 1
