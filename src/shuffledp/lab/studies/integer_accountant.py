@@ -78,7 +78,7 @@ class BinomialTable:
             numerator, denominator = self.ratio_to_next(k, step)
             if numerator == 0:
                 return weights, 0
-            if high < _NEGLIGIBLE:  # ratios decrease, so that the rest is at most a geometric sum
+            if high < _NEGLIGIBLE:  # ratios decrease, so the omitted weights are at most a geometric sum
                 return weights, -(-high * numerator // (denominator - numerator))
             low, high = low * numerator // denominator, -(-high * numerator // denominator)
             weights.append((low, high))

@@ -309,7 +309,7 @@ def _whole_rounds(settings: Settings) -> tuple[Rows, list[Check]]:
 
 
 def _held(noise: Binomial, size: int) -> list[int]:
-    """At most nine counts: counts near the noise, as many as the users allow, and three that share the rest."""
+    """At most nine counts: counts near the noise, as many as the users allow, and three that share all other users."""
     steps = (0.8, 0.0, 3.0, 5.0)
     wanted = [round(noise.mean + step * noise.deviation) for step in steps] + [round(noise.mean / 2), 1]
     hard: list[int] = []
@@ -320,7 +320,7 @@ def _held(noise: Binomial, size: int) -> list[int]:
 
 
 def _crowd(noise: Binomial, size: int) -> list[int]:
-    """Half of the users in as many categories as possible, each with a count that may be hidden; one has the rest."""
+    """Half of the users in as many categories as possible, with counts that may be hidden; all others in one."""
 
     def categories_with(count: float) -> int:
         return max(1, min(size - 2, int(_CROWD_SHARE * noise.trials / count)))

@@ -221,7 +221,7 @@ def largest_error_check(
 
 
 def zero_checks(theorem: str, kind: type[TokenProtocol], settings: Settings) -> list[Check]:
-    """Counts of 0 are estimated as 0 where a wrong comparison shows: with little noise, nobody omits a token often."""
+    """Counts of 0 are estimated as 0, with so little noise that often no token is omitted: a wrong comparison shows."""
     domain: dict[str, Any] = {} if kind is BalcerCheuCount else {"domain_size": _ZERO_CATEGORIES}
     protocol = kind.with_noise(users=_ZERO_USERS, absence=_ZERO_ABSENCE, delta=_ZERO_DELTA, **domain)
     values = np.zeros(_ZERO_USERS, dtype=np.int64)

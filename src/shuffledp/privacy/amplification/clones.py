@@ -111,7 +111,7 @@ class ClonesCurve:
 
     @property
     def _bounded_clones(self) -> tuple[Binomial, ...]:
-        """The binomials with at most so many trials that their means are bounded: fewer clones are worse."""
+        """The binomials with the number of trials limited such that the means are bounded; fewer clones are worse."""
         limits = [math.ceil(_MAX_CLONES_OF_PAIR / part.probability.fraction) for part in self.clones]
         return tuple(
             replace(part, trials=min(part.trials, limit)) for part, limit in zip(self.clones, limits, strict=True)

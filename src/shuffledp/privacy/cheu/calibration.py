@@ -110,7 +110,7 @@ def paper_sum_flip(users: int, bits: int, epsilon: float, delta: float) -> Dyadi
     """As ``paper_count_flip`` for each of ``bits`` bits, combined by advanced composition (their section 5)."""
     check_target(epsilon, delta)
     per_bit = epsilon / math.sqrt(8 * bits * math.log(2 / delta)), delta / (2 * bits)
-    return Dyadic.at_least(_lemma_4_8(users, *per_bit, "Lemma 4.8 for per_bit bit") / (2 * users))
+    return Dyadic.at_least(_lemma_4_8(users, *per_bit, "Lemma 4.8 for each bit") / (2 * users))
 
 
 def _lemma_4_8(users: int, epsilon: float, delta: float, theorem: str) -> float:
