@@ -110,7 +110,7 @@ class DiscreteLaplaceCurve:
         return ((self._pair,) * self.coordinates,)  # the reversed pair has the same privacy loss
 
     def _delta_of_one(self, epsilon: float) -> float:
-        """Pr[X <= t] - e^epsilon Pr[X <= t - k] at the last t whose likelihood ratio exceeds e^epsilon."""
+        """Pr[X <= t] - e^epsilon Pr[X <= t - sensitivity] at the last t whose likelihood ratio exceeds e^epsilon."""
         decay, ratio, moved = decay_of(self.ratio), float(self.ratio), self.sensitivity
         turning = math.floor((moved - epsilon / decay) / 2)
         best = 0.0

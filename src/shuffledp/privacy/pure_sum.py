@@ -75,12 +75,12 @@ class PureSum:
             )
         if self.users * len(self.weights) > _MAX_CERTIFIED:
             raise ParameterError(
-                f"{self.users:,} users of {len(self.weights) - 1:,} messages have too many outcomes to certify: the "
-                f"product must stay below {_MAX_CERTIFIED:,}.",
+                f"{self.users:,} users with {len(self.weights) - 1:,} messages each have too many outcomes to certify: "
+                f"users times (messages + 1) must be at most {_MAX_CERTIFIED:,}.",
                 users=self.users,
             )
         if len(self.weights) % 2 or min(self.weights, default=0) < 1 or sum(self.weights) != 1 << _BITS:
-            raise ParameterError("The weights must be positive, of even number, and sum to 2^64.")
+            raise ParameterError("The weights must be positive, an even number of them, and sum to 2^64.")
         if self.weights != self.weights[::-1]:
             raise ParameterError("The weights must be symmetric.")
         check_uncertain("mix", self.mix)

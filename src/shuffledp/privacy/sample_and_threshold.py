@@ -29,8 +29,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 MAX_THRESHOLD = 100_000
-_MAX_SEARCHED = 1 << 13
-_MAX_COUNTS = 1 << 18
+_MAX_SEARCHED = 1 << 13  # largest threshold of a calibration
+_MAX_COUNTS = 1 << 18  # numbers of holders to enumerate
 _LEAST_COMPLEMENT_BITS = 40  # of 1 - sampling, so that it has at least ten significant digits
 _COUNTS_AT_ONCE = 1 << 14
 _ROUNDING = 1e-9
@@ -38,10 +38,10 @@ _TINY = 1e-300
 _CUT = 1e-25  # mass of outcomes that are left out, added to delta
 _LOG_CUT = math.log(2 / _CUT)
 _FAR = 20  # times the threshold: larger counts are hardly distinguishable
-_CELL_WIDTH = 0.03
+_CELL_WIDTH = 0.03  # relative width of a range of numbers of holders
 _FINE_CELL_WIDTH = 0.015
 _MAX_CELLS = 150
-_NODES = 60
+_NODES = 60  # of the chords on either side of epsilon
 _SHARES = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.005)  # of 1 - e^-epsilon
 
 

@@ -10,11 +10,11 @@ from shuffledp.lab.studies.amplification import few_users as amplification_few_u
 from shuffledp.lab.studies.amplification import study as amplification
 from shuffledp.lab.studies.amplification.few_users import channel_rows, few_user_checks, unary_channel
 from shuffledp.lab.studies.amplification.lower_bounds import (
-    at_most_epsilon,
+    epsilon_upper_bound,
     other_value_delta,
-    pair_of_two_users,
     response_lower_bound,
     two_answers_lower_bound,
+    two_users_delta,
 )
 from shuffledp.lab.studies.registry import find_study
 from shuffledp.lab.studies.study import Settings
@@ -128,7 +128,7 @@ def test_two_users_by_enumeration():
     channel = np.array([[0.5, 0.3, 0.2], [0.2, 0.2, 0.6]])
     for epsilon in (0.05, 0.5):
         pairs = [
-            pair_of_two_users(channel, epsilon, value=value, neighbour=1 - value, other=other)
+            two_users_delta(channel, epsilon, value=value, neighbour=1 - value, other=other)
             for value in (0, 1)
             for other in (0, 1)
         ]
@@ -139,7 +139,7 @@ def test_searches_end_on_their_own_side():
     def delta_of(epsilon):
         return math.exp(-5 * epsilon)
 
-    found = at_most_epsilon(delta_of, 1e-3, 4.0)
+    found = epsilon_upper_bound(delta_of, 1e-3, 4.0)
     assert delta_of(found) <= 1e-3 < delta_of(found * (1 - 3e-4))
     exact = METHODS["exact-2-rr"](1000, 2.0, 1e-6)
     assert exact * (1 - 3e-4) <= two_answers_lower_bound(1000, 2.0, 1e-6) <= exact * (1 + 1e-4)

@@ -76,7 +76,7 @@ def sample_with_coins_pmf(users: int, ones: int, rate: Exact, share: Exact) -> P
 
 
 def thresholded_sample_pmf(users: int, ones: int, rate: Exact, threshold: int) -> Pmf:
-    """The released number: of the sampled ones if it is at least ``threshold``, else 0."""
+    """The released number: the number of sampled ones if it is at least ``threshold``, else 0."""
     sampled = binomial_pmf(ones, _checked(users, ones, rate))
     total = [Fraction(0)] * (users + 1)
     for number, mass in enumerate(sampled):
@@ -85,7 +85,7 @@ def thresholded_sample_pmf(users: int, ones: int, rate: Exact, threshold: int) -
 
 
 def pure_ratio(pmfs: Sequence[Pmf]) -> Ratio:
-    """e^epsilon over neighbouring counts, ``pmfs[c]`` being the distribution with c ones; infinite if there is none."""
+    """e^epsilon over neighbouring counts, where ``pmfs[c]`` is the distribution with c ones; infinite if none holds."""
     largest: Ratio = Fraction(1)
     for first, second in [*pairwise(pmfs), *pairwise(pmfs[::-1])]:
         for mass, other in zip(first, second, strict=True):
@@ -113,9 +113,11 @@ def equal_variance_count(users: int, share: Exact) -> Fraction:
     return users * (2 - part) / (4 * (1 - part))
 
 
-def binomial_pmf(trials: int, chance: Fraction) -> Pmf:
+def binomial_pmf(trials: int, probability: Fraction) -> Pmf:
     """The exact binomial distribution."""
-    return tuple(math.comb(trials, hits) * chance**hits * (1 - chance) ** (trials - hits) for hits in range(trials + 1))
+    return tuple(
+        math.comb(trials, hits) * probability**hits * (1 - probability) ** (trials - hits) for hits in range(trials + 1)
+    )
 
 
 def convolved(first: Pmf, second: Pmf) -> Pmf:

@@ -52,7 +52,7 @@ _AUDIT_CONFIDENCE = 1 - 1e-6
 
 
 def printed_mean(epsilon: float, delta: float, coordinates: int) -> float:
-    """The mean of the noise of Theorems 11 and 12: 50 ln(2/delta)/epsilon², at a share of both for each coordinate."""
+    """The mean of the noise of Theorems 11 and 12: 50 ln(2/delta)/epsilon², with both divided by the coordinates."""
     return 50 * math.log(2 * coordinates / delta) * coordinates**2 / epsilon**2
 
 
@@ -138,7 +138,7 @@ def message_tally(protocol: Protocol, values: NDArray[Any], source: RandomSource
 def noise_check(claim: str, where: str, protocol: TokenProtocol, counts: Ints, tallies: Iterable[Tally]) -> Check:
     """All omitted tokens of all rounds have a binomial distribution with the probability of the protocol.
 
-    ``counts`` are the true counts of the categories; of large domains the first thousand are looked at.
+    ``counts`` are the true counts of the categories; of large domains the first thousand are checked.
     """
     held = np.asarray(counts, dtype=np.int64)[:_MAX_CATEGORIES_COUNTED]
     return noise_check_of_rounds(claim, where, protocol, ((held, tally) for tally in tallies))

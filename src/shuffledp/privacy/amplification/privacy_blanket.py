@@ -67,23 +67,23 @@ def hoeffding_delta(epsilon: float, users: int, local_epsilon: float) -> float:
 def bennett_delta(epsilon: float, users: int, local_epsilon: float) -> float:
     """The bound behind Theorem 5.3, by Bennett's inequality (Lemma 5.6, corrected), for any randomizer.
 
-    With the smallest possible blanket, e^-local_epsilon, each L is at most
-    e^local_epsilon - e^epsilon and its second moment at most e^local_epsilon (1 + e^(2 epsilon)) - 2 e^epsilon.
+    With the smallest possible blanket, e^-local_epsilon, each term L of ``bennett_expectation`` is at most
+    e^local_epsilon - e^epsilon, and its second moment at most e^local_epsilon (1 + e^(2 epsilon)) - 2 e^epsilon.
     """
     trivial = _trivial_delta(epsilon, users, local_epsilon)
     if trivial is not None:
         return trivial
     # in units of e^local_epsilon, to avoid overflow; for epsilon above 30 the bound is trivial
     growth, blanket = math.exp(min(epsilon, 30.0)), math.exp(-local_epsilon)
-    gap, most = math.expm1(min(epsilon, 30.0)), -math.expm1(epsilon - local_epsilon)
+    gap, largest = math.expm1(min(epsilon, 30.0)), -math.expm1(epsilon - local_epsilon)
     second = 1 + growth**2 - 2 * growth * blanket
-    ratio = gap * most / second if second > 0 else 0.0
+    ratio = gap * largest / second if second > 0 else 0.0
     if epsilon > 30 or not ratio > 1e-12:
         return 1.0  # the bound is trivial, or too close to trivial to compute
     exponent = (1 + ratio) * math.log1p(ratio) - ratio
-    factor = math.expm1(-(second / most**2) * blanket * exponent) if most > 1e-100 else -1.0
+    factor = math.expm1(-(second / largest**2) * blanket * exponent) if largest > 1e-100 else -1.0
     hidden = users * math.log1p(blanket * factor)
-    return _delta_of_log(math.log(most) - math.log(math.log1p(ratio)) + 2 * local_epsilon - math.log(users) + hidden)
+    return _delta_of_log(math.log(largest) - math.log(math.log1p(ratio)) + 2 * local_epsilon - math.log(users) + hidden)
 
 
 def bennett_expectation(count: int, *, gap: float, most: float, second_moment: float) -> float:
@@ -108,7 +108,7 @@ def _delta_of_log(logarithm: float) -> float:
 
 
 def _trivial_delta(epsilon: float, users: int, local_epsilon: float) -> float | None:
-    """Check the arguments; delta from the local epsilon on, where it is 0, and at 0, where it is bounded by 1."""
+    """Check the arguments; the bound is 0 from the local epsilon on and 1 at epsilon 0, else None is returned."""
     check_clones(users, local_epsilon)
     check_epsilon(epsilon)
     if epsilon >= local_epsilon:
@@ -245,16 +245,16 @@ class _ResponseSums:
         remaining = (self.users - pairs).astype(np.float64)
         rate = float(self.other_rate)
         with np.errstate(over="ignore"):
-            most = np.floor(np.minimum(height / self.gap, remaining))
+            count = np.floor(np.minimum(height / self.gap, remaining))
         at_least_one = np.maximum(remaining, 1.0)
-        inside = np.where(most >= remaining, 1.0, betaincc(most + 1, np.maximum(remaining - most, 0.5), rate))
+        inside = np.where(count >= remaining, 1.0, betaincc(count + 1, np.maximum(remaining - count, 0.5), rate))
         fewer = np.where(
-            most >= remaining,
+            count >= remaining,
             1.0,
-            np.where(most > 0, betaincc(np.maximum(most, 0.5), np.maximum(at_least_one - most, 0.5), rate), 0.0),
+            np.where(count > 0, betaincc(np.maximum(count, 0.5), np.maximum(at_least_one - count, 0.5), rate), 0.0),
         )
         positive, negative = height * inside, self.gap * remaining * rate * fewer
-        error = 1e-12 + np.abs(most - remaining * rate) * 2.0**-46
+        error = 1e-12 + np.abs(count - remaining * rate) * 2.0**-46
         value: Floats = np.clip(positive * (1 + error) - negative * (1 - error), 0.0, height)
         return value
 
@@ -312,9 +312,9 @@ class _ResponseSums:
     def _decoupled(self, shifted: Floats, width: float) -> float:
         """With c replaced by its mean given a + b, plus independent noise with at least the same spread.
 
-        Given a + b = j, c is Bin(n - j, p). Its mean is added to the rewards. The rest is a sum of n - j independent
-        centred coins, and more coins only increase the expectation, so the number of coins for the smallest j is used.
-        Values of j below that are accounted for by their probability.
+        Given a + b = j, c is Bin(n - j, p). Its mean is added to the rewards; its deviation from the mean is a sum of
+        n - j independent centred coins. More coins only increase the expectation, so their number for the smallest j is
+        used. Values of j below that are accounted for by their probability.
         """
         tiny = 1e-34 / max(1.0, self.largest * self.users)
         fewest = self.pairs.least_with_lower_tail(tiny)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ConditionError
-from shuffledp.lab.studies.amplification.lower_bounds import other_value_delta, pair_of_two_users
+from shuffledp.lab.studies.amplification.lower_bounds import other_value_delta, two_users_delta
 from shuffledp.lab.studies.checks import Check, at_least
 from shuffledp.lab.studies.study import Settings
 from shuffledp.privacy.amplification import (
@@ -146,7 +146,7 @@ def example_rows(settings: Settings) -> list[dict[str, Any]]:
     ratio = math.exp(outside_local)
     rate = float(np.abs(COUNTEREXAMPLE[0] - COUNTEREXAMPLE[1]).sum() / 2) / (ratio - 1)
     for epsilon in np.linspace(0.9, 0.98 * outside_local, points).tolist():
-        pairs = [pair_of_two_users(COUNTEREXAMPLE, epsilon, value=0, neighbour=1, other=other) for other in range(3)]
+        pairs = [two_users_delta(COUNTEREXAMPLE, epsilon, value=0, neighbour=1, other=other) for other in range(3)]
         rows.append(
             {
                 "example": "outside",

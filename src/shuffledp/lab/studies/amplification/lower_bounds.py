@@ -26,8 +26,8 @@ _ONES = (0, 8)
 """Numbers of other users who hold a 1: none is close to the worst case, a few can be slightly worse."""
 
 
-def at_most_epsilon(delta_of: DeltaOf, delta: float, high: float, *, tolerance: float = _TOLERANCE) -> float:
-    """An epsilon at which the curve is at most delta, within ``tolerance`` of the smallest; ``high`` is above it."""
+def epsilon_upper_bound(delta_of: DeltaOf, delta: float, high: float, *, tolerance: float = _TOLERANCE) -> float:
+    """An epsilon up to ``high`` that meets delta, at most 1 + ``tolerance`` times the least one."""
     return _crossing(delta_of, delta, high, tolerance)[1]
 
 
@@ -93,7 +93,7 @@ def _fair_tail(k: NDArray[np.int64], trials: NDArray[np.int64]) -> Floats:
     return tail
 
 
-def pair_of_two_users(channel: Floats, epsilon: float, *, value: int, neighbour: int, other: int) -> float:
+def two_users_delta(channel: Floats, epsilon: float, *, value: int, neighbour: int, other: int) -> float:
     """The exact divergence of the two shuffled reports of a target and one other user."""
     distributions = []
     for row in (channel[value], channel[neighbour]):

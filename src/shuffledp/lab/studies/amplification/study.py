@@ -9,7 +9,7 @@ from shuffledp.errors import ConditionError
 from shuffledp.lab.studies.amplification.few_users import channel_rows, example_rows, few_user_checks
 from shuffledp.lab.studies.amplification.figures import figures
 from shuffledp.lab.studies.amplification.lower_bounds import (
-    at_most_epsilon,
+    epsilon_upper_bound,
     response_lower_bound,
     two_answers_lower_bound,
 )
@@ -94,7 +94,7 @@ def _response_bound(users: int, local_epsilon: float, values: int, stronger: flo
     curve = BlanketCurve(users, Dyadic.at_least(values / (math.exp(local_epsilon) + values - 1)), values)
     if curve.rough_delta_at(stronger) > _DELTA:
         return stronger
-    return at_most_epsilon(curve.rough_delta_at, _DELTA, stronger)
+    return epsilon_upper_bound(curve.rough_delta_at, _DELTA, stronger)
 
 
 def _grid_checks(rows: list[dict[str, Any]]) -> list[Check]:

@@ -95,7 +95,7 @@ def _cheu(protocol: CheuHistogram, users: int, size: int) -> float:
 
 
 def _count_min(protocol: CountMinHistogram, users: int, size: int) -> float:
-    """sqrt(3 gamma n ln(4 tau d / beta)): Chernoff's bound for all cells, half of beta; the hashes use the other half."""
+    """sqrt(3 gamma n ln(4 tau d / beta)): Chernoff's bound for all cells, with beta / 2; the hashes use beta / 2."""
     mean, level = users * float(protocol.gamma), math.log(4 * protocol.rows * size / BETA)
     return math.sqrt(3 * mean * level) if 3 * level <= mean else math.nan
 
