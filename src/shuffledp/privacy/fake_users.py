@@ -99,9 +99,9 @@ def least_row_flip(rows: int, epsilon: float, delta: float) -> Dyadic:
 
 
 def paper_row_flip(rows: int, epsilon: float, delta: float) -> Dyadic:
-    """The least q with rows q (1 - q) >= (33/5) ((e^epsilon + 1)/(e^epsilon - 1))^2 ln(4/delta), Cheu and Zhilyaev's.
+    """The least q with rows q (1 - q) >= (33/5) ((e^epsilon + 1)/(e^epsilon - 1))^2 ln(4/delta).
 
-    It exists if the right-hand side is at most rows / 4.
+    Cheu and Zhilyaev (2022). It exists if the right-hand side is at most rows / 4.
     """
     check_target(epsilon, delta)
     needed = 33 / 5 / math.tanh(epsilon / 2) ** 2 * math.log(4 / delta)

@@ -38,9 +38,9 @@ _GROUP_BITS = 9  # 512 bits are drawn at once
 _GROUP_BYTES = 64
 _MAX_DIGITS = 64
 _USUAL_ROUNDS = 8  # 512 drawn bits take about 7.5 times 512 random bits
-_TIES = 1 << 12
+_TIES = 1 << 12  # capacity for the indices of ties
 _ONES_PER_BLOCK = 8
-_LARGEST_MARKED_BLOCK = 12
+_LARGEST_MARKED_BLOCK = 12  # binary logarithm of the largest block that has a bitmap
 _BLOCKS_AT_ONCE = 1 << 13
 _SPARE = 64  # extra indices to replace duplicates; multiplied if a block cannot be completed
 
@@ -124,7 +124,7 @@ def bernoulli_indices(
 
 @dataclass(frozen=True)
 class _Digits:
-    """The binary digits of a probability: ``first`` are compared by the kernel, ``further`` as bytes after them."""
+    """The binary digits of a probability: ``first`` for the kernel, ``further`` (as bytes) for ties."""
 
     first: NDArray[np.uint8]
     further: bytes

@@ -50,8 +50,8 @@ class ListedLabeling:
         nodes = self.branching ** (self.level - 1)
         if len(self.labels) != nodes or not all(0 <= label < self.branching for label in self.labels):
             raise ParameterError(
-                f"Level {self.level} of an s = {self.branching} tree needs {nodes:,} labels from 0 to "
-                f"{self.branching - 1}; these {len(self.labels):,} are not."
+                f"Level {self.level} of a tree with s = {self.branching} needs {nodes:,} labels from 0 to "
+                f"{self.branching - 1}; the {len(self.labels):,} given ones are not valid."
             )
 
     def label(self, node: Node) -> int:
@@ -235,8 +235,8 @@ class PointerJumpingInstance:
         levels = [(item.level, item.branching) for item in self.support]
         if levels != [(level, self.problem.branching) for level in range(1, self.problem.height + 1)]:
             raise ParameterError(
-                f"An instance needs one labeling of each level 1 .. {self.problem.height} of an "
-                f"s = {self.problem.branching} tree, in this order."
+                f"An instance needs one labeling of each level 1 .. {self.problem.height} of a tree with "
+                f"s = {self.problem.branching}, in this order."
             )
 
     @property

@@ -12,8 +12,9 @@ smaller of the two probabilities of each multiset. It is enough that the protoco
 Proof. Let P, Q be the distributions of the multiset v, a vector of k counts that sum to m, on x and x'. Weighing every
 message by a positive number z makes the generating functions p(z), q(z). If all users hold x, the shuffled messages
 have p^n, after one replacement p^(n - 1) q; privacy compares all coefficients, so p(z) <= r q(z) and q(z) <= r p(z) for
-all z > 0 and any n (``tilted_ratio``). Let e^(2 c) = k^2 (1 + 2 r), and let w with P, say, be where the larger of
-P(v) e^(c |v|^2), Q(v) e^(c |v|^2) is largest. With the weights z = e^(2 c w), Q(v) z^(v - w) <= P(w) e^(-c |v - w|^2).
+all z > 0 and any n (``tilted_ratio``). Let e^(2 c) = k^2 (1 + 2 r), and let w be the multiset v at which the larger of
+P(v) e^(c |v|^2) and Q(v) e^(c |v|^2) is largest; say that it is the former. With the weights z = e^(2 c w),
+Q(v) z^(v - w) <= P(w) e^(-c |v - w|^2).
 Multisets that differ from w in j messages are at most k^(2 j), with |v - w|^2 >= 2 j: all but w add up to at most
 P(w) / (2 r). So P(w) <= r (Q(w) + P(w) / (2 r)), and Q(w) >= P(w) / (2 r). And P(w) is not small: the likeliest of the
 C(m + k - 1, m) multisets has |v|^2 >= s, while |w|^2 <= m^2.
@@ -87,7 +88,7 @@ def channel_overlap_lower(channel: Channel, ratio: Exact) -> Fraction:
 
 @dataclass(frozen=True)
 class LeastOverlap:
-    """The least overlap that is compatible with the necessary condition on generating functions, for m bits a user."""
+    """The least overlap that the necessary condition on generating functions allows, for m one-bit messages."""
 
     overlap: float
     first: tuple[float, ...]

@@ -19,7 +19,7 @@ from shuffledp.errors import ParameterError
 FALSE_ALARM = 1e-6
 _ROUNDING = 1e-6
 _DEVIATIONS = 4.9
-"""A normal number deviates by more standard deviations with probability below ``FALSE_ALARM`` (two-sided)."""
+"""A normal variable is further from its mean, in standard deviations, with probability below ``FALSE_ALARM``."""
 
 
 LAPLACE_KURTOSIS = 6.6
@@ -167,9 +167,9 @@ def mean_square_agrees(
 ) -> Check:
     """Check that the mean square of all errors is as predicted; a row of ``errors`` for each round, all data fixed.
 
-    The spread of the mean is taken from all errors, from the means of rounds (in which errors may be dependent), and as
-    at least that of Laplace errors of the predicted size, the widest that occur: else a mean that is low by chance
-    would come with a spread that is low too, and look too certain. ``allowance`` is a share of the predicted square.
+    The standard error of the mean is the largest of three: from all errors, from the means of rounds (errors of one
+    round may be dependent), and of Laplace errors of the predicted size. The last one covers samples in which the mean
+    and the spread are both small by chance. ``allowance`` is a share of the predicted square.
     """
     squares = errors**2
     rounds = len(squares)

@@ -28,7 +28,7 @@ BETA = 0.05
 
 @dataclass(frozen=True)
 class Question:
-    """A count, or a histogram: replacing one user moves one number, or two."""
+    """A count or a histogram: replacing one user changes one number or two."""
 
     name: str
     coordinates: int
@@ -124,7 +124,7 @@ def _delta(question: Question, users: int, absence: Dyadic, epsilon: float) -> f
 
 
 def _radii(name: str, users: int, absence: Dyadic) -> dict[str, Any]:
-    """The error that 95 of 100 rounds stay below: of one number, of as many as users, and of one that is not zeroed."""
+    """The error that 95 of 100 rounds stay below: of one number, of ``users`` numbers, and of one without threshold."""
     noise = Binomial(users, absence)
     return {
         f"{name}_radius": SurplusAnalysis(noise, 1, "threshold", BETA).expected_error().max_error,
@@ -134,10 +134,10 @@ def _radii(name: str, users: int, absence: Dyadic) -> dict[str, Any]:
 
 
 def gaussian_variance(epsilon: float, delta: float) -> float:
-    """The least variance at which normal noise on one number that moves by 1 is (epsilon, delta)-private.
+    """The least variance at which normal noise on one number that changes by 1 is (epsilon, delta)-private.
 
     Balle and Wang (2018): Phi(1/(2 s) - epsilon s) - e^epsilon Phi(-1/(2 s) - epsilon s) <= delta. Two numbers that
-    move by 1 each need twice the variance.
+    change by 1 each need twice the variance.
     """
     from scipy.special import log_ndtr
 

@@ -1,4 +1,4 @@
-"""The rows of Table 1 of Balcer and Cheu (2020): protocols, what bounds their largest error, and one round of each."""
+"""The rows of Table 1 of Balcer and Cheu (2020): protocols, bounds on their largest error, and one round of each."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ _LEAST_BUCKETS = 1000
 NUMBER_OF_LARGE = 6
 """The number of held categories that no threshold hides."""
 _HIDDEN = 0.2
+"""The share of rounds in which a threshold hides the counts that are hard for it."""
 
 
 @dataclass(frozen=True)
@@ -273,7 +274,7 @@ def held_counts(users: int) -> tuple[int, ...]:
     """The counts of the ten categories that are held: six large ones, and four that are hard for thresholds.
 
     For each protocol with a threshold and each calibration, the largest count that it hides in one round of five; its
-    error is then that count. All other users share six categories in the proportions 6 to 1.
+    error is then that count. All other users share six categories in the proportions 6 : 5 : 4 : 3 : 2 : 1.
     """
     hard = [
         _hardest(protocol, calibration, users)
