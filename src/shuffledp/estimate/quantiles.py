@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shuffledp.binned_moments import BinnedMoments
 from shuffledp.checks import check_confidence
 from shuffledp.display import ShownNumber, error_range, percent, show_counts, show_number
 from shuffledp.errors import ParameterError
+from shuffledp.estimate.binned_moments import BinnedMoments
 from shuffledp.estimate.estimate import Estimate, Floats
 from shuffledp.notebook import Html, card, note, table
 from shuffledp.tabular import data_frame

@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import binom
 
 from shuffledp import find
-from shuffledp.binned_moments import BinnedMoments
 from shuffledp.errors import ParameterError
+from shuffledp.estimate.binned_moments import BinnedMoments
 
 ALPHA = 1e-6
 USERS, BINS = 150, 64
