@@ -65,7 +65,7 @@ class Evidence:
     """Occurrences under the neighbouring data set."""
     other_trials: int
     risk: float
-    """The probability that a bound is wrong: half for either one."""
+    """The probability that one of the two bounds is wrong; each has half of it."""
 
     @property
     def low(self) -> float:

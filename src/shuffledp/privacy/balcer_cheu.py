@@ -56,7 +56,7 @@ def tight_noise(users: int, epsilon: float, delta: float, curve_of: CurveOf) -> 
 def paper_noise(users: int, epsilon: float, delta: float, *, coordinates: int) -> Dyadic:
     """The noise of Theorem 11 (one coordinate) or Theorem 12 (two) for an overall (epsilon, delta).
 
-    Theorem 12 loses a factor of two in both, so the noise is that of (epsilon/2, delta/2).
+    Theorem 12 loses a factor of two in epsilon and in delta, so the noise is that of (epsilon/2, delta/2).
     """
     check_target(epsilon, delta)
     per_coordinate = epsilon / coordinates, delta / coordinates

@@ -46,7 +46,7 @@ class BinomialCount:
 
 @dataclass(frozen=True)
 class BinomialHistogram:
-    """Two counts with independent binomial noise that move in opposite directions."""
+    """Two counts with independent binomial noise that change in opposite directions."""
 
     noise: Binomial
 
@@ -125,7 +125,7 @@ def _spread_pair(noise: Binomial, first: int, last: int, cut: float) -> Discrete
     nodes = np.arange(max(first, 1), last + step, step, dtype=np.int64)  # a block is (node, next node]
     quarters = noise.pmf(nodes[:-1, None] + np.arange(5) * (step // 4))
     slope = (noise.pmf(nodes + 1) - noise.pmf(nodes - 1)) / 2
-    mass = quarters @ (np.array([7, 32, 12, 32, 7]) * step / 90)  # Boole's rule, then Euler and Maclaurin's
+    mass = quarters @ (np.array([7, 32, 12, 32, 7]) * step / 90)  # Boole's rule, then the Euler-Maclaurin formula
     mass += (quarters[:, 0] - quarters[:, 4]) / 2 + (slope[1:] - slope[:-1]) / 12  # for N = node .. next - 1
     ratio = _ratio_less_one(noise, nodes)
     mean_ratio = (quarters[:, 4] - quarters[:, 0]) / mass

@@ -165,7 +165,7 @@ def _stirling(z: Floats) -> Floats:
 
 @lru_cache(maxsize=1024)
 def _small_stirling(z: float) -> float:
-    """The same for one real number below 16, by recurrence from z + 1 to z."""
+    """``_stirling`` of one number below 16, by recurrence from z + 1 to z."""
     steps = []
     while z < _STIRLING_FROM:
         ratio = 1 / (2 * z + 1)
@@ -244,7 +244,7 @@ def _beyond_linear(u: Floats) -> Floats:
 
 @lru_cache(maxsize=1)
 def _rule() -> tuple[Floats, Floats]:
-    """Nodes and weights on [0, 1]."""
+    """Nodes and weights of Gauss-Legendre quadrature on [0, 1]."""
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     return (nodes + 1) / 2, weights / 2
 

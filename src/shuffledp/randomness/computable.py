@@ -76,6 +76,6 @@ class NegativeLogarithm:
 
 
 def _exact_decimal(value: Dyadic) -> Decimal:
-    """The same number in decimal digits: n / 2^b = 5^b n / 10^b."""
+    """A dyadic probability as an exact decimal number: n / 2^b = 5^b n / 10^b."""
     exact = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
     return Decimal(value.numerator * 5**value.bits).scaleb(-value.bits, exact)

@@ -284,7 +284,7 @@ def _fair_upper_tail(k: Integers, trials: Integers) -> Floats:
 
 
 def probability_at_most(value: float | Fraction, *, bits: int = 96) -> Dyadic:
-    """The largest probability over ``2**bits`` that is <= ``value`` and exact as a float."""
+    """A multiple of ``2**-bits`` that is <= ``value`` and exact as a float: the largest such probability."""
     if not 0 <= value <= 1:
         raise ParameterError(f"{value} is not a probability between 0 and 1.", value=value)
     scaled = Fraction(value) * (1 << bits)

@@ -26,7 +26,7 @@ _TAIL = math.log(1e24)  # -ln of the mass of the tilted distribution that is lef
 _LEAST_LOG_AMPLITUDE = -60.0  # frequencies with a smaller amplitude are ignored
 _NOISE_CUT = 1e-40
 MAX_POINTS = 1 << 22
-"""Of a Fourier transform: about a second of processor time and 150 MB of memory."""
+"""Maximum number of points of a Fourier transform: about a second of processor time and 150 MB of memory."""
 
 
 class TooManyPointsError(ConditionError):

@@ -1,4 +1,4 @@
-"""Calibration of flipped bits: the least flip probability that meets a target, and those of the papers."""
+"""Calibration of flipped bits: the least flip probability that meets a target, and that of the paper's lemma."""
 
 from __future__ import annotations
 
