@@ -105,6 +105,23 @@ def test_quantiles(row):
     ]
 
 
+@pytest.mark.parametrize("row", rows("Quantiles with correlated noise"), ids=" ".join)
+def test_quantiles_with_correlated_noise(row):
+    settings = {"users": 10**6, "epsilon": 1.0, "delta": 1e-6, "domain": sdp.Bins(0, 1, 1024)}
+    tree = sdp.find("quantiles", "correlated-noise").calibrate(
+        **settings, branching=tuple(map(int, row[0].split())), split=float(row[1])
+    )
+    noises = tree.noises(tree.users)
+    worst = TreeAnalysis(tree.tree, noises, noises).standard_errors.max()
+    assert row[2:] == [
+        f"{float(tree.flood_shape * tree.flood_ratio.fraction / tree.flood_ratio.complement.fraction):.1f}",
+        f"{noises[0].variance ** 0.5:.2f}",
+        f"{tree.cost.messages_per_user:.2f}",
+        f"{tree.expected_error().rmse:.1f}",
+        f"{worst:.1f}",
+    ]
+
+
 @pytest.mark.parametrize("row", rows("The fewest users"), ids=" ".join)
 def test_fewest_users(row):
     epsilon, delta = float(row[0]), float(row[1])

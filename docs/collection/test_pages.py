@@ -182,6 +182,8 @@ def _largest_spread(protocol):
     """The most that one message moves the number of users below an edge, up or down; a dummy moves nothing."""
     fit = TreeFit(protocol.tree, tuple(noise.variance for noise in protocol.noises(protocol.users)))
     moved = np.concatenate(fit.coefficients(np.tri(protocol.domain_size - 1, protocol.domain_size)), axis=1)
+    if protocol.message_format.flags:  # a message has either sign
+        return float(2 * np.abs(moved).max())
     return float((moved.max(axis=1) - np.minimum(moved.min(axis=1), 0.0)).max())
 
 

@@ -300,6 +300,12 @@ def tree_of_blankets(draw, p, x, h):
     return sent
 
 
+def correlated_tree(draw, p, x, h):
+    own, cells = bin_of(x, p["domain"]), sum(cells for _, _, cells in levels_of(p))
+    noise = [sent for c in range(cells) for sent in correlated(draw, p, h, (c, 0), (c, 1))]
+    return [(first + own // width, 0) for first, width, _ in levels_of(p)] + noise
+
+
 def most_of_blanket(p):
     return 1 + p["blanket"]["whole"] + (p["blanket"]["rest"] > 0)
 
@@ -359,6 +365,9 @@ CLIENT = {
         lambda p: [sum(cells for _, _, cells in levels_of(p))],
         0,
         lambda p: sum(1 + blanket["whole"] + (blanket["rest"] > 0) for blanket in p["blankets"]),
+    ),
+    "quantiles/correlated-noise": (
+        correlated_tree, lambda p: [sum(cells for _, _, cells in levels_of(p))], 1, None
     ),
 }  # fmt: skip
 

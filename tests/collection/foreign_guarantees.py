@@ -119,6 +119,7 @@ def negative_binomial(shape, ratio, length):
 
 
 def correlated_noise(p, e):
+    """Of a count, a histogram, or a tree of at most two levels."""
     a = float(p["ratio"])
     w = negative_binomial(float(p["flood_shape"]), float(p["flood_ratio"]), 4000)
     for i in range(1, len(w)):
@@ -128,7 +129,24 @@ def correlated_noise(p, e):
         first, second, tie = (1 - a) * w, (1 - a) * a * a * before, [a * (1 - a) / (1 + a)]
         return one(np.concatenate((first, second, tie)), np.concatenate((second, first, tie)), e)
     ours, theirs = np.append((1 - a) * a * before, 1 / (1 + a)), np.append((1 - a) * w, a / (1 + a))
+    if len(p.get("branching", ())) == 2:
+        return twice_two(ours, theirs, e)
     return max(one(ours, theirs, e), one(theirs, ours, e)) if "encoding" in p else two(ours, theirs, e)
+
+
+def twice_two(p, q, e):
+    """Two levels, each with a cell that gains and one that loses: sorted by ratio, all partners above a bound count."""
+    likely = np.maximum(p, q) > 1e-15
+    gains, losses = np.outer(p[likely], q[likely]).ravel(), np.outer(q[likely], p[likely]).ravel()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(losses > 0, gains / losses, np.inf)
+    order = np.argsort(ratio)
+    ratio, above, below = ratio[order], gains[order], losses[order]
+    above, below = (np.append(np.cumsum(part[::-1])[::-1], 0.0) for part in (above, below))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bound = np.where(gains > 0, e * losses / gains, np.inf)
+    first = np.searchsorted(ratio, bound, side="right")
+    return float(np.maximum(gains * above[first] - e * losses * below[first], 0.0).sum())
 
 
 def split_and_mix(p, h, e):
@@ -223,7 +241,7 @@ def delta(name, p, h, epsilon):
         return flipped_sum(p["flip"], h, p.get("bits", 1), e)
     if name == "histogram/cheu":
         return flipped_histogram(p["flip"], h, e)
-    if name in ("count/correlated-noise", "histogram/correlated-noise"):
+    if name in ("count/correlated-noise", "histogram/correlated-noise", "quantiles/correlated-noise"):
         return correlated_noise(p, e)
     if name == "count/pure-sum":
         return pure_sum(p, e)

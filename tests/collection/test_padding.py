@@ -179,14 +179,19 @@ def noise_of(protocol) -> list[tuple[float, float, int]]:
     honest = protocol.target.honest_users
     if protocol.name == "almost-central":
         return [(float(shape / honest), float(ratio), len(members)) for members, shape, ratio in protocol._parts]
-    bins = 1 if protocol.question == "count" else protocol.domain_size
+    bins = protocol.message_format.codes // 2
     return [
         (2 * bins / honest, float(protocol.ratio), 1),
         (float(bins * protocol.flood_shape / honest), float(protocol.flood_ratio), 2),
     ]
 
 
-UNBOUNDED = ("count/correlated-noise", "histogram/correlated-noise", "sum/almost-central")
+UNBOUNDED = (
+    "count/correlated-noise",
+    "histogram/correlated-noise",
+    "quantiles/correlated-noise",
+    "sum/almost-central",
+)
 
 
 @pytest.mark.parametrize("name", UNBOUNDED)

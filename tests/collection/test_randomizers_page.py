@@ -107,7 +107,7 @@ def test_what_a_section_says(name):
     text = section(name)
     assert re.search(r"[Bb]ounds|flags", text)
     assert re.search(r"[Mm]aximum (\d|k|m\b|R|bits|messages)|no maximum", text)
-    assert ("no maximum" in text) == (f"`{name}`" in re.search("Three protocols have no maximum: (.*)", PAGE)[1])
+    assert ("no maximum" in text) == (f"`{name}`" in re.search("Four protocols have no maximum: (.*)", PAGE)[1])
     assert "`local_epsilon`" in text
     assert ("Local: " in text) == (find_qualified(name).trust == "local")
     code = "\n".join(line for line in text.splitlines() if line.startswith("    "))
@@ -192,9 +192,16 @@ OUT_OF_RANGE = {
     "sum/duchi": {"blanket": [NEVER]},
     "sum/piecewise": {"levels": [0, 1 << 20], "step": [0], "window": [0], "outside": [NEVER, FAIR]},
     "sum/local-laplace": {"levels": [0, (1 << 20) + 1], "ratio": [NEVER, ALWAYS], "margin": [-1, hex(1 << 62)]},
+    "quantiles/correlated-noise": {
+        "domain.bins": [1, (1 << 20) + 1],
+        "branching": [[], [2], [2, 1], [2, 2, 2], [2] * 21, [3, 2], [1 << 52, 2]],
+        "ratio": [NEVER, ALWAYS],
+        "flood_shape": ["0/1"],
+        "flood_ratio": [NEVER, ALWAYS],
+    },
     "quantiles/uniform-blanket": {
         "domain.bins": [1, (1 << 20) + 1],
-        "branching": [[], [2], [2, 1], [2, 2, 2], [2] * 21],
+        "branching": [[], [2], [2, 1], [2, 2, 2], [2] * 21, [3, 2], [1 << 52, 2]],
         "blankets": [[], [{"whole": 0, "rest": FAIR}], [{"whole": -1, "rest": FAIR}] * 2],
     },
 }

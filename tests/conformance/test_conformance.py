@@ -57,7 +57,12 @@ DRAWN_ONE_BY_ONE = ("randomize has its distribution", "sample_tally has the dist
 
 DRAWN_TOGETHER = ("randomize_all has its distribution", "messages have the distribution of the round")
 
-HARDER = ("histogram/correlated-noise", "histogram/count-min", "histogram/sample-and-threshold")
+HARDER = (
+    "histogram/correlated-noise",
+    "histogram/count-min",
+    "histogram/sample-and-threshold",
+    "quantiles/correlated-noise",
+)
 """Nearly all the mass is on few outcomes, or it is spread thin: 1,000 rounds show the fast route's fault too seldom."""
 
 FAULT_SAMPLES = {
@@ -105,6 +110,7 @@ ENUMERATED_LATER = (
     "histogram/hashed-blanket of three",
     "histogram/sample-and-threshold of three",
     "histogram/solh of three",
+    "quantiles/correlated-noise of two levels",
 )
 """Second instances with many outcomes; the first one of the protocol is among the fast tests."""
 
@@ -133,6 +139,7 @@ DRAWN_LATER = (
     "histogram/hadamard-blanket",
     "histogram/hashed-blanket",
     "histogram/solh",
+    "quantiles/correlated-noise",
     "sum/almost-central",
     "sum/laplace",
     "sum/split-and-mix",

@@ -223,8 +223,36 @@ def test_a_tree_of_many_levels_is_verified_in_bounded_time(users, wholes):
 
 
 @pytest.mark.parametrize(
+    ("ratio", "shape", "flood"),
+    [((1, 2), "100/1", (65535, 16)), ((16383, 14), "1/1000", (16383, 14)), ((1, 40), "1/1", (1, 40))],
+)
+def test_correlated_noise_on_many_levels_is_verified_in_bounded_time(ratio, shape, flood):
+    document = copy.deepcopy(document_of("quantiles/correlated-noise"))
+    parameters = document["parameters"]
+    parameters["terms"] |= {"users": 10**6, "epsilon": 1.0, "delta": DELTAS[-1]}
+    parameters["domain"]["bins"] = 1 << 20
+    probabilities = {"ratio": ratio, "flood_ratio": flood}
+    parameters |= {key: {"numerator": a, "bits": b} for key, (a, b) in probabilities.items()}
+    parameters |= {"branching": [2] * 20, "flood_shape": shape}
+    with processor_seconds(TREE_SECONDS):
+        try:
+            claim = from_document(document).guarantee.delta_at(1.0)
+        except ShuffledpError:
+            return
+    assert 0 < claim < 1
+
+
+@pytest.mark.parametrize(
     ("branching", "bins"),
-    [([2] * 10**6, 1 << 20), ([2] * 21, 1 << 20), ([1 << 20], (1 << 20) + 1), ([2**100] * 3, 1 << 20), ([2], 10**60)],
+    [
+        ([2] * 10**6, 1 << 20),
+        ([2] * 21, 1 << 20),
+        ([1 << 20], (1 << 20) + 1),
+        ([2**100] * 3, 1 << 20),
+        ([2], 10**60),
+        ([1 << 52], 8),
+        ([1 << 52, 2], 8),
+    ],
 )
 def test_a_tree_that_does_not_fit_is_refused_at_once(branching, bins):
     document = tree_document(branching, bins, 10**6, odd_blankets(*[0] * min(len(branching), 30)))

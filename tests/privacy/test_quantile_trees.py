@@ -6,16 +6,22 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.stats import nbinom
 
-from shuffledp.errors import InfeasibleError
+from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.privacy.amplification import Slots
 from shuffledp.privacy.amplification.clones import ClonesCurve
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.composition import compose, compose_all
+from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve, least_flooding
+from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve
+from shuffledp.privacy.mirrored_composition import IndependentComposition
 from shuffledp.privacy.quantile_trees import (
     blanket_tree_curve,
+    correlated_tree_curve,
     laplace_tree_curve,
     least_tree_blankets,
+    least_tree_flooding,
     least_tree_ratio,
 )
 from shuffledp.randomness import Dyadic
@@ -117,6 +123,88 @@ def test_noise_for_equal_levels(levels, mean):
     assert blanket_tree_curve(fewer, users, (size,) * levels).delta_at(1.0) > 1e-6
 
 
+@pytest.mark.parametrize("sizes", [(4, 16, 64, 256, 1024), (32, 1024)])
+def test_no_more_noise_than_another_composition_needs(sizes):
+    """One per cent less noise does not meet the target by the composition of another library, and the noise does."""
+    users = 10**6
+    blankets = least_tree_blankets(users, sizes, 1.0, 1e-6)
+    fewer = tuple(Slots.at_least(blanket.mean / 1.01) for blanket in blankets)
+    deltas = [
+        compose_all(blanket.curve(users, size) for blanket, size in zip(chosen, sizes, strict=True)).delta_at(1.0)
+        for chosen in (blankets, fewer)
+    ]
+    assert deltas[0] <= 1e-6 * 1.002 < deltas[1]
+
+
+def cell_tables(ratio, flood_shape, flood_ratio, reach):
+    """Masses of the numbers of "+1" and "-1" of a cell by convolution: with a user's own "+1", and without."""
+    k = np.arange(reach)
+    staying, flooding = nbinom.pmf(k, 1, 1 - float(ratio)), nbinom.pmf(k, float(flood_shape), 1 - float(flood_ratio))
+    table = np.zeros((reach + 1, reach))
+    for pairs in range(reach):
+        table[pairs:reach, pairs:] += flooding[pairs] * np.outer(staying, staying)[: reach - pairs, : reach - pairs]
+    return np.roll(table, 1, axis=0).ravel(), table.ravel()
+
+
+def divergence_of_two_levels(own, other, epsilon):
+    """Of all four cells, two per level, exactly: the outcomes of a level are sorted by their likelihood ratio."""
+    p, q = np.outer(own, other).ravel(), np.outer(other, own).ravel()
+    p, q = p[(p > 1e-18) | (q > 1e-18)], q[(p > 1e-18) | (q > 1e-18)]
+    with np.errstate(divide="ignore"):
+        loss = np.log(p) - np.log(q)
+    order = np.argsort(loss)
+    above = [np.append(np.cumsum(masses[order][::-1])[::-1], 0.0) for masses in (p, q)]
+    first = np.searchsorted(loss[order], epsilon - loss, side="right")
+    return float(np.maximum(p * above[0][first] - math.exp(epsilon) * q * above[1][first], 0.0).sum())
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0, 2.0])
+def test_correlated_noise_of_two_levels_against_the_exact_product(epsilon):
+    noise = Dyadic(1, 2), Fraction(3, 2), Dyadic(1, 2)
+    exact = divergence_of_two_levels(*cell_tables(*noise, 26), epsilon)
+    computed = correlated_tree_curve(*noise, 2).delta_at(epsilon)
+    assert exact <= computed <= exact * 1.002 + 1e-9
+    # planted: only one of the two cells of a level is accounted for
+    ((pair, _),) = CorrelatedNoiseCurve(*noise, "histogram").directions(1e-17)
+    assert IndependentComposition(((pair, 2),)).delta_at(epsilon) < exact
+
+
+@pytest.mark.parametrize(("levels", "epsilon", "delta"), [(2, 1.0, 1e-6), (5, 1.0, 1e-8), (3, 4.0, 1e-11)])
+def test_correlated_noise_is_the_least_by_another_composition(levels, epsilon, delta):
+    ratio, shape, flood_ratio = least_tree_flooding(levels, epsilon, delta, 0.9)
+    curve = correlated_tree_curve(ratio, shape, flood_ratio, levels)
+    assert 0.99 * delta < curve.delta_at(epsilon) < delta
+    other = compose(CorrelatedNoiseCurve(ratio, shape, flood_ratio, "histogram"), levels)
+    for point in (0.0, epsilon / 2, epsilon, 1.2 * epsilon):
+        assert 0.998 * other.delta_at(point) <= curve.delta_at(point) <= 1.01 * other.delta_at(point) + 5e-13
+    less = compose(CorrelatedNoiseCurve(ratio, shape / Fraction("1.01"), flood_ratio, "histogram"), levels)
+    assert less.delta_at(epsilon) > 1.002 * delta
+    twice = compose(curve, 2).delta_at(2 * epsilon)
+    assert twice == pytest.approx(compose(other, 2).delta_at(2 * epsilon), rel=2e-3, abs=5e-13)
+
+
+def test_one_level_of_correlated_noise_is_a_histogram():
+    assert least_tree_flooding(1, 1.0, 1e-6, 0.9) == least_flooding(1.0, 1e-6, 0.9, "histogram")
+    noise = least_flooding(1.0, 1e-30, 0.9, "histogram")
+    assert correlated_tree_curve(*noise, 1).delta_at(1.0) <= 1e-30  # no composition, so no resolution of one
+
+
+@pytest.mark.parametrize("levels", [2, 3, 10])
+@pytest.mark.parametrize("ratio", [0.01, 0.5, 0.9, 0.999])
+def test_laplace_noise_of_several_levels_is_exact(levels, ratio):
+    curve = laplace_tree_curve(Dyadic.of(ratio), levels)
+    exact = Fraction(0)
+    growth, odds = Fraction(math.exp(0.3)), Dyadic.of(ratio).fraction
+    for k in range(2 * levels + 1):
+        weight = math.comb(2 * levels, k) / (1 + odds) ** (2 * levels)
+        exact += weight * max(Fraction(0), odds ** (2 * levels - k) - growth * odds**k)
+    assert float(exact) <= curve.delta_at(0.3) <= float(exact) * (1 + 1e-9) + 1e-12
+    if 0.3 < curve.pure_epsilon < 50:
+        other = compose(DiscreteLaplaceCurve(Dyadic.of(ratio), coordinates=2), levels)
+        assert curve.delta_at(0.3) == pytest.approx(other.delta_at(0.3), rel=1e-3, abs=1e-12)
+    assert curve.delta_at(curve.pure_epsilon) == 0
+
+
 def test_laplace_noise_is_the_least():
     for levels in (1, 3, 10):
         ratio = least_tree_ratio(levels, 1.0, 1e-6)
@@ -131,6 +219,11 @@ def test_what_composition_cannot_prove_is_refused():
         least_tree_blankets(10**6, (32, 1024), 1.0, 1e-15)
     with pytest.raises(InfeasibleError, match="blanket messages per cell"):
         least_tree_blankets(10**6, (32, 1024), 1e-7, 1e-6)
+    with pytest.raises(InfeasibleError, match="1e-12"):
+        least_tree_flooding(2, 1.0, 1e-15, 0.9)
+    for split in (0.0, 1.0, math.nan):
+        with pytest.raises(ParameterError):
+            least_tree_flooding(2, 1.0, 1e-6, split)
     assert np.isfinite(float(least_tree_ratio(3, 1.0, 1e-15)))  # pure noise always exists
 
 

@@ -79,6 +79,7 @@ CASES = {
     "sum/duchi": ("clear-last-value", "little-noise"),
     "sum/split-and-mix": ("clear-last-value", "no-shuffle"),
     "quantiles/uniform-blanket": ("clear-last-value", "little-noise", "tenfold-users", "no-shuffle"),
+    "quantiles/correlated-noise": ("clear-last-value", "little-noise", "tenfold-users", "no-shuffle"),
     "quantiles/discrete-laplace": ("little-noise", "clear-release"),
 }
 

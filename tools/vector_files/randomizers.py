@@ -122,8 +122,8 @@ def _parts(protocol: Any) -> tuple[Part, ...]:
     if protocol.name == "correlated-noise":
         honest = protocol.target.honest_users
         found: list[Part] = []
-        for bin_ in range(1 if protocol.question == "count" else protocol.domain_size):
-            plus, minus = 2 * bin_, 2 * bin_ + 1
+        for cell in range(protocol.message_format.codes // 2):
+            plus, minus = 2 * cell, 2 * cell + 1
             found += [((sign,), Fraction(1, honest), protocol.ratio) for sign in (plus, minus)]
             found.append(((plus, minus), protocol.flood_shape / honest, protocol.flood_ratio))
         return tuple(found)
@@ -151,6 +151,8 @@ def _own_messages(protocol: Any, value: Any) -> Pmf:
         return {(level + 1 - _lowest(protocol),): share for level, share in _levels(protocol, value).items()}
     if protocol.question == "histogram":
         return {(2 * value,): Fraction(1)}
+    if protocol.question == "quantiles":
+        return {tuple(2 * node for node in protocol.tree.nodes_of(np.array([value]))[0].tolist()): Fraction(1)}
     if protocol.encoding == "unary":
         return {(0,) * value: Fraction(1)}
     return {(1 - value,): Fraction(1)}

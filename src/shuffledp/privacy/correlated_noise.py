@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,8 +83,8 @@ class CorrelatedNoiseCurve:
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta at which the messages are (epsilon, delta)-private."""
-        delta = self._delta(epsilon, _USUAL_CUT)
-        return delta if delta > 1e6 * _USUAL_CUT else self._delta(epsilon, _TINY_CUT)
+        delta = self.delta_with_cut(epsilon, _USUAL_CUT)
+        return delta if delta > 1e6 * _USUAL_CUT else self.delta_with_cut(epsilon, _TINY_CUT)
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
         """Per direction of the replacement, the independent pairs of distributions of the messages."""
@@ -93,7 +93,8 @@ class CorrelatedNoiseCurve:
             return ((pair, pair.reversed),)  # the other direction is its mirror image
         return ((pair,),) if self.view == "signed" else ((pair,), (pair.reversed,))
 
-    def _delta(self, epsilon: float, cut: float) -> float:
+    def delta_with_cut(self, epsilon: float, cut: float) -> float:
+        """The same, where outcomes of about the mass ``cut`` are left out and counted in full."""
         pair = self._pair(cut)
         if self.view == "histogram":
             return pair.delta_with_reversed_twin(epsilon)
@@ -192,22 +193,46 @@ def least_flooding(epsilon: float, delta: float, split: float, view: View) -> Fl
     _check_split(epsilon, delta, split, view)
     ratio = _staying_ratio(epsilon, split, view)
 
+    def curve_of(shape: Fraction, flood_ratio: Dyadic) -> CorrelatedNoiseCurve:
+        return CorrelatedNoiseCurve(ratio, shape, flood_ratio, view)
+
+    # the best ratio is near e^(-(1 - split) epsilon / 2)
+    start = math.log(-math.expm1(-epsilon * (1 - split) * (0.25 if view == "histogram" else 0.5)))
+    return ratio, *search_flooding(curve_of, epsilon, delta, start)
+
+
+class FloodedCurve(Protocol):
+    """A privacy curve that improves with the flooding."""
+
+    def delta_at(self, epsilon: float) -> float:
+        """Upper bound on the least delta."""
+
+    def delta_with_cut(self, epsilon: float, cut: float) -> float:
+        """The same, where outcomes of about the mass ``cut`` are left out and counted in full."""
+
+
+CurveOfFlooding = Callable[[Fraction, Dyadic], FloodedCurve]
+"""From the shape and the ratio of the flooding to the privacy curve."""
+
+
+def search_flooding(
+    curve_of: CurveOfFlooding, epsilon: float, delta: float, log_complement: float
+) -> tuple[Fraction, Dyadic]:
+    """The shape and ratio with the least mean that meet the target; ratios are searched from 1 - e^log_complement."""
     guess = 0.0
 
     def mean(log_complement: float) -> float:
         nonlocal guess
         flood_ratio = _ratio_from_log_complement(log_complement)
-        guess = _least_shape(epsilon, delta, ratio, flood_ratio, view, guess=guess, precision=1e-3)
+        guess = _least_shape(epsilon, delta, curve_of, flood_ratio, guess=guess, precision=1e-3)
         return guess * float(flood_ratio) / float(flood_ratio.complement)
 
-    # the best ratio is near e^(-(1 - split) epsilon / 2)
-    start = math.log(-math.expm1(-epsilon * (1 - split) * (0.25 if view == "histogram" else 0.5)))
-    flood_ratio = _ratio_from_log_complement(_minimum(mean, start, -0.05))
-    least_shape = _least_shape(epsilon, delta, ratio, flood_ratio, view, guess=guess, precision=1e-5)
+    flood_ratio = _ratio_from_log_complement(_minimum(mean, log_complement, -0.05))
+    least_shape = _least_shape(epsilon, delta, curve_of, flood_ratio, guess=guess, precision=1e-5)
     for margin in (0.0, 1e-5, 1e-4, 1e-2):
         shape = Fraction(math.ceil(least_shape * (1 + margin) * _SHAPE_STEPS), _SHAPE_STEPS)
-        if CorrelatedNoiseCurve(ratio, shape, flood_ratio, view).delta_at(epsilon) <= delta:
-            return ratio, shape, flood_ratio
+        if curve_of(shape, flood_ratio).delta_at(epsilon) <= delta:
+            return shape, flood_ratio
     raise InfeasibleError(f"No flooding was found for epsilon = {epsilon:g} and delta = {delta:g}.", epsilon=epsilon)
 
 
@@ -254,13 +279,19 @@ def _ratio_from_log_complement(log_complement: float) -> Dyadic:
 
 
 def _least_shape(
-    epsilon: float, delta: float, ratio: Dyadic, flood_ratio: Dyadic, view: View, *, guess: float, precision: float
+    epsilon: float,
+    delta: float,
+    curve_of: CurveOfFlooding,
+    flood_ratio: Dyadic,
+    *,
+    guess: float,
+    precision: float,
 ) -> float:
     """The shape at which delta meets the target, by the secant method on logarithms within a bracket."""
 
     def excess(shape: float) -> float:
-        curve = CorrelatedNoiseCurve(ratio, Fraction(shape), flood_ratio, view)
-        return math.log(max(curve._delta(epsilon, 1e-6 * delta), 1e-300) / delta)
+        curve = curve_of(Fraction(shape), flood_ratio)
+        return math.log(max(curve.delta_with_cut(epsilon, 1e-6 * delta), 1e-300) / delta)
 
     # if no pair is added, the user's "+1" is exposed: (1 - p)^shape must be at most about delta
     floor = 0.9 * math.log(delta) / math.log(float(flood_ratio.complement))

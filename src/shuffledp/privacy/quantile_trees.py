@@ -1,4 +1,4 @@
-"""Privacy accounting of trees over ordered bins: ``quantiles/uniform-blanket`` and ``quantiles/discrete-laplace``.
+"""Privacy accounting of trees over ordered bins: ``quantiles/uniform-blanket`` and its alternatives.
 
 A user's value is counted once on every level. Replacing it moves two cells of each level at most, and the noise of
 the levels is independent, so the release is the composition of one release per level. Where the two values share a
@@ -11,18 +11,20 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from fractions import Fraction
+from functools import cached_property, lru_cache
 
-from shuffledp.checks import check_number_of_users, check_target
+from shuffledp.checks import check_epsilon, check_number_of_users, check_open_unit, check_target
 from shuffledp.errors import InfeasibleError
 from shuffledp.privacy.amplification.blanket_search import excess_of, typical_mean
 from shuffledp.privacy.amplification.clones import ClonesCurve
 from shuffledp.privacy.amplification.uniform_blanket import Slots
-from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, compose
-from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, least_ratio
-from shuffledp.privacy.divergence import DiscretePair
+from shuffledp.privacy.composition import CERTIFIED_DOWN_TO
+from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve, Flooding, least_flooding, search_flooding
+from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, decay_of, least_ratio
+from shuffledp.privacy.divergence import DiscretePair, as_delta
 from shuffledp.privacy.guarantee import PrivacyCurve
-from shuffledp.privacy.mirrored_composition import IndependentComposition
+from shuffledp.privacy.mirrored_composition import IndependentComposition, MirroredComposition
 from shuffledp.randomness import Dyadic
 from shuffledp.search import find_bracket, narrow
 
@@ -67,21 +69,128 @@ def blanket_tree_curve(blankets: Sequence[Slots], users: int, sizes: Sequence[in
     return BlanketTreeCurve(tuple(curves.items()))
 
 
+@dataclass(frozen=True)
+class CorrelatedTreeCurve:
+    """A value that is counted once per level, with the same correlated noise on every cell of every level.
+
+    On each level one cell gains a message and another one loses it: the pair of one cell and its mirror image, as often
+    as there are levels.
+    """
+
+    level: CorrelatedNoiseCurve
+    levels: int
+
+    @cached_property
+    def _composed(self) -> PrivacyCurve:
+        return self.level if self.levels == 1 else self._with_cut(_CUT)
+
+    def _with_cut(self, cut: float) -> MirroredComposition:
+        ((pair, _),) = self.level.directions(cut)
+        return MirroredComposition(pair, self.levels)
+
+    def delta_at(self, epsilon: float) -> float:
+        """Upper bound on the least delta; with several levels, at least the resolution of the composition."""
+        return self._composed.delta_at(epsilon)
+
+    def delta_with_cut(self, epsilon: float, cut: float) -> float:
+        """The same, where outcomes of about the mass ``cut`` are left out and counted in full."""
+        return self._with_cut(cut).delta_at(epsilon)
+
+    def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
+        """Two pairs per level; the other direction of the replacement is their mirror image."""
+        return tuple(pairs * self.levels for pairs in self.level.directions(cut))
+
+
+def correlated_tree_curve(
+    ratio: Dyadic, flood_shape: Fraction, flood_ratio: Dyadic, levels: int
+) -> CorrelatedTreeCurve:
+    """The privacy of a value counted on so many levels, with this correlated noise on every cell."""
+    return CorrelatedTreeCurve(CorrelatedNoiseCurve(ratio, flood_shape, flood_ratio, "histogram"), levels)
+
+
+@lru_cache(maxsize=512)
+def least_tree_flooding(levels: int, epsilon: float, delta: float, split: float) -> Flooding:
+    """The least flooding of every cell that meets the target; split * epsilon is spent on the remaining noise.
+
+    That part is divided equally among the levels; the flooding is calibrated for all noise together.
+    """
+    if levels == 1:
+        return least_flooding(epsilon, delta, split, "histogram")
+    check_target(epsilon, delta)
+    check_open_unit("split", split)
+    _check_composable(levels, delta)
+    ratio = least_ratio(split * epsilon / levels, coordinates=2)
+
+    def curve_of(shape: Fraction, flood_ratio: Dyadic) -> CorrelatedTreeCurve:
+        return correlated_tree_curve(ratio, shape, flood_ratio, levels)
+
+    start = math.log(-math.expm1(-epsilon * (1 - split) * 0.4))
+    return ratio, *search_flooding(curve_of, epsilon, delta - _margin(delta), start)
+
+
+def _margin(delta: float) -> float:
+    """How much of delta is left for the Fourier transforms of other machines."""
+    return max(_OTHER_MACHINES * delta, _FOURIER_DIFFERENCE)
+
+
+def _check_composable(levels: int, delta: float) -> None:
+    if levels > 1 and delta < CERTIFIED_DOWN_TO:
+        raise InfeasibleError(
+            f"The delta of several levels is computed down to {CERTIFIED_DOWN_TO:g}, not to {delta:g}; use a larger "
+            "delta or a single level.",
+            delta=delta,
+        )
+
+
+@dataclass(frozen=True)
+class LaplaceTreeCurve:
+    """A value that is counted once per level, with discrete Laplace noise on every cell.
+
+    The loss of one of two cells per level is ln(1/ratio) or minus that; k of m cells have the positive loss with the
+    binomial probability of k successes.
+    """
+
+    ratio: Dyadic
+    levels: int
+
+    @cached_property
+    def _level(self) -> DiscreteLaplaceCurve:
+        return DiscreteLaplaceCurve(self.ratio, coordinates=2)
+
+    @property
+    def pure_epsilon(self) -> float:
+        """The epsilon that holds with delta = 0, rounded up."""
+        return self.levels * self._level.pure_epsilon * (1 + 1e-15)
+
+    def delta_at(self, epsilon: float) -> float:
+        """The least delta, but for rounding up; 0 from the pure epsilon on."""
+        check_epsilon(epsilon)
+        if epsilon >= self.pure_epsilon:
+            return 0.0
+        cells, decay = 2 * self.levels, decay_of(self.ratio)
+        terms = []
+        for positive in range(self.levels, cells + 1):
+            gain = -math.expm1(epsilon - (2 * positive - cells) * decay)
+            if gain > 0:
+                mass = math.log(math.comb(cells, positive)) - (cells - positive) * decay
+                terms.append(gain * math.exp(mass - cells * math.log1p(float(self.ratio))))
+        return as_delta(math.fsum(terms) * (1 + 1e-12) + 1e-15 * self.pure_epsilon)
+
+    def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
+        """Two pairs per level; the other direction of the replacement is their mirror image."""
+        return tuple(pairs * self.levels for pairs in self._level.directions(cut))
+
+
 def laplace_tree_curve(ratio: Dyadic, levels: int) -> PrivacyCurve:
     """The privacy of a value counted on so many levels, with discrete Laplace noise on every cell."""
-    return compose(DiscreteLaplaceCurve(ratio, coordinates=2), levels)
+    return DiscreteLaplaceCurve(ratio, coordinates=2) if levels == 1 else LaplaceTreeCurve(ratio, levels)
 
 
 def least_tree_blankets(users: int, sizes: Sequence[int], epsilon: float, delta: float) -> tuple[Slots, ...]:
     """The fewest uniform messages, equally many per cell of every level, that meet the target with these users."""
     check_target(epsilon, delta)
     check_number_of_users(users)
-    if len(sizes) > 1 and delta < CERTIFIED_DOWN_TO:
-        raise InfeasibleError(
-            f"The delta of several levels is computed down to {CERTIFIED_DOWN_TO:g}, not to {delta:g}; use a larger "
-            "delta or a single level.",
-            delta=delta,
-        )
+    _check_composable(len(sizes), delta)
     typical = len(sizes) * typical_mean(epsilon, delta)
     if typical > _MAX_PER_CELL:
         raise InfeasibleError(
@@ -97,7 +206,7 @@ def least_tree_blankets(users: int, sizes: Sequence[int], epsilon: float, delta:
     def delta_of(log_mean: float) -> float:
         return blanket_tree_curve(blankets(log_mean), users, sizes).delta_at(epsilon)
 
-    margin = 0.0 if len(sizes) == 1 else max(_OTHER_MACHINES * delta, _FOURIER_DIFFERENCE)
+    margin = 0.0 if len(sizes) == 1 else _margin(delta)
     return blankets(_least(delta_of, math.log(typical), epsilon, delta - margin))
 
 

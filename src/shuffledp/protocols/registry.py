@@ -93,6 +93,7 @@ PROTOCOLS: Mapping[str, _QuestionProtocols] = {
     "quantiles": _QuestionProtocols(
         {
             "uniform-blanket": "quantiles.uniform_blanket.UniformBlanketQuantiles",
+            "correlated-noise": "quantiles.correlated_noise.CorrelatedNoiseQuantiles",
             "discrete-laplace": "quantiles.discrete_laplace.DiscreteLaplaceQuantiles",
         }
     ),

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import multinomial
+from scipy.stats import multinomial, nbinom
 
 from shuffledp.protocols.parts.weighted_noise import LaplaceCells, UniformMessages, WeightedNoise, bernstein_radius
 from shuffledp.randomness import Dyadic
@@ -30,11 +30,25 @@ def laplace_case(ratio, coefficients, reach=120):
     return WeightedNoise((LaplaceCells(Dyadic.of(ratio)),), [np.array(coefficients)]), values, masses
 
 
+def shares_case(ratio, shares, coefficients, reach=60):
+    """Differences of two negative binomial numbers whose shape is not 1."""
+    masses = nbinom.pmf(np.arange(reach), shares, 1 - ratio)
+    one, grid = np.convolve(masses, masses[::-1]), np.arange(1 - reach, reach)
+    values = np.add.outer(coefficients[0] * grid, coefficients[1] * grid).ravel()
+    return (
+        WeightedNoise((LaplaceCells(Dyadic.of(ratio), shares),), [np.array(coefficients)]),
+        values,
+        np.multiply.outer(one, one).ravel(),
+    )
+
+
 CASES = {
     "few messages": uniform_case(12, [0.75, -0.25, -0.5]),
     "many messages": uniform_case(60, [1.0, -0.4, -0.6]),
     "two cells": uniform_case(200, [0.5, -0.5]),
     "laplace": laplace_case(0.75, [0.8, -0.3]),
+    "many shares": shares_case(0.5, 1.7, [0.8, -0.3]),
+    "few shares": shares_case(0.6, 0.4, [1.0, 0.4]),
     "narrow laplace": laplace_case(0.25, [1.0, 0.1]),
 }
 

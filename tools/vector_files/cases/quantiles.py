@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from vector_files import Document
-from vector_files.cases.case import HALF, QUARTER, Case, over, terms
+from vector_files.cases.case import HALF, NOISE, QUARTER, Case, over, terms
 
 
 def _bins(lower: str, upper: str, bins: int) -> Document:
     return {"domain": {"lower": lower, "upper": upper, "bins": bins}}
 
+
+_LITTLE_NOISE = {"ratio": over(31, 8), "flood_shape": "1/1", "flood_ratio": over(31, 8)}  # 1 - ratio is a square
 
 QUANTILES = (
     Case(
@@ -43,5 +45,19 @@ QUANTILES = (
             "blankets": [{"whole": 1, "rest": over(0, 64)}],
         },
         ("2.4999999999999996", "2.5", "10.0"),
+    ),
+    Case(
+        "two levels over three bins",
+        "quantiles/correlated-noise",
+        {"terms": terms(2, "1.0", "0.99"), **_bins("0.0", "0.7", 3), "branching": [2, 2], **_LITTLE_NOISE},
+        ("0.0", "0.4666666666666667"),
+        4,
+    ),
+    Case(
+        "one level over two bins",
+        "quantiles/correlated-noise",
+        {"terms": terms(2, "1.0", "0.99"), **_bins("-1.0", "4.0", 2), "branching": [2], **NOISE},
+        ("1.4999999999999998", "1.5"),
+        3,
     ),
 )

@@ -79,18 +79,26 @@ class UniformMessages(Noise):
 
 @dataclass(frozen=True)
 class LaplaceCells(Noise):
-    """Independent discrete Laplace noise: x has a probability proportional to ratio^|x|."""
+    """Independent discrete Laplace noise: x has a probability proportional to ratio^|x|.
+
+    With ``shares`` other than 1, the difference of two negative binomial numbers of that shape: as many independent
+    shares of the noise as 1 makes a whole.
+    """
 
     ratio: Dyadic
+    shares: float = 1.0
 
     @property
     def variance(self) -> float:
-        """2 ratio / (1 - ratio)^2."""
-        return 2 * float(self.ratio) / float(self.ratio.complement) ** 2
+        """2 ratio / (1 - ratio)^2 per share."""
+        return self.shares * 2 * float(self.ratio) / float(self.ratio.complement) ** 2
 
     @property
     def tail(self) -> float:
-        """Moments of order k are at most k!/2 times the variance times this to the k - 2."""
+        """Moments of order k of one share are at most k!/2 times the variance times this to the k - 2.
+
+        So its cumulants are bounded as Bernstein's inequality needs them, and those of several shares are multiples.
+        """
         return 1 / float(self.ratio.complement)
 
     def log_characteristic(self, t: Floats, coefficients: Floats, copies: NDArray[np.int64]) -> Complexes:
@@ -101,7 +109,7 @@ class LaplaceCells(Noise):
             angle = np.multiply.outer(t, coefficients[start : start + _BLOCK])
             spread = 4 * ratio * np.sin(angle / 2) ** 2 / complement**2
             result -= np.log1p(spread) @ copies[start : start + _BLOCK]
-        return result.astype(np.complex128)
+        return (self.shares * result).astype(np.complex128)
 
 
 @dataclass(frozen=True)
