@@ -68,7 +68,7 @@ def test_the_best_protocol_as_people_read_it(shuffledp):
         "0.25",
         "0.75",
         "95% interval",
-        "2,000 users in 10 bins from 0 to 100, by uniform-blanket",
+        "2,000 users in 10 bins from 0 to 100, by correlated-noise",
         "epsilon = 1",
     ):
         assert words in flat

@@ -48,6 +48,7 @@ HONEST_LATER = (
     "histogram/hadamard-blanket",
     "histogram/hashed-blanket",
     "histogram/solh",
+    "quantiles/correlated-noise",
     "sum/almost-central",
     "sum/cheu",
     "sum/laplace",
@@ -90,6 +91,7 @@ LATER = (
     "histogram/k-rr",
     "histogram/sample-and-threshold",
     "histogram/stability",
+    "quantiles/correlated-noise",
     "sum/duchi",
     "sum/split-and-mix",
 )
