@@ -8,6 +8,7 @@ from scipy.stats import binom
 
 import shuffledp as sdp
 from shuffledp.errors import DomainError, ParameterError
+from shuffledp.protocols.quantiles.correlated_noise import CorrelatedNoiseQuantiles
 from shuffledp.protocols.quantiles.uniform_blanket import UniformBlanketQuantiles
 
 ALPHA = 1e-6
@@ -29,18 +30,37 @@ def below(values, edges):
     return np.searchsorted(np.sort(values), edges[1:-1], side="left")
 
 
-@pytest.mark.parametrize("name", ["uniform-blanket", "discrete-laplace"])
+NAMES = ["uniform-blanket", "correlated-noise", "discrete-laplace"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_errors_are_as_planned(name, epsilon, values):
     kind = sdp.find("quantiles", name)
     protocol = kind.calibrate(users=USERS, epsilon=epsilon, delta=1e-6, lower=0, upper=32, bins=32)
     counts = protocol.summary(protocol.domain.encode_all(values))
     truth = below(values, protocol.domain.edges)
-    squares = [np.mean((protocol.estimate(protocol.sample_tally(counts)).below - truth) ** 2) for _ in range(400)]
+    squares = [np.mean((protocol.estimate(protocol.sample_tally(counts)).below - truth) ** 2) for _ in range(800)]
     error = np.std(squares) / np.sqrt(len(squares))
     planned = protocol.expected_error().rmse ** 2
     assert abs(np.mean(squares) - planned) < 5 * error  # alpha = 6e-7
     assert 5 * error < 0.3 * planned  # and errors off by 15 per cent show
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("bins", [64, 1024])
+def test_measured_errors_are_within_five_per_cent_of_the_plan(name, bins):
+    """Root mean squared errors over all edges and many rounds; noise of ten per cent more is found out."""
+    users = 10**6
+    protocol = sdp.find("quantiles", name).calibrate(users=users, epsilon=1.0, delta=1e-6, domain=sdp.Bins(0, 1, bins))
+    counts = np.random.default_rng(8).multinomial(users, np.random.default_rng(9).dirichlet(np.full(bins, 0.2)))
+    truth = np.cumsum(counts)[:-1]
+    squares = [np.mean((protocol.estimate(protocol.sample_tally(counts)).below - truth) ** 2) for _ in range(6000)]
+    spread = np.std(squares) / np.sqrt(len(squares)) / np.mean(squares)
+    assert 5 * spread < 0.1  # of squares: 5 per cent of errors are more than five deviations
+    assert np.sqrt(np.mean(squares)) == pytest.approx(protocol.expected_error().rmse, rel=0.05)
+    assert np.sqrt(np.mean(squares)) != pytest.approx(1.1 * protocol.expected_error().rmse, rel=0.05)
 
 
 def covered(protocol, values, share, narrower=1.0, rounds=1200):
@@ -76,9 +96,33 @@ def test_intervals_cover(small, values):
     assert min(covered(small, values, 0.5, narrower=2.0, rounds=rounds)) < enough  # planted: half as wide
 
 
-def test_some_intervals_cover(small, values):
+@pytest.fixture(scope="module")
+def small_correlated():
+    """Two levels over the same bins; a tenth of the users is dishonest, so that all add more noise than is needed."""
+    return CorrelatedNoiseQuantiles.calibrate(
+        users=USERS, epsilon=1.0, delta=1e-6, lower=0, upper=32, bins=32, branching=(4, 8), honest_fraction=0.9
+    )
+
+
+def test_some_intervals_cover(small, small_correlated, values):
     rounds = 40
-    assert min(covered(small, values, 0.5, rounds=rounds)) >= binom.ppf(ALPHA, rounds, 0.95)
+    for protocol in (small, small_correlated):
+        assert min(covered(protocol, values, 0.5, rounds=rounds)) >= binom.ppf(ALPHA, rounds, 0.95)
+
+
+def test_more_users_than_honest_ones_add_more_noise(small_correlated, values):
+    """As predicted: 1/0.9 times the variance of the noise that the honest ones are planned to add."""
+    counts = small_correlated.summary(small_correlated.domain.encode_all(values))
+    true = small_correlated.tree.counts_of(counts)
+    rounds = 2500
+    noise = [
+        np.concatenate(small_correlated.centred(small_correlated.sample_tally(counts))) - true for _ in range(rounds)
+    ]
+    variance, ratio = np.mean(np.square(noise)), float(small_correlated.ratio)
+    assert small_correlated.noises(USERS)[0].variance == pytest.approx(2 * ratio / (1 - ratio) ** 2 / 0.9)
+    spread = np.std(np.square(noise)) / np.sqrt(np.size(noise))
+    assert abs(variance - small_correlated.noises(USERS)[0].variance) < 5 * spread  # alpha = 6e-7
+    assert 5 * spread < (1 / 0.9 - 1) / 1.1 * variance  # and noise of the honest ones alone shows
 
 
 def test_the_band_covers_all_edges_at_once(small, values):
@@ -91,7 +135,9 @@ def test_the_band_covers_all_edges_at_once(small, values):
     assert inside >= binom.ppf(ALPHA, rounds, 0.95)
 
 
-def test_both_routes_and_both_estimators(small, values):
+@pytest.mark.parametrize("kind", ["small", "small_correlated"])
+def test_both_routes_and_both_estimators(kind, values, request):
+    small = request.getfixturevalue(kind)
     for route in ("messages", "counts"):
         for estimator in small.estimators:
             estimate = small.run(values, route=route, estimator=estimator)
@@ -108,17 +154,24 @@ def test_a_million_users_and_1024_bins():
     """The errors that the specification demands, and deciles in their bins or neighbours, for three distributions."""
     rng = np.random.default_rng(3)
     users, best = 10**6, {}
-    for branching, most_messages, most_error in (((4,) * 5, 5.3, 21), ((32, 32), 2.1, 29)):
-        protocol = UniformBlanketQuantiles.calibrate(
+    cases = (
+        (UniformBlanketQuantiles, (4,) * 5, 5.3, 21),
+        (UniformBlanketQuantiles, (32, 32), 2.1, 29),
+        (CorrelatedNoiseQuantiles, (32, 32), 2.6, 21),
+    )
+    for kind, branching, most_messages, most_error in cases:
+        protocol = kind.calibrate(
             users=users, epsilon=1.0, delta=1e-6, lower=0, upper=1024, bins=1024, branching=branching
         )
         assert protocol.cost.messages_per_user <= most_messages
         assert protocol.expected_error().rmse <= most_error
-        best[branching] = protocol
+        best[kind, branching] = protocol
     for values in (rng.uniform(0, 1024, users), rng.lognormal(5, 0.7, users), 20 * rng.pareto(1.1, users)):
         data = np.clip(values, 0, 1024)
         for protocol in best.values():
             estimate = protocol.run(data, route="counts")
+            error = estimate.below - below(data, estimate.edges)
+            assert np.sqrt(np.mean(error**2)) <= 3 * protocol.expected_error().rmse
             for share in np.arange(0.1, 1.0, 0.1):
                 true_bin = protocol.domain.encode(float(np.quantile(data, share)))
                 assert abs(protocol.domain.encode(estimate.quantile(float(share)).value) - true_bin) <= 1
@@ -160,9 +213,12 @@ def test_bad_bins_are_refused(settings):
         UniformBlanketQuantiles.calibrate(users=1000, epsilon=1.0, delta=1e-6, **settings)
 
 
-def test_impossible_tallies_are_refused(small, values):
+@pytest.mark.parametrize("kind", ["small", "small_correlated"])
+def test_impossible_tallies_are_refused(kind, values, request):
+    small = request.getfixturevalue(kind)
     tally = small.sample_tally(small.summary(small.domain.encode_all(values)))
-    for counts in (tally.counts[:-1], tally.counts + 10**6, tally.counts * 0):
+    too_many = [tally.counts + 10**6] if kind == "small" else []  # correlated noise has no largest number of messages
+    for counts in (tally.counts[:-1], *too_many, tally.counts * 0):
         with pytest.raises(ParameterError):
             small.estimate(dataclasses.replace(tally, counts=counts))
 
