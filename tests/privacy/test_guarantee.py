@@ -107,11 +107,18 @@ def test_a_notebook_shows_promise_conditions_and_proof(guarantee):
     facts = {row[0].text: row[1].text for row in document.iter("tr")}
     assert facts["proof"] == "<b>proof</b>"
     assert facts["if shuffler and analyzer collude"] == "epsilon = 25"
-    assert facts["users"] == "10,000, of whom 10,000 follow the protocol"
+    assert (facts["users"], facts["of whom must follow the protocol"]) == ("10,000", "10,000")
     (warning,) = (element.text for element in document.iter("p") if element.get("class") == "warning")
     assert (warning,) == weak.warnings
     assert weak.statement() in [element.text for element in document.iter("p")]
     assert weak.sentence() == f"{weak.statement()} Warning: {warning}"
+
+
+@pytest.mark.parametrize("trust", ["local", "central"])
+def test_a_notebook_mentions_the_shuffler_only_if_there_is_one(guarantee, trust):
+    other = replace(guarantee, trust=trust)
+    assert "shuffler" in guarantee._repr_html_()
+    assert "shuffler" not in other._repr_html_()
 
 
 def test_a_notebook_says_that_there_is_no_guarantee(guarantee):
@@ -122,7 +129,7 @@ def test_a_notebook_says_that_there_is_no_guarantee(guarantee):
 
 def test_the_repr_is_short(guarantee):
     assert repr(guarantee) == (
-        "Guarantee(epsilon = 1.01, delta = 1e-06; shuffled, replace-one; 10,000 of 10,000 users honest)"
+        "Guarantee(epsilon = 1.01, delta = 1e-06; shuffled, replace-one; 10,000 users, at least 10,000 honest)"
     )
     assert repr(replace(guarantee, releases=12)).endswith("; 12 releases)")
 

@@ -170,7 +170,7 @@ class Guarantee:
         releases = f"; {self.releases:,} releases" if self.releases > 1 else ""
         return (
             f"Guarantee(epsilon = {self.epsilon:.4g}, delta = {self.delta:.2g}; {self.trust}, {self.neighbours}; "
-            f"{self.honest_users:,} of {self.users:,} users honest{releases})"
+            f"{self.users:,} users, at least {self.honest_users:,} honest{releases})"
         )
 
     def _repr_html_(self) -> str:
@@ -185,8 +185,9 @@ class Guarantee:
                 [
                     ("trust", self.trust),
                     ("neighbouring data sets", self.neighbours),
-                    ("users", f"{self.users:,}, of whom {self.honest_users:,} follow the protocol"),
-                    ("if shuffler and analyzer collude", remaining),
+                    ("users", f"{self.users:,}"),
+                    ("of whom must follow the protocol", f"{self.honest_users:,}"),
+                    *([("if shuffler and analyzer collude", remaining)] if self.trust == "shuffled" else []),
                     ("releases", f"{self.releases:,}"),
                     ("proof", self.theorem),
                 ]
