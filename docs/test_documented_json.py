@@ -9,11 +9,13 @@ import pytest
 
 from shuffledp.datasets import commute_path
 
-PAGE = (Path(__file__).parent / "command-line.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parent
+PAGE = (DOCS / "command-line.md").read_text(encoding="utf-8")
 TARGET = "--epsilon 1 --delta 1e-8 --json"
 
 BOUNDS = "--lower 0 --upper 120"
-OPAQUE = ("parameters", "plans[].parameters", "plans[].setting")  # every protocol has its own keys there
+OPAQUE = ("parameters", "plans[].parameters", "plans[].setting", "results[].result")
+"""Every protocol has its own keys there; results are those of other commands."""
 
 # heading on the page, question, and commands which together print every key
 CASES = {
@@ -50,6 +52,7 @@ CASES = {
             f"{TARGET}"
         ],
     ),
+    "run-all": ("run-all", "all", [f"run-all {DOCS.parent / 'examples' / 'questions.toml'} {commute_path()} --json"]),
     "account count": ("account", "count", [f"account count/balcer-cheu --users 25000 --releases 2 {TARGET}"]),
     "account histogram": ("account", "histogram", [f"account histogram/unary --users 25000 {TARGET}"]),
     "account sum": ("account", "sum", [f"account sum/split-and-mix --users 25000 {TARGET}"]),

@@ -25,6 +25,7 @@ _INTERRUPT_STATUS = 130
 _COMMANDS = {
     "plan": "plan.plan_app",
     "run": "run.run_app",
+    "run-all": "run_all.run_all",
     "solve": "solve.solve_app",
     "task": "task.task_app",
     "keys": "keys.keys_app",

@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, cast
 
 from shuffledp.checks import check_confidence
-from shuffledp.domain import DEFAULT_BINS, Bins, DiscreteDomain, Interval
+from shuffledp.domain import DEFAULT_BINS, DiscreteDomain
 from shuffledp.errors import ParameterError
 from shuffledp.estimate import CountEstimate, Estimate, HistogramEstimate, SumEstimate
 from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, EstimatedNumber, QuantileEstimate
-from shuffledp.planning import Mean, Sum
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.flow import choose_route
 from shuffledp.protocols.protocol import Protocol
 from shuffledp.randomness import SYSTEM, RandomSource
+from shuffledp.sessions.asking import (
+    Ask,
+    ask_count,
+    ask_histogram,
+    ask_mean,
+    ask_quantiles,
+    ask_sum,
+    ask_variance,
+)
 from shuffledp.sessions.budget import Budget, Left, Release
 from shuffledp.sessions.choosing import choose_within
 from shuffledp.sessions.data import DataOptions, column_of
-from shuffledp.sessions.domains import Bound, histogram_domain
-from shuffledp.sessions.prepared import (
-    Prepared,
-    check_quantiles,
-    prepare_count,
-    prepare_histogram,
-    prepare_numbers,
-    prepare_quantiles,
-)
+from shuffledp.sessions.domains import Bound
+from shuffledp.sessions.prepared import Prepared
 from shuffledp.sessions.release import check_release, run_prepared
 from shuffledp.sessions.report import Report, session_html, session_report
 from shuffledp.sessions.saved import SessionFile, check_label
@@ -40,8 +42,8 @@ from shuffledp.tabular import data_frame
 if TYPE_CHECKING:
     import pandas as pd
 
-_QUESTIONS = {"mean": "sum", "variance": "quantiles"}
-"""The question of the protocols that answer a statistic, where it has another name."""
+    from shuffledp.sessions.complete import CompleteTable
+
 _MAX_SUBJECT = 120
 """Maximum number of characters of the subject of a release."""
 
@@ -138,9 +140,7 @@ class Session:
 
         answered = complete(table, columns, missing=missing)
         session = cls(users=answered.rows, epsilon=epsilon, delta=delta, **settings)
-        session._table = answered
-        if answered.rows_left_out:
-            session._caveats = (answered.caveat,)
+        session.ask_about(answered)
         return session
 
     @classmethod
@@ -163,6 +163,16 @@ class Session:
         with self._lock:
             file.create(self._budget)
             self._file = file
+
+    def ask_about(self, table: CompleteTable) -> None:
+        """Let questions take names of columns of this table of ``sdp.complete``; estimates say who its users are."""
+        self._table = table
+        self._caveats = (table.caveat,) if table.rows_left_out else ()
+
+    def announce(self, releases: int) -> None:
+        """Announce further releases, among which what is left is divided equally if they have no share."""
+        with self._lock:
+            self._budget = replace(self._budget, announced=len(self.releases) + releases)
 
     @property
     def users(self) -> int:
@@ -245,11 +255,7 @@ class Session:
         ``missing`` lists strings that mean a missing value; ``protocol``, ``estimator`` and others are those of
         ``sdp.count``.
         """
-        subject = "" if equals is None else f" = {equals}"
-        return cast(
-            "CountEstimate",
-            self._ask("count", values, lambda each: prepare_count(each, equals=equals), options, subject),
-        )
+        return cast("CountEstimate", self._answer(values, ask_count(equals=equals), options))
 
     def histogram(
         self,
@@ -269,12 +275,8 @@ class Session:
         ``other`` names a category for values outside the domain and for missing ones, which are an error otherwise.
         Options are those of ``count``.
         """
-        domain = histogram_domain(categories=categories, bins=bins, by=by, lower=lower, upper=upper, other=other)
-
-        def prepare(column: Any) -> Prepared:
-            return prepare_histogram(column, domain, other=other, clip=clip)
-
-        return cast("HistogramEstimate", self._ask("histogram", values, prepare, options))
+        ask = ask_histogram(categories=categories, bins=bins, by=by, lower=lower, upper=upper, other=other, clip=clip)
+        return cast("HistogramEstimate", self._answer(values, ask, options))
 
     def sum(
         self,
@@ -290,11 +292,8 @@ class Session:
 
         Options are those of ``count``.
         """
-        domain = Interval(lower, upper, whole)
-        return cast(
-            "SumEstimate",
-            self._ask("sum", values, lambda each: prepare_numbers(Sum, each, domain, clip=clip), options),
-        )
+        ask = ask_sum(lower=lower, upper=upper, whole=whole, clip=clip)
+        return cast("SumEstimate", self._answer(values, ask, options))
 
     def mean(
         self,
@@ -310,11 +309,8 @@ class Session:
 
         Options are those of ``count``.
         """
-        domain = Interval(lower, upper, whole)
-        return cast(
-            "SumEstimate",
-            self._ask("mean", values, lambda each: prepare_numbers(Mean, each, domain, clip=clip), options),
-        )
+        ask = ask_mean(lower=lower, upper=upper, whole=whole, clip=clip)
+        return cast("SumEstimate", self._answer(values, ask, options))
 
     def quantiles(
         self,
@@ -331,7 +327,8 @@ class Session:
 
         See ``sdp.quantiles``; options are those of ``count``.
         """
-        return self._distribution("quantiles", values, Bins(lower, upper, bins), quantiles, clip, options)
+        ask = ask_quantiles(lower=lower, upper=upper, quantiles=quantiles, bins=bins, clip=clip)
+        return cast("QuantileEstimate", self._answer(values, ask, options))
 
     def variance(
         self,
@@ -349,49 +346,26 @@ class Session:
         See ``sdp.variance``; options are those of ``count``.
         """
         check_confidence(confidence)
-        domain = Bins(lower, upper, bins)
-        return self._distribution("variance", values, domain, DEFAULT_QUANTILES, clip, options).variance(confidence)
+        ask = ask_variance(lower=lower, upper=upper, bins=bins, clip=clip)
+        return cast("QuantileEstimate", self._answer(values, ask, options)).variance(confidence)
 
-    def _distribution(
-        self,
-        statistic: str,
-        values: Any,
-        domain: Bins,
-        quantiles: Sequence[float],
-        clip: bool,
-        options: SessionOptions,
-    ) -> QuantileEstimate:
-        shares = check_quantiles(quantiles)
+    def prepare(self, values: Any, ask: Ask, options: SessionOptions) -> Asked:
+        """Check a question and read its data, without any noise; nothing is spent.
 
-        def prepare(column: Any) -> Prepared:
-            return prepare_quantiles(
-                column, lower=domain.lower, upper=domain.upper, bins=domain.bins, quantiles=shares, clip=clip
-            )
-
-        return cast("QuantileEstimate", self._ask(statistic, values, prepare, options))
-
-    def _ask(
-        self,
-        statistic: str,
-        values: Any,
-        prepare: Callable[[Any], Prepared],
-        options: SessionOptions,
-        subject: str = "",
-    ) -> Estimate:
-        """Answer one question; everything that can be refused is refused before the release is recorded."""
+        What it returns is as secret as the data.
+        """
         given = _Given(options)
         allowance = self._budget.allow(**given.spending)
-        question = _QUESTIONS.get(statistic, statistic)
         epsilon, delta = allowance.own or (allowance.limit, self.delta)
-        check_release(question, epsilon=epsilon, delta=delta, **given.choice)
+        check_release(ask.question, epsilon=epsilon, delta=delta, **given.choice)
         if given.data.get("drop_missing"):
             raise ParameterError(
                 "A session is about a fixed number of users: rows without a value cannot be left out of one question. "
-                "Give missing values a category (other=NAME), or start the session with the users who have all values "
-                "(Session.of)."
+                "Give missing values a category (`other=NAME`), or start the session with the users who have all "
+                "values (Session.of)."
             )
-        subject = _shortened(f"{self._subject(values)}{subject}")
-        prepared = prepare(column_of(self._values(values), **given.data, source=given.source))
+        subject = _shortened(f"{self._subject(values)}{ask.about}")
+        prepared = ask.prepare(column_of(self._values(values), **given.data, source=given.source))
         if prepared.users != self.users:
             raise ParameterError(
                 f"This session is about {self.users:,} users, and {subject} has {prepared.users:,} values: every "
@@ -399,41 +373,59 @@ class Session:
                 users=self.users,
                 values=prepared.users,
             )
-        release, index = self._record(statistic, subject, prepared, given)
-        estimate = run_prepared(
-            prepared,
-            release.protocol,
-            estimator=given.choice.get("estimator"),
-            route=given.route,
-            source=given.source,
-        )
-        self._finish(index)
-        return replace(estimate, caveats=(*estimate.caveats, *self._caveats, self._context()))
+        return Asked(ask.statistic, subject, prepared, given)
 
-    def _record(self, statistic: str, subject: str, prepared: Prepared, given: _Given) -> tuple[Release, int]:
-        """Choose the protocol of a release and record it, on disk if there is a file; its index."""
-        with self._changing():
-            budget = self._budget
+    def plan_all(self, questions: Sequence[Asked]) -> Budget:
+        """The budget after releases that answer all these questions, with their protocols; nothing is spent."""
+        budget = self._budget
+        for asked in questions:
+            given = asked.given
             allowance = budget.allow(**given.spending)
-            protocol = choose_within(prepared.question, budget, allowance, **given.choice)
-            choose_route(protocol, prepared.users, given.route)  # refuses what would fail while noise is drawn
-            release = Release(
-                label=self._label(given.label, f"{statistic} of {subject}"),
-                statistic=statistic,
-                subject=subject,
-                protocol=protocol,
-                limit=budget.limit_after(allowance, protocol),
-                released_at=datetime.now(UTC).replace(microsecond=0),
-                share=allowance.share,
-                secure=given.source.secure,
+            protocol = choose_within(asked.prepared.question, budget, allowance, **given.choice)
+            choose_route(protocol, asked.prepared.users, given.route)  # refuses what would fail while noise is drawn
+            budget = budget.with_release(
+                Release(
+                    label=_label(given.label, f"{asked.statistic} of {asked.subject}", budget),
+                    statistic=asked.statistic,
+                    subject=asked.subject,
+                    protocol=protocol,
+                    limit=budget.limit_after(allowance, protocol),
+                    released_at=datetime.now(UTC).replace(microsecond=0),
+                    share=allowance.share,
+                    secure=given.source.secure,
+                )
             )
-            self._replace(budget.with_release(release))
-            return release, len(budget.releases)
+        return budget
 
-    def _finish(self, index: int) -> None:
-        """Mark the release as finished."""
+    def release_all(self, questions: Sequence[Asked], planned: Budget | None = None) -> list[Estimate]:
+        """Answer these questions: all releases are recorded before the first noise is drawn.
+
+        ``planned`` is the result of ``plan_all``, which is computed again if there was another release meanwhile.
+        """
         with self._changing():
-            self._replace(self._budget.finished(index))
+            first = len(self.releases)
+            if planned is None or planned.releases[:first] != self.releases:
+                planned = self.plan_all(questions)
+            self._replace(planned)
+            releases = self.releases[first:]
+        estimates = []
+        for index, (asked, release) in enumerate(zip(questions, releases, strict=True), start=first):
+            estimate = run_prepared(
+                asked.prepared,
+                release.protocol,
+                estimator=asked.given.choice.get("estimator"),
+                route=asked.given.route,
+                source=asked.given.source,
+            )
+            estimates.append(replace(estimate, caveats=(*estimate.caveats, *self._caveats, self._context())))
+            with self._changing():
+                self._replace(self._budget.finished(index))
+        return estimates
+
+    def _answer(self, values: Any, ask: Ask, options: SessionOptions) -> Estimate:
+        """Answer one question; everything that can be refused is refused before the release is recorded."""
+        (estimate,) = self.release_all([self.prepare(values, ask, options)])
+        return estimate
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -451,20 +443,6 @@ class Session:
             self._file.write(budget)
         self._budget = budget
 
-    def _label(self, given: str | None, default: str) -> str:
-        """The label of the next release, which no other has."""
-        labels = {release.label for release in self.releases}
-        if given is None:
-            number = 1
-            label = default
-            while label in labels:
-                number += 1
-                label = f"{default} ({number})"
-            return label
-        if given in labels:
-            raise ParameterError(f"There is a release labelled {given!r} already; choose another label.")
-        return check_label("label", given)
-
     def _values(self, values: Any) -> Any:
         """The column of the session's table with this name, or the values themselves."""
         return self._table[values] if self._table is not None and isinstance(values, str) else values
@@ -479,6 +457,27 @@ class Session:
             "It is one release of a session; all its releases about these users together have at most epsilon = "
             f"{self.epsilon:g} at delta = {self.delta:g}."
         )
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question of a session with its data, before any noise: keep it as secret as the data."""
+
+    statistic: str
+    subject: str
+    prepared: Prepared
+    given: _Given
+
+
+def _label(given: str | None, default: str, budget: Budget) -> str:
+    """The label of the next release, which no other has."""
+    labels = {release.label for release in budget.releases}
+    if given is not None:
+        if given in labels:
+            raise ParameterError(f"There is a release labelled {given!r} already; choose another label.")
+        return check_label("label", given)
+    numbered = (default if number == 1 else f"{default} ({number})" for number in itertools.count(1))
+    return next(label for label in numbered if label not in labels)
 
 
 def _shortened(subject: str) -> str:

@@ -1,0 +1,109 @@
+"""Questions of a session before they meet data: what is asked of a column, checked as far as is possible without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shuffledp.domain import DEFAULT_BINS, Bins, DiscreteDomain, Interval
+from shuffledp.estimate.quantiles import DEFAULT_QUANTILES
+from shuffledp.planning import Mean, Sum
+from shuffledp.sessions.domains import Bound, histogram_domain
+from shuffledp.sessions.prepared import (
+    Prepared,
+    check_quantiles,
+    prepare_count,
+    prepare_histogram,
+    prepare_numbers,
+    prepare_quantiles,
+)
+
+if TYPE_CHECKING:
+    from shuffledp.sessions.prepared import AnyColumn
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A question about some column."""
+
+    statistic: str
+    """``count``, ``histogram``, ``sum``, ``mean``, ``quantiles`` or ``variance``."""
+    question: str
+    """The question of the protocols that answer it."""
+    prepare: Callable[[AnyColumn], Prepared]
+    """From the column to the input of a protocol."""
+    about: str = ""
+    """What is asked of the column, after its name."""
+
+
+def ask_count(*, equals: str | None = None) -> Ask:
+    """How many users said yes, or have the value ``equals``."""
+    about = "" if equals is None else f" = {equals}"
+    return Ask("count", "count", lambda column: prepare_count(column, equals=equals), about)
+
+
+def ask_histogram(
+    *,
+    categories: Iterable[str] | DiscreteDomain | None = None,
+    bins: int | Sequence[float] | None = None,
+    by: str | None = None,
+    lower: Bound | None = None,
+    upper: Bound | None = None,
+    other: str | None = None,
+    clip: bool = False,
+) -> Ask:
+    """How many users have each value of a public domain."""
+    domain = histogram_domain(categories=categories, bins=bins, by=by, lower=lower, upper=upper, other=other)
+    return Ask("histogram", "histogram", lambda column: prepare_histogram(column, domain, other=other, clip=clip))
+
+
+def ask_sum(*, lower: float, upper: float, whole: bool = False, clip: bool = False) -> Ask:
+    """The sum of the users' numbers."""
+    return _ask_numbers(Sum, Interval(lower, upper, whole), clip=clip)
+
+
+def ask_mean(*, lower: float, upper: float, whole: bool = False, clip: bool = False) -> Ask:
+    """The mean of the users' numbers."""
+    return _ask_numbers(Mean, Interval(lower, upper, whole), clip=clip)
+
+
+def ask_quantiles(
+    *,
+    lower: float,
+    upper: float,
+    quantiles: Sequence[float] = DEFAULT_QUANTILES,
+    bins: int = DEFAULT_BINS,
+    clip: bool = False,
+) -> Ask:
+    """The distribution of the users' numbers, with some quantiles."""
+    return _ask_distribution("quantiles", Bins(lower, upper, bins), check_quantiles(quantiles), clip=clip)
+
+
+def ask_variance(*, lower: float, upper: float, bins: int = DEFAULT_BINS, clip: bool = False) -> Ask:
+    """The variance of the users' numbers, from their distribution."""
+    return _ask_distribution("variance", Bins(lower, upper, bins), DEFAULT_QUANTILES, clip=clip)
+
+
+ASKS: dict[str, Callable[..., Ask]] = {
+    "count": ask_count,
+    "histogram": ask_histogram,
+    "sum": ask_sum,
+    "mean": ask_mean,
+    "quantiles": ask_quantiles,
+    "variance": ask_variance,
+}
+"""The questions of a session by the name of the statistic."""
+
+
+def _ask_numbers(kind: type[Sum], domain: Interval, *, clip: bool) -> Ask:
+    return Ask(kind.name, kind.question, lambda column: prepare_numbers(kind, column, domain, clip=clip))
+
+
+def _ask_distribution(statistic: str, domain: Bins, quantiles: tuple[float, ...], *, clip: bool) -> Ask:
+    def prepare(column: AnyColumn) -> Prepared:
+        return prepare_quantiles(
+            column, lower=domain.lower, upper=domain.upper, bins=domain.bins, quantiles=quantiles, clip=clip
+        )
+
+    return Ask(statistic, "quantiles", prepare)
