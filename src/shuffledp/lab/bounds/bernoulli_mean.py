@@ -71,8 +71,8 @@ def exact_local_users_lower(alpha: float, probability: float, epsilon: float, *,
 def local_success_upper(users: int, alpha: float, epsilon: float, *, points: int = 2) -> float:
     """No epsilon-private local protocol estimates all of ``points`` means within alpha with a larger probability.
 
-    The means are 2 alpha apart around 1/2, and drawn with probabilities like a cosine. The success of the best guess
-    from the number of ones among randomized responses is summed exactly.
+    The means are 2 alpha apart around 1/2, and drawn with probabilities proportional to a cosine. The success of the
+    best guess from the number of ones among randomized responses is summed exactly.
     """
     import numpy as np
     from scipy import stats

@@ -20,8 +20,9 @@ def theorem_11_failure(users: int, epsilon: float, delta: float, beta: float) ->
 def error_exceeds(users: int, absence: float, radius: float) -> float:
     """The largest probability over all counts S that the error exceeds ``radius``.
 
-    For S <= radius only |n q - N| > radius with N < S fails; for S > radius also N >= S. Between changes of the first
-    event the second shrinks with S, so the worst counts are the least one above the radius, and ``users``.
+    For S <= radius the error exceeds it if |n q - N| > radius and N < S, which is likelier for larger S. For S > radius
+    it also does if N >= S; the probability then decreases up to S = n q + radius and is constant from there on. So the
+    worst counts are the last one up to the radius, the first one above it, and ``users``.
     """
     from scipy import stats
 

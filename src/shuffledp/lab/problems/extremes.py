@@ -89,7 +89,7 @@ class BinomialTail:
         return table
 
     def _far_table(self, first: int, last: int) -> Floats:
-        """The same far above the mean: summed from the far tail, where probabilities decrease geometrically."""
+        """``_table`` far above the mean: summed from the far tail, where probabilities decrease geometrically."""
         log_decrease = (
             math.log((last + 1) / (self.distribution.trials - last)) if last < self.distribution.trials else math.inf
         )
@@ -132,8 +132,8 @@ class LaplaceTail:
         decay, log_one_plus_ratio = decay_of(self.ratio), math.log1p(float(self.ratio))
         levels = np.asarray(log_tails, dtype=np.float64)
         above = np.ceil(-(levels + log_one_plus_ratio) / decay) - 1
-        rest = np.log(np.maximum(-np.expm1(np.minimum(levels, 0.0)), 1e-300))  # ln Pr[X < k] must lie below this
-        below = np.ceil(1 + (rest + log_one_plus_ratio) / decay) - 1
+        log_below = np.log(np.maximum(-np.expm1(np.minimum(levels, 0.0)), 1e-300))  # ln Pr[X < k] must lie below this
+        below = np.ceil(1 + (log_below + log_one_plus_ratio) / decay) - 1
         quantiles: Ints = np.where(above >= 1, above, np.minimum(below, 0.0)).astype(np.int64)
         return quantiles
 

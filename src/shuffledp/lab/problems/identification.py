@@ -116,7 +116,7 @@ class Method:
 
     @property
     def trust(self) -> str:
-        """Who must be trusted: shuffled, local or central."""
+        """The trust model: shuffled, local or central."""
         return self.kind.trust
 
     def identifier(self, problem: Problem, users: int) -> Identifier:

@@ -121,7 +121,7 @@ def _theorem_17(channels: Sequence[Channel]) -> list[Check]:
 
 
 def _claim_18(channels: Sequence[Channel], users: Sequence[int]) -> tuple[list[Row], list[Check]]:
-    """Shuffling one message changes no pure epsilon; with a delta it may by at most ln(users)."""
+    """Shuffling one message changes no pure epsilon; with a delta it can reduce epsilon, by at most ln(users)."""
     rows: list[Row] = []
     unequal, violated, amplified = 0, 0, 0
     for number, channel in enumerate(channels):
@@ -142,7 +142,7 @@ def _claim_18(channels: Sequence[Channel], users: Sequence[int]) -> tuple[list[R
     ]
 
 
-def _claims_19_and_20(most: int) -> tuple[list[Row], list[Check]]:
+def _claims_19_and_20(max_users: int) -> tuple[list[Row], list[Check]]:
     rows: list[Row] = []
     checks: list[Check] = []
     infinity, gap = r_infinity(), r_gap()
@@ -155,7 +155,7 @@ def _claims_19_and_20(most: int) -> tuple[list[Row], list[Check]]:
         equals("Claim 19: pre-shuffled e^epsilon", "1 user", float(RandomizerCurve(infinity.preshuffled).ratio), 1),
         _infinite("Claim 20: pre-shuffled randomizer", RandomizerCurve(gap.preshuffled).ratio),
     ]
-    for users in range(1, most + 1):
+    for users in range(1, max_users + 1):
         shuffled = ShuffledCurve(gap, users).ratio
         expected: Ratio = _GAP_RATIOS.get(users, Fraction(8, 5))
         rows.append(_row("Claim 20", users, math.inf, shuffled))
@@ -185,7 +185,7 @@ def _row(protocol: str, users: int, local: Ratio, shuffled: Ratio) -> Row:
 
 
 def _overlaps(settings: Settings) -> tuple[list[Row], list[Check]]:
-    """The lemma of [12]: proven, least by linear programs, and of channels that are purely private when shuffled."""
+    """The lemma of [12]: proven overlaps, the least by linear programs, and those of private channels."""
     rows: list[Row] = []
     checks: list[Check] = []
     for messages in range(1, settings.pick(4, 6) + 1):

@@ -99,7 +99,7 @@ def _case(problem: Problem, model: str, settings: Settings, *, rows: int = 1) ->
             settings,
             rows,
         ),
-        _too_few_is_fewer(where, measured, proven, rows),
+        _rejected_below_proven(where, measured, proven, rows),
     ]
     if model == "shuffled":
         checks += _noise_checks(problem, method, proven, where, settings)
@@ -137,7 +137,7 @@ def _claim_14_checks(
 
 
 def _solved(claim: str, where: str, identifier: Identifier, problem: Problem, settings: Settings, rows: int) -> Check:
-    """Rounds of the protocol itself identify the support in 99 of 100 cases; fewer where a round takes long."""
+    """Rounds of the protocol itself identify the support in 99 of 100 cases; fewer rounds where one takes long."""
     trials = _trials(settings) // (1 if isinstance(identifier, ExactZeros) else 10)
     identified = identified_rounds(identifier, problem.instance(settings.source), trials, settings.source)
     return likely(claim, where, successes=identified, rounds=trials, at_least=_SUCCESS, rows=rows)
@@ -147,7 +147,7 @@ def _trials(settings: Settings) -> int:
     return settings.pick(200, 2000)
 
 
-def _too_few_is_fewer(where: str, measured: MeasuredSampleSize, proven: int, rows: int) -> Check:
+def _rejected_below_proven(where: str, measured: MeasuredSampleSize, proven: int, rows: int) -> Check:
     """The largest number of users that the search rejects, at a level corrected over all rows, is below the proven."""
     tests = rows * len(measured.tested) * _MAX_LOOKS
     rejected = [

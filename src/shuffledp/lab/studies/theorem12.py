@@ -349,7 +349,7 @@ def _rounds(
         off = token_checks.round_errors(protocol, tally, counts)
         errors[number] = off[: len(held)]
         empty = max(empty, float(off[len(held) :].max(initial=0.0)))
-        tallies.append(Tally(tally.counts[:1000].copy(), tally.users, tally.secure))  # as much as the check looks at
+        tallies.append(Tally(tally.counts[:1000].copy(), tally.users, tally.secure))  # the part that the check uses
     return (
         errors,
         empty,

@@ -70,7 +70,7 @@ def theorem_11(settings: Settings) -> tuple[list[Row], list[Check]]:
 
 
 def hyperbolic_figure(rows: list[Row]) -> Figure:
-    """The two plots of the notes in one figure, with the crossing points."""
+    """Both differences in one figure, with the crossing point."""
     point = float(crossing(5, digits=15)[0])
     curves = [
         Curve(f"m = {m}", [(row["epsilon"], row[f"surplus_{m}"]) for row in rows], "computed", group=f"m = {m}")
