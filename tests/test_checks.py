@@ -79,8 +79,8 @@ def test_local_epsilon_out_of_range(wrong):
 def test_number_of_users():
     for wrong in (True, 2.0, math.nan, "2", 0, 11):
         with pytest.raises(ParameterError, match="user"):
-            check_number_of_users(wrong, most=10)
+            check_number_of_users(wrong, max_users=10)
     for right in (1, 10, np.int64(10)):
-        check_number_of_users(right, most=10)
+        check_number_of_users(right, max_users=10)
     with pytest.raises(ParameterError, match="At least 2 users"):
-        check_number_of_users(1, fewest=2)
+        check_number_of_users(1, min_users=2)

@@ -1,4 +1,4 @@
-"""Differential privacy in the shuffled model: plan, run and account for private counts, histograms and sums.
+"""Differential privacy in the shuffled model: plan, run and account for private statistics.
 
 The public names are listed in ``__init__.pyi``.
 """

@@ -42,12 +42,12 @@ def check_delta(delta: float) -> None:
 
 
 def check_target(epsilon: float, delta: float) -> None:
-    """Reject a target that cannot be calibrated for: epsilon in [1e-12, 700], delta in [1e-300, 1)."""
+    """Reject a target unless epsilon is in [1e-12, 700] and delta in [1e-300, 1): no other can be calibrated for."""
     check_positive_epsilon(epsilon)
     check_delta(delta)
     if epsilon > LARGEST_EPSILON:
         raise ParameterError(
-            f"epsilon = {epsilon:g} is too large to mean anything: at most {LARGEST_EPSILON:g}.", epsilon=epsilon
+            f"epsilon = {epsilon:g} is too large to be meaningful: at most {LARGEST_EPSILON:g}.", epsilon=epsilon
         )
     if epsilon < LEAST_EPSILON or delta < LEAST_DELTA:
         raise ParameterError(
@@ -59,7 +59,7 @@ def check_target(epsilon: float, delta: float) -> None:
 
 
 def check_claim(epsilon: float, delta: float) -> None:
-    """Reject numbers that no accountant can prove: epsilon in [0, 700], delta 0 or in [1e-300, 1)."""
+    """Reject a claim unless epsilon is in [0, 700] and delta 0 or in [1e-300, 1): no other can be proven."""
     if not 0 <= epsilon <= LARGEST_EPSILON:
         raise ParameterError(
             f"The epsilon of a guarantee must lie between 0 and {LARGEST_EPSILON:g}, not {epsilon}.", epsilon=epsilon
@@ -79,21 +79,21 @@ def check_local_epsilon(local_epsilon: float) -> None:
         )
 
 
-def check_number_of_users(users: int, *, fewest: int = 1, most: int = MAX_USERS) -> None:
-    """Reject what is not an integer from ``fewest`` to ``most``."""
+def check_number_of_users(users: int, *, min_users: int = 1, max_users: int = MAX_USERS) -> None:
+    """Reject what is not an integer from ``min_users`` to ``max_users``."""
     if not isinstance(users, (int, np.integer)) or isinstance(users, bool):
         raise ParameterError(f"The number of users must be an integer, not {users!r}.", users=users)
-    if users < fewest:
-        needed = "At least one user is" if fewest == 1 else f"At least {fewest:,} users are"
+    if users < min_users:
+        needed = "At least one user is" if min_users == 1 else f"At least {min_users:,} users are"
         raise ParameterError(f"{needed} needed, not {users}.", users=users)
-    if users > most:
-        given = f"{users:,}" if users < 1 << 63 else f"a number of {int(users).bit_length():,} bits"
-        raise ParameterError(f"At most {most:,} users are possible here, not {given}.", users=users)
+    if users > max_users:
+        written = f"{users:,}" if users < 1 << 63 else f"a number of {int(users).bit_length():,} bits"
+        raise ParameterError(f"At most {max_users:,} users are possible here, not {written}.", users=users)
 
 
 def check_users(users: int, honest_fraction: float) -> None:
     """Reject a number of users outside 2 to 10^15, or an honest fraction outside (0, 1]."""
-    check_number_of_users(users, fewest=2)
+    check_number_of_users(users, min_users=2)
     check_real("honest_fraction", honest_fraction)
     if not 0 < honest_fraction <= 1:
         raise ParameterError(

@@ -63,24 +63,24 @@ def show_counts(
 ) -> list[ShownNumber]:
     """Format estimated numbers of users; with ``withheld_below``, an estimate of 0 is a count that was withheld."""
     usable = [float(error) for error in errors if math.isfinite(error) and error > 0]
-    percent = min(decimals_of(100 * min(usable) / users) if usable and users else 2, _MAX_PERCENT_DECIMALS)
+    percent_decimals = min(decimals_of(100 * min(usable) / users) if usable and users else 2, _MAX_PERCENT_DECIMALS)
     return [
-        _shown_count(float(count), float(error), interval, users, percent, withheld_below)
+        _shown_count(float(count), float(error), interval, users, percent_decimals, withheld_below)
         for count, error, interval in zip(counts, errors, intervals, strict=True)
     ]
 
 
 def _shown_count(
-    count: float, error: float, interval: Sequence[float], users: int, percent: int, withheld_below: int | None
+    count: float, error: float, interval: Sequence[float], users: int, percent_decimals: int, withheld_below: int | None
 ) -> ShownNumber:
     """Format one estimated number of users, as an integer."""
     low, high = (float(end) for end in interval)
     ends = {"low": _rounded(low, 0, math.floor), "high": _rounded(high, 0, math.ceil), "error": _error(error)}
     if withheld_below is not None and count == 0:
-        share = _rounded(100 * withheld_below / users, percent, math.ceil) if users else "?"
+        share = _rounded(100 * withheld_below / users, percent_decimals, math.ceil) if users else "?"
         return ShownNumber(value=0.0, text=f"< {withheld_below:,}", share=f"< {share}%", **ends)
     value = _clipped(count, low, high)
-    share = _rounded(100 * value / users, percent, round) if users else "?"
+    share = _rounded(100 * value / users, percent_decimals, round) if users else "?"
     return ShownNumber(value=value, text=_rounded(value, 0, round), share=f"{share}%", **ends)
 
 
@@ -150,8 +150,8 @@ def _rounded(value: float, decimals: int, direction: Any) -> str:
         return _in_digits(value, 0.0)
     nearest = f"{value:,.{decimals}f}"
     scaled = value * 10.0**decimals
-    near = abs(scaled - round(scaled)) <= 1e-9 * max(1.0, abs(scaled))  # 2.3 is not exactly 2.3
-    if direction is not round and not near:
+    is_exact = abs(scaled - round(scaled)) <= 1e-9 * max(1.0, abs(scaled))  # 2.3 is not exactly 2.3
+    if direction is not round and not is_exact:
         nearest = f"{direction(scaled) / 10.0**decimals:,.{decimals}f}"
     return nearest.removeprefix("-") if float(nearest.replace(",", "")) == 0 else nearest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ShuffledpError(Exception):
-    """Base class of all errors of shuffledp; ``values`` holds the given and the required values."""
+    """Base class of all errors of shuffledp; ``values`` are the given and the required values."""
 
     def __init__(self, message: str, **values: object) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class DomainError(ShuffledpError, ValueError):
 
 
 class DataError(ShuffledpError):
-    """A data file cannot be read, or its column does not hold what is needed."""
+    """A data file cannot be read, or its column does not contain the required values."""
 
 
 class OutputError(ShuffledpError):

@@ -1,4 +1,4 @@
-"""What users send and the analyzer counts: messages in one flat array, their fixed form as bits, and tallies."""
+"""Messages of users in one flat array, their format as bits, and tallies of them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class MessageFormat:
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """The smallest unsigned integer type that holds every part."""
+        """The smallest unsigned integer type that can represent every part."""
         return np.min_scalar_type(max([*self.bounds, 2]) - 1)
 
     @property
@@ -131,9 +131,9 @@ class MessageFormat:
     def message(self, code: NDArray[np.int64]) -> NDArray[Any]:
         """The messages at these indices in the list of all messages."""
         rows = np.empty((len(code), self.columns), dtype=self.dtype)
-        rest = np.asarray(code, dtype=np.int64)
+        remaining = np.asarray(code, dtype=np.int64)
         for column, bound in reversed(list(enumerate((*self.bounds, *[2] * self.flags)))):
-            rest, part = np.divmod(rest, bound)
+            remaining, part = np.divmod(remaining, bound)
             rows[:, column] = part
         return rows[:, 0] if self.columns == 1 else rows
 

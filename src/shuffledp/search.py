@@ -100,7 +100,7 @@ class Bracket:
         return min(max(x, self.low + low_margin * self.width), self.high - high_margin * self.width)
 
     def secant_from_low(self, margin: float) -> float:
-        """The same, computed from the other end."""
+        """Where the chord crosses 0, computed from the lower end; the margin is a share of the width."""
         gap = self.weight_low - self.weight_high
         share = self.weight_low / gap if gap > 0 else 0.5
         return self.low + min(max(share, margin), 1 - margin) * self.width

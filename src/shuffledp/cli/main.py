@@ -49,7 +49,7 @@ def command_line(command: str = "") -> typer.Typer:
     """The command line; given the name of a command, only that command, to avoid loading the modules of the others."""
     app = typer.Typer(
         name="shuffledp",
-        help="Differential privacy in the shuffled model: private counts, histograms, sums and means.",
+        help="Differential privacy in the shuffled model: private counts, histograms, sums, means and quantiles.",
         add_completion=False,
         no_args_is_help=True,
         rich_markup_mode="markdown",
@@ -77,7 +77,7 @@ def _options(
         bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Differential privacy in the shuffled model: private counts, histograms, sums and means."""
+    """Differential privacy in the shuffled model: private counts, histograms, sums, means and quantiles."""
 
 
 def main() -> None:

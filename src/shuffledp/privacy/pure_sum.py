@@ -169,7 +169,7 @@ def least_error_sum(users: int, epsilon: float) -> PureSum:
     the distribution of all users is certified, with increasing noise until the target is met.
     """
     check_positive_epsilon(epsilon)
-    check_number_of_users(users, fewest=2)
+    check_number_of_users(users, min_users=2)
     if users > MAX_USERS:
         raise InfeasibleError(
             f"Pure privacy is certified for up to {MAX_USERS} users, not {users:,}: the work for the exact table of "

@@ -186,7 +186,7 @@ class ShuffledCurve(EnumeratedCurve):
     users: int
 
     def __post_init__(self) -> None:
-        check_number_of_users(self.users, most=MAX_ENUMERATED_USERS)
+        check_number_of_users(self.users, max_users=MAX_ENUMERATED_USERS)
 
     @cached_property
     def outcomes(self) -> int:

@@ -47,7 +47,7 @@ class RepeatedMessages:
 
     def __post_init__(self) -> None:
         check_single_message(self.channel, "Claim 18")
-        check_number_of_users(self.users, most=MAX_ENUMERATED_USERS)
+        check_number_of_users(self.users, max_users=MAX_ENUMERATED_USERS)
         self.channel.index(self.value)
         self.channel.index(self.other)
 
@@ -91,7 +91,7 @@ def claim_18_witness(
     check_single_message(channel, "Claim 18")
     if (ratio is None) == (epsilon is None):
         raise ParameterError("Give either epsilon or the exact ratio e^epsilon.", ratio=ratio, epsilon=epsilon)
-    check_number_of_users(users, most=MAX_ENUMERATED_USERS)
+    check_number_of_users(users, max_users=MAX_ENUMERATED_USERS)
     worst = RandomizerCurve(channel).witness
     if worst is None:  # a single value: there are no neighbouring data sets
         return None
@@ -116,7 +116,7 @@ def theorem_6_2_epsilon(epsilon: float, users: int) -> float:
     x. The probability that some message lies in a set Y is at most users R(x')(Y) before, and at least R(x)(Y) after.
     """
     check_epsilon(epsilon)
-    check_number_of_users(users, most=MAX_ENUMERATED_USERS)
+    check_number_of_users(users, max_users=MAX_ENUMERATED_USERS)
     total = epsilon + math.log(users)
     return math.nextafter(math.nextafter(total, math.inf), math.inf) if users > 1 else epsilon
 

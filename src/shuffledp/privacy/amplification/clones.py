@@ -295,7 +295,7 @@ def probability_at_most(value: float | Fraction, *, bits: int = 96) -> Dyadic:
 
 def check_clones(users: int, local_epsilon: float) -> None:
     """Reject a number of users or a local epsilon outside the valid range."""
-    check_number_of_users(users, most=_MAX_CLONES)
+    check_number_of_users(users, max_users=_MAX_CLONES)
     check_local_epsilon(local_epsilon)
 
 

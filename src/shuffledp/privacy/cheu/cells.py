@@ -24,7 +24,7 @@ MAX_FLIPPED_BITS = 1 << 50
 
 def check_bits(users: int, flip: Dyadic, bits: int = 1) -> None:
     """Reject too few users, too many bits, or a flip probability outside (0, 1/2]."""
-    check_number_of_users(users, fewest=2)
+    check_number_of_users(users, min_users=2)
     if bits < 1:
         raise ParameterError(f"A user holds at least one bit, not {bits}.", bits=bits)
     if users * bits > MAX_FLIPPED_BITS:
