@@ -1,4 +1,4 @@
-"""Files: atomic durable writes, directory synchronization, locks, and reading files of bounded size."""
+"""Durable files: atomic writes, directory synchronization, locks, and reading files of bounded size."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write_durably(
     """Write a file so that it appears complete and survives a power failure, or does not appear at all.
 
     The content, which may come in parts, goes to a temporary file beside the target, is synchronized and renamed, and
-    the directory is synchronized. Without ``replace`` an existing file is a FileExistsError. With ``preserve_access``
+    the directory is synchronized. Without ``replace``, FileExistsError if the file exists. With ``preserve_access``
     an existing file keeps its owner and mode, and a new one gets exactly ``mode``, whatever the umask.
     """
     temporary = temporary or path.with_name(f".{path.name}.{threading.get_native_id()}")
@@ -90,8 +90,7 @@ def create_directory(directory: Path, *, mode: int = 0o700) -> None:
 class FileLock:
     """An exclusive lock (flock) on a file, which is created, or on a directory.
 
-    It is held until it is released or the process ends. Without ``wait`` a lock that another holder has is a
-    BlockingIOError.
+    It is held until it is released or the process ends. Without ``wait``, BlockingIOError if it is already locked.
     """
 
     def __init__(self, path: Path, *, wait: bool = True) -> None:

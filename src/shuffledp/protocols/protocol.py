@@ -37,7 +37,8 @@ _CHUNK_MESSAGES = 1 << 20
 class Cost:
     """The communication of one user: ``messages_per_user``, ``max_messages_per_user`` and ``bits_per_message``.
 
-    The first is expected; the maximum is None if the noise is unbounded. Sealing is not included.
+    ``messages_per_user`` is an expected number, and ``max_messages_per_user`` is None if the noise is unbounded.
+    Sealing is not included.
     """
 
     messages_per_user: float
@@ -139,9 +140,9 @@ class Protocol(ABC):
         """
         calibration_target = _checked_target(target, users, epsilon, delta, honest_fraction, calibration)
         domain = cls.domain_arguments(**{name: options.pop(name) for name in cls.domain_options if name in options})
-        own = _options_of(cls)
-        if unknown := sorted(set(options) - set(own)):
-            offered = f"its options are {', '.join(own)}" if own else "it has no options"
+        own_options = _options_of(cls)
+        if unknown := sorted(set(options) - set(own_options)):
+            offered = f"its options are {', '.join(own_options)}" if own_options else "it has no options"
             raise ParameterError(
                 f"{cls.question}/{cls.name} has no option {', '.join(unknown)}; beside the target and the domain "
                 f"({', '.join(cls.domain_options) or 'always a bit'}), {offered}.",

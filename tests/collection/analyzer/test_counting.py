@@ -49,7 +49,7 @@ def test_every_message_is_counted_once(collection, tmp_path, name):
     counted = count(collection, task, file_of(tmp_path, sealed))
     expected = task.protocol.tally(messages)
     assert np.array_equal(counted.tally.counts, expected.counts)
-    assert (counted.messages, counted.dummies, counted.refused) == (len(packed), 7, 0)
+    assert (counted.messages, counted.dummies, counted.total_rejected) == (len(packed), 7, 0)
 
 
 def test_what_is_wrong_is_rejected_alone_and_by_its_reason(collection, tmp_path):

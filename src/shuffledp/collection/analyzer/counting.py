@@ -54,7 +54,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Counted:
-    """The contents of sealed messages; those of several pieces can be added."""
+    """The result of opening sealed messages; results of several pieces can be added."""
 
     tally: Tally
     """Its number of users is 0, since messages do not name users."""
@@ -72,7 +72,7 @@ class Counted:
         )
 
     @property
-    def refused(self) -> int:
+    def total_rejected(self) -> int:
         """The number of rejected messages."""
         return sum(self.rejected.values())
 

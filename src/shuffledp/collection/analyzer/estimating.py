@@ -84,7 +84,7 @@ def _users(task: Task, counted: Counted, reports: int) -> int:
     """The largest number of users from whom the counted messages can come."""
     bound = task.protocol.most_users(counted.tally, counted.messages)
     if task.protocol.constant_messages is None:
-        reports -= counted.refused // task.messages_per_report  # reports rejected as a whole
+        reports -= counted.total_rejected // task.messages_per_report  # reports rejected as a whole
     return reports if bound is None else min(reports, bound)
 
 
@@ -105,6 +105,6 @@ def _caveats(counted: Counted, reports: int, users: int) -> list[str]:
         caveats.append(
             f"The missing messages amount to {reports - users:,} of {reports:,} reports, which are left out."
         )
-    if counted.refused:
-        caveats.append(f"{counted.refused:,} messages were rejected; messages of honest users never are.")
+    if counted.total_rejected:
+        caveats.append(f"{counted.total_rejected:,} messages were rejected; messages of honest users never are.")
     return caveats

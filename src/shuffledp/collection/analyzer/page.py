@@ -44,11 +44,11 @@ def release_page(result: Result, entry: Entry, confidence: float) -> bytes:
 
 def _cards(result: Result, entry: Entry) -> list[tuple[str, str, str]]:
     guarantee, counted = result.estimate.guarantee, result.counted
-    messages = counted.refused + counted.messages + counted.dummies
+    messages = counted.total_rejected + counted.messages + counted.dummies
     spent = f"of {entry.budget.epsilon:g} for {result.task.population}, delta {entry.budget.delta:g}"
     return [
         ("Reports", f"{result.reports:,}", f"minimum {result.task.minimum_users:,}"),
-        ("Rejected messages", f"{counted.refused:,}", f"of {messages:,}"),
+        ("Rejected messages", f"{counted.total_rejected:,}", f"of {messages:,}"),
         ("Privacy", f"ε = {guarantee.epsilon:g}", f"delta {guarantee.delta:g}"),
         ("Spent in all", f"ε = {entry.spent_epsilon:.4g}", spent),
     ]

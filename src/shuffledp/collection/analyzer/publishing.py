@@ -41,7 +41,7 @@ def release_document(result: Result, entry: Entry, confidence: float) -> dict[st
         "closes": task.closes.strftime(_TIME),
         "manifest": entry.manifest.hex() if entry.manifest else "",
         "reports": result.reports,
-        "messages": {"counted": counted.messages, "dummies": counted.dummies, "rejected": counted.refused},
+        "messages": {"counted": counted.messages, "dummies": counted.dummies, "rejected": counted.total_rejected},
         "rejected": dict(sorted(counted.rejected.items())),
         "budget": {
             "epsilon": entry.budget.epsilon,

@@ -74,7 +74,7 @@ class Releaser:
             return BatchState.REFUSED
         self.releases.publish(result, entry, self.confidence)
         self.batches.finish(task_id, BatchState.RELEASED)
-        event("released", task=task_id.hex(), reports=reports, rejected=counted.refused)
+        event("released", task=task_id.hex(), reports=reports, rejected=counted.total_rejected)
         return BatchState.RELEASED
 
 

@@ -134,7 +134,7 @@ class CountMinHistogram(HistogramProtocol):
 
     @property
     def cost(self) -> Cost:
-        """A message for each row, and gamma for each cell."""
+        """A message for each row, and on average gamma messages for each cell."""
         cells = self.rows * self.buckets
         return Cost(self.rows + cells * float(self.gamma), self.rows + cells, self.message_format.bits)
 
@@ -224,7 +224,7 @@ class CountMinHistogram(HistogramProtocol):
     def expected_error(
         self, *, estimator: str = "", confidence: float = 0.95, counts: NDArray[np.int64] | None = None
     ) -> ExpectedError:
-        """The exact error at given true counts, over at most 300 categories; without counts, that without collisions.
+        """The exact error at given true counts, over at most 300 categories; or the error without collisions.
 
         The maximum error includes collisions: it holds for every data set that was fixed before the hash functions were
         drawn.

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.messages import Tally
 from shuffledp.privacy.pure import log_ratio_above
-from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.parts.linear import LinearAnalysis
+from shuffledp.protocols.parts.supports import support_analysis
 from shuffledp.protocols.protocol import Pmf
 from shuffledp.randomness import Dyadic, RandomSource, bernoulli_indices, binomials, integers, uniform_counts
 
@@ -82,14 +83,4 @@ def response_analysis(users: int, values: int, blanket: Dyadic, *, numbers: int 
     other = float(blanket) / values
     slope = float(blanket.complement)
     own = other + slope
-    return LinearAnalysis(
-        offset=users * other,
-        slope=slope,
-        error=IndependentTerms(
-            base_variance=users * other * (1 - other) / slope**2,
-            variance_per_holder=(own * (1 - own) - other * (1 - other)) / slope**2,
-            largest_term=1 / slope,
-        ),
-        largest=users,
-        numbers=values if numbers is None else numbers,
-    )
+    return support_analysis(users, values if numbers is None else numbers, own, other, slope=slope)

@@ -7,9 +7,15 @@ from shuffledp.messages import Tally
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 
 
-def support_analysis(users: int, values: int, own: float, other: float) -> LinearAnalysis:
-    """Unbiased estimates, if a report supports its user's value with probability ``own`` and others with ``other``."""
-    slope = own - other
+def support_analysis(
+    users: int, values: int, own: float, other: float, *, slope: float | None = None
+) -> LinearAnalysis:
+    """Unbiased estimates, if a report supports its user's value with probability ``own`` and others with ``other``.
+
+    ``slope`` is own - other; given if it is available with less rounding.
+    """
+    if slope is None:
+        slope = own - other
     return LinearAnalysis(
         offset=users * other,
         slope=slope,

@@ -120,13 +120,13 @@ def _clear_last_value(protocol: Protocol) -> Callable[..., Messages]:
         messages = protocol.randomize_all(values, **options)
         if messages.offsets is None:
             return messages
-        held = np.asarray(values) == last
-        lengths = np.where(held, len(clear), np.diff(messages.offsets))
+        holds_last = np.asarray(values) == last
+        lengths = np.where(holds_last, len(clear), np.diff(messages.offsets))
         offsets = np.concatenate(([0], np.cumsum(lengths)))
-        replaced = np.repeat(held, lengths)
+        replaced = np.repeat(holds_last, lengths)
         broken = np.empty((int(offsets[-1]), *messages.values.shape[1:]), dtype=messages.values.dtype)
-        broken[replaced] = clear[np.tile(np.arange(len(clear)), np.count_nonzero(held))]
-        broken[~replaced] = messages.values[np.repeat(~held, np.diff(messages.offsets))]
+        broken[replaced] = clear[np.tile(np.arange(len(clear)), np.count_nonzero(holds_last))]
+        broken[~replaced] = messages.values[np.repeat(~holds_last, np.diff(messages.offsets))]
         return Messages(broken, messages.users, offsets, messages.secure)
 
     return randomize_all

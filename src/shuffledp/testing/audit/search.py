@@ -57,11 +57,11 @@ def audit(
 
     ``trials`` is the number of rounds under each of two neighbouring data sets, by default as many as take a few
     seconds. ``delta`` is that of the bound, by default the guarantee's, and ``confidence`` its confidence level.
-    ``data`` are the two data sets, by default several that are likely to be bad: values, as randomizers take them, that
-    differ in one user. ``permute`` replaces the shuffler, ``progress`` is called with the fraction that is done, and
-    ``planted`` describes a planted fault.
+    ``data`` are two data sets, as randomizers take them, that differ in one user; by default several pairs are tried
+    that are likely to be the worst. ``permute`` replaces the shuffler, ``progress`` is called with the fraction that is
+    done, and ``planted`` describes a planted fault.
 
-    A round has as many users as the guarantee needs honest ones: an adversary can subtract what others sent.
+    A round has as many users as the guarantee needs honest ones: an adversary can subtract the messages of the others.
 
     >>> protocol = sdp.BalcerCheuCount.calibrate(users=100, epsilon=1.0, delta=1e-3)
     >>> sdp.audit(protocol, trials=400, confidence=1 - 1e-9).exposed

@@ -1,8 +1,8 @@
 """The interface of the shuffler's stores: reports of unfinished rounds, and the state of every round permanently.
 
 Of a report only its bytes are stored: no address and no time. No column links a token to its report, but both are
-written in one transaction, so the database's write-ahead log reveals with which reports a token was spent until the
-round is destroyed.
+written in one transaction. So until the round is destroyed, the database's write-ahead log reveals the few reports
+among which is that of a token.
 """
 
 from __future__ import annotations
