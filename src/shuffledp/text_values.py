@@ -23,13 +23,13 @@ _MISSING_MARKERS = frozenset({"na", "n/a", "#n/a", "<na>", "nan", "null", "none"
 
 
 def parse_number(text: str) -> float | None:
-    """The number that the string is, infinite if it exceeds every floating-point number; None if it is not a number."""
+    """The string as a number, infinite if it exceeds every floating-point number; None if it is not a number."""
     trimmed = text.strip()
     return float(trimmed) if _NUMBER.fullmatch(trimmed) else None
 
 
 def canonical_form(text: str) -> str:
-    """One spelling for all that mean the same integer or boolean; any other string without outer spaces."""
+    """The canonical spelling of an integer or a boolean; any other string without surrounding spaces."""
     trimmed = text.strip()
     if integer := _ZERO_FRACTION.fullmatch(trimmed):
         return "0" if integer[1] in ("-0", "+0") else integer[1]

@@ -231,7 +231,7 @@ def _report_once(
         raise RefusedError(f"The report of this device was rejected, and is not sent again: {client.state.value}.")
     if client.state is not State.PENDING and value is not None:
         parsed = client.task.protocol.domain.parse(_read_value() if value == "-" else value)
-        client.task.protocol.domain.encode(parsed)  # a value outside the domain is reported first
+        client.task.protocol.domain.encode(parsed)  # refuses a value outside the domain before anything is stored
         client.report(parsed)
     elif value is not None:
         note("an earlier report has not been sent yet; it is sent unchanged, and --value is ignored.")

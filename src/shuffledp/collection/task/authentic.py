@@ -40,7 +40,7 @@ def authentic_task(content: bytes, *authors: VerifyingKey) -> Task:
         author.verify(signature, _SIGNED_AS + signed)
     with _refusing("malformed"):
         task = SignedTask.from_bytes(content).task
-        if task.content != signed:  # parsed, true equals 1
+        if task.content != signed:  # in Python true equals 1
             raise ParameterError("The task is not in canonical form.")
         _ = task.guarantee
     return task

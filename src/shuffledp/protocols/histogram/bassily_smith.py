@@ -1,12 +1,12 @@
 """The frequency oracle of Bassily and Smith (2015): one randomized sign of a public matrix.
 
 A public matrix of signs has one column per category. A user draws a row, looks up the sign in the column of their
-category, and sends the row with the sign, flipped at random. An estimate is the sum of the received signs times those
-of the category. In the paper the matrix is random, and two columns are orthogonal up to an error. Here the rows are all
-2^m vectors of m bits, and the sign of category x is the parity of the common bits of the row and x + 1. Over a uniform
-row the signs of any two categories are independent fair coins, as in the paper, and any two columns are exactly
-orthogonal. So the matrix need not be stored, estimates are unbiased, and their error is exact. A new row for each user
-also avoids the additional error of the paper's fixed matrix.
+category, and sends the row with the sign, flipped at random. An estimate is the sum, over all reports, of the received
+sign times the sign of the category in that row. In the paper the matrix is random, and two columns are orthogonal up to
+an error. Here the rows are all 2^m vectors of m bits, and the sign of category x is the parity of the common bits of
+the row and x + 1. Over a uniform row the signs of any two categories are independent fair coins, as in the paper, and
+any two columns are exactly orthogonal. So the matrix need not be stored, estimates are unbiased, and their error is
+exact. A new row for each user also avoids the additional error of the paper's fixed matrix.
 
 Accounting: ``shuffledp.privacy.pure``.
 """

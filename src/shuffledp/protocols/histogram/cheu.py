@@ -2,8 +2,8 @@
 
 A user's category is a one-hot row of bits, and each bit is flipped with probability f. Only ones are counted, so zeros
 carry no information: the paper's form (``bits``) sends them, the other form (``ones``) does not. In both forms the
-number of messages does not depend on the category: it is d, or the sum of one coin with probability 1 - f and d - 1
-coins with f.
+number of messages does not depend on the category: it is d, or the sum of one Bernoulli variable with probability
+1 - f and d - 1 with probability f.
 
 Accounting: ``shuffledp.privacy.cheu``.
 """
@@ -178,6 +178,6 @@ class CheuHistogram(HistogramProtocol):
 
 @lru_cache(maxsize=64)
 def _flip(calibration: str, honest_users: int, epsilon: float, delta: float) -> Dyadic:
-    """Cached: it does not depend on the form or the domain."""
+    """The flip probability; cached, since it does not depend on the form or the domain."""
     choose = paper_histogram_flip if calibration == "paper" else least_histogram_flip
     return choose(honest_users, epsilon, delta)

@@ -1,8 +1,8 @@
 """The interface of the shuffler's stores: reports of unfinished rounds, and the state of every round permanently.
 
 Of a report only its bytes are stored: no address and no time. No column links a token to its report, but both are
-written in one transaction. So until the round is destroyed, the database's write-ahead log reveals the few reports
-among which is that of a token.
+written in one transaction. Until the round is destroyed, the write-ahead log of the database therefore reveals a
+small group of reports that contains the report of a token.
 """
 
 from __future__ import annotations
