@@ -82,6 +82,9 @@ def test_sums_compare_every_bit(value, near, further, bytes_source):
 def test_sums_of_large_numbers_are_exact():
     values = np.full(100_000, 2.0**40 - 1)
     assert sum_rounded_randomly(values) == 100_000 * (2**40 - 1)
+    values = np.full(1 << 15, 2.0**40 - 1)
+    values[-1] -= 1  # the sum is odd and above 2^53, where floats are even
+    assert sum_rounded_randomly(values) == (2**40 - 1) * len(values) - 1
     assert sum_rounded_randomly(np.zeros(0)) == 0
     for bad in (-0.5, 2.0**40, float("nan"), float("inf")):
         with pytest.raises(ParameterError):

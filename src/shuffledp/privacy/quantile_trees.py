@@ -1,8 +1,8 @@
-"""Privacy accounting of trees over ordered bins: ``quantiles/uniform-blanket`` and its alternatives.
+"""Privacy accounting of trees over ordered bins, for all protocols of quantiles.
 
-A user's value is counted once on every level. Replacing it moves two cells of each level at most, and the noise of
+A user's value is counted once on every level. Replacing it changes at most two cells of each level, and the noise of
 the levels is independent, so the release is the composition of one release per level. Where the two values share a
-cell of a level, that level says nothing about them: the composition of all levels is the worst case.
+cell of a level, that level does not distinguish them: the composition of all levels is the worst case.
 """
 
 from __future__ import annotations
@@ -32,9 +32,12 @@ _NARROW = 2e-5  # of the logarithm of the noise
 _CLOSE_ENOUGH = 1e-4  # of the logarithm of delta below the target
 _FURTHEST = 60.0
 _MAX_PER_CELL = 1e13
-_OUTCOMES_OF_LEVEL = 1 << 18  # of which blocks of clone counts cost less than a thousandth of the noise
+_OUTCOMES_OF_LEVEL = 1 << 18  # per level; grouping clone counts into so few blocks needs less than 0.1 % more noise
 _CUT = 1e-17
-_OTHER_MACHINES, _FOURIER_DIFFERENCE = 1e-6, 1e-15  # by which a delta may differ elsewhere, relative and absolute
+_RELATIVE_DIFFERENCE, _FOURIER_DIFFERENCE = (
+    1e-6,
+    1e-15,
+)  # by which a delta may differ on other machines, relative and absolute
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class CorrelatedTreeCurve:
         return self._composed.delta_at(epsilon)
 
     def delta_with_cut(self, epsilon: float, cut: float) -> float:
-        """The same, where outcomes of about the mass ``cut`` are left out and counted in full."""
+        """``delta_at``, where outcomes of about the mass ``cut`` are left out and counted in full."""
         return self._with_cut(cut).delta_at(epsilon)
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
@@ -104,7 +107,7 @@ class CorrelatedTreeCurve:
 def correlated_tree_curve(
     ratio: Dyadic, flood_shape: Fraction, flood_ratio: Dyadic, levels: int
 ) -> CorrelatedTreeCurve:
-    """The privacy of a value counted on so many levels, with this correlated noise on every cell."""
+    """The privacy of a value counted on ``levels`` levels, with this correlated noise on every cell."""
     return CorrelatedTreeCurve(CorrelatedNoiseCurve(ratio, flood_shape, flood_ratio, "histogram"), levels)
 
 
@@ -129,8 +132,8 @@ def least_tree_flooding(levels: int, epsilon: float, delta: float, split: float)
 
 
 def _margin(delta: float) -> float:
-    """How much of delta is left for the Fourier transforms of other machines."""
-    return max(_OTHER_MACHINES * delta, _FOURIER_DIFFERENCE)
+    """The part of delta that is reserved for rounding differences of Fourier transforms on other machines."""
+    return max(_RELATIVE_DIFFERENCE * delta, _FOURIER_DIFFERENCE)
 
 
 def _check_composable(levels: int, delta: float) -> None:
@@ -163,7 +166,7 @@ class LaplaceTreeCurve:
         return self.levels * self._level.pure_epsilon * (1 + 1e-15)
 
     def delta_at(self, epsilon: float) -> float:
-        """The least delta, but for rounding up; 0 from the pure epsilon on."""
+        """Upper bound on the least delta, exact except for rounding; 0 from the pure epsilon on."""
         check_epsilon(epsilon)
         if epsilon >= self.pure_epsilon:
             return 0.0
@@ -182,7 +185,7 @@ class LaplaceTreeCurve:
 
 
 def laplace_tree_curve(ratio: Dyadic, levels: int) -> PrivacyCurve:
-    """The privacy of a value counted on so many levels, with discrete Laplace noise on every cell."""
+    """The privacy of a value counted on ``levels`` levels, with discrete Laplace noise on every cell."""
     return DiscreteLaplaceCurve(ratio, coordinates=2) if levels == 1 else LaplaceTreeCurve(ratio, levels)
 
 
@@ -211,7 +214,7 @@ def least_tree_blankets(users: int, sizes: Sequence[int], epsilon: float, delta:
 
 
 def least_tree_ratio(levels: int, epsilon: float, delta: float) -> Dyadic:
-    """The least discrete Laplace noise on every cell of so many levels that meets the target."""
+    """The least discrete Laplace noise on every cell of ``levels`` levels that meets the target."""
     check_target(epsilon, delta)
     pure = least_ratio(epsilon / levels, coordinates=2)
 

@@ -10,6 +10,7 @@ from shuffledp.randomness.source import SYSTEM, RandomSource, draw_words
 
 _LARGEST_BITS = 40
 _CHUNK = 1 << 15  # a chunk and its words stay in the cache
+_EXACT_SUM = 2.0**53
 
 
 def round_randomly(values: NDArray[np.float64], source: RandomSource = SYSTEM) -> NDArray[np.int64]:
@@ -35,13 +36,14 @@ def sum_rounded_randomly(values: NDArray[np.float64], source: RandomSource = SYS
     for start in range(0, len(flat), _CHUNK):
         chunk = flat[start : start + _CHUNK]
         floors = np.floor(chunk)
-        total += int(floors.sum())  # exact: the sum of a chunk is below 2^55, and of integers
+        floor_sum = floors.sum()  # of integers, so exact below 2^53
+        total += int(floor_sum if floor_sum < _EXACT_SUM else floors.sum(dtype=np.int64))
         total += _count_below(chunk - floors, source)
     return total
 
 
 def _count_below(fractions: NDArray[np.float64], source: RandomSource) -> int:
-    """How many of independent uniform numbers lie below their fractions: 16 bits each, more bits in case of a tie.
+    """The number of fractions that exceed an independent uniform number: 16 bits each, more bits in case of a tie.
 
     Scaling by 2^16, truncation and subtraction are exact in floating point.
     """
