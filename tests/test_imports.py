@@ -86,6 +86,14 @@ def test_planning_a_sum_loads_little_of_opendp():
     loaded_after(f"{plan}\nassert 'opendp.measurements' in sys.modules and 'opendp.prelude' not in sys.modules")
 
 
+def test_planning_quantiles_is_fast_and_loads_no_scipy():
+    """It takes about a second of processor time; the composition of dp-accounting alone would load SciPy's signals."""
+    plan = "import shuffledp; shuffledp.plan(shuffledp.Quantiles(10**6, 0, 120), epsilon=1, delta=1e-6)"
+    loaded, seconds = loaded_after(plan)
+    assert "scipy" not in loaded
+    assert seconds < 10
+
+
 USERS, EPSILON, DELTA = 10**6, 1.0, 1e-8
 QUESTIONS: dict[str, dict[str, Any]] = {
     "count": {},

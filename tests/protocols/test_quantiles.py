@@ -190,7 +190,7 @@ def test_ranges_histograms_and_shares_agree(small, values):
     assert estimate.cdf(99).value == 1
 
 
-@pytest.mark.parametrize("share", [0, 1, -0.1, 1.5, float("nan")])
+@pytest.mark.parametrize("share", [0, 1, -0.1, 1.5, float("nan"), "0.5", None])
 def test_extremes_are_refused(small, values, share):
     with pytest.raises(ParameterError, match="between 0 and 1"):
         small.run(values).quantile(share)
@@ -202,6 +202,10 @@ def test_extremes_are_refused(small, values, share):
         {"lower": 5, "upper": 5},
         {"lower": 6, "upper": 5},
         {"lower": float("nan"), "upper": 5},
+        {"lower": 0, "upper": float("inf")},
+        {"lower": "low", "upper": 5},
+        {"lower": 0, "upper": [5]},
+        {"lower": 0, "upper": 10**400},
         {"lower": 0, "upper": 5, "bins": 0},
         {"lower": 0, "upper": 5, "bins": 2.5},
         {"lower": 0},
@@ -209,8 +213,13 @@ def test_extremes_are_refused(small, values, share):
     ],
 )
 def test_bad_bins_are_refused(settings):
-    with pytest.raises(DomainError):
-        UniformBlanketQuantiles.calibrate(users=1000, epsilon=1.0, delta=1e-6, **settings)
+    for kind in (UniformBlanketQuantiles, CorrelatedNoiseQuantiles):
+        with pytest.raises(DomainError) as refused:
+            kind.calibrate(users=1000, epsilon=1.0, delta=1e-6, **settings)
+        assert "\n" not in str(refused.value)
+    if "branching" not in settings and "upper" in settings:
+        with pytest.raises(DomainError):
+            sdp.Quantiles(1000, **settings)
 
 
 @pytest.mark.parametrize("kind", ["small", "small_correlated"])

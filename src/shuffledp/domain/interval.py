@@ -33,7 +33,7 @@ class Interval(Domain):
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper"):  # documents of equal intervals are equal: 0 and 0.0 are the same bound
-            object.__setattr__(self, name, float(getattr(self, name)))
+            object.__setattr__(self, name, _as_bound(getattr(self, name)))
         if not (math.isfinite(self.lower) and math.isfinite(self.upper)):
             raise DomainError(f"The bounds must be finite numbers, not {self.lower} and {self.upper}.")
         if not self.lower < self.upper:
@@ -104,3 +104,10 @@ class Interval(Domain):
                 count=int(outside.sum()),
             )
         return np.clip(numbers, self.lower, self.upper)
+
+
+def _as_bound(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise DomainError(f"The bounds must be finite numbers, not {value!r}.") from None

@@ -358,6 +358,8 @@ def _value_and_interval(number: EstimatedNumber) -> dict[str, Any]:
 
 def check_quantile(share: float) -> None:
     """Refuse a share of users that is not between 0 and 1: the extremes of a data set are never private."""
+    if not isinstance(share, (int, float, np.integer, np.floating)):
+        raise ParameterError(f"A quantile must be a number between 0 and 1, both excluded, not {share!r}.")
     if not 0 < share < 1:
         raise ParameterError(
             f"A quantile must lie between 0 and 1, both excluded, not {share:g}; the least and largest value of the "

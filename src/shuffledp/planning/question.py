@@ -114,7 +114,7 @@ class Sum:
     @property
     def domain(self) -> Interval:
         """The public bounds."""
-        return Interval(float(self.lower), float(self.upper), self.whole)
+        return Interval(self.lower, self.upper, self.whole)
 
     def settings(self) -> dict[str, Any]:
         """The arguments of ``calibrate`` that follow from the question."""
@@ -174,7 +174,7 @@ class Quantiles:
     @property
     def domain(self) -> Bins:
         """The public bounds and bins."""
-        return Bins(float(self.lower), float(self.upper), self.bins)
+        return Bins(self.lower, self.upper, self.bins)
 
     def settings(self) -> dict[str, Any]:
         """The arguments of ``calibrate`` that follow from the question."""

@@ -58,7 +58,7 @@ class QuantilesProtocol(IndexedProtocol):
         if domain is None:
             if lower is None or upper is None:
                 raise DomainError("Quantiles need their bounds: give lower and upper, or domain.")
-            return (Bins(float(lower), float(upper), DEFAULT_BINS if bins is None else bins),)
+            return (Bins(lower, upper, DEFAULT_BINS if bins is None else bins),)
         if lower is not None or upper is not None or bins is not None:
             raise DomainError("Give the bins once: as lower, upper and bins, or as domain.")
         if not isinstance(domain, Bins):

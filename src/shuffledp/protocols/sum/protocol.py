@@ -54,7 +54,7 @@ class SumProtocol(_AnsweredQuestion, AnalysedProtocol):
         if domain is None:
             if lower is None or upper is None:
                 raise DomainError("A sum needs its bounds: give lower and upper, or domain.")
-            return (Interval(float(lower), float(upper), whole),)
+            return (Interval(lower, upper, whole),)
         if lower is not None or upper is not None or whole:
             raise DomainError("Give the bounds once: as lower and upper, or as domain.")
         if not isinstance(domain, Interval):
